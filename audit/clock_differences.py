@@ -6,7 +6,7 @@ plays no part. Two controllers are not compared: one may load a state before ano
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -14,11 +14,15 @@ import numpy
 import pyarrow
 from msgspec import Struct
 
+from audit.durations import LEADERLESS, UNDER_MIN_ISR
 from audit.findings import Finding
 from audit.partition_windows import Window
+from audit.unfinished_work import DELETION_STALLED, REASSIGNMENT_STALLED
 from audit.vectors import ABSENT, Longs, group_starts, is_one_of, longs, ranked
 
 CLOCK_DIFFERS: Final = "clock-differs"
+_SUBJECT: Final = "node "
+_DURATIONS: Final = frozenset({LEADERLESS, UNDER_MIN_ISR, REASSIGNMENT_STALLED, DELETION_STALLED})
 _ALTER_PARTITION: Final = ("AlterPartition", "AlterPartitionReceived")
 
 
@@ -79,8 +83,22 @@ def clock_findings(differences: Iterable[ClockDifference], jumping: AbstractSet[
         message = f"the clock of {wrong} is {worst.ms / 1000:.1f} s or more {side} that of {other}"
         others = len({_node(d.behind) for d in own} | {_node(d.ahead) for d in own}) - 2
         more = f", and differs from {others} more" if others else ""
-        yield Finding(CLOCK_DIFFERS, f"node {wrong}", message + more, worst.records)
+        yield Finding(CLOCK_DIFFERS, f"{_SUBJECT}{wrong}", message + more, worst.records)
         left = [d for d in left if d not in own]
+
+
+def node_of(finding: Finding) -> str:
+    """The node whose clock is wrong."""
+    return finding.subject.removeprefix(_SUBJECT)
+
+
+def is_measured_by(finding: Mapping[str, Any], nodes: AbstractSet[str]) -> bool:
+    """Whether a finding is about a duration, and the clock of one of these nodes took part in measuring it."""
+    if finding["rule"] not in _DURATIONS:
+        return False
+    # What still lasts was measured up to the newest record of any controller.
+    lasts = len(finding["records"]) == 1 and any(node.startswith("controller-") for node in nodes)
+    return lasts or not nodes.isdisjoint(map(_node, finding["records"]))
 
 
 def _node(process: str) -> str:

@@ -91,7 +91,7 @@ def still_open(window: Window, subjects: Subjects) -> pyarrow.Table:
                     "sub": int(of.sub[first]),
                     "rule": rule,
                     "since_ms": int(of.at_ms[first]),
-                    "elapsed_ms": int(of.time[row] - of.time[first]),
+                    "elapsed_ms": max(0, int(of.at_ms[row] - of.at_ms[first])),
                     "at_ms": int(of.at_ms[row]),
                     "record": _reference(of, first),
                 }
@@ -118,7 +118,7 @@ def _ended(window: Window, condition: _Condition) -> Iterator[Violation]:
     of = window.intervals
     firsts = of.first_of_same(flags)
     ends = numpy.flatnonzero(~flags[1:] & flags[:-1] & of.follows[1:] & window.checked[:-1]) + 1
-    lasted = of.time[ends] - of.time[firsts[ends - 1]]
+    lasted = numpy.maximum(0, of.at_ms[ends] - of.at_ms[firsts[ends - 1]])
     for end, ms in zip(ends[lasted > limit_ms].tolist(), lasted[lasted > limit_ms].tolist(), strict=True):
         first = int(firsts[end - 1])
         since = utc_text(int(of.at_ms[first]))

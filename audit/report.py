@@ -10,10 +10,10 @@ import pyarrow.dataset
 from msgspec import Struct
 
 from audit.bucket import FINDINGS_TABLE, RECORDS_TABLE
-from audit.clock_differences import clock_findings
+from audit.clock_differences import clock_findings, is_measured_by, node_of
 from audit.cluster_state import QUARANTINE_TABLE, ClusterState, decode_state
 from audit.file_store import Location
-from audit.findings import FOUND, NOT_COMPARED
+from audit.findings import FOUND, NOT_COMPARED, Finding
 from audit.incarnations import overlaps
 from audit.lasting_conditions import LastingCondition, lasting_conditions, lasting_findings
 from audit.open_conditions import open_conditions
@@ -63,6 +63,10 @@ def read_result(output: Location, expected_nodes: Sequence[str] = ()) -> AuditRe
     unknown = open_conditions(folder, commit, state).unknown
     gaps = (
         *_gaps(folder, commit, state, expected_nodes),
+        *(
+            Gap(node_of(f), "its clock is wrong: durations are not judged by its records")
+            for f in _clocks(commit, state)
+        ),
         *(Gap(f.subject, f"not decided: {f.message}") for f in unknown),
     )
     return AuditResult(
@@ -89,17 +93,24 @@ def findings_of(folder: OutputFolder) -> list[dict[str, Any]]:
 
 
 def all_findings(folder: OutputFolder) -> list[dict[str, Any]]:
-    """Those of the table, and those that hold at the end of what was read."""
+    """Those of the table, and those that hold at the end of what was read, but for durations by wrong clocks."""
     commit = folder.last_commit()
     state = cluster_state(folder, commit)
-    jumping = {name for name, span in state.spans.items() if span.clock_falls}
+    clocks = _clocks(commit, state)
     open_ones = [
         *open_conditions(folder, commit, state).findings,
         *overlaps(list(state.spans.values())),
         *lasting_findings(folder, commit, state),
-        *clock_findings(() if commit is None else commit.clocks, jumping),
+        *clocks,
     ]
-    return [*findings_of(folder), *(msgspec.structs.asdict(finding) for finding in open_ones)]
+    found = [*findings_of(folder), *(msgspec.structs.asdict(finding) for finding in open_ones)]
+    wrong = {node_of(finding) for finding in clocks}
+    return [finding for finding in found if not is_measured_by(finding, wrong)]
+
+
+def _clocks(commit: Commit | None, state: ClusterState) -> list[Finding]:
+    jumping = {name for name, span in state.spans.items() if span.clock_falls}
+    return list(clock_findings(() if commit is None else commit.clocks, jumping))
 
 
 def read_findings(output: Location, limit: int) -> list[dict[str, Any]]:

@@ -119,10 +119,10 @@ def check_elections(runs: Evidence, new: Evidence, batch_keys: Keys, subjects: S
         return []
     known = (_all(of, key, empty) for of, empty in zip(runs, _EMPTY, strict=True))
     states, taken, offsets, _ = tables = tuple(known)
-    before = _judged(whole(states, reduce_taken(taken)), reduce_offsets(offsets), subjects)
+    before = _findings(whole(states, reduce_taken(taken)), reduce_offsets(offsets), subjects)
     added = [table.filter(pyarrow.array(numpy.isin(keys(table["key"]), key))) for table in new]
     states, taken, offsets, _ = (pyarrow.concat_tables(both) for both in zip(tables, added, strict=True))
-    now = _judged(whole(states, reduce_taken(taken)), reduce_offsets(offsets), subjects)
+    now = _findings(whole(states, reduce_taken(taken)), reduce_offsets(offsets), subjects)
     # The rule on single records has found the new truncations already.
     fresh = {finding.name: finding for finding in _truncations(added[2], subjects)}
     return changes({**fresh, **before}, now)
@@ -131,11 +131,11 @@ def check_elections(runs: Evidence, new: Evidence, batch_keys: Keys, subjects: S
 def withdrawn_elections(window: Window, offsets: pyarrow.Table, subjects: Subjects) -> list[Finding]:
     """What changes when these states cannot be compared any more: elections are none, so they explain nothing."""
     return changes(
-        _judged(window, offsets, subjects), {finding.name: finding for finding in _truncations(offsets, subjects)}
+        _findings(window, offsets, subjects), {finding.name: finding for finding in _truncations(offsets, subjects)}
     )
 
 
-def _judged(window: Window, offsets: pyarrow.Table, subjects: Subjects) -> dict[tuple[str, str], Finding]:
+def _findings(window: Window, offsets: pyarrow.Table, subjects: Subjects) -> dict[tuple[str, str], Finding]:
     of, rows = window.intervals, offsets.to_pylist()
     by_key: dict[int, list[dict[str, Any]]] = {}
     for row in rows:

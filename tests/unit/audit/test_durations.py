@@ -97,10 +97,10 @@ def plainly(states: Sequence[State]) -> Iterator[tuple[str, int]]:
         now += 0 if before is None else max(0, state.at_ms - before.at_ms)
         for rule, holds in ((LEADERLESS, state.leaderless), (UNDER_MIN_ISR, state.under_min_isr)):
             if holds:
-                since.setdefault(rule, (now, state.epoch))
+                since.setdefault(rule, (state.at_ms, state.epoch))
             elif rule in since:
                 began, epoch = since.pop(rule)
-                if now - began > limits[rule]:
+                if state.at_ms - began > limits[rule]:
                     yield rule, epoch
         if state.leader >= 0:
             changes = before is not None and led_by not in {-1, state.leader}
