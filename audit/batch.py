@@ -12,11 +12,13 @@ from msgspec.structs import replace
 from pyspark.sql import DataFrame
 
 from audit.bucket import Place, check_bucket, concatenated
+from audit.changed_files import FileFault
 from audit.clock_differences import greatest
-from audit.cluster_state import check_cluster
+from audit.cluster_state import Reported, check_cluster
 from audit.limits import Limits
+from audit.lines_read import ReadRange
 from audit.output_folder import VERSION, BucketResult, BucketState, Commit, OutputError, OutputFolder, TableSize
-from audit.source import LINES_ROW, RECORDS_ROW, ReadRange, from_stream
+from audit.source import FILES_ROW, LINES_ROW, RECORDS_ROW, from_stream
 
 BUCKETS: Final = 16
 """Parts of the state, judged independently of one another; fixed for an output folder."""
@@ -63,6 +65,7 @@ def next_commit(before: Commit, number: int, results: Sequence[BucketResult]) ->
         tables=_summed([before.tables, *(result.tables for result in results)]),
         checkpoint=before.checkpoint,
         clocks=tuple(greatest([*before.clocks, *(clock for result in results for clock in result.clocks)])),
+        modified_ns=max([before.modified_ns, *(result.modified_ns for result in results)]),
         taken=before.taken | {log: taken for result in results for log, taken in result.taken.items()},
     )
 
@@ -97,10 +100,13 @@ def check_rows(
     """Judge rows of `audit.source`, all of their buckets, on the state before the batch."""
     streams: dict[int, list[pyarrow.Table]] = {}
     read: list[ReadRange] = []
+    faults: list[FileFault] = []
     for row in rows:
         tables = streams.setdefault(row["bucket"], [])
         if row["what"] == RECORDS_ROW:
             tables.append(from_stream(row["data"]))
+        elif row["what"] == FILES_ROW:
+            faults += msgspec.json.decode(row["data"], type=list[FileFault])
         else:
             assert row["what"] == LINES_ROW, row["what"]
             read.append(msgspec.json.decode(row["data"], type=ReadRange))
@@ -109,7 +115,7 @@ def check_rows(
         place, state = Place(bucket, number), before.get(str(bucket), BucketState())
         try:
             if bucket == BUCKETS:
-                result = check_cluster(output, place, state, records, read, limits=limits)
+                result = check_cluster(output, place, state, records, Reported(read, faults), limits=limits)
             else:
                 result = check_bucket(output, place, state, records, limits)
         except OutputError as error:

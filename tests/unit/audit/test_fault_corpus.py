@@ -67,6 +67,11 @@ def election(records: list[Record]) -> Record:
     return found[len(found) // 2]
 
 
+def witness(records: list[Record]) -> Record:
+    """The last record of what the broker has seen of a controller's log."""
+    return next(record for record in reversed(records) if record["kind"] == "witness")
+
+
 def of_agent(**fields: object) -> Fault:
     return lambda logs: logs.rewrite(BROKER, lambda records: role(records).update(fields))
 
@@ -281,8 +286,35 @@ FAULTS: dict[str, tuple[Fault, str, set[str]]] = {
     ),
     "a controller's log cut at its end": (
         lambda logs: logs.change_lines(CONTROLLER, lambda lines: lines[: len(lines) * 2 // 3]),
-        "incomplete",
-        NOBODY,
+        "findings",
+        {"log-cut"},
+    ),
+    "a broker's log cut at its end": (
+        lambda logs: logs.change_lines(BROKER, lambda lines: lines[: len(lines) // 2]),
+        "findings",
+        {"log-cut"},
+    ),
+    "a controller's log rewritten from some line on": (
+        lambda logs: logs.rewrite(CONTROLLER, lambda records: election(records).update(reason="another")),
+        "findings",
+        {"log-rewritten"},
+    ),
+    "a broker's log rewritten from its beginning": (
+        lambda logs: logs.rewrite(BROKER, lambda records: records[0].update(reason="another")),
+        "findings",
+        {"log-rewritten"},
+    ),
+    "a record of a witness forged": (
+        lambda logs: logs.rewrite(BROKER, lambda records: witness(records)["witness"].update(digest="0" * 64)),
+        "findings",
+        {"log-rewritten"},
+    ),
+    "a witness of a log that never was": (
+        lambda logs: logs.rewrite(
+            BROKER, lambda records: witness(records)["witness"].update(incarnation="1699999999999.1")
+        ),
+        "findings",
+        {"log-rewritten"},
     ),
     "a line of nested brackets": (add_line(b"[" * 100_000), "incomplete", NOBODY),
     "a line of nested objects": (add_line(b'{"a":' * 100_000), "incomplete", NOBODY),
@@ -318,7 +350,7 @@ FAULTS: dict[str, tuple[Fault, str, set[str]]] = {
     "lines end with CR LF": (
         lambda logs: logs.change_lines(CONTROLLER, lambda lines: [line + b"\r" for line in lines]),
         "findings",
-        {"chain-break"},
+        {"log-changed"},
     ),
     "a reason altered": (replace_once(b'"reason":"', b'"reason":"x'), "findings", {"chain-break"}),
     "a controller epoch of two controllers": (
