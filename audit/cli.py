@@ -29,6 +29,8 @@ from cluster.process.documents import Format, write_document
 from cluster.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
+    from audit.lasting_conditions import LastingCondition
+    from audit.limits import Limits
     from audit.report import AuditResult
     from state_log.heads_file import GivenHead
 
@@ -54,6 +56,14 @@ ExpectOption = Annotated[
     list[str] | None,
     typer.Option(
         "--expect", metavar="NODE", help="A node that has a log, such as broker-4: incomplete without it. Repeatable."
+    ),
+]
+RuleLimitOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rule-limit",
+        metavar="NAME=VALUE",
+        help="Limit of a rule about time, such as leaderless=60 (seconds); see docs/audit.md. Repeatable.",
     ),
 ]
 RequireTraceOption = Annotated[
@@ -113,6 +123,7 @@ def run(
     conf: ConfOption = None,
     checkpoint: CheckpointOption = "",
     class_archive: ClassArchiveOption = True,
+    rule_limit: RuleLimitOption = None,
 ) -> None:
     """Check the invariants on state-change logs with Spark, and follow the logs until Ctrl-C.
 
@@ -127,6 +138,7 @@ def run(
 
     expected = _nodes(expect or [])
     _check_timezone(timezone)
+    limits = _rule_limits(rule_limit or [])
     settings = spark_settings(master, memory, cores, shuffle_partitions, conf, class_archive=class_archive)
     if once + follow + until_clean > 1:
         raise typer.BadParameter("--once, --follow and --until-clean exclude one another", param_hint="--once")
@@ -148,6 +160,7 @@ def run(
             trigger_seconds=trigger,
             settings=settings,
             checkpoint=checkpoint,
+            limits=limits,
         )
         alerts.finish(result)
     _show(result, output, form, limit)
@@ -265,6 +278,15 @@ def _heads(context: typer.Context, file: Path | None, zookeeper: str, bootstrap:
     return (*given, *context.obj(zookeeper, bootstrap)) if zookeeper or bootstrap else given
 
 
+def _rule_limits(given: Sequence[str]) -> "Limits | None":
+    from audit.limits import LimitError, parse_limits  # noqa: PLC0415
+
+    try:
+        return parse_limits(given) if given else None
+    except LimitError as error:
+        raise typer.BadParameter(str(error), param_hint="--rule-limit") from None
+
+
 def _nodes(names: Sequence[str]) -> list[str]:
     for name in names:
         kind, _, number = name.partition("-")
@@ -274,14 +296,23 @@ def _nodes(names: Sequence[str]) -> list[str]:
 
 
 def _show(result: "AuditResult", output: str, form: Format, limit: int) -> None:
-    from audit.report import CLEAN, FINDINGS, read_findings, read_quarantine  # noqa: PLC0415
+    from audit.report import (  # noqa: PLC0415
+        CLEAN,
+        FINDINGS,
+        read_findings,
+        read_lasting_conditions,
+        read_quarantine,
+    )
 
     findings, malformed = read_findings(output, limit), read_quarantine(output, limit)
+    lasting = read_lasting_conditions(output, limit)
     if form is not Format.TABLE:
         document = {**msgspec.to_builtins(result), "output": str(output)}
+        document["open_conditions"] = msgspec.to_builtins(lasting)
         write_document({**document, "first_findings": findings, "first_quarantined": malformed}, form)
     else:
         _show_table(result, findings, malformed)
+        _show_lasting(lasting)
     codes = {CLEAN: ExitCode.OK, FINDINGS: ExitCode.FINDINGS}
     raise typer.Exit(codes.get(result.verdict, ExitCode.INCOMPLETE))
 
@@ -312,3 +343,10 @@ def _show_table(
         typer.echo(f"not applicable: {rule}: {why}")
     for line in malformed:
         typer.echo(f"malformed: {line['file']} at byte {line['offset']}, {line['size']} bytes: {line['why']}")
+
+
+def _show_lasting(lasting: "Sequence[LastingCondition]") -> None:
+    for condition in lasting:
+        by_records, by_clock = (ms / 1000 for ms in (condition.by_records_ms, condition.until_now_ms))
+        since = f"{by_records:.0f} s at the last record, {by_clock:.0f} s by this machine's clock"
+        typer.echo(f"open: {condition.rule} {condition.subject}: for {since} [{condition.record}]")

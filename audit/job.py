@@ -25,6 +25,7 @@ from audit.batch import BUCKETS, check_batch
 from audit.file_store import Location
 from audit.given_heads import add_given
 from audit.interrupts import deferred_interrupts
+from audit.limits import Limits
 from audit.output_folder import OutputError, OutputFolder
 from audit.report import AuditResult, read_result
 from audit.session import AuditFailedError, folder_of_spark, start_session, summary
@@ -59,6 +60,7 @@ def run_audit(
     settings: SparkSettings | None = None,
     checkpoint: str = "",
     session: SparkSession | None = None,
+    limits: Limits | None = None,
 ) -> AuditResult:
     """Check the records in these folders that earlier runs with the same `output` have not checked.
 
@@ -66,11 +68,11 @@ def run_audit(
     result; otherwise the job follows the logs until it is interrupted, `timeout_seconds` have passed since it began to
     read, or `on_progress` returns True: this is called with the result so far after every batch or two. The result
     covers all runs on this output. A session of the caller's is used as it is and left open. Runs in the main thread.
-    `checkpoint`: where Spark keeps its own, if not below `output`; as it was before, if it is not given.
-    `batch_bytes`: of the logs, about, in a batch. `expected_nodes`: those that must have logs. `timezone`: of the
-    local times in logs of Apache Kafka's, a name of the time zone database; `require_trace`: incomplete where these are
-    not of level TRACE. `heads`: lines that logs have reached. `listener`: of Spark's, for the progress of the query.
-    Raises AuditFailedError, and OutputError if the output is not as an audit left it.
+    `checkpoint`: where Spark keeps its own, if not below `output`; as it was before, if it is not given; so are
+    `limits`. `batch_bytes`: of the logs, about, in a batch. `expected_nodes`: those that must have logs. `timezone`: of
+    the local times in logs of Apache Kafka's, a name of the time zone database; `require_trace`: incomplete where these
+    are not of level TRACE. `heads`: lines that logs have reached. `listener`: of Spark's, for the progress of the
+    query. Raises AuditFailedError, and OutputError if the output is not as an audit left it, or has other limits.
     """
     settings = SparkSettings() if settings is None else settings
     folder = OutputFolder(output)
@@ -78,6 +80,7 @@ def run_audit(
     local = folder_of_spark(folder.location, checkpoint)
     local.mkdir(parents=True, exist_ok=True)
     folder.check()
+    limits = folder.limits(limits)
     result = partial(read_result, output, expected_nodes, require_trace=require_trace)
     add_given(folder, heads, follows=not once)
     with deferred_interrupts() as interrupted:
@@ -87,7 +90,7 @@ def run_audit(
             if listener is not None:
                 spark.streams.addListener(listener)
             every = None if once else trigger_seconds
-            batches = _Batches(folder, settings.tasks, checkpoint)
+            batches = _Batches(folder, settings.tasks, checkpoint, limits)
             options = {
                 "directories": json.dumps([str(path.resolve()) for path in log_dirs]),
                 "max_bytes": str(batch_bytes),
@@ -177,13 +180,13 @@ class _Watch:
 class _Batches:
     """Judges the batches of a query. `error`: what ended it; Spark has only a traceback of that."""
 
-    def __init__(self, folder: OutputFolder, tasks: int, checkpoint: str) -> None:
-        self._folder, self._tasks, self.checkpoint = folder, tasks, checkpoint
+    def __init__(self, folder: OutputFolder, tasks: int, checkpoint: str, limits: Limits) -> None:
+        self._folder, self._tasks, self.checkpoint, self._limits = folder, tasks, checkpoint, limits
         self.error: OutputError | None = None
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         try:
-            check_batch(frame, number, self._folder, self._tasks, self.checkpoint)
+            check_batch(frame, number, self._folder, self._tasks, self.checkpoint, limits=self._limits)
         except OutputError as error:
             self.error = error
             raise
