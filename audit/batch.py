@@ -12,9 +12,11 @@ from msgspec.structs import replace
 from pyspark.sql import DataFrame
 
 from audit.bucket import Place, check_bucket, concatenated
-from audit.cluster_state import check_cluster
+from audit.changed_files import FileFault
+from audit.cluster_state import Reported, check_cluster
+from audit.lines_read import ReadRange
 from audit.output_folder import VERSION, BucketResult, BucketState, Commit, OutputError, OutputFolder, TableSize
-from audit.source import LINES_ROW, RECORDS_ROW, ReadRange, from_stream
+from audit.source import FILES_ROW, LINES_ROW, RECORDS_ROW, from_stream
 
 BUCKETS: Final = 16
 """Parts of the state, judged independently of one another; fixed for an output folder."""
@@ -54,6 +56,7 @@ def next_commit(before: Commit, number: int, results: Sequence[BucketResult]) ->
         controllers=tuple(sorted({*before.controllers, *(c for result in results for c in result.controllers)})),
         tables=_summed([before.tables, *(result.tables for result in results)]),
         checkpoint=before.checkpoint,
+        modified_ns=max([before.modified_ns, *(result.modified_ns for result in results)]),
         taken=before.taken | {log: taken for result in results for log, taken in result.taken.items()},
     )
 
@@ -84,10 +87,13 @@ def check_rows(
     """Judge rows of `audit.source`, all of their buckets, on the state before the batch."""
     streams: dict[int, list[pyarrow.Table]] = {}
     read: list[ReadRange] = []
+    faults: list[FileFault] = []
     for row in rows:
         tables = streams.setdefault(row["bucket"], [])
         if row["what"] == RECORDS_ROW:
             tables.append(from_stream(row["data"]))
+        elif row["what"] == FILES_ROW:
+            faults += msgspec.json.decode(row["data"], type=list[FileFault])
         else:
             assert row["what"] == LINES_ROW, row["what"]
             read.append(msgspec.json.decode(row["data"], type=ReadRange))
@@ -96,7 +102,7 @@ def check_rows(
         place, state = Place(bucket, number), before.get(str(bucket), BucketState())
         try:
             if bucket == BUCKETS:
-                result = check_cluster(output, place, state, records, read)
+                result = check_cluster(output, place, state, records, Reported(read, faults))
             else:
                 result = check_bucket(output, place, state, records)
         except OutputError as error:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 import typer
@@ -67,6 +68,9 @@ ZooKeeperOption = Annotated[
 BootstrapOption = Annotated[
     str, typer.Option("--bootstrap", metavar="HOST:PORT[,…]", help="Ask controllers and brokers for their heads.")
 ]
+RequireTraceOption = Annotated[
+    bool, typer.Option("--require-trace", help="Incomplete unless the logs of Apache Kafka's are of level TRACE.")
+]
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Show at most this many findings.")]
 
 
@@ -94,6 +98,10 @@ def run(
     heads: HeadsOption = None,
     zookeeper: ZooKeeperOption = "",
     bootstrap: BootstrapOption = "",
+    timezone: Annotated[
+        str, typer.Option(metavar="NAME", help="Time zone of the local times in logs of Apache Kafka's.")
+    ] = "UTC",
+    require_trace: RequireTraceOption = False,
     webhook: Annotated[str, typer.Option(metavar="URL", help="Post new and withdrawn findings to this address.")] = "",
     form: FormatOption = Format.TABLE,
     limit: LimitOption = 20,
@@ -118,6 +126,7 @@ def run(
     from audit.job import run_audit  # noqa: PLC0415
 
     expected = _nodes(expect or [])
+    _check_timezone(timezone)
     settings = spark_settings(master, memory, cores, shuffle_partitions, conf, class_archive=class_archive)
     if once + follow + until_clean > 1:
         raise typer.BadParameter("--once, --follow and --until-clean exclude one another", param_hint="--once")
@@ -134,12 +143,24 @@ def run(
             timeout_seconds=timeout,
             expected_nodes=expected,
             heads=given,
+            timezone=timezone,
+            require_trace=require_trace,
             trigger_seconds=trigger,
             settings=settings,
             checkpoint=checkpoint,
         )
         alerts.finish(result)
     _show(result, output, form, limit)
+
+
+def _check_timezone(name: str) -> None:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise typer.BadParameter(
+            f"{name}: no such time zone; give one of the time zone database, such as Europe/Berlin",
+            param_hint="--timezone",
+        ) from None
 
 
 @contextmanager
@@ -164,7 +185,9 @@ app.command(epilog="Example:\n  klamm audit package --output klamm-audit.zip\nEx
 @app.command(epilog=_epilog("klamm audit report --output report -o json"))
 def report(
     output: OutputOption,
+    *,
     expect: ExpectOption = None,
+    require_trace: RequireTraceOption = False,
     form: FormatOption = Format.TABLE,
     limit: LimitOption = 20,
 ) -> None:
@@ -179,7 +202,7 @@ def report(
         )
     try:
         OutputFolder(output).check()
-        _show(read_result(output, expected), output, form, limit)
+        _show(read_result(output, expected, require_trace=require_trace), output, form, limit)
     except ConfigError as error:
         raise typer.BadParameter(str(error), param_hint="--output") from None
     except (OutputError, OSError) as error:
@@ -271,6 +294,11 @@ def _show_table(
     typer.echo(f"quarantined  {result.quarantined}")
     if result.ends:
         typer.echo(f"ends         {result.ends}")
+    for log in result.kafka_logs:
+        counts = f"{log.lines} lines, {log.records} records, {log.without_facts} lines without facts"
+        typer.echo(f"Kafka's log  {log.log} is {log.file}: {log.level}, {counts}, {log.first} to {log.last}")
+    if result.kafka_logs:
+        typer.echo(f"timezone     {result.timezone}")
     for gap in result.incomplete:
         typer.echo(f"incomplete   {gap.what}: {gap.why}")
     for rule, count in result.findings.items():
@@ -280,5 +308,7 @@ def _show_table(
         typer.echo(f"{found['rule']}{where}: {found['message']} [{', '.join(found['records'])}]")
         for cause in found["causes"]:
             typer.echo(f"    {cause}")
+    for rule, why in result.not_applicable.items():
+        typer.echo(f"not applicable: {rule}: {why}")
     for line in malformed:
         typer.echo(f"malformed: {line['file']} at byte {line['offset']}, {line['size']} bytes: {line['why']}")

@@ -2,18 +2,21 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import pyarrow
 from msgspec import Struct, field
 
 from audit.bucket import RECORDS_TABLE, Place, controllers_named, write_findings
+from audit.changed_files import FileFault
+from audit.file_faults import converted_found, faults_found
 from audit.findings import Finding
 from audit.incarnations import Span, findings_of_span, joined
+from audit.kafka.log_state import KafkaLog, KafkaState, add_lines
 from audit.line_digests import DIGESTS, digests_of, joined_digests
+from audit.lines_read import QuarantinedLine, ReadRange
 from audit.output_folder import BucketResult, BucketState, OutputFolder, StoredFile
-from audit.source import QuarantinedLine, ReadRange
 from audit.vectors import is_one_of
 from audit.witnesses import Latest, Witnessed, add_witnessed
 from state_log.chain import IncarnationLog, join
@@ -60,6 +63,9 @@ class ClusterState(Struct):
     """Brokers that controllers have seen live, and the first record that says so."""
     witnessed: Latest = field(default_factory=dict)
     """What nodes have seen of the logs of others."""
+    kafka: KafkaState = field(default_factory=KafkaState)
+    unread: dict[str, FileFault] = field(default_factory=dict)
+    """By log: files without anything to read."""
 
     @property
     def last_at_ms(self) -> dict[str, int]:
@@ -70,12 +76,23 @@ class ClusterState(Struct):
         return found
 
 
+class Reported(NamedTuple):
+    """What the source says of the lines it has read, and of files."""
+
+    read: Sequence[ReadRange]
+    faults: Sequence[FileFault]
+
+
 def check_cluster(
-    output: OutputFolder, place: Place, state: BucketState, rows: pyarrow.Table, read: Sequence[ReadRange]
+    output: OutputFolder, place: Place, state: BucketState, rows: pyarrow.Table, reported: Reported
 ) -> BucketResult:
-    """Judge the records that are of no partition and the chains of all lines; return the new state."""
+    """Judge the records that are of no partition, the chains of all lines, and the files; return the new state."""
+    read, faults = reported
     known = ClusterState() if state.file is None else decode_state(output.read_state(state.file))
-    findings = [*_chains(known, read), *_spans(known, read), *_controllers(known, rows)]
+    findings = [*_chains(known, read), *_spans(known, read), *_controllers(known, rows), *_kafka_logs(known, read)]
+    findings += [*faults_found(known.unread, faults), *converted_found(read)]
+    for part in read:
+        known.unread.pop(part.log, None)
     add_witnessed(known.witnessed, _witnessed(rows))
     write_findings(output, place, findings)
     output.write_rows(RECORDS_TABLE, rows.drop_columns(["key"]), place.batch, place.bucket)
@@ -92,6 +109,7 @@ def check_cluster(
         records=sum(part.records for part in read),
         quarantined=sum(part.quarantined for part in read),
         controllers=controllers_named(rows),
+        modified_ns=max((part.modified_ns for part in read), default=0),
         taken={part.log: (part.file, part.end) for part in sorted(read, key=lambda part: part.file)},
     )
 
@@ -181,6 +199,16 @@ def _controllers(known: ClusterState, rows: pyarrow.Table) -> list[Finding]:
                 message = f"{len(active)} controllers became active in controller epoch {epoch}"
                 subject = f"controller-epoch {epoch}"
                 found.append(Finding(ONE_CONTROLLER_PER_EPOCH, subject, message, tuple(active), at_ms=row["at_ms"]))
+    return found
+
+
+def _kafka_logs(known: ClusterState, read: Sequence[ReadRange]) -> list[Finding]:
+    """Ranges of one file come in their order: a batch has one range of it."""
+    found = []
+    for part in sorted(read, key=lambda part: part.file):
+        if part.kafka is not None:
+            log = KafkaLog(part.file, part.records, part.quarantined, part.kafka)
+            found += add_lines(known.kafka, part.log, log)
     return found
 
 

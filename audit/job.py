@@ -9,6 +9,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import inf
 from pathlib import Path
 from threading import Event
@@ -27,11 +28,11 @@ from audit.interrupts import deferred_interrupts
 from audit.output_folder import OutputError, OutputFolder
 from audit.report import AuditResult, read_result
 from audit.session import AuditFailedError, folder_of_spark, start_session, summary
-from audit.source import FORMAT, StateChangeSource
+from audit.source import FORMAT, UTC, StateChangeSource
 from audit.spark_settings import SparkSettings
 from audit.witnesses import LOG_CUT
 from state_log.heads_file import GivenHead
-from state_log.writer import write_audited
+from state_log.writer import parse_segment_name, write_audited
 
 BATCH_BYTES: Final = 128 << 20
 _TOO_SLOW: Final = re.compile(r"Python worker (failed )?to connect back")
@@ -53,6 +54,8 @@ def run_audit(
     timeout_seconds: float | None = None,
     expected_nodes: Sequence[str] = (),
     heads: Sequence[GivenHead] = (),
+    timezone: str = UTC,
+    require_trace: bool = False,
     settings: SparkSettings | None = None,
     checkpoint: str = "",
     session: SparkSession | None = None,
@@ -65,8 +68,9 @@ def run_audit(
     covers all runs on this output. A session of the caller's is used as it is and left open. Runs in the main thread.
     `checkpoint`: where Spark keeps its own, if not below `output`; as it was before, if it is not given.
     `batch_bytes`: of the logs, about, in a batch. `expected_nodes`: those that must have logs. `heads`: lines that logs
-    have reached. `listener`: of Spark's, for the progress of the query. Raises AuditFailedError, and OutputError if the
-    output is not as an audit left it.
+    have reached. `timezone`: of the local times in logs of Apache Kafka's, a name of the time zone database;
+    `require_trace`: incomplete where these are not of level TRACE. `listener`: of Spark's, for the progress of the
+    query. Raises AuditFailedError, and OutputError if the output is not as an audit left it.
     """
     settings = SparkSettings() if settings is None else settings
     folder = OutputFolder(output)
@@ -75,6 +79,7 @@ def run_audit(
     local.mkdir(parents=True, exist_ok=True)
     folder.check()
     add_given(folder, heads, follows=not once)
+    result = partial(read_result, output, expected_nodes, require_trace=require_trace)
     with deferred_interrupts() as interrupted:
         spark = start_session(local, settings) if session is None else session
         try:
@@ -88,14 +93,14 @@ def run_audit(
                 "max_bytes": str(batch_bytes),
                 "tasks": str(settings.tasks),
                 "buckets": str(BUCKETS),
+                "zone": timezone,
+                "since_ns": str(folder.modified_ns()),
             }
             try:
-                report = (
-                    None if on_progress is None else lambda: on_progress(read_result(output, expected_nodes)) is True
-                )
+                report = None if on_progress is None else lambda: on_progress(result()) is True
                 watch = _Watch(output, interrupted, report, timeout_seconds)
                 _run_query(lambda: _start(spark, options, batches, every), watch)
-                if once and not interrupted.is_set() and LOG_CUT in read_result(output).findings:
+                if once and not interrupted.is_set() and LOG_CUT in result().findings:
                     # The log may have grown while others, which have seen more of it, were read.
                     _run_query(lambda: _start(spark, options, batches, every), watch)
             except PySparkException as error:
@@ -108,7 +113,7 @@ def run_audit(
         finally:
             if session is None:
                 spark.stop()
-    return read_result(output, expected_nodes)
+    return result()
 
 
 def _run_query(start: Callable[[], StreamingQuery], watch: "_Watch") -> None:
@@ -204,6 +209,9 @@ def _tell_writers(output: Location) -> None:
     by_directory: dict[Path, dict[str, int]] = {}
     for name, end in commit.taken.values():
         path = Path(name)
+        if parse_segment_name(path.name) is None:
+            # Nobody waits for it: a log of Kafka's, in a folder that is not klamm's to write to.
+            continue
         by_directory.setdefault(path.parent, {})[path.name] = end
     for directory, ends in sorted(by_directory.items()):
         if directory.is_dir() and os.access(directory, os.W_OK):

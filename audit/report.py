@@ -10,12 +10,16 @@ from msgspec import Struct
 
 from audit.bucket import FINDINGS_TABLE, RECORDS_TABLE
 from audit.cluster_state import QUARANTINE_TABLE, ClusterState, decode_state
+from audit.file_faults import why_unread
 from audit.file_store import Location
 from audit.findings import FOUND, NOT_COMPARED
 from audit.incarnations import overlaps
+from audit.kafka.log_state import describe_time
+from audit.kafka.log_state import gaps as kafka_gaps
 from audit.log_ends import check_log_ends
 from audit.open_conditions import open_conditions
 from audit.output_folder import Commit, OutputFolder
+from audit.rule_catalogue import not_applicable
 from state_log.causes import call_of, calls_by_event, origin_text
 from state_log.record import LoggedStateChange
 
@@ -36,12 +40,28 @@ class Gap(Struct, frozen=True):
     why: str
 
 
+class ReadKafkaLog(Struct, frozen=True):
+    """A state-change.log of Apache Kafka's. `log` names it in the records: its file may have been renamed since.
+    `first` and `last`: times, as ISO 8601 in UTC.
+    """
+
+    log: str
+    file: str
+    level: str
+    lines: int
+    records: int
+    without_facts: int
+    first: str | None
+    last: str | None
+
+
 class AuditResult(Struct, frozen=True):
     """The sum over every run on the same output. `findings` counts by rule id.
 
     `verdict`: `findings` if there are any; else `incomplete` if something was missing or malformed; else `clean`.
-    `incomplete` names what was, whatever the verdict. `expected`: by the numbers of the records that were read. `ends`:
-    of which logs no head was given to check the end against; "" if of none.
+    `incomplete` names what was, whatever the verdict. `expected`: by the numbers of the records that were read.
+    `timezone`: of the times in `kafka_logs`. `not_applicable`: rules that do not hold for these logs, and why. `ends`: of
+    which logs no head was given to check the end against; "" if of none.
     """
 
     verdict: str
@@ -51,11 +71,16 @@ class AuditResult(Struct, frozen=True):
     findings: dict[str, int]
     incomplete: tuple[Gap, ...]
     incarnations: int
+    kafka_logs: tuple[ReadKafkaLog, ...] = ()
+    timezone: str | None = None
+    not_applicable: dict[str, str] = {}
     ends: str = ""
 
 
-def read_result(output: Location, expected_nodes: Sequence[str] = ()) -> AuditResult:
-    """The verdict on everything that was read so far. Raises OutputError."""
+def read_result(output: Location, expected_nodes: Sequence[str] = (), *, require_trace: bool = False) -> AuditResult:
+    """The verdict on everything that was read so far; incomplete where `require_trace` and a log of Kafka's has no
+    TRACE. Raises OutputError.
+    """
     folder = OutputFolder(output)
     commit = folder.last_commit()
     state = cluster_state(folder, commit)
@@ -65,18 +90,41 @@ def read_result(output: Location, expected_nodes: Sequence[str] = ()) -> AuditRe
     gaps = (
         *_gaps(folder, commit, state, expected_nodes),
         *(Gap(f.subject, f"not decided: {f.message}") for f in unknown),
+        *(Gap(what, why) for what, why in kafka_gaps(state.kafka, require_trace)),
+        *(Gap(fault.file, why_unread(fault)) for _, fault in sorted(state.unread.items())),
     )
     named = {gap.what for gap in gaps}
     gaps = (*gaps, *(Gap(*undecided) for undecided in log_ends.ends.undecided if undecided.what not in named))
+    kafka_logs = _kafka_logs(state)
     return AuditResult(
         verdict=FINDINGS if findings else INCOMPLETE if gaps else CLEAN,
         records=0 if commit is None else commit.records,
-        expected=sum(log.next_seq for log in state.incarnations.values()),
+        expected=sum(log.next_seq for log in state.incarnations.values()) + sum(log.records for log in kafka_logs),
         quarantined=0 if commit is None else commit.quarantined,
         findings=dict(sorted(findings.items())),
         incomplete=gaps,
-        incarnations=len(state.incarnations),
+        incarnations=len(state.incarnations) + len(kafka_logs),
+        kafka_logs=kafka_logs,
+        timezone=min((log.content.zone for log in state.kafka.logs.values()), default=None),
+        not_applicable=not_applicable({log.level for log in kafka_logs}) if kafka_logs else {},
         ends=log_ends.checked,
+    )
+
+
+def _kafka_logs(state: ClusterState) -> tuple[ReadKafkaLog, ...]:
+    logs = sorted(state.kafka.logs.items(), key=lambda item: item[1].file)
+    return tuple(
+        ReadKafkaLog(
+            name,
+            log.file,
+            log.level,
+            log.content.lines,
+            log.records,
+            log.content.without_facts,
+            describe_time(log.content.first_ms),
+            describe_time(log.content.last_ms),
+        )
+        for name, log in logs
     )
 
 

@@ -1,9 +1,11 @@
 """The rules of the audit: what each says, how bad a violation is, and what to look at next."""
 
+from collections.abc import Collection
 from typing import Final, Literal, NamedTuple
 
 from audit.applied_states import AGENT_DISAGREES
 from audit.cluster_state import OUT_OF_ORDER
+from audit.file_faults import LOG_CHANGED, LOG_SHRANK, LOG_VANISHED
 from audit.incarnations import CLOCK_WENT_BACK, STALE_CONTROLLER_EPOCH, TWO_NODES_ONE_ID
 from audit.open_conditions import EPOCH_NEVER_GIVEN, LEADERSHIP_NEVER_TAKEN
 from audit.witnesses import LOG_CUT, LOG_REWRITTEN
@@ -32,6 +34,8 @@ _CONTROLLERS: Final = (
     "both controllers' logs near the two records: one of them was not fenced, or ZooKeeper was restored"
 )
 _LOG: Final = "the file: a disk, a copy, or a person changed it; compare it with a backup"
+
+_FILE: Final = "the file and its folder: a disk, a copy, or a person changed it; compare it with a backup"
 
 RULES: Final[dict[str, Rule]] = {
     ONE_LEADER_PER_EPOCH: Rule(
@@ -115,8 +119,59 @@ RULES: Final[dict[str, Rule]] = {
     DUPLICATE_SEQUENCE: Rule("log", "No number of a line is used twice.", _LOG),
     OUT_OF_ORDER: Rule("log", "Lines stand in the order of their numbers.", _LOG),
     CHAIN_BREAK: Rule("log", "Each line has the digest of the line before it.", _LOG),
+    LOG_SHRANK: Rule("log", "A log that was read does not become shorter.", _FILE),
+    LOG_VANISHED: Rule("log", "The log of a node's latest run is there as long as nothing follows it.", _FILE),
+    LOG_CHANGED: Rule("log", "A log is not written anew after it was closed, and keeps its line ends.", _FILE),
 }
 """By rule id."""
+
+KAFKA_RULES: Final[dict[str, Literal["INFO", "TRACE"]]] = {
+    ONE_LEADER_PER_EPOCH: "INFO",
+    ONE_STATE_PER_PARTITION_EPOCH: "INFO",
+    ONE_CONTROLLER_PER_EPOCH: "INFO",
+    CONTROLLER_EPOCH_NEVER_BACK: "INFO",
+    LEADER_FROM_ISR: "INFO",
+    AGENT_DISAGREES: "INFO",
+    LEADER_EPOCH_NEVER_BACK: "INFO",
+    LEADER_EPOCH_BY_ONE: "INFO",
+    PARTITION_EPOCH_NEVER_BACK: "INFO",
+    "legal-partition-transition": "INFO",
+    "leader-in-isr": "INFO",
+    "isr-not-empty": "INFO",
+    "isr-without-repetition": "INFO",
+    TWO_NODES_ONE_ID: "INFO",
+    CLOCK_WENT_BACK: "INFO",
+    LOG_SHRANK: "INFO",
+    STALE_CONTROLLER_EPOCH: "TRACE",
+    "legal-replica-transition": "TRACE",
+}
+"""The rules that hold for Apache Kafka's state-change.log, and the level that has the lines for them."""
+_NO_CHAIN: Final = "Kafka's lines have neither numbers nor digests"
+_NO_BEGINNING: Final = "a log of Kafka's does not say whether lines before its first are missing"
+KAFKA_LACKS: Final[dict[str, str]] = {
+    SEQUENCE_GAP: _NO_CHAIN,
+    DUPLICATE_SEQUENCE: _NO_CHAIN,
+    OUT_OF_ORDER: _NO_CHAIN,
+    CHAIN_BREAK: _NO_CHAIN,
+    LOG_CHANGED: _NO_CHAIN,
+    LOG_CUT: _NO_CHAIN,
+    LOG_REWRITTEN: _NO_CHAIN,
+    LOG_VANISHED: "log4j deletes old files by itself",
+    EPOCH_NEVER_GIVEN: _NO_BEGINNING,
+    LEADERSHIP_NEVER_TAKEN: _NO_BEGINNING,
+    "no-truncation-below-high-watermark": "truncations are in server.log",
+    "isr-within-replicas": "the lines that say what was written do not name the replicas",
+}
+"""Why other rules do not."""
+
+
+def not_applicable(levels: Collection[str]) -> dict[str, str]:
+    """Rule -> why it does not hold for Kafka's logs of these levels."""
+    found = {rule: KAFKA_LACKS.get(rule, "Kafka's log does not state it") for rule in RULES if rule not in KAFKA_RULES}
+    if "TRACE" not in levels:
+        needed = {rule for rule, level in KAFKA_RULES.items() if level == "TRACE"}
+        found |= dict.fromkeys(needed, "only TRACE has the lines it needs, and the logs are of level INFO")
+    return dict(sorted(found.items()))
 
 
 def severity_of(rule: str) -> str:

@@ -205,7 +205,7 @@ FAULTS: dict[str, tuple[Fault, str, set[str]]] = {
     "lines end with CR LF": (
         lambda logs: logs.change_lines(CONTROLLER, lambda lines: [line + b"\r" for line in lines]),
         "findings",
-        {"chain-break"},
+        {"log-changed"},
     ),
     "a reason altered": (replace_once(b'"reason":"', b'"reason":"x'), "findings", {"chain-break"}),
     "a controller epoch of two controllers": (
