@@ -60,8 +60,8 @@ class AuditResult(Struct, frozen=True):
 
     `verdict`: `findings` if there are any; else `incomplete` if something was missing or malformed; else `clean`.
     `incomplete` names what was, whatever the verdict. `expected`: by the numbers of the records that were read.
-    `timezone`: of the times in `kafka_logs`. `not_applicable`: rules that do not hold for these logs, and why. `ends`: of
-    which logs no head was given to check the end against; "" if of none.
+    `timezone`: of the times in `kafka_logs`. `not_applicable`: rules that do not hold for these logs, and why. `ends`:
+    of which logs no head was given to check the end against; "" if of none.
     """
 
     verdict: str
