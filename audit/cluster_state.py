@@ -61,11 +61,11 @@ class ClusterState(Struct):
     """Logs with lines that are no records."""
     brokers: dict[int, str] = field(default_factory=dict)
     """Brokers that controllers have seen live, and the first record that says so."""
-    witnessed: Latest = field(default_factory=dict)
-    """What nodes have seen of the logs of others."""
     kafka: KafkaState = field(default_factory=KafkaState)
     unread: dict[str, FileFault] = field(default_factory=dict)
     """By log: files without anything to read."""
+    witnessed: Latest = field(default_factory=dict)
+    """What nodes have seen of the logs of others."""
 
     @property
     def last_at_ms(self) -> dict[str, int]:

@@ -53,9 +53,9 @@ def run_audit(
     listener: StreamingQueryListener | None = None,
     timeout_seconds: float | None = None,
     expected_nodes: Sequence[str] = (),
-    heads: Sequence[GivenHead] = (),
     timezone: str = UTC,
     require_trace: bool = False,
+    heads: Sequence[GivenHead] = (),
     settings: SparkSettings | None = None,
     checkpoint: str = "",
     session: SparkSession | None = None,
@@ -67,10 +67,10 @@ def run_audit(
     read, or `on_progress` returns True: this is called with the result so far after every batch or two. The result
     covers all runs on this output. A session of the caller's is used as it is and left open. Runs in the main thread.
     `checkpoint`: where Spark keeps its own, if not below `output`; as it was before, if it is not given.
-    `batch_bytes`: of the logs, about, in a batch. `expected_nodes`: those that must have logs. `heads`: lines that logs
-    have reached. `timezone`: of the local times in logs of Apache Kafka's, a name of the time zone database;
-    `require_trace`: incomplete where these are not of level TRACE. `listener`: of Spark's, for the progress of the
-    query. Raises AuditFailedError, and OutputError if the output is not as an audit left it.
+    `batch_bytes`: of the logs, about, in a batch. `expected_nodes`: those that must have logs. `timezone`: of the
+    local times in logs of Apache Kafka's, a name of the time zone database; `require_trace`: incomplete where these are
+    not of level TRACE. `heads`: lines that logs have reached. `listener`: of Spark's, for the progress of the query.
+    Raises AuditFailedError, and OutputError if the output is not as an audit left it.
     """
     settings = SparkSettings() if settings is None else settings
     folder = OutputFolder(output)
@@ -78,8 +78,8 @@ def run_audit(
     local = folder_of_spark(folder.location, checkpoint)
     local.mkdir(parents=True, exist_ok=True)
     folder.check()
-    add_given(folder, heads, follows=not once)
     result = partial(read_result, output, expected_nodes, require_trace=require_trace)
+    add_given(folder, heads, follows=not once)
     with deferred_interrupts() as interrupted:
         spark = start_session(local, settings) if session is None else session
         try:
