@@ -4,13 +4,14 @@ from pathlib import Path
 
 from audit.batch import BUCKETS, check_rows, next_commit
 from audit.changed_files import ReadFiles, is_fault, new_faults, to_offsets
+from audit.file_store import Location
 from audit.log_files import LogFiles, Position, advance, ends, ranges
 from audit.output_folder import VERSION, Commit, OutputFolder
 from audit.report import AuditResult, read_result
 from audit.source import UTC, faults_row, read_ranges
 
 
-def audit_folder(logs: Path, output: Path, batch_bytes: int | None = None, zone: str = UTC) -> AuditResult:
+def audit_folder(logs: Path, output: Location, batch_bytes: int | None = None, zone: str = UTC) -> AuditResult:
     """Read all logs in batches of about so many bytes; returns the result. `output` is a new folder."""
     audit = FolderAudit(logs, output, zone)
     audit.read(batch_bytes)
@@ -20,8 +21,7 @@ def audit_folder(logs: Path, output: Path, batch_bytes: int | None = None, zone:
 class FolderAudit:
     """An audit that goes on where it stopped."""
 
-    def __init__(self, logs: Path, output: Path, zone: str = UTC) -> None:
-        output.mkdir()
+    def __init__(self, logs: Path, output: Location, zone: str = UTC) -> None:
         self._folder, self._files, self._zone = OutputFolder(output), LogFiles([logs]), zone
         self._read_files = ReadFiles(0)
         self._positions: dict[str, Position] = {}
