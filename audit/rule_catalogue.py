@@ -186,15 +186,20 @@ KAFKA_RULES: Final[dict[str, Literal["INFO", "TRACE"]]] = {
     "leader-in-isr": "INFO",
     "isr-not-empty": "INFO",
     "isr-without-repetition": "INFO",
-    TWO_NODES_ONE_ID: "INFO",
     CLOCK_WENT_BACK: "INFO",
     LOG_SHRANK: "INFO",
+    LEADERLESS: "INFO",
+    LEADER_FLAPPING: "INFO",
+    ISR_FLAPPING: "INFO",
+    UNCLEAN_ELECTION: "INFO",
+    RECORDS_LOST: "INFO",
     STALE_CONTROLLER_EPOCH: "TRACE",
     "legal-replica-transition": "TRACE",
 }
 """The rules that hold for Apache Kafka's state-change.log, and the level that has the lines for them."""
 _NO_CHAIN: Final = "Kafka's lines have neither numbers nor digests"
 _NO_BEGINNING: Final = "a log of Kafka's does not say whether lines before its first are missing"
+_NO_WORK: Final = "the log does not say when reassignments and deletions begin and end"
 KAFKA_LACKS: Final[dict[str, str]] = {
     SEQUENCE_GAP: _NO_CHAIN,
     DUPLICATE_SEQUENCE: _NO_CHAIN,
@@ -204,9 +209,14 @@ KAFKA_LACKS: Final[dict[str, str]] = {
     LOG_CUT: "Kafka's brokers keep no heads of logs",
     LOG_REWRITTEN: _NO_CHAIN,
     LOG_VANISHED: "log4j deletes old files by itself",
+    TWO_NODES_ONE_ID: "a log of Kafka's does not say which process or cluster wrote it",
     EPOCH_NEVER_GIVEN: _NO_BEGINNING,
     LEADERSHIP_NEVER_TAKEN: _NO_BEGINNING,
     "no-truncation-below-high-watermark": "truncations are in server.log",
+    UNDER_MIN_ISR: "the log does not say what `min.insync.replicas` is",
+    REASSIGNMENT_STALLED: _NO_WORK,
+    DELETION_STALLED: _NO_WORK,
+    CLOCK_DIFFERS: "the lines of brokers do not name the controller's event",
     "isr-within-replicas": "the lines that say what was written do not name the replicas",
 }
 """Why other rules do not."""

@@ -98,7 +98,7 @@ class _Logs:
                 records = [record for _, record in good]
                 found = extend_many(segments, records, [line for line, _ in good])
                 digests += bytes.fromhex("".join([digest[:DIGEST_KEPT] for digest in found]))
-                self._look_into(records)
+                self._read_boots_and_witnesses(records)
         except OSError as error:
             self.gaps.append(Gap(str(path), f"cannot be read: {error.strerror}"))
         if malformed:
@@ -112,7 +112,7 @@ class _Logs:
             self._digests.append((segment, bytes(digests[position : position + size])))
             position += size
 
-    def _look_into(self, records: Sequence[LoggedStateChange]) -> None:
+    def _read_boots_and_witnesses(self, records: Sequence[LoggedStateChange]) -> None:
         seen = []
         for record in records:
             if record.boot_id is not None:
