@@ -151,9 +151,9 @@ def all_findings(folder: OutputFolder) -> list[dict[str, Any]]:
     """Those of the table, and those that hold at the end of what was read, but for durations by wrong clocks."""
     commit = folder.last_commit()
     state = cluster_state(folder, commit)
+    clocks = _clocks(commit, state)
     # What overlaps in Kafka's logs is not decided: see `audit.kafka.log_state.gaps`.
     own = [span for span in state.spans.values() if not span.node.startswith(NODE)]
-    clocks = _clocks(commit, state)
     open_ones = [
         *open_conditions(folder, commit, state).findings,
         *overlaps(own),
