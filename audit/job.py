@@ -8,7 +8,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -24,11 +24,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from audit.batch import BUCKETS, check_batch
 from audit.file_store import Location
 from audit.given_heads import add_given
+from audit.hadoop_files import stream_files
 from audit.interrupts import deferred_interrupts
 from audit.output_folder import OutputError, OutputFolder
 from audit.report import AuditResult, read_result
 from audit.session import AuditFailedError, folder_of_spark, start_session, summary
-from audit.source import FORMAT, UTC, StateChangeSource
+from audit.source import FORMAT, UTC, Plan, StateChangeSource
 from audit.spark_settings import SparkSettings
 from audit.witnesses import LOG_CUT
 from state_log.heads_file import GivenHead
@@ -43,7 +44,7 @@ _POLL_SECONDS: Final = 1
 
 
 def run_audit(
-    log_dirs: Sequence[Path],
+    log_dirs: Sequence[Path | str],
     output: Location,
     *,
     once: bool,
@@ -66,11 +67,12 @@ def run_audit(
     result; otherwise the job follows the logs until it is interrupted, `timeout_seconds` have passed since it began to
     read, or `on_progress` returns True: this is called with the result so far after every batch or two. The result
     covers all runs on this output. A session of the caller's is used as it is and left open. Runs in the main thread.
-    `checkpoint`: where Spark keeps its own, if not below `output`; as it was before, if it is not given.
-    `batch_bytes`: of the logs, about, in a batch. `expected_nodes`: those that must have logs. `timezone`: of the
-    local times in logs of Apache Kafka's, a name of the time zone database; `require_trace`: incomplete where these are
-    not of level TRACE. `heads`: lines that logs have reached. `listener`: of Spark's, for the progress of the query.
-    Raises AuditFailedError, and OutputError if the output is not as an audit left it.
+    `checkpoint`: where Spark keeps its own, if not below `output`; as it was before, if it is not given. `log_dirs`:
+    folders, or all of them URLs of folders with sealed segments in a file system that Spark reads. `batch_bytes`: of
+    the logs, about, in a batch. `expected_nodes`: those that must have logs. `timezone`: of the local times in logs of
+    Apache Kafka's, a name of the time zone database; `require_trace`: incomplete where these are not of level TRACE.
+    `listener`: of Spark's, for the progress of the query. Raises AuditFailedError, and OutputError if the output is not
+    as an audit left it.
     """
     settings = SparkSettings() if settings is None else settings
     folder = OutputFolder(output)
@@ -88,21 +90,15 @@ def run_audit(
                 spark.streams.addListener(listener)
             every = None if once else trigger_seconds
             batches = _Batches(folder, settings.tasks, checkpoint)
-            options = {
-                "directories": json.dumps([str(path.resolve()) for path in log_dirs]),
-                "max_bytes": str(batch_bytes),
-                "tasks": str(settings.tasks),
-                "buckets": str(BUCKETS),
-                "zone": timezone,
-                "since_ns": str(folder.modified_ns()),
-            }
+            plan = Plan(batch_bytes, settings.tasks, BUCKETS, timezone)
+            rows = partial(_rows, spark, log_dirs, plan, folder.modified_ns())
             try:
                 report = None if on_progress is None else lambda: on_progress(result()) is True
                 watch = _Watch(output, interrupted, report, timeout_seconds)
-                _run_query(lambda: _start(spark, options, batches, every), watch)
+                _run_query(lambda: _start(rows(), batches, every), watch)
                 if once and not interrupted.is_set() and LOG_CUT in read_result(output).findings:
                     # The log may have grown while others, which have seen more of it, were read.
-                    _run_query(lambda: _start(spark, options, batches, every), watch)
+                    _run_query(lambda: _start(rows(), batches, every), watch)
             except PySparkException as error:
                 raise batches.error or error from error
             if interrupted.is_set() and not once:
@@ -189,11 +185,25 @@ class _Batches:
             raise
 
 
-def _start(
-    spark: SparkSession, options: Mapping[str, str], batches: _Batches, trigger_seconds: float | None
-) -> StreamingQuery:
-    """`options`: of the source. `trigger_seconds` None: read the present logs and stop."""
-    rows = spark.readStream.format(FORMAT).options(**options).load()
+def _rows(spark: SparkSession, log_dirs: Sequence[Path | str], plan: Plan, since_ns: int) -> DataFrame:
+    """What is read of the logs, as a stream: of local folders while they grow, of others whole files."""
+    urls = [folder for folder in log_dirs if isinstance(folder, str)]
+    if urls:
+        assert len(urls) == len(log_dirs), "local folders and others are not audited together"
+        return stream_files(spark, urls, plan)
+    options = {
+        "directories": json.dumps([str(Path(folder).resolve()) for folder in log_dirs]),
+        "max_bytes": str(plan.max_bytes),
+        "tasks": str(plan.tasks),
+        "buckets": str(plan.buckets),
+        "zone": plan.zone,
+        "since_ns": str(since_ns),
+    }
+    return spark.readStream.format(FORMAT).options(**options).load()
+
+
+def _start(rows: DataFrame, batches: _Batches, trigger_seconds: float | None) -> StreamingQuery:
+    """`trigger_seconds` None: read the present logs and stop."""
     writer = rows.writeStream.outputMode("append").option("checkpointLocation", batches.checkpoint)
     writer = writer.foreachBatch(batches)
     if trigger_seconds is None:
