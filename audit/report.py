@@ -89,6 +89,7 @@ def read_result(output: Location, expected_nodes: Sequence[str] = (), *, require
     state = cluster_state(folder, commit)
     findings = Counter(finding["rule"] for finding in all_findings(folder))
     log_ends = check_log_ends(folder, commit, state)
+    taken = () if commit is None else commit.taken
     unknown = open_conditions(folder, commit, state).unknown
     gaps = (
         *_gaps(folder, commit, state, expected_nodes),
@@ -98,7 +99,7 @@ def read_result(output: Location, expected_nodes: Sequence[str] = (), *, require
         ),
         *(Gap(f.subject, f"not decided: {f.message}") for f in unknown),
         *(Gap(what, why) for what, why in kafka_gaps(state.kafka, require_trace)),
-        *(Gap(fault.file, why_unread(fault)) for _, fault in sorted(state.unread.items())),
+        *(Gap(fault.file, why_unread(fault)) for log, fault in sorted(state.unread.items()) if log not in taken),
     )
     kafka_logs = _kafka_logs(state)
     named = {gap.what for gap in gaps}

@@ -28,7 +28,9 @@ def records(output: Path) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_of_one_node_s_log_unclean_elections_are_found_and_the_other_nodes_are_missing(name: str, tmp_path: Path) -> None:
+def test_of_one_node_s_log_unclean_elections_are_found_and_the_other_nodes_are_missing(
+    name: str, tmp_path: Path
+) -> None:
     level, missing = SCENARIOS[name]
     result = audit_folder(copy_scenario(name, tmp_path / "logs"), tmp_path / "output")
     found = {"unclean-election": 1} if name.startswith("unclean") else {}
