@@ -14,8 +14,9 @@ from pyspark.sql import DataFrame
 
 from audit.bucket import Place, check_bucket, concatenated
 from audit.cluster_state import check_cluster
-from audit.output_folder import VERSION, BucketResult, BucketState, Commit, OutputError, OutputFolder, TableSize
+from audit.output_folder import VERSION, BucketResult, BucketState, Commit, OutputError, OutputFolder
 from audit.source import LINES_ROW, RECORDS_ROW, ReadRange, from_stream
+from audit.table_files import TableSize
 
 BUCKETS: Final = 16
 """Parts of the state, judged independently of one another; fixed for an output folder."""
@@ -52,16 +53,17 @@ def next_commit(before: Commit, number: int, results: Sequence[BucketResult]) ->
         records=before.records + sum(result.records for result in results),
         quarantined=before.quarantined + sum(result.quarantined for result in results),
         controllers=tuple(sorted({*before.controllers, *(c for result in results for c in result.controllers)})),
-        tables=_summed([before.tables, *(result.tables for result in results)]),
+        tables=_summed(before.tables, results),
+        deleted=before.deleted,
         taken=before.taken | {log: taken for result in results for log, taken in result.taken.items()},
     )
 
 
-def _summed(parts: Iterable[Mapping[str, TableSize]]) -> dict[str, TableSize]:
-    found: dict[str, TableSize] = {}
-    for part in parts:
-        for table, size in part.items():
-            found[table] = found.get(table, TableSize()) + size
+def _summed(before: Mapping[str, TableSize], results: Iterable[BucketResult]) -> dict[str, TableSize]:
+    found = dict(before)
+    for result in results:
+        for table, days in result.tables.items():
+            found[table] = sum(days.values(), start=found.get(table, TableSize()))
     return found
 
 

@@ -36,22 +36,8 @@ from audit.recreations import (
 )
 from audit.sorted_runs import Run, merge_plan, merged
 from audit.subjects import Subjects
+from audit.tables import FINDINGS, FINDINGS_TABLE, RECORDS_TABLE
 
-FINDINGS_TABLE, RECORDS_TABLE = "findings", "records"
-_TEXT: Final = pyarrow.string()
-FINDINGS: Final = pyarrow.schema(
-    {
-        "rule": _TEXT,
-        "subject": _TEXT,
-        "message": _TEXT,
-        "records": pyarrow.list_(_TEXT),
-        "status": _TEXT,
-        "topic": _TEXT,
-        "topic_id": _TEXT,
-        "partition": pyarrow.int32(),
-        "at_ms": pyarrow.int64(),
-    }
-)
 REDUCE: Final[dict[str, Callable[[pyarrow.Table], pyarrow.Table]]] = {
     "states": reduce_states,
     "claims": reduce_claims,

@@ -8,28 +8,18 @@ import msgspec
 import pyarrow
 from msgspec import Struct, field
 
-from audit.bucket import RECORDS_TABLE, Place, controllers_named, write_findings
+from audit.bucket import Place, controllers_named, write_findings
 from audit.findings import Finding
 from audit.incarnations import Span, findings_of_span, joined
 from audit.output_folder import BucketResult, BucketState, OutputFolder
 from audit.source import QuarantinedLine, ReadRange
+from audit.tables import QUARANTINE, QUARANTINE_TABLE, RECORDS_TABLE
 from state_log.chain import IncarnationLog, join
 from state_log.invariants import ONE_CONTROLLER_PER_EPOCH
 from state_log.record import Kind
 
 OUT_OF_ORDER: Final = "records-out-of-order"
 _NAMED_MAX: Final = 20
-QUARANTINE_TABLE: Final = "quarantine"
-QUARANTINE: Final = pyarrow.schema(
-    {
-        "file": pyarrow.string(),
-        "offset": pyarrow.int64(),
-        "size": pyarrow.int64(),
-        "line": pyarrow.string(),
-        "why": pyarrow.string(),
-        "at_ms": pyarrow.int64(),
-    }
-)
 
 
 class ChainFaults(Struct):

@@ -2,7 +2,7 @@
 
     commits/<batch>.json   what the audit has reached, as `Commit` and its hash; written last, by renaming
     state/<bucket>/        the sorted runs and other state of each bucket
-    tables/<table>/day=<date>/<batch>-<bucket>.parquet
+    tables/                see `audit.table_files`
 
 Files of a batch that was not committed are overwritten when the batch is repeated: it writes the same names.
 """
@@ -10,19 +10,28 @@ Files of a batch that was not committed are overwritten when the batch is repeat
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import numpy
 import pyarrow
 import pyarrow.dataset
-import pyarrow.parquet
 from msgspec import Struct
 
+from audit.findings import WITHDRAWN
 from audit.sorted_runs import Run
-from audit.vectors import longs
+from audit.table_files import (
+    FORMAT,
+    Deleted,
+    TableFile,
+    TableSize,
+    all_files,
+    counting,
+    size_of,
+    table_days,
+    write_table_rows,
+)
+from audit.tables import BATCH, TABLES
 from cluster.errors import DECODE_ERRORS, ClusterError
 from cluster.process.files import first_line
 
@@ -30,14 +39,7 @@ VERSION: Final = 1
 """Of commits, state and tables; another one is refused."""
 _KEPT: Final = 2
 """Commits whose state is kept: Spark may repeat the last batch."""
-_DAY_MS: Final = 86_400_000
-_DAYS_MAX: Final = 32
 _REMEDY: Final = "restore the folder from a copy, or audit into a new --output"
-_PARQUET: Final = pyarrow.dataset.ParquetFileFormat(
-    default_fragment_scan_options=pyarrow.dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
-)
-OTHER_DAYS: Final = "other"
-"""Where the rows are whose time is of none of the first `_DAYS_MAX` days of a file: by clocks that cannot be right."""
 
 
 class OutputError(ClusterError):
@@ -52,16 +54,6 @@ class StoredFile(Struct, frozen=True):
     rows: int = 0
 
 
-class TableSize(Struct, frozen=True):
-    """What the files of a table sum up to."""
-
-    files: int = 0
-    bytes: int = 0
-
-    def __add__(self, other: "TableSize") -> "TableSize":
-        return TableSize(self.files + other.files, self.bytes + other.bytes)
-
-
 class BucketState(Struct, frozen=True):
     """What a bucket has kept: sorted runs by table, and for the last bucket a file of its own."""
 
@@ -73,12 +65,13 @@ class BucketResult(Struct, frozen=True):
     """What judging one bucket of a batch has brought.
 
     `controllers`: those whose events agents name. `taken`: the last file of each log, and up to which byte it was read.
-    `tables`: what was written to them. `error`: why the bucket could not be judged; nothing else holds then.
+    `tables`: what was written to them, by table and day. `error`: why the bucket could not be judged; nothing else
+    holds then.
     """
 
     bucket: int
     state: BucketState
-    tables: dict[str, TableSize] = {}
+    tables: dict[str, dict[str, TableSize]] = {}
     error: str = ""
     records: int = 0
     quarantined: int = 0
@@ -99,6 +92,8 @@ class Commit(Struct, frozen=True):
     taken: dict[str, tuple[str, int]] = {}
     """Of each log the last file, and up to which byte it was read."""
     tables: dict[str, TableSize] = {}
+    deleted: dict[str, Deleted] = {}
+    """By table: what retention has deleted."""
 
 
 class _Version(Struct, frozen=True):
@@ -115,7 +110,7 @@ class OutputFolder:
 
     def __init__(self, top: Path) -> None:
         self.top = top
-        self._written: dict[str, TableSize] = {}
+        self._written: dict[str, dict[str, TableSize]] = {}
 
     def check(self) -> None:
         """Read all that the next batch rests on. Raises OutputError if it is not as the last commit has left it."""
@@ -126,9 +121,9 @@ class OutputFolder:
         for stored in _files_of(commit):
             self._read(stored)
         for table, size in commit.tables.items():
-            found = [path.stat().st_size for path in self.table_files(table)]
-            if TableSize(len(found), sum(found)) != size:
-                has, wanted = f"{len(found)} files of {sum(found)} bytes", f"{size.files} of {size.bytes}"
+            found = size_of(self.table_files(table))
+            if found != size:
+                has, wanted = f"{found.files} files of {found.bytes} bytes", f"{size.files} of {size.bytes}"
                 raise OutputError(
                     f"{self.top / 'tables' / table}: has {has} instead of {wanted}: is this a whole copy? {_REMEDY}"
                 )
@@ -231,53 +226,55 @@ class OutputFolder:
     # Tables
 
     def write_rows(self, table: str, rows: pyarrow.Table, batch: int, bucket: int) -> None:
-        """Write the rows of a table, by the day of their `at_ms`."""
-        for day, part in _by_day(rows):
-            path = self.top / "tables" / table / f"day={day}" / f"{batch:09d}-{bucket:03d}.parquet"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = path.with_suffix(f".{os.getpid()}.tmp")
-            pyarrow.parquet.write_table(part, temporary, compression="zstd", write_page_checksum=True)
-            size = TableSize(1, temporary.stat().st_size)
-            temporary.replace(path)
-            self._written[table] = self._written.get(table, TableSize()) + size
+        """Write the rows of a table, by the days of their times."""
+        known = self._written.setdefault(table, {})
+        for day, size in write_table_rows(self.top / "tables", table, rows, batch, bucket).items():
+            known[day] = known.get(day, TableSize()) + size
 
-    def take_written(self) -> dict[str, TableSize]:
-        """What was written to the tables since this was asked last."""
+    def take_written(self) -> dict[str, dict[str, TableSize]]:
+        """What was written to the tables since this was asked last, by table and day."""
         written, self._written = self._written, {}
-        return written
+        return {table: days for table, days in written.items() if days}
 
-    def table_files(self, table: str) -> list[Path]:
+    def table_files(self, table: str) -> list[TableFile]:
         """The files of a table, of committed batches only, in the order of the batches."""
         commit = self.last_commit()
-        last = -1 if commit is None else commit.batch
-        paths = [path for path in (self.top / "tables" / table).glob("day=*/*.parquet") if _batch_of(path) <= last]
-        return sorted(paths, key=lambda path: (path.name, path))
+        if commit is None:
+            return []
+        folder = self.top / "tables" / table
+        return counting(all_files(folder, table_days(folder)), commit.batch, commit.deleted.get(table))
 
     def rows(
         self, table: str, columns: Sequence[str] | None = None, where: pyarrow.dataset.Expression | None = None
     ) -> Iterator[dict[str, Any]]:
         """The rows of a table, file by file; none if nothing was written to it. Raises OutputError."""
-        for path in self.table_files(table):
-            try:
-                dataset = pyarrow.dataset.dataset(path, format=_PARQUET)
-                parts = dataset.to_batches(columns=None if columns is None else list(columns), filter=where)
-                rows = [row for part in parts for row in part.to_pylist()]
-            except (OSError, pyarrow.ArrowInvalid) as error:
-                raise OutputError(f"{path}: is missing or damaged ({first_line(error)}); {_REMEDY}") from error
-            yield from rows
+        for file in self.table_files(table):
+            yield from self.read_file(file, columns, where).to_pylist()
 
+    def read_file(
+        self,
+        file: TableFile,
+        columns: Sequence[str] | None = None,
+        where: pyarrow.dataset.Expression | None = None,
+    ) -> pyarrow.Table:
+        """What a file of a table has. Raises OutputError."""
+        try:
+            dataset = pyarrow.dataset.dataset(file.path, format=FORMAT)
+            return dataset.to_table(columns=None if columns is None else list(columns), filter=where)
+        except (OSError, pyarrow.ArrowInvalid) as error:
+            raise OutputError(f"{file.path}: is missing or damaged ({first_line(error)}); {_REMEDY}") from error
 
-def _by_day(rows: pyarrow.Table) -> Iterator[tuple[str, pyarrow.Table]]:
-    if not rows.num_rows:
-        return
-    days = numpy.clip(longs(rows["at_ms"]) // _DAY_MS, -1, 100_000)
-    distinct, numbers = numpy.unique(days, return_counts=True)
-    kept = set(distinct[numpy.argsort(-numbers, kind="stable")[:_DAYS_MAX]].tolist()) - {-1, 100_000}
-    for day in sorted(kept):
-        yield datetime.fromtimestamp(day * 86_400, UTC).strftime("%Y-%m-%d"), rows.filter(pyarrow.array(days == day))
-    others = ~numpy.isin(days, list(kept))
-    if others.any():
-        yield OTHER_DAYS, rows.filter(pyarrow.array(others))
+    def current_rows(self, table: str) -> list[dict[str, Any]]:
+        """The rows of a revised table that hold, by their keys. Raises OutputError."""
+        key = TABLES[table].key
+        found: dict[tuple[Any, ...], dict[str, Any]] = {}
+        for row in self.rows(table):
+            name = tuple(row[column] for column in key)
+            if name not in found or found[name][BATCH] <= row[BATCH]:
+                found[name] = row
+        in_order = sorted(found, key=lambda name: tuple((value is not None, value) for value in name))
+        holding = [found[name] for name in in_order if found[name]["status"] != WITHDRAWN]
+        return [{name: value for name, value in row.items() if name != BATCH} for row in holding]
 
 
 def _files_of(commit: Commit) -> Iterator[StoredFile]:

@@ -9,12 +9,12 @@ import msgspec
 import pyarrow.dataset
 from msgspec import Struct
 
-from audit.bucket import FINDINGS_TABLE, RECORDS_TABLE
-from audit.cluster_state import QUARANTINE_TABLE, ClusterState, decode_state
+from audit.cluster_state import ClusterState, decode_state
 from audit.findings import FOUND, NOT_COMPARED
 from audit.incarnations import overlaps
 from audit.open_conditions import open_conditions
 from audit.output_folder import Commit, OutputFolder
+from audit.tables import FINDINGS_TABLE, QUARANTINE_TABLE, RECORDS_TABLE
 from state_log.causes import call_of, calls_by_event, origin_text
 from state_log.record import LoggedStateChange
 
@@ -81,8 +81,7 @@ def cluster_state(folder: OutputFolder, commit: Commit | None) -> ClusterState:
 
 def findings_of(folder: OutputFolder) -> list[dict[str, Any]]:
     """All findings, by rule and subject; of each the last version, unless it was withdrawn."""
-    latest = {(row["rule"], row["subject"]): row for row in folder.rows(FINDINGS_TABLE)}
-    return [latest[name] for name in sorted(latest) if latest[name]["status"] == FOUND]
+    return [row for row in folder.current_rows(FINDINGS_TABLE) if row["status"] == FOUND]
 
 
 def all_findings(folder: OutputFolder) -> list[dict[str, Any]]:

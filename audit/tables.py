@@ -268,4 +268,5 @@ _ALL: Final = (
     ),
 )
 TABLES: Final[dict[str, Table]] = {table.name: table for table in _ALL}
-HOLDS, WITHDRAWN_ROW = "holds", "withdrawn"
+HOLDS: Final = "holds"
+"""The status of rows that were not withdrawn (`audit.findings.WITHDRAWN`)."""

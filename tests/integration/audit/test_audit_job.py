@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from audit.session import start_session
 from pyspark.sql import SparkSession
 
-from audit.bucket import RECORDS_TABLE
 from audit.job import run_audit
 from audit.output_folder import OutputFolder
 from audit.report import AuditResult, read_findings, read_quarantine
-from audit.session import start_session
+from audit.tables import RECORDS_TABLE
 from state_log.record import LoggedStateChange, by_partition
 from state_log.writer import read_audited
 from tests.state_change_histories import Cluster, Incarnation, Logs, draw, stamped, write_logs

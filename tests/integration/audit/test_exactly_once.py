@@ -14,10 +14,9 @@ from typing import Any
 
 import pytest
 
-from audit.bucket import FINDINGS_TABLE, RECORDS_TABLE
-from audit.cluster_state import QUARANTINE_TABLE
 from audit.output_folder import Commit, OutputFolder
 from audit.report import read_result
+from audit.tables import FINDINGS_TABLE, QUARANTINE_TABLE, RECORDS_TABLE
 from tests.state_change_histories import draw, write_logs
 from tests.timeouts import TIMEOUT_S
 from tests.unit.state_log.test_invariants import leader_epoch_leap, second_leader_by_an_agent

@@ -1,0 +1,175 @@
+"""Files of the tables: `tables/<table>/day=<date>/<name>.parquet`, and which of them count.
+
+A batch writes `<batch>-<bucket>.parquet`. A compaction writes `<batch>-<first>-<last>.parquet`, which takes the place
+of the day's files of batches `first` to `last`; it counts, like all files, from the commit of its batch on.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy
+import pyarrow
+import pyarrow.compute
+import pyarrow.dataset
+import pyarrow.parquet
+from msgspec import Struct
+
+from audit.tables import BATCH, TABLES, VERSION
+from audit.vectors import longs
+
+_DAY_MS: Final = 86_400_000
+_DAYS_MAX: Final = 32
+OTHER_DAYS: Final = "other"
+"""Where the rows are whose time is of none of the first `_DAYS_MAX` days of a file: by clocks that cannot be right."""
+SUFFIX: Final = ".parquet"
+FORMAT: Final = pyarrow.dataset.ParquetFileFormat(
+    default_fragment_scan_options=pyarrow.dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
+)
+WRITING: Final = {"compression": "zstd", "write_page_checksum": True}
+
+
+class TableSize(Struct, frozen=True):
+    """What the files of a table sum up to."""
+
+    files: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: "TableSize") -> "TableSize":
+        return TableSize(self.files + other.files, self.bytes + other.bytes)
+
+    def __sub__(self, other: "TableSize") -> "TableSize":
+        return TableSize(self.files - other.files, self.bytes - other.bytes)
+
+
+class Deleted(Struct, frozen=True):
+    """Retention: of days before `before`, files that batches up to `batch` wrote are deleted."""
+
+    before: str
+    batch: int
+
+
+class TableFile(NamedTuple):
+    """`batch` wrote it; it has rows of batches `first` to `last`."""
+
+    path: Path
+    first: int
+    last: int
+    batch: int
+
+    @property
+    def day(self) -> str:
+        return self.path.parent.name.removeprefix("day=")
+
+    @property
+    def is_compacted(self) -> bool:
+        return self.batch > self.last
+
+
+def table_file(path: Path) -> TableFile | None:
+    """What the name says; None if it is none of ours."""
+    numbers = path.stem.split("-")
+    if path.suffix != SUFFIX or not all(number.isdecimal() for number in numbers):
+        return None
+    match [int(number) for number in numbers]:
+        case [batch, _]:
+            return TableFile(path, batch, batch, batch)
+        case [batch, first, last] if first <= last < batch:
+            return TableFile(path, first, last, batch)
+    return None
+
+
+def table_days(table: Path) -> list[str]:
+    """The days that a table has folders of, in their order."""
+    return sorted(path.name.removeprefix("day=") for path in table.glob("day=*"))
+
+
+def all_files(table: Path, days: Iterable[str]) -> Iterator[TableFile]:
+    """All files in the folders of these days, whether they count or not."""
+    for day in days:
+        try:
+            names = sorted(os.listdir(table / f"day={day}"))
+        except FileNotFoundError:
+            continue
+        found = (table_file(table / f"day={day}" / name) for name in names)
+        yield from (file for file in found if file is not None)
+
+
+def counting(files: Iterable[TableFile], last: int, deleted: Deleted | None) -> list[TableFile]:
+    """Those that count once batch `last` is committed, in the order of their batches."""
+    present = [
+        file
+        for file in files
+        if file.batch <= last and (deleted is None or file.day >= deleted.before or file.batch > deleted.batch)
+    ]
+    by_day: dict[str, list[TableFile]] = {}
+    for file in present:
+        if file.is_compacted:
+            by_day.setdefault(file.day, []).append(file)
+    kept = [file for file in present if not any(_replaces(other, file) for other in by_day.get(file.day, ()))]
+    return sorted(kept, key=lambda file: (file.first, file.path.name, file.day))
+
+
+def size_of(files: Sequence[TableFile]) -> TableSize:
+    return TableSize(len(files), sum(file.path.stat().st_size for file in files))
+
+
+def write_table_rows(top: Path, table: str, rows: pyarrow.Table, batch: int, bucket: int) -> dict[str, TableSize]:
+    """Write the rows of a table by their days; returns the size of what was written to each."""
+    known = TABLES[table]
+    if known.is_revised:
+        rows = latest_rows(with_batch(rows, table, batch), known.key)
+    written = {}
+    for day, part in _by_day(rows, known.days):
+        path = top / table / f"day={day}" / f"{batch:09d}-{bucket:03d}{SUFFIX}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(f".{os.getpid()}.tmp")
+        pyarrow.parquet.write_table(part.replace_schema_metadata(metadata(table)), temporary, **WRITING)
+        written[day] = TableSize(1, temporary.stat().st_size)
+        temporary.replace(path)
+    return written
+
+
+def metadata(table: str) -> Mapping[str, str]:
+    """What each file says of itself."""
+    return {"klamm.table": table, "klamm.version": str(VERSION)}
+
+
+def with_batch(rows: pyarrow.Table, table: str, batch: int) -> pyarrow.Table:
+    stored = TABLES[table].stored
+    return rows.append_column(BATCH, pyarrow.array(numpy.full(rows.num_rows, batch), pyarrow.int64())).cast(stored)
+
+
+def latest_rows(rows: pyarrow.Table, key: Sequence[str]) -> pyarrow.Table:
+    """Of the rows with one key that of the highest batch, of these the last; in the order of the rows."""
+    place = pyarrow.array(numpy.arange(rows.num_rows))
+    by_batch = [(BATCH, "ascending"), ("place", "ascending")]
+    ordered = rows.select([*key, BATCH]).append_column("place", place).sort_by(by_batch)
+    kept = ordered.group_by(list(key), use_threads=False).aggregate([("place", "last")])["place_last"]
+    return rows.take(pyarrow.array(numpy.sort(kept.to_numpy())))
+
+
+def _replaces(compacted: TableFile, file: TableFile) -> bool:
+    within = compacted.first <= file.first and file.last <= compacted.last
+    return within and compacted.batch > file.batch
+
+
+def _by_day(rows: pyarrow.Table, columns: Sequence[str]) -> Iterator[tuple[str, pyarrow.Table]]:
+    if not rows.num_rows:
+        return
+    time = pyarrow.compute.coalesce(*(rows[column] for column in columns))
+    days = numpy.clip(longs(time) // _DAY_MS, -1, 100_000)
+    distinct, numbers = numpy.unique(days, return_counts=True)
+    kept = set(distinct[numpy.argsort(-numbers, kind="stable")[:_DAYS_MAX]].tolist()) - {-1, 100_000}
+    for day in sorted(kept):
+        yield day_name(day), rows.filter(pyarrow.array(days == day))
+    others = ~numpy.isin(days, list(kept))
+    if others.any():
+        yield OTHER_DAYS, rows.filter(pyarrow.array(others))
+
+
+def day_name(day: int) -> str:
+    """`day`: since 1970."""
+    return datetime.fromtimestamp(day * 86_400, UTC).strftime("%Y-%m-%d")
