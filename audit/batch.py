@@ -4,6 +4,7 @@ A batch that Spark repeats after a crash finds its commit, or does the same agai
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from pyspark.sql import DataFrame
 
 from audit.bucket import Place, check_bucket, concatenated
 from audit.cluster_state import check_cluster
+from audit.compaction import compact_some, delete_files, delete_old
 from audit.output_folder import VERSION, BucketResult, BucketState, Commit, OutputError, OutputFolder
 from audit.source import LINES_ROW, RECORDS_ROW, ReadRange, from_stream
 from audit.table_files import TableSize
@@ -23,7 +25,7 @@ BUCKETS: Final = 16
 _RESULT: Final = "result binary"
 
 
-def check_batch(frame: DataFrame, number: int, output: OutputFolder, tasks: int) -> None:
+def check_batch(frame: DataFrame, number: int, output: OutputFolder, tasks: int, keep_days: int | None = None) -> None:
     """Judge the rows of `audit.source` and commit. Raises OutputError."""
     query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
     before = output.last_commit() or Commit(VERSION, -1, query, {})
@@ -40,7 +42,24 @@ def check_batch(frame: DataFrame, number: int, output: OutputFolder, tasks: int)
     for result in results:
         if result.error:
             raise OutputError(result.error)
-    output.commit(next_commit(before, number, results))
+    commit_batch(output, before, number, results, keep_days)
+
+
+def commit_batch(
+    output: OutputFolder, before: Commit, number: int, results: Sequence[BucketResult], keep_days: int | None = None
+) -> None:
+    """Make the results of a batch count, keep the tables small, and delete what they no longer need."""
+    written: dict[str, set[str]] = {}
+    for result in results:
+        for table, days in result.tables.items():
+            written.setdefault(table, set()).update(days)
+    done = compact_some(output, before, next_commit(before, number, results), written)
+    unneeded = done.unneeded
+    if keep_days is not None:
+        done = delete_old(output, done.commit, keep_days, datetime.now(UTC).date())
+        unneeded += done.unneeded
+    output.commit(done.commit)
+    delete_files(unneeded)
 
 
 def next_commit(before: Commit, number: int, results: Sequence[BucketResult]) -> Commit:
@@ -54,6 +73,7 @@ def next_commit(before: Commit, number: int, results: Sequence[BucketResult]) ->
         quarantined=before.quarantined + sum(result.quarantined for result in results),
         controllers=tuple(sorted({*before.controllers, *(c for result in results for c in result.controllers)})),
         tables=_summed(before.tables, results),
+        compactions=before.compactions,
         deleted=before.deleted,
         taken=before.taken | {log: taken for result in results for log, taken in result.taken.items()},
     )

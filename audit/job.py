@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from audit.batch import BUCKETS, check_batch
+from audit.compaction import delete_strays
 from audit.interrupts import deferred_interrupts
 from audit.output_folder import OutputError, OutputFolder
 from audit.report import AuditResult, read_result
@@ -41,6 +42,7 @@ def run_audit(
     trigger_seconds: float = 5.0,
     parallelism: int = 2,
     batch_bytes: int = BATCH_BYTES,
+    keep_days: int | None = None,
     on_progress: Callable[[AuditResult], None] | None = None,
     session: SparkSession | None = None,
 ) -> AuditResult:
@@ -49,18 +51,20 @@ def run_audit(
     `once` ends when everything that was there at the start has been read, and an interrupt leaves it without a
     result; otherwise the job follows the logs until it is interrupted, and tells `on_progress` the result so far
     after every batch or two. The result covers all runs on this output. A session of the caller's is used as it is
-    and left open. Runs in the main thread. `batch_bytes`: of the logs, about, in a batch. Raises AuditFailedError, and
-    OutputError if the output is not as an audit has left it.
+    and left open. Runs in the main thread. `batch_bytes`: of the logs, about, in a batch. `keep_days`: of the tables of
+    records and timelines. Raises AuditFailedError, and OutputError if the output is not as an audit has left it.
     """
     output = output.resolve()
     output.mkdir(parents=True, exist_ok=True)
-    OutputFolder(output).check()
-    with deferred_interrupts() as interrupted:
+    folder = OutputFolder(output)
+    with folder.locked(), deferred_interrupts() as interrupted:
+        folder.check()
+        delete_strays(folder)
         spark = start_session(output, parallelism) if session is None else session
         try:
             spark.dataSource.register(StateChangeSource)
             every = None if once else trigger_seconds
-            batches = _Batches(OutputFolder(output), parallelism)
+            batches = _Batches(folder, parallelism, keep_days)
             options = {
                 "directories": json.dumps([str(path.resolve()) for path in log_dirs]),
                 "max_bytes": str(batch_bytes),
@@ -112,13 +116,13 @@ def _run_query(
 class _Batches:
     """Judges the batches of a query. `error`: what ended it; Spark has only a traceback of that."""
 
-    def __init__(self, folder: OutputFolder, tasks: int) -> None:
-        self.folder, self._tasks = folder, tasks
+    def __init__(self, folder: OutputFolder, tasks: int, keep_days: int | None) -> None:
+        self.folder, self._tasks, self._keep_days = folder, tasks, keep_days
         self.error: OutputError | None = None
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         try:
-            check_batch(frame, number, self.folder, self._tasks)
+            check_batch(frame, number, self.folder, self._tasks, self._keep_days)
         except OutputError as error:
             self.error = error
             raise

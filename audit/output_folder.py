@@ -7,11 +7,13 @@
 Files of a batch that was not committed are overwritten when the batch is repeated: it writes the same names.
 """
 
+import fcntl
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 import pyarrow
@@ -23,6 +25,7 @@ from audit.sorted_runs import Run
 from audit.table_files import (
     FORMAT,
     Deleted,
+    Reached,
     TableFile,
     TableSize,
     all_files,
@@ -35,11 +38,12 @@ from audit.tables import BATCH, TABLES
 from cluster.errors import DECODE_ERRORS, ClusterError
 from cluster.process.files import first_line
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of commits, state and tables; another one is refused."""
 _KEPT: Final = 2
 """Commits whose state is kept: Spark may repeat the last batch."""
 _REMEDY: Final = "restore the folder from a copy, or audit into a new --output"
+_T = TypeVar("_T")
 
 
 class OutputError(ClusterError):
@@ -92,8 +96,12 @@ class Commit(Struct, frozen=True):
     taken: dict[str, tuple[str, int]] = {}
     """Of each log the last file, and up to which byte it was read."""
     tables: dict[str, TableSize] = {}
+    compactions: int = 0
     deleted: dict[str, Deleted] = {}
     """By table: what retention has deleted."""
+
+    def reached(self, table: str) -> Reached:
+        return Reached(self.batch, self.compactions, self.deleted.get(table))
 
 
 class _Version(Struct, frozen=True):
@@ -112,21 +120,48 @@ class OutputFolder:
         self.top = top
         self._written: dict[str, dict[str, TableSize]] = {}
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else may write meanwhile. Raises OutputError."""
+        with (self.top / "lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise OutputError(
+                    f"{self.top}: another audit is writing to it; wait until it has ended, or audit into a new --output"
+                ) from None
+            yield
+
     def check(self) -> None:
         """Read all that the next batch rests on. Raises OutputError if it is not as the last commit has left it."""
-        commit = self.last_commit()
+        self._consistent(self._check)
+
+    def _check(self, commit: Commit | None) -> None:
         self._check_checkpoint(commit)
         if commit is None:
             return
         for stored in _files_of(commit):
             self._read(stored)
         for table, size in commit.tables.items():
-            found = size_of(self.table_files(table))
+            try:
+                found = size_of(self.files_at(commit, table))
+            except FileNotFoundError as error:
+                raise OutputError(f"{error.filename}: is missing; {_REMEDY}") from error
             if found != size:
                 has, wanted = f"{found.files} files of {found.bytes} bytes", f"{size.files} of {size.bytes}"
                 raise OutputError(
                     f"{self.top / 'tables' / table}: has {has} instead of {wanted}: is this a whole copy? {_REMEDY}"
                 )
+
+    def _consistent(self, read: Callable[[Commit | None], _T]) -> _T:
+        """What `read` makes of the last commit, again if an audit that runs has committed meanwhile."""
+        while True:
+            commit = self.last_commit()
+            try:
+                return read(commit)
+            except OutputError:
+                if self.last_commit() == commit:
+                    raise
 
     def _check_checkpoint(self, commit: Commit | None) -> None:
         """A batch commits here before it does in Spark's checkpoint, and after its offsets are there."""
@@ -142,8 +177,13 @@ class OutputFolder:
 
     def last_commit(self) -> Commit | None:
         """None if there is none yet. Raises OutputError."""
-        numbers = _numbers(self.top / "commits", "*.json")
-        return self._read_commit(max(numbers)) if numbers else None
+        while numbers := _numbers(self.top / "commits", "*.json"):
+            try:
+                return self._read_commit(max(numbers))
+            except OutputError:
+                if max(numbers) in _numbers(self.top / "commits", "*.json"):
+                    raise
+        return None
 
     def commit(self, commit: Commit) -> None:
         """Make a batch count, and remove the state that only earlier ones needed."""
@@ -236,20 +276,27 @@ class OutputFolder:
         written, self._written = self._written, {}
         return {table: days for table, days in written.items() if days}
 
-    def table_files(self, table: str) -> list[TableFile]:
-        """The files of a table, of committed batches only, in the order of the batches."""
-        commit = self.last_commit()
-        if commit is None:
-            return []
+    def files_at(self, commit: Commit, table: str) -> list[TableFile]:
+        """The files of a table that count by this commit, in the order of the batches."""
         folder = self.top / "tables" / table
-        return counting(all_files(folder, table_days(folder)), commit.batch, commit.deleted.get(table))
+        return counting(all_files(folder, table_days(folder)), commit.reached(table))
+
+    def table_files(self, table: str) -> list[TableFile]:
+        """The files of a table that count, in the order of the batches."""
+        commit = self.last_commit()
+        return [] if commit is None else self.files_at(commit, table)
 
     def rows(
         self, table: str, columns: Sequence[str] | None = None, where: pyarrow.dataset.Expression | None = None
     ) -> Iterator[dict[str, Any]]:
         """The rows of a table, file by file; none if nothing was written to it. Raises OutputError."""
-        for file in self.table_files(table):
-            yield from self.read_file(file, columns, where).to_pylist()
+
+        def read(commit: Commit | None) -> list[pyarrow.Table]:
+            files = [] if commit is None else self.files_at(commit, table)
+            return [self.read_file(file, columns, where) for file in files]
+
+        for part in self._consistent(read):
+            yield from part.to_pylist()
 
     def read_file(
         self,

@@ -1,7 +1,8 @@
 """Files of the tables: `tables/<table>/day=<date>/<name>.parquet`, and which of them count.
 
-A batch writes `<batch>-<bucket>.parquet`. A compaction writes `<batch>-<first>-<last>.parquet`, which takes the place
-of the day's files of batches `first` to `last`; it counts, like all files, from the commit of its batch on.
+A batch writes `<batch>-<bucket>.parquet`, which counts from its commit on. A compaction writes
+`<first>-<last>-<compaction>.parquet`, which takes the place of the day's files of batches `first` to `last`, and counts
+from the commit on that counts this compaction.
 """
 
 import os
@@ -51,21 +52,25 @@ class Deleted(Struct, frozen=True):
     batch: int
 
 
+class Reached(NamedTuple):
+    """What is committed: batches up to this one, so many compactions, and of a table what is deleted."""
+
+    batch: int
+    compactions: int
+    deleted: Deleted | None
+
+
 class TableFile(NamedTuple):
-    """`batch` wrote it; it has rows of batches `first` to `last`."""
+    """It has rows of batches `first` to `last`; `compaction` 0: as the batch wrote it."""
 
     path: Path
     first: int
     last: int
-    batch: int
+    compaction: int
 
     @property
     def day(self) -> str:
         return self.path.parent.name.removeprefix("day=")
-
-    @property
-    def is_compacted(self) -> bool:
-        return self.batch > self.last
 
 
 def table_file(path: Path) -> TableFile | None:
@@ -75,9 +80,9 @@ def table_file(path: Path) -> TableFile | None:
         return None
     match [int(number) for number in numbers]:
         case [batch, _]:
-            return TableFile(path, batch, batch, batch)
-        case [batch, first, last] if first <= last < batch:
-            return TableFile(path, first, last, batch)
+            return TableFile(path, batch, batch, 0)
+        case [first, last, compaction] if first <= last and compaction:
+            return TableFile(path, first, last, compaction)
     return None
 
 
@@ -97,19 +102,29 @@ def all_files(table: Path, days: Iterable[str]) -> Iterator[TableFile]:
         yield from (file for file in found if file is not None)
 
 
-def counting(files: Iterable[TableFile], last: int, deleted: Deleted | None) -> list[TableFile]:
-    """Those that count once batch `last` is committed, in the order of their batches."""
+def counting(files: Iterable[TableFile], reached: Reached) -> list[TableFile]:
+    """Those that count, in the order of their batches."""
     present = [
         file
         for file in files
-        if file.batch <= last and (deleted is None or file.day >= deleted.before or file.batch > deleted.batch)
+        if file.last <= reached.batch and file.compaction <= reached.compactions and not _is_deleted(file, reached)
     ]
     by_day: dict[str, list[TableFile]] = {}
     for file in present:
-        if file.is_compacted:
+        if file.compaction:
             by_day.setdefault(file.day, []).append(file)
     kept = [file for file in present if not any(_replaces(other, file) for other in by_day.get(file.day, ()))]
     return sorted(kept, key=lambda file: (file.first, file.path.name, file.day))
+
+
+def _is_deleted(file: TableFile, reached: Reached) -> bool:
+    deleted = reached.deleted
+    return deleted is not None and file.day < deleted.before and file.last <= deleted.batch
+
+
+def _replaces(compacted: TableFile, file: TableFile) -> bool:
+    within = compacted.first <= file.first and file.last <= compacted.last
+    return within and compacted.compaction > file.compaction
 
 
 def size_of(files: Sequence[TableFile]) -> TableSize:
@@ -149,11 +164,6 @@ def latest_rows(rows: pyarrow.Table, key: Sequence[str]) -> pyarrow.Table:
     ordered = rows.select([*key, BATCH]).append_column("place", place).sort_by(by_batch)
     kept = ordered.group_by(list(key), use_threads=False).aggregate([("place", "last")])["place_last"]
     return rows.take(pyarrow.array(numpy.sort(kept.to_numpy())))
-
-
-def _replaces(compacted: TableFile, file: TableFile) -> bool:
-    within = compacted.first <= file.first and file.last <= compacted.last
-    return within and compacted.batch > file.batch
 
 
 def _by_day(rows: pyarrow.Table, columns: Sequence[str]) -> Iterator[tuple[str, pyarrow.Table]]:

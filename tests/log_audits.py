@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from audit.batch import BUCKETS, check_rows, next_commit
+from audit.batch import BUCKETS, check_rows, commit_batch
 from audit.log_files import LogFiles, Position, advance, ends, ranges
 from audit.output_folder import VERSION, Commit, OutputFolder
 from audit.report import AuditResult, read_result
@@ -19,6 +19,6 @@ def audit_folder(logs: Path, output: Path, batch_bytes: int | None = None) -> Au
         batches = read_ranges(ranges(files.logs(), positions, reached), BUCKETS)
         rows = [row for batch in batches for row in batch.to_pylist()]
         before = folder.last_commit() or Commit(VERSION, -1, "", {})
-        folder.commit(next_commit(before, number, list(check_rows(folder, before.buckets, number, rows))))
+        commit_batch(folder, before, number, list(check_rows(folder, before.buckets, number, rows)))
         positions, number = reached, number + 1
     return read_result(output)
