@@ -3,13 +3,17 @@
 The result goes to stdout, messages to stderr. Exit codes: `cluster.process.exit_codes`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
+from audit import table_commands
+from audit.table_commands import KeepDaysOption
+from cluster.errors import StartupError
 from cluster.process.documents import Format, write_document
 from cluster.process.exit_codes import ExitCode
 
@@ -31,51 +35,109 @@ LogDirOption = Annotated[
 ]
 OutputOption = Annotated[Path, typer.Option("--output", file_okay=False, help="Folder for findings and checkpoints.")]
 FormatOption = Annotated[Format, typer.Option("-o", "--format", help="Output format.")]
+ExpectOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--expect", metavar="NODE", help="A node that has a log, such as broker-4: incomplete without it. Repeatable."
+    ),
+]
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Show at most this many findings.")]
+
+app.command("query", epilog=table_commands.QUERY_EPILOG)(table_commands.query)
+app.command("compact", epilog=table_commands.COMPACT_EPILOG)(table_commands.compact)
 
 
 @app.command(epilog=_epilog("klamm audit run --once --log-dir .klamm/state-changes --output report"))
 def run(
     log_dir: LogDirOption,
     output: OutputOption,
+    *,
     once: Annotated[bool, typer.Option("--once", help="Stop once the present logs have been read.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Follow the logs until Ctrl-C. This is the default.")
+    ] = False,
+    until_clean: Annotated[
+        bool, typer.Option("--until-clean", help="Stop once the present logs are read and the verdict is clean.")
+    ] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(min=1, max=604_800, help="Seconds after which --follow or --until-clean ends as it stands."),
+    ] = None,
+    metrics_listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Serve metrics to Prometheus here while it runs.")
+    ] = "",
+    expect: ExpectOption = None,
+    keep_days: KeepDaysOption = None,
+    webhook: Annotated[str, typer.Option(metavar="URL", help="Post new and withdrawn findings to this address.")] = "",
     form: FormatOption = Format.TABLE,
     limit: LimitOption = 20,
 ) -> None:
     """Check the invariants on state-change logs with Spark, and follow the logs until Ctrl-C.
 
     Resumes where the last run with the same --output stopped. --once stops
-    when the present logs have been read. Needs the extra 'audit' and Java 17.
+    when the present logs have been read, --until-clean when moreover nothing
+    is wrong or missing; the exit code is that of the verdict in any case.
+    Needs the extra 'audit' and Java 17.
     """
     # A second of imports that --help must not pay.
+    from audit.alerts import Alerts  # noqa: PLC0415
     from audit.job import run_audit  # noqa: PLC0415
+
+    expected = _nodes(expect or [])
+    if once + follow + until_clean > 1:
+        raise typer.BadParameter("--once, --follow and --until-clean exclude one another", param_hint="--once")
+    if once and timeout is not None:
+        raise typer.BadParameter("is for --follow and --until-clean; --once ends by itself", param_hint="--timeout")
+    with _errors(output), Alerts(log_dir, output, metrics_listen, webhook, until_clean=until_clean) as alerts:
+        result = run_audit(
+            log_dir,
+            output,
+            once=once,
+            keep_days=keep_days,
+            on_progress=alerts.progress,
+            listener=alerts.listener,
+            timeout_seconds=timeout,
+            expected_nodes=expected,
+        )
+        alerts.finish(result)
+    _show(result, output, form, limit)
+
+
+@contextmanager
+def _errors(output: Path) -> Iterator[None]:
+    """Say on one line what failed, and exit."""
     from audit.output_folder import OutputError  # noqa: PLC0415
     from audit.session import AuditFailedError  # noqa: PLC0415
 
     try:
-        result = run_audit(log_dir, output, once=once, on_progress=_progress)
+        yield
     except AuditFailedError as error:
         typer.echo(f"the audit failed: {error}\nSpark's log: {output / 'spark.log'}", err=True)
         raise typer.Exit(ExitCode.REFUSED) from None
-    except OutputError as error:
+    except (OutputError, StartupError) as error:
         typer.echo(f"the audit failed: {error}", err=True)
         raise typer.Exit(ExitCode.REFUSED) from None
-    _show(result, output, form, limit)
 
 
 @app.command(epilog=_epilog("klamm audit report --output report -o json"))
-def report(output: OutputOption, form: FormatOption = Format.TABLE, limit: LimitOption = 20) -> None:
+def report(
+    output: OutputOption,
+    expect: ExpectOption = None,
+    form: FormatOption = Format.TABLE,
+    limit: LimitOption = 20,
+) -> None:
     """Show the findings of all runs with this --output so far."""
     from audit.output_folder import OutputError, OutputFolder  # noqa: PLC0415
     from audit.report import read_result  # noqa: PLC0415
 
+    expected = _nodes(expect or [])
     if not output.is_dir():
         raise typer.BadParameter(
             f"{output}: is not a folder; pass the --output of 'klamm audit run'", param_hint="--output"
         )
     try:
         OutputFolder(output).check()
-        _show(read_result(output), output, form, limit)
+        _show(read_result(output, expected), output, form, limit)
     except OutputError as error:
         typer.echo(f"there is no report: {error}", err=True)
         raise typer.Exit(ExitCode.REFUSED) from None
@@ -109,6 +171,14 @@ def verify(log_dir: LogDirOption, form: FormatOption = Format.TABLE) -> None:
     raise typer.Exit(ExitCode.FINDINGS if breaks else ExitCode.OK)
 
 
+def _nodes(names: Sequence[str]) -> list[str]:
+    for name in names:
+        kind, _, number = name.partition("-")
+        if kind not in {"broker", "controller"} or not number.isdecimal():
+            raise typer.BadParameter(f"{name}: a node is named like broker-4 or controller-1001", param_hint="--expect")
+    return list(names)
+
+
 def _show(result: "AuditResult", output: Path, form: Format, limit: int) -> None:
     from audit.report import CLEAN, FINDINGS, read_findings, read_quarantine  # noqa: PLC0415
 
@@ -139,7 +209,3 @@ def _show_table(
             typer.echo(f"    {cause}")
     for line in malformed:
         typer.echo(f"malformed: {line['file']} at byte {line['offset']}, {line['size']} bytes: {line['why']}")
-
-
-def _progress(result: "AuditResult") -> None:
-    typer.echo(f"{result.records} records, {sum(result.findings.values())} findings", err=True)

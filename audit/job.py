@@ -7,7 +7,9 @@ repeated after a crash replaces what it wrote before, so nothing is counted twic
 import json
 import os
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from threading import Event
 from typing import Final
@@ -15,6 +17,7 @@ from typing import Final
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
 from audit.batch import BUCKETS, check_batch
@@ -43,16 +46,21 @@ def run_audit(
     parallelism: int = 2,
     batch_bytes: int = BATCH_BYTES,
     keep_days: int | None = None,
-    on_progress: Callable[[AuditResult], None] | None = None,
+    on_progress: Callable[[AuditResult], bool | None] | None = None,
+    listener: StreamingQueryListener | None = None,
+    timeout_seconds: float | None = None,
+    expected_nodes: Sequence[str] = (),
     session: SparkSession | None = None,
 ) -> AuditResult:
     """Check the records in these folders that earlier runs with the same `output` have not checked.
 
     `once` ends when everything that was there at the start has been read, and an interrupt leaves it without a
-    result; otherwise the job follows the logs until it is interrupted, and tells `on_progress` the result so far
-    after every batch or two. The result covers all runs on this output. A session of the caller's is used as it is
-    and left open. Runs in the main thread. `batch_bytes`: of the logs, about, in a batch. `keep_days`: of the tables of
-    records and timelines. Raises AuditFailedError, and OutputError if the output is not as an audit has left it.
+    result; otherwise the job follows the logs until it is interrupted, `timeout_seconds` have passed since it began to
+    read, or `on_progress` returns True: this is called with the result so far after every batch or two. The result
+    covers all runs on this output. A session of the caller's is used as it is and left open. Runs in the main thread.
+    `batch_bytes`: of the logs, about, in a batch. `keep_days`: of the tables of records and timelines; None keeps all.
+    `expected_nodes`: those that must have logs. `listener`: of Spark's, for the progress of the query. Raises
+    AuditFailedError, and OutputError if the output is not as an audit left it.
     """
     output = output.resolve()
     output.mkdir(parents=True, exist_ok=True)
@@ -63,6 +71,8 @@ def run_audit(
         spark = start_session(output, parallelism) if session is None else session
         try:
             spark.dataSource.register(StateChangeSource)
+            if listener is not None:
+                spark.streams.addListener(listener)
             every = None if once else trigger_seconds
             batches = _Batches(folder, parallelism, keep_days)
             options = {
@@ -72,7 +82,11 @@ def run_audit(
                 "buckets": str(BUCKETS),
             }
             try:
-                _run_query(lambda: _start(spark, options, batches, every), output, interrupted, on_progress)
+                report = (
+                    None if on_progress is None else lambda: on_progress(read_result(output, expected_nodes)) is True
+                )
+                watch = _Watch(output, interrupted, report, timeout_seconds)
+                _run_query(lambda: _start(spark, options, batches, every), watch)
             except PySparkException as error:
                 raise batches.error or error from error
             if interrupted.is_set() and not once:
@@ -83,34 +97,65 @@ def run_audit(
         finally:
             if session is None:
                 spark.stop()
-    return read_result(output)
+    return read_result(output, expected_nodes)
 
 
-def _run_query(
-    start: Callable[[], StreamingQuery],
-    output: Path,
-    interrupted: Event,
-    on_progress: Callable[[AuditResult], None] | None,
-) -> None:
-    """Run the query until it ends or an interrupt comes.
+def _run_query(start: Callable[[], StreamingQuery], watch: "_Watch") -> None:
+    """Run the query until it ends or is to end.
 
     It is started again, from its checkpoint, where the machine was too busy for Spark's time limit on the start of a
     Python process, which cannot be configured. Gives up after so many failures without a batch in between.
     """
-    committed, failures = _last_committed(output), 0
+    committed, failures = watch.last_committed(), 0
     while True:
         try:
             query = start()
-            _follow(query, output, interrupted, on_progress)
+            if watch.wait(query):
+                query.stop()
         except PySparkException as error:
-            now = _last_committed(output)
+            now = watch.last_committed()
             committed, failures = now, failures + 1 if now == committed else 1
-            if interrupted.is_set() or failures == _STARTS_MAX or not _TOO_SLOW.search(str(error)):
+            if watch.interrupted.is_set() or failures == _STARTS_MAX or not _TOO_SLOW.search(str(error)):
                 raise
             continue
-        if interrupted.is_set():
-            query.stop()
         return
+
+
+class _Watch:
+    """Waits for a query, reports its progress, and knows when to end it."""
+
+    def __init__(
+        self,
+        output: Path,
+        interrupted: Event,
+        report: Callable[[], bool] | None,
+        timeout_seconds: float | None,
+    ) -> None:
+        """`report`: reports what has come about, and says whether that is enough."""
+        self.interrupted = interrupted
+        self._output, self._report = output, report
+        self._deadline = inf if timeout_seconds is None else time.monotonic() + timeout_seconds
+        self._reported = -1
+
+    def wait(self, query: StreamingQuery) -> bool:
+        """True if the query is to be ended, False if it has ended by itself. Raises the query's error."""
+        while not query.awaitTermination(_POLL_SECONDS):
+            if self.interrupted.is_set() or time.monotonic() > self._deadline or self._has_enough():
+                return True
+        return False
+
+    def last_committed(self) -> int:
+        commit = OutputFolder(self._output).last_commit()
+        return -1 if commit is None else commit.batch
+
+    def _has_enough(self) -> bool:
+        """Report what is new, if anything is; whether that is enough."""
+        number = self.last_committed()
+        if number == self._reported:
+            return False
+        self._reported = number
+        _tell_writers(self._output)
+        return self._report is not None and self._report()
 
 
 class _Batches:
@@ -140,20 +185,6 @@ def _start(
     return writer.trigger(processingTime=f"{trigger_seconds} seconds").start()
 
 
-def _follow(
-    query: StreamingQuery, output: Path, interrupted: Event, on_progress: Callable[[AuditResult], None] | None
-) -> None:
-    """Wait until the query ends or an interrupt comes. Raises the query's error."""
-    reported = -1
-    while not interrupted.is_set() and not query.awaitTermination(_POLL_SECONDS):
-        number = _last_committed(output)
-        if number > reported:
-            reported = number
-            _tell_writers(output)
-            if on_progress is not None:
-                on_progress(read_result(output))
-
-
 def _tell_writers(output: Path) -> None:
     """Leave word beside the logs how much of them is judged, so that their retention may delete it."""
     commit = OutputFolder(output).last_commit()
@@ -166,8 +197,3 @@ def _tell_writers(output: Path) -> None:
     for directory, ends in sorted(by_directory.items()):
         if directory.is_dir() and os.access(directory, os.W_OK):
             write_audited(directory, ends)
-
-
-def _last_committed(output: Path) -> int:
-    commit = OutputFolder(output).last_commit()
-    return -1 if commit is None else commit.batch

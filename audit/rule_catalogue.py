@@ -106,3 +106,8 @@ RULES: Final[dict[str, Rule]] = {
     CHAIN_BREAK: Rule("log", "Each line has the digest of the line before it.", _LOG),
 }
 """By rule id."""
+
+
+def severity_of(rule: str) -> str:
+    """The severity of a rule; `error` for one that only another version of klamm knows."""
+    return RULES[rule].severity if rule in RULES else "error"

@@ -3,9 +3,12 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -62,6 +65,35 @@ def test_ctrl_c_ends_the_job_with_its_result_and_without_noise(tmp_path: Path) -
     assert all(line.endswith(" findings") for line in messages.splitlines())
 
 
+@pytest.mark.real
+@pytest.mark.deep
+def test_a_script_waits_for_a_clean_verdict_with_metrics_to_scrape_meanwhile(tmp_path: Path) -> None:
+    cluster, logs = draw(3, steps=40), tmp_path / "logs"
+    write_logs(cluster.logs, logs)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        listen = f"127.0.0.1:{free.getsockname()[1]}"
+    arguments = ["run", "--until-clean", "--log-dir", str(logs), "--output", str(tmp_path / "output"), "-o", "json"]
+    options = ["--expect", "broker-77", "--metrics-listen", listen]
+    with subprocess.Popen([*COMMAND, *arguments, *options], stdout=subprocess.PIPE, text=True) as process:
+        while "klamm_audit_job_batchms_count 1.0" not in (text := scrape(listen)):
+            assert process.poll() is None
+        assert 'klamm_audit_job_verdict{value="incomplete"} 1.0' in text
+        process.send_signal(signal.SIGTERM)
+        assert json.loads(process.communicate(timeout=TIMEOUT_S)[0])["verdict"] == "incomplete"
+    assert process.returncode == 4
+    finished = run(*arguments)
+    assert (finished.returncode, json.loads(finished.stdout)["verdict"]) == (0, "clean")
+
+
+def scrape(listen: str) -> str:
+    time.sleep(0.1)
+    try:
+        with urllib.request.urlopen(f"http://{listen}/metrics", timeout=TIMEOUT_S) as response:
+            return str(response.read().decode())
+    except urllib.error.URLError:
+        return ""
+
+
 def wait_until_audited(path: Path) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while read_audited(path.parent).get(path.name) != path.stat().st_size:
@@ -86,6 +118,16 @@ def test_wrong_usage_is_distinguished_from_findings(tmp_path: Path) -> None:
     assert missing.returncode == 2
     assert "absent" in missing.stderr
     assert run("report", "--output", str(tmp_path / "absent")).returncode == 2
+    at = ("run", "--log-dir", str(tmp_path), "--output", str(tmp_path / "out"))
+    for wrong, named in (
+        (["--once", "--until-clean"], "exclude one another"),
+        (["--once", "--timeout", "5"], "--timeout"),
+        (["--webhook", "alerts:80"], "alerts:80"),
+        (["--metrics-listen", "9090"], "9090: must be host:port"),
+        (["--expect", "broker4"], "broker4"),
+    ):
+        refused = run(*at, *wrong, COLUMNS="400")
+        assert (refused.returncode, named in refused.stderr) == (2, True), refused.stderr
 
 
 def test_a_spark_that_cannot_start_is_no_verdict_and_says_where_the_log_is(tmp_path: Path) -> None:
