@@ -9,6 +9,7 @@ import pyarrow
 from msgspec import Struct, field
 
 from audit.bucket import Place, controllers_named, write_findings
+from audit.cluster_tables import Read, TablesState, write_cluster_tables
 from audit.findings import Finding
 from audit.incarnations import Span, findings_of_span, joined
 from audit.output_folder import BucketResult, BucketState, OutputFolder
@@ -45,6 +46,7 @@ class ClusterState(Struct):
     """Logs with lines that are no records."""
     brokers: dict[int, str] = field(default_factory=dict)
     """Brokers that controllers have seen live, and the first record that says so."""
+    tables: TablesState = field(default_factory=TablesState)
 
     @property
     def last_at_ms(self) -> dict[str, int]:
@@ -60,6 +62,7 @@ def check_cluster(
 ) -> BucketResult:
     """Judge the records that are of no partition and the chains of all lines; return the new state."""
     known = ClusterState() if state.file is None else decode_state(output.read_state(state.file))
+    runs = write_cluster_tables(output, place, known.tables, state.runs, Read(rows, read))
     findings = [*_chains(known, read), *_spans(known, read), *_controllers(known, rows)]
     write_findings(output, place, findings)
     output.write_rows(RECORDS_TABLE, rows.drop_columns(["key"]), place.batch, place.bucket)
@@ -69,7 +72,7 @@ def check_cluster(
         output.write_rows(QUARANTINE_TABLE, _quarantined(lines), place.batch, place.bucket)
     return BucketResult(
         place.bucket,
-        BucketState(file=output.write_state(place.bucket, place.batch, msgspec.msgpack.encode(known))),
+        BucketState(runs, output.write_state(place.bucket, place.batch, msgspec.msgpack.encode(known))),
         records=sum(part.records for part in read),
         quarantined=sum(part.quarantined for part in read),
         controllers=controllers_named(rows),

@@ -26,6 +26,7 @@ from pyspark.sql.types import StructType
 from audit.columns import RECORDS, decode_block, to_columns
 from audit.incarnations import Span, joined, spans_of
 from audit.log_files import LogFiles, Position, Range, advance, ends, ranges
+from audit.node_work import TopicSize, Work, joined_sizes, joined_work, sizes_of, work_of
 from audit.schema import SOURCE
 from audit.vectors import keys
 from state_log.chain import ChainSegment, extend_many
@@ -54,7 +55,10 @@ class QuarantinedLine(msgspec.Struct, frozen=True):
 
 
 class ReadRange(msgspec.Struct, frozen=True):
-    """The lines of a range of a file, up to byte `end`; `lines`: the first of the `quarantined` (malformed) ones."""
+    """The lines of a range of a file, up to byte `end`; `lines`: the first of the `quarantined` (malformed) ones.
+
+    `bytes`: of the range. `work`, `sizes`: of its records.
+    """
 
     log: str
     file: str
@@ -64,6 +68,9 @@ class ReadRange(msgspec.Struct, frozen=True):
     segments: tuple[ChainSegment, ...]
     spans: tuple[Span, ...]
     lines: tuple[QuarantinedLine, ...]
+    bytes: int = 0
+    work: tuple[Work, ...] = ()
+    sizes: tuple[TopicSize, ...] = ()
 
     @property
     def retained_from(self) -> int | None:
@@ -153,7 +160,7 @@ def read_ranges(wanted: Sequence[Range], buckets: int) -> Iterator[pyarrow.Recor
         summary = RangeSummary(part)
         for block in summary.blocks():
             columns = to_columns(block)
-            summary.add_spans(columns)
+            summary.add(columns)
             for bucket, rows in enumerate(split(columns, buckets)):
                 if rows.num_rows:
                     parts[bucket].append(rows)
@@ -198,6 +205,8 @@ class RangeSummary:
         self._segments: list[ChainSegment] = []
         self._spans: list[Span] = []
         self._lines: list[QuarantinedLine] = []
+        self._work: dict[str, Work] = {}
+        self._sizes: dict[tuple[str, str | None], TopicSize] = {}
 
     def blocks(self) -> Iterator[list[LoggedStateChange]]:
         """The records, some thousand at a time."""
@@ -211,8 +220,13 @@ class RangeSummary:
             self._records += len(records)
             yield records
 
-    def add_spans(self, rows: pyarrow.RecordBatch) -> None:
+    def add(self, rows: pyarrow.RecordBatch) -> None:
         """Add what these records, the next ones, show in their order."""
+        for work in work_of(rows):
+            self._work[work.name] = joined_work(self._work.get(work.name), work)
+        for size in sizes_of(rows):
+            known = self._sizes.get((size.topic, size.topic_id))
+            self._sizes[size.topic, size.topic_id] = size if known is None else joined_sizes(known, size)
         for span in spans_of(rows):
             last = self._spans[-1] if self._spans else None
             if last is not None and (last.node, last.incarnation) == (span.node, span.incarnation):
@@ -230,6 +244,9 @@ class RangeSummary:
             tuple(self._segments),
             tuple(self._spans),
             tuple(self._lines),
+            self._range.end - self._range.first,
+            tuple(self._work.values()),
+            tuple(self._sizes.values()),
         )
 
     def _line_blocks(self) -> Iterator[tuple[int, list[bytes]]]:

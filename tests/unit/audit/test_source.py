@@ -13,6 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 from audit.columns import to_columns
 from audit.incarnations import Span
 from audit.log_files import Position, Range
+from audit.node_work import Work
 from audit.source import (
     LINES_ROW,
     QUARANTINED_MAX,
@@ -108,6 +109,8 @@ def test_records_come_in_buckets_by_partition_and_lines_as_chained_segments(tmp_
         quarantined=0,
         segments=(ChainSegment("n", "1700000000000.1", 0, 6, CHAIN_START, line_digest(lines[-1])),),
         lines=(),
+        bytes=path.stat().st_size,
+        work=(Work("n", "1700000000000.1", -1, 7, 0, 6, 1, 1),),
         spans=(Span("n", "1700000000000.1", first_at_ms=1, last_at_ms=1),),
     )
     assert records.pop(BUCKETS)["seq"].to_pylist() == [6]
