@@ -6,11 +6,8 @@ which files count, and only then are those deleted that do not. What a crash lea
 the next audit starts (`delete_strays`).
 """
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import date
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import pyarrow
@@ -20,16 +17,13 @@ from msgspec.structs import replace
 from audit.output_folder import Commit, OutputFolder
 from audit.table_files import (
     SUFFIX,
-    WRITING,
     Deleted,
     TableFile,
     TableSize,
-    all_files,
     counting,
+    encoded,
     latest_rows,
-    metadata,
     size_of,
-    table_days,
 )
 from audit.tables import TABLES
 
@@ -48,7 +42,7 @@ class Compaction(NamedTuple):
     """What a commit has to say of it, and the files that are to be deleted afterwards."""
 
     commit: Commit
-    unneeded: list[Path]
+    unneeded: list[str]
 
 
 def compact_some(folder: OutputFolder, before: Commit, now: Commit, written: Mapping[str, Iterable[str]]) -> Compaction:
@@ -58,26 +52,23 @@ def compact_some(folder: OutputFolder, before: Commit, now: Commit, written: Map
     """
     chosen: list[list[TableFile]] = []
     for table in sorted(before.tables):
-        days, top = set(written.get(table, ())), folder.top / "tables" / table
-        sealed = [day for day in table_days(top)[:-1] if day not in days]
+        by_day = _by_day(folder.files_at(before, table))
+        days = set(written.get(table, ()))
+        sealed = [day for day in sorted(by_day)[:-1] if day not in days]
         turn = [sealed[now.batch % len(sealed)]] if sealed else []
-        for day in (*sorted(days), *turn):
-            files = counting(all_files(top, [day]), before.reached(table))
-            if len(files) > (1 if day in turn else FILES_MAX):
-                chosen.append(mergeable(files))
+        limits = dict.fromkeys(turn, 1) | dict.fromkeys(sorted(days & set(by_day)), FILES_MAX)
+        chosen += [mergeable(by_day[day]) for day, limit in limits.items() if len(by_day[day]) > limit]
     chosen.sort(key=len, reverse=True)
     return _merged(folder, now, [files for files in chosen[:MERGES_MAX] if len(files) > 1])
 
 
 def compact_all(folder: OutputFolder, commit: Commit) -> Compaction:
     """Merge all files of each day into as few as can be. Raises OutputError."""
-    unneeded: list[Path] = []
+    unneeded: list[str] = []
     while True:
         chosen = []
         for table in sorted(commit.tables):
-            by_day: dict[str, list[TableFile]] = {}
-            for file in folder.files_at(commit, table):
-                by_day.setdefault(file.day, []).append(file)
+            by_day = _by_day(folder.files_at(commit, table))
             chosen += [files for day in sorted(by_day) if len(files := mergeable(by_day[day], every=True)) > 1]
         if not chosen:
             return Compaction(commit, unneeded)
@@ -121,26 +112,13 @@ def _merged(folder: OutputFolder, commit: Commit, chosen: Sequence[Sequence[Tabl
         return Compaction(commit, [])
     compaction, tables = commit.compactions + 1, dict(commit.tables)
     for files in chosen:
-        table = files[0].path.parent.parent.name
-        written = _write(folder, table, files, compaction)
-        tables[table] = tables[table] - size_of(files) + TableSize(1, written.stat().st_size)
-    unneeded = [file.path for files in chosen for file in files]
+        table, first, last = files[0].table, files[0].first, max(file.last for file in files)
+        name = f"tables/{table}/day={files[0].day}/{first:09d}-{last:09d}-{compaction:09d}{SUFFIX}"
+        data = encoded(table, _rows(folder, table, files))
+        folder.put(name, data)
+        tables[table] = tables[table] - size_of(files) + TableSize(1, data.size)
+    unneeded = [file.name for files in chosen for file in files]
     return Compaction(replace(commit, tables=tables, compactions=compaction), unneeded)
-
-
-def _write(folder: OutputFolder, table: str, files: Sequence[TableFile], compaction: int) -> Path:
-    first, last = files[0].first, max(file.last for file in files)
-    path = files[0].path.with_name(f"{first:09d}-{last:09d}-{compaction:09d}{SUFFIX}")
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    writer = None
-    for rows in _rows(folder, table, files):
-        described = rows.replace_schema_metadata(metadata(table))
-        writer = writer or pyarrow.parquet.ParquetWriter(temporary, described.schema, **WRITING)
-        writer.write_table(described)
-    assert writer is not None, "files that are merged have rows"
-    writer.close()
-    temporary.replace(path)
-    return path
 
 
 def _rows(folder: OutputFolder, table: str, files: Sequence[TableFile]) -> Iterator[pyarrow.Table]:
@@ -167,13 +145,11 @@ def delete_old(folder: OutputFolder, commit: Commit, keep_days: int, today: date
     for table in sorted(tables):
         if TABLES[table].keeps:
             continue
-        top = folder.top / "tables" / table
-        days = [day for day in table_days(top) if day < oldest]
-        old = counting(all_files(top, days), commit.reached(table))
+        old = [file for file in folder.files_at(commit, table) if file.day < oldest]
         if old:
             deleted[table] = Deleted(oldest, commit.batch)
             tables[table] -= size_of(old)
-            unneeded += [file.path for file in old]
+            unneeded += [file.name for file in old]
     return Compaction(replace(commit, tables=tables, deleted=deleted), unneeded)
 
 
@@ -183,16 +159,20 @@ def delete_strays(folder: OutputFolder) -> None:
     if commit is None:
         return
     for table in commit.tables:
-        top = folder.top / "tables" / table
-        present = [file for file in all_files(top, table_days(top)) if file.last <= commit.batch]
-        needed = {file.path for file in counting(present, commit.reached(table))}
-        delete_files(file.path for file in present if file.path not in needed)
-        delete_files(list(top.glob("day=*/*.tmp")))
+        present = [file for file in folder.all_files(table) if file.last <= commit.batch]
+        needed = {file.name for file in counting(present, commit.reached(table))}
+        delete_files(folder, (file.name for file in present if file.name not in needed))
+        delete_files(folder, (name for name in folder.files.sizes(f"tables/{table}") if name.endswith(".tmp")))
 
 
-def delete_files(paths: Iterable[Path]) -> None:
-    """After the commit: delete what does not count any more, and folders that become empty."""
-    for path in paths:
-        path.unlink(missing_ok=True)
-        with suppress(OSError):
-            path.parent.rmdir()
+def delete_files(folder: OutputFolder, names: Iterable[str]) -> None:
+    """After the commit: delete what does not count any more."""
+    for name in names:
+        folder.files.remove(name)
+
+
+def _by_day(files: Iterable[TableFile]) -> dict[str, list[TableFile]]:
+    found: dict[str, list[TableFile]] = {}
+    for file in files:
+        found.setdefault(file.day, []).append(file)
+    return found

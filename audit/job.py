@@ -8,7 +8,8 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import inf
 from pathlib import Path
 from threading import Event
@@ -22,11 +23,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from audit.batch import BUCKETS, check_batch
 from audit.compaction import delete_strays
+from audit.file_store import Location
 from audit.interrupts import deferred_interrupts
 from audit.output_folder import OutputError, OutputFolder
 from audit.report import AuditResult, read_result
-from audit.session import AuditFailedError, start_session, summary
+from audit.session import AuditFailedError, folder_of_spark, start_session, summary
 from audit.source import FORMAT, StateChangeSource
+from audit.spark_settings import SparkSettings
 from state_log.writer import write_audited
 
 BATCH_BYTES: Final = 128 << 20
@@ -39,17 +42,18 @@ _POLL_SECONDS: Final = 1
 
 def run_audit(
     log_dirs: Sequence[Path],
-    output: Path,
+    output: Location,
     *,
     once: bool,
     trigger_seconds: float = 5.0,
-    parallelism: int = 2,
     batch_bytes: int = BATCH_BYTES,
     keep_days: int | None = None,
     on_progress: Callable[[AuditResult], bool | None] | None = None,
     listener: StreamingQueryListener | None = None,
     timeout_seconds: float | None = None,
     expected_nodes: Sequence[str] = (),
+    settings: SparkSettings | None = None,
+    checkpoint: str = "",
     session: SparkSession | None = None,
 ) -> AuditResult:
     """Check the records in these folders that earlier runs with the same `output` have not checked.
@@ -58,27 +62,28 @@ def run_audit(
     result; otherwise the job follows the logs until it is interrupted, `timeout_seconds` have passed since it began to
     read, or `on_progress` returns True: this is called with the result so far after every batch or two. The result
     covers all runs on this output. A session of the caller's is used as it is and left open. Runs in the main thread.
+    `checkpoint`: where Spark keeps its own, if not below `output`; as it was before, if it is not given.
     `batch_bytes`: of the logs, about, in a batch. `keep_days`: of the tables of records and timelines; None keeps all.
     `expected_nodes`: those that must have logs. `listener`: of Spark's, for the progress of the query. Raises
     AuditFailedError, and OutputError if the output is not as an audit left it.
     """
-    output = output.resolve()
-    output.mkdir(parents=True, exist_ok=True)
+    settings = SparkSettings() if settings is None else settings
     folder = OutputFolder(output)
-    with folder.locked(), deferred_interrupts() as interrupted:
-        folder.check()
-        delete_strays(folder)
-        spark = start_session(output, parallelism) if session is None else session
+    checkpoint = folder.checkpoint(checkpoint)
+    local = folder_of_spark(folder.location, checkpoint)
+    local.mkdir(parents=True, exist_ok=True)
+    with _in_use(folder), deferred_interrupts() as interrupted:
+        spark = start_session(local, settings) if session is None else session
         try:
             spark.dataSource.register(StateChangeSource)
             if listener is not None:
                 spark.streams.addListener(listener)
             every = None if once else trigger_seconds
-            batches = _Batches(folder, parallelism, keep_days)
+            batches = _Batches(folder, settings.tasks, checkpoint, keep_days)
             options = {
                 "directories": json.dumps([str(path.resolve()) for path in log_dirs]),
                 "max_bytes": str(batch_bytes),
-                "tasks": str(parallelism),
+                "tasks": str(settings.tasks),
                 "buckets": str(BUCKETS),
             }
             try:
@@ -93,11 +98,20 @@ def run_audit(
                 interrupted.clear()
             _tell_writers(output)
         except (PySparkException, Py4JError) as error:
-            raise AuditFailedError(summary(error)) from error
+            raise AuditFailedError(summary(error), None if session else local) from error
         finally:
             if session is None:
                 spark.stop()
     return read_result(output, expected_nodes)
+
+
+@contextmanager
+def _in_use(folder: OutputFolder) -> Iterator[None]:
+    """An output that is as the last audit left it, for this one alone. Raises OutputError."""
+    with folder.locked():
+        folder.check()
+        delete_strays(folder)
+        yield
 
 
 def _run_query(start: Callable[[], StreamingQuery], watch: "_Watch") -> None:
@@ -126,7 +140,7 @@ class _Watch:
 
     def __init__(
         self,
-        output: Path,
+        output: Location,
         interrupted: Event,
         report: Callable[[], bool] | None,
         timeout_seconds: float | None,
@@ -161,13 +175,13 @@ class _Watch:
 class _Batches:
     """Judges the batches of a query. `error`: what ended it; Spark has only a traceback of that."""
 
-    def __init__(self, folder: OutputFolder, tasks: int, keep_days: int | None) -> None:
-        self.folder, self._tasks, self._keep_days = folder, tasks, keep_days
+    def __init__(self, folder: OutputFolder, tasks: int, checkpoint: str, keep_days: int | None) -> None:
+        self._folder, self._tasks, self.checkpoint, self._keep_days = folder, tasks, checkpoint, keep_days
         self.error: OutputError | None = None
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         try:
-            check_batch(frame, number, self.folder, self._tasks, self._keep_days)
+            check_batch(frame, number, self._folder, self._tasks, self.checkpoint, keep_days=self._keep_days)
         except OutputError as error:
             self.error = error
             raise
@@ -178,14 +192,14 @@ def _start(
 ) -> StreamingQuery:
     """`options`: of the source. `trigger_seconds` None: read the present logs and stop."""
     rows = spark.readStream.format(FORMAT).options(**options).load()
-    checkpoint = str(batches.folder.top / "checkpoint")
-    writer = rows.writeStream.outputMode("append").option("checkpointLocation", checkpoint).foreachBatch(batches)
+    writer = rows.writeStream.outputMode("append").option("checkpointLocation", batches.checkpoint)
+    writer = writer.foreachBatch(batches)
     if trigger_seconds is None:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{trigger_seconds} seconds").start()
 
 
-def _tell_writers(output: Path) -> None:
+def _tell_writers(output: Location) -> None:
     """Leave word beside the logs how much of them is judged, so that their retention may delete it."""
     commit = OutputFolder(output).last_commit()
     if commit is None:

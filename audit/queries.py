@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import duckdb
 import pyarrow
 
+from audit.file_store import is_remote
 from audit.findings import WITHDRAWN
 from audit.output_folder import Commit, OutputError, OutputFolder
 from audit.tables import BATCH, TABLES, Table
@@ -102,10 +103,10 @@ def _connected(folder: OutputFolder, commit: Commit | None) -> Iterator[duckdb.D
 
 def _show_tables(tables: duckdb.DuckDBPyConnection, folder: OutputFolder, commit: Commit | None) -> None:
     """Make views of the tables, and lock everything else."""
-    files = {
-        name: [] if commit is None else [str(file.path.resolve()) for file in folder.files_at(commit, name)]
-        for name in TABLES
-    }
+    found = {name: [] if commit is None else folder.files_at(commit, name) for name in TABLES}
+    # DuckDB reads files of this machine only.
+    local = not is_remote(folder.location)
+    files = {name: [folder.path(file.name) for file in of] if local else [] for name, of in found.items()}
     tables.execute("SET autoinstall_known_extensions = false")
     tables.execute("SET temp_directory = ''")
     tables.execute("SET TimeZone = 'UTC'")
@@ -117,8 +118,9 @@ def _show_tables(tables: duckdb.DuckDBPyConnection, folder: OutputFolder, commit
             options = "hive_partitioning = true, hive_types = {'day': VARCHAR}, union_by_name = true"
             source = f"read_parquet({_texts(files[name])}, {options})"
         else:
-            tables.register(f"empty_{name}", _empty(table))
-            source = f"empty_{name}"
+            parts = [_with_day(folder.read_file(file), file.day) for file in found[name]]
+            tables.register(f"rows_of_{name}", pyarrow.concat_tables([_empty(table), *parts]))
+            source = f"rows_of_{name}"
         tables.execute(f"CREATE VIEW raw.{name} AS SELECT * FROM {source}")
         tables.execute(f"CREATE VIEW {name} AS {_current(table)}")
     tables.execute("SET lock_configuration = true")
@@ -130,6 +132,15 @@ def _empty(table: Table) -> pyarrow.Table:
         for column in table.stored
     ]
     return pyarrow.schema([*plain, pyarrow.field("day", pyarrow.string())]).empty_table()
+
+
+def _with_day(rows: pyarrow.Table, day: str) -> pyarrow.Table:
+    plain = pyarrow.table([_plain_column(rows[name]) for name in rows.schema.names], rows.schema.names)
+    return plain.append_column("day", pyarrow.array([day]).take(pyarrow.array([0] * rows.num_rows, pyarrow.int64())))
+
+
+def _plain_column(column: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
+    return column.cast(pyarrow.string()) if pyarrow.types.is_dictionary(column.type) else column
 
 
 def _current(table: Table) -> str:

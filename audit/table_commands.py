@@ -15,7 +15,7 @@ from cluster.process.exit_codes import ExitCode
 if TYPE_CHECKING:
     from audit.output_folder import OutputFolder
 
-OutputOption = Annotated[Path, typer.Option("--output", file_okay=False, help="The --output of 'klamm audit run'.")]
+OutputOption = Annotated[str, typer.Option("--output", help="The --output of 'klamm audit run'.")]
 FormatOption = Annotated[Format, typer.Option("-o", "--format", help="Output format.")]
 KEEP_DAYS_HELP = "Delete days of records and timelines that are older, counted back from today. Default: keep all."
 KeepDaysOption = Annotated[int | None, typer.Option("--keep-days", min=1, max=36_500, help=KEEP_DAYS_HELP)]
@@ -98,27 +98,27 @@ def compact(output: OutputOption, keep_days: KeepDaysOption = None) -> None:
         if before is None:
             typer.echo("nothing was audited yet", err=True)
             return
-        commit, unneeded = before, list[Path]()
+        commit, unneeded = before, list[str]()
         if keep_days is not None:
             commit, unneeded = delete_old(folder, before, keep_days, datetime.now(UTC).date())
         commit, merged = compact_all(folder, commit)
         folder.commit(commit)
-        delete_files([*unneeded, *merged])
+        delete_files(folder, [*unneeded, *merged])
         files = [sum(size.files for size in known.tables.values()) for known in (before, commit)]
         typer.echo(f"{files[0]:,} files of tables became {files[1]:,}", err=True)
 
 
 @contextmanager
-def _folder(output: Path) -> Iterator["OutputFolder"]:
+def _folder(output: str) -> Iterator["OutputFolder"]:
     """The output of an audit. Says on one line what is wrong with it, and exits."""
     from audit.output_folder import OutputFolder  # noqa: PLC0415
 
-    if not output.is_dir():
+    if "://" not in output and not Path(output).is_dir():
         raise typer.BadParameter(
             f"{output}: is not a folder; pass the --output of 'klamm audit run'", param_hint="--output"
         )
     try:
         yield OutputFolder(output)
-    except ClusterError as error:
+    except (ClusterError, OSError) as error:
         typer.echo(f"the tables could not be read: {error}", err=True)
         raise typer.Exit(ExitCode.REFUSED) from None

@@ -5,10 +5,9 @@ A batch writes `<batch>-<bucket>.parquet`, which counts from its commit on. A co
 from the commit on that counts this compaction.
 """
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 import numpy
@@ -29,7 +28,6 @@ SUFFIX: Final = ".parquet"
 FORMAT: Final = pyarrow.dataset.ParquetFileFormat(
     default_fragment_scan_options=pyarrow.dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
 )
-WRITING: Final = {"compression": "zstd", "write_page_checksum": True}
 
 
 class TableSize(Struct, frozen=True):
@@ -61,45 +59,35 @@ class Reached(NamedTuple):
 
 
 class TableFile(NamedTuple):
-    """It has rows of batches `first` to `last`; `compaction` 0: as the batch wrote it."""
+    """It has rows of batches `first` to `last`; `compaction` 0: as the batch wrote it. `name`: below the top."""
 
-    path: Path
+    name: str
+    bytes: int
     first: int
     last: int
     compaction: int
 
     @property
     def day(self) -> str:
-        return self.path.parent.name.removeprefix("day=")
+        return self.name.split("/")[2].removeprefix("day=")
+
+    @property
+    def table(self) -> str:
+        return self.name.split("/")[1]
 
 
-def table_file(path: Path) -> TableFile | None:
+def table_file(name: str, size: int) -> TableFile | None:
     """What the name says; None if it is none of ours."""
+    path = PurePosixPath(name)
     numbers = path.stem.split("-")
     if path.suffix != SUFFIX or not all(number.isdecimal() for number in numbers):
         return None
     match [int(number) for number in numbers]:
         case [batch, _]:
-            return TableFile(path, batch, batch, 0)
+            return TableFile(name, size, batch, batch, 0)
         case [first, last, compaction] if first <= last and compaction:
-            return TableFile(path, first, last, compaction)
+            return TableFile(name, size, first, last, compaction)
     return None
-
-
-def table_days(table: Path) -> list[str]:
-    """The days that a table has folders of, in their order."""
-    return sorted(path.name.removeprefix("day=") for path in table.glob("day=*"))
-
-
-def all_files(table: Path, days: Iterable[str]) -> Iterator[TableFile]:
-    """All files in the folders of these days, whether they count or not."""
-    for day in days:
-        try:
-            names = sorted(os.listdir(table / f"day={day}"))
-        except FileNotFoundError:
-            continue
-        found = (table_file(table / f"day={day}" / name) for name in names)
-        yield from (file for file in found if file is not None)
 
 
 def counting(files: Iterable[TableFile], reached: Reached) -> list[TableFile]:
@@ -114,7 +102,7 @@ def counting(files: Iterable[TableFile], reached: Reached) -> list[TableFile]:
         if file.compaction:
             by_day.setdefault(file.day, []).append(file)
     kept = [file for file in present if not any(_replaces(other, file) for other in by_day.get(file.day, ()))]
-    return sorted(kept, key=lambda file: (file.first, file.path.name, file.day))
+    return sorted(kept, key=lambda file: (file.first, PurePosixPath(file.name).name, file.day))
 
 
 def _is_deleted(file: TableFile, reached: Reached) -> bool:
@@ -128,23 +116,31 @@ def _replaces(compacted: TableFile, file: TableFile) -> bool:
 
 
 def size_of(files: Sequence[TableFile]) -> TableSize:
-    return TableSize(len(files), sum(file.path.stat().st_size for file in files))
+    return TableSize(len(files), sum(file.bytes for file in files))
 
 
-def write_table_rows(top: Path, table: str, rows: pyarrow.Table, batch: int, bucket: int) -> dict[str, TableSize]:
-    """Write the rows of a table by their days; returns the size of what was written to each."""
+def files_of_rows(
+    table: str, rows: pyarrow.Table, batch: int, bucket: int
+) -> Iterator[tuple[str, str, pyarrow.Buffer]]:
+    """The files for these rows of a table: day, name and content of each."""
     known = TABLES[table]
     if known.is_revised:
         rows = latest_rows(with_batch(rows, table, batch), known.key)
-    written = {}
     for day, part in _by_day(rows, known.days):
-        path = top / table / f"day={day}" / f"{batch:09d}-{bucket:03d}{SUFFIX}"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(f".{os.getpid()}.tmp")
-        pyarrow.parquet.write_table(part.replace_schema_metadata(metadata(table)), temporary, **WRITING)
-        written[day] = TableSize(1, temporary.stat().st_size)
-        temporary.replace(path)
-    return written
+        yield day, f"tables/{table}/day={day}/{batch:09d}-{bucket:03d}{SUFFIX}", encoded(table, [part])
+
+
+def encoded(table: str, parts: Iterable[pyarrow.Table]) -> pyarrow.Buffer:
+    """These rows as a file; each part is a row group."""
+    sink, writer = pyarrow.BufferOutputStream(), None
+    for part in parts:
+        described = part.replace_schema_metadata(metadata(table))
+        if writer is None:
+            writer = pyarrow.parquet.ParquetWriter(sink, described.schema, compression="zstd", write_page_checksum=True)
+        writer.write_table(described)
+    assert writer is not None, "a file has rows"
+    writer.close()
+    return sink.getvalue()
 
 
 def metadata(table: str) -> Mapping[str, str]:

@@ -96,7 +96,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("sql", REFUSED)
 def test_nothing_but_the_tables_can_be_read_and_nothing_written(folder: OutputFolder, sql: str) -> None:
-    other, file = folder.top / "other.csv", folder.table_files(FINDINGS_TABLE)[0].path
+    other, file = Path(folder.location) / "other.csv", Path(folder.path(folder.table_files(FINDINGS_TABLE)[0].name))
     other.write_text("a,b\n1,2\n")
     before = (other.read_bytes(), file.read_bytes())
     with pytest.raises(QueryError) as raised:
@@ -106,7 +106,7 @@ def test_nothing_but_the_tables_can_be_read_and_nothing_written(folder: OutputFo
 
 
 def ask(folder: OutputFolder, *arguments: str) -> tuple[int, str, str]:
-    ran = CliRunner().invoke(app, ["query", "--output", str(folder.top), *arguments])
+    ran = CliRunner().invoke(app, ["query", "--output", folder.location, *arguments])
     return ran.exit_code, ran.stdout, ran.stderr
 
 
@@ -132,7 +132,7 @@ def test_the_command_shows_tables_documents_and_errors(folder: OutputFolder) -> 
 
 
 def test_a_damaged_table_is_named(folder: OutputFolder) -> None:
-    folder.table_files(FINDINGS_TABLE)[0].path.write_bytes(b"garbage")
+    Path(folder.path(folder.table_files(FINDINGS_TABLE)[0].name)).write_bytes(b"garbage")
     code, out, err = ask(folder, "SELECT * FROM findings")
     assert (code, out) == (1, "")
     assert err.count("\n") == 1
