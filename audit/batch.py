@@ -5,7 +5,7 @@ A batch that Spark repeats after a crash finds its commit, or does the same agai
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow
@@ -13,8 +13,10 @@ from msgspec.structs import replace
 from pyspark.sql import DataFrame
 
 from audit.bucket import Place, check_bucket, concatenated
+from audit.clock_differences import greatest
 from audit.cluster_state import check_cluster
 from audit.compaction import compact_some, delete_files, delete_old
+from audit.limits import Limits
 from audit.output_folder import VERSION, BucketResult, BucketState, Commit, OutputError, OutputFolder
 from audit.source import LINES_ROW, RECORDS_ROW, ReadRange, from_stream
 from audit.table_files import TableSize
@@ -24,13 +26,22 @@ BUCKETS: Final = 16
 _RESULT: Final = "result binary"
 
 
-def check_batch(
-    frame: DataFrame, number: int, output: OutputFolder, tasks: int, checkpoint: str, *, keep_days: int | None
-) -> None:
-    """Judge the rows of `audit.source` and commit. `checkpoint`: where Spark's is. Raises OutputError."""
+class BatchSettings(NamedTuple):
+    """`checkpoint`: where Spark's is. `limits`: of a first batch; later ones go by the same. `keep_days`: of records
+    and timelines; None keeps all.
+    """
+
+    tasks: int
+    checkpoint: str
+    limits: Limits
+    keep_days: int | None
+
+
+def check_batch(frame: DataFrame, number: int, output: OutputFolder, settings: BatchSettings) -> None:
+    """Judge the rows of `audit.source` and commit. Raises OutputError."""
     query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
-    elsewhere = "" if checkpoint == output.path("checkpoint") else checkpoint
-    before = output.last_commit() or Commit(VERSION, -1, query, {}, checkpoint=elsewhere)
+    elsewhere = "" if settings.checkpoint == output.path("checkpoint") else settings.checkpoint
+    before = output.last_commit() or Commit(VERSION, -1, query, {}, checkpoint=elsewhere, limits=settings.limits)
     if number not in {before.batch, before.batch + 1} or query != before.query:
         raise OutputError(
             f"{output.location}: batch {number} of query {query} after batch {before.batch} of query {before.query}: "
@@ -38,13 +49,13 @@ def check_batch(
         )
     if number == before.batch:
         return
-    check = _checker(output.location, number, msgspec.json.encode(before.buckets))
-    rows = frame.repartition(tasks, "bucket").mapInArrow(check, _RESULT).collect()
+    check = _checker(output.location, number, msgspec.json.encode(before.buckets), before.limits)
+    rows = frame.repartition(settings.tasks, "bucket").mapInArrow(check, _RESULT).collect()
     results = [msgspec.json.decode(bytes(row["result"]), type=BucketResult) for row in rows]
     for result in results:
         if result.error:
             raise OutputError(result.error)
-    commit_batch(output, before, number, results, keep_days)
+    commit_batch(output, before, number, results, settings.keep_days)
 
 
 def commit_batch(
@@ -70,6 +81,7 @@ def next_commit(before: Commit, number: int, results: Sequence[BucketResult]) ->
         version=VERSION,
         batch=number,
         query=before.query,
+        limits=before.limits,
         buckets=before.buckets | {str(result.bucket): result.state for result in results},
         records=before.records + sum(result.records for result in results),
         quarantined=before.quarantined + sum(result.quarantined for result in results),
@@ -78,6 +90,7 @@ def next_commit(before: Commit, number: int, results: Sequence[BucketResult]) ->
         checkpoint=before.checkpoint,
         compactions=before.compactions,
         deleted=before.deleted,
+        clocks=tuple(greatest([*before.clocks, *(clock for result in results for clock in result.clocks)])),
         taken=before.taken | {log: taken for result in results for log, taken in result.taken.items()},
     )
 
@@ -91,19 +104,23 @@ def _summed(before: Mapping[str, TableSize], results: Iterable[BucketResult]) ->
 
 
 def _checker(
-    location: str, number: int, buckets: bytes
+    location: str, number: int, buckets: bytes, limits: Limits
 ) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
     def check(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         before = msgspec.json.decode(buckets, type=dict[str, BucketState])
         rows = (row for batch in batches for row in batch.to_pylist())
-        for result in check_rows(OutputFolder(location), before, number, rows):
+        for result in check_rows(OutputFolder(location), before, number, rows, limits):
             yield pyarrow.record_batch({"result": pyarrow.array([msgspec.json.encode(result)], pyarrow.binary())})
 
     return check
 
 
 def check_rows(
-    output: OutputFolder, before: Mapping[str, BucketState], number: int, rows: Iterable[Mapping[str, Any]]
+    output: OutputFolder,
+    before: Mapping[str, BucketState],
+    number: int,
+    rows: Iterable[Mapping[str, Any]],
+    limits: Limits,
 ) -> Iterator[BucketResult]:
     """Judge rows of `audit.source`, all of their buckets, on the state before the batch."""
     streams: dict[int, list[pyarrow.Table]] = {}
@@ -120,9 +137,9 @@ def check_rows(
         place, state = Place(bucket, number), before.get(str(bucket), BucketState())
         try:
             if bucket == BUCKETS:
-                result = check_cluster(output, place, state, records, read)
+                result = check_cluster(output, place, state, records, read, limits)
             else:
-                result = check_bucket(output, place, state, records)
+                result = check_bucket(output, place, state, records, limits)
         except OutputError as error:
             # Spark would tell the driver of it by a traceback.
             result = BucketResult(bucket, state, error=str(error))

@@ -10,11 +10,13 @@ from msgspec import Struct, field
 
 from audit.bucket import Place, controllers_named, write_findings
 from audit.cluster_tables import Read, TablesState, write_cluster_tables
-from audit.findings import Finding
+from audit.findings import Finding, changes
 from audit.incarnations import Span, findings_of_span, joined
+from audit.limits import Limits
 from audit.output_folder import BucketResult, BucketState, OutputFolder
 from audit.source import QuarantinedLine, ReadRange
 from audit.tables import QUARANTINE, QUARANTINE_TABLE, RECORDS_TABLE
+from audit.unfinished_work import DeletionStep, add_deletions, stalled_deletions
 from state_log.chain import IncarnationLog, join
 from state_log.invariants import ONE_CONTROLLER_PER_EPOCH
 from state_log.record import Kind
@@ -47,6 +49,8 @@ class ClusterState(Struct):
     brokers: dict[int, str] = field(default_factory=dict)
     """Brokers that controllers have seen live, and the first record that says so."""
     tables: TablesState = field(default_factory=TablesState)
+    deletions: dict[str, list[DeletionStep]] = field(default_factory=dict)
+    """By topic and id."""
 
     @property
     def last_at_ms(self) -> dict[str, int]:
@@ -58,12 +62,18 @@ class ClusterState(Struct):
 
 
 def check_cluster(
-    output: OutputFolder, place: Place, state: BucketState, rows: pyarrow.Table, read: Sequence[ReadRange]
+    output: OutputFolder,
+    place: Place,
+    state: BucketState,
+    rows: pyarrow.Table,
+    read: Sequence[ReadRange],
+    limits: Limits,
 ) -> BucketResult:
     """Judge the records that are of no partition and the chains of all lines; return the new state."""
     known = ClusterState() if state.file is None else decode_state(output.read_state(state.file))
     runs = write_cluster_tables(output, place, known.tables, state.runs, Read(rows, read))
     findings = [*_chains(known, read), *_spans(known, read), *_controllers(known, rows)]
+    findings += _deletions(known, rows, limits)
     write_findings(output, place, findings)
     output.write_rows(RECORDS_TABLE, rows.drop_columns(["key"]), place.batch, place.bucket)
     lines = [line for part in read for line in part.lines]
@@ -145,6 +155,15 @@ def _controllers(known: ClusterState, rows: pyarrow.Table) -> list[Finding]:
                 message = f"{len(active)} controllers became active in controller epoch {epoch}"
                 subject = f"controller-epoch {epoch}"
                 found.append(Finding(ONE_CONTROLLER_PER_EPOCH, subject, message, tuple(active), at_ms=row["at_ms"]))
+    return found
+
+
+def _deletions(known: ClusterState, rows: pyarrow.Table, limits: Limits) -> list[Finding]:
+    before = {name: list(steps) for name, steps in known.deletions.items()}
+    found = []
+    for name in sorted(add_deletions(known.deletions, rows)):
+        old, now = (stalled_deletions(name, of.get(name, ()), limits.deletion_ms) for of in (before, known.deletions))
+        found += changes(old, now)
     return found
 
 

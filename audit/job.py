@@ -21,10 +21,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
-from audit.batch import BUCKETS, check_batch
+from audit.batch import BUCKETS, BatchSettings, check_batch
 from audit.compaction import delete_strays
 from audit.file_store import Location
 from audit.interrupts import deferred_interrupts
+from audit.limits import Limits
 from audit.output_folder import OutputError, OutputFolder
 from audit.report import AuditResult, read_result
 from audit.session import AuditFailedError, folder_of_spark, start_session, summary
@@ -55,6 +56,7 @@ def run_audit(
     settings: SparkSettings | None = None,
     checkpoint: str = "",
     session: SparkSession | None = None,
+    limits: Limits | None = None,
 ) -> AuditResult:
     """Check the records in these folders that earlier runs with the same `output` have not checked.
 
@@ -62,10 +64,10 @@ def run_audit(
     result; otherwise the job follows the logs until it is interrupted, `timeout_seconds` have passed since it began to
     read, or `on_progress` returns True: this is called with the result so far after every batch or two. The result
     covers all runs on this output. A session of the caller's is used as it is and left open. Runs in the main thread.
-    `checkpoint`: where Spark keeps its own, if not below `output`; as it was before, if it is not given.
-    `batch_bytes`: of the logs, about, in a batch. `keep_days`: of the tables of records and timelines; None keeps all.
-    `expected_nodes`: those that must have logs. `listener`: of Spark's, for the progress of the query. Raises
-    AuditFailedError, and OutputError if the output is not as an audit left it.
+    `checkpoint`: where Spark keeps its own, if not below `output`; as it was before, if it is not given; so are
+    `limits`. `batch_bytes`: of the logs, about, in a batch. `keep_days`: of the tables of records and timelines; None
+    keeps all. `expected_nodes`: those that must have logs. `listener`: of Spark's, for the progress of the query.
+    Raises AuditFailedError, and OutputError if the output is not as an audit left it, or has other limits.
     """
     settings = SparkSettings() if settings is None else settings
     folder = OutputFolder(output)
@@ -73,13 +75,14 @@ def run_audit(
     local = folder_of_spark(folder.location, checkpoint)
     local.mkdir(parents=True, exist_ok=True)
     with _in_use(folder), deferred_interrupts() as interrupted:
+        limits = folder.limits(limits)
         spark = start_session(local, settings) if session is None else session
         try:
             spark.dataSource.register(StateChangeSource)
             if listener is not None:
                 spark.streams.addListener(listener)
             every = None if once else trigger_seconds
-            batches = _Batches(folder, settings.tasks, checkpoint, keep_days)
+            batches = _Batches(folder, BatchSettings(settings.tasks, checkpoint, limits, keep_days))
             options = {
                 "directories": json.dumps([str(path.resolve()) for path in log_dirs]),
                 "max_bytes": str(batch_bytes),
@@ -175,13 +178,13 @@ class _Watch:
 class _Batches:
     """Judges the batches of a query. `error`: what ended it; Spark has only a traceback of that."""
 
-    def __init__(self, folder: OutputFolder, tasks: int, checkpoint: str, keep_days: int | None) -> None:
-        self._folder, self._tasks, self.checkpoint, self._keep_days = folder, tasks, checkpoint, keep_days
+    def __init__(self, folder: OutputFolder, settings: BatchSettings) -> None:
+        self._folder, self.settings = folder, settings
         self.error: OutputError | None = None
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         try:
-            check_batch(frame, number, self._folder, self._tasks, self.checkpoint, keep_days=self._keep_days)
+            check_batch(frame, number, self._folder, self.settings)
         except OutputError as error:
             self.error = error
             raise
@@ -192,7 +195,7 @@ def _start(
 ) -> StreamingQuery:
     """`options`: of the source. `trigger_seconds` None: read the present logs and stop."""
     rows = spark.readStream.format(FORMAT).options(**options).load()
-    writer = rows.writeStream.outputMode("append").option("checkpointLocation", batches.checkpoint)
+    writer = rows.writeStream.outputMode("append").option("checkpointLocation", batches.settings.checkpoint)
     writer = writer.foreachBatch(batches)
     if trigger_seconds is None:
         return writer.trigger(availableNow=True).start()

@@ -20,8 +20,10 @@ import pyarrow
 import pyarrow.dataset
 from msgspec import Struct
 
+from audit.clock_differences import ClockDifference
 from audit.file_store import Location, is_remote, open_store
 from audit.findings import WITHDRAWN
+from audit.limits import Limits
 from audit.sorted_runs import Run
 from audit.table_files import (
     FORMAT,
@@ -81,6 +83,7 @@ class BucketResult(Struct, frozen=True):
     quarantined: int = 0
     controllers: tuple[int, ...] = ()
     taken: dict[str, tuple[str, int]] = {}
+    clocks: tuple[ClockDifference, ...] = ()
 
 
 class Commit(Struct, frozen=True):
@@ -104,6 +107,9 @@ class Commit(Struct, frozen=True):
 
     def reached(self, table: str) -> Reached:
         return Reached(self.batch, self.compactions, self.deleted.get(table))
+
+    limits: Limits = Limits()
+    clocks: tuple[ClockDifference, ...] = ()
 
 
 class _Version(Struct, frozen=True):
@@ -213,6 +219,17 @@ class OutputFolder:
         return found or self.path("checkpoint")
 
     # Commits
+
+    def limits(self, given: Limits | None) -> Limits:
+        """Those of the audit so far, or if there is none yet those that are given. Raises OutputError."""
+        commit = self.last_commit()
+        if commit is None:
+            return given or Limits()
+        if given not in {None, commit.limits}:
+            raise OutputError(
+                f"{self.location}: was audited with other limits; omit --rule-limit, or audit into a new --output"
+            )
+        return commit.limits
 
     def last_commit(self) -> Commit | None:
         """None if there is none yet. Raises OutputError."""

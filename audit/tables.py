@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import pyarrow
 
 from audit.columns import RECORDS
+from audit.timelines import TIMELINES, TIMELINES_TABLE
 
 VERSION: Final = 1
 """Of the tables' columns, in the metadata of each file."""
@@ -48,10 +49,9 @@ class Table(NamedTuple):
         return tuple(n for n in self.schema.names if n.endswith("_ms") and n not in (*self.durations, "mono_ms"))
 
 
-FINDINGS_TABLE, RECORDS_TABLE, QUARANTINE_TABLE, TIMELINES_TABLE = "findings", "records", "quarantine", "timelines"
+FINDINGS_TABLE, RECORDS_TABLE, QUARANTINE_TABLE = "findings", "records", "quarantine"
 TERMS_TABLE, SESSIONS_TABLE, TOPICS_TABLE = "controller_terms", "broker_sessions", "topics"
 REASSIGNMENTS_TABLE, FAILOVERS_TABLE, LEDGERS_TABLE = "reassignments", "failovers", "ledgers"
-_CAUSE: Final = {"cause_event": _TEXT, "cause_id": _LONG, "cause_controller": _INT}
 _PARTITION: Final = {"topic": _TEXT, "topic_id": _TEXT, "partition": _INT}
 
 FINDINGS: Final = pyarrow.schema(
@@ -67,26 +67,6 @@ FINDINGS: Final = pyarrow.schema(
 )
 QUARANTINE: Final = pyarrow.schema(
     {"file": _TEXT, "offset": _LONG, "size": _LONG, "line": _TEXT, "why": _TEXT, "at_ms": _LONG}
-)
-TIMELINES: Final = pyarrow.schema(
-    {
-        **_PARTITION,
-        "partition_epoch": _LONG,
-        "leader": _INT,
-        "leader_epoch": _INT,
-        "isr": _BROKERS,
-        "replicas": _BROKERS,
-        "min_insync_replicas": _INT,
-        "controller_epoch": _INT,
-        "from_ms": _LONG,
-        "until_ms": _LONG,
-        "written_ms": _LONG,
-        "taken_ms": _LONG,
-        "leaderless_from_ms": _LONG,
-        "unclean": pyarrow.bool_(),
-        **_CAUSE,
-        "status": _TEXT,
-    }
 )
 TERMS: Final = pyarrow.schema(
     {
@@ -211,10 +191,9 @@ _ALL: Final = (
     Table(
         TIMELINES_TABLE,
         "the states of each partition one after the other: leader, ISR, from when until when, when the leader took its"
-        " role, and what it was caused by",
+        " role, and what led to it",
         TIMELINES,
         ("topic", "topic_id", "partition", "partition_epoch"),
-        ("from_ms", "written_ms"),
         keeps=False,
     ),
     Table(

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.real
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = "tests.integration.audit.crashing_audit"
-TABLES = (RECORDS_TABLE, FINDINGS_TABLE, QUARANTINE_TABLE)
+TABLES = (RECORDS_TABLE, FINDINGS_TABLE, QUARANTINE_TABLE, "timelines")
 
 
 @pytest.fixture(scope="module")

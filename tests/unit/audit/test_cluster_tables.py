@@ -66,7 +66,7 @@ def audit(ranges: Sequence[Sequence[Range]], output: Path) -> OutputFolder:
     for number, part in enumerate(ranges):
         rows = [row for batch in read_ranges(part, BUCKETS) for row in batch.to_pylist()]
         before = folder.last_commit() or Commit(VERSION, -1, "", {})
-        commit_batch(folder, before, number, list(check_rows(folder, before.buckets, number, rows)))
+        commit_batch(folder, before, number, list(check_rows(folder, before.buckets, number, rows, before.limits)))
     return folder
 
 
