@@ -16,10 +16,12 @@ from audit.bucket import Place, check_bucket, concatenated
 from audit.clock_differences import greatest
 from audit.cluster_state import check_cluster
 from audit.compaction import compact_some, delete_files, delete_old
+from audit.failovers import failover_rows
 from audit.limits import Limits
 from audit.output_folder import VERSION, BucketResult, BucketState, Commit, OutputError, OutputFolder
 from audit.source import LINES_ROW, RECORDS_ROW, ReadRange, from_stream
 from audit.table_files import TableSize
+from audit.tables import FAILOVERS_TABLE
 
 BUCKETS: Final = 16
 """Parts of the state, judged independently of one another; fixed for an output folder."""
@@ -66,7 +68,14 @@ def commit_batch(
     for result in results:
         for table, days in result.tables.items():
             written.setdefault(table, set()).update(days)
-    done = compact_some(output, before, next_commit(before, number, results), written)
+    commit = next_commit(before, number, results)
+    events = {event for result in results for event in result.events}
+    if events:
+        output.write_rows(FAILOVERS_TABLE, failover_rows(output, commit.buckets, events), number, BUCKETS + 1)
+        more = output.take_written()
+        written |= {table: set(days) for table, days in more.items()}
+        commit = replace(commit, tables=_summed(commit.tables, [more]))
+    done = compact_some(output, before, commit, written)
     unneeded = done.unneeded
     if keep_days is not None:
         done = delete_old(output, done.commit, keep_days, datetime.now(UTC).date())
@@ -86,7 +95,7 @@ def next_commit(before: Commit, number: int, results: Sequence[BucketResult]) ->
         records=before.records + sum(result.records for result in results),
         quarantined=before.quarantined + sum(result.quarantined for result in results),
         controllers=tuple(sorted({*before.controllers, *(c for result in results for c in result.controllers)})),
-        tables=_summed(before.tables, results),
+        tables=_summed(before.tables, [result.tables for result in results]),
         checkpoint=before.checkpoint,
         compactions=before.compactions,
         deleted=before.deleted,
@@ -95,10 +104,12 @@ def next_commit(before: Commit, number: int, results: Sequence[BucketResult]) ->
     )
 
 
-def _summed(before: Mapping[str, TableSize], results: Iterable[BucketResult]) -> dict[str, TableSize]:
+def _summed(
+    before: Mapping[str, TableSize], written: Iterable[Mapping[str, Mapping[str, TableSize]]]
+) -> dict[str, TableSize]:
     found = dict(before)
-    for result in results:
-        for table, days in result.tables.items():
+    for tables in written:
+        for table, days in tables.items():
             found[table] = sum(days.values(), start=found.get(table, TableSize()))
     return found
 

@@ -82,10 +82,11 @@ def check_cluster(
         output.write_rows(QUARANTINE_TABLE, _quarantined(lines), place.batch, place.bucket)
     return BucketResult(
         place.bucket,
-        BucketState(runs, output.write_state(place.bucket, place.batch, msgspec.msgpack.encode(known))),
+        BucketState(runs.stored, output.write_state(place.bucket, place.batch, msgspec.msgpack.encode(known))),
         records=sum(part.records for part in read),
         quarantined=sum(part.quarantined for part in read),
         controllers=controllers_named(rows),
+        events=runs.events,
         taken={part.log: (part.file, part.end) for part in sorted(read, key=lambda part: part.file)},
     )
 

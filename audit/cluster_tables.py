@@ -3,12 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import numpy
 import pyarrow
 from msgspec import Struct, field
 
 from audit.broker_sessions import sessions_of
 from audit.bucket import Place
 from audit.controller_terms import TermEvents, term_rows, terms_of
+from audit.failovers import FAILURES, failures_of, reduce_failures
 from audit.ledgers import Volume, add_work, ledger_rows
 from audit.node_work import Work
 from audit.output_folder import OutputFolder, StoredFile
@@ -18,10 +20,14 @@ from audit.source import ReadRange
 from audit.subject_events import derived, events_of, known_events, reduce_events
 from audit.tables import LEDGERS_TABLE, SESSIONS_TABLE, TERMS_TABLE, TOPICS_TABLE
 from audit.topic_histories import topics_of
+from audit.vectors import keys
 
 Stored = Mapping[str, tuple[StoredFile, ...]]
 _EVENTS: Final = "events"
-_REDUCE: Final[dict[str, Callable[[pyarrow.Table], pyarrow.Table]]] = {_EVENTS: reduce_events}
+_REDUCE: Final[dict[str, Callable[[pyarrow.Table], pyarrow.Table]]] = {
+    _EVENTS: reduce_events,
+    FAILURES: reduce_failures,
+}
 
 
 class TablesState(Struct):
@@ -35,6 +41,13 @@ class TablesState(Struct):
     """By node/incarnation."""
 
 
+class ClusterRuns(NamedTuple):
+    """The runs after a batch, and the events with new failures."""
+
+    stored: dict[str, tuple[StoredFile, ...]]
+    events: tuple[int, ...]
+
+
 class Read(NamedTuple):
     """What a batch has read: the records of no partition, and what the lines of all files were."""
 
@@ -44,18 +57,20 @@ class Read(NamedTuple):
 
 def write_cluster_tables(
     output: OutputFolder, place: Place, known: TablesState, stored: Stored, read: Read
-) -> dict[str, tuple[StoredFile, ...]]:
+) -> ClusterRuns:
     """Add to `known` what was read, write what it changes about the tables, and return the runs behind them."""
     before = {TERMS_TABLE: term_rows(known.terms, known.work), LEDGERS_TABLE: ledger_rows(known.volumes, known.work)}
     _add(known, read)
     now = {TERMS_TABLE: term_rows(known.terms, known.work), LEDGERS_TABLE: ledger_rows(known.volumes, known.work)}
     changed = {table: revised(table, rows, now[table]) for table, rows in before.items()}
-    new = {_EVENTS: events_of(read.rows, [size for part in read.ranges for size in part.sizes])}
+    sizes = [size for part in read.ranges for size in part.sizes]
+    new = {_EVENTS: events_of(read.rows, sizes), FAILURES: failures_of(read.rows)}
     runs = {name: output.runs(stored.get(name, ())) for name in new}
     for table, rows in {**changed, **_of_subjects(runs[_EVENTS], new[_EVENTS])}.items():
         if rows.num_rows:
             output.write_rows(table, rows, place.batch, place.bucket)
-    return {name: _stored(output, place, name, stored.get(name, ()), added) for name, added in new.items()}
+    found = {name: _stored(output, place, name, stored.get(name, ()), added) for name, added in new.items()}
+    return ClusterRuns(found, tuple(numpy.unique(keys(new[FAILURES]["key"])).tolist()))
 
 
 def _add(known: TablesState, read: Read) -> None:

@@ -83,6 +83,8 @@ class BucketResult(Struct, frozen=True):
     quarantined: int = 0
     controllers: tuple[int, ...] = ()
     taken: dict[str, tuple[str, int]] = {}
+    events: tuple[int, ...] = ()
+    """Whose rows of the table of failovers may have changed."""
     clocks: tuple[ClockDifference, ...] = ()
 
 

@@ -63,6 +63,16 @@ def gather(runs: Sequence[Run], key: Keys, sub: Longs, empty: pyarrow.Table) -> 
     return pyarrow.concat_tables(found).unify_dictionaries()
 
 
+def rows_of_keys(runs: Sequence[Run], key: Keys, empty: pyarrow.Table) -> pyarrow.Table:
+    """All rows of these keys, oldest run first; `empty` has their columns."""
+    found = [empty]
+    for run in runs:
+        first = numpy.searchsorted(run.key, key, "left").astype(numpy.int64)
+        end = numpy.searchsorted(run.key, key, "right").astype(numpy.int64)
+        found.append(run.rows.take(expand(first, end)))
+    return pyarrow.concat_tables(found).unify_dictionaries()
+
+
 def expand(first: Longs, end: Longs) -> Longs:
     """The numbers first[i] up to end[i] of every i, each once, ascending."""
     lengths = numpy.maximum(end - first, 0)

@@ -148,6 +148,7 @@ FAILOVERS: Final = pyarrow.schema(
         "last_written_ms": _LONG,
         "first_taken_ms": _LONG,
         "last_taken_ms": _LONG,
+        "not_elected": _LONG,
         "not_taken": _LONG,
         "leaderless_p50_ms": _LONG,
         "leaderless_p95_ms": _LONG,

@@ -14,14 +14,23 @@ from audit.batch import BUCKETS, check_rows, commit_batch
 from audit.log_files import Range
 from audit.output_folder import VERSION, Commit, OutputFolder
 from audit.source import read_ranges
-from audit.tables import LEDGERS_TABLE, SESSIONS_TABLE, TABLES, TERMS_TABLE, TOPICS_TABLE
+from audit.tables import (
+    FAILOVERS_TABLE,
+    LEDGERS_TABLE,
+    REASSIGNMENTS_TABLE,
+    SESSIONS_TABLE,
+    TABLES,
+    TERMS_TABLE,
+    TOPICS_TABLE,
+)
 from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
 from state_log.record import Boot, Cause, Kind, LoadedPartition, Stamper, StateChange
 from state_log.writer import SegmentName
 
-OF_CLUSTER = (TERMS_TABLE, SESSIONS_TABLE, TOPICS_TABLE, LEDGERS_TABLE)
 Step = tuple[str, str, StateChange]
 """Node, incarnation, record."""
+Event = tuple[int, int, int]
+"""Controller, controller epoch, number."""
 
 
 class Logs:
@@ -31,9 +40,8 @@ class Logs:
         self.steps: list[Step] = []
 
     def controller(self, id_: int, epoch: int, kind: Kind, to_state: str | None = None, **fields: Any) -> None:
-        change = StateChange(
-            kind=kind, cause=Cause("Test"), controller_epoch=ControllerEpoch(epoch), to_state=to_state, **fields
-        )
+        fields = {"cause": Cause("Test"), **fields}
+        change = StateChange(kind=kind, controller_epoch=ControllerEpoch(epoch), to_state=to_state, **fields)
         self.steps.append((f"controller-{id_}", f"170000000{epoch:04d}.1", change))
 
     def broker(self, id_: int, to_state: str, broker_epoch: int | None) -> None:
@@ -44,6 +52,42 @@ class Logs:
             broker_epoch=None if broker_epoch is None else BrokerEpoch(broker_epoch),
         )
         self.steps.append((f"broker-{id_}", "1700000000000.7", change))
+
+    def elected(self, by: Event, partition: int, leader: int, leader_epoch: int) -> None:
+        """A partition that had no leader has one."""
+        id_, epoch, event = by
+        self.controller(
+            id_,
+            epoch,
+            Kind.PARTITION,
+            "OnlinePartition",
+            from_state="OfflinePartition",
+            cause=Cause("BrokerChange", event),
+            **state(partition, leader, leader_epoch),
+        )
+
+    def offline(self, id_: int, epoch: int, event: int, partition: int) -> None:
+        self.controller(
+            id_,
+            epoch,
+            Kind.PARTITION,
+            "OfflinePartition",
+            from_state="OnlinePartition",
+            cause=Cause("BrokerChange", event),
+            topic="t",
+            topic_id=TopicId("T"),
+            partition=partition,
+        )
+
+    def leads(self, partition: int, leader: int, leader_epoch: int, event: int = 0) -> None:
+        change = StateChange(
+            kind=Kind.ROLE,
+            to_state="leader",
+            broker=leader,
+            cause=Cause("BrokerChange", event),
+            **state(partition, leader, leader_epoch),
+        )
+        self.steps.append((f"broker-{leader}", "1700000000000.7", change))
 
     def write(self, folder: Path) -> dict[Path, list[int]]:
         """The lines of each file, as the offsets of their ends."""
@@ -58,6 +102,18 @@ class Logs:
                 file.write(line + b"\n")
                 ends.setdefault(path, [0]).append(file.tell())
         return ends
+
+
+def state(partition: int, leader: int, leader_epoch: int) -> dict[str, Any]:
+    return {
+        "topic": "t",
+        "topic_id": TopicId("T"),
+        "partition": partition,
+        "leader": BrokerId(leader),
+        "leader_epoch": LeaderEpoch(leader_epoch),
+        "partition_epoch": PartitionEpoch(leader_epoch),
+        "isr": (BrokerId(leader),),
+    }
 
 
 def audit(ranges: Sequence[Sequence[Range]], output: Path) -> OutputFolder:
@@ -109,7 +165,7 @@ def drawn(seed: int) -> Logs:
         for _ in range(random.randrange(8)):
             broker = random.choice([1, 2, 3])
             known = epochs[broker]
-            match random.randrange(6):
+            match random.randrange(9):
                 case 0:
                     epochs[broker] = known = None if known is None else known + 10
                     logs.broker(broker, "registered", known)
@@ -120,6 +176,20 @@ def drawn(seed: int) -> Logs:
                     logs.controller(id_, epoch, Kind.BROKER, "dead", broker=broker)
                 case 4:
                     logs.broker(broker, "expired", known)
+                case 5:
+                    _fail(logs, random, id_, epoch)
+                case 6 | 7:
+                    logs.controller(
+                        id_,
+                        epoch,
+                        Kind.ASSIGNMENT,
+                        random.choice(["started", "completed", "cancelled"]),
+                        topic="t",
+                        partition=random.randrange(2),
+                        replicas=(1, 2, 3),
+                        adding_replicas=(3,),
+                        removing_replicas=(1,),
+                    )
                 case _:
                     step = random.choice([(Kind.TOPIC, "created"), (Kind.TOPIC, "deleted"), (Kind.DELETION, "started")])
                     logs.controller(id_, epoch, step[0], step[1], topic=random.choice(["a", "b"]))
@@ -128,7 +198,21 @@ def drawn(seed: int) -> Logs:
     return logs
 
 
-@settings(max_examples=40, deadline=None)
+def _fail(logs: Logs, random: Random, id_: int, epoch: int) -> None:
+    """A broker dies, and some of the partitions without a leader get one."""
+    event = len(logs.steps)
+    logs.controller(id_, epoch, Kind.BROKER, "dead", broker=1, cause=Cause("BrokerChange", event))
+    for partition in range(random.randrange(4)):
+        logs.offline(id_, epoch, event, partition)
+        if random.random() < 0.8:
+            leader, leader_epoch = random.choice([2, 3]), len(logs.steps)
+            logs.elected((id_, epoch, event), partition, leader, leader_epoch)
+            if random.random() < 0.8:
+                # The cause of a role may be a later event whose request took the earlier one along.
+                logs.leads(partition, leader, leader_epoch, event + random.randrange(2))
+
+
+@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_tables_do_not_depend_on_batches_or_the_order_in_which_logs_arrive(
     seed: int, tmp_path_factory: pytest.TempPathFactory
@@ -244,3 +328,67 @@ def test_a_ledger_counts_records_bytes_gaps_and_lines_that_are_none(tmp_path: Pa
         "quarantined": 1,
         "status": "holds",
     }
+
+
+def test_a_failover_has_its_phases_and_how_long_partitions_had_no_leader(tmp_path: Path) -> None:
+    logs = Logs()
+    dead = {"cause": Cause("BrokerChange", 7)}
+    logs.controller(1001, 3, Kind.BROKER, "dead", broker=1, **dead)  # 0
+    logs.controller(1001, 3, Kind.BROKER, "dead", broker=2, **dead)  # 1
+    for partition in range(4):
+        logs.offline(1001, 3, 7, partition)  # 2 to 5
+    for partition in range(3):
+        logs.elected((1001, 3, 7), partition, 3, 5)  # 6 to 8
+    logs.leads(0, 3, 5, event=7)  # 9
+    logs.leads(1, 3, 5, event=8)  # 10
+    logs.controller(1001, 3, Kind.BROKER, "dead", broker=3, cause=Cause("BrokerChange", 9))  # 11
+    found = rows(
+        logs, tmp_path, FAILOVERS_TABLE, "cause_id", "brokers", "detected_ms", "partitions", "first_written_ms",
+        "last_written_ms", "first_taken_ms", "last_taken_ms", "not_elected", "not_taken",
+    )  # fmt: skip
+    assert found == [(7, [1, 2], 0, 4, 6, 8, 9, 10, 1, 1), (9, [3], 11, 0, None, None, None, None, 0, 0)]
+    (first, _) = OutputFolder(tmp_path / "output").current_rows(FAILOVERS_TABLE)
+    assert [first[f"leaderless_{name}_ms"] for name in ("p50", "p95", "p99", "max")] == [9000, 10000, 10000, 10000]
+
+
+def test_a_controller_that_finds_partitions_without_leader_makes_a_failover_of_its_own(tmp_path: Path) -> None:
+    logs = Logs()
+    startup = Cause("Startup")
+    logs.controller(1001, 3, Kind.CONTROLLER, "active", broker=1001, cause=startup)  # 0
+    logs.controller(
+        1001, 3, Kind.PARTITION, "OnlinePartition", from_state="OfflinePartition", cause=startup, **state(0, 2, 4)
+    )  # 1
+    logs.leads(0, 2, 4)  # 2
+    logs.controller(1002, 4, Kind.CONTROLLER, "active", broker=1002, cause=startup)  # 3
+    columns = ("controller_epoch", "cause_event", "brokers", "detected_ms", "partitions", "last_taken_ms")
+    assert rows(logs, tmp_path, FAILOVERS_TABLE, *columns) == [(3, "Startup", [], 0, 1, 2)]
+
+
+def test_a_reassignment_is_completed_cancelled_or_replaced(tmp_path: Path) -> None:
+    logs = Logs()
+
+    def assign(to_state: str, replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...]) -> None:
+        logs.controller(
+            1001, 1, Kind.ASSIGNMENT, to_state, topic="t", partition=0, replicas=replicas, adding_replicas=adding,
+            removing_replicas=removing,
+        )  # fmt: skip
+
+    assign("completed", (1, 2), (), ())
+    assign("started", (3, 1, 2), (3,), (1,))
+    assign("completed", (3, 2), (), ())
+    assign("started", (3, 2, 4), (4,), ())
+    assign("started", (3, 2, 5), (5,), (2,))
+    assign("cancelled", (3, 2), (), ())
+    assign("started", (3, 2, 1), (1,), (3, 2))
+    columns = ("started_ms", "until_ms", "ended", "duration_ms", "replicas_before", "replicas_after")
+    found = OutputFolder(tmp_path / "output")
+    read_whole(logs, tmp_path)
+    listed = sorted(found.current_rows(REASSIGNMENTS_TABLE), key=lambda row: int(row["record"].rpartition("/")[2]))
+    assert [tuple((v - 1_700_000_000_000) // 1000 if c in columns[:2] and v else v for c in columns for v in [row[c]])
+            for row in listed] == [
+        (None, 0, "completed", None, None, [1, 2]),
+        (1, 2, "completed", 1000, [1, 2], [3, 2]),
+        (3, 4, "replaced", 1000, [3, 2], [3, 2, 4]),
+        (4, 5, "cancelled", 1000, [3, 2], [3, 2]),
+        (6, None, None, None, [3, 2], [1]),
+    ]  # fmt: skip
