@@ -1,6 +1,7 @@
 """The registrations of a broker: when each began and ended, by what controllers saw and by the broker's own log."""
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 from msgspec import Struct
@@ -25,23 +26,26 @@ class _Session(Struct):
     def end(self, event: Event, ended: str) -> None:
         self.last, self.ended = event, ended
 
+    @property
+    def first(self) -> Event | None:
+        return self.registered or self.seen or self.expired
+
     def row(self) -> dict[str, Any]:
-        first = self.registered or self.seen or self.expired
-        assert first is not None, "a session begins with an event"
-        last, ended = (self.expired, EXPIRED) if self.last is None and self.expired is not None else (None, None)
-        last, ended = (self.last, self.ended) if last is None else (last, ended)
+        first, last, ended = self.first, self.last, self.ended
+        if last is None and self.expired is not None:
+            last, ended = self.expired, EXPIRED
         return {
             "broker": self.broker,
             "broker_epoch": self.broker_epoch,
             "number": self.number,
-            "from_ms": first["at_ms"],
+            "from_ms": _at(first),
             "until_ms": _at(last),
             "ended": ended,
             "registered_ms": _at(self.registered),
             "seen_ms": _at(self.seen),
             "shutting_down_ms": _at(self.shutting_down),
             "expired_ms": _at(self.expired),
-            "first_record": first["record"],
+            "first_record": None if first is None else first["record"],
             "last_record": None if last is None else last["record"],
         }
 
@@ -49,13 +53,13 @@ class _Session(Struct):
 def sessions_of(events: Sequence[Event]) -> Iterator[dict[str, Any]]:
     """The sessions of one broker, as rows of the table. `number` tells those without a broker epoch apart."""
     sessions = _Sessions()
-    for event in by_controllers(events):
-        if event["kind"] == Kind.BROKER:
-            sessions.controller_saw(event)
     own = [event for event in events if event["kind"] == Kind.REGISTRATION]
     for event in sorted(own, key=lambda event: (event["at_ms"], event["record"])):
         sessions.broker_recorded(event)
-    return (session.row() for session in sessions.all)
+    for event in by_controllers(events):
+        if event["kind"] == Kind.BROKER:
+            sessions.controller_saw(event)
+    return (session.row() for session in sessions.finished())
 
 
 class _Sessions:
@@ -69,8 +73,9 @@ class _Sessions:
                 session = self._session(event)
                 if event["to_state"] == "shutting_down":
                     session.shutting_down = session.shutting_down or event
-            case "dead" if self._current is not None:
-                self._current.end(event, DIED if self._current.shutting_down is None else SHUT_DOWN)
+            case "dead":
+                session = self._current or self._unseen(event) or self._begin(event)
+                session.end(event, DIED if session.shutting_down is None else SHUT_DOWN)
                 self._current = None
 
     def broker_recorded(self, event: Event) -> None:
@@ -84,6 +89,19 @@ class _Sessions:
             session.registered = session.registered or event
         else:
             session.expired = session.expired or event
+
+    def finished(self) -> list[_Session]:
+        """All; those that nobody saw end ended when a later one began."""
+        with_epochs = sorted((s for s in self.all if s.broker_epoch is not None), key=lambda s: s.broker_epoch or 0)
+        for session, later in pairwise(with_epochs):
+            if session.last is None and session.expired is None and later.first is not None:
+                session.end(later.first, REPLACED)
+        return self.all
+
+    def _unseen(self, event: Event) -> _Session | None:
+        """The newest session that the broker recorded before: a controller that loads does not record who is live."""
+        known = [s for s in self.all if s.last is None and s.registered and s.registered["at_ms"] <= event["at_ms"]]
+        return max(known, key=lambda session: session.broker_epoch or 0, default=None)
 
     def _session(self, event: Event) -> _Session:
         """The session that the event of a controller is of."""

@@ -208,10 +208,10 @@ _ALL: Final = (
     Table(
         SESSIONS_TABLE,
         "each registration of a broker: registered by its own log, seen by a controller; `ended` is `died`,"
-        " `shut down`, `bounced`, `replaced` or null",
+        " `shut down`, `bounced`, `expired` (by its own log), `replaced` or null",
         SESSIONS,
         ("broker", "broker_epoch", "number"),
-        ("from_ms",),
+        ("from_ms", "until_ms"),
     ),
     Table(
         TOPICS_TABLE,

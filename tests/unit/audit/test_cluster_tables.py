@@ -277,6 +277,21 @@ def test_a_session_ends_by_death_shutdown_bounce_or_a_successor(tmp_path: Path) 
     ]
 
 
+def test_a_broker_that_no_controller_saw_come_dies_all_the_same(tmp_path: Path) -> None:
+    """A controller that becomes active loads who is live, and does not record it."""
+    logs = Logs()
+    logs.broker(1, "registered", 11)
+    logs.broker(1, "registered", 12)
+    logs.controller(1001, 1, Kind.BROKER, "dead", broker=1)
+    logs.controller(1001, 1, Kind.BROKER, "dead", broker=2)
+    columns = ("broker", "broker_epoch", "from_ms", "seen_ms", "until_ms", "ended")
+    assert rows(logs, tmp_path, SESSIONS_TABLE, *columns) == [
+        (1, 11, 0, None, 1, "replaced"),
+        (1, 12, 1, None, 2, "died"),
+        (2, None, None, None, 3, "died"),
+    ]
+
+
 def test_sessions_without_an_epoch_are_numbered(tmp_path: Path) -> None:
     logs = Logs()
     for state in ("live", "dead", "live", "changed", "dead"):
