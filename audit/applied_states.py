@@ -12,6 +12,7 @@ import pyarrow
 import pyarrow.compute
 
 from audit.findings import Finding, Violation, changes
+from audit.kafka.message_fields import CACHED
 from audit.partition_states import STATES, WRITTEN, contents, reduce_states, state_rows
 from audit.sorted_runs import NOTHING, Run, gather, neighbours
 from audit.subjects import Subjects
@@ -31,6 +32,7 @@ TAKEN: Final = pyarrow.schema(
         "sub": pyarrow.int64(),
         "partition_epoch": pyarrow.int64(),
         "min_insync_replicas": pyarrow.int32(),
+        "cause_controller_epoch": pyarrow.int32(),
         "at_ms": pyarrow.int64(),
         "node": _TEXT,
         "incarnation": _TEXT,
@@ -58,8 +60,9 @@ class Waiting(NamedTuple):
 
 
 def applied_of(rows: pyarrow.Table) -> pyarrow.Table:
-    """The states that agents applied by these records, as STATES, reduced."""
-    return reduce_states(state_rows(rows.filter(pyarrow.array(_are_roles(rows) & contents(rows).present))))
+    """The states that agents applied by these records, as STATES, reduced. Brokers of Kafka's apply what they cache."""
+    chosen = is_one_of(rows["kind"], [Kind.ROLE.value]) & is_one_of(rows["to_state"], ["leader", "follower", CACHED])
+    return reduce_states(state_rows(rows.filter(pyarrow.array(chosen & contents(rows).present))))
 
 
 def taken_of(rows: pyarrow.Table) -> pyarrow.Table:

@@ -13,13 +13,15 @@ from msgspec.structs import replace
 from pyspark.sql import DataFrame
 
 from audit.bucket import Place, check_bucket, concatenated
+from audit.changed_files import FileFault
 from audit.clock_differences import greatest
-from audit.cluster_state import check_cluster
+from audit.cluster_state import Reported, check_cluster
 from audit.compaction import compact_some, delete_files, delete_old
 from audit.failovers import failover_rows
 from audit.limits import Limits
+from audit.lines_read import ReadRange
 from audit.output_folder import VERSION, BucketResult, BucketState, Commit, OutputError, OutputFolder
-from audit.source import LINES_ROW, RECORDS_ROW, ReadRange, from_stream
+from audit.source import FILES_ROW, LINES_ROW, RECORDS_ROW, from_stream
 from audit.table_files import TableSize
 from audit.tables import FAILOVERS_TABLE
 
@@ -100,6 +102,7 @@ def next_commit(before: Commit, number: int, results: Sequence[BucketResult]) ->
         compactions=before.compactions,
         deleted=before.deleted,
         clocks=tuple(greatest([*before.clocks, *(clock for result in results for clock in result.clocks)])),
+        modified_ns=max([before.modified_ns, *(result.modified_ns for result in results)]),
         taken=before.taken | {log: taken for result in results for log, taken in result.taken.items()},
     )
 
@@ -136,10 +139,13 @@ def check_rows(
     """Judge rows of `audit.source`, all of their buckets, on the state before the batch."""
     streams: dict[int, list[pyarrow.Table]] = {}
     read: list[ReadRange] = []
+    faults: list[FileFault] = []
     for row in rows:
         tables = streams.setdefault(row["bucket"], [])
         if row["what"] == RECORDS_ROW:
             tables.append(from_stream(row["data"]))
+        elif row["what"] == FILES_ROW:
+            faults += msgspec.json.decode(row["data"], type=list[FileFault])
         else:
             assert row["what"] == LINES_ROW, row["what"]
             read.append(msgspec.json.decode(row["data"], type=ReadRange))
@@ -148,7 +154,7 @@ def check_rows(
         place, state = Place(bucket, number), before.get(str(bucket), BucketState())
         try:
             if bucket == BUCKETS:
-                result = check_cluster(output, place, state, records, read, limits)
+                result = check_cluster(output, place, state, records, Reported(read, faults), limits=limits)
             else:
                 result = check_bucket(output, place, state, records, limits)
         except OutputError as error:

@@ -1,12 +1,12 @@
 """Clocks of two nodes that differ, by pairs of records of which the one is known to have come first.
 
-A broker records a role after a controller wrote the state that gives it, and asks for another ISR after it took the
-role; the controllers write one state of a partition after the other. Where the times say otherwise, one of the clocks
-is wrong by so much at least. The reader's own clock plays no part.
+A broker records a role after the controller whose event it names has recorded the state, and asks for another ISR after
+it took the role. Where the times say otherwise, one of the clocks is wrong by so much at least. The reader's own clock
+plays no part. Two controllers are not compared: one may load a state before another, which wrote it, has the answer.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -14,11 +14,15 @@ import numpy
 import pyarrow
 from msgspec import Struct
 
+from audit.durations import LEADERLESS, UNDER_MIN_ISR
 from audit.findings import Finding
 from audit.partition_windows import Window
-from audit.vectors import ABSENT, Flags, Longs, group_starts, is_one_of, longs, ranked
+from audit.unfinished_work import DELETION_STALLED, REASSIGNMENT_STALLED
+from audit.vectors import ABSENT, Longs, group_starts, is_one_of, longs, ranked
 
 CLOCK_DIFFERS: Final = "clock-differs"
+_SUBJECT: Final = "node "
+_DURATIONS: Final = frozenset({LEADERLESS, UNDER_MIN_ISR, REASSIGNMENT_STALLED, DELETION_STALLED})
 _ALTER_PARTITION: Final = ("AlterPartition", "AlterPartitionReceived")
 
 
@@ -37,15 +41,19 @@ class ClockDifference(Struct, frozen=True, order=True):
 def clock_differences(window: Window, limit_ms: int) -> list[ClockDifference]:
     """Of each two processes the greatest difference above the limit in a window."""
     of = window.intervals
-    found = [_differences(of.rows, of.rows, of.at_ms[:-1], of.at_ms[1:], of.by_one[1:] & window.checked[1:], limit_ms, 1)]
-    if of.taken is not None:
-        taken_ms, epoch = of.taken_longs("at_ms"), of.taken_longs("partition_epoch")
-        is_known = of.is_taken & window.checked & (epoch != ABSENT)
-        gives = is_known & (epoch == of.sub)
-        found.append(_differences(of.rows, of.taken, of.at_ms, taken_ms, gives, limit_ms))
-        asked = is_known & (of.sub > epoch) & is_one_of(of.rows["cause_event"], _ALTER_PARTITION)
-        found.append(_differences(of.taken, of.rows, taken_ms, of.at_ms, asked, limit_ms))
-    return greatest(difference for part in found for difference in part)
+    if of.taken is None:
+        return []
+    taken_ms, epoch = of.taken_longs("at_ms"), of.taken_longs("partition_epoch")
+    is_known = of.is_taken & window.checked & (epoch != ABSENT)
+    asked_by = of.taken_longs("cause_controller_epoch") == longs(of.rows["first_controller_epoch"])
+    gives = is_known & (epoch == of.sub) & asked_by
+    asked = is_known & (of.sub > epoch) & is_one_of(of.rows["cause_event"], _ALTER_PARTITION)
+    return greatest(
+        [
+            *_differences(of.rows, of.taken, numpy.where(gives, of.at_ms - taken_ms, 0), limit_ms),
+            *_differences(of.taken, of.rows, numpy.where(asked, taken_ms - of.at_ms, 0), limit_ms),
+        ]
+    )
 
 
 def greatest(differences: Iterable[ClockDifference]) -> list[ClockDifference]:
@@ -71,11 +79,26 @@ def clock_findings(differences: Iterable[ClockDifference], jumping: AbstractSet[
         worst = max(own, key=lambda d: (d.ms, d))
         is_behind = _node(worst.behind) == wrong
         other = _node(worst.ahead if is_behind else worst.behind)
-        message = f"the clock of {wrong} is {worst.ms / 1000:.1f} s or more {'behind' if is_behind else 'ahead of'} that of {other}"
+        side = "behind" if is_behind else "ahead of"
+        message = f"the clock of {wrong} is {worst.ms / 1000:.1f} s or more {side} that of {other}"
         others = len({_node(d.behind) for d in own} | {_node(d.ahead) for d in own}) - 2
         more = f", and differs from {others} more" if others else ""
-        yield Finding(CLOCK_DIFFERS, f"node {wrong}", message + more, worst.records)
+        yield Finding(CLOCK_DIFFERS, f"{_SUBJECT}{wrong}", message + more, worst.records)
         left = [d for d in left if d not in own]
+
+
+def node_of(finding: Finding) -> str:
+    """The node whose clock is wrong."""
+    return finding.subject.removeprefix(_SUBJECT)
+
+
+def is_measured_by(finding: Mapping[str, Any], nodes: AbstractSet[str]) -> bool:
+    """Whether a finding is about a duration, and the clock of one of these nodes took part in measuring it."""
+    if finding["rule"] not in _DURATIONS:
+        return False
+    # What still lasts was measured up to the newest record of any controller.
+    lasts = len(finding["records"]) == 1 and any(node.startswith("controller-") for node in nodes)
+    return lasts or not nodes.isdisjoint(map(_node, finding["records"]))
 
 
 def _node(process: str) -> str:
@@ -83,14 +106,14 @@ def _node(process: str) -> str:
 
 
 def _differences(
-    first: pyarrow.Table, second: pyarrow.Table, first_ms: Longs, second_ms: Longs, known: Flags, limit_ms: int, shift: int = 0
+    first: pyarrow.Table, second: pyarrow.Table, differences: Longs, limit_ms: int
 ) -> Iterator[ClockDifference]:
-    """`first` and `second`: the records of each row, the second's so many rows further on."""
-    which = numpy.flatnonzero(known & (first_ms - second_ms > limit_ms))
+    """Of each two processes the greatest difference; `first` and `second`: the records of each row."""
+    which = numpy.flatnonzero(differences > limit_ms)
     if not len(which):
         return
-    ms = (first_ms - second_ms)[which]
-    ahead, behind = first.take(which), second.take(which + shift)
+    ms = differences[which]
+    ahead, behind = first.take(which), second.take(which)
     names = [ranked(table[name])[0] for table in (behind, ahead) for name in ("node", "incarnation")]
     seq = longs(behind["seq"])
     order = numpy.lexsort((seq, -ms, *names))

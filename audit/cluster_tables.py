@@ -12,11 +12,11 @@ from audit.bucket import Place
 from audit.controller_terms import TermEvents, term_rows, terms_of
 from audit.failovers import FAILURES, failures_of, reduce_failures
 from audit.ledgers import Volume, add_work, ledger_rows
+from audit.lines_read import ReadRange
 from audit.node_work import Work
 from audit.output_folder import OutputFolder, StoredFile
 from audit.revisions import revised
 from audit.sorted_runs import Run, merge_plan, merged
-from audit.source import ReadRange
 from audit.subject_events import derived, events_of, known_events, reduce_events
 from audit.tables import LEDGERS_TABLE, SESSIONS_TABLE, TERMS_TABLE, TOPICS_TABLE
 from audit.topic_histories import topics_of

@@ -5,7 +5,7 @@ and `audit.open_conditions` judges it.
 """
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy
 import pyarrow
@@ -43,6 +43,15 @@ state's reference, `elapsed_ms` the time up to the newest state, which is of `at
 """
 
 
+class _Condition(NamedTuple):
+    """Which states have it, and how long (in ms) or how often at most."""
+
+    rule: str
+    flags: Flags
+    most: int
+    text: str
+
+
 def check_durations(windows: Windows, limits: Limits, subjects: Subjects) -> list[Finding]:
     """What the new states change about findings."""
     before, now = ({f.name: f for f in durations(window, limits, subjects)} for window in windows)
@@ -52,16 +61,19 @@ def check_durations(windows: Windows, limits: Limits, subjects: Subjects) -> lis
 def durations(window: Window, limits: Limits, subjects: Subjects) -> Iterator[Finding]:
     """All findings in a window."""
     of = window.intervals
-    for rule, flags, limit_ms, text in (
-        (LEADERLESS, of.leaderless, limits.leaderless_ms, "had no leader"),
-        (UNDER_MIN_ISR, of.under_min_isr, limits.under_min_isr_ms, "had fewer replicas in sync than min.insync.replicas"),
-    ):
-        yield from _ended(window, rule, flags, limit_ms, text, subjects)
-    for rule, flags, most, text in (
-        (LEADER_FLAPPING, of.leader_changes, limits.leader_changes, "the leader changed"),
-        (ISR_FLAPPING, of.isr_shrinks, limits.isr_shrinks, "the ISR lost a member"),
-    ):
-        yield from _series(window, rule, flags, most, limits.calm_ms, text, subjects)
+    too_few = "had fewer replicas in sync than min.insync.replicas"
+    lasting = (
+        _Condition(LEADERLESS, of.leaderless, limits.leaderless_ms, "had no leader"),
+        _Condition(UNDER_MIN_ISR, of.under_min_isr, limits.under_min_isr_ms, too_few),
+    )
+    repeated = (
+        _Condition(LEADER_FLAPPING, of.leader_changes, limits.leader_changes, "the leader changed"),
+        _Condition(ISR_FLAPPING, of.isr_shrinks, limits.isr_shrinks, "the ISR lost a member"),
+    )
+    for condition in lasting:
+        yield from (subjects.finding(violation) for violation in _ended(window, condition))
+    for condition in repeated:
+        yield from (subjects.finding(violation) for violation in _series(window, condition, limits.calm_ms))
 
 
 def still_open(window: Window, subjects: Subjects) -> pyarrow.Table:
@@ -79,7 +91,7 @@ def still_open(window: Window, subjects: Subjects) -> pyarrow.Table:
                     "sub": int(of.sub[first]),
                     "rule": rule,
                     "since_ms": int(of.at_ms[first]),
-                    "elapsed_ms": int(of.time[row] - of.time[first]),
+                    "elapsed_ms": max(0, int(of.at_ms[row] - of.at_ms[first])),
                     "at_ms": int(of.at_ms[row]),
                     "record": _reference(of, first),
                 }
@@ -101,25 +113,23 @@ def _newest(window: Window) -> Flags:
     return numpy.asarray(~window.intervals.goes_on & window.checked, bool)
 
 
-def _ended(
-    window: Window, rule: str, flags: Flags, limit_ms: int, text: str, subjects: Subjects
-) -> Iterator[Finding]:
+def _ended(window: Window, condition: _Condition) -> Iterator[Violation]:
+    rule, flags, limit_ms, text = condition
     of = window.intervals
     firsts = of.first_of_same(flags)
     ends = numpy.flatnonzero(~flags[1:] & flags[:-1] & of.follows[1:] & window.checked[:-1]) + 1
-    lasted = of.time[ends] - of.time[firsts[ends - 1]]
+    lasted = numpy.maximum(0, of.at_ms[ends] - of.at_ms[firsts[ends - 1]])
     for end, ms in zip(ends[lasted > limit_ms].tolist(), lasted[lasted > limit_ms].tolist(), strict=True):
         first = int(firsts[end - 1])
         since = utc_text(int(of.at_ms[first]))
         message = f"it {text} for {ms / 1000:.0f} s, from {since} on: more than {limit_ms // 1000} s"
         records = _reference(of, first), _reference(of, end)
         subject = f"partition-epoch {of.sub[first]}"
-        yield subjects.finding(Violation(rule, int(of.key[end]), subject, message, records, int(of.at_ms[end])))
+        yield Violation(rule, int(of.key[end]), subject, message, records, int(of.at_ms[end]))
 
 
-def _series(
-    window: Window, rule: str, flags: Flags, most: int, calm_ms: int, text: str, subjects: Subjects
-) -> Iterator[Finding]:
+def _series(window: Window, condition: _Condition, calm_ms: int) -> Iterator[Violation]:
+    rule, flags, most, text = condition
     of = window.intervals
     changed = numpy.flatnonzero(flags & window.checked)
     starts = group_starts(of.key[changed], _parts(of.time[changed], calm_ms))
@@ -132,7 +142,7 @@ def _series(
         message = f"{text} {len(rows)} times within {ms / 1000:.0f} s, never {calm_ms // 1000} s apart"
         records = tuple(_reference(of, row) for row in rows[:_NAMED_MAX].tolist())
         subject = f"partition-epoch {of.sub[first]}"
-        yield subjects.finding(Violation(rule, int(of.key[first]), subject, message, records, int(of.at_ms[last])))
+        yield Violation(rule, int(of.key[first]), subject, message, records, int(of.at_ms[last]))
 
 
 def _parts(time: Longs, calm_ms: int) -> Longs:

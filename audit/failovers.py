@@ -11,7 +11,7 @@ import numpy
 import pyarrow
 
 from audit.output_folder import BucketState, OutputFolder
-from audit.sorted_runs import Run, gather, rows_of_keys
+from audit.sorted_runs import Run, gather, gather_all
 from audit.tables import FAILOVERS, HOLDS
 from audit.vectors import ABSENT, Keys, Longs, group_starts, is_one_of, keys, longs, mixed
 from cluster.state_machines import PartitionState
@@ -149,7 +149,7 @@ def failover_rows(output: OutputFolder, buckets: Mapping[str, BucketState], even
     """The rows of these events, as FAILOVERS. Raises OutputError."""
     wanted = numpy.unique(numpy.fromiter(events, numpy.uint64))
     runs = [{name: output.runs(of) for name, of in state.runs.items()} for state in buckets.values()]
-    failures = pyarrow.concat_tables([rows_of_keys(of.get(FAILURES, ()), wanted, FAILED.empty_table()) for of in runs])
+    failures = pyarrow.concat_tables([gather_all(of.get(FAILURES, ()), wanted, FAILED.empty_table()) for of in runs])
     failed = numpy.unique(keys(failures["key"]))
     parts = [_elections(of, failed) for of in runs]
     elections = pyarrow.concat_tables(parts)
@@ -163,7 +163,7 @@ def _in_order(elections: pyarrow.Table) -> pyarrow.Array:
 
 def _elections(runs: Mapping[str, Sequence[Run]], events: Keys) -> pyarrow.Table:
     """The elections of these events in one bucket, with the times at which the leaders took their roles."""
-    found = reduce_elections(rows_of_keys(runs.get(ELECTIONS, ()), events, ELECTIONS_OF.empty_table()))
+    found = reduce_elections(gather_all(runs.get(ELECTIONS, ()), events, ELECTIONS_OF.empty_table()))
     partition, epoch = longs(found["sub"]).view(numpy.uint64), longs(found["leader_epoch"])
     taken_ms = numpy.full(found.num_rows, _NEVER)
     for run in runs.get(TAKEN, ()):

@@ -1,7 +1,7 @@
 """What holds from one state of a partition to the next: without a leader, below min.insync.replicas, changed again.
 
 Columns over states sorted by partition and partition epoch, the neighbours beside one another. Times are those of the
-controllers that wrote the states; a state that was written earlier than the one before it, by another clock, follows at
+controllers that wrote the states; one that was written earlier than another before it, by another clock, follows at
 once, so that no duration is negative.
 """
 
@@ -82,7 +82,8 @@ class Intervals:
 
     @cached_property
     def under_min_isr(self) -> Flags:
-        return ~self.leaderless & (self.min_isr != ABSENT) & (self.isr.lengths < self.min_isr)
+        few = (self.min_isr != ABSENT) & (self.isr.lengths < self.min_isr)
+        return numpy.asarray(~self.leaderless & few, bool)
 
     @cached_property
     def elected(self) -> Flags:
@@ -96,13 +97,13 @@ class Intervals:
         """Whether the state before was replaced by this one, with none in between."""
         one = numpy.zeros(len(self.key), bool)
         one[1:] = self.sub[1:] == self.sub[:-1] + 1
-        return one & self.follows
+        return numpy.asarray(one & self.follows, bool)
 
     @cached_property
     def unclean(self) -> Flags:
         """Elections of a leader outside of the ISR before, which begins an ISR of its own."""
         own = (self.isr.lengths == 1) & self.isr.contain(self.leader)
-        return self.elected & self.by_one & own & ~self.earlier_isr.contain(self.leader)
+        return numpy.asarray(self.elected & self.by_one & own & ~self.earlier_isr.contain(self.leader), bool)
 
     @cached_property
     def asked_for(self) -> Flags:
@@ -117,7 +118,8 @@ class Intervals:
         last = numpy.maximum.accumulate(marks)
         before = numpy.maximum(numpy.concatenate(([0], last[:-1])), 0)[:count]
         led_by = self.leader[before]
-        return self.follows & ~self.leaderless & (led_by >= 0) & (led_by != self.leader) & ~self.asked_for
+        other = (led_by >= 0) & (led_by != self.leader)
+        return numpy.asarray(self.follows & ~self.leaderless & other & ~self.asked_for, bool)
 
     @cached_property
     def isr_shrinks(self) -> Flags:

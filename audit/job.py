@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from math import inf
 from pathlib import Path
 from threading import Event
@@ -24,14 +25,17 @@ from pyspark.sql.streaming.query import StreamingQuery
 from audit.batch import BUCKETS, BatchSettings, check_batch
 from audit.compaction import delete_strays
 from audit.file_store import Location
+from audit.given_heads import add_given
 from audit.interrupts import deferred_interrupts
 from audit.limits import Limits
 from audit.output_folder import OutputError, OutputFolder
 from audit.report import AuditResult, read_result
 from audit.session import AuditFailedError, folder_of_spark, start_session, summary
-from audit.source import FORMAT, StateChangeSource
+from audit.source import FORMAT, UTC, StateChangeSource
 from audit.spark_settings import SparkSettings
-from state_log.writer import write_audited
+from audit.witnesses import LOG_CUT
+from state_log.heads_file import GivenHead
+from state_log.writer import parse_segment_name, write_audited
 
 BATCH_BYTES: Final = 128 << 20
 _TOO_SLOW: Final = re.compile(r"Python worker (failed )?to connect back")
@@ -53,6 +57,9 @@ def run_audit(
     listener: StreamingQueryListener | None = None,
     timeout_seconds: float | None = None,
     expected_nodes: Sequence[str] = (),
+    timezone: str = UTC,
+    require_trace: bool = False,
+    heads: Sequence[GivenHead] = (),
     settings: SparkSettings | None = None,
     checkpoint: str = "",
     session: SparkSession | None = None,
@@ -66,8 +73,10 @@ def run_audit(
     covers all runs on this output. A session of the caller's is used as it is and left open. Runs in the main thread.
     `checkpoint`: where Spark keeps its own, if not below `output`; as it was before, if it is not given; so are
     `limits`. `batch_bytes`: of the logs, about, in a batch. `keep_days`: of the tables of records and timelines; None
-    keeps all. `expected_nodes`: those that must have logs. `listener`: of Spark's, for the progress of the query.
-    Raises AuditFailedError, and OutputError if the output is not as an audit left it, or has other limits.
+    keeps all. `expected_nodes`: those that must have logs. `timezone`: of the local times in logs of Apache Kafka's, a
+    name of the time zone database; `require_trace`: incomplete where these are not of level TRACE. `heads`: lines that
+    logs have reached. `listener`: of Spark's, for the progress of the query. Raises AuditFailedError, and OutputError if
+    the output is not as an audit left it, or has other limits.
     """
     settings = SparkSettings() if settings is None else settings
     folder = OutputFolder(output)
@@ -76,6 +85,8 @@ def run_audit(
     local.mkdir(parents=True, exist_ok=True)
     with _in_use(folder), deferred_interrupts() as interrupted:
         limits = folder.limits(limits)
+        result = partial(read_result, output, expected_nodes, require_trace=require_trace)
+        add_given(folder, heads, follows=not once)
         spark = start_session(local, settings) if session is None else session
         try:
             spark.dataSource.register(StateChangeSource)
@@ -88,13 +99,16 @@ def run_audit(
                 "max_bytes": str(batch_bytes),
                 "tasks": str(settings.tasks),
                 "buckets": str(BUCKETS),
+                "zone": timezone,
+                "since_ns": str(folder.modified_ns()),
             }
             try:
-                report = (
-                    None if on_progress is None else lambda: on_progress(read_result(output, expected_nodes)) is True
-                )
+                report = None if on_progress is None else lambda: on_progress(result()) is True
                 watch = _Watch(output, interrupted, report, timeout_seconds)
                 _run_query(lambda: _start(spark, options, batches, every), watch)
+                if once and not interrupted.is_set() and LOG_CUT in read_result(output).findings:
+                    # The log may have grown while others, which have seen more of it, were read.
+                    _run_query(lambda: _start(spark, options, batches, every), watch)
             except PySparkException as error:
                 raise batches.error or error from error
             if interrupted.is_set() and not once:
@@ -105,7 +119,7 @@ def run_audit(
         finally:
             if session is None:
                 spark.stop()
-    return read_result(output, expected_nodes)
+    return result()
 
 
 @contextmanager
@@ -210,6 +224,9 @@ def _tell_writers(output: Location) -> None:
     by_directory: dict[Path, dict[str, int]] = {}
     for name, end in commit.taken.values():
         path = Path(name)
+        if parse_segment_name(path.name) is None:
+            # Nobody waits for it: a log of Kafka's, in a folder that is not klamm's to write to.
+            continue
         by_directory.setdefault(path.parent, {})[path.name] = end
     for directory, ends in sorted(by_directory.items()):
         if directory.is_dir() and os.access(directory, os.W_OK):

@@ -5,16 +5,20 @@ from typing import Any
 
 from msgspec import Struct
 
+from audit.lines_read import ReadRange
 from audit.node_work import Work, joined_work
-from audit.source import ReadRange
 from state_log.writer import parse_segment_name
 
 
 class Volume(Struct, frozen=True):
-    """Bytes of the files of an incarnation, and lines of them that are no records."""
+    """Bytes of the files of an incarnation, and lines of them that are no records.
+
+    `is_numbered`: its records have numbers without gaps; those of Apache Kafka's logs have the bytes where they begin.
+    """
 
     bytes: int = 0
     quarantined: int = 0
+    is_numbered: bool = True
 
 
 def add_work(work: dict[str, Work], volumes: dict[str, Volume], read: Iterable[ReadRange]) -> None:
@@ -25,7 +29,7 @@ def add_work(work: dict[str, Work], volumes: dict[str, Volume], read: Iterable[R
         name = _incarnation(part)
         if name is not None:
             known = volumes.get(name, Volume())
-            volumes[name] = Volume(known.bytes + part.bytes, known.quarantined + part.quarantined)
+            volumes[name] = Volume(known.bytes + part.size, known.quarantined + part.quarantined, part.kafka is None)
 
 
 def ledger_rows(volumes: Mapping[str, Volume], work: Mapping[str, Work]) -> list[dict[str, Any]]:
@@ -43,7 +47,8 @@ def _row(name: str, volume: Volume, work: Work | None) -> dict[str, Any]:
     if work is None:
         return {**row, "records": 0}
     copied = {key: getattr(work, key) for key in ("boot_id", "records", "first_seq", "last_seq", "first_ms", "last_ms")}
-    return {**row, **copied, "missing": max(0, work.last_seq - work.first_seq + 1 - work.records)}
+    missing = max(0, work.last_seq - work.first_seq + 1 - work.records) if volume.is_numbered else None
+    return {**row, **copied, "missing": missing}
 
 
 def _incarnation(part: ReadRange) -> str | None:

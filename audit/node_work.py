@@ -51,6 +51,30 @@ class TopicSize(Struct, frozen=True):
     at_ms: int
 
 
+class WorkRead:
+    """The work and the topics in what was read of a range."""
+
+    def __init__(self) -> None:
+        self._work: dict[str, Work] = {}
+        self._sizes: dict[tuple[str, str | None], TopicSize] = {}
+
+    def add(self, rows: pyarrow.RecordBatch) -> None:
+        """Add these records."""
+        for work in work_of(rows):
+            self._work[work.name] = joined_work(self._work.get(work.name), work)
+        for size in sizes_of(rows):
+            known = self._sizes.get((size.topic, size.topic_id))
+            self._sizes[size.topic, size.topic_id] = size if known is None else joined_sizes(known, size)
+
+    @property
+    def work(self) -> tuple[Work, ...]:
+        return tuple(self._work.values())
+
+    @property
+    def sizes(self) -> tuple[TopicSize, ...]:
+        return tuple(self._sizes.values())
+
+
 def work_of(rows: pyarrow.RecordBatch) -> list[Work]:
     """The work that consecutive records show, in their order."""
     table = pyarrow.Table.from_batches([rows])

@@ -82,6 +82,7 @@ class BucketResult(Struct, frozen=True):
     records: int = 0
     quarantined: int = 0
     controllers: tuple[int, ...] = ()
+    modified_ns: int = 0
     taken: dict[str, tuple[str, int]] = {}
     events: tuple[int, ...] = ()
     """Whose rows of the table of failovers may have changed."""
@@ -98,6 +99,8 @@ class Commit(Struct, frozen=True):
     records: int = 0
     quarantined: int = 0
     controllers: tuple[int, ...] = ()
+    modified_ns: int = 0
+    """When the file that was changed last of those that were read had been changed, since 1970."""
     taken: dict[str, tuple[str, int]] = {}
     """Of each log the last file, and up to which byte it was read."""
     tables: dict[str, TableSize] = {}
@@ -243,6 +246,11 @@ class OutputFolder:
                 if max(numbers) in _numbers(self.files.sizes("commits"), ".json"):
                     raise
         return None
+
+    def modified_ns(self) -> int:
+        """When the file that was changed last of those that were read had been changed; 0: none was read yet."""
+        commit = self.last_commit()
+        return 0 if commit is None else commit.modified_ns
 
     def commit(self, commit: Commit) -> None:
         """Make a batch count, and remove the state that only earlier ones needed."""

@@ -42,6 +42,9 @@ class _Touched(NamedTuple):
     within_epoch: Flags
     """Whether that is of a whole leader epoch: then windows end where these do."""
 
+    def at(self, rows: Longs) -> "_Touched":
+        return _Touched(self.key[rows], self.low[rows], self.high[rows], self.within_epoch[rows])
+
 
 def windows(
     states: Sequence[Run], taken: Sequence[Run], new_states: pyarrow.Table, new_taken: pyarrow.Table, calm_ms: int
@@ -52,16 +55,21 @@ def windows(
     low, high = numpy.full(len(touched.key), NOTHING), numpy.full(len(touched.key), _HIGHEST)
     edge_low, edge_high = low.copy(), high.copy()
     active, reach = numpy.arange(len(touched.key)), _FIRST_REACH
-    while len(active):
-        part = _Touched(*(column[active] for column in touched))
+    while True:
+        part = touched.at(active)
         low[active], high[active] = _reached(states, part, reach)
-        found = _window(_range(states, part.key, low[active], high[active]), taken, None)
-        first, last = _edges(found, part, calm_ms)
+        known = _range(states, part.key, low[active], high[active])
+        before = _window(known, taken, None)
+        first, last = _edges(before, part, calm_ms)
         edge_low[active], edge_high[active] = first, last
         unbounded = (first == NOTHING) & (low[active] != NOTHING) | (last == _HIGHEST) & (high[active] != _HIGHEST)
+        if not unbounded.any():
+            break
         active, reach = active[unbounded], reach * _GROWTH
-    known = _range(states, touched.key, low, high)
-    before, now = _window(known, taken, None), _window(pyarrow.concat_tables([known, new_states]), taken, new_taken)
+    if len(active) < len(touched.key):
+        known = _range(states, touched.key, low, high)
+        before = _window(known, taken, None)
+    now = _window(pyarrow.concat_tables([known, new_states]), taken, new_taken)
     return Windows(*(Window(found, _within(found, touched.key, edge_low, edge_high)) for found in (before, now)))
 
 

@@ -56,7 +56,7 @@ def run_query(folder: OutputFolder, sql: str) -> Answer:
         raise QueryError(first_line(error)) from error
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         raise QueryError("one SELECT is expected: the tables can only be read")
-    return on_tables(folder, lambda tables: _answer(tables, sql))
+    return on_tables(folder, lambda tables: answer(tables, sql))
 
 
 def describe_tables(folder: OutputFolder) -> list[Described]:
@@ -156,8 +156,9 @@ def _current(table: Table) -> str:
     return f"SELECT * EXCLUDE ({BATCH}){times} FROM ({latest}) WHERE status <> '{WITHDRAWN}'"
 
 
-def _answer(tables: duckdb.DuckDBPyConnection, sql: str) -> Answer:
-    result = tables.execute(sql)
+def answer(tables: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[Any] = ()) -> Answer:
+    """The answer to SQL with `?` for each parameter."""
+    result = tables.execute(sql, list(parameters))
     columns = [column[0] for column in result.description or []]
     return Answer(columns, [[_plain(value) for value in row] for row in result.fetchall()])
 

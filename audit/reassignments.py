@@ -7,7 +7,7 @@ import numpy
 import pyarrow
 
 from audit.revisions import revised
-from audit.sorted_runs import Run, rows_of_keys
+from audit.sorted_runs import Run, gather_all
 from audit.tables import REASSIGNMENTS_TABLE
 from audit.vectors import group_starts, is_one_of, keys, longs
 from state_log.record import Kind
@@ -59,7 +59,7 @@ def reduce_assignments(rows: pyarrow.Table) -> pyarrow.Table:
 
 def revised_reassignments(runs: Sequence[Run], new: pyarrow.Table) -> pyarrow.Table:
     """What the new records change about the table."""
-    earlier = rows_of_keys(runs, numpy.unique(keys(new["key"])), ASSIGNMENTS.empty_table())
+    earlier = gather_all(runs, numpy.unique(keys(new["key"])), ASSIGNMENTS.empty_table())
     now = reduce_assignments(pyarrow.concat_tables([earlier, new]))
     return revised(REASSIGNMENTS_TABLE, _rows(reduce_assignments(earlier)), _rows(now))
 

@@ -63,13 +63,12 @@ def gather(runs: Sequence[Run], key: Keys, sub: Longs, empty: pyarrow.Table) -> 
     return pyarrow.concat_tables(found).unify_dictionaries()
 
 
-def rows_of_keys(runs: Sequence[Run], key: Keys, empty: pyarrow.Table) -> pyarrow.Table:
+def gather_all(runs: Sequence[Run], key: Keys, empty: pyarrow.Table) -> pyarrow.Table:
     """All rows of these keys, oldest run first; `empty` has their columns."""
     found = [empty]
     for run in runs:
-        first = numpy.searchsorted(run.key, key, "left").astype(numpy.int64)
-        end = numpy.searchsorted(run.key, key, "right").astype(numpy.int64)
-        found.append(run.rows.take(expand(first, end)))
+        bounds = run.find(key, numpy.zeros(len(key), numpy.int64))
+        found.append(run.rows.take(expand(bounds.start, bounds.stop)))
     return pyarrow.concat_tables(found).unify_dictionaries()
 
 

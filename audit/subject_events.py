@@ -12,7 +12,7 @@ import numpy
 import pyarrow
 
 from audit.node_work import TopicSize
-from audit.sorted_runs import Run, rows_of_keys
+from audit.sorted_runs import Run, gather_all
 from audit.vectors import group_starts, is_one_of, keys, longs, text_hash
 from state_log.record import Kind
 
@@ -69,7 +69,7 @@ def reduce_events(rows: pyarrow.Table) -> pyarrow.Table:
 
 def known_events(runs: Sequence[Run], new: pyarrow.Table) -> pyarrow.Table:
     """What the runs have of the subjects that have new events, reduced."""
-    return reduce_events(rows_of_keys(runs, numpy.unique(keys(new["key"])), EVENTS.empty_table()))
+    return reduce_events(gather_all(runs, numpy.unique(keys(new["key"])), EVENTS.empty_table()))
 
 
 def derived(events: pyarrow.Table, rows_of: Callable[[Sequence[Event]], Iterable[Event]]) -> Iterator[Event]:

@@ -40,8 +40,8 @@ OFFSETS: Final = pyarrow.schema(
     }
 )
 """The greatest high watermark that a broker recorded in a leader epoch (`sub`), and in which record; `log_end_offset`:
-the least with which it took the lead (null: it did not); `to_offset`: null, or of a truncation below it, which has a row
-of its own.
+the least with which it took the lead (null: it did not); `to_offset`: null, or of a truncation below it, which has a
+row of its own.
 """
 UNCLEAN: Final = pyarrow.schema({"key": pyarrow.uint64(), "sub": pyarrow.int64()})
 """Partitions that have had unclean elections; `sub` is 0."""
@@ -119,10 +119,10 @@ def check_elections(runs: Evidence, new: Evidence, batch_keys: Keys, subjects: S
         return []
     known = (_all(of, key, empty) for of, empty in zip(runs, _EMPTY, strict=True))
     states, taken, offsets, _ = tables = tuple(known)
-    before = _judged(whole(states, reduce_taken(taken)), reduce_offsets(offsets), subjects)
+    before = _findings(whole(states, reduce_taken(taken)), reduce_offsets(offsets), subjects)
     added = [table.filter(pyarrow.array(numpy.isin(keys(table["key"]), key))) for table in new]
     states, taken, offsets, _ = (pyarrow.concat_tables(both) for both in zip(tables, added, strict=True))
-    now = _judged(whole(states, reduce_taken(taken)), reduce_offsets(offsets), subjects)
+    now = _findings(whole(states, reduce_taken(taken)), reduce_offsets(offsets), subjects)
     # The rule on single records has found the new truncations already.
     fresh = {finding.name: finding for finding in _truncations(added[2], subjects)}
     return changes({**fresh, **before}, now)
@@ -131,11 +131,11 @@ def check_elections(runs: Evidence, new: Evidence, batch_keys: Keys, subjects: S
 def withdrawn_elections(window: Window, offsets: pyarrow.Table, subjects: Subjects) -> list[Finding]:
     """What changes when these states cannot be compared any more: elections are none, so they explain nothing."""
     return changes(
-        _judged(window, offsets, subjects), {finding.name: finding for finding in _truncations(offsets, subjects)}
+        _findings(window, offsets, subjects), {finding.name: finding for finding in _truncations(offsets, subjects)}
     )
 
 
-def _judged(window: Window, offsets: pyarrow.Table, subjects: Subjects) -> dict[tuple[str, str], Finding]:
+def _findings(window: Window, offsets: pyarrow.Table, subjects: Subjects) -> dict[tuple[str, str], Finding]:
     of, rows = window.intervals, offsets.to_pylist()
     by_key: dict[int, list[dict[str, Any]]] = {}
     for row in rows:
@@ -186,9 +186,7 @@ def _election(of: Intervals, row: int, offsets: Sequence[Mapping[str, Any]], ear
     return Violation(rule, int(of.key[row]), f"leader-epoch {epoch}", text, tuple(evidence), int(of.at_ms[row]))
 
 
-def _known_before(
-    offsets: Sequence[Mapping[str, Any]], epoch: int, earlier: int | None
-) -> Iterator[Mapping[str, Any]]:
+def _known_before(offsets: Sequence[Mapping[str, Any]], epoch: int, earlier: int | None) -> Iterator[Mapping[str, Any]]:
     """Of each broker the rows whose high watermark is from before this leader epoch, and from after the earlier one."""
     by_broker: dict[int, list[Mapping[str, Any]]] = {}
     for row in offsets:

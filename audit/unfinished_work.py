@@ -120,7 +120,9 @@ def stalled_deletions(name: str, steps: Sequence[DeletionStep], limit_ms: int) -
         if step.begins and after.at_ms - step.at_ms > limit_ms:
             message = _text("the deletion of the topic", after.at_ms - step.at_ms, step.at_ms, limit_ms)
             subject, records = f"{name} record {step.record}", (step.record, after.record)
-            finding = Finding(DELETION_STALLED, subject, message, records, topic=name.partition(" ")[0], at_ms=after.at_ms)
+            finding = Finding(
+                DELETION_STALLED, subject, message, records, topic=name.partition(" ")[0], at_ms=after.at_ms
+            )
             found[finding.name] = finding
     return found
 

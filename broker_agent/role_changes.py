@@ -40,7 +40,7 @@ class BecomeLeaderOrFollower(Struct, frozen=True):
 
 
 class AppliedRole(Struct, frozen=True):
-    """A role that was taken, and what the log had just before: what was committed, as far as was known here, and all."""
+    """A role that was taken, and what the log had just before: what was known to be committed here, and all."""
 
     order: BecomeLeaderOrFollower
     high_watermark: Offset

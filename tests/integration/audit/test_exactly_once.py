@@ -99,15 +99,27 @@ def rows(output: Path, table: str) -> Sequence[dict[str, Any]]:
     return sorted(OutputFolder(output).rows(table), key=str)
 
 
+def kill_at(point: str, logs: Path, output: Path) -> None:
+    before = last_batch(output)
+    with audit(point, logs, output) as process:
+        assert process.wait(TIMEOUT_S) == -signal.SIGKILL
+    assert last_batch(output) == before + (point == "commit")
+
+
 def test_an_audit_that_was_killed_at_its_commits_and_within_a_batch_has_each_row_once(
     logs: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
     for point in ("tables", "commit"):
-        before = last_batch(tmp_path)
-        with audit(point, logs, tmp_path) as process:
-            assert process.wait(TIMEOUT_S) == 9
-        assert last_batch(tmp_path) == before + (point == "commit")
+        kill_at(point, logs, tmp_path)
     kill_after_batches(1, Random(1), logs, tmp_path)
+    run_to_the_end(logs, tmp_path)
+    assert_same(tmp_path, undisturbed)
+
+
+@pytest.mark.deep
+def test_an_audit_whose_tasks_were_killed_has_each_row_once(logs: Path, undisturbed: Path, tmp_path: Path) -> None:
+    for point in ("source", "state", "table", "commit", "table", "state", "source"):
+        kill_at(point, logs, tmp_path)
     run_to_the_end(logs, tmp_path)
     assert_same(tmp_path, undisturbed)
 

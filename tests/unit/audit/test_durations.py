@@ -1,6 +1,7 @@
 """Timelines and the rules about time: they depend on the records alone, and say what plain code says."""
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -59,7 +60,9 @@ class State:
     """What plain code knows of a state."""
 
     def __init__(self, record: LoggedStateChange, min_isr: int | None) -> None:
-        assert record.leader is not None and record.isr is not None and record.replicas is not None
+        assert record.leader is not None
+        assert record.isr is not None
+        assert record.replicas is not None
         assert record.partition_epoch is not None
         self.epoch, self.leader, self.isr, self.at_ms = record.partition_epoch, record.leader, record.isr, record.at_ms
         wanted = 0 if min_isr is None else min(min_isr, len(record.replicas))
@@ -86,17 +89,18 @@ def plainly(states: Sequence[State]) -> Iterator[tuple[str, int]]:
     """(rule, partition epoch) of each finding, state by state."""
     counted: dict[str, list[tuple[int, int]]] = {LEADER_FLAPPING: [], ISR_FLAPPING: []}
     since: dict[str, tuple[int, int]] = {}
-    now, before, led_by = 0, None, -1
+    now, led_by = 0, -1
+    before: State | None = None
     limits = {LEADERLESS: LIMITS.leaderless_ms, UNDER_MIN_ISR: LIMITS.under_min_isr_ms}
     most = {LEADER_FLAPPING: LIMITS.leader_changes, ISR_FLAPPING: LIMITS.isr_shrinks}
     for state in states:
         now += 0 if before is None else max(0, state.at_ms - before.at_ms)
         for rule, holds in ((LEADERLESS, state.leaderless), (UNDER_MIN_ISR, state.under_min_isr)):
             if holds:
-                since.setdefault(rule, (now, state.epoch))
+                since.setdefault(rule, (state.at_ms, state.epoch))
             elif rule in since:
                 began, epoch = since.pop(rule)
-                if now - began > limits[rule]:
+                if state.at_ms - began > limits[rule]:
                     yield rule, epoch
         if state.leader >= 0:
             changes = before is not None and led_by not in {-1, state.leader}
@@ -123,7 +127,9 @@ def test_they_find_what_plain_code_finds(seed: int) -> None:
     records = everything(timed(seed)[0])
     audit = ColumnarAudit(LIMITS)
     audit.check(records)
-    found = {(f.rule, int(f.subject.rsplit(" ", 1)[1]), f.partition) for f in audit.findings.values() if f.rule in RULES}
+    found = {
+        (f.rule, int(f.subject.rsplit(" ", 1)[1]), f.partition) for f in audit.findings.values() if f.rule in RULES
+    }
     assert found == {(*name, number) for number in range(3) for name in plainly(states_of(records, number))}
 
 
@@ -139,7 +145,7 @@ def test_a_timeline_has_every_state_from_one_to_the_next(seed: int) -> None:
         assert [(row["partition_epoch"], row["leader"], row["from_ms"]) for row in rows] == [
             (state.epoch, state.leader, state.at_ms) for state in states
         ]
-        ends = [max(state.at_ms, after.at_ms) for state, after in zip(states, states[1:], strict=False)]
+        ends = [max(state.at_ms, after.at_ms) for state, after in pairwise(states)]
         assert [row["until_ms"] for row in rows] == [*ends, None][: len(rows)]
 
 
@@ -155,7 +161,9 @@ def test_limits_are_given_by_name(given_limits: list[str], limits: Limits) -> No
     assert parse_limits(given_limits) == limits
 
 
-@pytest.mark.parametrize("wrong", ["", "leaderless", "leaderless=", "leaderless=-1", "leader-changes=9s", "other=1", "calm=0"])
+@pytest.mark.parametrize(
+    "wrong", ["", "leaderless", "leaderless=", "leaderless=-1", "leader-changes=9s", "other=1", "calm=0"]
+)
 def test_a_wrong_limit_is_named(wrong: str) -> None:
     with pytest.raises(LimitError):
         parse_limits([wrong])

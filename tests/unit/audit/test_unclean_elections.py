@@ -25,9 +25,7 @@ def record(node: str, seq: int, kind: Kind, **fields: object) -> LoggedStateChan
 def state(epoch: int, leader: int, leader_epoch: int, isr: Sequence[int]) -> LoggedStateChange:
     fields = {"leader": BrokerId(leader), "leader_epoch": LeaderEpoch(leader_epoch), "isr": tuple(map(BrokerId, isr))}
     moved = {"from_state": "OfflinePartition", "to_state": "OnlinePartition", "replicas": (1, 2, 3)}
-    return record(
-        "controller-1001", epoch, Kind.PARTITION, partition_epoch=PartitionEpoch(epoch), **fields, **moved
-    )
+    return record("controller-1001", epoch, Kind.PARTITION, partition_epoch=PartitionEpoch(epoch), **fields, **moved)
 
 
 def role(broker: int, of: LoggedStateChange, high_watermark: int | None, end: int | None) -> LoggedStateChange:
@@ -85,7 +83,7 @@ def test_a_truncation_that_an_unclean_election_explains_is_no_fault_of_its_own(l
     cut = truncation(1, UNCLEAN, 10, 7)
     roles = [role(3, UNCLEAN, 5, 7), role(2, UNCLEAN, 9, 9)]
     audit = ColumnarAudit()
-    for batch in ([[cut], [*BEFORE, *roles]] if late else [[*BEFORE, *roles, cut]]):
+    for batch in [[cut], [*BEFORE, *roles]] if late else [[*BEFORE, *roles, cut]]:
         audit.check(batch)
     (found,) = audit.findings.values()
     assert (found.rule, found.records[-1]) == (RECORDS_LOST, cut.reference)
