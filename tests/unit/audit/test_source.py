@@ -111,7 +111,7 @@ def test_records_come_in_buckets_by_partition_and_lines_as_chained_segments(tmp_
         quarantined=0,
         segments=(ChainSegment("n", "1700000000000.1", 0, 6, CHAIN_START, line_digest(lines[-1])),),
         lines=(),
-        bytes=path.stat().st_size,
+        size=path.stat().st_size,
         work=(Work("n", "1700000000000.1", -1, 7, 0, 6, 1, 1),),
         spans=(Span("n", "1700000000000.1", first_at_ms=1, last_at_ms=1),),
         digests=packed(line_digest(line) for line in lines),
