@@ -137,20 +137,21 @@ def check_rows(
     limits: Limits,
 ) -> Iterator[BucketResult]:
     """Judge rows of `audit.source`, all of their buckets, on the state before the batch."""
-    streams: dict[int, list[pyarrow.Table]] = {}
+    streams: dict[int, list[bytes]] = {}
     read: list[ReadRange] = []
     faults: list[FileFault] = []
     for row in rows:
-        tables = streams.setdefault(row["bucket"], [])
+        of_bucket = streams.setdefault(row["bucket"], [])
         if row["what"] == RECORDS_ROW:
-            tables.append(from_stream(row["data"]))
+            of_bucket.append(row["data"])
         elif row["what"] == FILES_ROW:
             faults += msgspec.json.decode(row["data"], type=list[FileFault])
         else:
             assert row["what"] == LINES_ROW, row["what"]
             read.append(msgspec.json.decode(row["data"], type=ReadRange))
     for bucket in sorted(streams):
-        records = concatenated(streams.pop(bucket))
+        # Rows arrive in any order: sorted, so that a task which is run again, or twice, writes the same files.
+        records = concatenated([from_stream(data) for data in sorted(streams.pop(bucket))])
         place, state = Place(bucket, number), before.get(str(bucket), BucketState())
         try:
             if bucket == BUCKETS:

@@ -13,6 +13,7 @@ import msgspec
 import typer
 
 from audit import table_commands
+from audit.heads_options import BootstrapOption, HeadsOption, ZooKeeperOption, given_heads
 from audit.spark_options import (
     CheckpointOption,
     ClassArchiveOption,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from audit.lasting_conditions import LastingCondition
     from audit.limits import Limits
     from audit.report import AuditResult
-    from state_log.heads_file import GivenHead
 
 app = typer.Typer(
     no_args_is_help=True, help="Audit state-change logs: check invariants, report findings, detect tampering."
@@ -68,20 +68,25 @@ RuleLimitOption = Annotated[
         help="Limit of a rule about time, such as leaderless=60 (seconds); see docs/audit.md. Repeatable.",
     ),
 ]
-RequireTraceOption = Annotated[
-    bool, typer.Option("--require-trace", help="Incomplete unless the logs of Apache Kafka's are of level TRACE.")
+FollowOption = Annotated[bool, typer.Option("--follow", help="Follow the logs until Ctrl-C. This is the default.")]
+MetricsOption = Annotated[
+    str, typer.Option("--metrics-listen", metavar="HOST:PORT", help="Serve metrics to Prometheus here while it runs.")
 ]
-HeadsOption = Annotated[
-    Path | None,
+UntilCleanOption = Annotated[
+    bool, typer.Option("--until-clean", help="Stop once the present logs are read and the verdict is clean.")
+]
+RunTimeOption = Annotated[
+    float | None,
     typer.Option(
-        "--heads", metavar="FILE", exists=True, dir_okay=False, help="Heads of the logs, from 'klamm audit heads'."
+        "--timeout", min=1, max=604_800, help="Seconds after which --follow or --until-clean ends as it stands."
     ),
 ]
-ZooKeeperOption = Annotated[
-    str, typer.Option("--zookeeper", metavar="HOST:PORT[/CHROOT]", help="Read the heads of the logs from ZooKeeper.")
+TimezoneOption = Annotated[
+    str,
+    typer.Option("--timezone", metavar="NAME", help="Time zone of the local times in logs of Apache Kafka's."),
 ]
-BootstrapOption = Annotated[
-    str, typer.Option("--bootstrap", metavar="HOST:PORT[,…]", help="Ask controllers and brokers for their heads.")
+RequireTraceOption = Annotated[
+    bool, typer.Option("--require-trace", help="Incomplete unless the logs of Apache Kafka's are of level TRACE.")
 ]
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Show at most this many findings.")]
 
@@ -96,28 +101,17 @@ def run(
     output: OutputOption,
     *,
     once: Annotated[bool, typer.Option("--once", help="Stop once the present logs have been read.")] = False,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Follow the logs until Ctrl-C. This is the default.")
-    ] = False,
-    until_clean: Annotated[
-        bool, typer.Option("--until-clean", help="Stop once the present logs are read and the verdict is clean.")
-    ] = False,
-    timeout: Annotated[
-        float | None,
-        typer.Option(min=1, max=604_800, help="Seconds after which --follow or --until-clean ends as it stands."),
-    ] = None,
-    metrics_listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Serve metrics to Prometheus here while it runs.")
-    ] = "",
+    follow: FollowOption = False,
+    until_clean: UntilCleanOption = False,
+    timeout: RunTimeOption = None,
+    metrics_listen: MetricsOption = "",
     expect: ExpectOption = None,
     keep_days: KeepDaysOption = None,
-    timezone: Annotated[
-        str, typer.Option(metavar="NAME", help="Time zone of the local times in logs of Apache Kafka's.")
-    ] = "UTC",
-    require_trace: RequireTraceOption = False,
     heads: HeadsOption = None,
     zookeeper: ZooKeeperOption = "",
     bootstrap: BootstrapOption = "",
+    timezone: TimezoneOption = "UTC",
+    require_trace: RequireTraceOption = False,
     webhook: Annotated[str, typer.Option(metavar="URL", help="Post new and withdrawn findings to this address.")] = "",
     form: FormatOption = Format.TABLE,
     limit: LimitOption = 20,
@@ -135,22 +129,17 @@ def run(
 
     Resumes where the last run with the same --output stopped. --once stops
     when the present logs have been read, --until-clean when moreover nothing
-    is wrong or missing; the exit code is that of the verdict in any case.
-    Needs the extra 'audit' and Java 17.
+    is wrong or missing. Needs the extra 'audit' and Java 17.
     """
     # A second of imports that --help must not pay.
     from audit.alerts import Alerts  # noqa: PLC0415
     from audit.job import run_audit  # noqa: PLC0415
 
-    expected = _nodes(expect or [])
+    _check_mode(once, follow, until_clean, timeout)
     _check_timezone(timezone)
     limits = _rule_limits(rule_limit or [])
     settings = spark_settings(master, memory, cores, shuffle_partitions, conf, class_archive=class_archive)
-    if once + follow + until_clean > 1:
-        raise typer.BadParameter("--once, --follow and --until-clean exclude one another", param_hint="--once")
-    if once and timeout is not None:
-        raise typer.BadParameter("is for --follow and --until-clean; --once ends by itself", param_hint="--timeout")
-    given = _heads(context, heads, zookeeper, bootstrap)
+    expected, given = _nodes(expect or []), given_heads(context, heads, zookeeper, bootstrap)
     with _errors(), Alerts(log_dir, output, metrics_listen, webhook, until_clean=until_clean) as alerts:
         result = run_audit(
             log_dir,
@@ -161,9 +150,9 @@ def run(
             listener=alerts.listener,
             timeout_seconds=timeout,
             expected_nodes=expected,
+            heads=given,
             timezone=timezone,
             require_trace=require_trace,
-            heads=given,
             trigger_seconds=trigger,
             settings=settings,
             checkpoint=checkpoint,
@@ -171,6 +160,13 @@ def run(
         )
         alerts.finish(result)
     _show(result, output, form, limit)
+
+
+def _check_mode(once: bool, follow: bool, until_clean: bool, timeout: float | None) -> None:
+    if once + follow + until_clean > 1:
+        raise typer.BadParameter("--once, --follow and --until-clean exclude one another", param_hint="--once")
+    if once and timeout is not None:
+        raise typer.BadParameter("is for --follow and --until-clean; --once ends by itself", param_hint="--timeout")
 
 
 def _check_timezone(name: str) -> None:
@@ -259,7 +255,7 @@ def verify(
     """
     from audit.verification import CLEAN, FINDINGS, verify_logs  # noqa: PLC0415
 
-    result = verify_logs(log_dir, _heads(context, heads, zookeeper, bootstrap))
+    result = verify_logs(log_dir, given_heads(context, heads, zookeeper, bootstrap))
     if form is not Format.TABLE:
         write_document(msgspec.to_builtins(result), form)
     else:
@@ -272,17 +268,6 @@ def verify(
             typer.echo(f"{found.rule}  {found.node}/{found.incarnation}: {found.message}")
     codes = {CLEAN: ExitCode.OK, FINDINGS: ExitCode.FINDINGS}
     raise typer.Exit(codes.get(result.verdict, ExitCode.INCOMPLETE))
-
-
-def _heads(context: typer.Context, file: Path | None, zookeeper: str, bootstrap: str) -> tuple["GivenHead", ...]:
-    """The heads that the options name. `context.obj` reads those of a cluster, which is not for the audit to do."""
-    from state_log.heads_file import HeadsError, read_heads_file  # noqa: PLC0415
-
-    try:
-        given = () if file is None else read_heads_file(file)
-    except HeadsError as error:
-        raise typer.BadParameter(str(error), param_hint="--heads") from None
-    return (*given, *context.obj(zookeeper, bootstrap)) if zookeeper or bootstrap else given
 
 
 def _rule_limits(given: Sequence[str]) -> "Limits | None":
@@ -334,13 +319,13 @@ def _show_table(
     typer.echo(f"verdict      {result.verdict}")
     typer.echo(f"records      {result.records} of {result.expected}, {result.incarnations} incarnations")
     typer.echo(f"quarantined  {result.quarantined}")
+    if result.ends:
+        typer.echo(f"ends         {result.ends}")
     for log in result.kafka_logs:
         counts = f"{log.lines} lines, {log.records} records, {log.without_facts} lines without facts"
         typer.echo(f"Kafka's log  {log.log} is {log.file}: {log.level}, {counts}, {log.first} to {log.last}")
     if result.kafka_logs:
         typer.echo(f"timezone     {result.timezone}")
-    if result.ends:
-        typer.echo(f"ends         {result.ends}")
     for gap in result.incomplete:
         typer.echo(f"incomplete   {gap.what}: {gap.why}")
     for rule, count in result.findings.items():

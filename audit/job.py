@@ -75,8 +75,8 @@ def run_audit(
     `limits`. `batch_bytes`: of the logs, about, in a batch. `keep_days`: of the tables of records and timelines; None
     keeps all. `expected_nodes`: those that must have logs. `timezone`: of the local times in logs of Apache Kafka's, a
     name of the time zone database; `require_trace`: incomplete where these are not of level TRACE. `heads`: lines that
-    logs have reached. `listener`: of Spark's, for the progress of the query. Raises AuditFailedError, and OutputError if
-    the output is not as an audit left it, or has other limits.
+    logs have reached. `listener`: of Spark's, for the progress of the query. Raises AuditFailedError, and OutputError
+    if the output is not as an audit left it, or has other limits.
     """
     settings = SparkSettings() if settings is None else settings
     folder = OutputFolder(output)
@@ -92,26 +92,13 @@ def run_audit(
             spark.dataSource.register(StateChangeSource)
             if listener is not None:
                 spark.streams.addListener(listener)
-            every = None if once else trigger_seconds
             batches = _Batches(folder, BatchSettings(settings.tasks, checkpoint, limits, keep_days))
-            options = {
-                "directories": json.dumps([str(path.resolve()) for path in log_dirs]),
-                "max_bytes": str(batch_bytes),
-                "tasks": str(settings.tasks),
-                "buckets": str(BUCKETS),
-                "zone": timezone,
-                "since_ns": str(folder.modified_ns()),
-            }
-            try:
-                report = None if on_progress is None else lambda: on_progress(result()) is True
-                watch = _Watch(output, interrupted, report, timeout_seconds)
-                _run_query(lambda: _start(spark, options, batches, every), watch)
-                if once and not interrupted.is_set() and LOG_CUT in read_result(output).findings:
-                    # The log may have grown while others, which have seen more of it, were read.
-                    _run_query(lambda: _start(spark, options, batches, every), watch)
-            except PySparkException as error:
-                raise batches.error or error from error
-            if interrupted.is_set() and not once:
+            options = _options_of_source(log_dirs, batch_bytes, settings.tasks, timezone, folder)
+            start = partial(_start, spark, options, batches, None if once else trigger_seconds)
+            report = None if on_progress is None else lambda: on_progress(result()) is True
+            watch = _Watch(output, interrupted, report, timeout_seconds)
+            _run_batches(start, watch, batches, lambda: once and LOG_CUT in result().findings)
+            if not once:
                 interrupted.clear()
             _tell_writers(output)
         except (PySparkException, Py4JError) as error:
@@ -129,6 +116,33 @@ def _in_use(folder: OutputFolder) -> Iterator[None]:
         folder.check()
         delete_strays(folder)
         yield
+
+
+def _options_of_source(
+    log_dirs: Sequence[Path], batch_bytes: int, tasks: int, timezone: str, folder: OutputFolder
+) -> dict[str, str]:
+    return {
+        "directories": json.dumps([str(path.resolve()) for path in log_dirs]),
+        "max_bytes": str(batch_bytes),
+        "tasks": str(tasks),
+        "buckets": str(BUCKETS),
+        "zone": timezone,
+        "since_ns": str(folder.modified_ns()),
+    }
+
+
+def _run_batches(
+    start: Callable[[], StreamingQuery], watch: "_Watch", batches: "_Batches", seems_cut: Callable[[], bool]
+) -> None:
+    """Run the query, and once more where a log seems to be cut: it may have grown while others, which have seen more of
+    it, were read. Raises the error of a batch.
+    """
+    try:
+        _run_query(start, watch)
+        if seems_cut() and not watch.interrupted.is_set():
+            _run_query(start, watch)
+    except PySparkException as error:
+        raise batches.error or error from error
 
 
 def _run_query(start: Callable[[], StreamingQuery], watch: "_Watch") -> None:

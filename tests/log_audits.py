@@ -4,6 +4,7 @@ from pathlib import Path
 
 from audit.batch import BUCKETS, check_rows, commit_batch
 from audit.changed_files import ReadFiles, is_fault, new_faults, to_offsets
+from audit.file_store import Location
 from audit.limits import Limits
 from audit.log_files import LogFiles, Position, advance, ends, ranges
 from audit.output_folder import VERSION, Commit, OutputFolder
@@ -12,7 +13,7 @@ from audit.source import UTC, faults_row, read_ranges
 
 
 def audit_folder(
-    logs: Path, output: Path, batch_bytes: int | None = None, zone: str = UTC, limits: Limits | None = None
+    logs: Path, output: Location, batch_bytes: int | None = None, zone: str = UTC, limits: Limits | None = None
 ) -> AuditResult:
     """Read all logs in batches of about so many bytes; returns the result. `output` is a new folder."""
     audit = FolderAudit(logs, output, zone, limits)
@@ -23,8 +24,7 @@ def audit_folder(
 class FolderAudit:
     """An audit that goes on where it stopped."""
 
-    def __init__(self, logs: Path, output: Path, zone: str = UTC, limits: Limits | None = None) -> None:
-        output.mkdir()
+    def __init__(self, logs: Path, output: Location, zone: str = UTC, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
         self._folder, self._files, self._zone = OutputFolder(output), LogFiles([logs]), zone
         self._read_files = ReadFiles(0)

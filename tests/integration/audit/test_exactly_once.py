@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from audit.file_store import Location
 from audit.output_folder import Commit, OutputFolder
 from audit.report import read_result
 from audit.tables import FINDINGS_TABLE, QUARANTINE_TABLE, RECORDS_TABLE
@@ -62,7 +63,7 @@ def audit(point: str, logs: Path, output: Path) -> Iterator[subprocess.Popen[byt
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def last_batch(output: Path) -> int:
+def last_batch(output: Location) -> int:
     commit = OutputFolder(output).last_commit()
     return -1 if commit is None else commit.batch
 
@@ -82,7 +83,7 @@ def run_to_the_end(logs: Path, output: Path) -> None:
         assert process.wait(TIMEOUT_S) == 0
 
 
-def assert_same(output: Path, undisturbed: Path) -> None:
+def assert_same(output: Location, undisturbed: Path) -> None:
     for table in TABLES:
         assert rows(output, table) == rows(undisturbed, table)
     ours, theirs = commits(output, undisturbed)
@@ -90,12 +91,12 @@ def assert_same(output: Path, undisturbed: Path) -> None:
     assert read_result(output) == read_result(undisturbed)
 
 
-def commits(*outputs: Path) -> list[Commit]:
+def commits(*outputs: Location) -> list[Commit]:
     found = [OutputFolder(output).last_commit() for output in outputs]
     return [commit for commit in found if commit is not None]
 
 
-def rows(output: Path, table: str) -> Sequence[dict[str, Any]]:
+def rows(output: Location, table: str) -> Sequence[dict[str, Any]]:
     return sorted(OutputFolder(output).rows(table), key=str)
 
 

@@ -101,6 +101,18 @@ def test_rules_that_need_what_kafka_does_not_write_are_named_and_do_not_make_it_
     assert len(demanded.incomplete) == 3
 
 
+def test_of_logs_of_several_clusters_in_one_folder_it_says_that_they_overlap(tmp_path: Path) -> None:
+    for name in SCENARIOS:
+        copy_scenario(name, tmp_path / "logs" / name)
+    result = audit_folder(tmp_path / "logs", tmp_path / "output")
+    assert (result.verdict, result.findings) == ("incomplete", {})
+    assert [(gap.what, gap.why.split(":")[0][:25]) for gap in result.incomplete] == [
+        ("kafka-broker-101", "its logs have different l"),
+        ("kafka-broker-101", "its logs unclean-by-confi"),
+        ("Kafka brokers 1, 3, 4, 5", "there are no logs of thei"),
+    ]
+
+
 def test_every_rule_of_the_lists_is_one_of_the_audit() -> None:
     assert (set(KAFKA_RULES) | set(KAFKA_LACKS)) <= set(RULES)
     assert not set(KAFKA_RULES) & set(KAFKA_LACKS)
