@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 import typer
 
+from audit import table_commands
 from audit.heads_options import BootstrapOption, HeadsOption, ZooKeeperOption, given_heads
 from audit.spark_options import (
     CheckpointOption,
@@ -25,6 +26,7 @@ from audit.spark_options import (
     package,
     spark_settings,
 )
+from audit.table_commands import KeepDaysOption, show_summary
 from cluster.errors import ConfigError, StartupError
 from cluster.process.documents import Format, write_document
 from cluster.process.exit_codes import ExitCode
@@ -96,6 +98,9 @@ RequireTraceOption = Annotated[
 ]
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Show at most this many findings.")]
 
+app.command("query", epilog=table_commands.QUERY_EPILOG)(table_commands.query)
+app.command("compact", epilog=table_commands.COMPACT_EPILOG)(table_commands.compact)
+
 
 @app.command(epilog=_epilog("klamm audit run --once --log-dir .klamm/state-changes --output report"))
 def run(
@@ -109,6 +114,7 @@ def run(
     timeout: RunTimeOption = None,
     metrics_listen: MetricsOption = "",
     expect: ExpectOption = None,
+    keep_days: KeepDaysOption = None,
     heads: HeadsOption = None,
     zookeeper: ZooKeeperOption = "",
     bootstrap: BootstrapOption = "",
@@ -151,6 +157,7 @@ def run(
             folders,
             output,
             once=once,
+            keep_days=keep_days,
             on_progress=alerts.progress,
             listener=alerts.listener,
             timeout_seconds=timeout,
@@ -304,6 +311,7 @@ def _nodes(names: Sequence[str]) -> list[str]:
 
 
 def _show(result: "AuditResult", output: str, form: Format, limit: int) -> None:
+    from audit.output_folder import OutputFolder  # noqa: PLC0415
     from audit.report import (  # noqa: PLC0415
         CLEAN,
         FINDINGS,
@@ -311,16 +319,19 @@ def _show(result: "AuditResult", output: str, form: Format, limit: int) -> None:
         read_lasting_conditions,
         read_quarantine,
     )
+    from audit.summaries import summarize  # noqa: PLC0415
 
     findings, malformed = read_findings(output, limit), read_quarantine(output, limit)
-    lasting = read_lasting_conditions(output, limit)
+    lasting, summary = read_lasting_conditions(output, limit), summarize(OutputFolder(output), limit)
     if form is not Format.TABLE:
         document = {**msgspec.to_builtins(result), "output": str(output)}
         document["open_conditions"] = msgspec.to_builtins(lasting)
+        document |= msgspec.to_builtins(summary)
         write_document({**document, "first_findings": findings, "first_quarantined": malformed}, form)
     else:
         _show_table(result, findings, malformed)
         _show_lasting(lasting)
+        show_summary(summary)
     codes = {CLEAN: ExitCode.OK, FINDINGS: ExitCode.FINDINGS}
     raise typer.Exit(codes.get(result.verdict, ExitCode.INCOMPLETE))
 
@@ -344,7 +355,7 @@ def _show_table(
         typer.echo(f"  {count:>6}  {rule}")
     for found in findings:
         where = "" if found["topic"] is None else f" {found['topic']}-{found['partition']}"
-        typer.echo(f"{found['rule']}{where}: {found['message']} [{', '.join(found['records'])}]")
+        typer.echo(f"{found['severity']} {found['rule']}{where}: {found['message']} [{', '.join(found['records'])}]")
         for cause in found["causes"]:
             typer.echo(f"    {cause}")
     for rule, why in result.not_applicable.items():
