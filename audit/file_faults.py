@@ -38,9 +38,9 @@ def converted_found(read: Sequence[ReadRange]) -> list[Finding]:
     found = {}
     for part in read:
         if part.converted:
-            name = Path(part.file).name
-            message = f"lines of {name} end with CR LF, which klamm does not write: something has converted the file"
-            found[name] = Finding(LOG_CHANGED, f"log {part.log} file {name}", message, ())
+            path = Path(part.file)
+            subject = f"log {part.log} file {path.name}"
+            found[path.name] = Finding(LOG_CHANGED, subject, converted_message(path), ())
     return [found[name] for name in sorted(found)]
 
 
@@ -48,4 +48,14 @@ def why_unread(fault: FileFault) -> str:
     """What is wrong with a file of which nothing was read."""
     if fault.fault is Fault.COMPRESSED:
         return "is compressed: unpack it beside the others"
-    return "is empty" if not fault.size else f"has {fault.size} bytes and no complete line"
+    return without_lines(fault.size)
+
+
+def without_lines(size: int) -> str:
+    """What is wrong with a file of this size that has no line."""
+    return "is empty" if not size else f"has {size} bytes and no complete line"
+
+
+def converted_message(path: Path) -> str:
+    """What is wrong with a file with CR LF line ends."""
+    return f"lines of {path.name} end with CR LF, which klamm does not write: something has converted the file"

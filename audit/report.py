@@ -1,5 +1,6 @@
 """What an audit has found so far, read from its output folder without Spark."""
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -8,18 +9,20 @@ import msgspec
 import pyarrow.dataset
 from msgspec import Struct
 
-from audit.bucket import FINDINGS_TABLE, RECORDS_TABLE
-from audit.cluster_state import QUARANTINE_TABLE, ClusterState, decode_state
+from audit.clock_differences import clock_findings, is_measured_by, node_of
+from audit.cluster_state import ClusterState, decode_state
 from audit.file_faults import why_unread
 from audit.file_store import Location
-from audit.findings import FOUND, NOT_COMPARED
+from audit.findings import FOUND, NOT_COMPARED, Finding
 from audit.incarnations import overlaps
-from audit.kafka.log_state import describe_time
+from audit.kafka.log_state import NODE, describe_time
 from audit.kafka.log_state import gaps as kafka_gaps
+from audit.lasting_conditions import LastingCondition, lasting_conditions, lasting_findings
 from audit.log_ends import check_log_ends
 from audit.open_conditions import open_conditions
 from audit.output_folder import Commit, OutputFolder
-from audit.rule_catalogue import not_applicable
+from audit.rule_catalogue import RULES, not_applicable
+from audit.tables import FINDINGS_TABLE, QUARANTINE_TABLE, RECORDS_TABLE
 from state_log.causes import call_of, calls_by_event, origin_text
 from state_log.record import LoggedStateChange
 
@@ -86,12 +89,17 @@ def read_result(output: Location, expected_nodes: Sequence[str] = (), *, require
     state = cluster_state(folder, commit)
     findings = Counter(finding["rule"] for finding in all_findings(folder))
     log_ends = check_log_ends(folder, commit, state)
+    taken = () if commit is None else commit.taken
     unknown = open_conditions(folder, commit, state).unknown
     gaps = (
         *_gaps(folder, commit, state, expected_nodes),
+        *(
+            Gap(node_of(f), "its clock is wrong: durations are not judged by its records")
+            for f in _clocks(commit, state)
+        ),
         *(Gap(f.subject, f"not decided: {f.message}") for f in unknown),
         *(Gap(what, why) for what, why in kafka_gaps(state.kafka, require_trace)),
-        *(Gap(fault.file, why_unread(fault)) for _, fault in sorted(state.unread.items())),
+        *(Gap(fault.file, why_unread(fault)) for log, fault in sorted(state.unread.items()) if log not in taken),
     )
     kafka_logs = _kafka_logs(state)
     named = {gap.what for gap in gaps}
@@ -136,30 +144,50 @@ def cluster_state(folder: OutputFolder, commit: Commit | None) -> ClusterState:
 
 def findings_of(folder: OutputFolder) -> list[dict[str, Any]]:
     """All findings, by rule and subject; of each the last version, unless it was withdrawn."""
-    latest = {(row["rule"], row["subject"]): row for row in folder.rows(FINDINGS_TABLE)}
-    return [latest[name] for name in sorted(latest) if latest[name]["status"] == FOUND]
+    return [row for row in folder.current_rows(FINDINGS_TABLE) if row["status"] == FOUND]
 
 
 def all_findings(folder: OutputFolder) -> list[dict[str, Any]]:
-    """Those of the table, and those that hold at the end of what was read."""
+    """Those of the table, and those that hold at the end of what was read, but for durations by wrong clocks."""
     commit = folder.last_commit()
     state = cluster_state(folder, commit)
+    clocks = _clocks(commit, state)
+    # What overlaps in Kafka's logs is not decided: see `audit.kafka.log_state.gaps`.
+    own = [span for span in state.spans.values() if not span.node.startswith(NODE)]
     open_ones = [
         *open_conditions(folder, commit, state).findings,
-        *overlaps(list(state.spans.values())),
+        *overlaps(own),
         *check_log_ends(folder, commit, state).ends.findings,
+        *lasting_findings(folder, commit, state),
+        *clocks,
     ]
-    return [*findings_of(folder), *(msgspec.structs.asdict(finding) for finding in open_ones)]
+    found = [*findings_of(folder), *(msgspec.structs.asdict(finding) for finding in open_ones)]
+    wrong = {node_of(finding) for finding in clocks}
+    return [finding for finding in found if not is_measured_by(finding, wrong)]
+
+
+def _clocks(commit: Commit | None, state: ClusterState) -> list[Finding]:
+    jumping = {name for name, span in state.spans.items() if span.clock_falls}
+    return list(clock_findings(() if commit is None else commit.clocks, jumping))
 
 
 def read_findings(output: Location, limit: int) -> list[dict[str, Any]]:
-    """The first findings; `causes` says what led to each of their records."""
+    """The first findings with their severity; `causes` says what led to each of their records."""
     folder = OutputFolder(output)
     findings = all_findings(folder)[:limit]
     origins = _origins(folder, findings)
     for finding in findings:
+        finding["severity"] = RULES[finding["rule"]].severity if finding["rule"] in RULES else "error"
         finding["causes"] = [f"{name}: {origins[name]}" for name in finding["records"] if name in origins]
     return findings
+
+
+def read_lasting_conditions(output: Location, limit: int) -> list[LastingCondition]:
+    """What still holds and has lasted too long, by the records or by the clock of this machine; the longest first."""
+    folder = OutputFolder(output)
+    commit = folder.last_commit()
+    now_ms = time.time_ns() // 1_000_000
+    return lasting_conditions(folder, commit, cluster_state(folder, commit), now_ms)[:limit]
 
 
 def read_quarantine(output: Location, limit: int) -> list[dict[str, Any]]:

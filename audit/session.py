@@ -135,7 +135,7 @@ def folder_of_spark(output: Location, checkpoint: str) -> Path:
 
 
 def summary(error: Exception) -> str:
-    """What went wrong, on one line: the last of the innermost Python traceback, otherwise the first with an error."""
+    """What went wrong, on one line: the end of the innermost Python traceback, otherwise the first with an error."""
     lines = str(error).splitlines()
     tracebacks = [number for number, line in enumerate(lines) if line.endswith(_TRACEBACK)]
     if tracebacks:

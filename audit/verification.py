@@ -8,6 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from audit.file_faults import LOG_CHANGED, converted_message, without_lines
 from audit.witnesses import (
     DIGEST_KEPT,
     Latest,
@@ -52,6 +53,7 @@ def verify_logs(directories: Iterable[Path], heads: Sequence[GivenHead] = ()) ->
     for path in find_segments(directories):
         logs.read(path)
     joined, breaks = join_all(logs.segments)
+    breaks += logs.converted
     add_witnessed(logs.latest, witnessed_by_heads(heads))
     broken = {f"{b.node}/{b.incarnation}" for b in breaks if b.rule == CHAIN_BREAK}
     read = {
@@ -62,7 +64,8 @@ def verify_logs(directories: Iterable[Path], heads: Sequence[GivenHead] = ()) ->
     for finding in ends.findings:
         node, _, incarnation = finding.subject.removeprefix("log ").partition("/")
         breaks.append(Break(finding.rule, node, incarnation, finding.message))
-    gaps = [*logs.gaps, *(Gap(*undecided) for undecided in ends.undecided)]
+    unread = (Gap(str(path), why) for name, (path, why) in sorted(logs.unread.items()) if name not in joined)
+    gaps = [*logs.gaps, *unread, *(Gap(*undecided) for undecided in ends.undecided)]
     for name, log in joined.items():
         if log.missing and log.missing[0][0] == 0:
             gaps.append(Gap(name, f"records 0 to {log.missing[0][1]} were not there: the log begins later"))
@@ -74,7 +77,11 @@ def verify_logs(directories: Iterable[Path], heads: Sequence[GivenHead] = ()) ->
 
 
 class _Logs:
-    """What the files have: segments of chained lines with their digests, witnesses, boots, malformed lines."""
+    """What the files have: segments of chained lines with their digests, witnesses, boots, malformed lines.
+
+    `converted`: files with CR LF line ends, which are checked as if they had none. `unread`: files without a line,
+    by log.
+    """
 
     def __init__(self) -> None:
         self.segments: list[tuple[ChainSegment, int | None]] = []
@@ -82,25 +89,30 @@ class _Logs:
         self.boots: dict[str, str] = {}
         self.malformed: set[str] = set()
         self.gaps: list[Gap] = []
+        self.converted: list[Break] = []
+        self.unread: dict[str, tuple[Path, str]] = {}
         self._digests: list[tuple[ChainSegment, bytes]] = []
 
     def read(self, path: Path) -> None:
         name = parse_segment_name(path.name)
         segments: list[ChainSegment] = []
         digests = bytearray()
-        malformed = 0
+        malformed = converted = 0
         try:
             remaining = complete_lines(path)
-            while lines := list(islice(remaining, _BLOCK_LINES)):
+            while block := list(islice(remaining, _BLOCK_LINES)):
+                converted += sum(line.endswith(b"\r") for line in block)
+                lines = [line.removesuffix(b"\r") for line in block] if converted else block
                 decoded = [(line, decode_line(line)) for line in lines]
                 good = [(line, record) for line, record in decoded if not isinstance(record, MalformedLine)]
                 malformed += len(decoded) - len(good)
                 records = [record for _, record in good]
                 found = extend_many(segments, records, [line for line, _ in good])
                 digests += bytes.fromhex("".join([digest[:DIGEST_KEPT] for digest in found]))
-                self._look_into(records)
+                self._read_boots_and_witnesses(records)
         except OSError as error:
             self.gaps.append(Gap(str(path), f"cannot be read: {error.strerror}"))
+        self._add_file_faults(path, segments, converted)
         if malformed:
             self.gaps.append(Gap(str(path), f"{malformed} malformed lines"))
             self.malformed |= {f"{s.node}/{s.incarnation}" for s in segments}
@@ -112,7 +124,16 @@ class _Logs:
             self._digests.append((segment, bytes(digests[position : position + size])))
             position += size
 
-    def _look_into(self, records: Sequence[LoggedStateChange]) -> None:
+    def _add_file_faults(self, path: Path, segments: Sequence[ChainSegment], converted: int) -> None:
+        if segments and converted:
+            first = segments[0]
+            self.converted.append(Break(LOG_CHANGED, first.node, first.incarnation, converted_message(path)))
+        elif not segments:
+            name = parse_segment_name(path.name)
+            log = path.name if name is None else f"{name.node}/{name.incarnation}"
+            self.unread.setdefault(log, (path, without_lines(path.stat().st_size)))
+
+    def _read_boots_and_witnesses(self, records: Sequence[LoggedStateChange]) -> None:
         seen = []
         for record in records:
             if record.boot_id is not None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -9,6 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from audit.findings import Finding
+from audit.incarnations import OVERLAP_MS
 from state_log.invariants import ONE_CONTROLLER_PER_EPOCH
 
 TRACE, INFO = "TRACE", "INFO"
@@ -143,6 +145,7 @@ def gaps(state: KafkaState, require_trace: bool) -> Iterator[tuple[str, str]]:
     for log in logs:
         yield from ((log.file, why) for why in _gaps_of(log, require_trace))
     yield from _levels_of_brokers(logs)
+    yield from _overlaps(logs)
     zones = sorted({log.content.zone for log in logs})
     if len(zones) > 1:
         yield "--timezone", f"the logs were read as of {' and '.join(zones)}: audit them into a new --output"
@@ -193,6 +196,21 @@ def _levels_of_brokers(logs: Sequence[KafkaLog]) -> Iterator[tuple[str, str]]:
         if len(files) > 1:
             said = ", ".join(f"{level} in {file}" for level, file in sorted(files.items()))
             yield f"{BROKER}{node}", f"its logs have different levels: {said}; what only TRACE has is missing in some"
+
+
+def _overlaps(logs: Sequence[KafkaLog]) -> Iterator[tuple[str, str]]:
+    """Logs of one broker follow each other: others are of another cluster, or two brokers have one id."""
+    timed = [log for log in logs if log.content.first_ms is not None and log.content.last_ms is not None]
+    for node in sorted({node for log in timed for node in log.content.nodes}):
+        own = [log for log in timed if node in log.content.nodes]
+        for before, log in pairwise(sorted(own, key=lambda log: (log.content.first_ms, log.file))):
+            overlap_ms = (before.content.last_ms or 0) - (log.content.first_ms or 0)
+            if overlap_ms > OVERLAP_MS:
+                names = f"{Path(before.file).name} and {Path(log.file).name}"
+                yield (
+                    f"{BROKER}{node}",
+                    f"its logs {names} overlap by {overlap_ms / 1000:.1f} s: of two clusters? Each has its own audit",
+                )
 
 
 def describe_time(ms: int | None) -> str | None:

@@ -93,8 +93,8 @@ _FORMS: Final[tuple[tuple[str, Callable[[Match], Said]], ...]] = (
     (f"Sending {_STOPPED} to broker <broker> for partition {_PARTITION}", stop_sent),
     (r"Sending StopReplica request (?:\(delete = \w+\) )?for \d+ replicas to broker <brokers>", all_sent),
     (
-        rf"Sent LeaderAndIsr request {_LEADERSHIP} with new replica assignment ReplicaAssignment\(replicas=<replicas>,.*"
-        rf"\) to leader <receiver> for partition being reassigned {_PARTITION}",
+        rf"Sent LeaderAndIsr request {_LEADERSHIP} with new replica assignment ReplicaAssignment\(replicas="
+        rf"<replicas>,.*\) to leader <receiver> for partition being reassigned {_PARTITION}",
         sent(LEADER_AND_ISR),
     ),
     (f"Received LeaderAndIsr request {_NAMED_STATE} correlation id <id> from {_SENDER}", received),
@@ -105,7 +105,8 @@ _FORMS: Final[tuple[tuple[str, Callable[[Match], Said]], ...]] = (
     (rf"Handling stop replica \(delete=<delete>\) for partition {_PARTITION}", stop_received),
     (
         rf"<role> {_PARTITION}(?: with topic id \S+)? starts at leader epoch <leader_epoch> from offset "
-        r"<log_end_offset>(?: with partition epoch <partition_epoch>,| with) high watermark <high_watermark>,? ISR \[<isr>\].*",
+        r"<log_end_offset>(?: with partition epoch <partition_epoch>,| with) high watermark "
+        r"<high_watermark>,? ISR \[<isr>\].*",
         role,
     ),
     (

@@ -9,6 +9,7 @@ import pytest
 from audit.changed_files import Fault, ReadFiles
 from audit.log_files import LogFiles, Position
 from audit.report import read_findings, read_result
+from audit.verification import verify_logs
 from state_log.record import Kind, Stamper, StateChange
 from tests.log_audits import FolderAudit, audit_folder
 
@@ -141,3 +142,19 @@ def test_of_many_sealed_segments_some_are_looked_at_each_time_and_all_in_turn(tm
     paths[321].write_bytes(paths[321].read_bytes().replace(b"registered", b"REGISTERED"))
     found = [fault.file for _ in range(3) for fault in files.faults(logs.logs(), [], read, everything=False)]
     assert found == [str(paths[321])]
+
+
+def test_the_check_without_spark_says_once_that_line_ends_were_converted(tmp_path: Path) -> None:
+    paths = write_run(tmp_path / "logs", "broker-1", OLD)
+    paths[1].write_bytes(paths[1].read_bytes().replace(b"\n", b"\r\n"))
+    result = verify_logs([tmp_path / "logs"])
+    assert [(found.rule, found.node) for found in result.breaks] == [("log-changed", "broker-1")]
+
+
+def test_the_check_without_spark_names_a_log_with_nothing_to_read(tmp_path: Path) -> None:
+    write_run(tmp_path / "logs", "broker-1", OLD)
+    (tmp_path / "logs" / f"broker-1-{OLD}-{15:020}.jsonl").touch()
+    empty = tmp_path / "logs" / f"broker-2-{OLD}-{0:020}.jsonl"
+    empty.touch()
+    result = verify_logs([tmp_path / "logs"])
+    assert [(gap.what, gap.why) for gap in result.incomplete] == [(str(empty), "is empty")]

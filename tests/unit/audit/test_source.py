@@ -16,6 +16,7 @@ from audit.incarnations import Span
 from audit.line_digests import packed
 from audit.lines_read import QUARANTINED_MAX, ReadRange
 from audit.log_files import Position, Range
+from audit.node_work import Work
 from audit.source import (
     LINES_ROW,
     Plan,
@@ -110,7 +111,10 @@ def test_records_come_in_buckets_by_partition_and_lines_as_chained_segments(tmp_
         quarantined=0,
         segments=(ChainSegment("n", "1700000000000.1", 0, 6, CHAIN_START, line_digest(lines[-1])),),
         lines=(),
+        size=path.stat().st_size,
+        work=(Work("n", "1700000000000.1", -1, 7, 0, 6, 1, 1),),
         spans=(Span("n", "1700000000000.1", first_at_ms=1, last_at_ms=1),),
+        modified_ns=path.stat().st_mtime_ns,
         digests=packed(line_digest(line) for line in lines),
     )
     assert records.pop(BUCKETS)["seq"].to_pylist() == [6]
@@ -205,7 +209,7 @@ def test_empty_lines_say_nothing_and_hide_nothing(tmp_path: Path) -> None:
     assert (summary.records, summary.quarantined) == (1, 0)
 
 
-def test_converted_line_ends_are_counted_and_the_chain_is_judged_without_them(tmp_path: Path) -> None:
+def test_converted_line_ends_are_counted_and_the_chain_holds_without_them(tmp_path: Path) -> None:
     lines = Stamper("n", "1700000000000.1").stamp([StateChange(kind=Kind.BROKER, broker=1)] * 2, 1)
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"".join(line + b"\r\n" for line in lines))
