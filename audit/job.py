@@ -31,7 +31,7 @@ from audit.interrupts import deferred_interrupts
 from audit.limits import Limits
 from audit.output_folder import OutputError, OutputFolder
 from audit.report import AuditResult, read_result
-from audit.session import AuditFailedError, folder_of_spark, start_session, summary
+from audit.session import AuditFailedError, as_submitted, folder_of_spark, start_session, summary
 from audit.source import FORMAT, UTC, Plan, StateChangeSource
 from audit.spark_settings import SparkSettings
 from audit.witnesses import LOG_CUT
@@ -80,7 +80,7 @@ def run_audit(
     logs have reached. `listener`: of Spark's, for the progress of the query. Raises AuditFailedError, and OutputError
     if the output is not as an audit left it, or has other limits.
     """
-    settings = SparkSettings() if settings is None else settings
+    settings = as_submitted(settings)
     folder = OutputFolder(output)
     checkpoint = folder.checkpoint(checkpoint)
     local = folder_of_spark(folder.location, checkpoint)
