@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 import typer
 
+from audit.heads_options import BootstrapOption, HeadsOption, ZooKeeperOption, given_heads
 from audit.spark_options import (
     CheckpointOption,
     ClassArchiveOption,
@@ -29,8 +30,9 @@ from cluster.process.documents import Format, write_document
 from cluster.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
+    from audit.lasting_conditions import LastingCondition
+    from audit.limits import Limits
     from audit.report import AuditResult
-    from state_log.heads_file import GivenHead
 
 app = typer.Typer(
     no_args_is_help=True, help="Audit state-change logs: check invariants, report findings, detect tampering."
@@ -64,20 +66,33 @@ ExpectOption = Annotated[
         "--expect", metavar="NODE", help="A node that has a log, such as broker-4: incomplete without it. Repeatable."
     ),
 ]
-RequireTraceOption = Annotated[
-    bool, typer.Option("--require-trace", help="Incomplete unless the logs of Apache Kafka's are of level TRACE.")
-]
-HeadsOption = Annotated[
-    Path | None,
+RuleLimitOption = Annotated[
+    list[str] | None,
     typer.Option(
-        "--heads", metavar="FILE", exists=True, dir_okay=False, help="Heads of the logs, from 'klamm audit heads'."
+        "--rule-limit",
+        metavar="NAME=VALUE",
+        help="Limit of a rule about time, such as leaderless=60 (seconds); see docs/audit.md. Repeatable.",
     ),
 ]
-ZooKeeperOption = Annotated[
-    str, typer.Option("--zookeeper", metavar="HOST:PORT[/CHROOT]", help="Read the heads of the logs from ZooKeeper.")
+FollowOption = Annotated[bool, typer.Option("--follow", help="Follow the logs until Ctrl-C. This is the default.")]
+MetricsOption = Annotated[
+    str, typer.Option("--metrics-listen", metavar="HOST:PORT", help="Serve metrics to Prometheus here while it runs.")
 ]
-BootstrapOption = Annotated[
-    str, typer.Option("--bootstrap", metavar="HOST:PORT[,…]", help="Ask controllers and brokers for their heads.")
+UntilCleanOption = Annotated[
+    bool, typer.Option("--until-clean", help="Stop once the present logs are read and the verdict is clean.")
+]
+RunTimeOption = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout", min=1, max=604_800, help="Seconds after which --follow or --until-clean ends as it stands."
+    ),
+]
+TimezoneOption = Annotated[
+    str,
+    typer.Option("--timezone", metavar="NAME", help="Time zone of the local times in logs of Apache Kafka's."),
+]
+RequireTraceOption = Annotated[
+    bool, typer.Option("--require-trace", help="Incomplete unless the logs of Apache Kafka's are of level TRACE.")
 ]
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Show at most this many findings.")]
 
@@ -89,27 +104,16 @@ def run(
     output: OutputOption,
     *,
     once: Annotated[bool, typer.Option("--once", help="Stop once the present logs have been read.")] = False,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Follow the logs until Ctrl-C. This is the default.")
-    ] = False,
-    until_clean: Annotated[
-        bool, typer.Option("--until-clean", help="Stop once the present logs are read and the verdict is clean.")
-    ] = False,
-    timeout: Annotated[
-        float | None,
-        typer.Option(min=1, max=604_800, help="Seconds after which --follow or --until-clean ends as it stands."),
-    ] = None,
-    metrics_listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Serve metrics to Prometheus here while it runs.")
-    ] = "",
+    follow: FollowOption = False,
+    until_clean: UntilCleanOption = False,
+    timeout: RunTimeOption = None,
+    metrics_listen: MetricsOption = "",
     expect: ExpectOption = None,
-    timezone: Annotated[
-        str, typer.Option(metavar="NAME", help="Time zone of the local times in logs of Apache Kafka's.")
-    ] = "UTC",
-    require_trace: RequireTraceOption = False,
     heads: HeadsOption = None,
     zookeeper: ZooKeeperOption = "",
     bootstrap: BootstrapOption = "",
+    timezone: TimezoneOption = "UTC",
+    require_trace: RequireTraceOption = False,
     webhook: Annotated[str, typer.Option(metavar="URL", help="Post new and withdrawn findings to this address.")] = "",
     form: FormatOption = Format.TABLE,
     limit: LimitOption = 20,
@@ -121,30 +125,25 @@ def run(
     conf: ConfOption = None,
     checkpoint: CheckpointOption = "",
     class_archive: ClassArchiveOption = True,
+    rule_limit: RuleLimitOption = None,
 ) -> None:
     """Check the invariants on state-change logs with Spark, and follow the logs until Ctrl-C.
 
     Resumes where the last run with the same --output stopped. --once stops
     when the present logs have been read, --until-clean when moreover nothing
-    is wrong or missing; the exit code is that of the verdict in any case.
-    Needs the extra 'audit' and Java 17.
+    is wrong or missing. Needs the extra 'audit' and Java 17.
     """
     # A second of imports that --help must not pay.
     from audit.alerts import Alerts  # noqa: PLC0415
     from audit.job import run_audit  # noqa: PLC0415
 
-    expected = _nodes(expect or [])
+    _check_mode(once, follow, until_clean, timeout)
     _check_timezone(timezone)
-    folders = _folders(log_dir)
+    folders = _folders(log_dir, until_clean)
     local = [folder for folder in folders if isinstance(folder, Path)]
-    if until_clean and len(local) < len(folders):
-        raise typer.BadParameter("follows local folders only; use --once for URIs", param_hint="--until-clean")
+    limits = _rule_limits(rule_limit or [])
     settings = spark_settings(master, memory, cores, shuffle_partitions, conf, class_archive=class_archive)
-    if once + follow + until_clean > 1:
-        raise typer.BadParameter("--once, --follow and --until-clean exclude one another", param_hint="--once")
-    if once and timeout is not None:
-        raise typer.BadParameter("is for --follow and --until-clean; --once ends by itself", param_hint="--timeout")
-    given = _heads(context, heads, zookeeper, bootstrap)
+    expected, given = _nodes(expect or []), given_heads(context, heads, zookeeper, bootstrap)
     with _errors(), Alerts(local, output, metrics_listen, webhook, until_clean=until_clean) as alerts:
         result = run_audit(
             folders,
@@ -154,18 +153,19 @@ def run(
             listener=alerts.listener,
             timeout_seconds=timeout,
             expected_nodes=expected,
+            heads=given,
             timezone=timezone,
             require_trace=require_trace,
-            heads=given,
             trigger_seconds=trigger,
             settings=settings,
             checkpoint=checkpoint,
+            limits=limits,
         )
         alerts.finish(result)
     _show(result, output, form, limit)
 
 
-def _folders(log_dirs: Sequence[str]) -> list[Path | str]:
+def _folders(log_dirs: Sequence[str], until_clean: bool) -> list[Path | str]:
     """Local folders as paths, others as they are."""
     found: list[Path | str] = [name if "://" in name else Path(name) for name in log_dirs]
     for folder in found:
@@ -173,7 +173,16 @@ def _folders(log_dirs: Sequence[str]) -> list[Path | str]:
             raise typer.BadParameter(f"{folder}: is no folder", param_hint="--log-dir")
     if len({type(folder) is str for folder in found}) > 1:
         raise typer.BadParameter("local folders and URIs do not go together: give file:///… for the local ones")
+    if until_clean and isinstance(found[0], str):
+        raise typer.BadParameter("follows local folders only; use --once for URIs", param_hint="--until-clean")
     return found
+
+
+def _check_mode(once: bool, follow: bool, until_clean: bool, timeout: float | None) -> None:
+    if once + follow + until_clean > 1:
+        raise typer.BadParameter("--once, --follow and --until-clean exclude one another", param_hint="--once")
+    if once and timeout is not None:
+        raise typer.BadParameter("is for --follow and --until-clean; --once ends by itself", param_hint="--timeout")
 
 
 def _check_timezone(name: str) -> None:
@@ -262,7 +271,7 @@ def verify(
     """
     from audit.verification import CLEAN, FINDINGS, verify_logs  # noqa: PLC0415
 
-    result = verify_logs(log_dir, _heads(context, heads, zookeeper, bootstrap))
+    result = verify_logs(log_dir, given_heads(context, heads, zookeeper, bootstrap))
     if form is not Format.TABLE:
         write_document(msgspec.to_builtins(result), form)
     else:
@@ -277,15 +286,13 @@ def verify(
     raise typer.Exit(codes.get(result.verdict, ExitCode.INCOMPLETE))
 
 
-def _heads(context: typer.Context, file: Path | None, zookeeper: str, bootstrap: str) -> tuple["GivenHead", ...]:
-    """The heads that the options name. `context.obj` reads those of a cluster, which is not for the audit to do."""
-    from state_log.heads_file import HeadsError, read_heads_file  # noqa: PLC0415
+def _rule_limits(given: Sequence[str]) -> "Limits | None":
+    from audit.limits import LimitError, parse_limits  # noqa: PLC0415
 
     try:
-        given = () if file is None else read_heads_file(file)
-    except HeadsError as error:
-        raise typer.BadParameter(str(error), param_hint="--heads") from None
-    return (*given, *context.obj(zookeeper, bootstrap)) if zookeeper or bootstrap else given
+        return parse_limits(given) if given else None
+    except LimitError as error:
+        raise typer.BadParameter(str(error), param_hint="--rule-limit") from None
 
 
 def _nodes(names: Sequence[str]) -> list[str]:
@@ -297,14 +304,23 @@ def _nodes(names: Sequence[str]) -> list[str]:
 
 
 def _show(result: "AuditResult", output: str, form: Format, limit: int) -> None:
-    from audit.report import CLEAN, FINDINGS, read_findings, read_quarantine  # noqa: PLC0415
+    from audit.report import (  # noqa: PLC0415
+        CLEAN,
+        FINDINGS,
+        read_findings,
+        read_lasting_conditions,
+        read_quarantine,
+    )
 
     findings, malformed = read_findings(output, limit), read_quarantine(output, limit)
+    lasting = read_lasting_conditions(output, limit)
     if form is not Format.TABLE:
         document = {**msgspec.to_builtins(result), "output": str(output)}
+        document["open_conditions"] = msgspec.to_builtins(lasting)
         write_document({**document, "first_findings": findings, "first_quarantined": malformed}, form)
     else:
         _show_table(result, findings, malformed)
+        _show_lasting(lasting)
     codes = {CLEAN: ExitCode.OK, FINDINGS: ExitCode.FINDINGS}
     raise typer.Exit(codes.get(result.verdict, ExitCode.INCOMPLETE))
 
@@ -315,13 +331,13 @@ def _show_table(
     typer.echo(f"verdict      {result.verdict}")
     typer.echo(f"records      {result.records} of {result.expected}, {result.incarnations} incarnations")
     typer.echo(f"quarantined  {result.quarantined}")
+    if result.ends:
+        typer.echo(f"ends         {result.ends}")
     for log in result.kafka_logs:
         counts = f"{log.lines} lines, {log.records} records, {log.without_facts} lines without facts"
         typer.echo(f"Kafka's log  {log.log} is {log.file}: {log.level}, {counts}, {log.first} to {log.last}")
     if result.kafka_logs:
         typer.echo(f"timezone     {result.timezone}")
-    if result.ends:
-        typer.echo(f"ends         {result.ends}")
     for gap in result.incomplete:
         typer.echo(f"incomplete   {gap.what}: {gap.why}")
     for rule, count in result.findings.items():
@@ -335,3 +351,10 @@ def _show_table(
         typer.echo(f"not applicable: {rule}: {why}")
     for line in malformed:
         typer.echo(f"malformed: {line['file']} at byte {line['offset']}, {line['size']} bytes: {line['why']}")
+
+
+def _show_lasting(lasting: "Sequence[LastingCondition]") -> None:
+    for condition in lasting:
+        by_records, by_clock = (ms / 1000 for ms in (condition.by_records_ms, condition.until_now_ms))
+        since = f"{by_records:.0f} s at the last record, {by_clock:.0f} s by this machine's clock"
+        typer.echo(f"open: {condition.rule} {condition.subject}: for {since} [{condition.record}]")

@@ -11,12 +11,14 @@ from msgspec import Struct, field
 from audit.bucket import RECORDS_TABLE, Place, controllers_named, write_findings
 from audit.changed_files import FileFault
 from audit.file_faults import converted_found, faults_found
-from audit.findings import Finding
+from audit.findings import Finding, changes
 from audit.incarnations import Span, findings_of_span, joined
 from audit.kafka.log_state import KafkaLog, KafkaState, add_lines
+from audit.limits import Limits
 from audit.line_digests import DIGESTS, digests_of, joined_digests
 from audit.lines_read import QuarantinedLine, ReadRange
 from audit.output_folder import BucketResult, BucketState, OutputFolder, StoredFile
+from audit.unfinished_work import DeletionStep, add_deletions, stalled_deletions
 from audit.vectors import is_one_of
 from audit.witnesses import Latest, Witnessed, add_witnessed
 from state_log.chain import IncarnationLog, join
@@ -61,6 +63,8 @@ class ClusterState(Struct):
     """Logs with lines that are no records."""
     brokers: dict[int, str] = field(default_factory=dict)
     """Brokers that controllers have seen live, and the first record that says so."""
+    deletions: dict[str, list[DeletionStep]] = field(default_factory=dict)
+    """By topic and id."""
     kafka: KafkaState = field(default_factory=KafkaState)
     unread: dict[str, FileFault] = field(default_factory=dict)
     """By log: files without anything to read."""
@@ -84,12 +88,19 @@ class Reported(NamedTuple):
 
 
 def check_cluster(
-    output: OutputFolder, place: Place, state: BucketState, rows: pyarrow.Table, reported: Reported
+    output: OutputFolder,
+    place: Place,
+    state: BucketState,
+    rows: pyarrow.Table,
+    reported: Reported,
+    *,
+    limits: Limits,
 ) -> BucketResult:
     """Judge the records that are of no partition, the chains of all lines, and the files; return the new state."""
     read, faults = reported
     known = ClusterState() if state.file is None else decode_state(output.read_state(state.file))
     findings = [*_chains(known, read), *_spans(known, read), *_controllers(known, rows), *_kafka_logs(known, read)]
+    findings += _deletions(known, rows, limits)
     findings += [*faults_found(known.unread, faults), *converted_found(read)]
     for part in read:
         known.unread.pop(part.log, None)
@@ -199,6 +210,15 @@ def _controllers(known: ClusterState, rows: pyarrow.Table) -> list[Finding]:
                 message = f"{len(active)} controllers became active in controller epoch {epoch}"
                 subject = f"controller-epoch {epoch}"
                 found.append(Finding(ONE_CONTROLLER_PER_EPOCH, subject, message, tuple(active), at_ms=row["at_ms"]))
+    return found
+
+
+def _deletions(known: ClusterState, rows: pyarrow.Table, limits: Limits) -> list[Finding]:
+    before = {name: list(steps) for name, steps in known.deletions.items()}
+    found = []
+    for name in sorted(add_deletions(known.deletions, rows)):
+        old, now = (stalled_deletions(name, of.get(name, ()), limits.deletion_ms) for of in (before, known.deletions))
+        found += changes(old, now)
     return found
 
 

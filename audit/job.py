@@ -26,6 +26,7 @@ from audit.file_store import Location
 from audit.given_heads import add_given
 from audit.hadoop_files import stream_files
 from audit.interrupts import deferred_interrupts
+from audit.limits import Limits
 from audit.output_folder import OutputError, OutputFolder
 from audit.report import AuditResult, read_result
 from audit.session import AuditFailedError, folder_of_spark, start_session, summary
@@ -60,6 +61,7 @@ def run_audit(
     settings: SparkSettings | None = None,
     checkpoint: str = "",
     session: SparkSession | None = None,
+    limits: Limits | None = None,
 ) -> AuditResult:
     """Check the records in these folders that earlier runs with the same `output` have not checked.
 
@@ -67,12 +69,12 @@ def run_audit(
     result; otherwise the job follows the logs until it is interrupted, `timeout_seconds` have passed since it began to
     read, or `on_progress` returns True: this is called with the result so far after every batch or two. The result
     covers all runs on this output. A session of the caller's is used as it is and left open. Runs in the main thread.
-    `checkpoint`: where Spark keeps its own, if not below `output`; as it was before, if it is not given. `log_dirs`:
-    folders, or all of them URLs of folders with sealed segments in a file system that Spark reads. `batch_bytes`: of
-    the logs, about, in a batch. `expected_nodes`: those that must have logs. `timezone`: of the local times in logs of
-    Apache Kafka's, a name of the time zone database; `require_trace`: incomplete where these are not of level TRACE.
-    `listener`: of Spark's, for the progress of the query. Raises AuditFailedError, and OutputError if the output is not
-    as an audit left it.
+    `checkpoint`: where Spark keeps its own, if not below `output`; as it was before, if it is not given; so are
+    `limits`. `log_dirs`: folders, or all of them URLs of folders with sealed segments in a file system that Spark reads.
+    `batch_bytes`: of the logs, about, in a batch. `expected_nodes`: those that must have logs. `timezone`: of the local
+    times in logs of Apache Kafka's, a name of the time zone database; `require_trace`: incomplete where these are not
+    of level TRACE. `heads`: lines that logs have reached. `listener`: of Spark's, for the progress of the query. Raises
+    AuditFailedError, and OutputError if the output is not as an audit left it, or has other limits.
     """
     settings = SparkSettings() if settings is None else settings
     folder = OutputFolder(output)
@@ -80,6 +82,7 @@ def run_audit(
     local = folder_of_spark(folder.location, checkpoint)
     local.mkdir(parents=True, exist_ok=True)
     folder.check()
+    limits = folder.limits(limits)
     result = partial(read_result, output, expected_nodes, require_trace=require_trace)
     add_given(folder, heads, follows=not once)
     with deferred_interrupts() as interrupted:
@@ -88,20 +91,14 @@ def run_audit(
             spark.dataSource.register(StateChangeSource)
             if listener is not None:
                 spark.streams.addListener(listener)
-            every = None if once else trigger_seconds
-            batches = _Batches(folder, settings.tasks, checkpoint)
+            batches = _Batches(folder, settings.tasks, checkpoint, limits)
             plan = Plan(batch_bytes, settings.tasks, BUCKETS, timezone)
             rows = partial(_rows, spark, log_dirs, plan, folder.modified_ns())
-            try:
-                report = None if on_progress is None else lambda: on_progress(result()) is True
-                watch = _Watch(output, interrupted, report, timeout_seconds)
-                _run_query(lambda: _start(rows(), batches, every), watch)
-                if once and not interrupted.is_set() and LOG_CUT in read_result(output).findings:
-                    # The log may have grown while others, which have seen more of it, were read.
-                    _run_query(lambda: _start(rows(), batches, every), watch)
-            except PySparkException as error:
-                raise batches.error or error from error
-            if interrupted.is_set() and not once:
+            start = partial(_start, rows, batches, None if once else trigger_seconds)
+            report = None if on_progress is None else lambda: on_progress(result()) is True
+            watch = _Watch(output, interrupted, report, timeout_seconds)
+            _run_batches(start, watch, batches, lambda: once and LOG_CUT in result().findings)
+            if not once:
                 interrupted.clear()
             _tell_writers(output)
         except (PySparkException, Py4JError) as error:
@@ -110,6 +107,20 @@ def run_audit(
             if session is None:
                 spark.stop()
     return result()
+
+
+def _run_batches(
+    start: Callable[[], StreamingQuery], watch: "_Watch", batches: "_Batches", seems_cut: Callable[[], bool]
+) -> None:
+    """Run the query, and once more where a log seems to be cut: it may have grown while others, which have seen more of
+    it, were read. Raises the error of a batch.
+    """
+    try:
+        _run_query(start, watch)
+        if seems_cut() and not watch.interrupted.is_set():
+            _run_query(start, watch)
+    except PySparkException as error:
+        raise batches.error or error from error
 
 
 def _run_query(start: Callable[[], StreamingQuery], watch: "_Watch") -> None:
@@ -173,13 +184,13 @@ class _Watch:
 class _Batches:
     """Judges the batches of a query. `error`: what ended it; Spark has only a traceback of that."""
 
-    def __init__(self, folder: OutputFolder, tasks: int, checkpoint: str) -> None:
-        self._folder, self._tasks, self.checkpoint = folder, tasks, checkpoint
+    def __init__(self, folder: OutputFolder, tasks: int, checkpoint: str, limits: Limits) -> None:
+        self._folder, self._tasks, self.checkpoint, self._limits = folder, tasks, checkpoint, limits
         self.error: OutputError | None = None
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         try:
-            check_batch(frame, number, self._folder, self._tasks, self.checkpoint)
+            check_batch(frame, number, self._folder, self._tasks, self.checkpoint, limits=self._limits)
         except OutputError as error:
             self.error = error
             raise
@@ -202,9 +213,9 @@ def _rows(spark: SparkSession, log_dirs: Sequence[Path | str], plan: Plan, since
     return spark.readStream.format(FORMAT).options(**options).load()
 
 
-def _start(rows: DataFrame, batches: _Batches, trigger_seconds: float | None) -> StreamingQuery:
+def _start(rows: Callable[[], DataFrame], batches: _Batches, trigger_seconds: float | None) -> StreamingQuery:
     """`trigger_seconds` None: read the present logs and stop."""
-    writer = rows.writeStream.outputMode("append").option("checkpointLocation", batches.checkpoint)
+    writer = rows().writeStream.outputMode("append").option("checkpointLocation", batches.checkpoint)
     writer = writer.foreachBatch(batches)
     if trigger_seconds is None:
         return writer.trigger(availableNow=True).start()

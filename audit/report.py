@@ -1,5 +1,6 @@
 """What an audit has found so far, read from its output folder without Spark."""
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -9,13 +10,15 @@ import pyarrow.dataset
 from msgspec import Struct
 
 from audit.bucket import FINDINGS_TABLE, RECORDS_TABLE
+from audit.clock_differences import clock_findings, is_measured_by, node_of
 from audit.cluster_state import QUARANTINE_TABLE, ClusterState, decode_state
 from audit.file_faults import why_unread
 from audit.file_store import Location
-from audit.findings import FOUND, NOT_COMPARED
+from audit.findings import FOUND, NOT_COMPARED, Finding
 from audit.incarnations import overlaps
 from audit.kafka.log_state import NODE, describe_time
 from audit.kafka.log_state import gaps as kafka_gaps
+from audit.lasting_conditions import LastingCondition, lasting_conditions, lasting_findings
 from audit.log_ends import check_log_ends
 from audit.open_conditions import open_conditions
 from audit.output_folder import Commit, OutputFolder
@@ -90,6 +93,10 @@ def read_result(output: Location, expected_nodes: Sequence[str] = (), *, require
     unknown = open_conditions(folder, commit, state).unknown
     gaps = (
         *_gaps(folder, commit, state, expected_nodes),
+        *(
+            Gap(node_of(f), "its clock is wrong: durations are not judged by its records")
+            for f in _clocks(commit, state)
+        ),
         *(Gap(f.subject, f"not decided: {f.message}") for f in unknown),
         *(Gap(what, why) for what, why in kafka_gaps(state.kafka, require_trace)),
         *(Gap(fault.file, why_unread(fault)) for log, fault in sorted(state.unread.items()) if log not in taken),
@@ -142,17 +149,27 @@ def findings_of(folder: OutputFolder) -> list[dict[str, Any]]:
 
 
 def all_findings(folder: OutputFolder) -> list[dict[str, Any]]:
-    """Those of the table, and those that hold at the end of what was read."""
+    """Those of the table, and those that hold at the end of what was read, but for durations by wrong clocks."""
     commit = folder.last_commit()
     state = cluster_state(folder, commit)
     # What overlaps in Kafka's logs is not decided: see `audit.kafka.log_state.gaps`.
     own = [span for span in state.spans.values() if not span.node.startswith(NODE)]
+    clocks = _clocks(commit, state)
     open_ones = [
         *open_conditions(folder, commit, state).findings,
         *overlaps(own),
         *check_log_ends(folder, commit, state).ends.findings,
+        *lasting_findings(folder, commit, state),
+        *clocks,
     ]
-    return [*findings_of(folder), *(msgspec.structs.asdict(finding) for finding in open_ones)]
+    found = [*findings_of(folder), *(msgspec.structs.asdict(finding) for finding in open_ones)]
+    wrong = {node_of(finding) for finding in clocks}
+    return [finding for finding in found if not is_measured_by(finding, wrong)]
+
+
+def _clocks(commit: Commit | None, state: ClusterState) -> list[Finding]:
+    jumping = {name for name, span in state.spans.items() if span.clock_falls}
+    return list(clock_findings(() if commit is None else commit.clocks, jumping))
 
 
 def read_findings(output: Location, limit: int) -> list[dict[str, Any]]:
@@ -163,6 +180,14 @@ def read_findings(output: Location, limit: int) -> list[dict[str, Any]]:
     for finding in findings:
         finding["causes"] = [f"{name}: {origins[name]}" for name in finding["records"] if name in origins]
     return findings
+
+
+def read_lasting_conditions(output: Location, limit: int) -> list[LastingCondition]:
+    """What still holds and has lasted too long, by the records or by the clock of this machine; the longest first."""
+    folder = OutputFolder(output)
+    commit = folder.last_commit()
+    now_ms = time.time_ns() // 1_000_000
+    return lasting_conditions(folder, commit, cluster_state(folder, commit), now_ms)[:limit]
 
 
 def read_quarantine(output: Location, limit: int) -> list[dict[str, Any]]:

@@ -4,10 +4,14 @@ from collections.abc import Collection
 from typing import Final, Literal, NamedTuple
 
 from audit.applied_states import AGENT_DISAGREES
+from audit.clock_differences import CLOCK_DIFFERS
 from audit.cluster_state import OUT_OF_ORDER
+from audit.durations import ISR_FLAPPING, LEADER_FLAPPING, LEADERLESS, UNDER_MIN_ISR
 from audit.file_faults import LOG_CHANGED, LOG_SHRANK, LOG_VANISHED
 from audit.incarnations import CLOCK_WENT_BACK, STALE_CONTROLLER_EPOCH, TWO_NODES_ONE_ID
 from audit.open_conditions import EPOCH_NEVER_GIVEN, LEADERSHIP_NEVER_TAKEN
+from audit.unclean_elections import RECORDS_LOST, UNCLEAN_ELECTION
+from audit.unfinished_work import DELETION_STALLED, REASSIGNMENT_STALLED
 from audit.witnesses import LOG_CUT, LOG_REWRITTEN
 from state_log.chain import CHAIN_BREAK, DUPLICATE_SEQUENCE, SEQUENCE_GAP
 from state_log.histories import (
@@ -81,6 +85,49 @@ RULES: Final[dict[str, Rule]] = {
         "error",
         "A broker that is made leader records its role within a minute, while its log goes on.",
         "the broker's log after that time, and the controller's for refused LeaderAndIsr requests",
+    ),
+    RECORDS_LOST: Rule(
+        "critical",
+        "No unclean election loses records: the new leader's log reaches up to the high watermark before it.",
+        "the records between the offsets: producers that got an answer for them have to send them again",
+    ),
+    UNCLEAN_ELECTION: Rule(
+        "error",
+        "No leader is elected from outside of the ISR; how many records that lost is none, or unknown.",
+        "who allowed it (`unclean.leader.election.enable`, `klamm elect unclean`), and the logs of the ISR before",
+    ),
+    LEADERLESS: Rule(
+        "error", "No partition is without a leader for longer than the limit.", "which brokers of its ISR were live"
+    ),
+    UNDER_MIN_ISR: Rule(
+        "error",
+        "No partition has fewer replicas in sync than `min.insync.replicas` for longer than the limit.",
+        "the followers that fell out of the ISR: their brokers, disks and network",
+    ),
+    LEADER_FLAPPING: Rule(
+        "error",
+        "The leader of a partition does not change again and again, but for elections that somebody asked for.",
+        "what brokers the leaders were, and whether these crash or lose their sessions",
+    ),
+    ISR_FLAPPING: Rule(
+        "error",
+        "The ISR of a partition does not lose members again and again while its leader stays.",
+        "the followers that come and go: their load, and `replica.lag.time.max.ms`",
+    ),
+    REASSIGNMENT_STALLED: Rule(
+        "error",
+        "A reassignment is completed or cancelled within the limit.",
+        "whether the new replicas are live and catch up; `klamm reassign list`",
+    ),
+    DELETION_STALLED: Rule(
+        "error",
+        "The deletion of a topic is completed within the limit.",
+        "the brokers that did not delete their replicas",
+    ),
+    CLOCK_DIFFERS: Rule(
+        "log",
+        "Records that follow from one another have times in that order, but for the limit.",
+        "time synchronisation of the host; until it is mended, durations that this node takes part in are wrong",
     ),
     LEADER_EPOCH_NEVER_BACK: Rule("error", "The leader epoch of a partition does not fall.", _CONTROLLERS),
     LEADER_EPOCH_BY_ONE: Rule("error", "One write raises the leader epoch by one at most.", _CONTROLLERS),

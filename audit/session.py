@@ -135,12 +135,13 @@ def folder_of_spark(output: Location, checkpoint: str) -> Path:
 
 
 def summary(error: Exception) -> str:
-    """What went wrong, on one line: the last of the innermost Python traceback, otherwise the first with an error."""
+    """What went wrong, on one line: the end of the innermost Python traceback, otherwise the first with an error."""
     lines = str(error).splitlines()
     tracebacks = [number for number, line in enumerate(lines) if line.endswith(_TRACEBACK)]
     if tracebacks:
-        rest = lines[tracebacks[-1] + 1 :]
-        return f"in a Python process of Spark: {next((x for x in rest if x and not x.startswith(' ')), rest[-1])}"
+        after = lines[tracebacks[-1] + 1 :]
+        last = next((line for line in after if line and not line.startswith(" ")), "")
+        return f"in a Python process of Spark: {last or lines[0].removesuffix(_TRACEBACK).strip()}"
     first = lines[0] if lines else type(error).__name__
     if first.startswith("An error occurred while calling") and len(lines) > 1:
         first = lines[1].removeprefix(": ")

@@ -109,7 +109,7 @@ class _Logs:
                 records = [record for _, record in good]
                 found = extend_many(segments, records, [line for line, _ in good])
                 digests += bytes.fromhex("".join([digest[:DIGEST_KEPT] for digest in found]))
-                self._look_into(records)
+                self._read_boots_and_witnesses(records)
         except OSError as error:
             self.gaps.append(Gap(str(path), f"cannot be read: {error.strerror}"))
         self._add_file_faults(path, segments, converted)
@@ -133,7 +133,7 @@ class _Logs:
             log = path.name if name is None else f"{name.node}/{name.incarnation}"
             self.unread.setdefault(log, (path, without_lines(path.stat().st_size)))
 
-    def _look_into(self, records: Sequence[LoggedStateChange]) -> None:
+    def _read_boots_and_witnesses(self, records: Sequence[LoggedStateChange]) -> None:
         seen = []
         for record in records:
             if record.boot_id is not None:

@@ -116,9 +116,9 @@ def witnessed_by_heads(heads: Iterable[GivenHead]) -> Iterator[Witnessed]:
 
 def unchecked_ends(heads: Collection[GivenHead], logs: Iterable[str]) -> str:
     """Of which logs no head was given, as a text: "" if each node's newest log (of node/incarnation) has one."""
-    if not heads:
-        return "not checked: give --heads, --zookeeper or --bootstrap"
     newest = {log.partition("/")[0]: log for log in sorted(logs)}
+    if newest and not heads:
+        return "not checked: give --heads, --zookeeper or --bootstrap"
     known = {f"{head.node}/{head.incarnation}" for head in heads}
     without = [node for node, log in newest.items() if log not in known]
     return f"not checked of {', '.join(without[:_NAMED_MAX])}: there is no head of the newest log" if without else ""

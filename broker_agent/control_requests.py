@@ -16,7 +16,7 @@ from broker_agent.decisions.restored_zookeeper import RestoredZooKeeper
 from broker_agent.ports import Log
 from broker_agent.replica_fetchers import ReplicaFetchers
 from broker_agent.replica_manager import ReplicaManager
-from broker_agent.role_changes import BecomeLeaderOrFollower, LogsOfRequest, RoleChangeResult, RoleChanges
+from broker_agent.role_changes import AppliedRole, BecomeLeaderOrFollower, LogsOfRequest, RoleChangeResult, RoleChanges
 from cluster.broker import (
     INITIAL_CONTROLLER_EPOCH,
     NO_LEADER_EPOCH,
@@ -257,7 +257,7 @@ class ControlRequests:
             if to_follow:
                 await self._roles.make_followers(to_follow, logs, outcome, is_stopping=self.is_stopping)
         finally:
-            self._sink.append([_role_change(self._manager.own_id, order) for order in outcome.applied])
+            self._sink.append([_role_change(self._manager.own_id, applied) for applied in outcome.applied])
         self._drop_leader_metrics(order.partition.topic_partition for order in outcome.changed)
         self._retry_later([o for o in (*to_lead, *to_follow) if o.partition.topic_partition not in outcome.failures])
         return outcome.failures
@@ -360,7 +360,8 @@ def _answer(
     )
 
 
-def _role_change(own_id: int, order: BecomeLeaderOrFollower) -> StateChange:
+def _role_change(own_id: int, applied: AppliedRole) -> StateChange:
+    order = applied.order
     tp, state = order.partition.topic_partition, order.state
     return StateChange(
         kind=Kind.ROLE,
@@ -376,6 +377,9 @@ def _role_change(own_id: int, order: BecomeLeaderOrFollower) -> StateChange:
         partition_epoch=state.partition_epoch,
         isr=state.isr,
         replicas=state.replicas,
+        high_watermark=applied.high_watermark,
+        log_end_offset=applied.log_end_offset,
+        min_insync_replicas=applied.min_insync_replicas if state.leader == own_id else None,
     )
 
 

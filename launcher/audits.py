@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from admin.cli.output import examples
-from audit.cli import BootstrapOption, ZooKeeperOption, app
+from audit.cli import app
+from audit.heads_options import BootstrapOption, ZooKeeperOption
 from launcher.installation import require_extras
 
 if TYPE_CHECKING:

@@ -4,15 +4,19 @@ from pathlib import Path
 
 from audit.batch import BUCKETS, check_rows, next_commit
 from audit.changed_files import ReadFiles, is_fault, new_faults, to_offsets
+from audit.file_store import Location
+from audit.limits import Limits
 from audit.log_files import LogFiles, Position, advance, ends, ranges
 from audit.output_folder import VERSION, Commit, OutputFolder
 from audit.report import AuditResult, read_result
 from audit.source import UTC, faults_row, read_ranges
 
 
-def audit_folder(logs: Path, output: Path, batch_bytes: int | None = None, zone: str = UTC) -> AuditResult:
+def audit_folder(
+    logs: Path, output: Location, batch_bytes: int | None = None, zone: str = UTC, limits: Limits | None = None
+) -> AuditResult:
     """Read all logs in batches of about so many bytes; returns the result. `output` is a new folder."""
-    audit = FolderAudit(logs, output, zone)
+    audit = FolderAudit(logs, output, zone, limits)
     audit.read(batch_bytes)
     return read_result(output)
 
@@ -20,8 +24,8 @@ def audit_folder(logs: Path, output: Path, batch_bytes: int | None = None, zone:
 class FolderAudit:
     """An audit that goes on where it stopped."""
 
-    def __init__(self, logs: Path, output: Path, zone: str = UTC) -> None:
-        output.mkdir()
+    def __init__(self, logs: Path, output: Location, zone: str = UTC, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
         self._folder, self._files, self._zone = OutputFolder(output), LogFiles([logs]), zone
         self._read_files = ReadFiles(0)
         self._positions: dict[str, Position] = {}
@@ -35,8 +39,8 @@ class FolderAudit:
             faults = new_faults(self._positions, reached)
             batches += [faults_row(BUCKETS, faults)] if faults else []
             rows = [row for batch in batches for row in batch.to_pylist()]
-            before = self._folder.last_commit() or Commit(VERSION, -1, "", {})
-            results = list(check_rows(self._folder, before.buckets, self._number, rows))
+            before = self._folder.last_commit() or Commit(VERSION, -1, "", {}, limits=self._limits)
+            results = list(check_rows(self._folder, before.buckets, self._number, rows, before.limits))
             self._folder.commit(next_commit(before, self._number, results))
             self._positions, self._number = reached, self._number + 1
 

@@ -16,6 +16,7 @@ import pytest
 
 from audit.bucket import FINDINGS_TABLE, RECORDS_TABLE
 from audit.cluster_state import QUARANTINE_TABLE
+from audit.file_store import Location
 from audit.output_folder import Commit, OutputFolder
 from audit.report import read_result
 from tests.state_change_histories import draw, write_logs
@@ -63,7 +64,7 @@ def audit(point: str, logs: Path, output: Path) -> Iterator[subprocess.Popen[byt
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def last_batch(output: Path) -> int:
+def last_batch(output: Location) -> int:
     commit = OutputFolder(output).last_commit()
     return -1 if commit is None else commit.batch
 
@@ -83,7 +84,7 @@ def run_to_the_end(logs: Path, output: Path) -> None:
         assert process.wait(TIMEOUT_S) == 0
 
 
-def assert_same(output: Path, undisturbed: Path) -> None:
+def assert_same(output: Location, undisturbed: Path) -> None:
     for table in TABLES:
         assert rows(output, table) == rows(undisturbed, table)
     ours, theirs = commits(output, undisturbed)
@@ -91,12 +92,12 @@ def assert_same(output: Path, undisturbed: Path) -> None:
     assert read_result(output) == read_result(undisturbed)
 
 
-def commits(*outputs: Path) -> list[Commit]:
+def commits(*outputs: Location) -> list[Commit]:
     found = [OutputFolder(output).last_commit() for output in outputs]
     return [commit for commit in found if commit is not None]
 
 
-def rows(output: Path, table: str) -> Sequence[dict[str, Any]]:
+def rows(output: Location, table: str) -> Sequence[dict[str, Any]]:
     return sorted(OutputFolder(output).rows(table), key=str)
 
 

@@ -206,7 +206,7 @@ def test_empty_lines_say_nothing_and_hide_nothing(tmp_path: Path) -> None:
     assert (summary.records, summary.quarantined) == (1, 0)
 
 
-def test_converted_line_ends_are_counted_and_the_chain_is_judged_without_them(tmp_path: Path) -> None:
+def test_converted_line_ends_are_counted_and_the_chain_holds_without_them(tmp_path: Path) -> None:
     lines = Stamper("n", "1700000000000.1").stamp([StateChange(kind=Kind.BROKER, broker=1)] * 2, 1)
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"".join(line + b"\r\n" for line in lines))
