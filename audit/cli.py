@@ -89,7 +89,12 @@ RunTimeOption = Annotated[
 ]
 TimezoneOption = Annotated[
     str,
-    typer.Option("--timezone", metavar="NAME", help="Time zone of the local times in logs of Apache Kafka's."),
+    typer.Option(
+        "--timezone",
+        metavar="NAME",
+        help="Time zone of the local times in logs of Apache Kafka's.",
+        callback=lambda name: _check_timezone(name),  # noqa: PLW0108 - it is defined below
+    ),
 ]
 RequireTraceOption = Annotated[
     bool, typer.Option("--require-trace", help="Incomplete unless the logs of Apache Kafka's are of level TRACE.")
@@ -129,21 +134,17 @@ def run(
 ) -> None:
     """Check the invariants on state-change logs with Spark, and follow the logs until Ctrl-C.
 
-    Resumes where the last run with the same --output stopped. --once stops
-    when the present logs have been read, --until-clean when moreover nothing
-    is wrong or missing. Needs the extra 'audit' and Java 17.
+    Resumes where the last run with the same --output stopped. --once stops when the present logs have been read,
+    --until-clean when moreover nothing is wrong or missing. Needs the extra 'audit' and Java 17.
     """
-    # A second of imports that --help must not pay.
-    from audit.alerts import Alerts  # noqa: PLC0415
+    from audit.alerts import Alerts  # noqa: PLC0415 - --help must not pay a second of imports.
     from audit.job import run_audit  # noqa: PLC0415
 
     _check_mode(once, follow, until_clean, timeout)
-    _check_timezone(timezone)
-    folders = _folders(log_dir, until_clean)
-    local = [folder for folder in folders if isinstance(folder, Path)]
-    limits = _rule_limits(rule_limit or [])
+    folders, local = _folders(log_dir, until_clean)
+    limits, expected = _rule_limits(rule_limit or []), _nodes(expect or [])
     settings = spark_settings(master, memory, cores, shuffle_partitions, conf, class_archive=class_archive)
-    expected, given = _nodes(expect or []), given_heads(context, heads, zookeeper, bootstrap)
+    given = given_heads(context, heads, zookeeper, bootstrap)
     with _errors(), Alerts(local, output, metrics_listen, webhook, until_clean=until_clean) as alerts:
         result = run_audit(
             folders,
@@ -165,8 +166,8 @@ def run(
     _show(result, output, form, limit)
 
 
-def _folders(log_dirs: Sequence[str], until_clean: bool) -> list[Path | str]:
-    """Local folders as paths, others as they are."""
+def _folders(log_dirs: Sequence[str], until_clean: bool) -> tuple[list[Path | str], list[Path]]:
+    """Local folders as paths and others as they are; and the local ones."""
     found: list[Path | str] = [name if "://" in name else Path(name) for name in log_dirs]
     for folder in found:
         if isinstance(folder, Path) and not folder.is_dir():
@@ -175,7 +176,7 @@ def _folders(log_dirs: Sequence[str], until_clean: bool) -> list[Path | str]:
         raise typer.BadParameter("local folders and URIs do not go together: give file:///… for the local ones")
     if until_clean and isinstance(found[0], str):
         raise typer.BadParameter("follows local folders only; use --once for URIs", param_hint="--until-clean")
-    return found
+    return found, [folder for folder in found if isinstance(folder, Path)]
 
 
 def _check_mode(once: bool, follow: bool, until_clean: bool, timeout: float | None) -> None:
@@ -185,7 +186,7 @@ def _check_mode(once: bool, follow: bool, until_clean: bool, timeout: float | No
         raise typer.BadParameter("is for --follow and --until-clean; --once ends by itself", param_hint="--timeout")
 
 
-def _check_timezone(name: str) -> None:
+def _check_timezone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -193,6 +194,7 @@ def _check_timezone(name: str) -> None:
             f"{name}: no such time zone; give one of the time zone database, such as Europe/Berlin",
             param_hint="--timezone",
         ) from None
+    return name
 
 
 @contextmanager

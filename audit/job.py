@@ -69,11 +69,10 @@ def run_audit(
     result; otherwise the job follows the logs until it is interrupted, `timeout_seconds` have passed since it began to
     read, or `on_progress` returns True: this is called with the result so far after every batch or two. The result
     covers all runs on this output. A session of the caller's is used as it is and left open. Runs in the main thread.
-    `checkpoint`: where Spark keeps its own, if not below `output`; as it was before, if it is not given; so are
-    `limits`. `log_dirs`: folders, or all of them URLs of folders with sealed segments in a file system that Spark reads.
-    `batch_bytes`: of the logs, about, in a batch. `expected_nodes`: those that must have logs. `timezone`: of the local
-    times in logs of Apache Kafka's, a name of the time zone database; `require_trace`: incomplete where these are not
-    of level TRACE. `heads`: lines that logs have reached. `listener`: of Spark's, for the progress of the query. Raises
+    `log_dirs`: folders, or all of them URLs of folders with sealed segments. `checkpoint`: where Spark keeps its own,
+    if not below `output`; as before, if not given; so are `limits`. `batch_bytes`: of the logs in a batch, about.
+    `expected_nodes`: must have logs. `timezone`: of logs of Apache Kafka's, which with `require_trace` must be of level
+    TRACE. `heads`: lines that logs have reached. `listener`: of Spark's, for the progress of the query. Raises
     AuditFailedError, and OutputError if the output is not as an audit left it, or has other limits.
     """
     settings = SparkSettings() if settings is None else settings
@@ -88,12 +87,10 @@ def run_audit(
     with deferred_interrupts() as interrupted:
         spark = start_session(local, settings) if session is None else session
         try:
-            spark.dataSource.register(StateChangeSource)
             if listener is not None:
                 spark.streams.addListener(listener)
             batches = _Batches(folder, settings.tasks, checkpoint, limits)
-            plan = Plan(batch_bytes, settings.tasks, BUCKETS, timezone)
-            rows = partial(_rows, spark, log_dirs, plan, folder.modified_ns())
+            rows = partial(_rows, spark, log_dirs, Plan(batch_bytes, settings.tasks, BUCKETS, timezone), folder)
             start = partial(_start, rows, batches, None if once else trigger_seconds)
             report = None if on_progress is None else lambda: on_progress(result()) is True
             watch = _Watch(output, interrupted, report, timeout_seconds)
@@ -196,7 +193,7 @@ class _Batches:
             raise
 
 
-def _rows(spark: SparkSession, log_dirs: Sequence[Path | str], plan: Plan, since_ns: int) -> DataFrame:
+def _rows(spark: SparkSession, log_dirs: Sequence[Path | str], plan: Plan, folder: OutputFolder) -> DataFrame:
     """What is read of the logs, as a stream: of local folders while they grow, of others whole files."""
     urls = [folder for folder in log_dirs if isinstance(folder, str)]
     if urls:
@@ -208,8 +205,9 @@ def _rows(spark: SparkSession, log_dirs: Sequence[Path | str], plan: Plan, since
         "tasks": str(plan.tasks),
         "buckets": str(plan.buckets),
         "zone": plan.zone,
-        "since_ns": str(since_ns),
+        "since_ns": str(folder.modified_ns()),
     }
+    spark.dataSource.register(StateChangeSource)
     return spark.readStream.format(FORMAT).options(**options).load()
 
 
