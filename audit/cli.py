@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 import typer
 
+from audit import table_commands
 from audit.heads_options import BootstrapOption, HeadsOption, ZooKeeperOption, given_heads
 from audit.spark_options import (
     CheckpointOption,
@@ -25,6 +26,7 @@ from audit.spark_options import (
     package,
     spark_settings,
 )
+from audit.table_commands import KeepDaysOption, show_summary
 from cluster.errors import ConfigError, StartupError
 from cluster.process.documents import Format, write_document
 from cluster.process.exit_codes import ExitCode
@@ -89,17 +91,15 @@ RunTimeOption = Annotated[
 ]
 TimezoneOption = Annotated[
     str,
-    typer.Option(
-        "--timezone",
-        metavar="NAME",
-        help="Time zone of the local times in logs of Apache Kafka's.",
-        callback=lambda name: _check_timezone(name),  # noqa: PLW0108 - it is defined below
-    ),
+    typer.Option("--timezone", metavar="NAME", help="Time zone of the local times in logs of Apache Kafka's."),
 ]
 RequireTraceOption = Annotated[
     bool, typer.Option("--require-trace", help="Incomplete unless the logs of Apache Kafka's are of level TRACE.")
 ]
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Show at most this many findings.")]
+
+app.command("query", epilog=table_commands.QUERY_EPILOG)(table_commands.query)
+app.command("compact", epilog=table_commands.COMPACT_EPILOG)(table_commands.compact)
 
 
 @app.command(epilog=_epilog("klamm audit run --once --log-dir .klamm/state-changes --output report"))
@@ -114,6 +114,7 @@ def run(
     timeout: RunTimeOption = None,
     metrics_listen: MetricsOption = "",
     expect: ExpectOption = None,
+    keep_days: KeepDaysOption = None,
     heads: HeadsOption = None,
     zookeeper: ZooKeeperOption = "",
     bootstrap: BootstrapOption = "",
@@ -134,22 +135,29 @@ def run(
 ) -> None:
     """Check the invariants on state-change logs with Spark, and follow the logs until Ctrl-C.
 
-    Resumes where the last run with the same --output stopped. --once stops when the present logs have been read,
-    --until-clean when moreover nothing is wrong or missing. Needs the extra 'audit' and Java 17.
+    Resumes where the last run with the same --output stopped. --once stops
+    when the present logs have been read, --until-clean when moreover nothing
+    is wrong or missing. Needs the extra 'audit' and Java 17.
     """
-    from audit.alerts import Alerts  # noqa: PLC0415 - --help must not pay a second of imports.
+    # A second of imports that --help must not pay.
+    from audit.alerts import Alerts  # noqa: PLC0415
     from audit.job import run_audit  # noqa: PLC0415
 
     _check_mode(once, follow, until_clean, timeout)
-    folders, local = _folders(log_dir, until_clean)
-    limits, expected = _rule_limits(rule_limit or []), _nodes(expect or [])
+    _check_timezone(timezone)
+    limits = _rule_limits(rule_limit or [])
+    folders = _folders(log_dir)
+    local = [folder for folder in folders if isinstance(folder, Path)]
+    if until_clean and len(local) < len(folders):
+        raise typer.BadParameter("follows local folders only; use --once for URIs", param_hint="--until-clean")
     settings = spark_settings(master, memory, cores, shuffle_partitions, conf, class_archive=class_archive)
-    given = given_heads(context, heads, zookeeper, bootstrap)
+    expected, given = _nodes(expect or []), given_heads(context, heads, zookeeper, bootstrap)
     with _errors(), Alerts(local, output, metrics_listen, webhook, until_clean=until_clean) as alerts:
         result = run_audit(
             folders,
             output,
             once=once,
+            keep_days=keep_days,
             on_progress=alerts.progress,
             listener=alerts.listener,
             timeout_seconds=timeout,
@@ -166,19 +174,6 @@ def run(
     _show(result, output, form, limit)
 
 
-def _folders(log_dirs: Sequence[str], until_clean: bool) -> tuple[list[Path | str], list[Path]]:
-    """Local folders as paths and others as they are; and the local ones."""
-    found: list[Path | str] = [name if "://" in name else Path(name) for name in log_dirs]
-    for folder in found:
-        if isinstance(folder, Path) and not folder.is_dir():
-            raise typer.BadParameter(f"{folder}: is no folder", param_hint="--log-dir")
-    if len({type(folder) is str for folder in found}) > 1:
-        raise typer.BadParameter("local folders and URIs do not go together: give file:///… for the local ones")
-    if until_clean and isinstance(found[0], str):
-        raise typer.BadParameter("follows local folders only; use --once for URIs", param_hint="--until-clean")
-    return found, [folder for folder in found if isinstance(folder, Path)]
-
-
 def _check_mode(once: bool, follow: bool, until_clean: bool, timeout: float | None) -> None:
     if once + follow + until_clean > 1:
         raise typer.BadParameter("--once, --follow and --until-clean exclude one another", param_hint="--once")
@@ -186,7 +181,18 @@ def _check_mode(once: bool, follow: bool, until_clean: bool, timeout: float | No
         raise typer.BadParameter("is for --follow and --until-clean; --once ends by itself", param_hint="--timeout")
 
 
-def _check_timezone(name: str) -> str:
+def _folders(log_dirs: Sequence[str]) -> list[Path | str]:
+    """Local folders as paths, others as they are."""
+    found: list[Path | str] = [name if "://" in name else Path(name) for name in log_dirs]
+    for folder in found:
+        if isinstance(folder, Path) and not folder.is_dir():
+            raise typer.BadParameter(f"{folder}: is no folder", param_hint="--log-dir")
+    if len({type(folder) is str for folder in found}) > 1:
+        raise typer.BadParameter("local folders and URIs do not go together: give file:///… for the local ones")
+    return found
+
+
+def _check_timezone(name: str) -> None:
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -194,7 +200,6 @@ def _check_timezone(name: str) -> str:
             f"{name}: no such time zone; give one of the time zone database, such as Europe/Berlin",
             param_hint="--timezone",
         ) from None
-    return name
 
 
 @contextmanager
@@ -306,6 +311,7 @@ def _nodes(names: Sequence[str]) -> list[str]:
 
 
 def _show(result: "AuditResult", output: str, form: Format, limit: int) -> None:
+    from audit.output_folder import OutputFolder  # noqa: PLC0415
     from audit.report import (  # noqa: PLC0415
         CLEAN,
         FINDINGS,
@@ -313,16 +319,19 @@ def _show(result: "AuditResult", output: str, form: Format, limit: int) -> None:
         read_lasting_conditions,
         read_quarantine,
     )
+    from audit.summaries import summarize  # noqa: PLC0415
 
     findings, malformed = read_findings(output, limit), read_quarantine(output, limit)
-    lasting = read_lasting_conditions(output, limit)
+    lasting, summary = read_lasting_conditions(output, limit), summarize(OutputFolder(output), limit)
     if form is not Format.TABLE:
         document = {**msgspec.to_builtins(result), "output": str(output)}
         document["open_conditions"] = msgspec.to_builtins(lasting)
+        document |= msgspec.to_builtins(summary)
         write_document({**document, "first_findings": findings, "first_quarantined": malformed}, form)
     else:
         _show_table(result, findings, malformed)
         _show_lasting(lasting)
+        show_summary(summary)
     codes = {CLEAN: ExitCode.OK, FINDINGS: ExitCode.FINDINGS}
     raise typer.Exit(codes.get(result.verdict, ExitCode.INCOMPLETE))
 
@@ -346,7 +355,7 @@ def _show_table(
         typer.echo(f"  {count:>6}  {rule}")
     for found in findings:
         where = "" if found["topic"] is None else f" {found['topic']}-{found['partition']}"
-        typer.echo(f"{found['rule']}{where}: {found['message']} [{', '.join(found['records'])}]")
+        typer.echo(f"{found['severity']} {found['rule']}{where}: {found['message']} [{', '.join(found['records'])}]")
         for cause in found["causes"]:
             typer.echo(f"    {cause}")
     for rule, why in result.not_applicable.items():

@@ -8,7 +8,8 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -21,7 +22,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
-from audit.batch import BUCKETS, check_batch
+from audit.batch import BUCKETS, BatchSettings, check_batch
+from audit.compaction import delete_strays
 from audit.file_store import Location
 from audit.given_heads import add_given
 from audit.hadoop_files import stream_files
@@ -51,6 +53,7 @@ def run_audit(
     once: bool,
     trigger_seconds: float = 5.0,
     batch_bytes: int = BATCH_BYTES,
+    keep_days: int | None = None,
     on_progress: Callable[[AuditResult], bool | None] | None = None,
     listener: StreamingQueryListener | None = None,
     timeout_seconds: float | None = None,
@@ -69,32 +72,37 @@ def run_audit(
     result; otherwise the job follows the logs until it is interrupted, `timeout_seconds` have passed since it began to
     read, or `on_progress` returns True: this is called with the result so far after every batch or two. The result
     covers all runs on this output. A session of the caller's is used as it is and left open. Runs in the main thread.
-    `log_dirs`: folders, or all of them URLs of folders with sealed segments. `checkpoint`: where Spark keeps its own,
-    if not below `output`; as before, if not given; so are `limits`. `batch_bytes`: of the logs in a batch, about.
-    `expected_nodes`: must have logs. `timezone`: of logs of Apache Kafka's, which with `require_trace` must be of level
-    TRACE. `heads`: lines that logs have reached. `listener`: of Spark's, for the progress of the query. Raises
-    AuditFailedError, and OutputError if the output is not as an audit left it, or has other limits.
+    `checkpoint`: where Spark keeps its own, if not below `output`; as it was before, if it is not given; so are
+    `limits`. `log_dirs`: folders, or all of them URLs of folders with sealed segments in a file system that Spark
+    reads. `batch_bytes`: of the logs, about, in a batch. `keep_days`: of the tables of records and timelines; None
+    keeps all. `expected_nodes`: those that must have logs. `timezone`: of the local times in logs of Apache Kafka's, a
+    name of the time zone database; `require_trace`: incomplete where these are not of level TRACE. `heads`: lines that
+    logs have reached. `listener`: of Spark's, for the progress of the query. Raises AuditFailedError, and OutputError
+    if the output is not as an audit left it, or has other limits.
     """
     settings = SparkSettings() if settings is None else settings
     folder = OutputFolder(output)
     checkpoint = folder.checkpoint(checkpoint)
     local = folder_of_spark(folder.location, checkpoint)
     local.mkdir(parents=True, exist_ok=True)
-    folder.check()
-    limits = folder.limits(limits)
-    result = partial(read_result, output, expected_nodes, require_trace=require_trace)
-    add_given(folder, heads, follows=not once)
-    with deferred_interrupts() as interrupted:
+    with _in_use(folder), deferred_interrupts() as interrupted:
+        limits = folder.limits(limits)
+        result = partial(read_result, output, expected_nodes, require_trace=require_trace)
+        add_given(folder, heads, follows=not once)
         spark = start_session(local, settings) if session is None else session
         try:
+            spark.dataSource.register(StateChangeSource)
             if listener is not None:
                 spark.streams.addListener(listener)
-            batches = _Batches(folder, settings.tasks, checkpoint, limits)
-            rows = partial(_rows, spark, log_dirs, Plan(batch_bytes, settings.tasks, BUCKETS, timezone), folder)
-            start = partial(_start, rows, batches, None if once else trigger_seconds)
+            batches = _Batches(folder, BatchSettings(settings.tasks, checkpoint, limits, keep_days))
+            plan = Plan(batch_bytes, settings.tasks, BUCKETS, timezone)
+            rows = partial(_rows, spark, log_dirs, plan, folder.modified_ns())
+            every = None if once else trigger_seconds
             report = None if on_progress is None else lambda: on_progress(result()) is True
             watch = _Watch(output, interrupted, report, timeout_seconds)
-            _run_batches(start, watch, batches, lambda: once and LOG_CUT in result().findings)
+            _run_batches(
+                lambda: _start(rows(), batches, every), watch, batches, lambda: once and LOG_CUT in result().findings
+            )
             if not once:
                 interrupted.clear()
             _tell_writers(output)
@@ -104,6 +112,15 @@ def run_audit(
             if session is None:
                 spark.stop()
     return result()
+
+
+@contextmanager
+def _in_use(folder: OutputFolder) -> Iterator[None]:
+    """An output that is as the last audit left it, for this one alone. Raises OutputError."""
+    with folder.locked():
+        folder.check()
+        delete_strays(folder)
+        yield
 
 
 def _run_batches(
@@ -181,19 +198,19 @@ class _Watch:
 class _Batches:
     """Judges the batches of a query. `error`: what ended it; Spark has only a traceback of that."""
 
-    def __init__(self, folder: OutputFolder, tasks: int, checkpoint: str, limits: Limits) -> None:
-        self._folder, self._tasks, self.checkpoint, self._limits = folder, tasks, checkpoint, limits
+    def __init__(self, folder: OutputFolder, settings: BatchSettings) -> None:
+        self._folder, self.settings = folder, settings
         self.error: OutputError | None = None
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         try:
-            check_batch(frame, number, self._folder, self._tasks, self.checkpoint, limits=self._limits)
+            check_batch(frame, number, self._folder, self.settings)
         except OutputError as error:
             self.error = error
             raise
 
 
-def _rows(spark: SparkSession, log_dirs: Sequence[Path | str], plan: Plan, folder: OutputFolder) -> DataFrame:
+def _rows(spark: SparkSession, log_dirs: Sequence[Path | str], plan: Plan, since_ns: int) -> DataFrame:
     """What is read of the logs, as a stream: of local folders while they grow, of others whole files."""
     urls = [folder for folder in log_dirs if isinstance(folder, str)]
     if urls:
@@ -205,15 +222,14 @@ def _rows(spark: SparkSession, log_dirs: Sequence[Path | str], plan: Plan, folde
         "tasks": str(plan.tasks),
         "buckets": str(plan.buckets),
         "zone": plan.zone,
-        "since_ns": str(folder.modified_ns()),
+        "since_ns": str(since_ns),
     }
-    spark.dataSource.register(StateChangeSource)
     return spark.readStream.format(FORMAT).options(**options).load()
 
 
-def _start(rows: Callable[[], DataFrame], batches: _Batches, trigger_seconds: float | None) -> StreamingQuery:
+def _start(rows: DataFrame, batches: _Batches, trigger_seconds: float | None) -> StreamingQuery:
     """`trigger_seconds` None: read the present logs and stop."""
-    writer = rows().writeStream.outputMode("append").option("checkpointLocation", batches.checkpoint)
+    writer = rows.writeStream.outputMode("append").option("checkpointLocation", batches.settings.checkpoint)
     writer = writer.foreachBatch(batches)
     if trigger_seconds is None:
         return writer.trigger(availableNow=True).start()

@@ -10,6 +10,7 @@ import msgspec
 from audit.incarnations import Span
 from audit.kafka.log_state import KafkaLines
 from audit.log_files import Content, Range
+from audit.node_work import TopicSize, Work
 from state_log.chain import ChainSegment
 from state_log.writer import parse_segment_name
 
@@ -37,7 +38,7 @@ class ReadRange(msgspec.Struct, frozen=True):
 
     `kafka`: of a log of Apache Kafka's, which has no chained segments. `converted`: lines that end with CR LF.
     `modified_ns`: when the file was changed last, since 1970. `digests`: of the lines of the segments, one after the
-    other, as `audit.line_digests` packs them.
+    other, as `audit.line_digests` packs them. `size`: bytes of the range. `work`, `sizes`: of its records.
     """
 
     log: str
@@ -52,6 +53,9 @@ class ReadRange(msgspec.Struct, frozen=True):
     converted: int = 0
     modified_ns: int = 0
     digests: bytes = b""
+    size: int = 0
+    work: tuple[Work, ...] = ()
+    sizes: tuple[TopicSize, ...] = ()
 
     @property
     def retained_from(self) -> int | None:
