@@ -3,6 +3,7 @@
 Run it after a change of `audit/tables.py`: .venv/bin/python docs/make_audit_tables.py
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow
@@ -15,12 +16,15 @@ BEGIN, END = "<!-- audit-tables:begin -->", "<!-- audit-tables:end -->"
 
 def section(table: Table) -> str:
     """What a table is, its key, and its columns with their types."""
-    key = (
-        f"Key: {', '.join(f'`{column}`' for column in table.key)}. " if table.is_revised else "Rows are written once. "
-    )
-    days = f"Days are those of {' or else '.join(f'`{column}`' for column in table.days)}."
+    key = f"Key: {_codes(table.key, ', ')}. " if table.is_revised else "Rows are written once. "
+    days = f"Days are those of {_codes(table.days, ' or else ')}."
     columns = "\n".join(f"| `{field.name}` | {type_name(field.type)} |" for field in table.stored)
-    return f"### {table.name}\n\n{table.says[0].upper()}{table.says[1:]}.\n\n{key}{days}\n\n| column | type |\n|---|---|\n{columns}"
+    says = f"{table.says[0].upper()}{table.says[1:]}."
+    return f"### {table.name}\n\n{says}\n\n{key}{days}\n\n| column | type |\n|---|---|\n{columns}"
+
+
+def _codes(names: Iterable[str], separator: str) -> str:
+    return separator.join(f"`{name}`" for name in names)
 
 
 def type_name(kind: pyarrow.DataType) -> str:
