@@ -49,6 +49,14 @@ LogDirOption = Annotated[
     list[Path],
     typer.Option("--log-dir", exists=True, file_okay=False, help="Folder with state-change logs. Repeatable."),
 ]
+LogDirOrUrlOption = Annotated[
+    list[str],
+    typer.Option(
+        "--log-dir",
+        metavar="DIR|URI",
+        help="Folder with state-change logs; or of sealed segments, such as s3a://BUCKET/FOLDER. Repeatable.",
+    ),
+]
 OutputOption = Annotated[
     str,
     typer.Option("--output", metavar="DIR|URI", help="Folder for findings and checkpoints; also s3a://BUCKET/FOLDER."),
@@ -97,7 +105,7 @@ app.command("compact", epilog=table_commands.COMPACT_EPILOG)(table_commands.comp
 @app.command(epilog=_epilog("klamm audit run --once --log-dir .klamm/state-changes --output report"))
 def run(
     context: typer.Context,
-    log_dir: LogDirOption,
+    log_dir: LogDirOrUrlOption,
     output: OutputOption,
     *,
     once: Annotated[bool, typer.Option("--once", help="Stop once the present logs have been read.")] = False,
@@ -138,11 +146,15 @@ def run(
     _check_mode(once, follow, until_clean, timeout)
     _check_timezone(timezone)
     limits = _rule_limits(rule_limit or [])
+    folders = _folders(log_dir)
+    local = [folder for folder in folders if isinstance(folder, Path)]
+    if until_clean and len(local) < len(folders):
+        raise typer.BadParameter("follows local folders only; use --once for URIs", param_hint="--until-clean")
     settings = spark_settings(master, memory, cores, shuffle_partitions, conf, class_archive=class_archive)
     expected, given = _nodes(expect or []), given_heads(context, heads, zookeeper, bootstrap)
-    with _errors(), Alerts(log_dir, output, metrics_listen, webhook, until_clean=until_clean) as alerts:
+    with _errors(), Alerts(local, output, metrics_listen, webhook, until_clean=until_clean) as alerts:
         result = run_audit(
-            log_dir,
+            folders,
             output,
             once=once,
             keep_days=keep_days,
@@ -167,6 +179,17 @@ def _check_mode(once: bool, follow: bool, until_clean: bool, timeout: float | No
         raise typer.BadParameter("--once, --follow and --until-clean exclude one another", param_hint="--once")
     if once and timeout is not None:
         raise typer.BadParameter("is for --follow and --until-clean; --once ends by itself", param_hint="--timeout")
+
+
+def _folders(log_dirs: Sequence[str]) -> list[Path | str]:
+    """Local folders as paths, others as they are."""
+    found: list[Path | str] = [name if "://" in name else Path(name) for name in log_dirs]
+    for folder in found:
+        if isinstance(folder, Path) and not folder.is_dir():
+            raise typer.BadParameter(f"{folder}: is no folder", param_hint="--log-dir")
+    if len({type(folder) is str for folder in found}) > 1:
+        raise typer.BadParameter("local folders and URIs do not go together: give file:///… for the local ones")
+    return found
 
 
 def _check_timezone(name: str) -> None:

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from math import inf
@@ -26,12 +26,13 @@ from audit.batch import BUCKETS, BatchSettings, check_batch
 from audit.compaction import delete_strays
 from audit.file_store import Location
 from audit.given_heads import add_given
+from audit.hadoop_files import stream_files
 from audit.interrupts import deferred_interrupts
 from audit.limits import Limits
 from audit.output_folder import OutputError, OutputFolder
 from audit.report import AuditResult, read_result
 from audit.session import AuditFailedError, folder_of_spark, start_session, summary
-from audit.source import FORMAT, UTC, StateChangeSource
+from audit.source import FORMAT, UTC, Plan, StateChangeSource
 from audit.spark_settings import SparkSettings
 from audit.witnesses import LOG_CUT
 from state_log.heads_file import GivenHead
@@ -46,7 +47,7 @@ _POLL_SECONDS: Final = 1
 
 
 def run_audit(
-    log_dirs: Sequence[Path],
+    log_dirs: Sequence[Path | str],
     output: Location,
     *,
     once: bool,
@@ -72,7 +73,8 @@ def run_audit(
     read, or `on_progress` returns True: this is called with the result so far after every batch or two. The result
     covers all runs on this output. A session of the caller's is used as it is and left open. Runs in the main thread.
     `checkpoint`: where Spark keeps its own, if not below `output`; as it was before, if it is not given; so are
-    `limits`. `batch_bytes`: of the logs, about, in a batch. `keep_days`: of the tables of records and timelines; None
+    `limits`. `log_dirs`: folders, or all of them URLs of folders with sealed segments in a file system that Spark
+    reads. `batch_bytes`: of the logs, about, in a batch. `keep_days`: of the tables of records and timelines; None
     keeps all. `expected_nodes`: those that must have logs. `timezone`: of the local times in logs of Apache Kafka's, a
     name of the time zone database; `require_trace`: incomplete where these are not of level TRACE. `heads`: lines that
     logs have reached. `listener`: of Spark's, for the progress of the query. Raises AuditFailedError, and OutputError
@@ -93,11 +95,14 @@ def run_audit(
             if listener is not None:
                 spark.streams.addListener(listener)
             batches = _Batches(folder, BatchSettings(settings.tasks, checkpoint, limits, keep_days))
-            options = _options_of_source(log_dirs, batch_bytes, settings.tasks, timezone, folder)
-            start = partial(_start, spark, options, batches, None if once else trigger_seconds)
+            plan = Plan(batch_bytes, settings.tasks, BUCKETS, timezone)
+            rows = partial(_rows, spark, log_dirs, plan, folder.modified_ns())
+            every = None if once else trigger_seconds
             report = None if on_progress is None else lambda: on_progress(result()) is True
             watch = _Watch(output, interrupted, report, timeout_seconds)
-            _run_batches(start, watch, batches, lambda: once and LOG_CUT in result().findings)
+            _run_batches(
+                lambda: _start(rows(), batches, every), watch, batches, lambda: once and LOG_CUT in result().findings
+            )
             if not once:
                 interrupted.clear()
             _tell_writers(output)
@@ -116,19 +121,6 @@ def _in_use(folder: OutputFolder) -> Iterator[None]:
         folder.check()
         delete_strays(folder)
         yield
-
-
-def _options_of_source(
-    log_dirs: Sequence[Path], batch_bytes: int, tasks: int, timezone: str, folder: OutputFolder
-) -> dict[str, str]:
-    return {
-        "directories": json.dumps([str(path.resolve()) for path in log_dirs]),
-        "max_bytes": str(batch_bytes),
-        "tasks": str(tasks),
-        "buckets": str(BUCKETS),
-        "zone": timezone,
-        "since_ns": str(folder.modified_ns()),
-    }
 
 
 def _run_batches(
@@ -218,11 +210,25 @@ class _Batches:
             raise
 
 
-def _start(
-    spark: SparkSession, options: Mapping[str, str], batches: _Batches, trigger_seconds: float | None
-) -> StreamingQuery:
-    """`options`: of the source. `trigger_seconds` None: read the present logs and stop."""
-    rows = spark.readStream.format(FORMAT).options(**options).load()
+def _rows(spark: SparkSession, log_dirs: Sequence[Path | str], plan: Plan, since_ns: int) -> DataFrame:
+    """What is read of the logs, as a stream: of local folders while they grow, of others whole files."""
+    urls = [folder for folder in log_dirs if isinstance(folder, str)]
+    if urls:
+        assert len(urls) == len(log_dirs), "local folders and others are not audited together"
+        return stream_files(spark, urls, plan)
+    options = {
+        "directories": json.dumps([str(Path(folder).resolve()) for folder in log_dirs]),
+        "max_bytes": str(plan.max_bytes),
+        "tasks": str(plan.tasks),
+        "buckets": str(plan.buckets),
+        "zone": plan.zone,
+        "since_ns": str(since_ns),
+    }
+    return spark.readStream.format(FORMAT).options(**options).load()
+
+
+def _start(rows: DataFrame, batches: _Batches, trigger_seconds: float | None) -> StreamingQuery:
+    """`trigger_seconds` None: read the present logs and stop."""
     writer = rows.writeStream.outputMode("append").option("checkpointLocation", batches.settings.checkpoint)
     writer = writer.foreachBatch(batches)
     if trigger_seconds is None:

@@ -89,6 +89,7 @@ def read_result(output: Location, expected_nodes: Sequence[str] = (), *, require
     state = cluster_state(folder, commit)
     findings = Counter(finding["rule"] for finding in all_findings(folder))
     log_ends = check_log_ends(folder, commit, state)
+    taken = () if commit is None else commit.taken
     unknown = open_conditions(folder, commit, state).unknown
     gaps = (
         *_gaps(folder, commit, state, expected_nodes),
@@ -98,7 +99,7 @@ def read_result(output: Location, expected_nodes: Sequence[str] = (), *, require
         ),
         *(Gap(f.subject, f"not decided: {f.message}") for f in unknown),
         *(Gap(what, why) for what, why in kafka_gaps(state.kafka, require_trace)),
-        *(Gap(fault.file, why_unread(fault)) for _, fault in sorted(state.unread.items())),
+        *(Gap(fault.file, why_unread(fault)) for log, fault in sorted(state.unread.items()) if log not in taken),
     )
     kafka_logs = _kafka_logs(state)
     named = {gap.what for gap in gaps}
@@ -150,9 +151,9 @@ def all_findings(folder: OutputFolder) -> list[dict[str, Any]]:
     """Those of the table, and those that hold at the end of what was read, but for durations by wrong clocks."""
     commit = folder.last_commit()
     state = cluster_state(folder, commit)
+    clocks = _clocks(commit, state)
     # What overlaps in Kafka's logs is not decided: see `audit.kafka.log_state.gaps`.
     own = [span for span in state.spans.values() if not span.node.startswith(NODE)]
-    clocks = _clocks(commit, state)
     open_ones = [
         *open_conditions(folder, commit, state).findings,
         *overlaps(own),

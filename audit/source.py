@@ -120,7 +120,7 @@ class StateChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wanted = ranges(self._files.logs(), _positions(start), _positions(end))
         shares: list[list[Range]] = [[] for _ in range(min(self._plan.tasks, len(wanted)))]
         sizes = [0] * len(shares)
-        for part in sorted(wanted, key=lambda r: (r.first - r.end, r.path)):
+        for part in sorted(wanted, key=lambda r: (r.first - r.end, str(r.path))):
             least = sizes.index(min(sizes))
             shares[least].append(part)
             sizes[least] += part.end - part.first
