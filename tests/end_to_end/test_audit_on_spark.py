@@ -107,8 +107,9 @@ def test_the_audit_as_a_program_of_spark_submit(
     write_package(archive)
     spark = ["--master", cluster.url, "--executor-memory", "512m", "--archives", f"{archive}#{FOLDER}"]
     command = [str(Path(sys.executable).with_name("spark-submit")), *spark, "--conf", PYTHON_OF_WORKERS]
+    command += ["--conf", f"spark.pyspark.driver.python={sys.executable}"]
     audited = ["run", "--once", "--shuffle-partitions", "2", "--log-dir", str(logs), "--output", str(output)]
-    own = {**environment, "PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    own = {**environment, "SPARK_LOCAL_IP": "127.0.0.1"}
     ran = subprocess.run(
         [*command, str(ROOT / "deploy" / "spark" / "submit.py"), *audited],
         env=own,
@@ -117,7 +118,7 @@ def test_the_audit_as_a_program_of_spark_submit(
         text=True,
         check=False,
     )
-    assert ran.returncode == 3, ran.stderr[-3000:]
+    assert ran.returncode == 3, ran.stdout[-3000:]
     assert read_result(output) == read_result(expected)
     assert not list(output.glob("*.zip")), "the archive that was given is the one that is used"
 
