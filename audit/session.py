@@ -114,10 +114,12 @@ def _of_workers(folder: Path, settings: SparkSettings) -> dict[str, str]:
         archive = {}
     else:
         archive = {"spark.archives": f"{current_package(folder)}#{FOLDER}"}
+    installed = {sysconfig.get_path(kind) for kind in ("purelib", "platlib")}
     return {
         **safe,
         **archive,
-        "spark.executorEnv.PYTHONPATH": FOLDER,
+        # Behind the archive is what the driver's own Python processes have in its place.
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join([FOLDER, str(_APPLICATION), *installed]),
         "spark.executor.extraJavaOptions": _QUICK_JVM,
     }
 
@@ -127,10 +129,6 @@ def _set_environment(settings: SparkSettings) -> None:
     # One interpreter for the processes of driver and workers. Here it is this one: another lacks our packages.
     python = sys.executable if settings.is_local else settings.conf.get("spark.pyspark.python", python_of_workers())
     os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = python, sys.executable
-    if not settings.is_local:
-        # Of the driver's own processes, which have no archive.
-        own = [str(_APPLICATION), *{sysconfig.get_path(kind) for kind in ("purelib", "platlib")}]
-        os.environ["PYTHONPATH"] = os.pathsep.join([*own, *filter(None, [os.environ.get("PYTHONPATH")])])
     if settings.is_on_loopback:
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
 

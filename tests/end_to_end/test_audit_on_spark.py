@@ -109,7 +109,7 @@ def test_the_audit_as_a_program_of_spark_submit(
     command = [str(Path(sys.executable).with_name("spark-submit")), *spark, "--conf", PYTHON_OF_WORKERS]
     command += ["--conf", f"spark.pyspark.driver.python={sys.executable}"]
     audited = ["run", "--once", "--shuffle-partitions", "2", "--log-dir", str(logs), "--output", str(output)]
-    own = {**environment, "SPARK_LOCAL_IP": "127.0.0.1"}
+    own = {**environment, "SPARK_HOME": str(spark_home(tmp_path / "spark")), "SPARK_LOCAL_IP": "127.0.0.1"}
     ran = subprocess.run(
         [*command, str(ROOT / "deploy" / "spark" / "submit.py"), *audited],
         env=own,
