@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Final
 
+from audit.commits import Commit
 from audit.log_files import LogFiles, Position, ends
-from audit.output_folder import Commit
 from state_log.writer import parse_segment_name
 
 NOTHING_READ: Final = Commit(0, -1, "", {})

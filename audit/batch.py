@@ -16,11 +16,12 @@ from audit.bucket import Place, check_bucket, concatenated
 from audit.changed_files import FileFault
 from audit.clock_differences import greatest
 from audit.cluster_state import Reported, check_cluster
+from audit.commits import BucketResult, BucketState, Commit
 from audit.compaction import compact_some, delete_files, delete_old
 from audit.failovers import failover_rows
 from audit.limits import Limits
 from audit.lines_read import ReadRange
-from audit.output_folder import VERSION, BucketResult, BucketState, Commit, OutputError, OutputFolder
+from audit.output_folder import VERSION, OutputError, OutputFolder
 from audit.source import FILES_ROW, LINES_ROW, RECORDS_ROW, from_stream
 from audit.table_files import TableSize
 from audit.tables import FAILOVERS_TABLE

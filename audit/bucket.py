@@ -20,6 +20,7 @@ from audit.applied_states import (
 )
 from audit.clock_differences import ClockDifference, clock_differences
 from audit.columns import RECORDS
+from audit.commits import BucketResult, BucketState
 from audit.deleted_partitions import deleted_partitions, deletions_of, reduce_deletions
 from audit.durations import OPEN, check_durations, durations, open_after
 from audit.failovers import BY_EPOCH, ELECTIONS, elections_of, reduce_elections, reduce_epochs, touched_events
@@ -28,7 +29,7 @@ from audit.kafka.rows import without_kafka, without_kafka_requests
 from audit.leader_claims import CLAIMS, check_claims, claims_of, reduce_claims
 from audit.limits import Limits
 from audit.node_views import check_views, reduce_views
-from audit.output_folder import BucketResult, BucketState, OutputFolder
+from audit.output_folder import OutputFolder
 from audit.partition_states import STATES, WRITTEN, check_states, reduce_states, states_of
 from audit.partition_windows import Window, whole, windows
 from audit.reassignments import assignments_of, reduce_assignments, revised_reassignments

@@ -154,22 +154,10 @@ def run(
     expected, given = _nodes(expect or []), given_heads(context, heads, zookeeper, bootstrap)
     with _errors(), Alerts(local, output, metrics_listen, webhook, until_clean=until_clean) as alerts:
         result = run_audit(
-            folders,
-            output,
-            once=once,
-            keep_days=keep_days,
-            on_progress=alerts.progress,
-            listener=alerts.listener,
-            timeout_seconds=timeout,
-            expected_nodes=expected,
-            heads=given,
-            timezone=timezone,
-            require_trace=require_trace,
-            trigger_seconds=trigger,
-            settings=settings,
-            checkpoint=checkpoint,
-            limits=limits,
-        )
+            folders, output, once=once, keep_days=keep_days, on_progress=alerts.progress, listener=alerts.listener,
+            timeout_seconds=timeout, expected_nodes=expected, heads=given, timezone=timezone, limits=limits,
+            require_trace=require_trace, trigger_seconds=trigger, settings=settings, checkpoint=checkpoint,
+        )  # fmt: skip
         alerts.finish(result)
     _show(result, output, form, limit)
 

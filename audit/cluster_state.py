@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from audit.bucket import Place, controllers_named, write_findings
 from audit.changed_files import FileFault
 from audit.cluster_tables import Read, TablesState, write_cluster_tables
+from audit.commits import BucketResult, BucketState, StoredFile
 from audit.file_faults import converted_found, faults_found
 from audit.findings import Finding, changes
 from audit.incarnations import Span, findings_of_span, joined
@@ -18,7 +19,7 @@ from audit.kafka.log_state import KafkaLog, KafkaState, add_lines
 from audit.limits import Limits
 from audit.line_digests import DIGESTS, digests_of, joined_digests
 from audit.lines_read import QuarantinedLine, ReadRange
-from audit.output_folder import BucketResult, BucketState, OutputFolder, StoredFile
+from audit.output_folder import OutputFolder
 from audit.tables import QUARANTINE, QUARANTINE_TABLE, RECORDS_TABLE
 from audit.unfinished_work import DeletionStep, add_deletions, stalled_deletions
 from audit.vectors import is_one_of

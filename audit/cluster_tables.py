@@ -9,12 +9,13 @@ from msgspec import Struct, field
 
 from audit.broker_sessions import sessions_of
 from audit.bucket import Place
+from audit.commits import StoredFile
 from audit.controller_terms import TermEvents, term_rows, terms_of
 from audit.failovers import FAILURES, failures_of, reduce_failures
 from audit.ledgers import Volume, add_work, ledger_rows
 from audit.lines_read import ReadRange
 from audit.node_work import Work
-from audit.output_folder import OutputFolder, StoredFile
+from audit.output_folder import OutputFolder
 from audit.revisions import revised
 from audit.sorted_runs import Run, merge_plan, merged
 from audit.subject_events import derived, events_of, known_events, reduce_events

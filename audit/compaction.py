@@ -14,7 +14,8 @@ import pyarrow
 import pyarrow.parquet
 from msgspec.structs import replace
 
-from audit.output_folder import Commit, OutputFolder
+from audit.commits import Commit
+from audit.output_folder import OutputFolder
 from audit.table_files import (
     SUFFIX,
     Deleted,

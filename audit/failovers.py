@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 import numpy
 import pyarrow
 
-from audit.output_folder import BucketState, OutputFolder
+from audit.commits import BucketState
+from audit.output_folder import OutputFolder
 from audit.sorted_runs import Run, gather, gather_all
 from audit.tables import FAILOVERS, HOLDS
 from audit.vectors import ABSENT, Keys, Longs, group_starts, is_one_of, keys, longs, mixed

@@ -69,9 +69,9 @@ def run_audit(
     """Check the records in these folders that earlier runs with the same `output` have not checked.
 
     `once` ends when everything that was there at the start has been read, and an interrupt leaves it without a
-    result; otherwise the job follows the logs until it is interrupted, `timeout_seconds` have passed since it began to
-    read, or `on_progress` returns True: this is called with the result so far after every batch or two. The result
-    covers all runs on this output. A session of the caller's is used as it is and left open. Runs in the main thread.
+    result; else the job follows the logs until it is interrupted, `timeout_seconds` have passed since it began to read,
+    or `on_progress`, called with the result so far after a batch or two, returns True. The result covers all runs on
+    this output. Runs in the main thread. A session of the caller's is used as it is and left open.
     `checkpoint`: where Spark keeps its own, if not below `output`; as it was before, if it is not given; so are
     `limits`. `log_dirs`: folders, or all of them URLs of folders with sealed segments in a file system that Spark
     reads. `batch_bytes`: of the logs, about, in a batch. `keep_days`: of the tables of records and timelines; None
@@ -84,25 +84,20 @@ def run_audit(
     folder = OutputFolder(output)
     checkpoint = folder.checkpoint(checkpoint)
     local = folder_of_spark(folder.location, checkpoint)
-    local.mkdir(parents=True, exist_ok=True)
-    with _in_use(folder), deferred_interrupts() as interrupted:
+    with _in_use(folder, local), deferred_interrupts() as interrupted:
         limits = folder.limits(limits)
         result = partial(read_result, output, expected_nodes, require_trace=require_trace)
         add_given(folder, heads, follows=not once)
         spark = start_session(local, settings) if session is None else session
         try:
-            spark.dataSource.register(StateChangeSource)
-            if listener is not None:
-                spark.streams.addListener(listener)
+            _register(spark, listener)
             batches = _Batches(folder, BatchSettings(settings.tasks, checkpoint, limits, keep_days))
             plan = Plan(batch_bytes, settings.tasks, BUCKETS, timezone)
             rows = partial(_rows, spark, log_dirs, plan, folder.modified_ns())
-            every = None if once else trigger_seconds
             report = None if on_progress is None else lambda: on_progress(result()) is True
             watch = _Watch(output, interrupted, report, timeout_seconds)
-            _run_batches(
-                lambda: _start(rows(), batches, every), watch, batches, lambda: once and LOG_CUT in result().findings
-            )
+            start = partial(_start, rows, batches, None if once else trigger_seconds)
+            _run_batches(start, watch, batches, lambda: once and LOG_CUT in result().findings)
             if not once:
                 interrupted.clear()
             _tell_writers(output)
@@ -114,9 +109,16 @@ def run_audit(
     return result()
 
 
+def _register(spark: SparkSession, listener: StreamingQueryListener | None) -> None:
+    spark.dataSource.register(StateChangeSource)
+    if listener is not None:
+        spark.streams.addListener(listener)
+
+
 @contextmanager
-def _in_use(folder: OutputFolder) -> Iterator[None]:
-    """An output that is as the last audit left it, for this one alone. Raises OutputError."""
+def _in_use(folder: OutputFolder, local: Path) -> Iterator[None]:
+    """An output that is as the last audit left it, for this one alone, with Spark's own folder. Raises OutputError."""
+    local.mkdir(parents=True, exist_ok=True)
     with folder.locked():
         folder.check()
         delete_strays(folder)
@@ -227,9 +229,9 @@ def _rows(spark: SparkSession, log_dirs: Sequence[Path | str], plan: Plan, since
     return spark.readStream.format(FORMAT).options(**options).load()
 
 
-def _start(rows: DataFrame, batches: _Batches, trigger_seconds: float | None) -> StreamingQuery:
+def _start(read: Callable[[], DataFrame], batches: _Batches, trigger_seconds: float | None) -> StreamingQuery:
     """`trigger_seconds` None: read the present logs and stop."""
-    writer = rows.writeStream.outputMode("append").option("checkpointLocation", batches.settings.checkpoint)
+    writer = read().writeStream.outputMode("append").option("checkpointLocation", batches.settings.checkpoint)
     writer = writer.foreachBatch(batches)
     if trigger_seconds is None:
         return writer.trigger(availableNow=True).start()

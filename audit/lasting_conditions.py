@@ -11,10 +11,11 @@ from typing import Any, Final
 from msgspec import Struct
 
 from audit.cluster_state import ClusterState
+from audit.commits import Commit
 from audit.durations import LEADERLESS, UNDER_MIN_ISR
 from audit.findings import Finding
 from audit.limits import Limits
-from audit.output_folder import Commit, OutputFolder
+from audit.output_folder import OutputFolder
 from audit.unfinished_work import DELETION_STALLED, REASSIGNMENT_STALLED, open_deletions
 from state_log.causes import utc_text
 

@@ -6,9 +6,10 @@ This depends on how far the logs were read, so these findings are no rows of the
 from typing import NamedTuple
 
 from audit.cluster_state import ClusterState
+from audit.commits import Commit
 from audit.given_heads import Given, read_given
 from audit.line_digests import DIGESTS, find_digests
-from audit.output_folder import Commit, OutputFolder
+from audit.output_folder import OutputFolder
 from audit.witnesses import (
     LAG_MS,
     Ends,

@@ -17,9 +17,10 @@ from pyspark.sql.streaming.listener import (
 )
 
 from audit.backlog import backlog_bytes
+from audit.commits import Commit
 from audit.file_store import Location
 from audit.log_files import LogFiles
-from audit.output_folder import Commit, OutputFolder
+from audit.output_folder import OutputFolder
 from audit.report import AuditResult, cluster_state
 from audit.rule_catalogue import severity_of
 from cluster.process.metrics import Gauge, Metrics

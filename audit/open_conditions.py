@@ -9,8 +9,9 @@ from typing import Any, Final, NamedTuple
 
 from audit.applied_states import Waiting
 from audit.cluster_state import ClusterState
+from audit.commits import Commit
 from audit.findings import Finding
-from audit.output_folder import Commit, OutputFolder
+from audit.output_folder import OutputFolder
 from audit.witnesses import Witnessed
 from state_log.chain import IncarnationLog
 from state_log.histories import NO_EPOCH

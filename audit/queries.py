@@ -14,9 +14,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 import duckdb
 import pyarrow
 
+from audit.commits import Commit
 from audit.file_store import is_remote
 from audit.findings import WITHDRAWN
-from audit.output_folder import Commit, OutputError, OutputFolder
+from audit.output_folder import OutputError, OutputFolder
 from audit.tables import BATCH, TABLES, Table
 from cluster.errors import ClusterError
 from cluster.process.files import first_line

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from audit.clock_differences import clock_findings, is_measured_by, node_of
 from audit.cluster_state import ClusterState, decode_state
+from audit.commits import Commit
 from audit.file_faults import why_unread
 from audit.file_store import Location
 from audit.findings import FOUND, NOT_COMPARED, Finding
@@ -20,7 +21,7 @@ from audit.kafka.log_state import gaps as kafka_gaps
 from audit.lasting_conditions import LastingCondition, lasting_conditions, lasting_findings
 from audit.log_ends import check_log_ends
 from audit.open_conditions import open_conditions
-from audit.output_folder import Commit, OutputFolder
+from audit.output_folder import OutputFolder
 from audit.rule_catalogue import RULES, not_applicable
 from audit.tables import FINDINGS_TABLE, QUARANTINE_TABLE, RECORDS_TABLE
 from state_log.causes import call_of, calls_by_event, origin_text

@@ -4,10 +4,11 @@ from pathlib import Path
 
 from audit.batch import BUCKETS, check_rows, commit_batch
 from audit.changed_files import ReadFiles, is_fault, new_faults, to_offsets
+from audit.commits import Commit
 from audit.file_store import Location
 from audit.limits import Limits
 from audit.log_files import LogFiles, Position, advance, ends, ranges
-from audit.output_folder import VERSION, Commit, OutputFolder
+from audit.output_folder import VERSION, OutputFolder
 from audit.report import AuditResult, read_result
 from audit.source import UTC, faults_row, read_ranges
 

@@ -9,8 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from audit.batch import BUCKETS, check_rows, next_commit
+from audit.commits import Commit
 from audit.log_files import Range
-from audit.output_folder import VERSION, Commit, OutputFolder
+from audit.output_folder import VERSION, OutputFolder
 from audit.report import read_findings, read_result
 from audit.source import read_ranges
 from audit.tables import QUARANTINE_TABLE

@@ -4,6 +4,8 @@ import importlib.util
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.rule_coverage import BOOKS, read_book
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -11,14 +13,17 @@ MADE_BY_TOOLS = ("build/", "mutants/")
 """Folders that are there or not, whatever they hold."""
 
 
-def test_state_tables_in_the_architecture_are_the_codes_own() -> None:
-    spec = importlib.util.spec_from_file_location("make_state_tables", ROOT / "docs" / "make_state_tables.py")
+@pytest.mark.parametrize(
+    ("tool", "document"), [("make_state_tables", "ARCHITECTURE.md"), ("make_audit_tables", "docs/audit-tables.md")]
+)
+def test_tables_in_documents_are_the_codes_own(tool: str, document: str) -> None:
+    spec = importlib.util.spec_from_file_location(tool, ROOT / "docs" / f"{tool}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    text = (ROOT / "ARCHITECTURE.md").read_text()
-    assert module.with_tables(text) == text, "run .venv/bin/python docs/make_state_tables.py"
+    text = (ROOT / document).read_text("utf-8")
+    assert module.with_tables(text) == text, f"run .venv/bin/python docs/{tool}.py"
 
 
 def test_every_rule_that_a_test_cites_is_in_the_rule_book() -> None:

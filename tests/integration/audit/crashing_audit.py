@@ -19,8 +19,9 @@ from pyspark.sql.types import StructType
 
 import audit.batch
 import audit.job
+from audit.commits import Commit
 from audit.job import run_audit
-from audit.output_folder import Commit, OutputFolder
+from audit.output_folder import OutputFolder
 from audit.source import StateChangeReader, StateChangeSource
 
 BATCH_BYTES = 40_000

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from audit.commits import Commit
 from audit.file_store import Location
-from audit.output_folder import Commit, OutputFolder
+from audit.output_folder import OutputFolder
 from audit.report import read_result
 from audit.tables import FINDINGS_TABLE, QUARANTINE_TABLE, RECORDS_TABLE
 from tests.state_change_histories import draw, write_logs

@@ -11,7 +11,7 @@ from tests.unit.audit.test_changed_files import OLD, write_run
 
 
 @pytest.mark.real
-def test_files_of_a_url_are_read_once_each_and_judged_like_local_ones(tmp_path: Path) -> None:
+def test_files_of_a_url_are_read_once_each_and_checked_like_local_ones(tmp_path: Path) -> None:
     """Klamm's and Kafka's, in folders that have a space in their names, in several batches, and again with one more."""
     recording, logs, output = "3.9.1-trace", tmp_path / "logs", tmp_path / "output"
     copy_cluster(recording, logs / "of kafka", DELETION[recording])

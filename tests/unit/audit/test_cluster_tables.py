@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.batch import BUCKETS, check_rows, commit_batch
+from audit.commits import Commit
 from audit.log_files import Range
-from audit.output_folder import VERSION, Commit, OutputFolder
+from audit.output_folder import VERSION, OutputFolder
 from audit.source import read_ranges
 from audit.tables import (
     FAILOVERS_TABLE,

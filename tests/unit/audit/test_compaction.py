@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.batch import commit_batch
+from audit.commits import BucketResult, BucketState, Commit
 from audit.compaction import compact_all, delete_files, delete_old, delete_strays, mergeable
 from audit.findings import FOUND, WITHDRAWN, Finding
-from audit.output_folder import VERSION, BucketResult, BucketState, Commit, OutputError, OutputFolder
+from audit.output_folder import VERSION, OutputError, OutputFolder
 from audit.table_files import TableFile, latest_rows
 from audit.tables import BATCH, FINDINGS_TABLE, RECORDS_TABLE
 from state_log.record import Kind, LoggedStateChange

@@ -10,7 +10,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from audit.output_folder import VERSION, BucketState, Commit, OutputError, OutputFolder
+from audit.commits import BucketState, Commit
+from audit.output_folder import VERSION, OutputError, OutputFolder
 from audit.table_files import OTHER_DAYS, TableSize
 from audit.tables import RECORDS_TABLE
 from state_log.record import Kind, LoggedStateChange

@@ -6,8 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from audit.cli import app
+from audit.commits import Commit
 from audit.findings import FOUND, WITHDRAWN, Finding
-from audit.output_folder import VERSION, Commit, OutputFolder
+from audit.output_folder import VERSION, OutputFolder
 from audit.queries import QueryError, describe_tables, run_query
 from audit.tables import FINDINGS_TABLE, RECORDS_TABLE, TABLES
 from state_log.record import Kind, LoggedStateChange

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from audit.bucket import Place, write_findings
+from audit.commits import Commit
 from audit.findings import NOT_COMPARED
-from audit.output_folder import VERSION, Commit, OutputFolder
+from audit.output_folder import VERSION, OutputFolder
 from audit.recreations import CREATED_ANEW
 from audit.report import read_result
 from cluster.broker import LeaderEpoch

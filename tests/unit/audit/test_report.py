@@ -9,8 +9,9 @@ import pytest
 from audit.bucket import Place, write_findings
 from audit.cluster_state import ClusterState
 from audit.columns import to_columns
+from audit.commits import BucketState, Commit
 from audit.findings import WITHDRAWN, Finding
-from audit.output_folder import VERSION, BucketState, Commit, OutputFolder
+from audit.output_folder import VERSION, OutputFolder
 from audit.report import CLEAN, FINDINGS, INCOMPLETE, read_findings, read_result
 from audit.tables import RECORDS_TABLE
 from cluster.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch
