@@ -34,7 +34,7 @@ from audit.report import AuditResult, read_result
 from audit.session import AuditFailedError, folder_of_spark, start_session, summary
 from audit.source import FORMAT, UTC, Plan, StateChangeSource
 from audit.spark_settings import SparkSettings
-from audit.witnesses import LOG_CUT
+from audit.witnesses import LAG_MS, LOG_CUT, SEALED_LAG_MS
 from state_log.heads_file import GivenHead
 from state_log.writer import parse_segment_name, write_audited
 
@@ -75,10 +75,9 @@ def run_audit(
     `checkpoint`: where Spark keeps its own, if not below `output`; as it was before, if it is not given; so are
     `limits`. `log_dirs`: folders, or all of them URLs of folders with sealed segments in a file system that Spark
     reads. `batch_bytes`: of the logs, about, in a batch. `keep_days`: of the tables of records and timelines; None
-    keeps all. `expected_nodes`: those that must have logs. `timezone`: of the local times in logs of Apache Kafka's, a
-    name of the time zone database; `require_trace`: incomplete where these are not of level TRACE. `heads`: lines that
-    logs have reached. `listener`: of Spark's, for the progress of the query. Raises AuditFailedError, and OutputError
-    if the output is not as an audit left it, or has other limits.
+    keeps all. `expected_nodes`: those that must have logs. `timezone`: of the local times in logs of Apache Kafka's;
+    `require_trace`: incomplete where these are not of level TRACE. `heads`: lines that logs have reached. `listener`:
+    of the query. Raises AuditFailedError, and OutputError if the output is not as an audit left it, or has other limits.
     """
     settings = SparkSettings() if settings is None else settings
     folder = OutputFolder(output)
@@ -87,7 +86,7 @@ def run_audit(
     with _in_use(folder, local), deferred_interrupts() as interrupted:
         limits = folder.limits(limits)
         result = partial(read_result, output, expected_nodes, require_trace=require_trace)
-        add_given(folder, heads, follows=not once)
+        add_given(folder, heads, lag_ms=_lag_ms(log_dirs, once=once))
         spark = start_session(local, settings) if session is None else session
         try:
             _register(spark, listener)
@@ -107,6 +106,13 @@ def run_audit(
             if session is None:
                 spark.stop()
     return result()
+
+
+def _lag_ms(log_dirs: Sequence[Path | str], *, once: bool) -> int:
+    """How far behind the logs the audit may be."""
+    if any(isinstance(folder, str) for folder in log_dirs):
+        return SEALED_LAG_MS
+    return 0 if once else LAG_MS
 
 
 def _register(spark: SparkSession, listener: StreamingQueryListener | None) -> None:
