@@ -46,6 +46,7 @@ def run_audit(
     batch_bytes: int = BATCH_BYTES,
     on_progress: Callable[[AuditResult], bool | None] | None = None,
     listener: StreamingQueryListener | None = None,
+    stop: Callable[[], bool] = lambda: False,
     timeout_seconds: float | None = None,
     expected_nodes: Sequence[str] = (),
     session: SparkSession | None = None,
@@ -53,9 +54,9 @@ def run_audit(
     """Check the records in these folders that earlier runs with the same `output` have not checked.
 
     `once` ends when everything that was there at the start has been read, and an interrupt leaves it without a
-    result; otherwise the job follows the logs until it is interrupted, `timeout_seconds` have passed since it began to
-    read, or `on_progress` returns True: this is called with the result so far after every batch or two. The result
-    covers all runs on this output. A session of the caller's is used as it is and left open. Runs in the main thread.
+    result; otherwise the job follows the logs until it is interrupted, `stop` says so (asked every second),
+    `timeout_seconds` have passed since it began to read, or `on_progress` returns True: this is called with the result
+    so far after every batch or two. The result covers all runs on this output. A session of the caller's is used as it is and left open. Runs in the main thread.
     `batch_bytes`: of the logs, about, in a batch. `expected_nodes`: those that must have logs. `listener`: of Spark's,
     for the progress of the query. Raises AuditFailedError, and OutputError if the output is not as an audit left it.
     """
@@ -80,7 +81,7 @@ def run_audit(
                 report = (
                     None if on_progress is None else lambda: on_progress(read_result(output, expected_nodes)) is True
                 )
-                watch = _Watch(output, interrupted, report, timeout_seconds)
+                watch = _Watch(output, interrupted, report, stop, timeout_seconds)
                 _run_query(lambda: _start(spark, options, batches, every), watch)
             except PySparkException as error:
                 raise batches.error or error from error
@@ -124,18 +125,19 @@ class _Watch:
         output: Path,
         interrupted: Event,
         report: Callable[[], bool] | None,
+        stop: Callable[[], bool],
         timeout_seconds: float | None,
     ) -> None:
         """`report`: reports what has come about, and says whether that is enough."""
         self.interrupted = interrupted
-        self._output, self._report = output, report
+        self._output, self._report, self._stop = output, report, stop
         self._deadline = inf if timeout_seconds is None else time.monotonic() + timeout_seconds
         self._reported = -1
 
     def wait(self, query: StreamingQuery) -> bool:
         """True if the query is to be ended, False if it has ended by itself. Raises the query's error."""
         while not query.awaitTermination(_POLL_SECONDS):
-            if self.interrupted.is_set() or time.monotonic() > self._deadline or self._has_enough():
+            if self.interrupted.is_set() or self._stop() or time.monotonic() > self._deadline or self._has_enough():
                 return True
         return False
 
