@@ -5,12 +5,14 @@ leadership with a lower leader epoch never replaces a newer one (KIP-320).
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from admin.connection import ClusterConnection
+from cluster import bounds
 from cluster.broker import NO_LEADER, BrokerId, Endpoint, LeaderEpoch
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
-from cluster.requests.data import MetadataRequest, MetadataResponse, MetadataTopic
+from cluster.requests.data import MetadataPartition, MetadataRequest, MetadataResponse, MetadataTopic
 from cluster.requests.topics import DescribeTopicsRequest, DescribeTopicsResponse
 
 _REFRESH_PAUSE_S = 0.1
@@ -94,12 +96,16 @@ class Topology:
             self._brokers = [a for a in self._brokers if a in set(addresses.values())]
             self._brokers += [a for a in sorted(addresses.values()) if a not in self._brokers]
         for topic in response.topics:
-            if topic.error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE) and topic.partitions:
-                self._take_topic(topic, addresses)
+            # Others than these no partition can have, and the partitioner cannot count with.
+            partitions = [p for p in topic.partitions if bounds.PARTITION.accepts(p.partition_index)]
+            if topic.error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE) and partitions:
+                self._take_topic(topic, partitions, addresses)
 
-    def _take_topic(self, topic: MetadataTopic, addresses: dict[BrokerId, str]) -> None:
+    def _take_topic(
+        self, topic: MetadataTopic, partitions: Sequence[MetadataPartition], addresses: dict[BrokerId, str]
+    ) -> None:
         leaders = self._leaders.setdefault(topic.name, {})
-        for partition in topic.partitions:
+        for partition in partitions:
             key = (topic.name, partition.partition_index)
             if partition.leader_epoch < self._epochs.get(key, partition.leader_epoch):
                 continue

@@ -7,6 +7,7 @@ from typing import Self
 
 import typer
 
+from audit.file_store import Location
 from audit.metrics import AuditMetrics
 from audit.report import AuditResult
 from audit.until_clean import UntilClean
@@ -20,7 +21,7 @@ class Alerts:
     """Serves metrics from `__enter__` to `__exit__`. `listener` is for Spark; None without metrics."""
 
     def __init__(
-        self, log_dirs: Sequence[Path], output: Path, metrics_listen: str, webhook: str, *, until_clean: bool
+        self, log_dirs: Sequence[Path], output: Location, metrics_listen: str, webhook: str, *, until_clean: bool
     ) -> None:
         """Empty addresses: none. Raises BadParameter for a malformed one."""
         metrics = Metrics()

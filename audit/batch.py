@@ -4,7 +4,6 @@ A batch that Spark repeats after a crash finds its commit, or does the same agai
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -22,18 +21,19 @@ BUCKETS: Final = 16
 _RESULT: Final = "result binary"
 
 
-def check_batch(frame: DataFrame, number: int, output: OutputFolder, tasks: int) -> None:
-    """Judge the rows of `audit.source` and commit. Raises OutputError."""
+def check_batch(frame: DataFrame, number: int, output: OutputFolder, tasks: int, checkpoint: str) -> None:
+    """Judge the rows of `audit.source` and commit. `checkpoint`: where Spark's is. Raises OutputError."""
     query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
-    before = output.last_commit() or Commit(VERSION, -1, query, {})
+    elsewhere = "" if checkpoint == output.path("checkpoint") else checkpoint
+    before = output.last_commit() or Commit(VERSION, -1, query, {}, checkpoint=elsewhere)
     if number not in {before.batch, before.batch + 1} or query != before.query:
         raise OutputError(
-            f"{output.top}: batch {number} of query {query} after batch {before.batch} of query {before.query}: its "
-            "checkpoint is not the one of its tables; audit into a new --output"
+            f"{output.location}: batch {number} of query {query} after batch {before.batch} of query {before.query}: "
+            "its checkpoint is not the one of its tables; audit into a new --output"
         )
     if number == before.batch:
         return
-    check = _checker(str(output.top), number, msgspec.json.encode(before.buckets))
+    check = _checker(output.location, number, msgspec.json.encode(before.buckets))
     rows = frame.repartition(tasks, "bucket").mapInArrow(check, _RESULT).collect()
     results = [msgspec.json.decode(bytes(row["result"]), type=BucketResult) for row in rows]
     for result in results:
@@ -53,6 +53,7 @@ def next_commit(before: Commit, number: int, results: Sequence[BucketResult]) ->
         quarantined=before.quarantined + sum(result.quarantined for result in results),
         controllers=tuple(sorted({*before.controllers, *(c for result in results for c in result.controllers)})),
         tables=_summed([before.tables, *(result.tables for result in results)]),
+        checkpoint=before.checkpoint,
         taken=before.taken | {log: taken for result in results for log, taken in result.taken.items()},
     )
 
@@ -66,12 +67,12 @@ def _summed(parts: Iterable[Mapping[str, TableSize]]) -> dict[str, TableSize]:
 
 
 def _checker(
-    top: str, number: int, buckets: bytes
+    location: str, number: int, buckets: bytes
 ) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
     def check(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         before = msgspec.json.decode(buckets, type=dict[str, BucketState])
         rows = (row for batch in batches for row in batch.to_pylist())
-        for result in check_rows(OutputFolder(Path(top)), before, number, rows):
+        for result in check_rows(OutputFolder(location), before, number, rows):
             yield pyarrow.record_batch({"result": pyarrow.array([msgspec.json.encode(result)], pyarrow.binary())})
 
     return check

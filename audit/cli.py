@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from cluster.errors import StartupError
+from audit.spark_options import (
+    CheckpointOption,
+    ClassArchiveOption,
+    ConfOption,
+    CoresOption,
+    MasterOption,
+    MemoryOption,
+    PartitionsOption,
+    TriggerOption,
+    package,
+    spark_settings,
+)
+from cluster.errors import ConfigError, StartupError
 from cluster.process.documents import Format, write_document
 from cluster.process.exit_codes import ExitCode
 
@@ -31,7 +43,10 @@ LogDirOption = Annotated[
     list[Path],
     typer.Option("--log-dir", exists=True, file_okay=False, help="Folder with state-change logs. Repeatable."),
 ]
-OutputOption = Annotated[Path, typer.Option("--output", file_okay=False, help="Folder for findings and checkpoints.")]
+OutputOption = Annotated[
+    str,
+    typer.Option("--output", metavar="DIR|URI", help="Folder for findings and checkpoints; also s3a://BUCKET/FOLDER."),
+]
 FormatOption = Annotated[Format, typer.Option("-o", "--format", help="Output format.")]
 ExpectOption = Annotated[
     list[str] | None,
@@ -65,6 +80,14 @@ def run(
     webhook: Annotated[str, typer.Option(metavar="URL", help="Post new and withdrawn findings to this address.")] = "",
     form: FormatOption = Format.TABLE,
     limit: LimitOption = 20,
+    master: MasterOption = "",
+    memory: MemoryOption = "1g",
+    cores: CoresOption = None,
+    shuffle_partitions: PartitionsOption = None,
+    trigger: TriggerOption = 5.0,
+    conf: ConfOption = None,
+    checkpoint: CheckpointOption = "",
+    class_archive: ClassArchiveOption = True,
 ) -> None:
     """Check the invariants on state-change logs with Spark, and follow the logs until Ctrl-C.
 
@@ -78,11 +101,12 @@ def run(
     from audit.job import run_audit  # noqa: PLC0415
 
     expected = _nodes(expect or [])
+    settings = spark_settings(master, memory, cores, shuffle_partitions, conf, class_archive=class_archive)
     if once + follow + until_clean > 1:
         raise typer.BadParameter("--once, --follow and --until-clean exclude one another", param_hint="--once")
     if once and timeout is not None:
         raise typer.BadParameter("is for --follow and --until-clean; --once ends by itself", param_hint="--timeout")
-    with _errors(output), Alerts(log_dir, output, metrics_listen, webhook, until_clean=until_clean) as alerts:
+    with _errors(), Alerts(log_dir, output, metrics_listen, webhook, until_clean=until_clean) as alerts:
         result = run_audit(
             log_dir,
             output,
@@ -91,25 +115,31 @@ def run(
             listener=alerts.listener,
             timeout_seconds=timeout,
             expected_nodes=expected,
+            trigger_seconds=trigger,
+            settings=settings,
+            checkpoint=checkpoint,
         )
         alerts.finish(result)
     _show(result, output, form, limit)
 
 
 @contextmanager
-def _errors(output: Path) -> Iterator[None]:
+def _errors() -> Iterator[None]:
     """Say on one line what failed, and exit."""
     from audit.output_folder import OutputError  # noqa: PLC0415
     from audit.session import AuditFailedError  # noqa: PLC0415
 
     try:
         yield
-    except AuditFailedError as error:
-        typer.echo(f"the audit failed: {error}\nSpark's log: {output / 'spark.log'}", err=True)
-        raise typer.Exit(ExitCode.REFUSED) from None
-    except (OutputError, StartupError) as error:
+    except ConfigError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(ExitCode.USAGE) from None
+    except (AuditFailedError, OutputError, StartupError, OSError) as error:
         typer.echo(f"the audit failed: {error}", err=True)
         raise typer.Exit(ExitCode.REFUSED) from None
+
+
+app.command(epilog="Example:\n  klamm audit package --output klamm-audit.zip\nExit codes: 0 done; 1 failed.")(package)
 
 
 @app.command(epilog=_epilog("klamm audit report --output report -o json"))
@@ -124,14 +154,16 @@ def report(
     from audit.report import read_result  # noqa: PLC0415
 
     expected = _nodes(expect or [])
-    if not output.is_dir():
+    if "://" not in output and not Path(output).is_dir():
         raise typer.BadParameter(
             f"{output}: is not a folder; pass the --output of 'klamm audit run'", param_hint="--output"
         )
     try:
         OutputFolder(output).check()
         _show(read_result(output, expected), output, form, limit)
-    except OutputError as error:
+    except ConfigError as error:
+        raise typer.BadParameter(str(error), param_hint="--output") from None
+    except (OutputError, OSError) as error:
         typer.echo(f"there is no report: {error}", err=True)
         raise typer.Exit(ExitCode.REFUSED) from None
 
@@ -172,7 +204,7 @@ def _nodes(names: Sequence[str]) -> list[str]:
     return list(names)
 
 
-def _show(result: "AuditResult", output: Path, form: Format, limit: int) -> None:
+def _show(result: "AuditResult", output: str, form: Format, limit: int) -> None:
     from audit.report import CLEAN, FINDINGS, read_findings, read_quarantine  # noqa: PLC0415
 
     findings, malformed = read_findings(output, limit), read_quarantine(output, limit)

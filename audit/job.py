@@ -21,11 +21,13 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
 from audit.batch import BUCKETS, check_batch
+from audit.file_store import Location
 from audit.interrupts import deferred_interrupts
 from audit.output_folder import OutputError, OutputFolder
 from audit.report import AuditResult, read_result
-from audit.session import AuditFailedError, start_session, summary
+from audit.session import AuditFailedError, folder_of_spark, start_session, summary
 from audit.source import FORMAT, StateChangeSource
+from audit.spark_settings import SparkSettings
 from state_log.writer import write_audited
 
 BATCH_BYTES: Final = 128 << 20
@@ -38,17 +40,18 @@ _POLL_SECONDS: Final = 1
 
 def run_audit(
     log_dirs: Sequence[Path],
-    output: Path,
+    output: Location,
     *,
     once: bool,
     trigger_seconds: float = 5.0,
-    parallelism: int = 2,
     batch_bytes: int = BATCH_BYTES,
     on_progress: Callable[[AuditResult], bool | None] | None = None,
     listener: StreamingQueryListener | None = None,
     stop: Callable[[], bool] = lambda: False,
     timeout_seconds: float | None = None,
     expected_nodes: Sequence[str] = (),
+    settings: SparkSettings | None = None,
+    checkpoint: str = "",
     session: SparkSession | None = None,
 ) -> AuditResult:
     """Check the records in these folders that earlier runs with the same `output` have not checked.
@@ -56,25 +59,30 @@ def run_audit(
     `once` ends when everything that was there at the start has been read, and an interrupt leaves it without a
     result; otherwise the job follows the logs until it is interrupted, `stop` says so (asked every second),
     `timeout_seconds` have passed since it began to read, or `on_progress` returns True: this is called with the result
-    so far after every batch or two. The result covers all runs on this output. A session of the caller's is used as it is and left open. Runs in the main thread.
+    so far after every batch or two. The result covers all runs on this output. A session of the caller's is used as it
+    is and left open. Runs in the main thread. `checkpoint`: where Spark keeps its own, if not below `output`; as it was
+    before, if it is not given.
     `batch_bytes`: of the logs, about, in a batch. `expected_nodes`: those that must have logs. `listener`: of Spark's,
     for the progress of the query. Raises AuditFailedError, and OutputError if the output is not as an audit left it.
     """
-    output = output.resolve()
-    output.mkdir(parents=True, exist_ok=True)
-    OutputFolder(output).check()
+    settings = SparkSettings() if settings is None else settings
+    folder = OutputFolder(output)
+    checkpoint = folder.checkpoint(checkpoint)
+    local = folder_of_spark(folder.location, checkpoint)
+    local.mkdir(parents=True, exist_ok=True)
+    folder.check()
     with deferred_interrupts() as interrupted:
-        spark = start_session(output, parallelism) if session is None else session
+        spark = start_session(local, settings) if session is None else session
         try:
             spark.dataSource.register(StateChangeSource)
             if listener is not None:
                 spark.streams.addListener(listener)
             every = None if once else trigger_seconds
-            batches = _Batches(OutputFolder(output), parallelism)
+            batches = _Batches(folder, settings.tasks, checkpoint)
             options = {
                 "directories": json.dumps([str(path.resolve()) for path in log_dirs]),
                 "max_bytes": str(batch_bytes),
-                "tasks": str(parallelism),
+                "tasks": str(settings.tasks),
                 "buckets": str(BUCKETS),
             }
             try:
@@ -89,7 +97,7 @@ def run_audit(
                 interrupted.clear()
             _tell_writers(output)
         except (PySparkException, Py4JError) as error:
-            raise AuditFailedError(summary(error)) from error
+            raise AuditFailedError(summary(error), None if session else local) from error
         finally:
             if session is None:
                 spark.stop()
@@ -122,7 +130,7 @@ class _Watch:
 
     def __init__(
         self,
-        output: Path,
+        output: Location,
         interrupted: Event,
         report: Callable[[], bool] | None,
         stop: Callable[[], bool],
@@ -158,13 +166,13 @@ class _Watch:
 class _Batches:
     """Judges the batches of a query. `error`: what ended it; Spark has only a traceback of that."""
 
-    def __init__(self, folder: OutputFolder, tasks: int) -> None:
-        self.folder, self._tasks = folder, tasks
+    def __init__(self, folder: OutputFolder, tasks: int, checkpoint: str) -> None:
+        self._folder, self._tasks, self.checkpoint = folder, tasks, checkpoint
         self.error: OutputError | None = None
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         try:
-            check_batch(frame, number, self.folder, self._tasks)
+            check_batch(frame, number, self._folder, self._tasks, self.checkpoint)
         except OutputError as error:
             self.error = error
             raise
@@ -175,14 +183,14 @@ def _start(
 ) -> StreamingQuery:
     """`options`: of the source. `trigger_seconds` None: read the present logs and stop."""
     rows = spark.readStream.format(FORMAT).options(**options).load()
-    checkpoint = str(batches.folder.top / "checkpoint")
-    writer = rows.writeStream.outputMode("append").option("checkpointLocation", checkpoint).foreachBatch(batches)
+    writer = rows.writeStream.outputMode("append").option("checkpointLocation", batches.checkpoint)
+    writer = writer.foreachBatch(batches)
     if trigger_seconds is None:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{trigger_seconds} seconds").start()
 
 
-def _tell_writers(output: Path) -> None:
+def _tell_writers(output: Location) -> None:
     """Leave word beside the logs how much of them is judged, so that their retention may delete it."""
     commit = OutputFolder(output).last_commit()
     if commit is None:

@@ -17,6 +17,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from audit.backlog import backlog_bytes
+from audit.file_store import Location
 from audit.log_files import LogFiles
 from audit.output_folder import Commit, OutputFolder
 from audit.report import AuditResult, cluster_state
@@ -30,7 +31,7 @@ _JOB, _LOG = "Job", "Log"
 class AuditMetrics(StreamingQueryListener):
     """Registers with the registry; takes over results from the job and the progress of batches from Spark."""
 
-    def __init__(self, metrics: Metrics, log_dirs: Sequence[Path], output: Path) -> None:
+    def __init__(self, metrics: Metrics, log_dirs: Sequence[Path], output: Location) -> None:
         self._metrics, self._output = metrics, output
         self._files = LogFiles(log_dirs)
         self._verdict = metrics.text(_DOMAIN, _JOB, "Verdict")

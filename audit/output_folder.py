@@ -1,17 +1,17 @@
 """The output folder of an audit: state, tables, and one commit file for each batch, which alone makes the rest count.
 
-    commits/<batch>.json   what the audit has reached, as `Commit` and its hash; written last, by renaming
+    commits/<batch>.json   what the audit has reached, as `Commit` and its hash; written last
     state/<bucket>/        the sorted runs and other state of each bucket
     tables/<table>/day=<date>/<batch>-<bucket>.parquet
 
 Files of a batch that was not committed are overwritten when the batch is repeated: it writes the same names.
+Which file system they are on is the matter of a `FileStore`.
 """
 
 import hashlib
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +21,7 @@ import pyarrow.dataset
 import pyarrow.parquet
 from msgspec import Struct
 
+from audit.file_store import Location, is_remote, open_store
 from audit.sorted_runs import Run
 from audit.vectors import longs
 from cluster.errors import DECODE_ERRORS, ClusterError
@@ -99,6 +100,8 @@ class Commit(Struct, frozen=True):
     taken: dict[str, tuple[str, int]] = {}
     """Of each log the last file, and up to which byte it was read."""
     tables: dict[str, TableSize] = {}
+    checkpoint: str = ""
+    """Where Spark's checkpoint is, if not below the output folder."""
 
 
 class _Version(Struct, frozen=True):
@@ -113,62 +116,96 @@ class _StoredCommit(Struct, frozen=True):
 class OutputFolder:
     """Reads and writes the files of one audit."""
 
-    def __init__(self, top: Path) -> None:
-        self.top = top
+    def __init__(self, location: Location) -> None:
+        self.files = open_store(location)
         self._written: dict[str, TableSize] = {}
+
+    @property
+    def location(self) -> str:
+        """As the constructor takes it, also in another process."""
+        return self.files.location
+
+    def path(self, name: str) -> str:
+        """A name below the folder, for messages."""
+        return f"{self.location.rstrip('/')}/{name}"
+
+    def _put(self, name: str, data: bytes | pyarrow.Buffer) -> None:
+        try:
+            self.files.write(name, data)
+        except OSError as error:
+            raise OutputError(f"{self.path(name)}: cannot be written: {_why(error)}") from error
 
     def check(self) -> None:
         """Read all that the next batch rests on. Raises OutputError if it is not as the last commit has left it."""
         commit = self.last_commit()
-        self._check_checkpoint(commit)
+        if commit is None or not commit.checkpoint:
+            self._check_checkpoint(commit)
         if commit is None:
             return
         for stored in _files_of(commit):
             self._read(stored)
         for table, size in commit.tables.items():
-            found = [path.stat().st_size for path in self.table_files(table)]
-            if TableSize(len(found), sum(found)) != size:
-                has, wanted = f"{len(found)} files of {sum(found)} bytes", f"{size.files} of {size.bytes}"
+            sizes = self._table_sizes(table)
+            if TableSize(len(sizes), sum(sizes.values())) != size:
+                has = f"{len(sizes)} files of {sum(sizes.values())} bytes"
+                wanted = f"{size.files} of {size.bytes}"
                 raise OutputError(
-                    f"{self.top / 'tables' / table}: has {has} instead of {wanted}: is this a whole copy? {_REMEDY}"
+                    f"{self.path(f'tables/{table}')}: has {has} instead of {wanted}: is this a whole copy? {_REMEDY}"
                 )
 
     def _check_checkpoint(self, commit: Commit | None) -> None:
         """A batch commits here before it does in Spark's checkpoint, and after its offsets are there."""
-        begun, done = (_numbers(self.top / "checkpoint" / name, "*") for name in ("offsets", "commits"))
+        begun, done = (_numbers(self.files.sizes(f"checkpoint/{name}")) for name in ("offsets", "commits"))
         last = -1 if commit is None else commit.batch
         if last > max(begun, default=-1):
-            raise OutputError(f"{self.top / 'checkpoint'}: does not have batch {last} of the commits; {_REMEDY}")
+            raise OutputError(f"{self.path('checkpoint')}: does not have batch {last} of the commits; {_REMEDY}")
         if last < max(done, default=-1):
-            missing = self.top / "commits" / f"{max(done)}.json"
+            missing = self.path(f"commits/{max(done)}.json")
             raise OutputError(f"{missing}: is missing, though the checkpoint has this batch; {_REMEDY}")
+
+    def checkpoint(self, wanted: str = "") -> str:
+        """Where Spark's checkpoint of this audit is: where it was before, else where it is `wanted`, else below.
+
+        Raises OutputError if it was elsewhere, and if an object store, which Spark cannot write to unaided, has none.
+        """
+        commit = self.last_commit()
+        if commit is not None and wanted not in {"", commit.checkpoint}:
+            known = commit.checkpoint or self.path("checkpoint")
+            raise OutputError(f"{self.location}: its checkpoint is {known}, not {wanted}: leave --checkpoint out")
+        found = wanted if commit is None else commit.checkpoint
+        if not found and is_remote(self.location):
+            raise OutputError(
+                f"{self.location}: Spark's checkpoint has no place: pass --checkpoint, a folder of this machine, or a "
+                "URI that this Spark can write to"
+            )
+        return found or self.path("checkpoint")
 
     # Commits
 
     def last_commit(self) -> Commit | None:
         """None if there is none yet. Raises OutputError."""
-        numbers = _numbers(self.top / "commits", "*.json")
+        numbers = _numbers(self.files.sizes("commits"), ".json")
         return self._read_commit(max(numbers)) if numbers else None
 
     def commit(self, commit: Commit) -> None:
         """Make a batch count, and remove the state that only earlier ones needed."""
-        target = self.top / "commits" / f"{commit.batch}.json"
-        target.parent.mkdir(parents=True, exist_ok=True)
         encoded = msgspec.json.encode(commit)
-        _replace(target, msgspec.json.encode(_StoredCommit(_digest(encoded), msgspec.Raw(encoded))))
-        numbers = _numbers(target.parent, "*.json")
+        stored = _StoredCommit(_digest(encoded), msgspec.Raw(encoded))
+        self._put(f"commits/{commit.batch}.json", msgspec.json.encode(stored))
+        numbers = _numbers(self.files.sizes("commits"), ".json")
         kept = sorted(numbers)[-_KEPT:]
         for number in set(numbers) - set(kept):
-            (target.parent / f"{number}.json").unlink(missing_ok=True)
+            self.files.remove(f"commits/{number}.json")
         needed = {stored.file for number in kept for stored in _files_of(self._read_commit(number))}
-        for path in (self.top / "state").glob("*/*"):
-            if str(path.relative_to(self.top)) not in needed and _batch_of(path) <= commit.batch:
-                path.unlink(missing_ok=True)
+        for name in self.files.sizes("state"):
+            if name not in needed and _batch_of(name) <= commit.batch:
+                self.files.remove(name)
 
     def _read_commit(self, number: int) -> Commit:
-        path = self.top / "commits" / f"{number}.json"
+        name = f"commits/{number}.json"
+        path = self.path(name)
         try:
-            stored = msgspec.json.decode(path.read_bytes(), type=_StoredCommit)
+            stored = msgspec.json.decode(self.files.read(name), type=_StoredCommit)
             found = msgspec.json.decode(stored.commit, type=_Version)
             if _digest(bytes(stored.commit)) != stored.digest:
                 raise OutputError(f"{path}: was changed after it was written; {_REMEDY}")
@@ -176,7 +213,7 @@ class OutputFolder:
                 raise OutputError(f"{path}: version {found.version}, and this klamm reads {VERSION}; {_REMEDY}")
             return msgspec.json.decode(stored.commit, type=Commit)
         except OSError as error:
-            raise OutputError(f"{path}: {error.strerror}; {_REMEDY}") from error
+            raise OutputError(f"{path}: {_why(error)}; {_REMEDY}") from error
         except DECODE_ERRORS as error:
             raise OutputError(f"{path}: is not a commit of an audit: {first_line(error)}; {_REMEDY}") from error
 
@@ -187,10 +224,9 @@ class OutputFolder:
         return [Run(self._read_run(run)) for run in stored]
 
     def _read_run(self, run: StoredFile) -> pyarrow.Table:
-        path = self.top / run.file
+        path = self.path(run.file)
         try:
-            with pyarrow.memory_map(str(path)) as source:
-                table = pyarrow.ipc.open_file(source).read_all()
+            table = pyarrow.ipc.open_file(self.files.read(run.file)).read_all()
         except (OSError, pyarrow.ArrowInvalid) as error:
             raise OutputError(f"{path}: is missing or damaged ({first_line(error)}); {_REMEDY}") from error
         if table.num_rows != run.rows:
@@ -198,34 +234,29 @@ class OutputFolder:
         return table
 
     def write_run(self, bucket: int, table: str, batch: int, rows: pyarrow.Table) -> StoredFile:
-        path = self.top / "state" / str(bucket) / f"{table}-{batch:09d}.arrow"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(f".{os.getpid()}.tmp")
-        with pyarrow.ipc.new_file(str(temporary), rows.schema) as writer:
+        sink = pyarrow.BufferOutputStream()
+        with pyarrow.ipc.new_file(sink, rows.schema) as writer:
             writer.write_table(rows.unify_dictionaries().combine_chunks())
-        with pyarrow.memory_map(str(temporary)) as written:
-            digest = _digest(written.read_buffer())
-        temporary.replace(path)
-        return StoredFile(str(path.relative_to(self.top)), digest, rows.num_rows)
+        return self._write(f"state/{bucket}/{table}-{batch:09d}.arrow", sink.getvalue(), rows.num_rows)
 
     def read_state(self, stored: StoredFile) -> bytes:
         """A state file of `write_state`. Raises OutputError."""
-        return self._read(stored)
+        return bytes(self._read(stored))
 
     def write_state(self, bucket: int, batch: int, data: bytes) -> StoredFile:
-        path = self.top / "state" / str(bucket) / f"state-{batch:09d}.bin"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(path, data)
-        return StoredFile(str(path.relative_to(self.top)), _digest(data))
+        return self._write(f"state/{bucket}/state-{batch:09d}.bin", data)
 
-    def _read(self, stored: StoredFile) -> bytes:
-        path = self.top / stored.file
+    def _write(self, name: str, data: bytes | pyarrow.Buffer, rows: int = 0) -> StoredFile:
+        self._put(name, data)
+        return StoredFile(name, _digest(data), rows)
+
+    def _read(self, stored: StoredFile) -> pyarrow.Buffer:
         try:
-            data = path.read_bytes()
+            data = self.files.read(stored.file)
         except OSError as error:
-            raise OutputError(f"{path}: {error.strerror}; {_REMEDY}") from error
+            raise OutputError(f"{self.path(stored.file)}: {_why(error)}; {_REMEDY}") from error
         if _digest(data) != stored.digest:
-            raise OutputError(f"{path}: was changed after it was written; {_REMEDY}")
+            raise OutputError(f"{self.path(stored.file)}: was changed after it was written; {_REMEDY}")
         return data
 
     # Tables
@@ -233,37 +264,40 @@ class OutputFolder:
     def write_rows(self, table: str, rows: pyarrow.Table, batch: int, bucket: int) -> None:
         """Write the rows of a table, by the day of their `at_ms`."""
         for day, part in _by_day(rows):
-            path = self.top / "tables" / table / f"day={day}" / f"{batch:09d}-{bucket:03d}.parquet"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = path.with_suffix(f".{os.getpid()}.tmp")
-            pyarrow.parquet.write_table(part, temporary, compression="zstd", write_page_checksum=True)
-            size = TableSize(1, temporary.stat().st_size)
-            temporary.replace(path)
-            self._written[table] = self._written.get(table, TableSize()) + size
+            sink = pyarrow.BufferOutputStream()
+            pyarrow.parquet.write_table(part, sink, compression="zstd", write_page_checksum=True)
+            data = sink.getvalue()
+            self._put(f"tables/{table}/day={day}/{batch:09d}-{bucket:03d}.parquet", data)
+            self._written[table] = self._written.get(table, TableSize()) + TableSize(1, data.size)
 
     def take_written(self) -> dict[str, TableSize]:
         """What was written to the tables since this was asked last."""
         written, self._written = self._written, {}
         return written
 
-    def table_files(self, table: str) -> list[Path]:
-        """The files of a table, of committed batches only, in the order of the batches."""
+    def table_files(self, table: str) -> list[str]:
+        """The names of the files of a table, of committed batches only, in the order of the batches."""
+        return sorted(self._table_sizes(table), key=lambda name: (PurePosixPath(name).name, name))
+
+    def _table_sizes(self, table: str) -> dict[str, int]:
         commit = self.last_commit()
         last = -1 if commit is None else commit.batch
-        paths = [path for path in (self.top / "tables" / table).glob("day=*/*.parquet") if _batch_of(path) <= last]
-        return sorted(paths, key=lambda path: (path.name, path))
+        sizes = self.files.sizes(f"tables/{table}")
+        return {name: n for name, n in sizes.items() if name.endswith(".parquet") and _batch_of(name) <= last}
 
     def rows(
         self, table: str, columns: Sequence[str] | None = None, where: pyarrow.dataset.Expression | None = None
     ) -> Iterator[dict[str, Any]]:
         """The rows of a table, file by file; none if nothing was written to it. Raises OutputError."""
-        for path in self.table_files(table):
+        for name in self.table_files(table):
             try:
-                dataset = pyarrow.dataset.dataset(path, format=_PARQUET)
-                parts = dataset.to_batches(columns=None if columns is None else list(columns), filter=where)
+                fragment = _PARQUET.make_fragment(pyarrow.BufferReader(self.files.read(name)))
+                parts = fragment.to_batches(columns=None if columns is None else list(columns), filter=where)
                 rows = [row for part in parts for row in part.to_pylist()]
             except (OSError, pyarrow.ArrowInvalid) as error:
-                raise OutputError(f"{path}: is missing or damaged ({first_line(error)}); {_REMEDY}") from error
+                raise OutputError(
+                    f"{self.path(name)}: is missing or damaged ({first_line(error)}); {_REMEDY}"
+                ) from error
             yield from rows
 
 
@@ -287,23 +321,20 @@ def _files_of(commit: Commit) -> Iterator[StoredFile]:
             yield state.file
 
 
-def _batch_of(path: Path) -> int:
+def _batch_of(name: str) -> int:
     """The batch in the name of a file: its first or last number."""
-    numbers = [part for part in path.name.split(".")[0].split("-") if part.isdigit()]
+    numbers = [part for part in PurePosixPath(name).name.split(".")[0].split("-") if part.isdigit()]
     return int(numbers[0]) if numbers else -1
 
 
-def _replace(path: Path, data: bytes) -> None:
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+def _numbers(names: Iterable[str], suffix: str = "") -> list[int]:
+    """The numbers that are the names of files, apart from their suffix."""
+    paths = map(PurePosixPath, names)
+    return [int(path.stem) for path in paths if path.suffix == suffix and path.stem.isdigit()]
 
 
-def _numbers(directory: Path, pattern: str) -> list[int]:
-    return [int(path.stem) for path in directory.glob(pattern) if path.stem.isdigit()]
+def _why(error: OSError) -> str:
+    return error.strerror or first_line(error)
 
 
 def _digest(data: bytes | pyarrow.Buffer) -> str:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -11,6 +10,7 @@ from msgspec import Struct
 
 from audit.bucket import FINDINGS_TABLE, RECORDS_TABLE
 from audit.cluster_state import QUARANTINE_TABLE, ClusterState, decode_state
+from audit.file_store import Location
 from audit.findings import FOUND, NOT_COMPARED
 from audit.incarnations import overlaps
 from audit.open_conditions import open_conditions
@@ -51,7 +51,7 @@ class AuditResult(Struct, frozen=True):
     incarnations: int
 
 
-def read_result(output: Path, expected_nodes: Sequence[str] = ()) -> AuditResult:
+def read_result(output: Location, expected_nodes: Sequence[str] = ()) -> AuditResult:
     """The verdict on everything that was read so far. Raises OutputError."""
     folder = OutputFolder(output)
     commit = folder.last_commit()
@@ -93,7 +93,7 @@ def all_findings(folder: OutputFolder) -> list[dict[str, Any]]:
     return [*findings_of(folder), *(msgspec.structs.asdict(finding) for finding in open_ones)]
 
 
-def read_findings(output: Path, limit: int) -> list[dict[str, Any]]:
+def read_findings(output: Location, limit: int) -> list[dict[str, Any]]:
     """The first findings; `causes` says what led to each of their records."""
     folder = OutputFolder(output)
     findings = all_findings(folder)[:limit]
@@ -103,7 +103,7 @@ def read_findings(output: Path, limit: int) -> list[dict[str, Any]]:
     return findings
 
 
-def read_quarantine(output: Path, limit: int) -> list[dict[str, Any]]:
+def read_quarantine(output: Location, limit: int) -> list[dict[str, Any]]:
     """The first malformed lines: file, offset, size, beginning and reason of each."""
     rows = OutputFolder(output).rows(QUARANTINE_TABLE)
     return [row for row, _ in zip(rows, range(limit), strict=False)]

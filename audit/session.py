@@ -3,65 +3,145 @@
 import os
 import signal
 import sys
+import sysconfig
+import tempfile
 from pathlib import Path
 from subprocess import PIPE
 from typing import Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from audit.class_archive import class_archive_options
+from audit.file_store import Location, is_remote, open_store
 from audit.interrupts import deferred_interrupts
+from audit.packages import FOLDER, current_package, python_of_workers
+from audit.spark_settings import SparkSettings, combined
 from cluster.errors import ClusterError
 
 _APPLICATION: Final = Path(__file__).resolve().parents[1]
 _LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 _QUICK_JVM: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """The work is done in Python; the JVM only has to be there soon."""
+_LOG: Final = "spark.log"
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_LOOPBACK: Final = "127.0.0.1"
 
 
 class AuditFailedError(ClusterError):
-    """Spark could not do it; `spark.log` in the output folder says more."""
+    """Spark could not do it. `folder`: where its `spark.log` says more."""
+
+    def __init__(self, why: str, folder: Path | None = None) -> None:
+        super().__init__(why if folder is None else f"{why}; see {folder / _LOG}")
 
 
-def start_session(output: Path, parallelism: int = 2) -> SparkSession:
-    """A local Spark with nothing outside of the output folder, where `spark.log` has all that it says.
+def start_session(folder: Path, settings: SparkSettings | None = None) -> SparkSession:
+    """A Spark with nothing outside of a folder of this machine, where `spark.log` has all that it says.
 
-    Java is found as Spark finds it: JAVA_HOME, then PATH. Raises AuditFailedError.
+    Java is found as Spark finds it: JAVA_HOME, then PATH. In a program that spark-submit has started, its session, with
+    the settings that were given there. Raises AuditFailedError, and OSError if the folder cannot be written to.
     """
-    # Workers must be this interpreter: another one lacks our packages.
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        # And they must find ours before those of any distribution, or of the folder that the JVM was started in.
-        "spark.executorEnv.PYTHONPATH": str(_APPLICATION),
-        "spark.executorEnv.PYTHONSAFEPATH": "1",
-        "spark.driver.memory": "1g",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"{_QUICK_JVM} -Dlog4j2.configurationFile={_LOG4J.as_uri()}",
-        "spark.sql.shuffle.partitions": str(parallelism),
-        "spark.sql.warehouse.dir": str(output / "warehouse"),
-        "spark.local.dir": str(output / "scratch"),
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.streaming.metricsEnabled": "false",
-    }
-    conf = SparkConf().setMaster(f"local[{parallelism}]").setAppName("klamm audit").setAll(list(settings.items()))
+    settings = SparkSettings() if settings is None else settings
+    folder.mkdir(parents=True, exist_ok=True)
+    ours = {**_settings(folder, settings), **_of_workers(folder, settings)}
+    conf = SparkConf(loadDefaults=False).setAll(list(combined(ours, settings.conf).items()))
+    _set_environment(settings)
     try:
         with deferred_interrupts():
             handler = signal.getsignal(signal.SIGINT)
-            with (output / "spark.log").open("ab") as log:
+            is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+            with (folder / _LOG).open("ab") as log:
                 gateway = launch_gateway(conf, popen_kwargs={"stdin": PIPE, "stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+            if is_submitted:
+                SparkContext._ensure_initialized(gateway=gateway)
+                conf = _completed(SparkConf(), conf)
             context = SparkContext(conf=conf, gateway=gateway)
             # Spark has put its own in place, which calls the JVM while the call that it interrupts is under way.
             signal.signal(signal.SIGINT, handler)
         return SparkSession(context)
-    except PySparkException as error:
-        raise AuditFailedError(summary(error)) from error
+    except (PySparkException, Py4JError) as error:
+        raise AuditFailedError(summary(error), folder) from error
+
+
+def _settings(folder: Path, settings: SparkSettings) -> dict[str, str]:
+    """Those of the driver, and how much is used."""
+    archive = class_archive_options(os.environ.get("JAVA_HOME", "")) if settings.class_archive else ""
+    found = {
+        "spark.app.name": "klamm audit",
+        "spark.master": settings.master_url,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": f"{_QUICK_JVM} -Dlog4j2.configurationFile={_LOG4J.as_uri()} {archive}".strip(),
+        "spark.sql.shuffle.partitions": str(settings.tasks),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.metricsEnabled": "false",
+        **settings.of_cluster(),
+    }
+    if settings.is_on_loopback:
+        found |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+    if settings.is_local:
+        found["spark.local.dir"] = str(folder / "scratch")
+    return found
+
+
+def _of_workers(folder: Path, settings: SparkSettings) -> dict[str, str]:
+    """Where they find our packages: before those of any distribution, or of the folder that they were started in."""
+    safe = {"spark.executorEnv.PYTHONSAFEPATH": "1"}
+    if settings.is_local:
+        return {**safe, "spark.executorEnv.PYTHONPATH": str(_APPLICATION)}
+    if any(archive.endswith(f"#{FOLDER}") for archive in settings.conf.get("spark.archives", "").split(",")):
+        archive = {}
+    else:
+        archive = {"spark.archives": f"{current_package(folder)}#{FOLDER}"}
+    return {
+        **safe,
+        **archive,
+        "spark.executorEnv.PYTHONPATH": FOLDER,
+        "spark.executor.extraJavaOptions": _QUICK_JVM,
+    }
+
+
+def _set_environment(settings: SparkSettings) -> None:
+    """What Spark has from the environment of this process only."""
+    # One interpreter for the processes of driver and workers. Here it is this one: another lacks our packages.
+    python = sys.executable if settings.is_local else settings.conf.get("spark.pyspark.python", python_of_workers())
+    os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = python, sys.executable
+    if not settings.is_local:
+        # Of the driver's own processes, which have no archive.
+        own = [str(_APPLICATION), *{sysconfig.get_path(kind) for kind in ("purelib", "platlib")}]
+        os.environ["PYTHONPATH"] = os.pathsep.join([*own, *filter(None, [os.environ.get("PYTHONPATH")])])
+    if settings.is_on_loopback:
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+
+
+def _completed(submitted: SparkConf, ours: SparkConf) -> SparkConf:
+    """What was given to spark-submit, and of ours what was not."""
+    for name, value in ours.getAll():
+        submitted.setIfMissing(name, value)
+    return submitted
+
+
+def folder_of_spark(output: Location, checkpoint: str) -> Path:
+    """The folder of this machine for what Spark writes beside its checkpoint, `spark.log` among it."""
+    for location in (str(output), checkpoint):
+        if not is_remote(location):
+            return Path(open_store(location).location)
+    return Path(tempfile.gettempdir(), f"klamm-audit-{os.getuid()}")
 
 
 def summary(error: Exception) -> str:
-    """What went wrong, on one line: without the description of the query that follows."""
-    return str(error).partition("\n")[0].removesuffix(" === Streaming Query ===")
+    """What went wrong, on one line: of a Python traceback its last, otherwise the first that names an error."""
+    lines = str(error).splitlines()
+    for number, line in enumerate(lines):
+        if line.endswith(_TRACEBACK):
+            last = next((after for after in lines[number + 1 :] if after and not after.startswith(" ")), line)
+            return f"in a Python process of Spark: {last}"
+    first = lines[0] if lines else type(error).__name__
+    if first.startswith("An error occurred while calling") and len(lines) > 1:
+        first = lines[1].removeprefix(": ")
+    return first.removesuffix(" === Streaming Query ===")

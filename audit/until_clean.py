@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from audit.backlog import positions_of
+from audit.file_store import Location
 from audit.log_files import LogFiles, advance, ends
 from audit.output_folder import OutputFolder
 from audit.report import CLEAN, AuditResult
@@ -12,7 +13,7 @@ from audit.report import CLEAN, AuditResult
 class UntilClean:
     """Remembers the ends of the logs; `reached` compares them with what a result rests on."""
 
-    def __init__(self, log_dirs: Sequence[Path], output: Path) -> None:
+    def __init__(self, log_dirs: Sequence[Path], output: Location) -> None:
         self._folder = OutputFolder(output)
         self._target = advance({}, ends(LogFiles(log_dirs).logs(), {}), None)
 

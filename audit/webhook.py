@@ -5,11 +5,9 @@ sends it again. A receiver that is down costs nothing but the next attempt, with
 """
 
 import hashlib
-import os
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -17,6 +15,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
+from audit.file_store import Location, open_store
 from audit.output_folder import OutputFolder
 from audit.report import AuditResult, all_findings
 from audit.rule_catalogue import severity_of
@@ -43,9 +42,9 @@ class Sent(Struct, frozen=True):
 class Webhook:
     """Posts JSON documents to one address."""
 
-    def __init__(self, url: str, output: Path, metrics: Metrics) -> None:
+    def __init__(self, url: str, output: Location, metrics: Metrics) -> None:
         self._url, self._output = url, output
-        self._file = output / _SENT_FILE
+        self._files = open_store(output)
         self._failures = metrics.meter("klamm.audit", "Webhook", "Failures")
         self._requests = metrics.meter("klamm.audit", "Webhook", "Requests")
 
@@ -56,13 +55,11 @@ class Webhook:
         if now == sent:
             return
         if self._post(msgspec.json.encode(document(result, found, sent, now))):
-            temporary = self._file.with_suffix(f".{os.getpid()}.tmp")
-            temporary.write_bytes(msgspec.json.encode(now))
-            temporary.replace(self._file)
+            self._files.write(_SENT_FILE, msgspec.json.encode(now))
 
     def _sent(self) -> Sent:
         try:
-            return msgspec.json.decode(self._file.read_bytes(), type=Sent)
+            return msgspec.json.decode(self._files.read(_SENT_FILE), type=Sent)
         except (FileNotFoundError, *DECODE_ERRORS):
             return Sent()
 

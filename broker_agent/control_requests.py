@@ -37,8 +37,8 @@ _Refusal = TypeVar(
 )
 _NONE_NEWER: Final[Mapping[TopicPartition, LeaderEpoch]] = MappingProxyType({})
 _EVENT_LENGTH_MAX: Final = 64
-_RETRY_S: Final = 1.0
 """Of a cause's name, which is repeated in every record of a request."""
+_RETRY_S: Final = 1.0
 _log = structlog.stdlib.get_logger()
 
 

@@ -94,16 +94,13 @@ class DamagedReplicas:
         self._found.add(replica.topic_partition)
         self._added.set()
 
-    def _of(self, tp: TopicPartition) -> list[DamagedReplica]:
-        return [replica for replica in self._manager.logs.damaged_replicas if replica.topic_partition == tp]
-
     def _replace(self, replica: DamagedReplica, changed: DamagedReplica) -> None:
         self._manager.logs.forget_damage(replica)
         self._manager.logs.add_damaged(changed)
 
     def led(self, tp: TopicPartition) -> None:
         """The replica leads in a new leader epoch: what it does not have the others cannot keep, either."""
-        for replica in self._of(tp):
+        for replica in self._manager.logs.damage_of(tp):
             if self._is_back_in_sync(replica):
                 self._heal(replica)
             elif not replica.has_led:
@@ -147,7 +144,7 @@ class DamagedReplicas:
 
     def _left_isr(self, tp: TopicPartition, epoch: LeaderEpoch) -> None:
         """From now on the replica has what it has fetched; what it had to be emptied of is at its end, too."""
-        for replica in self._of(tp):
+        for replica in self._manager.logs.damage_of(tp):
             if not replica.is_lost:
                 damage = replace(replica.damage, is_cut=True)
                 self._replace(replica, replace(replica, damage=damage, has_led=False, left_isr_in=epoch))
@@ -165,7 +162,7 @@ class DamagedReplicas:
 
     async def acknowledge(self, tp: TopicPartition, *, validate_only: bool) -> tuple[DamagedReplica, ...]:
         """Forget what is lost for good (R9.33); returns it. Raises ApiError if nothing is, or if it heals by itself."""
-        known = self._of(tp)
+        known = self._manager.logs.damage_of(tp)
         lost = tuple(replica for replica in known if replica.is_lost)
         if not known:
             raise ApiError(

@@ -239,6 +239,9 @@ class LogDirectories(Protocol):
     def damaged_replicas(self) -> Sequence[DamagedReplica]:
         """What is known to be missing, also by an earlier process of this broker (R9.33)."""
 
+    def damage_of(self, topic_partition: TopicPartition) -> Sequence[DamagedReplica]:
+        """Those of `damaged_replicas` that are of this partition."""
+
     @property
     def newly_damaged(self) -> Sequence[DamagedReplica]:
         """What was found missing when the directories were opened (R9.22)."""

@@ -32,6 +32,12 @@ def eventually(condition: Callable[[], object], what: str) -> None:
         time.sleep(0.1)
 
 
+def log_directory(cluster: LocalCluster, broker: int) -> Path:
+    """The only log directory of a broker."""
+    [directory] = next(b["log_dirs"] for b in as_json(cluster, "status")["brokers"] if b["id"] == broker)
+    return Path(directory)
+
+
 def partitions(cluster: LocalCluster, topic: str) -> list[dict[str, Any]]:
     """The partitions of a topic, as `topics describe` shows them to a program."""
     found: list[dict[str, Any]] = as_json(cluster, "topics", "describe", topic)["topics"][0]["partitions"]

@@ -13,35 +13,42 @@ class KnownDamage:
     """By partition and first offset: one replica can be damaged in several places."""
 
     def __init__(self) -> None:
-        self._replicas: dict[tuple[TopicPartition, Offset], DamagedReplica] = {}
+        self._replicas: dict[TopicPartition, dict[Offset, DamagedReplica]] = {}
         self.unsaved: set[str] = set()
         """Log directories whose file must be written again."""
 
     @property
     def all(self) -> tuple[DamagedReplica, ...]:
-        return tuple(self._replicas.values())
+        return tuple(replica for places in self._replicas.values() for replica in places.values())
+
+    def of(self, topic_partition: TopicPartition) -> tuple[DamagedReplica, ...]:
+        return tuple(self._replicas.get(topic_partition, {}).values())
 
     def load(self, replicas: Iterable[DamagedReplica]) -> None:
         """Add what the file of a directory has."""
-        self._replicas |= {_key(replica): replica for replica in replicas}
+        for replica in replicas:
+            self._replicas.setdefault(replica.topic_partition, {})[replica.damage.from_offset] = replica
 
     def add(self, replica: DamagedReplica) -> None:
         """Add one, in place of one that begins at the same offset."""
-        self._replicas[_key(replica)] = replica
+        self.load((replica,))
         self.unsaved.add(replica.directory)
 
     def add_found(self, replica: DamagedReplica) -> None:
         """Add what was found at the start. Known damage that goes further, by checkpoints that are rewritten since, is
         merely found again.
         """
-        known = self._replicas.get(_key(replica))
+        known = self._replicas.get(replica.topic_partition, {}).get(replica.damage.from_offset)
         if known is not None and known.damage.to_offset >= replica.damage.to_offset:
             replica = replace(replica, damage=known.damage)
         self.add(replica)
 
     def remove(self, replica: DamagedReplica) -> None:
-        if self._replicas.pop(_key(replica), None) is not None:
+        places = self._replicas.get(replica.topic_partition, {})
+        if places.pop(replica.damage.from_offset, None) is not None:
             self.unsaved.add(replica.directory)
+            if not places:
+                del self._replicas[replica.topic_partition]
 
     def remove_where(self, is_gone: Callable[[DamagedReplica], bool]) -> None:
         for replica in [replica for replica in self.all if is_gone(replica)]:
@@ -54,7 +61,3 @@ class KnownDamage:
 
     def in_directory(self, path: str) -> list[DamagedReplica]:
         return [replica for replica in self.all if replica.directory == path]
-
-
-def _key(replica: DamagedReplica) -> tuple[TopicPartition, Offset]:
-    return replica.topic_partition, replica.damage.from_offset

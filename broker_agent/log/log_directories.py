@@ -81,6 +81,9 @@ class DiskLogDirectories:
     def damaged_replicas(self) -> Sequence[DamagedReplica]:
         return self.damage.all
 
+    def damage_of(self, topic_partition: TopicPartition) -> Sequence[DamagedReplica]:
+        return self.damage.of(topic_partition)
+
     def space(self, directory: str) -> tuple[int, int]:
         """Total and usable bytes of the directory's file system. Raises StorageError."""
         with self._directories[directory]:

@@ -113,9 +113,12 @@ class MetricsServer:
 
     def _respond(self, head: bytes) -> bytes:
         try:
-            method, target, *_ = head.decode("latin-1").splitlines()[0].split(" ")
-            headers = parse_headers(io.BytesIO(head.partition(b"\r\n")[2]))
-        except (HTTPException, ValueError, IndexError):
+            line, _, fields = head.partition(b"\r\n")
+            method, target, version = line.decode("latin-1").split(" ")
+            headers = parse_headers(io.BytesIO(fields))
+        except (HTTPException, ValueError):
+            version = ""
+        if not version.startswith("HTTP/"):
             return _Response(HTTPStatus.BAD_REQUEST, b"this is no HTTP request\n").encode(with_body=True)
         return self._get(method, target.partition("?")[0], headers).encode(with_body=method != "HEAD")
 

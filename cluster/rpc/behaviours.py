@@ -20,7 +20,6 @@ from cluster.rpc import large_messages
 from cluster.rpc.admission import Admission, Call
 from cluster.rpc.budgets import Peer
 from cluster.rpc.call_kinds import CallKind, kind_of
-from cluster.rpc.large_messages import BYTES_OF_ITEM, MANY_ITEMS, items_of
 from cluster.rpc.methods import REPLICA_FETCH, Method
 from cluster.rpc.status import status_of
 
@@ -120,11 +119,12 @@ class Behaviours:
 
     @staticmethod
     async def _encode(method: Method, response: Any, admitted: Call) -> bytes:
-        items = items_of(response)
-        if items >= MANY_ITEMS and not isinstance(response, FetchResponse):
+        if not large_messages.is_large(response):
+            return method.response.encode(response)
+        if not isinstance(response, FetchResponse):
             # Before it is encoded: many large responses at once would take the memory that the budget keeps free.
-            await admitted.expect_response(items * BYTES_OF_ITEM)
-        return await large_messages.encode(method.response, response, admitted.kind, items)
+            await admitted.expect_response(await large_messages.estimate_size(response, admitted.kind))
+        return await large_messages.encode(method.response, response, admitted.kind)
 
 
 async def admit_and_receive(admission: Admission, kind: CallKind, call: ServicerContext) -> tuple[Call, bytes]:

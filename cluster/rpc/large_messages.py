@@ -4,8 +4,9 @@ One thread for control requests and one for all others: more would only compete 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from typing import Any, Final, TypeVar
 
 from google.protobuf.message import Message
@@ -29,38 +30,54 @@ _others = ThreadPoolExecutor(1, "messages")
 async def decode(codec: Codec, data: bytes, kind: CallKind) -> Any:
     """Decode a request. Raises ApiError(INVALID_REQUEST) that names the missing or invalid field."""
     message = codec.parse(data)
-    if len(data) < _LARGE_BYTES or _items_of_message(message) < MANY_ITEMS:
+    if len(data) < _LARGE_BYTES or not _are_many(_lengths_in_message(message)):
         return codec.read(message)
     return await _in_thread(kind, lambda: codec.read(message))
 
 
-async def encode(codec: Codec, value: Struct, kind: CallKind, items: int) -> bytes:
-    """Encode a response; `items`: how many it has."""
-    if items < MANY_ITEMS:
-        return codec.encode(value)
-    return await _in_thread(kind, lambda: codec.encode(value))
+def is_large(response: Struct) -> bool:
+    """Whether the response is to be encoded by `encode`. Counts no further than it has to."""
+    return _are_many(_lengths(response))
 
 
-def items_of(value: Any) -> int:
-    """Number of items in all lists of a struct, those of its items included."""
+async def estimate_size(response: Struct, kind: CallKind) -> int:
+    """About how many bytes a large response takes when it is encoded."""
+    return BYTES_OF_ITEM * await _in_thread(kind, lambda: sum(_lengths(response)))
+
+
+async def encode(codec: Codec, response: Struct, kind: CallKind) -> bytes:
+    """Encode a large response."""
+    return await _in_thread(kind, lambda: codec.encode(response))
+
+
+def _are_many(lengths: Iterable[int]) -> bool:
+    return any(total >= MANY_ITEMS for total in accumulate(lengths))
+
+
+def _lengths(value: Any) -> Iterator[int]:
+    """The length of each list in a struct, those of its items included."""
     if isinstance(value, Struct):
-        return sum(items_of(field) for name in value.__struct_fields__ if _is_composed(field := getattr(value, name)))
+        for name in value.__struct_fields__:
+            if _is_composed(field := getattr(value, name)):
+                yield from _lengths(field)
+        return
+    yield len(value)
     items = value.values() if isinstance(value, dict) else value
-    first = next(iter(items), None)
-    return len(value) + (sum(map(items_of, items)) if _is_composed(first) else 0)
+    if _is_composed(next(iter(items), None)):
+        for item in items:
+            yield from _lengths(item)
 
 
-def _items_of_message(message: Message) -> int:
-    count = 0
+def _lengths_in_message(message: Message) -> Iterator[int]:
     for field, value in message.ListFields():
-        if field.is_repeated:
-            is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
-            count += len(value)
-            if field.message_type is not None and not is_map:
-                count += sum(map(_items_of_message, value))
-        elif field.message_type is not None:
-            count += _items_of_message(value)
-    return count
+        if not field.is_repeated:
+            if field.message_type is not None:
+                yield from _lengths_in_message(value)
+            continue
+        yield len(value)
+        if field.message_type is not None and not field.message_type.GetOptions().map_entry:
+            for item in value:
+                yield from _lengths_in_message(item)
 
 
 def _is_composed(value: object) -> bool:

@@ -42,14 +42,13 @@ def findings(view: ContextView, channels: Mapping[BrokerId, ChannelState], now_m
             detail = f"broker {broker} has been shutting down for {lasting_s} s and leads nothing: stop or restart it"
             yield Finding(STUCK_SHUTDOWN, detail, broker=broker)
     yield from _damage(view, now_ms)
-    for tp, leadership in sorted(view.leaderships.items()):
-        if not has_epoch_left(leadership):
-            detail = (
-                f"leader epoch {leadership.leader_epoch} is the highest there can be, so the controller elects no "
-                "other leader; elections do not lead to it: somebody wrote the state znode; copy the records to a new "
-                "topic and delete this one"
-            )
-            yield Finding(NO_LEADER_EPOCH_LEFT, detail, *tp)
+    for tp in sorted(tp for tp, leadership in view.leaderships.items() if not has_epoch_left(leadership)):
+        detail = (
+            f"leader epoch {view.leaderships[tp].leader_epoch} is the highest there can be, so the controller elects "
+            "no other leader; elections do not lead to it: somebody wrote the state znode; copy the records to a new "
+            "topic and delete this one"
+        )
+        yield Finding(NO_LEADER_EPOCH_LEFT, detail, *tp)
     for topic in sorted(view.topics_to_be_deleted - view.topics_ineligible_for_deletion):
         yield from _stuck_deletion(view, topic, channels)
 

@@ -8,7 +8,6 @@ import itertools
 import math
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from tests.chaos.rounds import HealthMonitor, RoundRunner
 from tests.chaos.spark import SparkAudits
 from tests.chaos.summary import summary
 from tests.chaos.table import Row, Table, Verdict
+from tests.commits import described_commit
 
 ROOT = Path(__file__).resolve().parents[2]
 REGISTERED = (processes, links, disks, files, bit_rot, zookeeper, mixes)
@@ -81,7 +81,8 @@ class Run:
     """Carries out what the table does not have, on one cluster after another."""
 
     def __init__(self, options: argparse.Namespace, table: Table, missing: Mapping[Capability, str]) -> None:
-        self._options, self._table, self._missing, self._commit = options, table, missing, _commit()
+        self._options, self._table, self._missing = options, table, missing
+        self._commit = described_commit()
         self.audits = SparkAudits(options.output, self._commit)
         self._ends_at = time.monotonic() + (math.inf if options.seconds is None else options.seconds)
 
@@ -142,11 +143,6 @@ def report(table: Table, row: Row) -> None:
     )
     for problem in row.problems:
         print(f"         {problem}", flush=True)
-
-
-def _commit() -> str:
-    described = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
-    return subprocess.run(described, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def main(arguments: Sequence[str]) -> int:

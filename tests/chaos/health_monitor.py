@@ -1,8 +1,8 @@
 """Asks `klamm cluster health` again and again, and keeps what it says: a line of JSON per answer.
 
 As a program, so that neither its work nor its event loop is in the way of the producers:
-`python -m tests.chaos.health_monitor HOST:PORT,… FILE`. A line: monotonic seconds at the begin and the end, exit code,
-and what was named.
+`python -m tests.chaos.health_monitor HOST:PORT,… FILE`. A line: monotonic seconds at the beginning and the end, exit
+code, and what was named.
 """
 
 import faulthandler

@@ -63,101 +63,37 @@ static void hang(volatile int32_t *field, int fd) {
         while (*field != 0) usleep(20000);
 }
 
-#define FAIL_IF(field, fd) \
-    hang(&control->all_hangs, fd); \
-    if (control->field != 0 && concerns(fd)) { errno = control->field; return -1; }
+/* A call that waits while everything hangs and fails with the error of its kind. `fd` is among the parameters. */
+#define FAILING(type, name, field, before, parameters, arguments) \
+    type name parameters { \
+        REAL(name); \
+        before; \
+        hang(&control->all_hangs, fd); \
+        if (control->field != 0 && concerns(fd)) { errno = control->field; return -1; } \
+        return real arguments; \
+    }
+#define WRITING(type, name, parameters, arguments) FAILING(type, name, write_errno, , parameters, arguments)
+#define READING(name, parameters, arguments) FAILING(ssize_t, name, read_errno, , parameters, arguments)
+#define SYNCING(name) FAILING(int, name, sync_errno, hang(&control->sync_hangs, fd), (int fd), (fd))
 
-ssize_t write(int fd, const void *data, size_t size) {
-    REAL(write);
-    FAIL_IF(write_errno, fd)
-    return real(fd, data, size);
-}
+WRITING(ssize_t, write, (int fd, const void *data, size_t size), (fd, data, size))
+WRITING(ssize_t, writev, (int fd, const struct iovec *parts, int count), (fd, parts, count))
+WRITING(ssize_t, pwrite, (int fd, const void *data, size_t size, off_t at), (fd, data, size, at))
+WRITING(ssize_t, pwrite64, (int fd, const void *data, size_t size, off64_t at), (fd, data, size, at))
+WRITING(ssize_t, pwritev, (int fd, const struct iovec *parts, int count, off_t at), (fd, parts, count, at))
+WRITING(ssize_t, pwritev64, (int fd, const struct iovec *parts, int count, off64_t at), (fd, parts, count, at))
+WRITING(int, ftruncate, (int fd, off_t size), (fd, size))
+WRITING(int, ftruncate64, (int fd, off64_t size), (fd, size))
 
-ssize_t writev(int fd, const struct iovec *parts, int count) {
-    REAL(writev);
-    FAIL_IF(write_errno, fd)
-    return real(fd, parts, count);
-}
+READING(read, (int fd, void *data, size_t size), (fd, data, size))
+READING(pread, (int fd, void *data, size_t size, off_t at), (fd, data, size, at))
+READING(pread64, (int fd, void *data, size_t size, off64_t at), (fd, data, size, at))
+READING(readv, (int fd, const struct iovec *parts, int count), (fd, parts, count))
+READING(preadv, (int fd, const struct iovec *parts, int count, off_t at), (fd, parts, count, at))
+READING(preadv64, (int fd, const struct iovec *parts, int count, off64_t at), (fd, parts, count, at))
 
-ssize_t pwrite(int fd, const void *data, size_t size, off_t at) {
-    REAL(pwrite);
-    FAIL_IF(write_errno, fd)
-    return real(fd, data, size, at);
-}
-
-ssize_t pwrite64(int fd, const void *data, size_t size, off64_t at) {
-    REAL(pwrite64);
-    FAIL_IF(write_errno, fd)
-    return real(fd, data, size, at);
-}
-
-ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t at) {
-    REAL(pwritev);
-    FAIL_IF(write_errno, fd)
-    return real(fd, parts, count, at);
-}
-
-ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t at) {
-    REAL(pwritev64);
-    FAIL_IF(write_errno, fd)
-    return real(fd, parts, count, at);
-}
-
-int ftruncate(int fd, off_t size) {
-    REAL(ftruncate);
-    FAIL_IF(write_errno, fd)
-    return real(fd, size);
-}
-
-int ftruncate64(int fd, off64_t size) {
-    REAL(ftruncate64);
-    FAIL_IF(write_errno, fd)
-    return real(fd, size);
-}
-
-ssize_t read(int fd, void *data, size_t size) {
-    REAL(read);
-    FAIL_IF(read_errno, fd)
-    return real(fd, data, size);
-}
-
-ssize_t pread(int fd, void *data, size_t size, off_t at) {
-    REAL(pread);
-    FAIL_IF(read_errno, fd)
-    return real(fd, data, size, at);
-}
-
-ssize_t pread64(int fd, void *data, size_t size, off64_t at) {
-    REAL(pread64);
-    FAIL_IF(read_errno, fd)
-    return real(fd, data, size, at);
-}
-
-ssize_t preadv(int fd, const struct iovec *parts, int count, off_t at) {
-    REAL(preadv);
-    FAIL_IF(read_errno, fd)
-    return real(fd, parts, count, at);
-}
-
-ssize_t preadv64(int fd, const struct iovec *parts, int count, off64_t at) {
-    REAL(preadv64);
-    FAIL_IF(read_errno, fd)
-    return real(fd, parts, count, at);
-}
-
-int fsync(int fd) {
-    REAL(fsync);
-    hang(&control->sync_hangs, fd);
-    FAIL_IF(sync_errno, fd)
-    return real(fd);
-}
-
-int fdatasync(int fd) {
-    REAL(fdatasync);
-    hang(&control->sync_hangs, fd);
-    FAIL_IF(sync_errno, fd)
-    return real(fd);
-}
+SYNCING(fsync)
+SYNCING(fdatasync)
 
 static void shift(struct timespec *time) {
     int64_t offset = control->clock_offset_ns;

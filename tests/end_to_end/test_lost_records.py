@@ -1,14 +1,13 @@
 """The only replica of a partition loses its end: it waits, leads, and says so until a person acknowledges it."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deploy.local.cluster import LocalCluster
 from tests.commands import as_json, klamm
-from tests.local_clusters import eventually, partitions, serving_cluster
+from tests.local_clusters import eventually, log_directory, partitions, serving_cluster
 
 pytestmark = pytest.mark.real
 
@@ -30,10 +29,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield running
 
 
-def log_directory(cluster: LocalCluster) -> Path:
-    return Path(as_json(cluster, "status")["brokers"][0]["log_dirs"][0])
-
-
 def findings(cluster: LocalCluster) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = as_json(cluster, "cluster", "health", codes=(0, 3))["findings"]
     return found
@@ -45,9 +40,9 @@ def damage_of(cluster: LocalCluster) -> list[str]:
 
 @pytest.mark.rule("D-41", "R9.22", "R9.33")
 def test_a_loss_is_named_until_it_is_acknowledged(cluster: LocalCluster) -> None:
-    checkpoint = log_directory(cluster) / "replication-offset-checkpoint"
+    checkpoint = log_directory(cluster, 1) / "replication-offset-checkpoint"
     eventually(lambda: "lost 0 500" in checkpoint.read_text(), "the high watermark is checkpointed")
-    segment = next((log_directory(cluster) / PATH).glob("*.log"))
+    segment = next((log_directory(cluster, 1) / PATH).glob("*.log"))
     cluster.kill("broker-1")
     content = segment.read_bytes()
     segment.write_bytes(content[: len(content) // 2])

@@ -8,7 +8,7 @@ import pytest
 
 from deploy.local.cluster import LocalCluster
 from tests.commands import as_json, klamm
-from tests.local_clusters import eventually, partitions, serving_cluster
+from tests.local_clusters import eventually, log_directory, partitions, serving_cluster
 
 pytestmark = pytest.mark.real
 
@@ -33,8 +33,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 def files(cluster: LocalCluster, broker: int) -> list[Path]:
     """The segments of the replica, sealed ones first."""
-    (log_dirs,) = [b["log_dirs"] for b in as_json(cluster, "status")["brokers"] if b["id"] == broker]
-    return sorted((Path(log_dirs[0]) / PATH).glob("*.log"))
+    return sorted((log_directory(cluster, broker) / PATH).glob("*.log"))
 
 
 def content(cluster: LocalCluster, broker: int) -> bytes:

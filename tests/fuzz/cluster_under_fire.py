@@ -11,7 +11,7 @@ from msgspec import Struct
 from cluster.broker import BrokerId
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.process.settings import Settings
-from cluster.requests.data import FetchPartition, FetchRequest, ProducePartition, ProduceRequest
+from cluster.requests.data import ProducePartition, ProduceRequest
 from cluster.requests.topics import CreateTopicsRequest, NewTopic
 from cluster.rpc.call_kinds import CallKind, kind_of
 from cluster.rpc.methods import BROKER_AGENT_SERVICE, CLUSTER_SERVICE, CONTROLLER_SERVICE, Method
@@ -191,14 +191,3 @@ async def _produce(cluster: SimulatedCluster, topic: str) -> None:
                 return
         await asyncio.sleep(0.1)
     raise FuzzError(f"nobody takes records of {topic}: {code.name}")
-
-
-async def read(cluster: SimulatedCluster, topic: str) -> bytes:
-    """All records of the topic's first partition, from any broker that answers."""
-    item: Any = FetchPartition(topic, None, 0, 0, 1 << 20)  # type: ignore[arg-type]
-    for agent in cluster.agents.values():
-        request = FetchRequest(BrokerId(-1), (item,), 0, 1, 1 << 20)
-        answer: Any = await cluster.network.call("client", agent.address, request)
-        if answer.partitions[0].error_code is ErrorCode.NONE:
-            return bytes(answer.partitions[0].records)
-    raise FuzzError(f"nobody serves {topic}")

@@ -1,10 +1,10 @@
 """The table of what each target did, at the end of a run, and how long a target may take."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.commits import described_commit
 from tests.fuzz.budget import RUNS, fuzz_seconds, is_searching
 from tests.fuzz.table import RUNS_FILE, keep, table
 
@@ -24,12 +24,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for line in table(RUNS.values()):
         terminalreporter.write_line(line)
     if is_searching():
-        keep(RUNS.values(), _commit())
+        keep(RUNS.values(), described_commit())
         terminalreporter.write_line(f"kept in {RUNS_FILE}")
-
-
-def _commit() -> str:
-    described = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
-    return subprocess.run(
-        described, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
-    ).stdout.strip()

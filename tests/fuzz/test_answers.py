@@ -1,10 +1,9 @@
 """Answers of servers that are nearly right, at every command that asks: a result or a message, never a traceback."""
 
-import os
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from contextlib import chdir
 from typing import Any, Final
 
 import grpc
@@ -138,11 +137,6 @@ def test_answers(server: Server, data: st.DataObject) -> None:
     command = data.draw(st.sampled_from(sorted(_COMMANDS)))
     server.answers = data.draw(answers(_COMMANDS[command], server.port))
     form = data.draw(st.sampled_from(("", "json")))
-    with tempfile.TemporaryDirectory() as folder:
-        before = Path.cwd()
-        os.chdir(folder)
-        try:
-            reached = ["--bootstrap", f"127.0.0.1:{server.port}", "--timeout", "0.5"]
-            run_command([*command.split(), *reached, *(("-o", form) if form else ())])
-        finally:
-            os.chdir(before)
+    reached = ["--bootstrap", f"127.0.0.1:{server.port}", "--timeout", "0.5"]
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        run_command([*command.split(), *reached, *(("-o", form) if form else ())])

@@ -1,9 +1,8 @@
 """Arguments and files of commands that are nearly right: a result or a message, and never a traceback."""
 
-import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import chdir, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -108,13 +107,8 @@ def test_command_lines(line: tuple[tuple[str, ...], list[str]]) -> None:
     options = {option for parameter in COMMANDS[path].params for option in parameter.opts}
     # Last, so that they count.
     reached = NOBODY_THERE if "--bootstrap" in options and "--help" not in arguments else ()
-    with tempfile.TemporaryDirectory() as folder:
-        before = Path.cwd()
-        os.chdir(folder)
-        try:
-            run_command([*path, *arguments, *reached])
-        finally:
-            os.chdir(before)
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        run_command([*path, *arguments, *reached])
 
 
 def parse(path: tuple[str, ...], arguments: list[str]) -> None:

@@ -196,6 +196,18 @@ async def test_an_older_leadership_never_replaces_a_newer_one(cluster: ScriptedC
     assert (leader.broker, leader.epoch) == (1, 7)
 
 
+async def test_a_partition_of_a_negative_number_in_the_metadata_is_left_out(
+    cluster: ScriptedCluster, client: AdminClient
+) -> None:
+    cluster.leaders[-1] = (0, 0)
+    producer, _ = await produce(client, [b"sent"] * 5)
+    assert producer.totals.acknowledged == 5
+    assert await Topology(client).partitions(TOPIC) == list(range(12))
+    cluster.leaders = {-1: (0, 0)}
+    with pytest.raises(ApiError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        await produce(client, [b"refused"])
+
+
 async def test_looking_for_the_leaders_of_two_topics_at_once_bears_brokers_that_are_silent_for_both(
     cluster: ScriptedCluster, client: AdminClient
 ) -> None:

@@ -1,9 +1,5 @@
-"""Real gRPC servers and clients on the loopback interface, over a scripted handler."""
+"""Calls between real gRPC servers and clients: what arrives, what is refused, and how large it may be."""
 
-import asyncio
-import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
@@ -36,8 +32,7 @@ from cluster.errors import (
 from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
 from cluster.requests.agents import AlterPartitionRequest, AlterPartitionResponse
-from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResponse
-from cluster.requests.context import RequestContext
+from cluster.requests.cluster import DescribeClusterRequest
 from cluster.requests.control import (
     StopReplicaPartitionState,
     StopReplicaRequest,
@@ -63,56 +58,7 @@ from cluster.rpc.serving import Listener, RpcServer
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
 from controller.adapters.grpc_server import serve_controller
 from deploy.local.processes import choose_free_ports
-from tests.timeouts import TIMEOUT_S
-
-TIMEOUT_MS = TIMEOUT_S * 1000
-DESCRIPTION = DescribeClusterResponse("a-cluster", ControllerId(1001), "127.0.0.1:9", ControllerEpoch(3), ())
-
-
-class Scripted:
-    """Answers as told and keeps what it was asked."""
-
-    def __init__(self, answer: Callable[[Any], Any]) -> None:
-        self.answer = answer
-        self.asked: list[tuple[RequestContext, Any]] = []
-        self.was_asked = asyncio.Event()
-
-    async def handle(self, context: RequestContext, request: Any) -> Any:
-        self.asked.append((context, request))
-        self.was_asked.set()
-        answer = self.answer(request)
-        return await answer if asyncio.iscoroutine(answer) else answer
-
-
-def refuse(error: Exception) -> Callable[[Any], Any]:
-    def answer(_request: Any) -> Any:
-        raise error
-
-    return answer
-
-
-@asynccontextmanager
-async def controller(answer: Callable[[Any], Any]) -> AsyncIterator[tuple[RpcServer, Scripted, RpcClient]]:
-    handler = Scripted(answer)
-    server, client = await serve_controller(Listener("127.0.0.1:0"), handler, Metrics()), RpcClient()
-    try:
-        yield server, handler, client
-    finally:
-        await client.close()
-        await server.stop(0)
-
-
-@asynccontextmanager
-async def agent(
-    answer: Callable[[Any], Any], metrics: Metrics | None = None
-) -> AsyncIterator[tuple[RpcServer, Scripted, RpcClient]]:
-    handler = Scripted(answer)
-    server, client = await serve_broker_agent(Listener("127.0.0.1:0"), handler, metrics or Metrics()), RpcClient()
-    try:
-        yield server, handler, client
-    finally:
-        await client.close()
-        await server.stop(0)
+from tests.scripted_servers import DESCRIPTION, TIMEOUT_MS, Scripted, agent, controller, refuse
 
 
 async def test_a_request_arrives_in_domain_types_with_its_context() -> None:
@@ -290,110 +236,6 @@ async def test_a_port_in_use_is_a_startup_error_that_names_it() -> None:
     async with controller(lambda _: DESCRIPTION) as (server, _, _client):
         with pytest.raises(StartupError, match=server.address):
             await serve_controller(Listener(server.address), Scripted(lambda _: None), Metrics())
-
-
-async def test_nobody_at_the_address_is_an_unreachable_peer() -> None:
-    client = RpcClient()
-    try:
-        with pytest.raises(PeerUnreachableError, match="connection refused"):
-            await client.call(f"127.0.0.1:{choose_free_ports(1)[0]}", DescribeClusterRequest(), TIMEOUT_MS)
-    finally:
-        await client.close()
-
-
-async def test_a_peer_that_returns_is_reached_again_on_the_same_channel() -> None:
-    address, client = f"127.0.0.1:{choose_free_ports(1)[0]}", RpcClient()
-    server = await serve_controller(Listener(address), Scripted(lambda _: DESCRIPTION), Metrics())
-    try:
-        await client.call(address, DescribeClusterRequest(), TIMEOUT_MS)
-        await server.stop(0)
-        with pytest.raises(PeerUnreachableError):
-            await client.call(address, DescribeClusterRequest(), TIMEOUT_MS)
-        server = await serve_controller(Listener(address), Scripted(lambda _: DESCRIPTION), Metrics())
-        async with asyncio.timeout(TIMEOUT_S):
-            while True:
-                try:
-                    assert await client.call(address, DescribeClusterRequest(), TIMEOUT_MS) == DESCRIPTION
-                    break
-                except PeerUnreachableError:
-                    await asyncio.sleep(0.05)
-    finally:
-        await client.close()
-        await server.stop(0)
-
-
-async def test_each_attempt_to_connect_may_take_twice_as_long_as_the_one_before_until_one_succeeds() -> None:
-    address, client = (
-        f"127.0.0.1:{choose_free_ports(1)[0]}",
-        RpcClient(connect_timeout_ms=1000, connect_timeout_max_ms=3000),
-    )
-    timeouts = []
-    try:
-        for _ in range(4):
-            timeouts.append(client.connect_timeout_ms(address))
-            with pytest.raises(PeerUnreachableError):
-                await client.call(address, DescribeClusterRequest(), TIMEOUT_MS)
-        assert timeouts == [1000, 2000, 3000, 3000]
-        assert client.connect_timeout_ms("127.0.0.1:1") == 1000
-        server = await serve_controller(Listener(address), Scripted(lambda _: DESCRIPTION), Metrics())
-        await client.call(address, DescribeClusterRequest(), TIMEOUT_MS)
-        assert client.connect_timeout_ms(address) == 1000
-        await server.stop(0)
-        # The loss of a connection is no failed attempt; those that follow are.
-        for expected in (1000, 1000, 2000):
-            assert client.connect_timeout_ms(address) == expected
-            with pytest.raises(PeerUnreachableError):
-                await client.call(address, DescribeClusterRequest(), TIMEOUT_MS)
-    finally:
-        await client.close()
-
-
-async def test_a_peer_that_does_not_even_refuse_costs_one_attempt() -> None:
-    client = RpcClient(connect_timeout_ms=300, connect_timeout_max_ms=300)
-    with socket.socket() as listening, socket.socket() as queued, socket.socket() as waiting:
-        # The queue of the listening socket is full: nobody answers a request for a connection.
-        listening.bind(("127.0.0.1", 0))
-        listening.listen(0)
-        queued.connect(listening.getsockname())
-        waiting.setblocking(False)
-        waiting.connect_ex(listening.getsockname())
-        try:
-            with pytest.raises(PeerUnreachableError, match="UNAVAILABLE"):
-                await client.call(f"127.0.0.1:{listening.getsockname()[1]}", DescribeClusterRequest(), TIMEOUT_MS)
-        finally:
-            await client.close()
-
-
-async def test_a_slow_peer_is_unreachable_when_the_time_is_over() -> None:
-    async with controller(lambda _: asyncio.sleep(3600)) as (server, _, client):
-        with pytest.raises(PeerUnreachableError, match="timed out"):
-            await client.call(server.address, DescribeClusterRequest(), 100)
-
-
-async def test_closing_a_channel_fails_its_calls_but_does_not_cancel_the_caller() -> None:
-    async with controller(lambda _: asyncio.sleep(3600)) as (server, handler, client):
-        call = asyncio.create_task(client.call(server.address, DescribeClusterRequest(), TIMEOUT_MS))
-        async with asyncio.timeout(TIMEOUT_S):
-            await handler.was_asked.wait()
-        await client.forget(server.address)
-        with pytest.raises(PeerUnreachableError):
-            await call
-
-
-async def test_a_cancelled_caller_stays_cancelled() -> None:
-    async with controller(lambda _: asyncio.sleep(3600)) as (server, handler, client):
-        call = asyncio.create_task(client.call(server.address, DescribeClusterRequest(), TIMEOUT_MS))
-        async with asyncio.timeout(TIMEOUT_S):
-            await handler.was_asked.wait()
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-
-
-async def test_thousands_of_calls_at_one_instant_are_all_answered() -> None:
-    async with controller(lambda _: DESCRIPTION) as (server, _, client):
-        calls = [client.call(server.address, DescribeClusterRequest(), TIMEOUT_MS) for _ in range(3000)]
-        assert await asyncio.gather(*calls) == [DESCRIPTION] * len(calls)
 
 
 def broker(server: RpcServer) -> Broker:

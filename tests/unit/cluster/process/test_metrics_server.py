@@ -119,8 +119,9 @@ def test_other_methods_and_formats() -> None:
 )
 def test_what_is_no_request_is_answered_as_such(content: bytes) -> None:
     with served() as address:
-        with suppress(OSError):
-            assert send_raw(address, content).startswith((b"HTTP/1.1 400", b""))
+        with suppress(ConnectionError):
+            # The connection may be closed before a request that is too long was read to its end.
+            assert send_raw(address, content) in {b"HTTP/1.1 400 Bad Request\r\n", b""}
         assert scrape(address)[0] == 200
 
 

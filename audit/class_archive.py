@@ -1,0 +1,91 @@
+"""An archive of the JVM's classes, so that Spark starts with a third of the CPU time. Source: JEP 350, dynamic AppCDS.
+
+The first JVM of an installation writes it when it exits, after the audit, which does not wait for that; later ones map
+it into memory. It has 180 MB, and is in the user's cache folder, from where it may be deleted at any time. Whatever is
+wrong with it costs time only: a JVM that cannot use its archive starts without it.
+"""
+
+import contextlib
+import hashlib
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+import pyspark
+
+_UNFINISHED: Final = ".new"
+_WRITING_SECONDS: Final = 120
+"""A file that has not been written to for so long, and is not complete, never will be."""
+_QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr"
+
+
+def class_archive_options(java_home: str, cache: Path | None = None) -> str:
+    """Options of a JVM with which it uses the archive, or writes it if there is none; empty if it can do neither."""
+    if not Path(java_home, "lib", "server", "classes.jsa").exists():
+        return ""  # The archive of Java's own classes, on which this one rests.
+    folder = _cache_folder() if cache is None else cache
+    archive = folder / f"spark-{_fingerprint(java_home)}.jsa"
+    if any(character.isspace() for character in str(folder)):
+        return ""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        waiting = _take_over(archive)
+        if archive.exists():
+            # Verified: an archive with damage inside would be taken as it is.
+            return f"-XX:SharedArchiveFile={archive} -Xshare:auto -XX:+VerifySharedSpaces {_QUIET}"
+        if waiting:
+            return ""
+        unfinished = folder / f"{archive.name}.{os.getpid()}{_UNFINISHED}"
+        unfinished.touch()
+    except OSError:
+        return ""
+    return f"-XX:ArchiveClassesAtExit={unfinished} {_QUIET}"
+
+
+def _take_over(archive: Path) -> bool:
+    """Give a complete archive its name, and remove what was given up; whether another process is to write one.
+
+    The number in a name is of the process whose JVM writes the file, after that process has ended.
+    """
+    waiting = False
+    for path in archive.parent.glob(f"{archive.name}.*{_UNFINISHED}"):
+        with contextlib.suppress(FileNotFoundError):
+            if _is_running(int(path.name.split(".")[-2])):
+                waiting = True
+            elif _is_complete(path):
+                path.replace(archive)
+            elif time.time() - path.stat().st_mtime > _WRITING_SECONDS:
+                path.unlink()
+            else:
+                waiting = True
+    return waiting
+
+
+def _is_complete(path: Path) -> bool:
+    """The JVM writes the beginning last."""
+    with path.open("rb") as file:
+        return any(file.read(4))
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "klamm"
+
+
+def _fingerprint(java_home: str) -> str:
+    """Of the Java and the jars: an archive fits the ones it was written with only."""
+    release = Path(java_home, "release")
+    jars = Path(pyspark.__file__).with_name("jars")
+    parts = [java_home, release.read_text() if release.exists() else "", pyspark.__version__, str(jars)]
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
