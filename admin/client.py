@@ -123,6 +123,14 @@ class AdminClient(ClusterConnection):
         assert isinstance(response, elections.ShutdownResponse)
         return response
 
+    async def registered_broker(self, broker_id: int) -> cluster.DescribedBroker:
+        """Raises ApiError(BROKER_NOT_AVAILABLE) if it is not registered."""
+        for broker in (await self.describe_controller()).brokers:
+            if broker.id == broker_id:
+                return broker
+        message = "the broker is not registered; 'klamm brokers list' shows those that are"
+        raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, message, field="broker", value=broker_id)
+
     async def acknowledge_damage(
         self, broker: cluster.DescribedBroker, partition: TopicPartition, *, validate_only: bool = False
     ) -> cluster.AcknowledgeDamageResponse:

@@ -12,20 +12,36 @@ import pyarrow
 import pyarrow.compute
 
 from audit.findings import Finding, Violation, changes
-from audit.partition_states import STATES, contents, reduce_states, state_rows
+from audit.kafka.message_fields import CACHED
+from audit.partition_states import STATES, WRITTEN, contents, reduce_states, state_rows
 from audit.sorted_runs import NOTHING, Run, gather, neighbours
 from audit.subjects import Subjects
-from audit.vectors import ABSENT, Flags, Keys, Longs, group_starts, is_one_of, keys, longs
+from audit.vectors import ABSENT, Flags, Keys, Longs, group_starts, is_one_of, keys, longs, ranks
 from state_log.record import Kind
 
 AGENT_DISAGREES: Final = "agent-disagrees-with-controller"
-_NAMES: Final = ("topic", "topic_id", "partition")
+_UNKNOWN: Final = 1 << 40
 WAITING: Final = pyarrow.schema(
     [*STATES, ("topic", pyarrow.string()), ("topic_id", pyarrow.string()), ("partition", pyarrow.int32())]
 )
 """States with the names of their partitions."""
-TAKEN: Final = pyarrow.schema({"key": pyarrow.uint64(), "sub": pyarrow.int64()})
-"""Leader epochs (`sub`) in which the leader has recorded its role."""
+_TEXT: Final = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
+TAKEN: Final = pyarrow.schema(
+    {
+        "key": pyarrow.uint64(),
+        "sub": pyarrow.int64(),
+        "partition_epoch": pyarrow.int64(),
+        "min_insync_replicas": pyarrow.int32(),
+        "cause_controller_epoch": pyarrow.int32(),
+        "at_ms": pyarrow.int64(),
+        "node": _TEXT,
+        "incarnation": _TEXT,
+        "seq": pyarrow.int64(),
+    }
+)
+"""Leader epochs (`sub`) in which the leader has recorded its role: the first such record by time, node, incarnation and
+number, and the least `min_insync_replicas` of all of them (null: none has it).
+"""
 
 
 class Applied(NamedTuple):
@@ -44,8 +60,9 @@ class Waiting(NamedTuple):
 
 
 def applied_of(rows: pyarrow.Table) -> pyarrow.Table:
-    """The states that agents applied by these records, as STATES, reduced."""
-    return reduce_states(state_rows(rows.filter(pyarrow.array(_are_roles(rows) & contents(rows).present))))
+    """The states that agents applied by these records, as STATES, reduced. Brokers of Kafka's apply what they cache."""
+    chosen = is_one_of(rows["kind"], [Kind.ROLE.value]) & is_one_of(rows["to_state"], ["leader", "follower", CACHED])
+    return reduce_states(state_rows(rows.filter(pyarrow.array(chosen & contents(rows).present))))
 
 
 def taken_of(rows: pyarrow.Table) -> pyarrow.Table:
@@ -53,18 +70,28 @@ def taken_of(rows: pyarrow.Table) -> pyarrow.Table:
     leader, broker = longs(rows["leader"]), longs(rows["broker"])
     own = _are_roles(rows) & is_one_of(rows["to_state"], ["leader"]) & (leader == broker) & (broker >= 0)
     own &= longs(rows["leader_epoch"]) != ABSENT
-    return reduce_taken(
-        pyarrow.table([rows["key"], rows["leader_epoch"].cast(pyarrow.int64())], schema=TAKEN).filter(
-            pyarrow.array(own)
-        )
-    )
+    part = rows.filter(pyarrow.array(own))
+    columns = [
+        part["key"],
+        *(part[name].cast(pyarrow.int64()) for name in ("leader_epoch", "partition_epoch")),
+        *(part[name] for name in TAKEN.names[3:]),
+    ]
+    return reduce_taken(pyarrow.table(columns, schema=TAKEN))
 
 
 def reduce_taken(rows: pyarrow.Table) -> pyarrow.Table:
     """Sorted by key and leader epoch, each once."""
+    rows = rows.unify_dictionaries()
     key, sub = keys(rows["key"]), longs(rows["sub"])
-    order = numpy.lexsort((sub, key))
-    return rows.take(order[group_starts(key[order], sub[order])])
+    place = longs(rows["seq"]), ranks(rows["incarnation"]), ranks(rows["node"]), longs(rows["at_ms"])
+    order = numpy.lexsort((*place, sub, key))
+    starts = group_starts(key[order], sub[order])
+    if not len(starts):
+        return rows
+    minimum = longs(rows["min_insync_replicas"])[order]
+    least = numpy.minimum.reduceat(numpy.where(minimum == ABSENT, _UNKNOWN, minimum), starts)
+    values = pyarrow.array(least, pyarrow.int64(), mask=least == _UNKNOWN).cast(pyarrow.int32())
+    return rows.take(order[starts]).set_column(3, "min_insync_replicas", values)
 
 
 def check_applied(written: Sequence[Run], applied: Sequence[Run], new: Applied, subjects: Subjects) -> list[Finding]:
@@ -72,8 +99,8 @@ def check_applied(written: Sequence[Run], applied: Sequence[Run], new: Applied, 
     touched = _epochs(new.written, new.applied)
     if not len(touched.key):
         return []
-    empty = STATES.empty_table()
-    known, known_applied = (gather(runs, touched.key, touched.sub, empty) for runs in (written, applied))
+    known = gather(written, touched.key, touched.sub, WRITTEN.empty_table())
+    known_applied = gather(applied, touched.key, touched.sub, STATES.empty_table())
     before = _contradictions(known, known_applied, subjects)
     written_now, applied_now = ((known, new.written), (known_applied, new.applied))
     now = _contradictions(pyarrow.concat_tables(written_now), pyarrow.concat_tables(applied_now), subjects)
@@ -86,7 +113,7 @@ def wait(runs: Sequence[Run], taken: Sequence[Run], new: Applied, waiting: Waiti
     found = _present([*runs, Run(new.written)], keys(unwritten["key"]), longs(unwritten["sub"]))
     # A state that arrives late is not the newest: the leadership has passed on since.
     is_newest = neighbours(runs, keys(new.written["key"]), longs(new.written["sub"]))[1] == NOTHING
-    newest = subjects.named(new.written.filter(pyarrow.array(is_newest)))
+    newest = subjects.named(new.written.filter(pyarrow.array(is_newest)).select(STATES.names))
     untaken = _newest(pyarrow.concat_tables([waiting.untaken, newest]).unify_dictionaries())
     done = _present([*taken, Run(new.taken)], keys(untaken["key"]), longs(untaken["leader_epoch"]))
     return Waiting(

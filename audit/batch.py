@@ -12,20 +12,29 @@ from msgspec.structs import replace
 from pyspark.sql import DataFrame
 
 from audit.bucket import Place, check_bucket, concatenated
-from audit.cluster_state import check_cluster
+from audit.changed_files import FileFault
+from audit.clock_differences import greatest
+from audit.cluster_state import Reported, check_cluster
+from audit.limits import Limits
+from audit.lines_read import ReadRange
 from audit.output_folder import VERSION, BucketResult, BucketState, Commit, OutputError, OutputFolder, TableSize
-from audit.source import LINES_ROW, RECORDS_ROW, ReadRange, from_stream
+from audit.source import FILES_ROW, LINES_ROW, RECORDS_ROW, from_stream
 
 BUCKETS: Final = 16
 """Parts of the state, judged independently of one another; fixed for an output folder."""
 _RESULT: Final = "result binary"
 
 
-def check_batch(frame: DataFrame, number: int, output: OutputFolder, tasks: int, checkpoint: str) -> None:
-    """Judge the rows of `audit.source` and commit. `checkpoint`: where Spark's is. Raises OutputError."""
+def check_batch(
+    frame: DataFrame, number: int, output: OutputFolder, tasks: int, checkpoint: str, *, limits: Limits
+) -> None:
+    """Judge the rows of `audit.source` and commit. Raises OutputError.
+
+    `checkpoint`: where Spark's is. `limits`: of a first batch; later ones go by the same.
+    """
     query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
     elsewhere = "" if checkpoint == output.path("checkpoint") else checkpoint
-    before = output.last_commit() or Commit(VERSION, -1, query, {}, checkpoint=elsewhere)
+    before = output.last_commit() or Commit(VERSION, -1, query, {}, checkpoint=elsewhere, limits=limits)
     if number not in {before.batch, before.batch + 1} or query != before.query:
         raise OutputError(
             f"{output.location}: batch {number} of query {query} after batch {before.batch} of query {before.query}: "
@@ -33,7 +42,7 @@ def check_batch(frame: DataFrame, number: int, output: OutputFolder, tasks: int,
         )
     if number == before.batch:
         return
-    check = _checker(output.location, number, msgspec.json.encode(before.buckets))
+    check = _checker(output.location, number, msgspec.json.encode(before.buckets), before.limits)
     rows = frame.repartition(tasks, "bucket").mapInArrow(check, _RESULT).collect()
     results = [msgspec.json.decode(bytes(row["result"]), type=BucketResult) for row in rows]
     for result in results:
@@ -48,12 +57,15 @@ def next_commit(before: Commit, number: int, results: Sequence[BucketResult]) ->
         version=VERSION,
         batch=number,
         query=before.query,
+        limits=before.limits,
         buckets=before.buckets | {str(result.bucket): result.state for result in results},
         records=before.records + sum(result.records for result in results),
         quarantined=before.quarantined + sum(result.quarantined for result in results),
         controllers=tuple(sorted({*before.controllers, *(c for result in results for c in result.controllers)})),
         tables=_summed([before.tables, *(result.tables for result in results)]),
         checkpoint=before.checkpoint,
+        clocks=tuple(greatest([*before.clocks, *(clock for result in results for clock in result.clocks)])),
+        modified_ns=max([before.modified_ns, *(result.modified_ns for result in results)]),
         taken=before.taken | {log: taken for result in results for log, taken in result.taken.items()},
     )
 
@@ -67,38 +79,46 @@ def _summed(parts: Iterable[Mapping[str, TableSize]]) -> dict[str, TableSize]:
 
 
 def _checker(
-    location: str, number: int, buckets: bytes
+    location: str, number: int, buckets: bytes, limits: Limits
 ) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
     def check(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         before = msgspec.json.decode(buckets, type=dict[str, BucketState])
         rows = (row for batch in batches for row in batch.to_pylist())
-        for result in check_rows(OutputFolder(location), before, number, rows):
+        for result in check_rows(OutputFolder(location), before, number, rows, limits):
             yield pyarrow.record_batch({"result": pyarrow.array([msgspec.json.encode(result)], pyarrow.binary())})
 
     return check
 
 
 def check_rows(
-    output: OutputFolder, before: Mapping[str, BucketState], number: int, rows: Iterable[Mapping[str, Any]]
+    output: OutputFolder,
+    before: Mapping[str, BucketState],
+    number: int,
+    rows: Iterable[Mapping[str, Any]],
+    limits: Limits,
 ) -> Iterator[BucketResult]:
     """Judge rows of `audit.source`, all of their buckets, on the state before the batch."""
-    streams: dict[int, list[pyarrow.Table]] = {}
+    streams: dict[int, list[bytes]] = {}
     read: list[ReadRange] = []
+    faults: list[FileFault] = []
     for row in rows:
-        tables = streams.setdefault(row["bucket"], [])
+        of_bucket = streams.setdefault(row["bucket"], [])
         if row["what"] == RECORDS_ROW:
-            tables.append(from_stream(row["data"]))
+            of_bucket.append(row["data"])
+        elif row["what"] == FILES_ROW:
+            faults += msgspec.json.decode(row["data"], type=list[FileFault])
         else:
             assert row["what"] == LINES_ROW, row["what"]
             read.append(msgspec.json.decode(row["data"], type=ReadRange))
     for bucket in sorted(streams):
-        records = concatenated(streams.pop(bucket))
+        # Rows arrive in any order: sorted, so that a task which is run again, or twice, writes the same files.
+        records = concatenated([from_stream(data) for data in sorted(streams.pop(bucket))])
         place, state = Place(bucket, number), before.get(str(bucket), BucketState())
         try:
             if bucket == BUCKETS:
-                result = check_cluster(output, place, state, records, read)
+                result = check_cluster(output, place, state, records, Reported(read, faults), limits=limits)
             else:
-                result = check_bucket(output, place, state, records)
+                result = check_bucket(output, place, state, records, limits)
         except OutputError as error:
             # Spark would tell the driver of it by a traceback.
             result = BucketResult(bucket, state, error=str(error))

@@ -18,12 +18,18 @@ from audit.applied_states import (
     taken_of,
     wait,
 )
+from audit.clock_differences import ClockDifference, clock_differences
 from audit.columns import RECORDS
-from audit.findings import Finding, changes
+from audit.deleted_partitions import deleted_partitions, deletions_of, reduce_deletions
+from audit.durations import OPEN, check_durations, durations, open_after
+from audit.findings import WITHDRAWN, Finding, changes
+from audit.kafka.rows import without_kafka, without_kafka_requests
 from audit.leader_claims import CLAIMS, check_claims, claims_of, reduce_claims
+from audit.limits import Limits
 from audit.node_views import check_views, reduce_views
 from audit.output_folder import BucketResult, BucketState, OutputFolder
-from audit.partition_states import STATES, check_states, reduce_states, states_of
+from audit.partition_states import STATES, WRITTEN, check_states, reduce_states, states_of
+from audit.partition_windows import Window, whole, windows
 from audit.record_rules import check_records
 from audit.recreations import (
     CreatedAnew,
@@ -36,6 +42,19 @@ from audit.recreations import (
 )
 from audit.sorted_runs import Run, merge_plan, merged
 from audit.subjects import Subjects
+from audit.timelines import TIMELINES, TIMELINES_TABLE, revised, rows_of
+from audit.unclean_elections import (
+    OFFSETS,
+    Evidence,
+    check_elections,
+    offsets_of,
+    reduce_offsets,
+    reduce_unclean,
+    unclean_of,
+    withdrawn_elections,
+)
+from audit.unfinished_work import check_steps, reduce_steps, steps_of
+from audit.vectors import keys
 
 FINDINGS_TABLE, RECORDS_TABLE = "findings", "records"
 _TEXT: Final = pyarrow.string()
@@ -59,6 +78,10 @@ REDUCE: Final[dict[str, Callable[[pyarrow.Table], pyarrow.Table]]] = {
     "applied": reduce_states,
     "taken": reduce_taken,
     "recreations": reduce_recreations,
+    "deletions": reduce_deletions,
+    "offsets": reduce_offsets,
+    "unclean": reduce_unclean,
+    "steps": reduce_steps,
 }
 """The runs of a bucket, and how each joins the rows that belong together."""
 
@@ -70,15 +93,32 @@ class Place(NamedTuple):
     batch: int
 
 
+class Unfinished(NamedTuple):
+    """What later records may end: what waits for others, and what is open (both as `audit.durations.OPEN`)."""
+
+    unwritten: pyarrow.Table
+    untaken: pyarrow.Table
+    open: pyarrow.Table
+    reassigning: pyarrow.Table
+
+
+UNFINISHED: Final = Unfinished(*[WAITING.empty_table()] * 2, *[OPEN.empty_table()] * 2)
+"""At the start. Each batch writes these tables anew."""
+
+
 class CheckedPartitions(NamedTuple):
-    """What the rules found, by run what the rows add to it, and what waits now."""
+    """What the rules found, by run what the rows add to it, what is unfinished now, rows of `TIMELINES`, and clocks."""
 
     findings: list[Finding]
     added: dict[str, pyarrow.Table]
-    waiting: Waiting
+    unfinished: Unfinished
+    timelines: pyarrow.Table
+    clocks: list[ClockDifference]
 
 
-def check_partitions(runs: Mapping[str, Sequence[Run]], waiting: Waiting, rows: pyarrow.Table) -> CheckedPartitions:
+def check_partitions(
+    runs: Mapping[str, Sequence[Run]], unfinished: Unfinished, rows: pyarrow.Table, limits: Limits
+) -> CheckedPartitions:
     """Judge the records of partitions in one bucket against what its runs hold of earlier ones."""
     subjects = Subjects(rows)
     recreations = recreations_of(rows)
@@ -86,33 +126,85 @@ def check_partitions(runs: Mapping[str, Sequence[Run]], waiting: Waiting, rows: 
     comparable = compared(rows, anew)
     claims = claims_of(comparable)
     new = Applied(states_of(comparable), applied_of(comparable), taken_of(comparable))
-    views = check_views(runs["views"], rows, subjects)
+    views = check_views(runs["views"], without_kafka_requests(rows), subjects)
+    histories = windows(runs["states"], runs["taken"], new.written, new.taken, limits.calm_ms)
+    steps = steps_of(comparable)
+    reassignments = check_steps(
+        runs["steps"], steps, compared(unfinished.reassigning, anew), limits.reassignment_ms, subjects
+    )
+    offsets, unclean = offsets_of(comparable), unclean_of(histories.now)
+    elections = check_elections(
+        Evidence(*(runs[name] for name in Evidence._fields)),
+        Evidence(new.written, new.taken, offsets, unclean),
+        numpy.unique(keys(comparable["key"])),
+        subjects,
+    )
     findings = [
         *check_records(rows, subjects),
         *check_states(runs["states"], new.written, subjects),
         *check_claims(runs["claims"], claims, subjects),
         *check_applied(runs["states"], runs["applied"], new, subjects),
-        *_withdrawn(runs, anew, subjects),
+        *check_durations(histories, limits, subjects),
+        *elections,
+        *reassignments.findings,
+        *_withdrawn(runs, anew, limits, subjects),
         *not_compared(anew, subjects),
         *views.findings,
     ]
     added = {"states": new.written, "claims": claims, "views": views.views, "applied": new.applied, "taken": new.taken}
-    waiting = Waiting(*(compared(table, anew) for table in waiting))
-    waiting = wait(runs["states"], runs["taken"], new, waiting, subjects)
-    return CheckedPartitions(findings, {**added, "recreations": recreations}, waiting)
+    deletions = deletions_of(rows)
+    unwritten, untaken, still_open = (compared(table, anew) for table in unfinished[:3])
+    # A log of Kafka's does not say where it begins, so that nothing in it can be awaited.
+    expected = Applied(without_kafka(new.written), without_kafka(new.applied), new.taken)
+    waiting = wait(runs["states"], runs["taken"], expected, Waiting(unwritten, untaken), subjects)
+    deleted = deleted_partitions(runs["deletions"], deletions, histories.now.intervals.key)
+    still_open = open_after(still_open, histories.now, deleted, subjects)
+    return CheckedPartitions(
+        findings,
+        {
+            **added,
+            "recreations": recreations,
+            "deletions": deletions,
+            "offsets": offsets,
+            "unclean": unclean,
+            "steps": steps,
+        },
+        Unfinished(*waiting, still_open, reassignments.open),
+        pyarrow.concat_tables([revised(histories, subjects), _withdrawn_rows(runs, anew, subjects)]),
+        clock_differences(histories.now, limits.clock_ms),
+    )
 
 
-def _withdrawn(runs: Mapping[str, Sequence[Run]], anew: CreatedAnew, subjects: Subjects) -> list[Finding]:
+def _earlier(runs: Mapping[str, Sequence[Run]], anew: CreatedAnew) -> Window:
+    """What there was of partitions that are not compared any more."""
+    states, taken = (earlier_rows(runs[n], anew, e.empty_table()) for n, e in (("states", WRITTEN), ("taken", TAKEN)))
+    return whole(states, reduce_taken(taken))
+
+
+def _withdrawn_rows(runs: Mapping[str, Sequence[Run]], anew: CreatedAnew, subjects: Subjects) -> pyarrow.Table:
+    if not len(numpy.setdiff1d(anew.now, anew.before)):
+        return TIMELINES.empty_table()
+    window = _earlier(runs, anew)
+    return rows_of(window.intervals, window.checked, subjects, WITHDRAWN)
+
+
+def _withdrawn(
+    runs: Mapping[str, Sequence[Run]], anew: CreatedAnew, limits: Limits, subjects: Subjects
+) -> list[Finding]:
     """What was found between records that are not compared any more."""
     if not len(numpy.setdiff1d(anew.now, anew.before)):
         return []
-    states, applied = (reduce_states(earlier_rows(runs[n], anew, STATES.empty_table())) for n in ("states", "applied"))
+    states = reduce_states(earlier_rows(runs["states"], anew, WRITTEN.empty_table()))
+    applied = reduce_states(earlier_rows(runs["applied"], anew, STATES.empty_table()))
     found = [
         *check_states([], states, subjects),
         *check_claims([], reduce_claims(earlier_rows(runs["claims"], anew, CLAIMS.empty_table())), subjects),
         *check_applied([], [], Applied(states, applied, TAKEN.empty_table()), subjects),
+        *durations(_earlier(runs, anew), limits, subjects),
     ]
-    return changes({finding.name: finding for finding in found}, {})
+    offsets = reduce_offsets(earlier_rows(runs["offsets"], anew, OFFSETS.empty_table()))
+    elections = withdrawn_elections(_earlier(runs, anew), offsets, subjects)
+    return [*changes({finding.name: finding for finding in found}, {}), *elections]
 
 
 def joined_runs(name: str, runs: Sequence[Run], added: pyarrow.Table) -> tuple[int, pyarrow.Table]:
@@ -123,21 +215,24 @@ def joined_runs(name: str, runs: Sequence[Run], added: pyarrow.Table) -> tuple[i
     return kept, merged([*(run.rows for run in runs[kept:]), added], REDUCE[name])
 
 
-def check_bucket(output: OutputFolder, place: Place, state: BucketState, rows: pyarrow.Table) -> BucketResult:
+def check_bucket(
+    output: OutputFolder, place: Place, state: BucketState, rows: pyarrow.Table, limits: Limits
+) -> BucketResult:
     """Judge the records of partitions in one bucket, write its tables, and return its new state."""
     stored = {name: state.runs.get(name, ()) for name in REDUCE}
     runs = {name: output.runs(of) for name, of in stored.items()}
-    waiting = Waiting(*(_whole(output, state, name) for name in Waiting._fields))
-    findings, added, waiting = check_partitions(runs, waiting, rows)
+    unfinished = Unfinished(*(_whole(output, state, name, empty) for name, empty in UNFINISHED._asdict().items()))
+    findings, added, unfinished, timelines, clocks = check_partitions(runs, unfinished, rows, limits)
     write_findings(output, place, findings)
+    output.write_rows(TIMELINES_TABLE, timelines, place.batch, place.bucket)
     output.write_rows(RECORDS_TABLE, rows.drop_columns(["key"]), place.batch, place.bucket)
     for name, table in added.items():
         if table.num_rows:
             kept, run = joined_runs(name, runs[name], table)
             stored[name] = (*stored[name][:kept], output.write_run(place.bucket, name, place.batch, run))
-    for name, whole in zip(Waiting._fields, waiting, strict=True):
-        stored[name] = (output.write_run(place.bucket, name, place.batch, whole),)
-    return BucketResult(place.bucket, BucketState(stored), controllers=controllers_named(rows))
+    for name, table in unfinished._asdict().items():
+        stored[name] = (output.write_run(place.bucket, name, place.batch, table),)
+    return BucketResult(place.bucket, BucketState(stored), controllers=controllers_named(rows), clocks=tuple(clocks))
 
 
 def controllers_named(rows: pyarrow.Table) -> tuple[int, ...]:
@@ -152,9 +247,9 @@ def write_findings(output: OutputFolder, place: Place, findings: list[Finding]) 
         output.write_rows(FINDINGS_TABLE, rows, place.batch, place.bucket)
 
 
-def _whole(output: OutputFolder, state: BucketState, name: str) -> pyarrow.Table:
+def _whole(output: OutputFolder, state: BucketState, name: str, empty: pyarrow.Table) -> pyarrow.Table:
     """A table that each batch writes anew."""
-    return pyarrow.concat_tables([WAITING.empty_table(), *(run.rows for run in output.runs(state.runs.get(name, ())))])
+    return pyarrow.concat_tables([empty, *(run.rows for run in output.runs(state.runs.get(name, ())))])
 
 
 def concatenated(streams: list[pyarrow.Table]) -> pyarrow.Table:

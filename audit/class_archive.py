@@ -8,6 +8,7 @@ wrong with it costs time only: a JVM that cannot use its archive starts without 
 import contextlib
 import hashlib
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Final
@@ -20,8 +21,9 @@ _WRITING_SECONDS: Final = 120
 _QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr"
 
 
-def class_archive_options(java_home: str, cache: Path | None = None) -> str:
+def class_archive_options(cache: Path | None = None) -> str:
     """Options of a JVM with which it uses the archive, or writes it if there is none; empty if it can do neither."""
+    java_home = _java_home()
     if not Path(java_home, "lib", "server", "classes.jsa").exists():
         return ""  # The archive of Java's own classes, on which this one rests.
     folder = _cache_folder() if cache is None else cache
@@ -76,6 +78,12 @@ def _is_running(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def _java_home() -> str:
+    """As Spark finds it."""
+    on_path = shutil.which("java") or ""
+    return os.environ.get("JAVA_HOME") or str(Path(on_path).resolve().parents[1] if on_path else "")
 
 
 def _cache_folder() -> Path:

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 import typer
 
+from audit.heads_options import BootstrapOption, HeadsOption, ZooKeeperOption, given_heads
 from audit.spark_options import (
     CheckpointOption,
     ClassArchiveOption,
@@ -28,6 +30,8 @@ from cluster.process.documents import Format, write_document
 from cluster.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
+    from audit.lasting_conditions import LastingCondition
+    from audit.limits import Limits
     from audit.report import AuditResult
 
 app = typer.Typer(
@@ -54,29 +58,54 @@ ExpectOption = Annotated[
         "--expect", metavar="NODE", help="A node that has a log, such as broker-4: incomplete without it. Repeatable."
     ),
 ]
+RuleLimitOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rule-limit",
+        metavar="NAME=VALUE",
+        help="Limit of a rule about time, such as leaderless=60 (seconds); see docs/audit.md. Repeatable.",
+    ),
+]
+FollowOption = Annotated[bool, typer.Option("--follow", help="Follow the logs until Ctrl-C. This is the default.")]
+MetricsOption = Annotated[
+    str, typer.Option("--metrics-listen", metavar="HOST:PORT", help="Serve metrics to Prometheus here while it runs.")
+]
+UntilCleanOption = Annotated[
+    bool, typer.Option("--until-clean", help="Stop once the present logs are read and the verdict is clean.")
+]
+RunTimeOption = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout", min=1, max=604_800, help="Seconds after which --follow or --until-clean ends as it stands."
+    ),
+]
+TimezoneOption = Annotated[
+    str,
+    typer.Option("--timezone", metavar="NAME", help="Time zone of the local times in logs of Apache Kafka's."),
+]
+RequireTraceOption = Annotated[
+    bool, typer.Option("--require-trace", help="Incomplete unless the logs of Apache Kafka's are of level TRACE.")
+]
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Show at most this many findings.")]
 
 
 @app.command(epilog=_epilog("klamm audit run --once --log-dir .klamm/state-changes --output report"))
 def run(
+    context: typer.Context,
     log_dir: LogDirOption,
     output: OutputOption,
     *,
     once: Annotated[bool, typer.Option("--once", help="Stop once the present logs have been read.")] = False,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Follow the logs until Ctrl-C. This is the default.")
-    ] = False,
-    until_clean: Annotated[
-        bool, typer.Option("--until-clean", help="Stop once the present logs are read and the verdict is clean.")
-    ] = False,
-    timeout: Annotated[
-        float | None,
-        typer.Option(min=1, max=604_800, help="Seconds after which --follow or --until-clean ends as it stands."),
-    ] = None,
-    metrics_listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Serve metrics to Prometheus here while it runs.")
-    ] = "",
+    follow: FollowOption = False,
+    until_clean: UntilCleanOption = False,
+    timeout: RunTimeOption = None,
+    metrics_listen: MetricsOption = "",
     expect: ExpectOption = None,
+    heads: HeadsOption = None,
+    zookeeper: ZooKeeperOption = "",
+    bootstrap: BootstrapOption = "",
+    timezone: TimezoneOption = "UTC",
+    require_trace: RequireTraceOption = False,
     webhook: Annotated[str, typer.Option(metavar="URL", help="Post new and withdrawn findings to this address.")] = "",
     form: FormatOption = Format.TABLE,
     limit: LimitOption = 20,
@@ -88,24 +117,23 @@ def run(
     conf: ConfOption = None,
     checkpoint: CheckpointOption = "",
     class_archive: ClassArchiveOption = True,
+    rule_limit: RuleLimitOption = None,
 ) -> None:
     """Check the invariants on state-change logs with Spark, and follow the logs until Ctrl-C.
 
     Resumes where the last run with the same --output stopped. --once stops
     when the present logs have been read, --until-clean when moreover nothing
-    is wrong or missing; the exit code is that of the verdict in any case.
-    Needs the extra 'audit' and Java 17.
+    is wrong or missing. Needs the extra 'audit' and Java 17.
     """
     # A second of imports that --help must not pay.
     from audit.alerts import Alerts  # noqa: PLC0415
     from audit.job import run_audit  # noqa: PLC0415
 
-    expected = _nodes(expect or [])
+    _check_mode(once, follow, until_clean, timeout)
+    _check_timezone(timezone)
+    limits = _rule_limits(rule_limit or [])
     settings = spark_settings(master, memory, cores, shuffle_partitions, conf, class_archive=class_archive)
-    if once + follow + until_clean > 1:
-        raise typer.BadParameter("--once, --follow and --until-clean exclude one another", param_hint="--once")
-    if once and timeout is not None:
-        raise typer.BadParameter("is for --follow and --until-clean; --once ends by itself", param_hint="--timeout")
+    expected, given = _nodes(expect or []), given_heads(context, heads, zookeeper, bootstrap)
     with _errors(), Alerts(log_dir, output, metrics_listen, webhook, until_clean=until_clean) as alerts:
         result = run_audit(
             log_dir,
@@ -115,12 +143,33 @@ def run(
             listener=alerts.listener,
             timeout_seconds=timeout,
             expected_nodes=expected,
+            heads=given,
+            timezone=timezone,
+            require_trace=require_trace,
             trigger_seconds=trigger,
             settings=settings,
             checkpoint=checkpoint,
+            limits=limits,
         )
         alerts.finish(result)
     _show(result, output, form, limit)
+
+
+def _check_mode(once: bool, follow: bool, until_clean: bool, timeout: float | None) -> None:
+    if once + follow + until_clean > 1:
+        raise typer.BadParameter("--once, --follow and --until-clean exclude one another", param_hint="--once")
+    if once and timeout is not None:
+        raise typer.BadParameter("is for --follow and --until-clean; --once ends by itself", param_hint="--timeout")
+
+
+def _check_timezone(name: str) -> None:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise typer.BadParameter(
+            f"{name}: no such time zone; give one of the time zone database, such as Europe/Berlin",
+            param_hint="--timezone",
+        ) from None
 
 
 @contextmanager
@@ -145,7 +194,9 @@ app.command(epilog="Example:\n  klamm audit package --output klamm-audit.zip\nEx
 @app.command(epilog=_epilog("klamm audit report --output report -o json"))
 def report(
     output: OutputOption,
+    *,
     expect: ExpectOption = None,
+    require_trace: RequireTraceOption = False,
     form: FormatOption = Format.TABLE,
     limit: LimitOption = 20,
 ) -> None:
@@ -160,7 +211,7 @@ def report(
         )
     try:
         OutputFolder(output).check()
-        _show(read_result(output, expected), output, form, limit)
+        _show(read_result(output, expected, require_trace=require_trace), output, form, limit)
     except ConfigError as error:
         raise typer.BadParameter(str(error), param_hint="--output") from None
     except (OutputError, OSError) as error:
@@ -181,19 +232,44 @@ def explain(rule: Annotated[str, typer.Argument(help="Rule id; without it all ru
 
 
 @app.command(epilog=_epilog("klamm audit verify --log-dir .klamm/state-changes"))
-def verify(log_dir: LogDirOption, form: FormatOption = Format.TABLE) -> None:
-    """Check sequence numbers and hash chains: finds missing, altered and repeated lines. Needs no Spark."""
-    from state_log.reader import verify as find_breaks  # noqa: PLC0415
+def verify(
+    context: typer.Context,
+    log_dir: LogDirOption,
+    *,
+    heads: HeadsOption = None,
+    zookeeper: ZooKeeperOption = "",
+    bootstrap: BootstrapOption = "",
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Check the logs themselves: finds lines that are missing, altered or repeated, and logs that were cut.
 
-    breaks = find_breaks(log_dir)
+    Compares numbers, hash chains, and what nodes have seen of one another's
+    logs. Needs no Spark.
+    """
+    from audit.verification import CLEAN, FINDINGS, verify_logs  # noqa: PLC0415
+
+    result = verify_logs(log_dir, given_heads(context, heads, zookeeper, bootstrap))
     if form is not Format.TABLE:
-        verdict = "findings" if breaks else "clean"
-        write_document({"verdict": verdict, "breaks": [msgspec.to_builtins(b) for b in breaks]}, form)
+        write_document(msgspec.to_builtins(result), form)
     else:
-        for found in breaks:
+        typer.echo(f"verdict      {result.verdict}\nrecords      {result.records}")
+        if result.ends:
+            typer.echo(f"ends         {result.ends}")
+        for gap in result.incomplete:
+            typer.echo(f"incomplete   {gap.what}: {gap.why}")
+        for found in result.breaks:
             typer.echo(f"{found.rule}  {found.node}/{found.incarnation}: {found.message}")
-        typer.echo(f"{len(breaks)} breaks" if breaks else "no breaks: the logs are as they were written")
-    raise typer.Exit(ExitCode.FINDINGS if breaks else ExitCode.OK)
+    codes = {CLEAN: ExitCode.OK, FINDINGS: ExitCode.FINDINGS}
+    raise typer.Exit(codes.get(result.verdict, ExitCode.INCOMPLETE))
+
+
+def _rule_limits(given: Sequence[str]) -> "Limits | None":
+    from audit.limits import LimitError, parse_limits  # noqa: PLC0415
+
+    try:
+        return parse_limits(given) if given else None
+    except LimitError as error:
+        raise typer.BadParameter(str(error), param_hint="--rule-limit") from None
 
 
 def _nodes(names: Sequence[str]) -> list[str]:
@@ -205,14 +281,23 @@ def _nodes(names: Sequence[str]) -> list[str]:
 
 
 def _show(result: "AuditResult", output: str, form: Format, limit: int) -> None:
-    from audit.report import CLEAN, FINDINGS, read_findings, read_quarantine  # noqa: PLC0415
+    from audit.report import (  # noqa: PLC0415
+        CLEAN,
+        FINDINGS,
+        read_findings,
+        read_lasting_conditions,
+        read_quarantine,
+    )
 
     findings, malformed = read_findings(output, limit), read_quarantine(output, limit)
+    lasting = read_lasting_conditions(output, limit)
     if form is not Format.TABLE:
         document = {**msgspec.to_builtins(result), "output": str(output)}
+        document["open_conditions"] = msgspec.to_builtins(lasting)
         write_document({**document, "first_findings": findings, "first_quarantined": malformed}, form)
     else:
         _show_table(result, findings, malformed)
+        _show_lasting(lasting)
     codes = {CLEAN: ExitCode.OK, FINDINGS: ExitCode.FINDINGS}
     raise typer.Exit(codes.get(result.verdict, ExitCode.INCOMPLETE))
 
@@ -223,6 +308,13 @@ def _show_table(
     typer.echo(f"verdict      {result.verdict}")
     typer.echo(f"records      {result.records} of {result.expected}, {result.incarnations} incarnations")
     typer.echo(f"quarantined  {result.quarantined}")
+    if result.ends:
+        typer.echo(f"ends         {result.ends}")
+    for log in result.kafka_logs:
+        counts = f"{log.lines} lines, {log.records} records, {log.without_facts} lines without facts"
+        typer.echo(f"Kafka's log  {log.log} is {log.file}: {log.level}, {counts}, {log.first} to {log.last}")
+    if result.kafka_logs:
+        typer.echo(f"timezone     {result.timezone}")
     for gap in result.incomplete:
         typer.echo(f"incomplete   {gap.what}: {gap.why}")
     for rule, count in result.findings.items():
@@ -232,5 +324,14 @@ def _show_table(
         typer.echo(f"{found['rule']}{where}: {found['message']} [{', '.join(found['records'])}]")
         for cause in found["causes"]:
             typer.echo(f"    {cause}")
+    for rule, why in result.not_applicable.items():
+        typer.echo(f"not applicable: {rule}: {why}")
     for line in malformed:
         typer.echo(f"malformed: {line['file']} at byte {line['offset']}, {line['size']} bytes: {line['why']}")
+
+
+def _show_lasting(lasting: "Sequence[LastingCondition]") -> None:
+    for condition in lasting:
+        by_records, by_clock = (ms / 1000 for ms in (condition.by_records_ms, condition.until_now_ms))
+        since = f"{by_records:.0f} s at the last record, {by_clock:.0f} s by this machine's clock"
+        typer.echo(f"open: {condition.rule} {condition.subject}: for {since} [{condition.record}]")

@@ -1,18 +1,26 @@
 """Judges what concerns no partition: chains of lines, controllers, and which nodes there should be."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import pyarrow
 from msgspec import Struct, field
 
 from audit.bucket import RECORDS_TABLE, Place, controllers_named, write_findings
-from audit.findings import Finding
+from audit.changed_files import FileFault
+from audit.file_faults import converted_found, faults_found
+from audit.findings import Finding, changes
 from audit.incarnations import Span, findings_of_span, joined
-from audit.output_folder import BucketResult, BucketState, OutputFolder
-from audit.source import QuarantinedLine, ReadRange
+from audit.kafka.log_state import KafkaLog, KafkaState, add_lines
+from audit.limits import Limits
+from audit.line_digests import DIGESTS, digests_of, joined_digests
+from audit.lines_read import QuarantinedLine, ReadRange
+from audit.output_folder import BucketResult, BucketState, OutputFolder, StoredFile
+from audit.unfinished_work import DeletionStep, add_deletions, stalled_deletions
+from audit.vectors import is_one_of
+from audit.witnesses import Latest, Witnessed, add_witnessed
 from state_log.chain import IncarnationLog, join
 from state_log.invariants import ONE_CONTROLLER_PER_EPOCH
 from state_log.record import Kind
@@ -55,6 +63,13 @@ class ClusterState(Struct):
     """Logs with lines that are no records."""
     brokers: dict[int, str] = field(default_factory=dict)
     """Brokers that controllers have seen live, and the first record that says so."""
+    deletions: dict[str, list[DeletionStep]] = field(default_factory=dict)
+    """By topic and id."""
+    kafka: KafkaState = field(default_factory=KafkaState)
+    unread: dict[str, FileFault] = field(default_factory=dict)
+    """By log: files without anything to read."""
+    witnessed: Latest = field(default_factory=dict)
+    """What nodes have seen of the logs of others."""
 
     @property
     def last_at_ms(self) -> dict[str, int]:
@@ -65,12 +80,31 @@ class ClusterState(Struct):
         return found
 
 
+class Reported(NamedTuple):
+    """What the source says of the lines it has read, and of files."""
+
+    read: Sequence[ReadRange]
+    faults: Sequence[FileFault]
+
+
 def check_cluster(
-    output: OutputFolder, place: Place, state: BucketState, rows: pyarrow.Table, read: Sequence[ReadRange]
+    output: OutputFolder,
+    place: Place,
+    state: BucketState,
+    rows: pyarrow.Table,
+    reported: Reported,
+    *,
+    limits: Limits,
 ) -> BucketResult:
-    """Judge the records that are of no partition and the chains of all lines; return the new state."""
+    """Judge the records that are of no partition, the chains of all lines, and the files; return the new state."""
+    read, faults = reported
     known = ClusterState() if state.file is None else decode_state(output.read_state(state.file))
-    findings = [*_chains(known, read), *_spans(known, read), *_controllers(known, rows)]
+    findings = [*_chains(known, read), *_spans(known, read), *_controllers(known, rows), *_kafka_logs(known, read)]
+    findings += _deletions(known, rows, limits)
+    findings += [*faults_found(known.unread, faults), *converted_found(read)]
+    for part in read:
+        known.unread.pop(part.log, None)
+    add_witnessed(known.witnessed, _witnessed(rows))
     write_findings(output, place, findings)
     output.write_rows(RECORDS_TABLE, rows.drop_columns(["key"]), place.batch, place.bucket)
     lines = [line for part in read for line in part.lines]
@@ -79,10 +113,14 @@ def check_cluster(
         output.write_rows(QUARANTINE_TABLE, _quarantined(lines), place.batch, place.bucket)
     return BucketResult(
         place.bucket,
-        BucketState(file=output.write_state(place.bucket, place.batch, msgspec.msgpack.encode(known))),
+        BucketState(
+            {DIGESTS: _digests(output, place, state, read)},
+            output.write_state(place.bucket, place.batch, msgspec.msgpack.encode(known)),
+        ),
         records=sum(part.records for part in read),
         quarantined=sum(part.quarantined for part in read),
         controllers=controllers_named(rows),
+        modified_ns=max((part.modified_ns for part in read), default=0),
         taken={part.log: (part.file, part.end) for part in sorted(read, key=lambda part: part.file)},
     )
 
@@ -90,6 +128,26 @@ def check_cluster(
 def decode_state(data: bytes) -> ClusterState:
     """The state as it was written."""
     return msgspec.msgpack.decode(data, type=ClusterState)
+
+
+def _witnessed(rows: pyarrow.Table) -> Iterator[Witnessed]:
+    for row in rows.filter(pyarrow.array(is_one_of(rows["kind"], [Kind.WITNESS.value]))).to_pylist():
+        by = f"{row['node']}/{row['incarnation']}/{row['seq']}"
+        if row["witness_node"] is not None:
+            node, incarnation, seq, digest = (row[f"witness_{n}"] for n in ("node", "incarnation", "seq", "digest"))
+            yield Witnessed(node, incarnation, seq, digest, row["witness_boot_id"] or "", by, row["at_ms"])
+
+
+def _digests(
+    output: OutputFolder, place: Place, state: BucketState, read: Sequence[ReadRange]
+) -> tuple[StoredFile, ...]:
+    """Keep the digests of these lines beside those of earlier ones."""
+    stored = state.runs.get(DIGESTS, ())
+    added = digests_of((part.segments, part.digests) for part in read)
+    if not added.num_rows:
+        return stored
+    kept, run = joined_digests(output.runs(stored), added)
+    return (*stored[:kept], output.write_run(place.bucket, DIGESTS, place.batch, run))
 
 
 def _chains(known: ClusterState, read: Sequence[ReadRange]) -> list[Finding]:
@@ -152,6 +210,25 @@ def _controllers(known: ClusterState, rows: pyarrow.Table) -> list[Finding]:
                 message = f"{len(active)} controllers became active in controller epoch {epoch}"
                 subject = f"controller-epoch {epoch}"
                 found.append(Finding(ONE_CONTROLLER_PER_EPOCH, subject, message, tuple(active), at_ms=row["at_ms"]))
+    return found
+
+
+def _deletions(known: ClusterState, rows: pyarrow.Table, limits: Limits) -> list[Finding]:
+    before = {name: list(steps) for name, steps in known.deletions.items()}
+    found = []
+    for name in sorted(add_deletions(known.deletions, rows)):
+        old, now = (stalled_deletions(name, of.get(name, ()), limits.deletion_ms) for of in (before, known.deletions))
+        found += changes(old, now)
+    return found
+
+
+def _kafka_logs(known: ClusterState, read: Sequence[ReadRange]) -> list[Finding]:
+    """Ranges of one file come in their order: a batch has one range of it."""
+    found = []
+    for part in sorted(read, key=lambda part: part.file):
+        if part.kafka is not None:
+            log = KafkaLog(part.file, part.records, part.quarantined, part.kafka)
+            found += add_lines(known.kafka, part.log, log)
     return found
 
 

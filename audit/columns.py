@@ -62,6 +62,7 @@ _NESTED: Final[dict[str, tuple[str, str, pyarrow.DataType]]] = {
     "witness_incarnation": ("witness", "incarnation", _TEXT),
     "witness_seq": ("witness", "seq", _LONG),
     "witness_digest": ("witness", "digest", pyarrow.string()),
+    "witness_boot_id": ("witness", "boot_id", _TEXT),
 }
 RECORDS: Final = pyarrow.schema(
     [*_OWN_FIELDS.items(), *((name, kind) for name, (_, _, kind) in _NESTED.items()), ("key", pyarrow.uint64())]

@@ -3,9 +3,11 @@
 Files are written once, whole, and removed; nothing is appended to them, and nothing is renamed by the audit.
 """
 
+from functools import cache
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import pyarrow
 import pyarrow.fs
@@ -50,26 +52,30 @@ class FileStore(Protocol):
 def open_store(location: Location) -> FileStore:
     """The store of a folder, or of a URI: `s3://`, `s3a://` (the same), `hdfs://`, and what else Arrow knows.
 
-    Reads and makes nothing yet. Raises ConfigError if the URI names no file system, or has a password in it, which
-    would be seen in messages and by whoever lists processes.
+    Reads nothing yet, but S3 may be asked for the region of a bucket. Raises ConfigError if the URI names no file
+    system, or has a password in it, which would be seen in messages and by whoever lists processes.
     """
-    text = str(location)
-    scheme, separator, rest = text.partition("://")
-    if not separator:
-        return LocalFiles(Path(location).resolve())
-    if "@" in urlsplit(text).netloc:
-        raise ConfigError([f"{scheme}://…: has credentials in it: put them into the environment (AWS_ACCESS_KEY_ID …)"])
-    try:
-        system, top = pyarrow.fs.FileSystem.from_uri(f"{_SCHEMES.get(scheme, scheme)}://{rest}")
-    except (OSError, ValueError) as error:
-        raise ConfigError([f"{text}: cannot be opened: {first_line(error)}"]) from error
-    if isinstance(system, pyarrow.fs.LocalFileSystem):
-        return LocalFiles(Path(top))
-    if not top.strip("/"):
-        raise ConfigError([f"{text}: names no bucket or folder"])
-    return RemoteFiles(text, system, top)
+    if is_remote(location):
+        return _open_uri(str(location))
+    path = Path(url2pathname(urlsplit(str(location)).path)) if "://" in str(location) else Path(location)
+    return LocalFiles(path.resolve())
 
 
 def is_remote(location: Location) -> bool:
     """Whether it is a URI of a file system other than those of this machine."""
-    return isinstance(open_store(location), RemoteFiles)
+    scheme, separator, _ = str(location).partition("://")
+    return bool(separator) and scheme != "file"
+
+
+@cache
+def _open_uri(uri: str) -> RemoteFiles:
+    scheme, _, rest = uri.partition("://")
+    if "@" in urlsplit(uri).netloc:
+        raise ConfigError([f"{scheme}://…: has credentials in it: put them into the environment (AWS_ACCESS_KEY_ID …)"])
+    try:
+        system, top = pyarrow.fs.FileSystem.from_uri(f"{_SCHEMES.get(scheme, scheme)}://{rest}")
+    except (OSError, ValueError) as error:
+        raise ConfigError([f"{uri}: cannot be opened: {first_line(error)}"]) from error
+    if not top.strip("/"):
+        raise ConfigError([f"{uri}: names no bucket or folder"])
+    return RemoteFiles(uri, system, top)

@@ -29,7 +29,7 @@ _KEPT: Final = 100
 
 class Span(Struct, frozen=True):
     """Records of one incarnation in their order: first and last time and controller epoch (ABSENT: none), and where one
-    of them fell. A fall: number of the record, value before, value.
+    of them fell. A fall: number of the record, value before, value. `boot_id`: the first that a record has.
     """
 
     node: str
@@ -42,6 +42,7 @@ class Span(Struct, frozen=True):
     first_epoch_seq: int = 0
     clock_falls: tuple[tuple[int, int, int], ...] = ()
     epoch_falls: tuple[tuple[int, int, int], ...] = ()
+    boot_id: str = ""
 
 
 def spans_of(rows: pyarrow.RecordBatch) -> list[Span]:
@@ -66,6 +67,7 @@ def spans_of(rows: pyarrow.RecordBatch) -> list[Span]:
                 int(numbers[has][0]) if has.any() else 0,
                 _falls(numbers, at_ms[first:end], CLOCK_STEP_MS),
                 _falls(numbers[has], shown[has], 0),
+                _first_text(table["boot_id"], first, end),
             )
         )
     return found
@@ -88,6 +90,7 @@ def joined(before: Span | None, span: Span) -> Span:
         last_epoch=before.last_epoch if span.last_epoch == ABSENT else span.last_epoch,
         clock_falls=(*before.clock_falls, *clock)[:_KEPT],
         epoch_falls=(*before.epoch_falls, *epochs)[:_KEPT],
+        boot_id=before.boot_id or span.boot_id,
     )
 
 
@@ -115,6 +118,11 @@ def overlaps(spans: Sequence[Span]) -> list[Finding]:
             name = f"{span.node}/{span.incarnation}/{span.first_seq}"
             found.append(_finding(TWO_NODES_ONE_ID, name, f"{message}{span.incarnation}"))
     return found
+
+
+def _first_text(column: pyarrow.ChunkedArray, first: int, end: int) -> str:
+    part = column.slice(first, end - first)
+    return "" if part.null_count == len(part) else str(part.drop_null()[0].as_py())
 
 
 def _falls(seq: Longs, values: Longs, tolerance: int) -> tuple[tuple[int, int, int], ...]:

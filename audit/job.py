@@ -9,6 +9,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import inf
 from pathlib import Path
 from threading import Event
@@ -22,13 +23,17 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from audit.batch import BUCKETS, check_batch
 from audit.file_store import Location
+from audit.given_heads import add_given
 from audit.interrupts import deferred_interrupts
+from audit.limits import Limits
 from audit.output_folder import OutputError, OutputFolder
 from audit.report import AuditResult, read_result
 from audit.session import AuditFailedError, folder_of_spark, start_session, summary
-from audit.source import FORMAT, StateChangeSource
+from audit.source import FORMAT, UTC, StateChangeSource
 from audit.spark_settings import SparkSettings
-from state_log.writer import write_audited
+from audit.witnesses import LOG_CUT
+from state_log.heads_file import GivenHead
+from state_log.writer import parse_segment_name, write_audited
 
 BATCH_BYTES: Final = 128 << 20
 _TOO_SLOW: Final = re.compile(r"Python worker (failed )?to connect back")
@@ -50,20 +55,25 @@ def run_audit(
     stop: Callable[[], bool] = lambda: False,
     timeout_seconds: float | None = None,
     expected_nodes: Sequence[str] = (),
+    timezone: str = UTC,
+    require_trace: bool = False,
+    heads: Sequence[GivenHead] = (),
     settings: SparkSettings | None = None,
     checkpoint: str = "",
     session: SparkSession | None = None,
+    limits: Limits | None = None,
 ) -> AuditResult:
     """Check the records in these folders that earlier runs with the same `output` have not checked.
 
     `once` ends when everything that was there at the start has been read, and an interrupt leaves it without a
     result; otherwise the job follows the logs until it is interrupted, `stop` says so (asked every second),
     `timeout_seconds` have passed since it began to read, or `on_progress` returns True: this is called with the result
-    so far after every batch or two. The result covers all runs on this output. A session of the caller's is used as it
-    is and left open. Runs in the main thread. `checkpoint`: where Spark keeps its own, if not below `output`; as it was
-    before, if it is not given.
-    `batch_bytes`: of the logs, about, in a batch. `expected_nodes`: those that must have logs. `listener`: of Spark's,
-    for the progress of the query. Raises AuditFailedError, and OutputError if the output is not as an audit left it.
+    so far after every batch or two. The result covers all runs on this output. A session of the caller's is used as it is and left open. Runs in the main thread.
+    `checkpoint`: where Spark keeps its own, if not below `output`; as it was before, if it is not given; so are
+    `limits`. `batch_bytes`: of the logs, about, in a batch. `expected_nodes`: those that must have logs. `timezone`: of
+    the local times in logs of Apache Kafka's, a name of the time zone database; `require_trace`: incomplete where these
+    are not of level TRACE. `heads`: lines that logs have reached. `listener`: of Spark's, for the progress of the
+    query. Raises AuditFailedError, and OutputError if the output is not as an audit left it, or has other limits.
     """
     settings = SparkSettings() if settings is None else settings
     folder = OutputFolder(output)
@@ -71,29 +81,22 @@ def run_audit(
     local = folder_of_spark(folder.location, checkpoint)
     local.mkdir(parents=True, exist_ok=True)
     folder.check()
+    limits = folder.limits(limits)
+    result = partial(read_result, output, expected_nodes, require_trace=require_trace)
+    add_given(folder, heads, follows=not once)
     with deferred_interrupts() as interrupted:
         spark = start_session(local, settings) if session is None else session
         try:
             spark.dataSource.register(StateChangeSource)
             if listener is not None:
                 spark.streams.addListener(listener)
-            every = None if once else trigger_seconds
-            batches = _Batches(folder, settings.tasks, checkpoint)
-            options = {
-                "directories": json.dumps([str(path.resolve()) for path in log_dirs]),
-                "max_bytes": str(batch_bytes),
-                "tasks": str(settings.tasks),
-                "buckets": str(BUCKETS),
-            }
-            try:
-                report = (
-                    None if on_progress is None else lambda: on_progress(read_result(output, expected_nodes)) is True
-                )
-                watch = _Watch(output, interrupted, report, stop, timeout_seconds)
-                _run_query(lambda: _start(spark, options, batches, every), watch)
-            except PySparkException as error:
-                raise batches.error or error from error
-            if interrupted.is_set() and not once:
+            batches = _Batches(folder, settings.tasks, checkpoint, limits)
+            options = _options_of_source(log_dirs, batch_bytes, settings.tasks, timezone, folder)
+            start = partial(_start, spark, options, batches, None if once else trigger_seconds)
+            report = None if on_progress is None else lambda: on_progress(result()) is True
+            watch = _Watch(output, interrupted, report, stop, timeout_seconds)
+            _run_batches(start, watch, batches, lambda: once and LOG_CUT in result().findings)
+            if not once:
                 interrupted.clear()
             _tell_writers(output)
         except (PySparkException, Py4JError) as error:
@@ -101,7 +104,34 @@ def run_audit(
         finally:
             if session is None:
                 spark.stop()
-    return read_result(output, expected_nodes)
+    return result()
+
+
+def _options_of_source(
+    log_dirs: Sequence[Path], batch_bytes: int, tasks: int, timezone: str, folder: OutputFolder
+) -> dict[str, str]:
+    return {
+        "directories": json.dumps([str(path.resolve()) for path in log_dirs]),
+        "max_bytes": str(batch_bytes),
+        "tasks": str(tasks),
+        "buckets": str(BUCKETS),
+        "zone": timezone,
+        "since_ns": str(folder.modified_ns()),
+    }
+
+
+def _run_batches(
+    start: Callable[[], StreamingQuery], watch: "_Watch", batches: "_Batches", seems_cut: Callable[[], bool]
+) -> None:
+    """Run the query, and once more where a log seems to be cut: it may have grown while others, which have seen more of
+    it, were read. Raises the error of a batch.
+    """
+    try:
+        _run_query(start, watch)
+        if seems_cut() and not watch.interrupted.is_set():
+            _run_query(start, watch)
+    except PySparkException as error:
+        raise batches.error or error from error
 
 
 def _run_query(start: Callable[[], StreamingQuery], watch: "_Watch") -> None:
@@ -166,13 +196,13 @@ class _Watch:
 class _Batches:
     """Judges the batches of a query. `error`: what ended it; Spark has only a traceback of that."""
 
-    def __init__(self, folder: OutputFolder, tasks: int, checkpoint: str) -> None:
-        self._folder, self._tasks, self.checkpoint = folder, tasks, checkpoint
+    def __init__(self, folder: OutputFolder, tasks: int, checkpoint: str, limits: Limits) -> None:
+        self._folder, self._tasks, self.checkpoint, self._limits = folder, tasks, checkpoint, limits
         self.error: OutputError | None = None
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         try:
-            check_batch(frame, number, self._folder, self._tasks, self.checkpoint)
+            check_batch(frame, number, self._folder, self._tasks, self.checkpoint, limits=self._limits)
         except OutputError as error:
             self.error = error
             raise
@@ -198,6 +228,9 @@ def _tell_writers(output: Location) -> None:
     by_directory: dict[Path, dict[str, int]] = {}
     for name, end in commit.taken.values():
         path = Path(name)
+        if parse_segment_name(path.name) is None:
+            # Nobody waits for it: a log of Kafka's, in a folder that is not klamm's to write to.
+            continue
         by_directory.setdefault(path.parent, {})[path.name] = end
     for directory, ends in sorted(by_directory.items()):
         if directory.is_dir() and os.access(directory, os.W_OK):

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from audit.kafka.files import KafkaFiles, is_compressed, may_be_kafka_log
 from state_log.record import LINE_BYTES_MAX
 from state_log.writer import SEGMENT_SUFFIX, parse_segment_name
 
@@ -32,8 +33,11 @@ Positions = Mapping[str, Position]
 
 
 class Segment(NamedTuple):
+    """`is_kafka`: a state-change.log of Apache Kafka's, which is a log of its own."""
+
     first_seq: int
     path: Path
+    is_kafka: bool = False
 
 
 class Range(NamedTuple):
@@ -43,6 +47,7 @@ class Range(NamedTuple):
     path: Path
     first: int
     end: int
+    is_kafka: bool = False
 
 
 class LogFiles:
@@ -51,18 +56,34 @@ class LogFiles:
     def __init__(self, directories: Sequence[Path]) -> None:
         self._directories = directories
         self._listed: dict[Path, tuple[int, list[Path], list[Path]]] = {}
+        self._kafka_files = KafkaFiles()
+        self.ignored: list[Path] = []
+        """Files of the last listing that look like logs and cannot be read."""
 
     def logs(self) -> dict[str, list[Segment]]:
         """By log, the oldest segment first; of copies of one segment the longest."""
-        found: dict[str, dict[int, Path]] = {}
+        found: dict[str, dict[int, Segment]] = {}
+        self.ignored = []
         for path in self._files():
-            name = parse_segment_name(path.name)
-            log, first_seq = (path.name, 0) if name is None else (f"{name.node}-{name.incarnation}", name.first_seq)
+            log, segment = self._segment(path)
+            if not log:
+                self.ignored += [path] if is_compressed(path.name) else []
+                continue
             segments = found.setdefault(log, {})
-            other = segments.get(first_seq)
-            if other is None or _size(path) > _size(other):
-                segments[first_seq] = path
-        return {log: [Segment(n, segments[n]) for n in sorted(segments)] for log, segments in sorted(found.items())}
+            other = segments.get(segment.first_seq)
+            if other is None or _size(path) > _size(other.path):
+                segments[segment.first_seq] = segment
+        return {log: [segments[n] for n in sorted(segments)] for log, segments in sorted(found.items())}
+
+    def _segment(self, path: Path) -> tuple[str, Segment]:
+        """The log of which a file is a segment; empty if it is none."""
+        name = parse_segment_name(path.name)
+        if name is not None:
+            return f"{name.node}-{name.incarnation}", Segment(name.first_seq, path)
+        kafka_log = self._kafka_files.identify(path)
+        if kafka_log is not None:
+            return kafka_log, Segment(0, path, is_kafka=True)
+        return (path.name if path.name.endswith(SEGMENT_SUFFIX) else ""), Segment(0, path)
 
     def _files(self) -> Iterable[Path]:
         waiting = [path.resolve() for path in self._directories]
@@ -84,7 +105,7 @@ class LogFiles:
             if known is None or known[0] != changed:
                 with os.scandir(directory) as entries:
                     present = sorted(entries, key=lambda entry: entry.name)
-                files = [Path(e.path) for e in present if e.name.endswith(SEGMENT_SUFFIX) and e.is_file()]
+                files = [Path(e.path) for e in present if may_be_kafka_log(e.name) and e.is_file()]
                 below = [Path(e.path) for e in present if e.is_dir(follow_symlinks=False)]
                 known = changed, files, below
             if now - changed > _MTIME_NS:
@@ -156,7 +177,7 @@ def ranges(logs: Mapping[str, Sequence[Segment]], start: Positions, end: Positio
                 last.byte if segment.first_seq == last.first_seq else line_end(segment.path, low, _size(segment.path))
             )
             if high > low:
-                found.append(Range(log, segment.path, low, high))
+                found.append(Range(log, segment.path, low, high, segment.is_kafka))
     return found
 
 

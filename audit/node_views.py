@@ -7,6 +7,7 @@ import numpy
 import pyarrow
 
 from audit.findings import Finding, Violation
+from audit.kafka.rows import are_kafka, is_first_role
 from audit.sorted_runs import Run, gather
 from audit.subjects import Subjects
 from audit.vectors import ABSENT, Flags, Keys, Longs, group_starts, is_one_of, keys, longs, mixed, text_hashes
@@ -51,7 +52,7 @@ def check_views(runs: Sequence[Run], rows: pyarrow.Table, subjects: Subjects) ->
     starts = group_starts(key, who)
     # The view so far stands before the records of its group, so that each is compared with the one before it.
     known = _latest(gather(runs, key[starts], who[starts], VIEWS.empty_table()))
-    deletions, loads = _are_deletions(part), _are_loads_without_id(part)
+    deletions, loads = _are_deletions(part), _begin_without_id(part)
     findings: list[Finding] = []
     views: dict[str, Longs] = {}
     for name, rule in zip(_SHOWN, _RULES, strict=True):
@@ -85,14 +86,18 @@ def _latest(rows: pyarrow.Table) -> pyarrow.Table:
 def _chosen(rows: pyarrow.Table) -> pyarrow.Table:
     """An agent writes truncations in batches, possibly after it has received a newer epoch."""
     chosen = (longs(rows["leader_epoch"]) >= 0) & ~is_one_of(rows["kind"], [Kind.TRUNCATION.value])
-    chosen |= _are_deletions(rows) | _are_loads_without_id(rows)
+    chosen |= _are_deletions(rows) | _begin_without_id(rows)
     return rows.filter(pyarrow.array(chosen & (keys(rows["key"]) != 0)))
 
 
-def _are_loads_without_id(rows: pyarrow.Table) -> Flags:
-    """Between two terms of one controller another may have deleted the topic and created it anew."""
+def _begin_without_id(rows: pyarrow.Table) -> Flags:
+    """Between two terms of one controller another may have deleted the topic and created it anew. Logs of Kafka's show
+    a creation, or the first epochs, without the deletion before them (see `audit.recreations`).
+    """
     absent = numpy.asarray(rows["topic_id"].is_null().combine_chunks().to_numpy(zero_copy_only=False), bool)
-    return numpy.asarray(absent & is_one_of(rows["kind"], [Kind.LOADED.value]), bool)
+    of_kafka = is_first_role(rows) | is_one_of(rows["from_state"], [PartitionState.NON_EXISTENT.value])
+    begin = is_one_of(rows["kind"], [Kind.LOADED.value]) | (are_kafka(rows) & of_kafka)
+    return numpy.asarray(absent & begin, bool)
 
 
 def _shown(rows: pyarrow.Table, name: str) -> Longs:

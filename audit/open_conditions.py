@@ -11,6 +11,8 @@ from audit.applied_states import Waiting
 from audit.cluster_state import ClusterState
 from audit.findings import Finding
 from audit.output_folder import Commit, OutputFolder
+from audit.witnesses import Witnessed
+from state_log.chain import IncarnationLog
 from state_log.histories import NO_EPOCH
 
 EPOCH_NEVER_GIVEN: Final = "epoch-nobody-gave"
@@ -46,14 +48,23 @@ def open_conditions(folder: OutputFolder, commit: Commit | None, state: ClusterS
 
 
 def _has_all_controllers(commit: Commit | None, state: ClusterState) -> bool:
-    """A controller's log that is absent, begins late, has gaps or malformed lines may hold any state."""
+    """A controller's log that is absent, begins late, has gaps or malformed lines, or ends before what others have seen
+    of it, may hold any state.
+    """
     controllers = {name: log for name, log in state.incarnations.items() if name.startswith("controller-")}
     named = {f"controller-{controller}" for controller in (() if commit is None else commit.controllers)}
     return (
         named <= {name.partition("/")[0] for name in controllers}
         and not any(log.missing for log in controllers.values())
         and not any(log.startswith("controller-") for log in state.malformed)
+        and all(_goes_on(log, seen, controllers) for log, seen in state.witnessed.items())
     )
+
+
+def _goes_on(log: str, seen: Mapping[str, Witnessed], logs: Mapping[str, IncarnationLog]) -> bool:
+    if not log.startswith("controller-"):
+        return True
+    return log in logs and all(each.seq < logs[log].next_seq for each in seen.values())
 
 
 def _unwritten(found: Open, rows: Sequence[Mapping[str, Any]], has_all: bool, state: ClusterState) -> None:

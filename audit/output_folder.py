@@ -21,13 +21,15 @@ import pyarrow.dataset
 import pyarrow.parquet
 from msgspec import Struct
 
+from audit.clock_differences import ClockDifference
 from audit.file_store import Location, is_remote, open_store
+from audit.limits import Limits
 from audit.sorted_runs import Run
 from audit.vectors import longs
 from cluster.errors import DECODE_ERRORS, ClusterError
 from cluster.process.files import first_line
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of commits, state and tables; another one is refused."""
 _KEPT: Final = 2
 """Commits whose state is kept: Spark may repeat the last batch."""
@@ -84,7 +86,9 @@ class BucketResult(Struct, frozen=True):
     records: int = 0
     quarantined: int = 0
     controllers: tuple[int, ...] = ()
+    modified_ns: int = 0
     taken: dict[str, tuple[str, int]] = {}
+    clocks: tuple[ClockDifference, ...] = ()
 
 
 class Commit(Struct, frozen=True):
@@ -97,11 +101,15 @@ class Commit(Struct, frozen=True):
     records: int = 0
     quarantined: int = 0
     controllers: tuple[int, ...] = ()
+    modified_ns: int = 0
+    """When the file that was changed last of those that were read had been changed, since 1970."""
     taken: dict[str, tuple[str, int]] = {}
     """Of each log the last file, and up to which byte it was read."""
     tables: dict[str, TableSize] = {}
     checkpoint: str = ""
     """Where Spark's checkpoint is, if not below the output folder."""
+    limits: Limits = Limits()
+    clocks: tuple[ClockDifference, ...] = ()
 
 
 class _Version(Struct, frozen=True):
@@ -182,10 +190,26 @@ class OutputFolder:
 
     # Commits
 
+    def limits(self, given: Limits | None) -> Limits:
+        """Those of the audit so far, or if there is none yet those that are given. Raises OutputError."""
+        commit = self.last_commit()
+        if commit is None:
+            return given or Limits()
+        if given not in {None, commit.limits}:
+            raise OutputError(
+                f"{self.location}: was audited with other limits; omit --rule-limit, or audit into a new --output"
+            )
+        return commit.limits
+
     def last_commit(self) -> Commit | None:
         """None if there is none yet. Raises OutputError."""
         numbers = _numbers(self.files.sizes("commits"), ".json")
         return self._read_commit(max(numbers)) if numbers else None
+
+    def modified_ns(self) -> int:
+        """When the file that was changed last of those that were read had been changed; 0: none was read yet."""
+        commit = self.last_commit()
+        return 0 if commit is None else commit.modified_ns
 
     def commit(self, commit: Commit) -> None:
         """Make a batch count, and remove the state that only earlier ones needed."""

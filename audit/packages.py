@@ -22,7 +22,9 @@ FOLDER: Final = "klamm_audit"
 _APPLICATION: Final = Path(__file__).resolve().parents[1]
 _OURS: Final = ("audit", "state_log", "cluster")
 _OF_PANDAS: Final = ("python-dateutil", "pytz", "tzdata", "six")
-_THEIRS: Final = ("msgspec", "numpy", "pyarrow", "pandas", *_OF_PANDAS, "structlog", "typing-extensions")
+_OF_PYDANTIC: Final = ("pydantic", "pydantic_core", "annotated-types", "typing-inspection", "typing_extensions")
+_THEIRS: Final = ("cramjam", "msgspec", "numpy", "pyarrow", "structlog", "pandas", *_OF_PANDAS, *_OF_PYDANTIC)
+"""Distributions that our modules import in workers, and pandas, which Spark does. A test imports them all."""
 _LEFT_OUT: Final = ("tests", "test", "include", "__pycache__")
 """Folders that no worker imports from: half the size."""
 _LEFT_OUT_SUFFIXES: Final = (".pyc", ".pyi", ".pxd", ".pyx", ".pxi", ".h", ".lib", ".a")
@@ -34,7 +36,7 @@ def python_of_workers() -> str:
 
 
 def write_package(target: Path) -> int:
-    """Write the archive, a zip; returns its size in bytes. Raises OSError, and StartupError for what is not installed."""
+    """Write the archive, a zip; its size in bytes. Raises OSError, and StartupError if a distribution is missing."""
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     target.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:

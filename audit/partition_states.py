@@ -44,8 +44,18 @@ STATES: Final = pyarrow.schema(
     }
 )
 """One row for each content: `sub` is the partition epoch. Controllers of the first to the last controller epoch knew it
-as current; the reference is that of the first record by time, node, incarnation and number.
+as current; the reference is that of the first record by controller epoch, time, node, incarnation and number.
 """
+WRITTEN: Final = pyarrow.schema(
+    [
+        *STATES,
+        ("replicas", pyarrow.list_(pyarrow.int32())),
+        ("cause_event", _TEXT),
+        ("cause_id", pyarrow.int64()),
+        ("reason", _TEXT),
+    ]
+)
+"""States that controllers wrote, and what led to them."""
 
 
 class Contents(NamedTuple):
@@ -66,10 +76,11 @@ def contents(rows: pyarrow.Table) -> Contents:
 
 
 def states_of(rows: pyarrow.Table) -> pyarrow.Table:
-    """The states that controllers name in these records, as STATES, reduced."""
+    """The states that controllers name in these records, as WRITTEN, reduced."""
     chosen = is_one_of(rows["kind"], [kind.value for kind in WRITTEN_BY_CONTROLLERS]) & contents(rows).present
     chosen &= longs(rows["controller_epoch"]) != ABSENT
-    return reduce_states(state_rows(rows.filter(pyarrow.array(chosen))))
+    part = rows.filter(pyarrow.array(chosen))
+    return reduce_states(with_columns(state_rows(part), part, WRITTEN))
 
 
 def state_rows(rows: pyarrow.Table) -> pyarrow.Table:
@@ -88,8 +99,14 @@ def state_rows(rows: pyarrow.Table) -> pyarrow.Table:
     )
 
 
+def with_columns(table: pyarrow.Table, rows: pyarrow.Table, schema: pyarrow.Schema) -> pyarrow.Table:
+    """A table with the further columns of a schema, from the rows that it was made of."""
+    further = [name for name in schema.names if name not in table.schema.names]
+    return pyarrow.table([*table.columns, *(rows[name] for name in further)], schema=schema)
+
+
 def reduce_states(rows: pyarrow.Table) -> pyarrow.Table:
-    """Sorted by key, partition epoch, content; one row for each."""
+    """Sorted by key, partition epoch, content; one row for each. STATES or WRITTEN."""
     rows = rows.unify_dictionaries()
     key, sub, content = keys(rows["key"]), longs(rows["sub"]), keys(rows["content"])
     order = numpy.lexsort((*_reference_order(rows), content, sub, key))
@@ -105,7 +122,9 @@ def reduce_states(rows: pyarrow.Table) -> pyarrow.Table:
 
 def _reference_order(rows: pyarrow.Table) -> tuple[Longs, ...]:
     """Sort columns, the least significant first."""
-    return longs(rows["seq"]), ranks(rows["incarnation"]), ranks(rows["node"]), longs(rows["at_ms"])
+    place = longs(rows["seq"]), ranks(rows["incarnation"]), ranks(rows["node"]), longs(rows["at_ms"])
+    # Whoever wrote a state knew it first, whatever the clocks of later controllers say.
+    return (*place, longs(rows["first_controller_epoch"]))
 
 
 class Groups:
@@ -166,7 +185,7 @@ def check_states(runs: Sequence[Run], new: pyarrow.Table, subjects: Subjects) ->
     near_key = numpy.concatenate((key, key[lower != NOTHING], key[higher != NOTHING]))
     near_sub = numpy.concatenate((sub, lower[lower != NOTHING], higher[higher != NOTHING]))
     near = Run(_unique(near_key, near_sub))
-    known = gather(runs, near.key, near.sub, STATES.empty_table())
+    known = gather(runs, near.key, near.sub, WRITTEN.empty_table())
     before, now = Groups(known), Groups(pyarrow.concat_tables([known, new]))
     old_pairs = _pairs_before(before, places)
     touched = numpy.zeros(len(now.key), bool)

@@ -12,9 +12,10 @@ import numpy
 import pyarrow
 
 from audit.findings import NOT_COMPARED, Finding, Violation
-from audit.sorted_runs import Run, gather
+from audit.kafka.rows import are_kafka, is_first_role
+from audit.sorted_runs import Run, gather_all
 from audit.subjects import Subjects
-from audit.vectors import Flags, Keys, Longs, is_one_of, keys, longs, ranks
+from audit.vectors import Flags, Keys, Longs, group_starts, is_one_of, keys, longs, ranks, text_hashes
 from cluster.state_machines import PartitionState
 from state_log.record import Kind
 
@@ -30,8 +31,9 @@ RECREATIONS: Final = pyarrow.schema(
         "seq": pyarrow.int64(),
     }
 )
-"""Of each partition without a topic id the first record of its deletion (`sub` 0) and the last of its creation (1), by
-controller epoch and the order of the controller's log.
+"""Of each partition without a topic id the first record of its deletion and the last of its creation, by controller
+epoch and the order of the log. `sub`: even for deletions, odd for creations; 0 and 1 are those of controllers, other
+pairs those that one broker of Kafka's shows: there a partition begins at epochs of 0, never to return to them.
 """
 _DELETED, _CREATED = 0, 1
 
@@ -48,21 +50,50 @@ def recreations_of(rows: pyarrow.Table) -> pyarrow.Table:
     absent = [PartitionState.NON_EXISTENT.value]
     deleted, created = is_one_of(rows["to_state"], absent), is_one_of(rows["from_state"], absent)
     chosen = is_one_of(rows["kind"], [Kind.PARTITION.value]) & (deleted | created) & _without_id(rows)
+    # A controller of Kafka's that takes over creates nothing again, so its second creation follows a deletion, which
+    # its log does not show.
+    again = chosen & created & are_kafka(rows)
+    found = [
+        _rows(rows, chosen, numpy.where(deleted, _DELETED, _CREATED)),
+        _rows(rows, again, numpy.full(rows.num_rows, _DELETED)),
+        *_returns(rows),
+    ]
+    return reduce_recreations(pyarrow.concat_tables(found))
+
+
+def _rows(rows: pyarrow.Table, chosen: Flags, sub: Longs) -> pyarrow.Table:
     part = rows.filter(pyarrow.array(chosen))
+    is_role = is_one_of(part["kind"], [Kind.ROLE.value])
     columns = [
         part["key"],
-        pyarrow.array(numpy.where(deleted, _DELETED, _CREATED)[chosen], pyarrow.int64()),
-        pyarrow.array(longs(part["controller_epoch"])),
+        pyarrow.array(sub[chosen], pyarrow.int64()),
+        pyarrow.array(numpy.where(is_role, 0, longs(part["controller_epoch"]))),
         *(part[name] for name in ("node", "incarnation", "seq")),
     ]
-    return reduce_recreations(pyarrow.table(columns, schema=RECREATIONS))
+    return pyarrow.table(columns, schema=RECREATIONS)
+
+
+def _returns(rows: pyarrow.Table) -> list[pyarrow.Table]:
+    """Of the roles of Kafka's brokers: those at the first epochs as creations, those at later ones as deletions; by
+    leader epoch and by partition epoch, for not all lines have both.
+    """
+    roles = are_kafka(rows) & is_one_of(rows["kind"], [Kind.ROLE.value]) & _without_id(rows)
+    if not roles.any():
+        return []
+    first, of_node = is_first_role(rows), text_hashes(rows["node"]).astype(numpy.int64) << 2
+    found = []
+    for number, name in enumerate(("leader_epoch", "partition_epoch")):
+        epoch = longs(rows[name])
+        chosen = roles & (epoch >= 0) & (first | (epoch > 0))
+        found.append(_rows(rows, chosen, of_node | 2 * number | numpy.where(first, _CREATED, _DELETED)))
+    return found
 
 
 def reduce_recreations(rows: pyarrow.Table) -> pyarrow.Table:
     """Sorted by key; of each the first deletion and the last creation."""
     rows = rows.unify_dictionaries()
     key, sub, place = keys(rows["key"]), longs(rows["sub"]), _place(rows)
-    order = numpy.lexsort((numpy.where(sub == _CREATED, -place, place), sub, key))
+    order = numpy.lexsort((numpy.where(sub & 1 == _CREATED, -place, place), sub, key))
     kept = numpy.ones(len(order), bool)
     kept[1:] = (key[order][1:] != key[order][:-1]) | (sub[order][1:] != sub[order][:-1])
     return rows.take(pyarrow.array(order[kept]))
@@ -71,9 +102,7 @@ def reduce_recreations(rows: pyarrow.Table) -> pyarrow.Table:
 def created_anew(runs: Sequence[Run], new: pyarrow.Table, rows: pyarrow.Table) -> CreatedAnew:
     """Which of the partitions in these rows were deleted and created afterwards."""
     without_id = numpy.unique(keys(rows["key"])[_without_id(rows)])
-    key = numpy.repeat(without_id, 2)
-    sub = numpy.tile(numpy.array([_DELETED, _CREATED], numpy.int64), len(without_id))
-    known = gather(runs, key, sub, RECREATIONS.empty_table())
+    known = gather_all(runs, without_id, RECREATIONS.empty_table())
     return CreatedAnew(_created_after(known), _created_after(pyarrow.concat_tables([known, new])))
 
 
@@ -108,14 +137,17 @@ def _place(rows: pyarrow.Table) -> Longs:
     order = numpy.lexsort(
         (longs(rows["seq"]), ranks(rows["incarnation"]), ranks(rows["node"]), longs(rows["controller_epoch"]))
     )
+    columns = [longs(rows[name])[order] for name in ("seq", "controller_epoch")]
+    columns += [ranks(rows[name])[order] for name in ("incarnation", "node")]
+    starts = group_starts(*columns)
     place = numpy.empty(len(order), numpy.int64)
-    place[order] = numpy.arange(len(order))
+    # One record may be both: a creation, and what shows that the partition was there.
+    place[order] = numpy.repeat(starts, numpy.diff(numpy.append(starts, len(order))))
     return place
 
 
 def _created_after(rows: pyarrow.Table) -> Keys:
     reduced = reduce_recreations(rows)
     key, sub, place = keys(reduced["key"]), longs(reduced["sub"]), _place(reduced)
-    both = numpy.flatnonzero((key[1:] == key[:-1]) & (place[1:] > place[:-1]))
-    assert (sub[both] == _DELETED).all(), "sorted by key, deletion first"
-    return key[both]
+    are_pairs = (key[1:] == key[:-1]) & (sub[1:] == sub[:-1] + 1) & (sub[:-1] & 1 == _DELETED)
+    return numpy.unique(key[numpy.flatnonzero(are_pairs & (place[1:] > place[:-1]))])

@@ -68,7 +68,7 @@ def start_session(folder: Path, settings: SparkSettings | None = None) -> SparkS
 
 def _settings(folder: Path, settings: SparkSettings) -> dict[str, str]:
     """Those of the driver, and how much is used."""
-    archive = class_archive_options(os.environ.get("JAVA_HOME", "")) if settings.class_archive else ""
+    archive = class_archive_options() if settings.class_archive else ""
     found = {
         "spark.app.name": "klamm audit",
         "spark.master": settings.master_url,
@@ -135,12 +135,13 @@ def folder_of_spark(output: Location, checkpoint: str) -> Path:
 
 
 def summary(error: Exception) -> str:
-    """What went wrong, on one line: of a Python traceback its last, otherwise the first that names an error."""
+    """What went wrong, on one line: the end of the innermost Python traceback, otherwise the first with an error."""
     lines = str(error).splitlines()
-    for number, line in enumerate(lines):
-        if line.endswith(_TRACEBACK):
-            last = next((after for after in lines[number + 1 :] if after and not after.startswith(" ")), line)
-            return f"in a Python process of Spark: {last}"
+    tracebacks = [number for number, line in enumerate(lines) if line.endswith(_TRACEBACK)]
+    if tracebacks:
+        after = lines[tracebacks[-1] + 1 :]
+        last = next((line for line in after if line and not line.startswith(" ")), "")
+        return f"in a Python process of Spark: {last or lines[0].removesuffix(_TRACEBACK).strip()}"
     first = lines[0] if lines else type(error).__name__
     if first.startswith("An error occurred while calling") and len(lines) > 1:
         first = lines[1].removeprefix(": ")

@@ -63,6 +63,15 @@ def gather(runs: Sequence[Run], key: Keys, sub: Longs, empty: pyarrow.Table) -> 
     return pyarrow.concat_tables(found).unify_dictionaries()
 
 
+def gather_all(runs: Sequence[Run], key: Keys, empty: pyarrow.Table) -> pyarrow.Table:
+    """All rows of these keys, oldest run first; `empty` has their columns."""
+    found = [empty]
+    for run in runs:
+        bounds = run.find(key, numpy.zeros(len(key), numpy.int64))
+        found.append(run.rows.take(expand(bounds.start, bounds.stop)))
+    return pyarrow.concat_tables(found).unify_dictionaries()
+
+
 def expand(first: Longs, end: Longs) -> Longs:
     """The numbers first[i] up to end[i] of every i, each once, ascending."""
     lengths = numpy.maximum(end - first, 0)

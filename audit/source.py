@@ -6,15 +6,16 @@ Spark's own file source reads a file once and never sees what is appended to it 
 - `records`: a batch of `audit.columns.RECORDS`, in Arrow's stream format. The bucket follows from the key; records that
   concern no partition are in the last one.
 - `lines`: what the lines of one file were, as `ReadRange`, in the last bucket.
+- `files`: what is wrong with files, as a list of `FileFault`, in the last bucket.
 """
 
 import gc
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy
@@ -23,58 +24,26 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from audit.changed_files import FileFault, ReadFiles, is_fault, new_faults, to_offsets
 from audit.columns import RECORDS, decode_block, to_columns
 from audit.incarnations import Span, joined, spans_of
-from audit.log_files import LogFiles, Position, Range, advance, ends, ranges
+from audit.kafka.reading import KafkaSummary
+from audit.line_digests import packed
+from audit.lines_read import Quarantine, ReadRange, line_blocks, modified_ns
+from audit.log_files import LogFiles, Position, Positions, Range, Segment, advance, ends, ranges
 from audit.schema import SOURCE
 from audit.vectors import keys
 from state_log.chain import ChainSegment, extend_many
 from state_log.record import LoggedStateChange, MalformedLine
-from state_log.writer import parse_segment_name
 
 FORMAT: Final = "klamm-state-changes"
-RECORDS_ROW, LINES_ROW = "records", "lines"
-_BLOCK_BYTES: Final = 1 << 20
-"""Lines decoded at a time: what fits into the processor's cache is decoded twice as fast."""
-_SHOWN_BYTES: Final = 1000
-QUARANTINED_MAX: Final = 1000
-"""Malformed lines of one range that are kept one by one; the others are counted."""
-
-
-class QuarantinedLine(msgspec.Struct, frozen=True):
-    """A line that is no record. `offset`: where it begins in the file; `line`: its beginning, bytes that are no text
-    escaped.
-    """
-
-    file: str
-    offset: int
-    size: int
-    line: str
-    why: str
-
-
-class ReadRange(msgspec.Struct, frozen=True):
-    """The lines of a range of a file, up to byte `end`; `lines`: the first of the `quarantined` (malformed) ones."""
-
-    log: str
-    file: str
-    end: int
-    records: int
-    quarantined: int
-    segments: tuple[ChainSegment, ...]
-    spans: tuple[Span, ...]
-    lines: tuple[QuarantinedLine, ...]
-
-    @property
-    def retained_from(self) -> int | None:
-        """The first number that the name of the file states; None if it states none."""
-        name = parse_segment_name(Path(self.file).name)
-        return None if name is None else name.first_seq
+UTC: Final = "UTC"
+RECORDS_ROW, LINES_ROW, FILES_ROW = "records", "lines", "files"
 
 
 class StateChangeSource(DataSource):
     """Options: `directories` (a JSON list of folders, searched in depth), `max_bytes` of a batch, its `tasks`, the
-    number of `buckets`.
+    number of `buckets`, the time `zone` of Kafka's logs, and `since_ns`: see `ReadFiles`.
     """
 
     @classmethod
@@ -86,30 +55,42 @@ class StateChangeSource(DataSource):
 
     def streamReader(self, schema: StructType) -> "StateChangeReader":  # noqa: N802
         directories = [Path(name) for name in json.loads(self.options["directories"])]
-        numbers = (int(self.options[name]) for name in ("max_bytes", "tasks", "buckets"))
-        return StateChangeReader(directories, *numbers)
+        max_bytes, tasks, buckets, since_ns = (
+            int(self.options[name]) for name in ("max_bytes", "tasks", "buckets", "since_ns")
+        )
+        plan = Plan(max_bytes, tasks, buckets, self.options["zone"])
+        return StateChangeReader(directories, plan, ReadFiles(since_ns))
+
+
+class Plan(NamedTuple):
+    """`max_bytes` of a batch, its `tasks`, the number of `buckets`, and the time `zone` of Kafka's logs."""
+
+    max_bytes: int
+    tasks: int
+    buckets: int
+    zone: str = UTC
 
 
 @dataclass
 class TaskRanges(InputPartition):
-    """What one task reads."""
+    """What one task reads, and what it reports of files."""
 
     ranges: Sequence[Range]
+    faults: Sequence[FileFault] = ()
 
 
 class StateChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans batches by file sizes on the driver; reads them in tasks. Method names are Spark's."""
 
-    def __init__(self, directories: Sequence[Path], max_bytes: int, tasks: int, buckets: int) -> None:
-        self._files = LogFiles(directories)
-        self._max_bytes, self._tasks, self._buckets = max_bytes, tasks, buckets
+    def __init__(self, directories: Sequence[Path], plan: Plan, read_files: ReadFiles) -> None:
+        self._files, self._plan, self._read_files = LogFiles(directories), plan, read_files
         self._stop_at: dict[str, Position] | None = None
 
     def initialOffset(self) -> dict[str, Position]:  # noqa: N802
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        return ReadMaxBytes(self._max_bytes)
+        return ReadMaxBytes(self._plan.max_bytes)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._stop_at = advance({}, ends(self._files.logs(), {}), None)
@@ -118,42 +99,51 @@ class StateChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the next batch ends."""
         begin = _positions(start)
         budget = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
-        end = advance(begin, ends(self._files.logs(), begin), budget)
-        if self._stop_at is None:
-            return end
-        return {log: min(end[log], self._stop_at[log]) for log in end if log in self._stop_at} | {
-            log: position for log, position in begin.items() if log not in self._stop_at
-        }
+        logs = self._files.logs()
+        faults = self._faults(logs, begin)
+        end = advance(begin, ends(logs, begin), budget)
+        if self._stop_at is not None:
+            end = {log: min(end[log], self._stop_at[log]) for log in end if log in self._stop_at} | {
+                log: position for log, position in begin.items() if log not in self._stop_at
+            }
+        return faults | end
+
+    def _faults(self, logs: Mapping[str, Sequence[Segment]], begin: Positions) -> dict[str, Position]:
+        """All files are looked at where the query ends with what is there."""
+        read = {log: position for log, position in begin.items() if not is_fault(log)}
+        everything = self._stop_at is not None
+        return to_offsets(self._read_files.faults(logs, self._files.ignored, read, everything=everything))
 
     def partitions(self, start: dict[str, Position], end: dict[str, Position]) -> list[TaskRanges]:
         """Ranges spread over the tasks, the largest first to the one with least to do."""
         wanted = ranges(self._files.logs(), _positions(start), _positions(end))
-        shares: list[list[Range]] = [[] for _ in range(min(self._tasks, len(wanted)))]
+        shares: list[list[Range]] = [[] for _ in range(min(self._plan.tasks, len(wanted)))]
         sizes = [0] * len(shares)
         for part in sorted(wanted, key=lambda r: (r.first - r.end, r.path)):
             least = sizes.index(min(sizes))
             shares[least].append(part)
             sizes[least] += part.end - part.first
-        return [TaskRanges(share) for share in shares]
+        faults = new_faults(_positions(start), _positions(end))
+        return [TaskRanges(share) for share in shares] + ([TaskRanges((), faults)] if faults else [])
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         assert isinstance(partition, TaskRanges), "Spark hands back what `partitions` made"
         # Millions of records live for the time of one block: the collector would only traverse them.
         gc.disable()
         try:
-            yield from read_ranges(partition.ranges, self._buckets)
+            yield from read_ranges(partition.ranges, self._plan.buckets, self._plan.zone)
+            if partition.faults:
+                yield faults_row(self._plan.buckets, partition.faults)
         finally:
             gc.enable()
 
 
-def read_ranges(wanted: Sequence[Range], buckets: int) -> Iterator[pyarrow.RecordBatch]:
-    """The rows of these ranges: columns by bucket, and what the lines were."""
+def read_ranges(wanted: Sequence[Range], buckets: int, zone: str = UTC) -> Iterator[pyarrow.RecordBatch]:
+    """The rows of these ranges: columns by bucket, and what the lines were. `zone`: of the times in Kafka's logs."""
     parts: list[list[pyarrow.RecordBatch]] = [[] for _ in range(buckets + 1)]
     for part in wanted:
-        summary = RangeSummary(part)
-        for block in summary.blocks():
-            columns = to_columns(block)
-            summary.add_spans(columns)
+        summary = KafkaSummary(part, zone) if part.is_kafka else RangeSummary(part)
+        for columns in summary.columns():
             for bucket, rows in enumerate(split(columns, buckets)):
                 if rows.num_rows:
                     parts[bucket].append(rows)
@@ -161,6 +151,11 @@ def read_ranges(wanted: Sequence[Range], buckets: int) -> Iterator[pyarrow.Recor
     for bucket, batches in enumerate(parts):
         if batches:
             yield _row(bucket, RECORDS_ROW, to_stream(batches))
+
+
+def faults_row(buckets: int, faults: Sequence[FileFault]) -> pyarrow.RecordBatch:
+    """The row of what is wrong with files."""
+    return _row(buckets, FILES_ROW, _encode(list(faults)))
 
 
 def split(rows: pyarrow.RecordBatch, buckets: int) -> list[pyarrow.RecordBatch]:
@@ -194,24 +189,40 @@ class RangeSummary:
 
     def __init__(self, part: Range) -> None:
         self._range = part
-        self._records = self._quarantined = 0
+        self._quarantine = Quarantine(part.path)
+        self._records = self._converted = 0
         self._segments: list[ChainSegment] = []
         self._spans: list[Span] = []
-        self._lines: list[QuarantinedLine] = []
+        self._digests = bytearray()
 
-    def blocks(self) -> Iterator[list[LoggedStateChange]]:
+    def columns(self) -> Iterator[pyarrow.RecordBatch]:
         """The records, some thousand at a time."""
-        for offset, lines in self._line_blocks():
+        for records in self._blocks():
+            columns = to_columns(records)
+            self._add_spans(columns)
+            yield columns
+
+    def _blocks(self) -> Iterator[list[LoggedStateChange]]:
+        for offset, raw in line_blocks(self._range):
+            lines = self._without_returns(raw)
             decoded = decode_block(lines)
             records = [record for record in decoded if not isinstance(record, MalformedLine)]
             if len(records) < len(decoded):
-                self._quarantine(offset, lines, decoded)
+                self._add_malformed(offset, raw, decoded)
             good = [line for line, r in zip(lines, decoded, strict=True) if not isinstance(r, MalformedLine)]
-            extend_many(self._segments, records, good)
+            self._digests += packed(extend_many(self._segments, records, good))
             self._records += len(records)
             yield records
 
-    def add_spans(self, rows: pyarrow.RecordBatch) -> None:
+    def _without_returns(self, lines: Sequence[bytes]) -> Sequence[bytes]:
+        """Lines that somebody has given CR LF endings are chained as they were without; that is said once."""
+        converted = sum(line.endswith(b"\r") for line in lines)
+        if not converted:
+            return lines
+        self._converted += converted
+        return [line.removesuffix(b"\r") for line in lines]
+
+    def _add_spans(self, rows: pyarrow.RecordBatch) -> None:
         """Add what these records, the next ones, show in their order."""
         for span in spans_of(rows):
             last = self._spans[-1] if self._spans else None
@@ -226,46 +237,22 @@ class RangeSummary:
             str(self._range.path),
             self._range.end,
             self._records,
-            self._quarantined,
+            self._quarantine.count,
             tuple(self._segments),
             tuple(self._spans),
-            tuple(self._lines),
+            tuple(self._quarantine.lines),
+            converted=self._converted,
+            modified_ns=modified_ns(self._range.path),
+            digests=bytes(self._digests),
         )
 
-    def _line_blocks(self) -> Iterator[tuple[int, list[bytes]]]:
-        """(byte offset, complete lines) of each block."""
-        try:
-            file = self._range.path.open("rb")
-        except FileNotFoundError:
-            return
-        with file:
-            file.seek(self._range.first)
-            position, rest = self._range.first, b""
-            while position + len(rest) < self._range.end:
-                size = min(_BLOCK_BYTES, self._range.end - position - len(rest))
-                read = file.read(size)
-                if not read:
-                    break
-                block = rest + read
-                end = block.rfind(b"\n") + 1
-                if end:
-                    yield position, block[: end - 1].split(b"\n")
-                position, rest = position + end, block[end:]
-            if rest:
-                yield position, [rest]
-
-    def _quarantine(
+    def _add_malformed(
         self, offset: int, lines: Sequence[bytes], decoded: Sequence[LoggedStateChange | MalformedLine]
     ) -> None:
         for line, record in zip(lines, decoded, strict=True):
             # Nobody writes empty lines; they say nothing and hide nothing.
-            if isinstance(record, MalformedLine) and line:
-                self._quarantined += 1
-                if len(self._lines) < QUARANTINED_MAX:
-                    text = line[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
-                    self._lines.append(
-                        QuarantinedLine(str(self._range.path), offset, len(line), text, record.why[:_SHOWN_BYTES])
-                    )
+            if isinstance(record, MalformedLine) and line.rstrip(b"\r"):
+                self._quarantine.add(offset, line, record.why)
             offset += len(line) + 1
 
 

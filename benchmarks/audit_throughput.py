@@ -20,7 +20,7 @@ from typing import Final
 
 from audit.job import run_audit
 from audit.report import AuditResult
-from cluster.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch, PartitionEpoch, TopicId
+from cluster.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from deploy.local.java import find_java, spark_environment
 from state_log.record import Cause, Kind, Stamper, StateChange
 from state_log.writer import SegmentName
@@ -133,6 +133,8 @@ def _roles(state: StateChange, controller: ControllerId) -> Iterator[tuple[str, 
             topic_id=state.topic_id, partition=state.partition, broker=broker, leader=state.leader,
             to_state="leader" if broker == state.leader else "follower", leader_epoch=state.leader_epoch,
             partition_epoch=state.partition_epoch, isr=state.isr, replicas=state.replicas,
+            high_watermark=Offset(state.partition_epoch or 0), log_end_offset=Offset(state.partition_epoch or 0),
+            min_insync_replicas=1 if broker == state.leader else None,
         )  # fmt: skip
         yield f"broker-{broker}", change
 
@@ -143,13 +145,16 @@ def write_logs(folder: Path, records: int, keys: int) -> int:
     stampers = {node: Stamper(node, _INCARNATION) for node in nodes}
     waiting: dict[str, list[StateChange]] = {node: [] for node in nodes}
     events = histories(Random(1), keys)
-    written = size = 0
+    written = size = done = 0
     while written < records:
+        # Each partition has an event in ten minutes: more would be a cluster in which all leaders change all the time.
+        at_ms = 1_795_356_181_000 + done * 600_000 // keys
         for _ in range(_AT_ONCE):
             for node, change in next(events):
                 waiting[node].append(change)
+        done += _AT_ONCE
         for node, changes in waiting.items():
-            lines = stampers[node].stamp(changes, 1_795_356_181_000 + written // 10)
+            lines = stampers[node].stamp(changes, at_ms)
             block = b"".join(line + b"\n" for line in lines)
             with (folder / str(SegmentName(node, _INCARNATION, 0))).open("ab") as file:
                 file.write(block)

@@ -45,6 +45,9 @@ class ControllerProcess:
             'listen = "127.0.0.1:0"',
             f'metrics_listen = "{self._metrics}"',
             f'data = "{directory / "controller"}"',
+            "[settings]",
+            # Written by a timer, whatever the controller does: its requests would be counted with those of a case.
+            '"klamm.state.change.log.head.interval.ms" = 3600000',
         ]
         self._config.write_text("\n".join(lines))
         self._process: subprocess.Popen[bytes] | None = None

@@ -38,7 +38,9 @@ from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
 from cluster.rpc.apis import DirectApi
 from cluster.zookeeper.port import SessionEvent, WatchEvent, ZooKeeper
-from state_log.record import Cause, StateChangeSink
+from state_log.head_publisher import HeadPublisher
+from state_log.record import Cause, StateChangeLog
+from state_log.witnessed_heads import WitnessedHeads
 
 STARTING: Final = 1
 RECOVERY: Final = 2
@@ -71,7 +73,7 @@ class AgentDependencies(Struct, frozen=True):
     client: ClusterClient
     workers: Workers
     clock: WallClock
-    sink: StateChangeSink
+    sink: StateChangeLog
     apis: Sequence[DirectApi[Any]]
     metrics: Metrics
     configs: TopicConfigs
@@ -135,6 +137,7 @@ class Agent:
             broker_epoch=lambda: self.registration.epoch,
             restored=self.registration.restored,
             sink=dependencies.sink,
+            heads=WitnessedHeads(dependencies.sink, settings.klamm_state_change_log_head_interval_ms),
         )
         self._setting_changes = DynamicSettings(
             broker.id,
@@ -193,6 +196,9 @@ class Agent:
             zookeeper=self._dependencies.zookeeper,
             sink=self._dependencies.sink,
         )
+        heads = HeadPublisher(
+            self._dependencies.zookeeper, self._dependencies.sink, settings.klamm_state_change_log_head_interval_ms
+        )
         scrub = LogScrub(logs, settings, self._dependencies.metrics, on_damage=self.damaged.add_found_by_scrub)
         for name, coroutine in (
             ("zookeeper-events", session.follow()),
@@ -210,6 +216,7 @@ class Agent:
             ("ended-damage", self.damaged.watch()),
             ("log-scrub", scrub.run()),
             ("fetcher-metrics", self.fetchers.refresh_metrics()),
+            ("state-change-log-head", heads.run()),
         ):
             self._background.append(self._tasks.start(coroutine, name=name))
 

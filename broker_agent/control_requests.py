@@ -16,7 +16,7 @@ from broker_agent.decisions.restored_zookeeper import RestoredZooKeeper
 from broker_agent.ports import Log
 from broker_agent.replica_fetchers import ReplicaFetchers
 from broker_agent.replica_manager import ReplicaManager
-from broker_agent.role_changes import BecomeLeaderOrFollower, LogsOfRequest, RoleChangeResult, RoleChanges
+from broker_agent.role_changes import AppliedRole, BecomeLeaderOrFollower, LogsOfRequest, RoleChangeResult, RoleChanges
 from cluster.broker import (
     INITIAL_CONTROLLER_EPOCH,
     NO_LEADER_EPOCH,
@@ -30,6 +30,7 @@ from cluster.partition import TopicPartition
 from cluster.process.tasks import TaskSet
 from cluster.requests import control
 from state_log.record import Cause, Kind, StateChange, StateChangeSink
+from state_log.witnessed_heads import WitnessedHeads
 
 _T = TypeVar("_T")
 _Refusal = TypeVar(
@@ -55,6 +56,7 @@ class ControlRequests:
         broker_epoch: Callable[[], BrokerEpoch],
         restored: RestoredZooKeeper,
         sink: StateChangeSink,
+        heads: WitnessedHeads,
     ) -> None:
         self.lock = asyncio.Lock()
         self.known_controller_epoch: ControllerEpoch = INITIAL_CONTROLLER_EPOCH
@@ -68,17 +70,20 @@ class ControlRequests:
         self._broker_epoch = broker_epoch
         self._restored = restored
         self._sink = sink
+        self._heads = heads
         self._handled = 0
         self._without_log: dict[TopicPartition, BecomeLeaderOrFollower] = {}
         """Role changes that wait for the config of their topic."""
 
     async def leader_and_isr(self, request: control.LeaderAndIsrRequest) -> control.LeaderAndIsrResponse:
         """Become leader or follower of the requested partitions (R2.1)."""
-        return await self._to_the_end(lambda: self._leader_and_isr(request))
+        response = await self._to_the_end(lambda: self._leader_and_isr(request))
+        return self._heads.attached_to(response)
 
     async def stop_replica(self, request: control.StopReplicaRequest) -> control.StopReplicaResponse:
         """Stop fetching the requested partitions and delete those with the delete flag."""
-        return await self._to_the_end(lambda: self._stop_replica(request))
+        response = await self._to_the_end(lambda: self._stop_replica(request))
+        return self._heads.attached_to(response)
 
     async def _leader_and_isr(self, request: control.LeaderAndIsrRequest) -> control.LeaderAndIsrResponse:
         async with self.lock:
@@ -116,6 +121,9 @@ class ControlRequests:
 
     async def update_metadata(self, request: control.UpdateMetadataRequest) -> control.UpdateMetadataResponse:
         """Update the metadata cache; roles do not change (R4.8)."""
+        return self._heads.attached_to(await self._update_metadata(request))
+
+    async def _update_metadata(self, request: control.UpdateMetadataRequest) -> control.UpdateMetadataResponse:
         async with self.lock:
             code = self._admit_request(request)
             if code is ErrorCode.NONE:
@@ -161,6 +169,7 @@ class ControlRequests:
         if code is ErrorCode.NONE:
             self.known_controller_epoch = request.controller_epoch
             self._handled += 1
+            self._heads.received(f"controller-{request.controller_id}", request)
         else:
             _log.warning("Control request refused", request=type(request).__name__, code=code.name)
         return code
@@ -248,7 +257,7 @@ class ControlRequests:
             if to_follow:
                 await self._roles.make_followers(to_follow, logs, outcome, is_stopping=self.is_stopping)
         finally:
-            self._sink.append([_role_change(self._manager.own_id, order) for order in outcome.applied])
+            self._sink.append([_role_change(self._manager.own_id, applied) for applied in outcome.applied])
         self._drop_leader_metrics(order.partition.topic_partition for order in outcome.changed)
         self._retry_later([o for o in (*to_lead, *to_follow) if o.partition.topic_partition not in outcome.failures])
         return outcome.failures
@@ -351,7 +360,8 @@ def _answer(
     )
 
 
-def _role_change(own_id: int, order: BecomeLeaderOrFollower) -> StateChange:
+def _role_change(own_id: int, applied: AppliedRole) -> StateChange:
+    order = applied.order
     tp, state = order.partition.topic_partition, order.state
     return StateChange(
         kind=Kind.ROLE,
@@ -367,6 +377,9 @@ def _role_change(own_id: int, order: BecomeLeaderOrFollower) -> StateChange:
         partition_epoch=state.partition_epoch,
         isr=state.isr,
         replicas=state.replicas,
+        high_watermark=applied.high_watermark,
+        log_end_offset=applied.log_end_offset,
+        min_insync_replicas=applied.min_insync_replicas if state.leader == own_id else None,
     )
 
 

@@ -274,6 +274,7 @@ def _isr_change(own_id: BrokerId, partition: HostedPartition, answer: AlterParti
         partition_epoch=answer.partition_epoch,
         isr=answer.isr,
         replicas=partition.assignment.replicas,
+        min_insync_replicas=None if log is None else log.config.min_insync_replicas,
     )
 
 

@@ -39,6 +39,15 @@ class BecomeLeaderOrFollower(Struct, frozen=True):
     cause: Cause
 
 
+class AppliedRole(Struct, frozen=True):
+    """A role that was taken, and what the log had just before: what was known to be committed here, and all."""
+
+    order: BecomeLeaderOrFollower
+    high_watermark: Offset
+    log_end_offset: Offset
+    min_insync_replicas: int
+
+
 class RoleChangeResult(Struct):
     """The results, filled in as role changes complete.
 
@@ -46,7 +55,7 @@ class RoleChangeResult(Struct):
     other than NONE.
     """
 
-    applied: list[BecomeLeaderOrFollower] = field(default_factory=list)
+    applied: list[AppliedRole] = field(default_factory=list)
     changed: list[BecomeLeaderOrFollower] = field(default_factory=list)
     failures: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
 
@@ -69,8 +78,9 @@ class RoleChanges:
         self._fetchers.remove(order.partition.topic_partition for order in orders)
 
         async def lead(order: BecomeLeaderOrFollower) -> None:
-            if await self._lead(order, logs):
-                outcome.applied.append(order)
+            applied = await self._lead(order, logs)
+            if applied is not None:
+                outcome.applied.append(applied)
 
         await self._for_each(orders, lead, outcome)
 
@@ -98,15 +108,16 @@ class RoleChanges:
             if not is_stopping:
                 self._fetchers.add({o.partition.topic_partition: self._fetch_start(o) for o in outcome.changed})
 
-    async def _lead(self, order: BecomeLeaderOrFollower, logs: "LogsOfRequest") -> bool:
-        """Become leader; returns whether it succeeded (R3.3 to R3.7)."""
+    async def _lead(self, order: BecomeLeaderOrFollower, logs: "LogsOfRequest") -> AppliedRole | None:
+        """Become leader; None if it did not succeed (R3.3 to R3.7)."""
         partition, state = order.partition, order.state
         if state.partition_epoch < partition.partition_epoch:
-            return False
+            return None
         with partition.changing_role():
             log = await logs.attach(order)
             if log is None:
-                return False
+                return None
+            applied = _applied(order, log)
             epoch_start: Offset | None = None
             if state.leader_epoch > partition.leader_epoch:
                 self._damaged.led(partition.topic_partition)
@@ -118,7 +129,7 @@ class RoleChanges:
             partition.make_leader(state, epoch_start_offset=epoch_start, now_ms=self._manager.now_ms())
         self._manager.on_role_changed(partition)
         self._manager.advance(partition)
-        return True
+        return applied
 
     async def _follow(self, order: BecomeLeaderOrFollower, logs: "LogsOfRequest", outcome: RoleChangeResult) -> None:
         partition, state = order.partition, order.state
@@ -139,9 +150,10 @@ class RoleChanges:
             # In the same step: nothing fetched under the old epoch is appended under the new one.
             self._fetchers.remove((tp,))
             self._damaged.followed(log, state, order.cause)
+        applied = _applied(order, log)
         if partition.make_follower(state):
             outcome.changed.append(order)
-        outcome.applied.append(order)
+        outcome.applied.append(applied)
         self._manager.on_role_changed(partition)
 
     def _fetch_start(self, order: BecomeLeaderOrFollower) -> FetchStart:
@@ -213,6 +225,10 @@ class RoleChanges:
             _log.warning("Reading topic configs failed; logs are not opened", topics=len(topics), error=str(error))
             configs = {}
         return LogsOfRequest(self._manager.logs, configs)
+
+
+def _applied(order: BecomeLeaderOrFollower, log: Log) -> AppliedRole:
+    return AppliedRole(order, log.high_watermark, log.log_end_offset, log.config.min_insync_replicas)
 
 
 class LogsOfRequest:

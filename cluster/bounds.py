@@ -127,6 +127,34 @@ CURSOR: Final = Text(
     "cursor of a stream", 30, "klamm", r"([0-9]{1,10}-[0-9]{1,19})?", rule="must be the cursor of an earlier response"
 )
 
+# Heads of state-change logs
+
+LOG_NODE: Final = Text(
+    "node of a state-change log",
+    249,
+    "klamm",
+    r"(controller|broker)-[0-9]{1,10}",
+    rule="must be controller-<id> or broker-<id>",
+)
+LOG_INCARNATION: Final = Text(
+    "incarnation of a state-change log",
+    40,
+    "klamm",
+    r"[0-9]{13}\.[0-9]{1,10}",
+    rule="must be <start in ms, 13 digits>.<process id>",
+)
+LOG_DIGEST: Final = Text(
+    "digest of a line", 64, "SHA-256", r"[0-9a-f]{64}", rule="must be 64 characters of 0-9 and a-f"
+)
+LOG_SEQUENCE: Final = Number("number of a line", 0, INT64_MAX - 1, "klamm")
+BOOT_ID: Final = Text(
+    "boot of a machine",
+    64,
+    "/proc/sys/kernel/random/boot_id",
+    r"[!-~]*",
+    rule="must be at most 64 printable characters",
+)
+
 # Ids and numbers
 
 BROKER_ID: Final = Number("broker or controller id", 0, INT32_MAX, "KafkaConfig broker.id")

@@ -214,6 +214,8 @@ class _Nested(Struct, frozen=True):
         return Violation(f"{where}{self.name}", f"{count} items", ErrorCode.INVALID_REQUEST, why)
 
 
+_CHECKED_BY_ITS_READER: Final = "state_log_head"
+"""A head that is malformed is ignored, and never fails its request (`state_log.witnessed_heads`)."""
 _OF_CLIENTS: Final = frozenset({configs.__name__, data.__name__})
 
 
@@ -223,7 +225,7 @@ def check_of(struct: Any) -> Checked:
     plain: list[_Plain] = []
     nested: list[_Nested] = []
     for name, annotation in get_type_hints(struct).items():
-        if (struct.__name__, name) in NOT_SENT:
+        if (struct.__name__, name) in NOT_SENT or name == _CHECKED_BY_ITS_READER:
             continue
         inner, is_list = _inner(annotation)
         if isinstance(inner, type) and issubclass(inner, Struct):

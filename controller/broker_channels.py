@@ -21,6 +21,7 @@ from cluster.requests.control import ControlRequest, ControlResponse
 from controller.decisions.brokers.refusals import NO_REFUSALS, ChannelState, refusals_after
 from controller.metrics import DOMAIN, FailoverTimings
 from controller.ports import BrokerClient
+from state_log.witnessed_heads import WitnessedHeads
 
 RETRY_PAUSE_S: Final = 0.1
 _log = structlog.stdlib.get_logger()
@@ -72,6 +73,7 @@ class BrokerChannels:
         listeners: ListenerNames,
         timings: FailoverTimings,
         on_answer: OnAnswer,
+        heads: WitnessedHeads,
     ) -> None:
         self._client = client
         self._tasks = tasks
@@ -79,6 +81,7 @@ class BrokerChannels:
         self._listeners = listeners
         self._timings = timings
         self._on_answer = on_answer
+        self._heads = heads
         self._channels: dict[BrokerId, _Channel] = {}
         self._leaving: dict[BrokerId, asyncio.Task[None]] = {}
         self._total = registry.gauge(DOMAIN, "ControllerChannelManager", "TotalQueueSize")
@@ -167,6 +170,7 @@ class BrokerChannels:
                 if queued.of_failover:
                     self._timings.request_answered(_now())
                 channel.answer()
+                self._heads.received(f"broker-{broker.id}", response)
                 self._on_answer(broker.id, queued.request, response)
         finally:
             await self._client.forget(broker)
@@ -175,7 +179,7 @@ class BrokerChannels:
         reachable = True
         while True:
             try:
-                return await self._client.send(broker, request)
+                return await self._client.send(broker, self._heads.attached_to(request))
             except PeerUnreachableError as error:
                 if reachable:
                     _log.warning("Sending a request to a broker failed; retrying", broker=broker.id, error=str(error))

@@ -36,7 +36,9 @@ from controller.metrics import ControllerMetrics, FailoverTimings
 from controller.ports import BrokerClient
 from controller.request_events import RequestEvent
 from controller.watched_znodes import event_of_watch
-from state_log.record import Cause, StateChangeSink
+from state_log.head_publisher import HeadPublisher
+from state_log.record import Cause, StateChangeLog
+from state_log.witnessed_heads import WitnessedHeads
 
 NEXT_ATTEMPT_S: Final = 1
 """Delay between attempts to open a session, and before a controller that stepped down takes part in an election."""
@@ -54,7 +56,7 @@ class Controller:
         config: ControllerConfig,
         zookeeper: ZooKeeper,
         broker_client: BrokerClient,
-        sink: StateChangeSink,
+        sink: StateChangeLog,
         registry: Metrics,
         clock: WallClock,
         random: Random,
@@ -77,6 +79,9 @@ class Controller:
         self._zookeeper = zookeeper
         self._broker_client = broker_client
         self._sink = sink
+        interval_ms = config.file.klamm_state_change_log_head_interval_ms
+        self._heads = WitnessedHeads(sink, interval_ms)
+        self._head_publisher = HeadPublisher(zookeeper, sink, interval_ms)
         self._random = random
         self._own_registration = controller_registration_path(config.id)
         self._active: ActiveController | None = None
@@ -113,6 +118,7 @@ class Controller:
             loop = self._tasks.start(self.events.run(), name="event loop")
             self._tasks.start(self._keep_session(), name="session keeper")
             self._tasks.start(self._config_listener.changes.run(), name="config listener")
+            self._tasks.start(self._head_publisher.run(), name="state-change log head")
             await stop.wait()
             self.events.clear_and_put(events.ShutdownEventLoop())
             _, late = await asyncio.wait([loop], timeout=SHUTDOWN_TIMEOUT_S)
@@ -279,6 +285,7 @@ class Controller:
             listeners=self.config.listeners,
             timings=timings,
             on_answer=self._on_answer,
+            heads=self._heads,
         )
         self._active = ActiveController(
             ControllerContext(elected.epoch, elected.epoch_zk_version),

@@ -1,26 +1,64 @@
-"""`klamm audit`: the commands of the audit, after finding a Java for Spark."""
+"""`klamm audit`: the commands of the audit, after finding a Java for Spark, and what reads the heads of a cluster."""
 
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
+from admin.cli.output import examples
 from audit.cli import app
+from audit.heads_options import BootstrapOption, ZooKeeperOption
 from launcher.installation import require_extras
+
+if TYPE_CHECKING:
+    from state_log.heads_file import GivenHead
+
+_WITHOUT_EXTRAS = {"verify", "heads"}
 
 
 @app.callback(help="Audit state-change logs: check invariants, report findings, detect tampering.")
 def prepare(context: typer.Context) -> None:
-    """Find a Java for `run`, which starts Spark. All commands but `verify` need the extra `audit`."""
+    """Find a Java for `run`, which starts Spark. All commands but `verify` and `heads` need the extra `audit`."""
     if "--help" in sys.argv:
         return
-    if context.invoked_subcommand != "verify":
+    # The audit itself asks neither ZooKeeper nor the nodes.
+    context.obj = _read_heads
+    if context.invoked_subcommand not in _WITHOUT_EXTRAS:
         require_extras("audit")
     if context.invoked_subcommand == "run":
         from deploy.local.java import find_java, spark_environment
 
         os.environ.update(spark_environment(find_java(), Path(sys.prefix) / "klamm-java"))
+
+
+@app.command(
+    epilog=examples(
+        "klamm audit heads --zookeeper localhost:2181 > heads.json",
+        "klamm audit heads --bootstrap localhost:9092 > heads.json",
+        exit_codes="0 done; 1 not reachable; 2 wrong usage.",
+    )
+)
+def heads(zookeeper: ZooKeeperOption = "", bootstrap: BootstrapOption = "") -> None:
+    """Write where the state-change logs of a cluster end, as JSON.
+
+    ZooKeeper has what the nodes wrote last, ten seconds ago or less, also
+    of nodes that are down; the nodes themselves know their present heads.
+    For 'klamm audit run --heads' and 'verify --heads', which can also read
+    them directly.
+    """
+    from launcher.log_heads import write_heads
+
+    if not zookeeper and not bootstrap:
+        raise typer.BadParameter("give --zookeeper or --bootstrap", param_hint="--zookeeper")
+    write_heads(zookeeper, bootstrap)
+
+
+def _read_heads(zookeeper: str, bootstrap: str) -> list["GivenHead"]:
+    from launcher.log_heads import read_heads
+
+    return read_heads(zookeeper, bootstrap)
 
 
 __all__ = ["app"]

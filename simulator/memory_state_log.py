@@ -5,11 +5,12 @@ from collections.abc import Sequence
 import msgspec
 
 from cluster.process.clock import WallClock
+from cluster.requests.control import StateLogHead
 from state_log.record import LoggedStateChange, Stamper, StateChange
 
 
 class MemoryStateChangeLog:
-    """A StateChangeSink that keeps its lines in memory, stamped as the files are."""
+    """A StateChangeLog that keeps its lines in memory, stamped as the files are."""
 
     def __init__(self, node: str, incarnation: str, clock: WallClock) -> None:
         self.node, self.incarnation = node, incarnation
@@ -19,6 +20,12 @@ class MemoryStateChangeLog:
 
     def append(self, changes: Sequence[StateChange]) -> None:
         self.lines += self._stamper.stamp(changes, self._clock.now_ms())
+
+    @property
+    def flushed_head(self) -> StateLogHead | None:
+        """The end of the lines: a crash loses none."""
+        next_seq, digest = self._stamper.head
+        return None if next_seq == 0 else StateLogHead(self.node, self.incarnation, next_seq - 1, digest)
 
     def records(self) -> list[LoggedStateChange]:
         """All records so far, decoded from their lines."""

@@ -25,6 +25,7 @@ from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
 from cluster.requests.context import RequestHandler
+from cluster.requests.control import StateLogHead
 from cluster.znodes.paths import broker_path, controller_registration_path
 from cluster.zookeeper.port import SessionEvent, WatchEvent
 from controller.config import ControllerConfig
@@ -81,8 +82,13 @@ class Incarnation:
         """Set when the process has ended by itself or crashed; the task of a crashed one is never done."""
 
     def append(self, changes: Sequence[StateChange]) -> None:
-        """Implements StateChangeSink."""
+        """Implements StateChangeLog."""
         self.log.append(changes)
+
+    @property
+    def flushed_head(self) -> StateLogHead | None:
+        """Implements StateChangeLog."""
+        return self.log.flushed_head
 
     def serve(self, handler: RequestHandler) -> None:
         for endpoint in self.endpoints:

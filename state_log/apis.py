@@ -10,6 +10,7 @@ from cluster.requests.cluster import (
     ReadStateChangesRequest,
     ReadStateChangesResponse,
 )
+from cluster.requests.control import StateLogHead
 from cluster.rpc.apis import ApiKind, Callers, DirectApi
 from state_log.reader import read_lines
 from state_log.writer import FileStateChangeLog, boot_id
@@ -22,7 +23,9 @@ def state_log_apis(log: FileStateChangeLog) -> tuple[DirectApi[Any], ...]:
         return await asyncio.to_thread(read_lines, log.directory, request.topic, request.partition)
 
     async def describe_log_heads(_: DescribeLogHeadsRequest) -> DescribeLogHeadsResponse:
-        return DescribeLogHeadsResponse((LogHead(log.node, log.incarnation, *log.head, boot_id()),))
+        flushed = log.flushed_head or StateLogHead()
+        head = LogHead(log.node, log.incarnation, *log.head, boot_id(), flushed.seq, flushed.digest)
+        return DescribeLogHeadsResponse((head,))
 
     return (
         DirectApi(ReadStateChangesRequest, ApiKind.LOCAL, Callers.ADMINISTRATORS, read_state_changes),

@@ -59,10 +59,15 @@ def extend(segment: ChainSegment | None, record: LoggedStateChange, line: bytes)
     return replace(segment, last_seq=record.seq, digest=digest) if follows else None
 
 
-def extend_many(segments: list[ChainSegment], records: Sequence[LoggedStateChange], lines: Sequence[bytes]) -> None:
-    """Extend the last of these segments by consecutive lines, or append new ones where one does not continue it."""
+def extend_many(
+    segments: list[ChainSegment], records: Sequence[LoggedStateChange], lines: Sequence[bytes]
+) -> list[str]:
+    """Extend the last of these segments by consecutive lines, or append new ones where one does not continue it.
+
+    Returns the digests of the lines.
+    """
     if not records:
-        return
+        return []
     digests = [line_digest(line) for line in lines]
     before = segments[-1] if segments else None
     prevs = ["" if before is None else before.digest, *digests]
@@ -83,6 +88,7 @@ def extend_many(segments: list[ChainSegment], records: Sequence[LoggedStateChang
             ChainSegment(record.node, record.incarnation, record.seq, record.seq, record.prev, digests[index])
         )
     _close(segments, records, digests, len(records) - 1)
+    return digests
 
 
 def _close(

@@ -110,7 +110,8 @@ def _truncated_below_high_watermark(record: LoggedStateChange) -> str | None:
     return f"the log was truncated to {record.to_offset}, below its high watermark {record.high_watermark}"
 
 
-BROKEN_BY_POWER_FAILURES: Final = frozenset({"no-truncation-below-high-watermark"})
+TRUNCATED_BELOW_HIGH_WATERMARK: Final = "no-truncation-below-high-watermark"
+BROKEN_BY_POWER_FAILURES: Final = frozenset({TRUNCATED_BELOW_HIGH_WATERMARK})
 """Where the replicas of a partition lose power at the same time, what they had not flushed is lost without a bug."""
 CAUSES_OF_DAMAGE: Final = frozenset({"LogRecovery", "LogScrub"})
 DAMAGED: Final = frozenset({"recovery", "scrub"})
@@ -122,6 +123,6 @@ RECORD_RULES: Final[Mapping[str, Callable[[LoggedStateChange], str | None]]] = {
     "isr-not-empty": _empty_isr,
     "isr-without-repetition": _repeated_isr_member,
     "isr-within-replicas": _isr_outside_replicas,
-    "no-truncation-below-high-watermark": _truncated_below_high_watermark,
+    TRUNCATED_BELOW_HIGH_WATERMARK: _truncated_below_high_watermark,
 }
 """Rule id -> function that returns the message of a violation, or None."""

@@ -149,7 +149,10 @@ def narrow(record: LoggedStateChange, topic: str | None, partition: int | None) 
 
 
 def verify(directories: Iterable[Path]) -> list[Break]:
-    """Check sequence numbers and hash chain of every incarnation in these directories; empty if intact."""
+    """Check sequence numbers and hash chain of every incarnation in these directories; empty if intact.
+
+    `audit.verification` also compares the logs with one another.
+    """
     segments: list[tuple[ChainSegment, int | None]] = []
     for path in find_segments(directories):
         current: ChainSegment | None = None
@@ -167,6 +170,16 @@ def verify(directories: Iterable[Path]) -> list[Break]:
             current = longer
         if current is not None:
             segments.append((current, retained_from))
+    return join_all(segments)[1]
+
+
+def join_all(
+    segments: Iterable[tuple[ChainSegment, int | None]],
+) -> tuple[dict[str, IncarnationLog], list[Break]]:
+    """Join segments, each with the first number that its file's name states: the logs by node/incarnation, and the
+    faults between their segments.
+    """
+    logs: dict[str, IncarnationLog] = {}
     breaks = []
     by_incarnation = sorted(segments, key=lambda s: (s[0].node, s[0].incarnation, s[0].first_seq))
     for (node, incarnation), group in groupby(by_incarnation, key=lambda s: (s[0].node, s[0].incarnation)):
@@ -174,7 +187,8 @@ def verify(directories: Iterable[Path]) -> list[Break]:
         for segment, retained_from in group:
             log, found = join(log, segment, retained_from)
             breaks += [Break(rule, node, incarnation, message) for rule, message in found]
-    return breaks
+        logs[f"{node}/{incarnation}"] = log
+    return logs, breaks
 
 
 def _with_epochs(records: list[LoggedStateChange]) -> Iterator[tuple[tuple[int, str, str, int], LoggedStateChange]]:

@@ -17,6 +17,7 @@ from cluster.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch,
 from cluster.errors import DECODE_ERRORS
 from cluster.partition import TopicPartition
 from cluster.process.files import first_line
+from cluster.requests.control import StateLogHead
 
 STATE_CHANGE_VERSION: Final = 2
 """Of the lines that are written. Those of version 1 are read as well: they have a part of the fields."""
@@ -72,6 +73,8 @@ class Kind(StrEnum):
     """A setting of a topic changed that invariants depend on: `min_insync_replicas`."""
     DELETION = "deletion"
     """The deletion of a topic: to_state `started` when its replicas are first told to go, `completed` when all are."""
+    WITNESS = "witness"
+    """Another node's log reached this `witness`, as that node said in a request or response."""
 
 
 class Cause(Struct, frozen=True, omit_defaults=True):
@@ -87,13 +90,16 @@ class Cause(Struct, frozen=True, omit_defaults=True):
     controller_epoch: _ControllerEpoch | None = None
 
 
-class Witness(Struct, frozen=True):
-    """The head of another node's chain, as that node named it in a message: its last record and that line's digest."""
+class Witness(Struct, frozen=True, omit_defaults=True):
+    """The head of another node's chain, as that node named it in a message: the number and digest of the last line
+    that was flushed, and the boot of its machine.
+    """
 
     node: _Text
     incarnation: _Text
     seq: _Int64
     digest: _Text
+    boot_id: _Text = ""
 
 
 class LoadedPartition(Struct, frozen=True, array_like=True):
@@ -150,6 +156,14 @@ class StateChangeSink(Protocol):
 
     def append(self, changes: Sequence[StateChange]) -> None:
         """Number, stamp and store the records in this order. An empty sequence writes nothing."""
+
+
+class StateChangeLog(StateChangeSink, Protocol):
+    """A node's own log."""
+
+    @property
+    def flushed_head(self) -> StateLogHead | None:
+        """The end of what was flushed to disk; None before the first flush."""
 
 
 class LoggedStateChange(StateChange, frozen=True, omit_defaults=True, kw_only=True):
@@ -266,7 +280,8 @@ class ChainHead(NamedTuple):
 class Stamper:
     """Turns records into the numbered and chained lines of one incarnation.
 
-    `boot` is asked once, when the first record is stamped; without it that record has no boot id.
+    `boot` is asked once, when the first record is stamped; without it that record has no boot id. `boot_id`: what it
+    said.
     """
 
     def __init__(self, node: str, incarnation: str, boot: Callable[[], Boot] | None = None) -> None:
@@ -275,6 +290,7 @@ class Stamper:
             msgspec.json.encode(incarnation),
         )
         self._boot = boot
+        self.boot_id = ""
         self._prev = CHAIN_START.encode()
         self.next_seq = 0
 
@@ -287,7 +303,9 @@ class Stamper:
         head, prev, seq = self._origin, self._prev, self.next_seq
         bodies = [_encoder.encode(change)[1:] for change in changes]
         if seq == 0 and bodies and self._boot is not None:
-            bodies[0] = b"%b,%b" % (_encoder.encode(self._boot())[1:-1], bodies[0])
+            boot = self._boot()
+            self.boot_id = boot.boot_id
+            bodies[0] = b"%b,%b" % (_encoder.encode(boot)[1:-1], bodies[0])
         lines = []
         for body in bodies:
             line = b'{"v":%d,"seq":%d,"prev":"%b",%b%d,%b' % (STATE_CHANGE_VERSION, seq, prev, head, at_ms, body)

@@ -20,6 +20,7 @@ import structlog
 from cluster.errors import DECODE_ERRORS, StorageError
 from cluster.process.clock import WallClock
 from cluster.process.settings import Settings
+from cluster.requests.control import StateLogHead
 from state_log.record import Boot, ChainHead, Stamper, StateChange, incarnation_id
 
 SEGMENT_SUFFIX: Final = ".jsonl"
@@ -71,7 +72,7 @@ def write_audited(directory: Path, taken: Mapping[str, int]) -> None:
 
 
 class FileStateChangeLog:
-    """A StateChangeSink on files. An append never raises: a node that cannot log keeps serving.
+    """A StateChangeLog on files. An append never raises: a node that cannot log keeps serving.
 
     Records that could not be written are lost, but keep their sequence numbers, so the audit finds the gap. `failures`
     counts such appends, each is logged, and `on_failure` is called with the StorageError.
@@ -110,6 +111,7 @@ class FileStateChangeLog:
         self._current_name = SegmentName(node, incarnation, 0)
         self._unsynced = self._name_unsynced = False
         self._retention_due = True
+        self._written_head = self._flushed_head = self._stamper.head
         self._sealed: list[int] = []
         # Guards the descriptors between the event loop and the fsync thread; never held during an fsync.
         self._descriptors = threading.Lock()
@@ -119,6 +121,14 @@ class FileStateChangeLog:
     def head(self) -> ChainHead:
         """The head after everything appended so far, whether or not it could be written or was flushed."""
         return self._stamper.head
+
+    @property
+    def flushed_head(self) -> StateLogHead | None:
+        """The end of what was flushed to disk, and is still there after a crash of the machine; None if nothing was."""
+        next_seq, digest = self._flushed_head
+        if next_seq == 0:
+            return None
+        return StateLogHead(self.node, self.incarnation, next_seq - 1, digest, self._stamper.boot_id)
 
     def append(self, changes: Sequence[StateChange]) -> None:
         if not changes:
@@ -157,7 +167,8 @@ class FileStateChangeLog:
         """Flush everything appended so far to disk. Raises OSError."""
         with self._syncing:
             failure: OSError | None = None
-            for descriptor in self._take_unsynced():
+            head, unsynced = self._take_unsynced()
+            for descriptor in unsynced:
                 try:
                     os.fsync(descriptor)
                 except OSError as error:
@@ -165,11 +176,16 @@ class FileStateChangeLog:
                 finally:
                     os.close(descriptor)
             if failure is not None:
+                self._unsynced = True
                 raise failure
+            self._flushed_head = head
 
-    def _take_unsynced(self) -> list[int]:
-        """Descriptors to sync and close: sealed segments, the current one, and the directory if a name is new."""
+    def _take_unsynced(self) -> tuple[ChainHead, list[int]]:
+        """The head of what was written, and the descriptors to sync and close until it is flushed: sealed segments, the
+        current one, and the directory if a name is new.
+        """
         with self._descriptors:
+            head = self._written_head
             taken, self._sealed = self._sealed, []
             if self._unsynced and self._current is not None:
                 # A duplicate stays valid if the segment is sealed and closed while it is being synced.
@@ -177,7 +193,7 @@ class FileStateChangeLog:
             if self._name_unsynced:
                 taken.append(os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY))
             self._unsynced = self._name_unsynced = False
-        return taken
+        return head, taken
 
     def delete_expired(self) -> None:
         """Delete this node's sealed segments older than the retention, as far as audits allow."""
@@ -206,7 +222,9 @@ class FileStateChangeLog:
             # After a short write (full disk or limit) the next write raises the error, or completes.
             written += os.write(self._current, block[written:])
         self._size += len(block)
+        # In this order: the thread that syncs takes the head first, and it must not be ahead of what is to be synced.
         self._unsynced = True
+        self._written_head = self._stamper.head
 
     def _is_full(self, now_ms: int) -> bool:
         return self._size >= self._segment_bytes or now_ms - self._opened_at_ms >= self._segment_ms

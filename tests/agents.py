@@ -58,6 +58,7 @@ from cluster.requests.control import (
     LeaderAndIsrResponse,
     LeaderAndIsrTopicState,
     RequestCause,
+    StateLogHead,
     StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaResponse,
@@ -124,6 +125,7 @@ class Records:
 
     def __init__(self) -> None:
         self.writes: list[list[StateChange]] = []
+        self.flushed_head: StateLogHead | None = None
 
     def append(self, changes: Sequence[StateChange]) -> None:
         if changes:

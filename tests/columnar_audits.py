@@ -4,10 +4,11 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow
 
-from audit.applied_states import WAITING, Waiting
-from audit.bucket import REDUCE, check_partitions, concatenated, joined_runs
+from audit.bucket import REDUCE, UNFINISHED, check_partitions, concatenated, joined_runs
+from audit.clock_differences import ClockDifference, greatest
 from audit.columns import to_columns
 from audit.findings import WITHDRAWN, Finding
+from audit.limits import Limits
 from audit.sorted_runs import Run
 from state_log.record import LoggedStateChange
 
@@ -18,16 +19,27 @@ def table_of(records: Sequence[LoggedStateChange]) -> pyarrow.Table:
 
 
 class ColumnarAudit:
-    """One bucket that has all partitions. `findings`: those that stand, by name; `waiting`: what is undecided."""
+    """One bucket that has all partitions. `findings`: those that stand, by name; `waiting`: what is undecided.
 
-    def __init__(self) -> None:
+    `timelines`: the rows of that table, the last one of each partition epoch.
+    """
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self.timelines: dict[tuple[object, ...], dict[str, object]] = {}
         self.runs: dict[str, list[Run]] = {name: [] for name in REDUCE}
         self.findings: dict[tuple[str, str], Finding] = {}
-        self.waiting = Waiting(WAITING.empty_table(), WAITING.empty_table())
+        self.clocks: list[ClockDifference] = []
+        self.waiting = UNFINISHED
 
     def check(self, records: Sequence[LoggedStateChange]) -> list[Finding]:
         """Judge a batch; returns what it has changed."""
-        found, added, self.waiting = check_partitions(self.runs, self.waiting, table_of(records))
+        found, added, self.waiting, timelines, clocks = check_partitions(
+            self.runs, self.waiting, table_of(records), self.limits
+        )
+        self.clocks = greatest([*self.clocks, *clocks])
+        for row in timelines.to_pylist():
+            self.timelines[row["topic"], row["topic_id"], row["partition"], row["partition_epoch"]] = row
         for name, table in added.items():
             if table.num_rows:
                 kept, run = joined_runs(name, self.runs[name], table)

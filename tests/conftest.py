@@ -28,6 +28,12 @@ def _collect_garbage() -> Iterator[None]:
     gc.collect()
 
 
+def pytest_collection_finish() -> None:
+    """What there is now stays to the end, and is the most there ever is: later collections need not go through it."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell makes what it runs in the background deaf to Ctrl-C, and so all processes that a test starts.

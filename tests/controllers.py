@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from random import Random
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from cluster.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint
 from cluster.errors import ErrorCode, PeerUnreachableError
 from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
@@ -17,6 +19,7 @@ from cluster.requests.control import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
+    StateLogHead,
     StopReplicaPartitionError,
     StopReplicaRequest,
     StopReplicaResponse,
@@ -64,8 +67,13 @@ class RecordingBrokers:
         """What a broker has and knows; by default nothing."""
         self.recovering: list[BrokerId] = []
         """Those told that a recovery is carried out."""
+        self.heads: dict[int, StateLogHead] = {}
+        """What a broker says of its state-change log."""
 
     async def send(self, broker: Broker, request: ControlRequest) -> ControlResponse:
+        return replace(await self._answer(broker, request), state_log_head=self.heads.get(broker.id))
+
+    async def _answer(self, broker: Broker, request: ControlRequest) -> ControlResponse:
         await asyncio.sleep(0.001)
         if broker.id in self.unreachable:
             raise PeerUnreachableError(str(broker.id), "unplugged")
@@ -117,6 +125,7 @@ class RecordingBrokers:
 class MemorySink:
     def __init__(self) -> None:
         self.changes: list[StateChange] = []
+        self.flushed_head: StateLogHead | None = None
 
     def append(self, changes: Sequence[StateChange]) -> None:
         self.changes.extend(changes)

@@ -3,22 +3,49 @@
 from pathlib import Path
 
 from audit.batch import BUCKETS, check_rows, next_commit
+from audit.changed_files import ReadFiles, is_fault, new_faults, to_offsets
+from audit.file_store import Location
+from audit.limits import Limits
 from audit.log_files import LogFiles, Position, advance, ends, ranges
 from audit.output_folder import VERSION, Commit, OutputFolder
 from audit.report import AuditResult, read_result
-from audit.source import read_ranges
+from audit.source import UTC, faults_row, read_ranges
 
 
-def audit_folder(logs: Path, output: Path, batch_bytes: int | None = None) -> AuditResult:
+def audit_folder(
+    logs: Path, output: Location, batch_bytes: int | None = None, zone: str = UTC, limits: Limits | None = None
+) -> AuditResult:
     """Read all logs in batches of about so many bytes; returns the result. `output` is a new folder."""
-    folder, files = OutputFolder(output), LogFiles([logs])
-    positions: dict[str, Position] = {}
-    output.mkdir()
-    number = 0
-    while (reached := advance(positions, ends(files.logs(), positions), batch_bytes)) != positions:
-        batches = read_ranges(ranges(files.logs(), positions, reached), BUCKETS)
-        rows = [row for batch in batches for row in batch.to_pylist()]
-        before = folder.last_commit() or Commit(VERSION, -1, "", {})
-        folder.commit(next_commit(before, number, list(check_rows(folder, before.buckets, number, rows))))
-        positions, number = reached, number + 1
+    audit = FolderAudit(logs, output, zone, limits)
+    audit.read(batch_bytes)
     return read_result(output)
+
+
+class FolderAudit:
+    """An audit that goes on where it stopped."""
+
+    def __init__(self, logs: Path, output: Location, zone: str = UTC, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
+        self._folder, self._files, self._zone = OutputFolder(output), LogFiles([logs]), zone
+        self._read_files = ReadFiles(0)
+        self._positions: dict[str, Position] = {}
+        self._number = 0
+
+    def read(self, batch_bytes: int | None = None) -> None:
+        """Read what is there, and look at all files that were read."""
+        while (reached := self._next(batch_bytes)) != self._positions:
+            wanted = ranges(self._files.logs(), self._positions, reached)
+            batches = list(read_ranges(wanted, BUCKETS, self._zone))
+            faults = new_faults(self._positions, reached)
+            batches += [faults_row(BUCKETS, faults)] if faults else []
+            rows = [row for batch in batches for row in batch.to_pylist()]
+            before = self._folder.last_commit() or Commit(VERSION, -1, "", {}, limits=self._limits)
+            results = list(check_rows(self._folder, before.buckets, self._number, rows, before.limits))
+            self._folder.commit(next_commit(before, self._number, results))
+            self._positions, self._number = reached, self._number + 1
+
+    def _next(self, batch_bytes: int | None) -> dict[str, Position]:
+        logs = self._files.logs()
+        read = {log: position for log, position in self._positions.items() if not is_fault(log)}
+        faults = to_offsets(self._read_files.faults(logs, self._files.ignored, read, everything=True))
+        return faults | advance(self._positions, ends(logs, self._positions), batch_bytes)

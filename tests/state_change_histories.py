@@ -163,9 +163,11 @@ def shuffled(streams: Iterable[Sequence[LoggedStateChange]], random: Random) -> 
 
 
 def write_logs(logs: Logs, directory: Path) -> dict[Incarnation, Path]:
-    """One segment per incarnation, in a folder per node, as nodes would leave them."""
+    """One segment per incarnation, in a folder per node, as nodes would leave them: a first record begins it."""
     paths = {}
     for (node, incarnation), changes in logs.items():
+        if not changes:
+            continue
         lines = Stamper(node, incarnation).stamp(changes, 1_700_000_000_000)
         paths[node, incarnation] = write_segment(directory / node, SegmentName(node, incarnation, 0), lines)
     return paths

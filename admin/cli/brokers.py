@@ -236,10 +236,7 @@ def _check_registered(ids: Iterable[int], known: DescribeClusterResponse) -> Non
 
 
 async def _begin_shutdown(client: AdminClient, broker_id: int) -> DescribedBroker:
-    live = {int(b.id): b for b in (await client.describe_controller()).brokers}
-    broker = live.get(broker_id)
-    if broker is None:
-        raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "the broker is not registered", field="broker", value=broker_id)
+    broker = await client.registered_broker(broker_id)
     answer = await client.shut_down_broker(broker)
     if answer.error_code is not ErrorCode.NONE:
         raise ApiError(answer.error_code, "the broker refused to shut down", field="broker", value=broker_id)

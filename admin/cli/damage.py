@@ -8,7 +8,6 @@ from admin.cli.options import Cluster, DryRunOption, talks_to_cluster
 from admin.cli.output import examples, say, write
 from admin.cli.parsing import parse_partition_names
 from admin.client import AdminClient
-from cluster.errors import ApiError, ErrorCode
 from cluster.requests.cluster import AcknowledgeDamageResponse, LostOffsets
 
 ACKNOWLEDGE_EXAMPLES = examples(
@@ -37,11 +36,7 @@ def acknowledge_damage(
     (tp,) = parse_partition_names([partition])
 
     async def main(client: AdminClient) -> AcknowledgeDamageResponse:
-        live = {int(b.id): b for b in (await client.describe_controller()).brokers}
-        if broker not in live:
-            message = "the broker is not registered; 'klamm brokers list' shows those that are"
-            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, message, field="broker", value=broker)
-        return await client.acknowledge_damage(live[broker], tp, validate_only=dry_run)
+        return await client.acknowledge_damage(await client.registered_broker(broker), tp, validate_only=dry_run)
 
     lost = cluster.ask(main).lost
     say(f"loss of {', '.join(map(_offsets, lost))} of {tp} {'would be ' if dry_run else ''}acknowledged")

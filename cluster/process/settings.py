@@ -295,6 +295,10 @@ class _KlammKeys(_Keys):
     """Segments roll at this age."""
     klamm_state_change_log_flush_interval_ms: Positive = 1000
     """Time between two fsyncs of the state-change log."""
+    klamm_state_change_log_head_interval_ms: Positive = 10_000
+    """Shortest time between two writes of a log's head to `/klamm/state_log`, and between two records of another
+    node's head.
+    """
     klamm_state_change_log_retention_ms: OrUnlimited = -1
     """Sealed segments older than this are deleted; -1 keeps them all."""
     klamm_state_change_log_retention_unaudited: bool = True

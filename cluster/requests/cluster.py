@@ -78,6 +78,7 @@ class LogHead(Struct, frozen=True):
     """Where the state-change log of an incarnation ends: the number of its next line, the digest of its last one.
 
     It counts what was appended; the files may have less, where a write failed or was lost. `boot_id`: of the machine.
+    `flushed_seq`, `flushed_digest`: of the last line that was flushed to disk; -1 before the first flush.
     """
 
     node: str
@@ -85,6 +86,8 @@ class LogHead(Struct, frozen=True):
     next_seq: int
     digest: str
     boot_id: str = ""
+    flushed_seq: int = -1
+    flushed_digest: str = ""
 
 
 class DescribeLogHeadsResponse(Struct, frozen=True):

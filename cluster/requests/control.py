@@ -31,6 +31,19 @@ class RequestCause(Struct, frozen=True):
     id: int
 
 
+class StateLogHead(Struct, frozen=True):
+    """Where a node's state-change log ended when it was last flushed: number and SHA-256 of the last line.
+
+    As it was received: nothing in it was checked. `boot_id`: of the node's machine; empty where that is unknown.
+    """
+
+    node: str = ""
+    incarnation: str = ""
+    seq: int = -1
+    digest: str = ""
+    boot_id: str = ""
+
+
 class LeaderAndIsrPartitionState(Struct, frozen=True, weakref=True):
     partition_index: int
     controller_epoch: ControllerEpoch
@@ -58,7 +71,10 @@ class LiveLeader(Struct, frozen=True):
 
 
 class LeaderAndIsrRequest(Struct, frozen=True):
-    """`causes`, in all three requests: the events that it follows from, oldest first; may be empty."""
+    """`causes`, in all three requests: the events that it follows from, oldest first; may be empty.
+
+    `state_log_head`, in all requests and responses: of the sender's state-change log.
+    """
 
     controller_id: ControllerId
     controller_epoch: ControllerEpoch
@@ -66,6 +82,7 @@ class LeaderAndIsrRequest(Struct, frozen=True):
     topic_states: tuple[LeaderAndIsrTopicState, ...] = ()
     live_leaders: tuple[LiveLeader, ...] = ()
     causes: tuple[RequestCause, ...] = ()
+    state_log_head: StateLogHead | None = None
 
 
 class LeaderAndIsrPartitionError(Struct, frozen=True):
@@ -87,6 +104,7 @@ class LeaderAndIsrResponse(Struct, frozen=True):
     partition_errors: tuple[LeaderAndIsrPartitionError, ...] = ()
     controller_epoch: ControllerEpoch = UNKNOWN_CONTROLLER_EPOCH
     broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
+    state_log_head: StateLogHead | None = None
 
 
 class StopReplicaPartitionState(Struct, frozen=True):
@@ -105,6 +123,7 @@ class StopReplicaRequest(Struct, frozen=True):
     broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
     partition_states: tuple[StopReplicaPartitionState, ...] = ()
     causes: tuple[RequestCause, ...] = ()
+    state_log_head: StateLogHead | None = None
 
 
 class StopReplicaPartitionError(Struct, frozen=True):
@@ -118,6 +137,7 @@ class StopReplicaResponse(Struct, frozen=True):
     partition_errors: tuple[StopReplicaPartitionError, ...] = ()
     controller_epoch: ControllerEpoch = UNKNOWN_CONTROLLER_EPOCH
     broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
+    state_log_head: StateLogHead | None = None
 
 
 class UpdateMetadataPartitionState(Struct, frozen=True):
@@ -146,12 +166,14 @@ class UpdateMetadataRequest(Struct, frozen=True):
     topic_states: tuple[UpdateMetadataTopicState, ...] = ()
     live_brokers: tuple[Broker, ...] = ()
     causes: tuple[RequestCause, ...] = ()
+    state_log_head: StateLogHead | None = None
 
 
 class UpdateMetadataResponse(Struct, frozen=True):
     error_code: ErrorCode
     controller_epoch: ControllerEpoch = UNKNOWN_CONTROLLER_EPOCH
     broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
+    state_log_head: StateLogHead | None = None
 
 
 ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest

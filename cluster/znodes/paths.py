@@ -24,6 +24,8 @@ CONFIG_BROKERS: Final = "/config/brokers"
 CLUSTER_ID: Final = "/cluster/id"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 FEATURE: Final = "/feature"
+STATE_LOG: Final = "/klamm/state_log"
+"""Not of Kafka: the heads of the state-change logs."""
 
 PERSISTENT_PATHS: Final = (
     "/consumers",
@@ -92,6 +94,11 @@ def partition_of_state_path(path: str) -> TopicPartition | None:
 
 def topic_config_path(topic: str) -> str:
     return f"{CONFIG_TOPICS}/{topic}"
+
+
+def state_log_path(node: str) -> str:
+    """`node`: `controller-<id>` or `broker-<id>`."""
+    return f"{STATE_LOG}/{node}"
 
 
 def delete_topic_path(topic: str) -> str:

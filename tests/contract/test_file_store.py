@@ -8,15 +8,21 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pyarrow
 import pyarrow.fs
 import pytest
 
+from audit.bucket import FINDINGS_TABLE
 from audit.file_store import FileStore, is_remote, open_store
 from audit.local_files import LocalFiles
+from audit.output_folder import OutputFolder
 from audit.remote_files import RemoteFiles
 from cluster.errors import ConfigError
+from tests.log_audits import audit_folder
 from tests.s3_server import new_bucket, s3_server
+from tests.state_change_histories import draw, write_logs
+from tests.unit.state_log.test_invariants import second_leader_by_an_agent
 
 Make = Callable[[Path], FileStore]
 
@@ -116,6 +122,19 @@ def test_what_cannot_be_written_is_an_error_and_leaves_nothing(s3: None, tmp_pat
         with pytest.raises(OSError, match=r"\w"):
             store.write("commits/1.json", b"1")
         assert store.sizes("commits") == {}
+
+
+@pytest.mark.parametrize("make", [in_folder, on_s3])
+def test_an_audit_has_the_same_result_and_state_wherever_its_files_are(s3: None, tmp_path: Path, make: Make) -> None:
+    cluster, logs = draw(5, steps=100, partitions=3), tmp_path / "logs"
+    second_leader_by_an_agent(cluster)
+    write_logs(cluster.logs, logs)
+    there, here = make(tmp_path / "there").location, tmp_path / "here"
+    assert audit_folder(logs, there, 20_000) == audit_folder(logs, here, 20_000)
+    folders = [OutputFolder(there), OutputFolder(here)]
+    assert len({msgspec.json.encode(folder.last_commit()) for folder in folders}) == 1
+    assert len({str(list(folder.rows(FINDINGS_TABLE))) for folder in folders}) == 1
+    assert folders[0].files.sizes("state") == folders[1].files.sizes("state")
 
 
 @pytest.mark.parametrize("uri", ["no-such-scheme://a/b", "s3://", "s3://key:secret@bucket/audit"])

@@ -4,18 +4,11 @@ import pytest
 
 from cluster.errors import ZooKeeperAccessError
 from cluster.zookeeper.port import ANY_VERSION, Check, Create, Delete, Op, SetData, ZkError, ZooKeeper
-from tests.contract.zookeeper_worlds import RealWorld, SimulatedWorld, World, create, eventually
+from tests.contract.zookeeper_worlds import World, create, eventually
 
 pytestmark = pytest.mark.rule("ZK-6")
 
 OK, UNDONE, NO_AUTH = ZkError.OK, ZkError.RUNTIME_INCONSISTENCY, ZkError.NO_AUTH
-
-
-@pytest.fixture(params=["simulated", pytest.param("real", marks=pytest.mark.real)])
-def world(request: pytest.FixtureRequest) -> World:
-    if request.param == "simulated":
-        return SimulatedWorld()
-    return RealWorld(request.getfixturevalue("zookeeper"))
 
 
 async def errors(client: ZooKeeper, *ops: Op) -> list[ZkError]:

@@ -16,16 +16,9 @@ from cluster.zookeeper.port import (
     WatchKind,
     ZkError,
 )
-from tests.contract.zookeeper_worlds import RealWorld, SimulatedWorld, World, create, eventually
+from tests.contract.zookeeper_worlds import World, create, eventually
 
-OK, UNDONE = ZkError.OK, ZkError.RUNTIME_INCONSISTENCY
-
-
-@pytest.fixture(params=["simulated", pytest.param("real", marks=pytest.mark.real)])
-def world(request: pytest.FixtureRequest) -> World:
-    if request.param == "simulated":
-        return SimulatedWorld()
-    return RealWorld(request.getfixturevalue("zookeeper"))
+OK = ZkError.OK
 
 
 @pytest.mark.rule("EL-24")

@@ -141,6 +141,14 @@ async def test_an_unknown_topic_is_refused_by_name(client: AdminClient) -> None:
             await producer.send("no-such-topic", None, b"x")
 
 
+async def test_an_unregistered_broker_is_refused_by_its_id(client: AdminClient) -> None:
+    assert (await client.registered_broker(2)).id == 2
+    with pytest.raises(ApiError, match="'klamm brokers list' shows those that are") as refused:
+        await client.registered_broker(9)
+    assert (refused.value.code, refused.value.field) == (ErrorCode.BROKER_NOT_AVAILABLE, "broker")
+    assert refused.value.value == 9
+
+
 async def test_an_unknown_partition_and_an_oversized_record_are_refused_before_anything_is_sent(
     cluster: ScriptedCluster, client: AdminClient
 ) -> None:

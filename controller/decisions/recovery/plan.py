@@ -7,7 +7,6 @@ replica stay. Running it again after it was interrupted plans what is left.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
 
 from msgspec import Struct
 
@@ -30,8 +29,6 @@ from controller.decisions.recovery.limits import (
     incredible_producer_ids,
     unwritable,
 )
-
-_NO_EVIDENCE: Final = TopicEvidence(None, {})
 
 
 class RestoredCluster(Struct, frozen=True):
@@ -100,55 +97,79 @@ def plan_recovery(restored: RestoredCluster, answers: Answers, *, accept_loss: b
 
     With `accept_loss`, absent replicas do not count, and what cannot be decided is left as it is; obstacles remain.
     """
-    obstacles = [*_malformed_producer_ids(restored), *incredible_epochs(restored.controller_epoch, answers)]
+    draft = _Draft(
+        refusals=[
+            *(f"broker {b} is registered, but does not answer: what it has is not known" for b in restored.silent),
+            *incredible_producer_ids(answers),
+        ],
+        obstacles=[*_malformed_producer_ids(restored), *incredible_epochs(restored.controller_epoch, answers)],
+    )
     evidence = collect(answers)
-    topics: list[TopicRecovery] = []
-    refusals = [f"broker {b} is registered, but does not answer: what it has is not known" for b in restored.silent]
-    refusals += incredible_producer_ids(answers)
-    only_on_brokers: list[str] = []
-    only_in_zookeeper: list[str] = []
     for name in sorted({*restored.topics, *restored.malformed, *evidence}):
-        known = restored.topics.get(name)
-        of_name = evidence.get(name, {})
-        if name in restored.malformed:
-            refusals.append(f"the znode of topic {name} is malformed: repair or delete it first")
-            continue
-        chosen, conflict = _choose_topic(known, of_name)
-        if chosen is None:
-            refusals.append(f"topic {name}: {conflict}")
-            continue
-        if known is None and not chosen.has_replicas:
-            continue
-        if not chosen.has_replicas:
-            only_in_zookeeper.append(name)
-            refusals += _losses(name, known, chosen, restored.leaderships, answers)
-            continue
-        is_listed = _is_same(known, chosen.topic_id)
-        if is_listed and name in restored.leaving:
-            # Its deletion goes on: it is the topic that somebody asked to delete.
-            continue
-        planned = _plan_topic(name, known, chosen, restored)
-        if unwritten := list(_unwritable(planned, answers)):
-            obstacles += unwritten
-            continue
-        refusals += _absences(planned)
-        refusals += _losses(name, known, chosen, restored.leaderships, answers)
-        if not planned.after.partitions:
-            # All replicas that were found are on brokers which are not assigned to it any more.
-            continue
-        if not is_listed:
-            only_on_brokers.append(name)
-        if planned.partitions or planned.before != planned.after:
-            topics.append(planned)
+        _plan_name(draft, name, evidence.get(name, {}), restored, answers)
     return RecoveryPlan(
-        tuple(topics),
-        tuple(only_on_brokers),
-        tuple(only_in_zookeeper),
-        (*obstacles, *(() if accept_loss else refusals)),
+        tuple(draft.topics),
+        tuple(draft.only_on_brokers),
+        tuple(draft.only_in_zookeeper),
+        (*draft.obstacles, *(() if accept_loss else draft.refusals)),
         credible_epoch(restored.controller_epoch, answers),
         credible_producer_id(restored.last_producer_id, answers),
-        tuple(obstacles),
+        tuple(draft.obstacles),
     )
+
+
+class _Draft(Struct):
+    """The plan while it is made; see `RecoveryPlan`. `refusals`: those that an accepted loss overrides."""
+
+    refusals: list[str]
+    obstacles: list[str]
+    topics: list[TopicRecovery] = []
+    only_on_brokers: list[str] = []
+    only_in_zookeeper: list[str] = []
+
+
+def _plan_name(
+    draft: _Draft,
+    name: str,
+    of_name: Mapping[TopicId | None, TopicEvidence],
+    restored: RestoredCluster,
+    answers: Answers,
+) -> None:
+    """Decide which topic is to have this name, and what to write of it; nothing of what stays as it is."""
+    if name in restored.malformed:
+        draft.refusals.append(f"the znode of topic {name} is malformed: repair or delete it first")
+        return
+    known = restored.topics.get(name)
+    chosen, conflict = _choose_topic(known, of_name)
+    if chosen is None:
+        draft.refusals.append(f"topic {name}: {conflict}")
+    elif chosen.has_replicas:
+        _plan_found(draft, name, chosen, restored, answers)
+    elif known is not None:
+        draft.only_in_zookeeper.append(name)
+        draft.refusals += _losses(name, known, chosen, restored.leaderships, answers)
+
+
+def _plan_found(draft: _Draft, name: str, chosen: TopicEvidence, restored: RestoredCluster, answers: Answers) -> None:
+    """Plan a topic of which brokers have replicas."""
+    known = restored.topics.get(name)
+    is_listed = _is_same(known, chosen.topic_id)
+    if is_listed and name in restored.leaving:
+        # Its deletion goes on: it is the topic that somebody asked to delete.
+        return
+    planned = _plan_topic(name, known, chosen, restored)
+    if unwritten := list(_unwritable(planned, answers)):
+        draft.obstacles += unwritten
+        return
+    draft.refusals += _absences(planned)
+    draft.refusals += _losses(name, known, chosen, restored.leaderships, answers)
+    if not planned.after.partitions:
+        # All replicas that were found are on brokers which are not assigned to it any more.
+        return
+    if not is_listed:
+        draft.only_on_brokers.append(name)
+    if planned.partitions or planned.before != planned.after:
+        draft.topics.append(planned)
 
 
 def _malformed_producer_ids(restored: RestoredCluster) -> Iterator[str]:

@@ -104,15 +104,19 @@ class DescribeLogHeadsResponse(_message.Message):
     def __init__(self, heads: _Optional[_Iterable[_Union[LogHead, _Mapping]]] = ...) -> None: ...
 
 class LogHead(_message.Message):
-    __slots__ = ("node", "incarnation", "next_seq", "digest", "boot_id")
+    __slots__ = ("node", "incarnation", "next_seq", "digest", "boot_id", "flushed_seq", "flushed_digest")
     NODE_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     NEXT_SEQ_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    FLUSHED_SEQ_FIELD_NUMBER: _ClassVar[int]
+    FLUSHED_DIGEST_FIELD_NUMBER: _ClassVar[int]
     node: str
     incarnation: str
     next_seq: int
     digest: str
     boot_id: str
-    def __init__(self, node: _Optional[str] = ..., incarnation: _Optional[str] = ..., next_seq: _Optional[int] = ..., digest: _Optional[str] = ..., boot_id: _Optional[str] = ...) -> None: ...
+    flushed_seq: int
+    flushed_digest: str
+    def __init__(self, node: _Optional[str] = ..., incarnation: _Optional[str] = ..., next_seq: _Optional[int] = ..., digest: _Optional[str] = ..., boot_id: _Optional[str] = ..., flushed_seq: _Optional[int] = ..., flushed_digest: _Optional[str] = ...) -> None: ...

@@ -19,21 +19,37 @@ class RequestCause(_message.Message):
     id: int
     def __init__(self, controller_id: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., event: _Optional[str] = ..., id: _Optional[int] = ...) -> None: ...
 
+class StateLogHead(_message.Message):
+    __slots__ = ("node", "incarnation", "seq", "digest", "boot_id")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    incarnation: str
+    seq: int
+    digest: str
+    boot_id: str
+    def __init__(self, node: _Optional[str] = ..., incarnation: _Optional[str] = ..., seq: _Optional[int] = ..., digest: _Optional[str] = ..., boot_id: _Optional[str] = ...) -> None: ...
+
 class LeaderAndIsrRequest(_message.Message):
-    __slots__ = ("controller_id", "controller_epoch", "broker_epoch", "topic_states", "live_leaders", "causes")
+    __slots__ = ("controller_id", "controller_epoch", "broker_epoch", "topic_states", "live_leaders", "causes", "state_log_head")
     CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     TOPIC_STATES_FIELD_NUMBER: _ClassVar[int]
     LIVE_LEADERS_FIELD_NUMBER: _ClassVar[int]
     CAUSES_FIELD_NUMBER: _ClassVar[int]
+    STATE_LOG_HEAD_FIELD_NUMBER: _ClassVar[int]
     controller_id: int
     controller_epoch: int
     broker_epoch: int
     topic_states: _containers.RepeatedCompositeFieldContainer[LeaderAndIsrTopicState]
     live_leaders: _containers.RepeatedCompositeFieldContainer[LiveLeader]
     causes: _containers.RepeatedCompositeFieldContainer[RequestCause]
-    def __init__(self, controller_id: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., topic_states: _Optional[_Iterable[_Union[LeaderAndIsrTopicState, _Mapping]]] = ..., live_leaders: _Optional[_Iterable[_Union[LiveLeader, _Mapping]]] = ..., causes: _Optional[_Iterable[_Union[RequestCause, _Mapping]]] = ...) -> None: ...
+    state_log_head: StateLogHead
+    def __init__(self, controller_id: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., topic_states: _Optional[_Iterable[_Union[LeaderAndIsrTopicState, _Mapping]]] = ..., live_leaders: _Optional[_Iterable[_Union[LiveLeader, _Mapping]]] = ..., causes: _Optional[_Iterable[_Union[RequestCause, _Mapping]]] = ..., state_log_head: _Optional[_Union[StateLogHead, _Mapping]] = ...) -> None: ...
 
 class LeaderAndIsrTopicState(_message.Message):
     __slots__ = ("topic_name", "topic_id", "partition_states")
@@ -82,16 +98,18 @@ class LiveLeader(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
 
 class LeaderAndIsrResponse(_message.Message):
-    __slots__ = ("error_code", "partition_errors", "controller_epoch", "broker_epoch")
+    __slots__ = ("error_code", "partition_errors", "controller_epoch", "broker_epoch", "state_log_head")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     PARTITION_ERRORS_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    STATE_LOG_HEAD_FIELD_NUMBER: _ClassVar[int]
     error_code: int
     partition_errors: _containers.RepeatedCompositeFieldContainer[LeaderAndIsrPartitionError]
     controller_epoch: int
     broker_epoch: int
-    def __init__(self, error_code: _Optional[int] = ..., partition_errors: _Optional[_Iterable[_Union[LeaderAndIsrPartitionError, _Mapping]]] = ..., controller_epoch: _Optional[int] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
+    state_log_head: StateLogHead
+    def __init__(self, error_code: _Optional[int] = ..., partition_errors: _Optional[_Iterable[_Union[LeaderAndIsrPartitionError, _Mapping]]] = ..., controller_epoch: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., state_log_head: _Optional[_Union[StateLogHead, _Mapping]] = ...) -> None: ...
 
 class LeaderAndIsrPartitionError(_message.Message):
     __slots__ = ("topic_name", "topic_id", "partition_index", "error_code", "leader_epoch")
@@ -108,18 +126,20 @@ class LeaderAndIsrPartitionError(_message.Message):
     def __init__(self, topic_name: _Optional[str] = ..., topic_id: _Optional[str] = ..., partition_index: _Optional[int] = ..., error_code: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
 
 class StopReplicaRequest(_message.Message):
-    __slots__ = ("controller_id", "controller_epoch", "broker_epoch", "partition_states", "causes")
+    __slots__ = ("controller_id", "controller_epoch", "broker_epoch", "partition_states", "causes", "state_log_head")
     CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     PARTITION_STATES_FIELD_NUMBER: _ClassVar[int]
     CAUSES_FIELD_NUMBER: _ClassVar[int]
+    STATE_LOG_HEAD_FIELD_NUMBER: _ClassVar[int]
     controller_id: int
     controller_epoch: int
     broker_epoch: int
     partition_states: _containers.RepeatedCompositeFieldContainer[StopReplicaPartitionState]
     causes: _containers.RepeatedCompositeFieldContainer[RequestCause]
-    def __init__(self, controller_id: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., partition_states: _Optional[_Iterable[_Union[StopReplicaPartitionState, _Mapping]]] = ..., causes: _Optional[_Iterable[_Union[RequestCause, _Mapping]]] = ...) -> None: ...
+    state_log_head: StateLogHead
+    def __init__(self, controller_id: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., partition_states: _Optional[_Iterable[_Union[StopReplicaPartitionState, _Mapping]]] = ..., causes: _Optional[_Iterable[_Union[RequestCause, _Mapping]]] = ..., state_log_head: _Optional[_Union[StateLogHead, _Mapping]] = ...) -> None: ...
 
 class StopReplicaPartitionState(_message.Message):
     __slots__ = ("topic_name", "partition_index", "leader_epoch", "delete_partition", "topic_id")
@@ -136,16 +156,18 @@ class StopReplicaPartitionState(_message.Message):
     def __init__(self, topic_name: _Optional[str] = ..., partition_index: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., delete_partition: _Optional[bool] = ..., topic_id: _Optional[str] = ...) -> None: ...
 
 class StopReplicaResponse(_message.Message):
-    __slots__ = ("error_code", "partition_errors", "controller_epoch", "broker_epoch")
+    __slots__ = ("error_code", "partition_errors", "controller_epoch", "broker_epoch", "state_log_head")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     PARTITION_ERRORS_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    STATE_LOG_HEAD_FIELD_NUMBER: _ClassVar[int]
     error_code: int
     partition_errors: _containers.RepeatedCompositeFieldContainer[StopReplicaPartitionError]
     controller_epoch: int
     broker_epoch: int
-    def __init__(self, error_code: _Optional[int] = ..., partition_errors: _Optional[_Iterable[_Union[StopReplicaPartitionError, _Mapping]]] = ..., controller_epoch: _Optional[int] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
+    state_log_head: StateLogHead
+    def __init__(self, error_code: _Optional[int] = ..., partition_errors: _Optional[_Iterable[_Union[StopReplicaPartitionError, _Mapping]]] = ..., controller_epoch: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., state_log_head: _Optional[_Union[StateLogHead, _Mapping]] = ...) -> None: ...
 
 class StopReplicaPartitionError(_message.Message):
     __slots__ = ("topic_name", "partition_index", "error_code")
@@ -158,20 +180,22 @@ class StopReplicaPartitionError(_message.Message):
     def __init__(self, topic_name: _Optional[str] = ..., partition_index: _Optional[int] = ..., error_code: _Optional[int] = ...) -> None: ...
 
 class UpdateMetadataRequest(_message.Message):
-    __slots__ = ("controller_id", "controller_epoch", "broker_epoch", "topic_states", "live_brokers", "causes")
+    __slots__ = ("controller_id", "controller_epoch", "broker_epoch", "topic_states", "live_brokers", "causes", "state_log_head")
     CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     TOPIC_STATES_FIELD_NUMBER: _ClassVar[int]
     LIVE_BROKERS_FIELD_NUMBER: _ClassVar[int]
     CAUSES_FIELD_NUMBER: _ClassVar[int]
+    STATE_LOG_HEAD_FIELD_NUMBER: _ClassVar[int]
     controller_id: int
     controller_epoch: int
     broker_epoch: int
     topic_states: _containers.RepeatedCompositeFieldContainer[UpdateMetadataTopicState]
     live_brokers: _containers.RepeatedCompositeFieldContainer[Broker]
     causes: _containers.RepeatedCompositeFieldContainer[RequestCause]
-    def __init__(self, controller_id: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., topic_states: _Optional[_Iterable[_Union[UpdateMetadataTopicState, _Mapping]]] = ..., live_brokers: _Optional[_Iterable[_Union[Broker, _Mapping]]] = ..., causes: _Optional[_Iterable[_Union[RequestCause, _Mapping]]] = ...) -> None: ...
+    state_log_head: StateLogHead
+    def __init__(self, controller_id: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., topic_states: _Optional[_Iterable[_Union[UpdateMetadataTopicState, _Mapping]]] = ..., live_brokers: _Optional[_Iterable[_Union[Broker, _Mapping]]] = ..., causes: _Optional[_Iterable[_Union[RequestCause, _Mapping]]] = ..., state_log_head: _Optional[_Union[StateLogHead, _Mapping]] = ...) -> None: ...
 
 class UpdateMetadataTopicState(_message.Message):
     __slots__ = ("topic_name", "topic_id", "partition_states")
@@ -214,11 +238,13 @@ class Broker(_message.Message):
     def __init__(self, id: _Optional[int] = ..., endpoints: _Optional[_Iterable[_Union[_partition_pb2.Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ...) -> None: ...
 
 class UpdateMetadataResponse(_message.Message):
-    __slots__ = ("error_code", "controller_epoch", "broker_epoch")
+    __slots__ = ("error_code", "controller_epoch", "broker_epoch", "state_log_head")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    STATE_LOG_HEAD_FIELD_NUMBER: _ClassVar[int]
     error_code: int
     controller_epoch: int
     broker_epoch: int
-    def __init__(self, error_code: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
+    state_log_head: StateLogHead
+    def __init__(self, error_code: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., state_log_head: _Optional[_Union[StateLogHead, _Mapping]] = ...) -> None: ...

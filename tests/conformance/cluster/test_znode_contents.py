@@ -19,6 +19,7 @@ from cluster.broker import (
 )
 from cluster.errors import MalformedZnodeError
 from cluster.partition import RECOVERING, LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.requests.control import StateLogHead
 from cluster.znodes.admin_requests import (
     decode_log_dir_event,
     decode_partitions,
@@ -40,13 +41,21 @@ from cluster.znodes.controller import (
     encode_controller,
     encode_controller_epoch,
 )
-from cluster.znodes.paths import broker_path, delete_topic_path, partition_path, state_path, topic_config_path
+from cluster.znodes.paths import (
+    broker_path,
+    delete_topic_path,
+    partition_path,
+    state_log_path,
+    state_path,
+    topic_config_path,
+)
 from cluster.znodes.registrations import (
     decode_broker,
     decode_controller_registration,
     encode_broker,
     encode_controller_registration,
 )
+from cluster.znodes.state_log import decode_heads, encode_heads
 from cluster.znodes.topics import decode_state, decode_topic, encode_state, encode_topic
 
 T0 = TopicPartition("t", 0)
@@ -418,3 +427,34 @@ def test_every_path_is_kafkas() -> None:
     assert delete_topic_path("t") == "/admin/delete_topics/t"
     assert broker_path(BrokerId(1)) == "/brokers/ids/1"
     assert LeaderEpoch(0) == 0
+
+
+HEADS = (
+    StateLogHead("broker-1", "1700000000001.8", 57, "ab" * 32, "0f1f4c0e-8f0a-4a4e-9d0e-5a0a3a5f7c11"),
+    StateLogHead("broker-1", "1700000000000.7", 41, "cd" * 32),
+)
+
+
+@pytest.mark.rule("D-51")
+def test_heads_of_state_change_logs() -> None:
+    assert state_log_path("broker-1") == "/klamm/state_log/broker-1"
+    data = encode_heads(HEADS)
+    assert json.loads(data) == {
+        "version": 1,
+        "heads": [
+            {"incarnation": "1700000000001.8", "seq": 57, "digest": "ab" * 32, "boot_id": HEADS[0].boot_id},
+            {"incarnation": "1700000000000.7", "seq": 41, "digest": "cd" * 32},
+        ],
+    }
+    assert decode_heads("broker-1", data) == HEADS
+
+
+@pytest.mark.rule("D-51")
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("incarnation", "x"), ("seq", -1), ("seq", 1 << 63), ("digest", "ab"), ("boot_id", "x" * 65), ("seq", "1")],
+)
+def test_a_head_beyond_its_bounds_is_malformed(field: str, value: object) -> None:
+    head = {"incarnation": "1700000000001.8", "seq": 57, "digest": "ab" * 32} | {field: value}
+    with pytest.raises(MalformedZnodeError, match="/klamm/state_log/broker-1"):
+        decode_heads("broker-1", json.dumps({"version": 1, "heads": [head]}).encode())

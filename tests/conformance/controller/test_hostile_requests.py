@@ -1,7 +1,7 @@
 """Requests to a controller beyond their bounds: refused as Kafka would, never an internal error."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -162,32 +162,33 @@ def test_configs_of_a_topic_that_cannot_exist_are_refused(name: str) -> None:
     run_virtually(main)
 
 
-def too_much_work() -> dict[str, Any]:
-    bound = bounds.REPLICAS_OF_CALL.maximum
-    few = range(9)
-    cancelled = [ReassignablePartition(number, None) for number in range(bound)]
-    moved = [ReassignablePartition(number, (BrokerId(1), BrokerId(2))) for number in range(bound // 2 + 1)]
-    return {
-        "counts": CreateTopicsRequest(tuple(NewTopic(f"n{n}", bound // 10, 2) for n in few)),
-        "assignments": CreateTopicsRequest(
-            tuple(NewTopic(f"n{n}", assignments=dict.fromkeys(range(bound // 10), ids(1, 2))) for n in few)
-        ),
-        "expansions": CreatePartitionsRequest(tuple(NewPartitions(f"t{n}", bound // 10 + 2) for n in few)),
-        "a grown topic with assignments": CreatePartitionsRequest(
-            (NewPartitions("t0", 2, (NewPartitionsAssignment(ids(1, 2)),) * bound),)
-        ),
-        "moves": AlterPartitionReassignmentsRequest((ReassignableTopic("t0", tuple(moved)),)),
-        "cancellations": AlterPartitionReassignmentsRequest(
-            (ReassignableTopic("t0", tuple(cancelled)), ReassignableTopic("t1", (cancelled[0],)))
-        ),
-    }
+BOUND = bounds.REPLICAS_OF_CALL.maximum
+TOO_MUCH_WORK: dict[str, Callable[[], Any]] = {
+    "counts": lambda: CreateTopicsRequest(tuple(NewTopic(f"n{n}", BOUND // 10, 2) for n in range(9))),
+    "assignments": lambda: CreateTopicsRequest(
+        tuple(NewTopic(f"n{n}", assignments=dict.fromkeys(range(BOUND // 10), ids(1, 2))) for n in range(9))
+    ),
+    "expansions": lambda: CreatePartitionsRequest(tuple(NewPartitions(f"t{n}", BOUND // 10 + 2) for n in range(9))),
+    "a grown topic with assignments": lambda: CreatePartitionsRequest(
+        (NewPartitions("t0", 2, (NewPartitionsAssignment(ids(1, 2)),) * BOUND),)
+    ),
+    "moves": lambda: AlterPartitionReassignmentsRequest((moves("t0", BOUND // 2 + 1, ids(1, 2)),)),
+    "cancellations": lambda: AlterPartitionReassignmentsRequest((moves("t0", BOUND, None), moves("t1", 1, None))),
+}
+"""Made by the tests themselves: all of them at a time are a hundred thousand objects."""
+
+
+def moves(topic: str, count: int, target: tuple[BrokerId, ...] | None) -> ReassignableTopic:
+    return ReassignableTopic(topic, tuple(ReassignablePartition(number, target) for number in range(count)))
 
 
 @pytest.mark.rule("BD-8")
 @pytest.mark.parametrize("is_dry_run", [False, True], ids=["in earnest", "dry run"])
-@pytest.mark.parametrize("name", too_much_work())
-def test_a_call_that_asks_for_too_many_replicas_is_refused_before_any_is_placed(name: str, is_dry_run: bool) -> None:
-    request = replace(too_much_work()[name], validate_only=is_dry_run)
+@pytest.mark.parametrize("make", TOO_MUCH_WORK.values(), ids=list(TOO_MUCH_WORK))
+def test_a_call_that_asks_for_too_many_replicas_is_refused_before_any_is_placed(
+    make: Callable[[], Any], is_dry_run: bool
+) -> None:
+    request = replace(make(), validate_only=is_dry_run)
 
     async def main() -> None:
         world, c = await running_cluster(1, 2)

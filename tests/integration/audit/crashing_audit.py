@@ -1,17 +1,84 @@
-"""Runs an audit that dies at a point of its first batch after the last one: `crashing_audit.py POINT LOGS OUTPUT`.
+"""Runs an audit that is killed at a point of its first batch after the last one: `crashing_audit.py POINT LOGS OUTPUT`.
 
-Points: `tables` (a batch has written all, and not committed), `commit` (it has, but Spark's checkpoint does not know),
-`never`.
+Points: `source` (a task has read half of a file), `state` (a task has written one file of the state), `table` (a task
+has written one file of a table), `tables` (a batch has written all, and not committed), `commit` (it has, but Spark's
+checkpoint does not know), `never`. All processes of the audit end by SIGKILL, those of Spark included.
 """
 
+import contextlib
 import os
+import signal
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+import audit.batch
+import audit.job
 from audit.job import run_audit
 from audit.output_folder import Commit, OutputFolder
+from audit.source import StateChangeReader, StateChangeSource
 
 BATCH_BYTES = 40_000
+
+
+def die() -> None:
+    """End all processes of the session at once. Spark's workers have a process group of their own."""
+    session = [int(path.name) for path in Path("/proc").glob("[0-9]*") if _session(int(path.name)) == os.getsid(0)]
+    for process in sorted(session, key=lambda number: number == os.getpid()):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+
+def _session(process: int) -> int:
+    try:
+        return os.getsid(process)
+    except ProcessLookupError:
+        return -1
+
+
+class DyingReader(StateChangeReader):
+    """Dies behind the first of its rows."""
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        rows = super().read(partition)
+        yield next(rows)
+        die()
+
+
+class DyingSource(StateChangeSource):
+    """Spark takes this class to its tasks by value, for it is of this script."""
+
+    def streamReader(self, schema: StructType) -> StateChangeReader:  # noqa: N802
+        reader = super().streamReader(schema)
+        reader.__class__ = DyingReader
+        return reader
+
+
+def dying_checker(method: str) -> Callable[..., Any]:
+    """The function of the tasks, which dies after one call of this method of the output folder."""
+    checker = audit.batch._checker
+
+    def of_batch(*arguments: Any) -> Any:
+        check = checker(*arguments)
+
+        def dying_check(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+            original = getattr(OutputFolder, method)
+
+            def call_and_die(self: OutputFolder, *given: Any) -> None:
+                original(self, *given)
+                die()
+
+            setattr(OutputFolder, method, call_and_die)
+            yield from check(batches)
+
+        return dying_check
+
+    return of_batch
 
 
 def main(point: str, logs: Path, output: Path) -> None:
@@ -20,10 +87,17 @@ def main(point: str, logs: Path, output: Path) -> None:
     def commit_and_die(self: OutputFolder, commit: Commit) -> None:
         if point == "commit":
             commit_batch(self, commit)
-        os._exit(9)
+        die()
 
-    if point != "never":
-        OutputFolder.commit = commit_and_die  # type: ignore[method-assign]
+    match point:
+        case "source":
+            audit.job.StateChangeSource = DyingSource  # type: ignore[misc]
+        case "state":
+            audit.batch._checker = dying_checker("write_run")
+        case "table":
+            audit.batch._checker = dying_checker("write_rows")
+        case "tables" | "commit":
+            OutputFolder.commit = commit_and_die  # type: ignore[method-assign]
     run_audit([logs], output, once=True, batch_bytes=BATCH_BYTES)
 
 

@@ -10,9 +10,10 @@ from pyspark.sql import SparkSession
 from audit.bucket import RECORDS_TABLE
 from audit.job import run_audit
 from audit.output_folder import OutputFolder
-from audit.report import AuditResult, read_findings, read_quarantine
+from audit.report import AuditResult, read_findings, read_quarantine, read_result
 from audit.session import start_session
-from state_log.record import LoggedStateChange, by_partition
+from state_log.heads_file import GivenHead
+from state_log.record import LoggedStateChange, by_partition, decode_line, line_digest
 from state_log.writer import read_audited
 from tests.state_change_histories import Cluster, Incarnation, Logs, draw, stamped, write_logs
 from tests.unit.state_log.test_invariants import second_leader_by_an_agent
@@ -115,3 +116,20 @@ def alter_stamp(logs: Logs, incarnation: Incarnation, path: Path) -> None:
     path.write_bytes(b"".join(line + b"\n" for line in lines))
     assert json.loads(lines[1])["at_ms"] == 9_900_000_000_000
     assert len(lines) == len(logs[incarnation]) > 2
+
+
+def test_a_log_that_ends_before_a_head_was_cut_unless_it_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    cluster, logs, output = draw(12, steps=60, partitions=2), tmp_path / "logs", tmp_path / "output"
+    paths = write_logs(cluster.logs, logs)
+    path = paths[cluster.controller]
+    lines = path.read_bytes().splitlines(keepends=True)
+    last = decode_line(lines[-1].rstrip(b"\n"))
+    assert isinstance(last, LoggedStateChange)
+    head = GivenHead(last.node, last.incarnation, last.seq, line_digest(lines[-1].rstrip(b"\n")))
+    path.write_bytes(b"".join(lines[:-1]))
+    cut = run_audit([logs], output, once=True, heads=[head], session=spark)
+    assert cut.findings == {"log-cut": 1}
+    # Whoever reads the report later sees the same, and what was only late withdraws it.
+    assert read_result(output).findings == cut.findings
+    path.write_bytes(b"".join(lines))
+    assert audit(spark, logs, output).findings == {}

@@ -16,6 +16,7 @@ import pytest
 
 from audit.bucket import FINDINGS_TABLE, RECORDS_TABLE
 from audit.cluster_state import QUARANTINE_TABLE
+from audit.file_store import Location
 from audit.output_folder import Commit, OutputFolder
 from audit.report import read_result
 from tests.state_change_histories import draw, write_logs
@@ -63,7 +64,7 @@ def audit(point: str, logs: Path, output: Path) -> Iterator[subprocess.Popen[byt
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def last_batch(output: Path) -> int:
+def last_batch(output: Location) -> int:
     commit = OutputFolder(output).last_commit()
     return -1 if commit is None else commit.batch
 
@@ -83,7 +84,7 @@ def run_to_the_end(logs: Path, output: Path) -> None:
         assert process.wait(TIMEOUT_S) == 0
 
 
-def assert_same(output: Path, undisturbed: Path) -> None:
+def assert_same(output: Location, undisturbed: Path) -> None:
     for table in TABLES:
         assert rows(output, table) == rows(undisturbed, table)
     ours, theirs = commits(output, undisturbed)
@@ -91,24 +92,36 @@ def assert_same(output: Path, undisturbed: Path) -> None:
     assert read_result(output) == read_result(undisturbed)
 
 
-def commits(*outputs: Path) -> list[Commit]:
+def commits(*outputs: Location) -> list[Commit]:
     found = [OutputFolder(output).last_commit() for output in outputs]
     return [commit for commit in found if commit is not None]
 
 
-def rows(output: Path, table: str) -> Sequence[dict[str, Any]]:
+def rows(output: Location, table: str) -> Sequence[dict[str, Any]]:
     return sorted(OutputFolder(output).rows(table), key=str)
+
+
+def kill_at(point: str, logs: Path, output: Path) -> None:
+    before = last_batch(output)
+    with audit(point, logs, output) as process:
+        assert process.wait(TIMEOUT_S) == -signal.SIGKILL
+    assert last_batch(output) == before + (point == "commit")
 
 
 def test_an_audit_that_was_killed_at_its_commits_and_within_a_batch_has_each_row_once(
     logs: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
     for point in ("tables", "commit"):
-        before = last_batch(tmp_path)
-        with audit(point, logs, tmp_path) as process:
-            assert process.wait(TIMEOUT_S) == 9
-        assert last_batch(tmp_path) == before + (point == "commit")
+        kill_at(point, logs, tmp_path)
     kill_after_batches(1, Random(1), logs, tmp_path)
+    run_to_the_end(logs, tmp_path)
+    assert_same(tmp_path, undisturbed)
+
+
+@pytest.mark.deep
+def test_an_audit_whose_tasks_were_killed_has_each_row_once(logs: Path, undisturbed: Path, tmp_path: Path) -> None:
+    for point in ("source", "state", "table", "commit", "table", "state", "source"):
+        kill_at(point, logs, tmp_path)
     run_to_the_end(logs, tmp_path)
     assert_same(tmp_path, undisturbed)
 

@@ -5,11 +5,12 @@ from typing import Any
 import crc32c
 import pytest
 from aiokafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from admin.record_batches import BadBatchError, BatchBuilder, Record, build_batches, decode_records
 from cluster.broker import Offset
+from tests.examples import examples
 
 optional_bytes = st.none() | st.binary(max_size=40)
 
@@ -131,7 +132,7 @@ encoders = st.sampled_from([(0, bytes), (1, gzip_encode), (2, snappy_encode), (3
 
 
 @pytest.mark.rule("R7.19")
-@settings(max_examples=500, deadline=None)
+@examples(150, deep=500)
 @given(encoders, st.lists(st.binary(max_size=30), min_size=1, max_size=5), st.data())
 def test_any_damage_is_read_or_named(encoder: tuple[int, Any], values: list[bytes], data: st.DataObject) -> None:
     codec, encode = encoder

@@ -4,12 +4,14 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from audit.output_folder import OutputFolder
+from audit.report import all_findings
 from state_log.record import CHAIN_START, line_digest
 from tests.log_audits import audit_folder
 
@@ -41,6 +43,10 @@ class Logs:
         path = self.largest(prefix)
         records = [json.loads(line) for line in path.read_bytes().splitlines()]
         change(records)
+        self.write(path, records)
+
+    def write(self, path: Path, records: Sequence[Record]) -> None:
+        """Number and chain these records."""
         lines, prev = [], CHAIN_START
         for seq, record in enumerate(records):
             line = json.dumps({**record, "seq": seq, "prev": prev}, separators=(",", ":")).encode()
@@ -59,6 +65,11 @@ def election(records: list[Record]) -> Record:
     """An election in the middle of a controller's log."""
     found = [record for record in records if record["kind"] == "partition" and record.get("leader", -1) >= 0]
     return found[len(found) // 2]
+
+
+def witness(records: list[Record]) -> Record:
+    """The last record of what the broker has seen of a controller's log."""
+    return next(record for record in reversed(records) if record["kind"] == "witness")
 
 
 def of_agent(**fields: object) -> Fault:
@@ -109,7 +120,146 @@ def cut_truncation(records: list[Record]) -> None:
     record["to_offset"] = record["high_watermark"] - 1
 
 
+Change = Callable[[list[Record]], object]
+
+
+def everywhere(prefix: str, change: Change) -> Fault:
+    """Change the records of all logs of such nodes, each chained anew."""
+
+    def fault(logs: Logs) -> None:
+        for path in sorted(logs.folder.rglob(f"{prefix}*.jsonl")):
+            own = Logs(path.parent)
+            records = [json.loads(line) for line in path.read_bytes().splitlines()]
+            change(records)
+            own.write(path, records)
+
+    return fault
+
+
+def shift(records: list[Record], ms: int) -> None:
+    for record in records:
+        record["at_ms"] += ms
+
+
+def last_partition(records: list[Record]) -> list[Record]:
+    """The records of states of the partition that a controller's log is about last, so that none come after these."""
+    known = [r for r in records if r["kind"] in {"partition", "isr"} and r.get("leader") is not None]
+    names = [(r["topic"], r["partition"]) for r in known]
+    return [record for record, name in zip(known, names, strict=True) if name == names[-1]]
+
+
+def add_states(records: list[Record], states: Sequence[tuple[int, int, list[int]]], every_ms: int) -> None:
+    """Add states to a controller's log, each so long after the one before: leader, 1 for another leader epoch, ISR."""
+    first = last_partition(records)[-1]
+    last, at_ms = first, max(record["at_ms"] for record in records)
+    for leader, step, isr in states:
+        at_ms += every_ms
+        last = {
+            **last, "at_ms": at_ms, "kind": "isr", "leader": leader, "isr": isr, "replicas": first["replicas"],
+            "leader_epoch": last["leader_epoch"] + step, "partition_epoch": last["partition_epoch"] + 1,
+            "cause": {"event": "BrokerChange", "id": last["cause"]["id"] + 1}, "reason": "drawn",
+        }  # fmt: skip
+        records.append(last)
+
+
+def newest_controller(logs: Logs) -> Path:
+    """The log that ends last: what is added to it is behind all others."""
+    paths = logs.folder.rglob(f"{CONTROLLER}*.jsonl")
+    return max(paths, key=lambda path: json.loads(path.read_bytes().splitlines()[-1])["at_ms"])
+
+
+def then(states: Callable[[Record], Sequence[tuple[int, int, list[int]]]], every_ms: int) -> Fault:
+    """Let the newest controller write these states of a partition at the end."""
+
+    def fault(logs: Logs) -> None:
+        path = newest_controller(logs)
+        records = [json.loads(line) for line in path.read_bytes().splitlines()]
+        add_states(records, states(last_partition(records)[-1]), every_ms)
+        logs.write(path, records)
+
+    return fault
+
+
+def leader_and_other(record: Record) -> tuple[int, int]:
+    isr, replicas = record["isr"], record["replicas"]
+    return isr[0], next(broker for broker in [*replicas, 77] if broker != isr[0])
+
+
+def without_leader(record: Record) -> list[tuple[int, int, list[int]]]:
+    leader, _ = leader_and_other(record)
+    return [(-1, 1, [leader]), (leader, 1, [leader])]
+
+
+def unclean(record: Record) -> list[tuple[int, int, list[int]]]:
+    leader, other = leader_and_other(record)
+    return [(leader, 1, [leader]), (other, 1, [other])]
+
+
+def to_and_fro(record: Record) -> list[tuple[int, int, list[int]]]:
+    leader, other = leader_and_other(record)
+    return [(leader, 1, [leader, other])] + [(b, 1, [leader, other]) for _ in range(20) for b in (other, leader)]
+
+
+def in_and_out(record: Record) -> list[tuple[int, int, list[int]]]:
+    leader, other = leader_and_other(record)
+    return [(leader, 1, [leader, other])] + [(leader, 0, isr) for _ in range(70) for isr in ([leader], [leader, other])]
+
+
+def stall(kind: str, fields: Record) -> Fault:
+    """Let work begin, and end two days later."""
+
+    def fault(logs: Logs) -> None:
+        path = newest_controller(logs)
+        records = [json.loads(line) for line in path.read_bytes().splitlines()]
+        state = last_partition(records)[-1]
+        names = ["v", "node", "incarnation", "controller_epoch", "topic", "topic_id", "cause", *fields.get("also", ())]
+        base = {name: state[name] for name in names if name in state}
+        at_ms = max(record["at_ms"] for record in records)
+        for to_state, later in (("started", 1), ("completed", 2 * 86_400_000)):
+            records.append({**base, "kind": kind, "to_state": to_state, "at_ms": at_ms + later})
+        logs.write(path, records)
+
+    return fault
+
+
+def under_min_isr(logs: Logs) -> None:
+    """A leader that takes min.insync.replicas for 2 has the ISR for itself for two hours."""
+    path = newest_controller(logs)
+    records = [json.loads(line) for line in path.read_bytes().splitlines()]
+    state = last_partition(records)[-1]
+    leader, other = leader_and_other(state)
+    state_replicas = [leader, other]
+    state["replicas"] = state_replicas
+    add_states(records, [(leader, 1, [leader]), (leader, 0, [leader, other])], 7_200_000)
+    logs.write(path, records)
+    elected = records[-2]
+    broker = max((logs.folder / f"broker-{leader}").glob("*.jsonl"))
+    own = [json.loads(line) for line in broker.read_bytes().splitlines()]
+    cause = {**elected["cause"], "controller": 1001, "controller_epoch": elected["controller_epoch"]}
+    names = ("v", "controller_epoch", "topic", "topic_id", "partition", "leader", "leader_epoch", "partition_epoch")
+    role_ = {name: elected[name] for name in (*names, "isr", "replicas", "at_ms") if name in elected}
+    identity = {"node": own[0]["node"], "incarnation": own[0]["incarnation"], "min_insync_replicas": 2}
+    own.append({**role_, **identity, "kind": "role", "broker": leader, "to_state": "leader", "cause": cause})
+    logs.write(broker, own)
+
+
 NOBODY: set[str] = set()
+EXACTLY: dict[str, tuple[Fault, str]] = {
+    "a leader missing for an hour": (then(without_leader, 3_600_000), "leaderless-too-long"),
+    "an unclean election": (then(unclean, 1_000), "unclean-election"),
+    "a leader that changes to and fro": (then(to_and_fro, 1_000), "leader-flapping"),
+    "an ISR that shrinks again and again": (then(in_and_out, 1_000), "isr-flapping"),
+    "an ISR below min.insync.replicas for two hours": (under_min_isr, "under-min-isr-too-long"),
+    "a reassignment of two days": (stall("assignment", {"also": ["partition"]}), "reassignment-without-progress"),
+    "a deletion of two days": (stall("deletion", {}), "deletion-without-progress"),
+    "a broker's clock an hour ahead": (everywhere("broker-2", lambda r: shift(r, 3_600_000)), "clock-differs"),
+    "a broker's clock an hour behind": (everywhere("broker-2", lambda r: shift(r, -3_600_000)), "clock-differs"),
+    "a controller's clock an hour ahead": (
+        everywhere("controller-1003", lambda r: shift(r, 3_600_000)),
+        "clock-differs",
+    ),
+}
+"""Name -> fault, and the rule that alone finds it, once."""
 FAULTS: dict[str, tuple[Fault, str, set[str]]] = {
     "nothing": (lambda logs: None, "clean", NOBODY),
     "a folder named as a log": (lambda logs: (logs.folder / "x.jsonl").mkdir(), "clean", NOBODY),
@@ -136,8 +286,35 @@ FAULTS: dict[str, tuple[Fault, str, set[str]]] = {
     ),
     "a controller's log cut at its end": (
         lambda logs: logs.change_lines(CONTROLLER, lambda lines: lines[: len(lines) * 2 // 3]),
-        "incomplete",
-        NOBODY,
+        "findings",
+        {"log-cut"},
+    ),
+    "a broker's log cut at its end": (
+        lambda logs: logs.change_lines(BROKER, lambda lines: lines[: len(lines) // 2]),
+        "findings",
+        {"log-cut"},
+    ),
+    "a controller's log rewritten from some line on": (
+        lambda logs: logs.rewrite(CONTROLLER, lambda records: election(records).update(reason="another")),
+        "findings",
+        {"log-rewritten"},
+    ),
+    "a broker's log rewritten from its beginning": (
+        lambda logs: logs.rewrite(BROKER, lambda records: records[0].update(reason="another")),
+        "findings",
+        {"log-rewritten"},
+    ),
+    "a record of a witness forged": (
+        lambda logs: logs.rewrite(BROKER, lambda records: witness(records)["witness"].update(digest="0" * 64)),
+        "findings",
+        {"log-rewritten"},
+    ),
+    "a witness of a log that never was": (
+        lambda logs: logs.rewrite(
+            BROKER, lambda records: witness(records)["witness"].update(incarnation="1699999999999.1")
+        ),
+        "findings",
+        {"log-rewritten"},
     ),
     "a line of nested brackets": (add_line(b"[" * 100_000), "incomplete", NOBODY),
     "a line of nested objects": (add_line(b'{"a":' * 100_000), "incomplete", NOBODY),
@@ -173,7 +350,7 @@ FAULTS: dict[str, tuple[Fault, str, set[str]]] = {
     "lines end with CR LF": (
         lambda logs: logs.change_lines(CONTROLLER, lambda lines: [line + b"\r" for line in lines]),
         "findings",
-        {"chain-break"},
+        {"log-changed"},
     ),
     "a reason altered": (replace_once(b'"reason":"', b'"reason":"x'), "findings", {"chain-break"}),
     "a controller epoch of two controllers": (
@@ -253,3 +430,12 @@ def test_a_fault_is_found_or_makes_the_audit_incomplete(name: str, sound_logs: P
     assert bool(result.incomplete) or verdict != "incomplete"
     if verdict != "findings":
         assert result.findings == {}
+
+
+@pytest.mark.parametrize("name", EXACTLY)
+def test_a_fault_is_found_once_by_its_rule(name: str, sound_logs: Path, tmp_path: Path) -> None:
+    fault, rule = EXACTLY[name]
+    shutil.copytree(sound_logs, tmp_path / "logs")
+    fault(Logs(tmp_path / "logs"))
+    result = audit_folder(tmp_path / "logs", tmp_path / "output", _BATCH_BYTES)
+    assert result.findings == {rule: 1}, all_findings(OutputFolder(tmp_path / "output"))

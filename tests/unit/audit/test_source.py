@@ -10,13 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
+from audit.changed_files import ReadFiles
 from audit.columns import to_columns
 from audit.incarnations import Span
+from audit.line_digests import packed
+from audit.lines_read import QUARANTINED_MAX, ReadRange
 from audit.log_files import Position, Range
 from audit.source import (
     LINES_ROW,
-    QUARANTINED_MAX,
-    ReadRange,
+    Plan,
     StateChangeReader,
     TaskRanges,
     from_stream,
@@ -32,7 +34,7 @@ BUCKETS = 4
 
 
 def reader(*directories: Path, tasks: int = 2) -> StateChangeReader:
-    return StateChangeReader(directories, max_bytes=1 << 20, tasks=tasks, buckets=BUCKETS)
+    return StateChangeReader(directories, Plan(1 << 20, tasks, BUCKETS), ReadFiles(0))
 
 
 def of_file(path: Path, first: int = 0, end: int | None = None) -> Range:
@@ -109,6 +111,8 @@ def test_records_come_in_buckets_by_partition_and_lines_as_chained_segments(tmp_
         segments=(ChainSegment("n", "1700000000000.1", 0, 6, CHAIN_START, line_digest(lines[-1])),),
         lines=(),
         spans=(Span("n", "1700000000000.1", first_at_ms=1, last_at_ms=1),),
+        modified_ns=path.stat().st_mtime_ns,
+        digests=packed(line_digest(line) for line in lines),
     )
     assert records.pop(BUCKETS)["seq"].to_pylist() == [6]
     by_bucket = {bucket: set(rows["partition"].to_pylist()) for bucket, rows in records.items()}
@@ -202,13 +206,12 @@ def test_empty_lines_say_nothing_and_hide_nothing(tmp_path: Path) -> None:
     assert (summary.records, summary.quarantined) == (1, 0)
 
 
-def test_carriage_returns_are_part_of_a_line_and_break_its_chain(tmp_path: Path) -> None:
-    """Whoever converted a log has altered it: that is a finding of the chain, not a malformed line."""
+def test_converted_line_ends_are_counted_and_the_chain_holds_without_them(tmp_path: Path) -> None:
     lines = Stamper("n", "1700000000000.1").stamp([StateChange(kind=Kind.BROKER, broker=1)] * 2, 1)
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"".join(line + b"\r\n" for line in lines))
     (summary,), _ = decoded(of_file(path))
-    assert (summary.records, summary.quarantined, len(summary.segments)) == (2, 0, 2)
+    assert (summary.records, summary.quarantined, summary.converted, len(summary.segments)) == (2, 0, 2, 1)
 
 
 def test_of_many_malformed_lines_the_first_are_kept_and_all_are_counted(tmp_path: Path) -> None:
@@ -232,7 +235,7 @@ def test_however_lines_are_cut_into_blocks_they_are_the_same_lines(
     path.write_bytes(b"".join(line + b"\n" for line in lines))
     summaries, records = decoded(of_file(path))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("audit.source._BLOCK_BYTES", data.draw(st.integers(1, 2000), "block"))
+        patch.setattr("audit.lines_read._BLOCK_BYTES", data.draw(st.integers(1, 2000), "block"))
         again, same = decoded(of_file(path))
     assert again == summaries
     assert rows_by_bucket(same) == rows_by_bucket(records)

@@ -17,6 +17,7 @@ from broker_agent.ports import LogConfig
 from broker_agent.record_walk import WINDOW, MalformedRecordsError, walk_records
 from cluster.errors import ErrorCode, LogAppendError
 from simulator.record_batches import encode_batch, encode_client_batch
+from tests.examples import examples
 from tests.reference_records import RefusedError, read_client_batch, read_records
 
 NOW_MS = 1_700_000_000_000
@@ -275,7 +276,7 @@ def reference_accepts(whole: bytes) -> bool:
 
 
 @pytest.mark.rule("R7.16")
-@settings(max_examples=1000, deadline=None)
+@examples(250, deep=1000)
 @given(st.sampled_from(sorted(ENCODERS)), contents, edits)
 def test_what_is_accepted_after_a_change_the_plain_reader_reads_too(
     codec: int, records: list[Any], changes: list[tuple[int, str, int]]
@@ -317,7 +318,7 @@ sizes = st.lists(
 
 
 @pytest.mark.rule("R7.16")
-@settings(max_examples=150, deadline=None)
+@examples(50, deep=150)
 @given(sizes, st.integers(0, 3), st.integers(0, 6), edits)
 def test_records_are_read_across_windows(
     large: list[int], small: int, place: int, changes: list[tuple[int, str, int]]

@@ -20,10 +20,12 @@ from cluster.rpc.methods import METHOD_OF_REQUEST
 
 
 def fields_below(struct: type[Struct]) -> set[tuple[type[Struct], str]]:
-    """Every (struct, field) of a request type that is sent and not only true or false."""
+    """Every (struct, field) of a request type that is sent and not only true or false; heads of logs apart, which never
+    fail a request.
+    """
     found = set()
     for name, annotation in get_type_hints(struct).items():
-        if (struct.__name__, name) in NOT_SENT or annotation is bool:
+        if (struct.__name__, name) in NOT_SENT or annotation is bool or name == "state_log_head":
             continue
         structs = [a for a in _all_of(annotation) if isinstance(a, type) and issubclass(a, Struct)]
         found |= {(struct, name)}.union(*map(fields_below, structs))

@@ -5,12 +5,14 @@ import resource
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from cluster.broker import BrokerId
 from cluster.errors import StorageError
 from cluster.process.settings import Settings
+from cluster.requests.control import StateLogHead
 from state_log.reader import complete_lines, find_segments, numbered_lines, read_state_changes, verify
-from state_log.record import CHAIN_START, ChainHead, Kind, StateChange, incarnation_id, line_digest
+from state_log.record import CHAIN_START, Boot, ChainHead, Kind, StateChange, incarnation_id, line_digest
 from state_log.writer import (
     AUDITED_FILE,
     FileStateChangeLog,
@@ -45,6 +47,53 @@ def test_the_head_of_the_chain_follows_from_the_last_line(tmp_path: Path) -> Non
     log.append([CHANGE, CHANGE])
     [segment] = find_segments([tmp_path])
     assert log.head == ChainHead(2, line_digest(list(complete_lines(segment))[-1]))
+
+
+def test_the_flushed_head_is_what_was_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log(tmp_path, Clock(), boot=lambda: Boot(5, "boot"))
+    assert log.flushed_head is None
+    log.append([CHANGE, CHANGE])
+    assert log.flushed_head is None
+    log.sync()
+    first = StateLogHead("broker-1", log.incarnation, 1, log.head.digest, "boot")
+    assert log.flushed_head == first
+    log.append([CHANGE])
+    assert log.flushed_head == first
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", fail_to_sync)
+        with pytest.raises(OSError, match="Input/output"):
+            log.sync()
+    assert log.flushed_head == first
+    log.sync()
+    assert log.flushed_head == replace(first, seq=2, digest=log.head.digest)
+
+
+def test_lines_that_could_not_be_written_are_not_in_the_flushed_head(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    log = open_log(folder, Clock())
+    log.append([CHANGE])
+    log.close()
+    folder.rename(tmp_path / "elsewhere")
+    folder.write_text("no folder")
+    log.append([CHANGE])
+    log.close()
+    assert (log.head.next_seq, log.flushed_head and log.flushed_head.seq) == (2, 0)
+
+
+def test_a_sync_in_a_thread_never_claims_more_than_it_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log(tmp_path, Clock())
+    log.append([CHANGE])
+    fsync = os.fsync
+
+    def appending(descriptor: int) -> None:
+        fsync(descriptor)
+        log.append([CHANGE])
+
+    monkeypatch.setattr(os, "fsync", appending)
+    log.sync()
+    assert log.head.next_seq > 1
+    assert log.flushed_head is not None
+    assert log.flushed_head.seq == 0
 
 
 def test_segment_names_sort_by_age_and_read_back() -> None:

@@ -1,0 +1,38 @@
+"""Options of `klamm audit run` and `verify` that give heads of logs: from a file, or from the cluster itself."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from state_log.heads_file import GivenHead, HeadsError, read_heads_file
+
+HeadsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--heads", metavar="FILE", exists=True, dir_okay=False, help="Heads of the logs, from 'klamm audit heads'."
+    ),
+]
+ZooKeeperOption = Annotated[
+    str, typer.Option("--zookeeper", metavar="HOST:PORT[/CHROOT]", help="Read the heads of the logs from ZooKeeper.")
+]
+BootstrapOption = Annotated[
+    str, typer.Option("--bootstrap", metavar="HOST:PORT[,…]", help="Ask controllers and brokers for their heads.")
+]
+ReadHeads = Callable[[str, str], Sequence[GivenHead]]
+"""(ZooKeeper, bootstrap addresses; "": neither) -> the heads of a cluster: `context.obj`, because the audit itself asks
+neither ZooKeeper nor the nodes.
+"""
+
+
+def given_heads(context: typer.Context, file: Path | None, zookeeper: str, bootstrap: str) -> tuple[GivenHead, ...]:
+    """The heads that the options name."""
+    try:
+        given = () if file is None else read_heads_file(file)
+    except HeadsError as error:
+        raise typer.BadParameter(str(error), param_hint="--heads") from None
+    if not zookeeper and not bootstrap:
+        return given
+    read: ReadHeads = context.obj
+    return (*given, *read(zookeeper, bootstrap))

@@ -1,0 +1,72 @@
+"""Which files are state-change.logs of Apache Kafka's, and which of them are the same one under another name.
+
+log4j renames a file when it begins a new one (`state-change.log.2026-11-22-10`), so a file is named by its first line,
+which nothing changes afterwards.
+"""
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Final
+
+KAFKA_LOG: Final = "state-change.log"
+"""The name of the file that Kafka writes to; those that were rotated have something after it."""
+HEAD_BYTES: Final = 4096
+_NAME: Final = re.compile(r".*state-change\.log([._-].*)?")
+_LINE: Final = re.compile(
+    rb"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d),(\d{3})\] [A-Z]+ +\[(Controller|Broker) id=\d+"
+    rb".*\(state\.change\.logger\)\s*"
+)
+_COMPRESSED: Final = (".gz", ".zip", ".bz2", ".xz", ".zst")
+
+
+def may_be_kafka_log(name: str) -> bool:
+    """Whether the name, or else the first line, can be one of Kafka's."""
+    return ".log" in name or name.endswith(".jsonl")
+
+
+def is_compressed(name: str) -> bool:
+    """Whether it is a log of Kafka's that must be unpacked to be read."""
+    return bool(_NAME.fullmatch(name)) and name.endswith(_COMPRESSED)
+
+
+class KafkaFiles:
+    """Identifies files by their beginnings. A file is read again only when it has changed."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, tuple[tuple[int, int, int], str | None]] = {}
+
+    def identify(self, path: Path) -> str | None:
+        """`<local time of the first line>-<digest of that line>`; None if it is no log of Kafka's.
+
+        A file without a first line is named by its path: it is one by its name only.
+        """
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            return None
+        state = (status.st_ino, status.st_mtime_ns, status.st_size)
+        known = self._known.get(path)
+        if known is None or known[0] != state:
+            known = self._known[path] = state, _identity(path)
+        return known[1]
+
+
+def _identity(path: Path) -> str | None:
+    by_name = bool(_NAME.fullmatch(path.name)) and not is_compressed(path.name)
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+    except OSError:
+        return None
+    line, newline, _ = head.partition(b"\n")
+    found = _LINE.fullmatch(line)
+    if found is None and not by_name:
+        return None
+    if not newline and len(head) < HEAD_BYTES:
+        return str(path) if by_name else None
+    digest = hashlib.blake2b(line, digest_size=4).hexdigest()
+    if found is None:
+        return f"unknown-{digest}"
+    year, month, day, hour, minute, second, ms = (part.decode() for part in found.groups()[:7])
+    return f"{year}{month}{day}T{hour}{minute}{second}{ms}-{digest}"

@@ -1,0 +1,144 @@
+"""The timeline of each partition: who led it with which ISR, from when until when, and what the cause was."""
+
+from typing import Final
+
+import numpy
+import pyarrow
+import pyarrow.compute
+
+from audit.intervals import Intervals
+from audit.partition_windows import Windows
+from audit.sorted_runs import Run
+from audit.subjects import Subjects
+from audit.vectors import ABSENT, Flags, Keys, Longs, keys, longs, mixed
+
+TIMELINES_TABLE: Final = "timelines"
+HOLDS: Final = "holds"
+_TEXT: Final = pyarrow.string()
+_BROKERS: Final = pyarrow.list_(pyarrow.int32())
+TIMELINES: Final = pyarrow.schema(
+    {
+        "topic": _TEXT,
+        "topic_id": _TEXT,
+        "partition": pyarrow.int32(),
+        "partition_epoch": pyarrow.int64(),
+        "leader": pyarrow.int32(),
+        "leader_epoch": pyarrow.int32(),
+        "isr": _BROKERS,
+        "isr_size": pyarrow.int32(),
+        "replicas": _BROKERS,
+        "min_insync_replicas": pyarrow.int32(),
+        "controller": pyarrow.string(),
+        "controller_epoch": pyarrow.int32(),
+        "from_ms": pyarrow.int64(),
+        "until_ms": pyarrow.int64(),
+        "cause_event": _TEXT,
+        "cause_id": pyarrow.int64(),
+        "reason": _TEXT,
+        "elected": pyarrow.bool_(),
+        "unclean": pyarrow.bool_(),
+        "leaderless_from_ms": pyarrow.int64(),
+        "taken_ms": pyarrow.int64(),
+        "record": _TEXT,
+        "taken_record": _TEXT,
+        "status": _TEXT,
+        "at_ms": pyarrow.int64(),
+    }
+)
+"""One row for each partition epoch, with the key (topic, topic_id, partition, partition_epoch).
+
+`from_ms`: when the controller wrote the state, by its clock (`at_ms` is the same); `until_ms`: when the next state was
+written, never before `from_ms`; null if it still holds. `controller`: the node that wrote it, whose event `cause_event`
+number `cause_id` in `controller_epoch` led to it. `elected`: the state begins a leader epoch that has a leader. Then
+`leaderless_from_ms` is the time of the first of the states directly before it that had no leader (null: none had no
+leader), `taken_ms` the time at which the leader recorded that it leads in this leader epoch, by its own clock (null: it
+did not), and `unclean` says whether the leader was outside the ISR before. `min_insync_replicas`: what the leader said
+of it in this leader epoch; null if unknown. `record`, `taken_record`: references. `status`: `holds`, or `withdrawn`
+where records that arrived late have shown that states of this partition cannot be compared.
+"""
+
+
+def revised(windows: Windows, subjects: Subjects) -> pyarrow.Table:
+    """The rows that are new or not as they were, as TIMELINES."""
+    now, before = windows.now, windows.before
+    content, earlier = _contents(now.intervals), _contents(before.intervals)
+    known = Run(pyarrow.table({"key": before.intervals.key, "sub": before.intervals.sub}))
+    place = known.find(now.intervals.key, now.intervals.sub)
+    was = place.first < place.end
+    same = numpy.zeros(len(content), bool)
+    same[was] = content[was] == earlier[place.first[was]]
+    return rows_of(now.intervals, now.checked & ~same, subjects)
+
+
+def rows_of(intervals: Intervals, chosen: Flags, subjects: Subjects, status: str = HOLDS) -> pyarrow.Table:
+    """These states as TIMELINES."""
+    which = numpy.flatnonzero(chosen)
+    states = subjects.named(intervals.rows.take(which))
+    taken_ms = intervals.taken_longs("at_ms")[which]
+    elected = intervals.elected[which]
+    columns = {
+        **{name: states[name] for name in ("topic", "topic_id", "partition", "leader", "leader_epoch", "isr")},
+        **{name: states[name] for name in ("replicas", "cause_event", "cause_id", "reason", "at_ms")},
+        "partition_epoch": states["sub"],
+        "isr_size": pyarrow.array(intervals.isr.lengths[which]),
+        "min_insync_replicas": _numbers(intervals.min_isr[which]),
+        "controller": states["node"],
+        "controller_epoch": states["first_controller_epoch"],
+        "from_ms": states["at_ms"],
+        "until_ms": _numbers(_until(intervals)[which]),
+        "elected": pyarrow.array(elected),
+        "unclean": pyarrow.array(intervals.unclean[which]),
+        "leaderless_from_ms": _numbers(_leaderless_from(intervals)[which]),
+        "taken_ms": _numbers(numpy.where(elected, taken_ms, ABSENT)),
+        "record": _references(states),
+        "taken_record": _taken_references(intervals, which, elected & (taken_ms != ABSENT)),
+        "status": pyarrow.array([status]).take(pyarrow.array(numpy.zeros(len(which), numpy.int64))),
+    }
+    return pyarrow.table([columns[name].cast(kind) for name, kind in _TYPES.items()], schema=TIMELINES)
+
+
+def _until(intervals: Intervals) -> Longs:
+    until = numpy.full(len(intervals.key), ABSENT)
+    until[:-1] = numpy.where(intervals.goes_on[:-1], numpy.maximum(intervals.at_ms[1:], intervals.at_ms[:-1]), ABSENT)
+    return until
+
+
+def _leaderless_from(intervals: Intervals) -> Longs:
+    """Of elections: when the states before them began to have no leader."""
+    found = numpy.full(len(intervals.key), ABSENT)
+    after = numpy.flatnonzero(intervals.elected[1:] & intervals.follows[1:] & intervals.leaderless[:-1]) + 1
+    found[after] = intervals.at_ms[intervals.first_of_same(intervals.leaderless)[after - 1]]
+    return found
+
+
+def _contents(intervals: Intervals) -> Keys:
+    """A hash of what a row says."""
+    taken_ms = numpy.where(intervals.elected, intervals.taken_longs("at_ms"), ABSENT)
+    taken_seq = numpy.where(intervals.elected, intervals.taken_longs("seq"), ABSENT)
+    content = keys(intervals.rows["content"])
+    for values in (
+        *(intervals.at_ms, longs(intervals.rows["seq"]), longs(intervals.rows["first_controller_epoch"])),
+        *(intervals.min_isr, _until(intervals), _leaderless_from(intervals), taken_ms, taken_seq),
+        intervals.elected + 2 * intervals.unclean,
+    ):
+        content = mixed(content + values.astype(numpy.uint64))
+    return content
+
+
+def _numbers(values: Longs) -> pyarrow.Array:
+    return pyarrow.array(values, pyarrow.int64(), mask=values == ABSENT)
+
+
+def _references(rows: pyarrow.Table) -> pyarrow.ChunkedArray:
+    parts = (rows[name].cast(pyarrow.string()) for name in ("node", "incarnation", "seq"))
+    return pyarrow.compute.binary_join_element_wise(*parts, "/")
+
+
+def _taken_references(intervals: Intervals, which: Longs, present: Flags) -> pyarrow.ChunkedArray:
+    if intervals.taken is None:
+        return pyarrow.nulls(len(which), pyarrow.string())
+    references = _references(intervals.taken.take(which))
+    return pyarrow.compute.if_else(pyarrow.array(present), references, None)
+
+
+_TYPES: Final = dict(zip(TIMELINES.names, TIMELINES.types, strict=True))

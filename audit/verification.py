@@ -1,0 +1,169 @@
+"""`klamm audit verify`: numbers, chains and ends of logs, compared with one another, without Spark and Arrow."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from audit.file_faults import LOG_CHANGED, converted_message, without_lines
+from audit.witnesses import (
+    DIGEST_KEPT,
+    Latest,
+    ReadLog,
+    Witnessed,
+    add_witnessed,
+    check_ends,
+    unchecked_ends,
+    witnessed_by_heads,
+)
+from state_log.chain import CHAIN_BREAK, ChainSegment, extend_many
+from state_log.heads_file import GivenHead
+from state_log.reader import Break, complete_lines, find_segments, join_all
+from state_log.record import Kind, LoggedStateChange, MalformedLine, decode_line
+from state_log.writer import parse_segment_name
+
+CLEAN, FINDINGS, INCOMPLETE = "clean", "findings", "incomplete"
+_BLOCK_LINES: Final = 10_000
+_BYTES: Final = DIGEST_KEPT // 2
+
+
+class Gap(Struct, frozen=True):
+    """Something that was not read or could not be compared: `what` names it, `why` says more."""
+
+    what: str
+    why: str
+
+
+class Verification(Struct, frozen=True):
+    """`breaks`: what is wrong, by rule; `incomplete`: what could not be checked; `ends`: see AuditResult."""
+
+    verdict: str
+    records: int
+    breaks: tuple[Break, ...]
+    incomplete: tuple[Gap, ...]
+    ends: str
+
+
+def verify_logs(directories: Iterable[Path], heads: Sequence[GivenHead] = ()) -> Verification:
+    """Check the logs in these folders, and compare them with the heads."""
+    logs = _Logs()
+    for path in find_segments(directories):
+        logs.read(path)
+    joined, breaks = join_all(logs.segments)
+    breaks += logs.converted
+    add_witnessed(logs.latest, witnessed_by_heads(heads))
+    broken = {f"{b.node}/{b.incarnation}" for b in breaks if b.rule == CHAIN_BREAK}
+    read = {
+        name: ReadLog(log.next_seq, log.missing, logs.boots.get(name, ""), name in logs.malformed, name in broken)
+        for name, log in joined.items()
+    }
+    ends = check_ends(logs.latest, read, logs.digests(), lambda _: False)
+    for finding in ends.findings:
+        node, _, incarnation = finding.subject.removeprefix("log ").partition("/")
+        breaks.append(Break(finding.rule, node, incarnation, finding.message))
+    unread = (Gap(str(path), why) for name, (path, why) in sorted(logs.unread.items()) if name not in joined)
+    gaps = [*logs.gaps, *unread, *(Gap(*undecided) for undecided in ends.undecided)]
+    for name, log in joined.items():
+        if log.missing and log.missing[0][0] == 0:
+            gaps.append(Gap(name, f"records 0 to {log.missing[0][1]} were not there: the log begins later"))
+    if not joined:
+        gaps.append(Gap("records", "no record was read: is this the folder of the state-change logs?"))
+    verdict = FINDINGS if breaks else INCOMPLETE if gaps else CLEAN
+    records = sum(log.records for log in joined.values())
+    return Verification(verdict, records, tuple(breaks), tuple(gaps), unchecked_ends(heads, joined))
+
+
+class _Logs:
+    """What the files have: segments of chained lines with their digests, witnesses, boots, malformed lines.
+
+    `converted`: files with CR LF line ends, which are checked as if they had none. `unread`: files without a line,
+    by log.
+    """
+
+    def __init__(self) -> None:
+        self.segments: list[tuple[ChainSegment, int | None]] = []
+        self.latest: Latest = {}
+        self.boots: dict[str, str] = {}
+        self.malformed: set[str] = set()
+        self.gaps: list[Gap] = []
+        self.converted: list[Break] = []
+        self.unread: dict[str, tuple[Path, str]] = {}
+        self._digests: list[tuple[ChainSegment, bytes]] = []
+
+    def read(self, path: Path) -> None:
+        name = parse_segment_name(path.name)
+        segments: list[ChainSegment] = []
+        digests = bytearray()
+        malformed = converted = 0
+        try:
+            remaining = complete_lines(path)
+            while block := list(islice(remaining, _BLOCK_LINES)):
+                converted += sum(line.endswith(b"\r") for line in block)
+                lines = [line.removesuffix(b"\r") for line in block] if converted else block
+                decoded = [(line, decode_line(line)) for line in lines]
+                good = [(line, record) for line, record in decoded if not isinstance(record, MalformedLine)]
+                malformed += len(decoded) - len(good)
+                records = [record for _, record in good]
+                found = extend_many(segments, records, [line for line, _ in good])
+                digests += bytes.fromhex("".join([digest[:DIGEST_KEPT] for digest in found]))
+                self._read_boots_and_witnesses(records)
+        except OSError as error:
+            self.gaps.append(Gap(str(path), f"cannot be read: {error.strerror}"))
+        self._add_file_faults(path, segments, converted)
+        if malformed:
+            self.gaps.append(Gap(str(path), f"{malformed} malformed lines"))
+            self.malformed |= {f"{s.node}/{s.incarnation}" for s in segments}
+            self.malformed |= set() if name is None else {f"{name.node}/{name.incarnation}"}
+        position = 0
+        for segment in segments:
+            self.segments.append((segment, None if name is None else name.first_seq))
+            size = segment.count * _BYTES
+            self._digests.append((segment, bytes(digests[position : position + size])))
+            position += size
+
+    def _add_file_faults(self, path: Path, segments: Sequence[ChainSegment], converted: int) -> None:
+        if segments and converted:
+            first = segments[0]
+            self.converted.append(Break(LOG_CHANGED, first.node, first.incarnation, converted_message(path)))
+        elif not segments:
+            name = parse_segment_name(path.name)
+            log = path.name if name is None else f"{name.node}/{name.incarnation}"
+            self.unread.setdefault(log, (path, without_lines(path.stat().st_size)))
+
+    def _read_boots_and_witnesses(self, records: Sequence[LoggedStateChange]) -> None:
+        seen = []
+        for record in records:
+            if record.boot_id is not None:
+                self.boots.setdefault(f"{record.node}/{record.incarnation}", record.boot_id)
+            if record.kind is Kind.WITNESS and record.witness is not None:
+                w = record.witness
+                seen.append(
+                    Witnessed(w.node, w.incarnation, w.seq, w.digest, w.boot_id, record.reference, record.at_ms)
+                )
+        if seen:
+            add_witnessed(self.latest, seen)
+
+    def digests(self) -> "_Digests":
+        return _Digests(self._digests)
+
+
+class _Digests:
+    """Finds the digests of a line; by log and number."""
+
+    def __init__(self, digests: Iterable[tuple[ChainSegment, bytes]]) -> None:
+        in_order = sorted(digests, key=lambda d: (d[0].node, d[0].incarnation, d[0].first_seq))
+        groups = groupby(in_order, key=lambda d: f"{d[0].node}/{d[0].incarnation}")
+        self._by_log = {name: list(group) for name, group in groups}
+
+    def __call__(self, log: str, seq: int) -> set[str]:
+        of_log = self._by_log.get(log, [])
+        found = set()
+        # Segments that begin later cannot have the line; an earlier one may, where lines are there twice.
+        for segment, digests in of_log[: bisect_right(of_log, seq, key=lambda d: d[0].first_seq)]:
+            if segment.last_seq >= seq:
+                at = (seq - segment.first_seq) * _BYTES
+                found.add(digests[at : at + _BYTES].hex())
+        return found

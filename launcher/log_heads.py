@@ -1,0 +1,106 @@
+"""Where the state-change logs of a cluster end: read from ZooKeeper, or asked of the nodes."""
+
+import asyncio
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from admin.cli.options import DEFAULT_DATA, connect
+from admin.cli.output import say
+from admin.client import AdminClient
+from cluster.errors import ApiError, MalformedZnodeError, PeerUnreachableError, StartupError, ZooKeeperError
+from cluster.process.clock import SystemClock
+from cluster.requests.control import StateLogHead
+from cluster.znodes.paths import STATE_LOG, state_log_path
+from cluster.znodes.state_log import decode_heads
+from cluster.zookeeper.kazoo_client import KazooZooKeeper
+from state_log.heads_file import GivenHead, encode_heads_file
+from state_log.witnessed_heads import why_malformed
+
+_SESSION_MS: Final = 6_000
+_CONNECT_MS: Final = 10_000
+_TIMEOUT_S: Final = 10.0
+
+
+def read_heads(zookeeper: str, bootstrap: str) -> list[GivenHead]:
+    """The heads in ZooKeeper and those of the nodes; "": not to be asked. Raises ClusterError."""
+    return asyncio.run(_read(zookeeper, bootstrap))
+
+
+def write_heads(zookeeper: str, bootstrap: str) -> None:
+    """Write what `read_heads` returns to stdout, as `heads.json`."""
+    sys.stdout.buffer.write(encode_heads_file(read_heads(zookeeper, bootstrap)))
+
+
+async def _read(zookeeper: str, bootstrap: str) -> list[GivenHead]:
+    found = await _from_zookeeper(zookeeper) if zookeeper else []
+    if bootstrap:
+        found += await _from_nodes(bootstrap)
+    return found
+
+
+async def _from_zookeeper(where: str) -> list[GivenHead]:
+    client = KazooZooKeeper(where, session_timeout_ms=_SESSION_MS, connection_timeout_ms=_CONNECT_MS)
+    client.listen(lambda _: None)
+    try:
+        await client.start_session()
+        nodes = await client.children(STATE_LOG)
+        znodes = await client.get_many([state_log_path(node) for node in nodes or ()])
+    except ZooKeeperError as error:
+        raise StartupError(f"--zookeeper: {where}: {error}") from error
+    finally:
+        await client.close()
+    if nodes is None:
+        raise StartupError(
+            f"--zookeeper: {where}: has no {STATE_LOG}: is the chroot right, and has the cluster run for ten seconds?"
+        )
+    found = []
+    for node, znode in zip(nodes, znodes, strict=True):
+        try:
+            heads = () if znode is None else decode_heads(node, znode.data)
+        except MalformedZnodeError as error:
+            say(f"left out: {error}")
+            continue
+        found += _given(heads, -1 if znode is None else znode.stat.mtime)
+    return found
+
+
+async def _from_nodes(bootstrap: str) -> list[GivenHead]:
+    async with connect(bootstrap, DEFAULT_DATA, _TIMEOUT_S) as client:
+        found: dict[str, StateLogHead] = {}
+        for address in await _addresses(client, bootstrap):
+            try:
+                heads = await client.describe_log_heads(address)
+            except (PeerUnreachableError, ApiError) as error:
+                say(f"left out: {address}: {error}")
+                continue
+            for head in heads:
+                if head.flushed_seq < 0:
+                    say(f"left out: {head.node}: has flushed nothing yet, or is of a version that does not say so")
+                    continue
+                found[head.node] = StateLogHead(
+                    head.node, head.incarnation, head.flushed_seq, head.flushed_digest, head.boot_id
+                )
+    return _given(found.values(), SystemClock().now_ms())
+
+
+async def _addresses(client: AdminClient, bootstrap: str) -> Sequence[str]:
+    """The bootstrap addresses, all registered controllers and all live brokers."""
+    described = await client.describe_cluster()
+    if described.controller_address and not described.brokers:
+        # A standby, which does not know the brokers.
+        described = await client.describe_node(described.controller_address)
+    named = [a.strip() for a in bootstrap.split(",") if a.strip()]
+    of_cluster = [c.address for c in described.controllers] + [b.endpoint.address for b in described.brokers]
+    return list(dict.fromkeys((*of_cluster, *named)))
+
+
+def _given(heads: Iterable[StateLogHead], at_ms: int) -> list[GivenHead]:
+    found = []
+    for head in heads:
+        why = why_malformed(head)
+        if why is not None:
+            say(f"left out: the head of {head.node[:40]!r}: {why}")
+            continue
+        found.append(GivenHead(head.node, head.incarnation, head.seq, head.digest, head.boot_id, at_ms))
+    return found

@@ -1,0 +1,141 @@
+"""The audit on Spark clusters of this machine, and with its tables in an object store: rows as of a run on one JVM."""
+
+import contextlib
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from audit.output_folder import OutputFolder
+from deploy.local.java import find_java, spark_environment
+from deploy.spark.standalone import standalone_cluster
+from tests.integration.audit.test_exactly_once import assert_same, last_batch
+from tests.s3_server import new_bucket, s3_server
+from tests.state_change_histories import draw, write_logs
+from tests.timeouts import TIMEOUT_S
+from tests.unit.state_log.test_invariants import leader_epoch_leap, second_leader_by_an_agent
+
+pytestmark = [pytest.mark.real, pytest.mark.deep, pytest.mark.timeout(1200)]
+
+ROOT = Path(__file__).resolve().parents[2]
+RUN = """
+import sys
+from pathlib import Path
+from audit.job import run_audit
+from audit.spark_settings import SparkSettings, parse_conf
+logs, output, checkpoint, master, memory, *conf = sys.argv[1:]
+settings = SparkSettings(master, memory, 2, conf=parse_conf(conf))
+run_audit([Path(logs)], output, once=True, batch_bytes=40_000, settings=settings, checkpoint=checkpoint)
+"""
+PYTHON_OF_WORKERS = f"spark.pyspark.python={os.path.realpath(sys.executable)}"
+"""Without the packages of this environment."""
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return {**os.environ, **spark_environment(find_java(), tmp_path_factory.mktemp("java"))}
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, cluster = tmp_path_factory.mktemp("logs"), draw(21, steps=900, partitions=6)
+    second_leader_by_an_agent(cluster)
+    leader_epoch_leap(cluster)
+    write_logs(cluster.logs, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(logs: Path, environment: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("expected")
+    with audit(logs, output, environment) as process:
+        assert process.wait(TIMEOUT_S) == 0
+    assert last_batch(output) > 4, "something must be left to do when a worker is killed"
+    return output
+
+
+@contextlib.contextmanager
+def audit(
+    logs: Path, output: Path | str, environment: Mapping[str, str], master: str = "", *conf: str, checkpoint: str = ""
+) -> Iterator[subprocess.Popen[bytes]]:
+    memory = "1g" if master.startswith("local") else "512m"
+    command = [sys.executable, "-c", RUN, str(logs), str(output), checkpoint, master, memory, *conf]
+    with subprocess.Popen(command, cwd=ROOT, env=environment) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_tables_on_a_cluster_of_one_jvm_for_each_executor(
+    logs: Path, expected: Path, environment: Mapping[str, str], tmp_path: Path
+) -> None:
+    own = {**environment, "SPARK_HOME": str(spark_home(tmp_path / "spark"))}
+    with audit(logs, tmp_path / "output", own, "local-cluster[2,1,1024]", PYTHON_OF_WORKERS) as process:
+        assert process.wait(TIMEOUT_S) == 0
+    assert_same(tmp_path / "output", expected)
+
+
+def spark_home(folder: Path) -> Path:
+    """Spark of which `work`, the working directory of its executors, is in this folder."""
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    folder.mkdir()
+    for name in ("bin", "jars", "python"):
+        (folder / name).symlink_to(Path(spec.origin).parent / name)
+    return folder
+
+
+def test_tables_on_a_standalone_cluster_of_which_a_worker_is_killed(
+    logs: Path, expected: Path, environment: Mapping[str, str], tmp_path: Path
+) -> None:
+    output = tmp_path / "output"
+    with (
+        standalone_cluster(tmp_path / "cluster", workers=2) as cluster,
+        audit(logs, output, environment, cluster.url, PYTHON_OF_WORKERS) as process,
+    ):
+        wait_for_batch(1, output, process)
+        cluster.workers[0].kill()
+        assert process.wait(TIMEOUT_S) == 0
+        assert "Lost worker" in cluster.log("master").read_text() or cluster.workers[0].poll() == -9
+    assert_same(output, expected)
+
+
+def wait_for_batch(number: int, output: Path, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while last_batch(output) < number:
+        assert process.poll() is None, (output / "spark.log").read_text()[-2000:]
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_tables_in_an_object_store_by_two_runs(
+    logs: Path,
+    expected: Path,
+    environment: Mapping[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with s3_server() as of_s3:
+        for name, value in of_s3.items():
+            monkeypatch.setenv(name, value)
+        output = f"s3a://{new_bucket()}/audit"
+        checkpoint = str(tmp_path / "checkpoint")
+        with audit(logs, output, {**environment, **of_s3}, checkpoint=checkpoint) as process:
+            deadline = time.monotonic() + TIMEOUT_S
+            while (commit := OutputFolder(output).last_commit()) is None or commit.batch < 1:
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            process.kill()
+        with audit(logs, output, {**environment, **of_s3}) as process:
+            assert process.wait(TIMEOUT_S) == 0
+        OutputFolder(output).check()
+        assert_same(output, expected)
+        assert (tmp_path / "checkpoint" / "spark.log").exists()

@@ -1,0 +1,49 @@
+"""What is said of Spark's errors, and where what Spark writes goes."""
+
+from pathlib import Path
+
+import pytest
+
+from audit.session import AuditFailedError, folder_of_spark, summary
+
+OF_A_WORKER = """\
+[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: An exception was raised by the Python Proxy. \
+Return Message: Traceback (most recent call last):
+  File "py4j/clientserver.py", line 642, in _call_proxy
+pyspark.errors.exceptions.captured.PythonException: An exception was thrown from the Python worker:
+  Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times: Traceback (most recent call last):
+  File "audit/batch.py", line 1, in <module>
+ModuleNotFoundError: No module named 'msgspec'
+
+\tat org.apache.spark.api.python.BasePythonRunner.handlePythonException
+"""
+OF_THE_JVM = """\
+An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.
+: org.apache.spark.SparkException: Could not parse Master URL: 'nowhere'
+\tat org.apache.spark.SparkContext$.createTaskScheduler
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (OF_A_WORKER, "in a Python process of Spark: ModuleNotFoundError: No module named 'msgspec'"),
+        (OF_THE_JVM, "org.apache.spark.SparkException: Could not parse Master URL: 'nowhere'"),
+        ("[X] Gone. SQLSTATE: 1 === Streaming Query ===\nIdentifier: y", "[X] Gone. SQLSTATE: 1"),
+        ("a Traceback (most recent call last):", "in a Python process of Spark: a"),
+        ("", "ValueError"),
+    ],
+)
+def test_an_error_is_one_line_that_says_what_failed(text: str, said: str) -> None:
+    assert summary(ValueError(text)) == said
+
+
+def test_an_error_names_the_log(tmp_path: Path) -> None:
+    assert str(AuditFailedError("Gone", tmp_path)) == f"Gone; see {tmp_path / 'spark.log'}"
+
+
+def test_spark_writes_beside_the_tables_or_else_beside_its_checkpoint(tmp_path: Path) -> None:
+    assert folder_of_spark(tmp_path, "") == tmp_path
+    assert folder_of_spark("s3a://bucket/audit", str(tmp_path)) == tmp_path
+    assert folder_of_spark("s3a://bucket/audit", tmp_path.as_uri()) == tmp_path
+    assert folder_of_spark("s3a://bucket/audit", "s3a://bucket/audit/checkpoint").name.startswith("klamm-audit")

@@ -1,0 +1,126 @@
+"""Unclean elections and what they lost; truncations that they explain."""
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from audit.unclean_elections import RECORDS_LOST, UNCLEAN_ELECTION
+from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch
+from state_log.invariants import TRUNCATED_BELOW_HIGH_WATERMARK
+from state_log.record import Kind, LoggedStateChange
+from tests.columnar_audits import ColumnarAudit
+from tests.state_change_histories import draw, shuffled, stamped
+from tests.unit.audit.test_rules import everything, in_batches
+
+
+def record(node: str, seq: int, kind: Kind, **fields: object) -> LoggedStateChange:
+    given = {"controller_epoch": ControllerEpoch(1), "topic": "orders", "partition": 0, "at_ms": 1_000 + seq, **fields}
+    return LoggedStateChange(kind=kind, v=2, seq=seq, node=node, incarnation="1700000000000.1", **given)  # type: ignore[arg-type]
+
+
+def state(epoch: int, leader: int, leader_epoch: int, isr: Sequence[int]) -> LoggedStateChange:
+    fields = {"leader": BrokerId(leader), "leader_epoch": LeaderEpoch(leader_epoch), "isr": tuple(map(BrokerId, isr))}
+    moved = {"from_state": "OfflinePartition", "to_state": "OnlinePartition", "replicas": (1, 2, 3)}
+    return record("controller-1001", epoch, Kind.PARTITION, partition_epoch=PartitionEpoch(epoch), **fields, **moved)
+
+
+def role(broker: int, of: LoggedStateChange, high_watermark: int | None, end: int | None) -> LoggedStateChange:
+    assert of.partition_epoch is not None
+    return replace(
+        of,
+        kind=Kind.ROLE,
+        node=f"broker-{broker}",
+        seq=of.partition_epoch,
+        broker=broker,
+        from_state=None,
+        to_state="leader" if of.leader == broker else "follower",
+        high_watermark=None if high_watermark is None else Offset(high_watermark),
+        log_end_offset=None if end is None else Offset(end),
+    )
+
+
+def truncation(broker: int, of: LoggedStateChange, high_watermark: int, end: int) -> LoggedStateChange:
+    taken = role(broker, of, high_watermark, None)
+    cut = {"to_state": None, "isr": None, "replicas": None, "partition_epoch": None, "controller_epoch": None}
+    return replace(
+        taken, kind=Kind.TRUNCATION, seq=50 + taken.seq, from_offset=Offset(99), to_offset=Offset(end), **cut
+    )
+
+
+FIRST, UNCLEAN = state(0, 1, 0, [1, 2]), state(1, 3, 1, [3])
+BEFORE = [FIRST, *(role(broker, FIRST, 0, 0) for broker in (1, 2, 3)), UNCLEAN]
+
+
+@pytest.mark.parametrize(
+    ("roles", "rule", "says"),
+    [
+        ([], UNCLEAN_ELECTION, "recorded no log end offset"),
+        ([role(3, UNCLEAN, None, None)], UNCLEAN_ELECTION, "recorded no log end offset"),
+        ([role(3, UNCLEAN, 5, 7)], UNCLEAN_ELECTION, "brokers [1, 2] have recorded no role since"),
+        ([role(3, UNCLEAN, 5, 7), role(1, UNCLEAN, 10, 12)], RECORDS_LOST, "at least 3 records were lost"),
+        (
+            [role(3, UNCLEAN, 5, 7), role(1, UNCLEAN, 10, 12), role(2, UNCLEAN, 11, 12)],
+            RECORDS_LOST,
+            "; 4 records were lost, from offset 7 up to the high watermark 11 of broker 2",
+        ),
+        ([role(3, UNCLEAN, 5, 7), *(role(b, UNCLEAN, 7, 9) for b in (1, 2))], UNCLEAN_ELECTION, "no record below"),
+    ],
+)
+def test_an_unclean_election_says_what_it_lost(roles: list[LoggedStateChange], rule: str, says: str) -> None:
+    audit = ColumnarAudit()
+    audit.check([*BEFORE, *roles])
+    (found,) = audit.findings.values()
+    assert found.rule == rule
+    assert says in found.message
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_truncation_that_an_unclean_election_explains_is_no_fault_of_its_own(late: bool) -> None:
+    cut = truncation(1, UNCLEAN, 10, 7)
+    roles = [role(3, UNCLEAN, 5, 7), role(2, UNCLEAN, 9, 9)]
+    audit = ColumnarAudit()
+    for batch in [[cut], [*BEFORE, *roles]] if late else [[*BEFORE, *roles, cut]]:
+        audit.check(batch)
+    (found,) = audit.findings.values()
+    assert (found.rule, found.records[-1]) == (RECORDS_LOST, cut.reference)
+
+
+def test_a_later_truncation_is_not_explained_by_it() -> None:
+    later = state(2, 3, 2, [1, 3])
+    roles = [role(3, UNCLEAN, 5, 7), role(2, UNCLEAN, 7, 9), role(1, UNCLEAN, 7, 9)]
+    audit = ColumnarAudit()
+    audit.check([*BEFORE, *roles, later, truncation(2, later, 20, 15)])
+    assert {rule for rule, _ in audit.findings} == {UNCLEAN_ELECTION, TRUNCATED_BELOW_HIGH_WATERMARK}
+
+
+def offsets(streams: list[list[LoggedStateChange]], random: Random) -> list[list[LoggedStateChange]]:
+    """The roles with offsets, and some of them as truncations."""
+
+    def change(record: LoggedStateChange) -> LoggedStateChange:
+        if record.kind is not Kind.ROLE or random.random() < 0.2:
+            return record
+        high_watermark, end = random.randrange(20), Offset(random.randrange(20))
+        found = replace(record, high_watermark=Offset(high_watermark), log_end_offset=end)
+        if random.random() < 0.7:
+            return found
+        cut = {"to_offset": end, "to_state": None, "isr": None, "partition_epoch": None, "controller_epoch": None}
+        return replace(found, kind=Kind.TRUNCATION, **cut)
+
+    return [[change(record) for record in stream] for stream in streams]
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_findings_depend_on_the_records_and_not_on_batches_or_their_order(seed: int) -> None:
+    random = Random(seed)
+    cluster = draw(seed, steps=random.randrange(5, 80), partitions=random.randrange(1, 4))
+    streams = offsets([stream for stream in stamped(cluster.logs) if stream], random)
+    whole, parts = ColumnarAudit(), ColumnarAudit()
+    whole.check(everything(streams))
+    for batch in in_batches(shuffled(streams, random), random):
+        parts.check(batch)
+    assert parts.findings == whole.findings
