@@ -68,12 +68,13 @@ def run_audit(
     `once` ends when everything that was there at the start has been read, and an interrupt leaves it without a
     result; otherwise the job follows the logs until it is interrupted, `stop` says so (asked every second),
     `timeout_seconds` have passed since it began to read, or `on_progress` returns True: this is called with the result
-    so far after every batch or two. The result covers all runs on this output. A session of the caller's is used as it is and left open. Runs in the main thread.
-    `checkpoint`: where Spark keeps its own, if not below `output`; as it was before, if it is not given; so are
-    `limits`. `batch_bytes`: of the logs, about, in a batch. `expected_nodes`: those that must have logs. `timezone`: of
-    the local times in logs of Apache Kafka's, a name of the time zone database; `require_trace`: incomplete where these
-    are not of level TRACE. `heads`: lines that logs have reached. `listener`: of Spark's, for the progress of the
-    query. Raises AuditFailedError, and OutputError if the output is not as an audit left it, or has other limits.
+    so far after every batch or two. The result covers all runs on this output. A session of the caller's is used as it
+    is and left open. Runs in the main thread. `checkpoint`: where Spark keeps its own, if not below `output`; as it was
+    before, if it is not given; so are `limits`. `batch_bytes`: of the logs, about, in a batch. `expected_nodes`: those
+    that must have logs. `timezone`: of the local times in logs of Apache Kafka's, a name of the time zone database;
+    `require_trace`: incomplete where these are not of level TRACE. `heads`: lines that logs have reached. `listener`:
+    of Spark's, for the progress of the query. Raises AuditFailedError, and OutputError if the output is not as an audit
+    left it, or has other limits.
     """
     settings = SparkSettings() if settings is None else settings
     folder = OutputFolder(output)

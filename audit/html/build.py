@@ -2,22 +2,23 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from audit.file_store import Location
 from audit.html.content import FAILOVERS_MAX, FINDINGS_MAX, Content
 from audit.html.partitions import Timelines
+from audit.html.stories import stories
 from audit.output_folder import OutputFolder
-from audit.report import AuditResult, read_findings, read_result
+from audit.report import AuditResult, read_findings, read_lasting_conditions, read_result
 from audit.rule_catalogue import RULES, severity_of
 from audit.tables import FAILOVERS_TABLE, LEDGERS_TABLE, SESSIONS_TABLE, TERMS_TABLE, TIMELINES_TABLE
 
 _SEVERITIES: Final = ("critical", "error", "warning", "log")
 
 
-def content(output: Path, made_at_ms: int, expected_nodes: Sequence[str] = ()) -> Content:
+def content(output: Location, made_at_ms: int, expected_nodes: Sequence[str] = ()) -> Content:
     """All of the report on an output folder. Raises OutputError."""
     folder = OutputFolder(output)
     result = read_result(output, expected_nodes)
@@ -40,9 +41,9 @@ def content(output: Path, made_at_ms: int, expected_nodes: Sequence[str] = ()) -
         until_ms=until_ms,
         incomplete=[msgspec.to_builtins(gap) for gap in result.incomplete],
         notes=_notes(result),
-        open_conditions=_open_conditions(result),
+        open_conditions=[msgspec.to_builtins(each) for each in read_lasting_conditions(output, FINDINGS_MAX)],
         rules=_rules(result.findings),
-        findings=[_with_rule(finding) for finding in found],
+        findings=[_with_rule(*pair) for pair in zip(found, stories(folder, found), strict=True)],
         findings_total=sum(result.findings.values()),
         terms=folder.current_rows(TERMS_TABLE),
         sessions=folder.current_rows(SESSIONS_TABLE),
@@ -53,6 +54,14 @@ def content(output: Path, made_at_ms: int, expected_nodes: Sequence[str] = ()) -
         partitions_total=total,
         curve=timelines.curve(),
     )
+
+
+def _notes(result: AuditResult) -> list[str]:
+    """What the rules were not applied to, without the verdict being less for it."""
+    notes = [f"{rule}: {why}" for rule, why in sorted(result.not_applicable.items())]
+    if result.timezone is not None:
+        notes.append(f"local times in the logs of Apache Kafka's are taken as those of {result.timezone}")
+    return [result.ends, *notes] if result.ends else notes
 
 
 def _by_partition(findings: Sequence[Mapping[str, Any]]) -> Counter[tuple[str, str | None, int]]:
@@ -69,7 +78,7 @@ def _rules(counts: Mapping[str, int]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (_SEVERITIES.index(row["severity"]), row["rule"]))
 
 
-def _with_rule(finding: Mapping[str, Any]) -> dict[str, Any]:
+def _with_rule(finding: Mapping[str, Any], story: Sequence[str]) -> dict[str, Any]:
     rule = RULES.get(finding["rule"])
     says, check_next = ("", "docs/audit.md") if rule is None else (rule.says, rule.check_next)
-    return {**finding, "severity": severity_of(finding["rule"]), "says": says, "check_next": check_next}
+    return {**finding, "severity": severity_of(finding["rule"]), "says": says, "check_next": check_next, "story": story}

@@ -52,7 +52,7 @@ function head() {
   for (const note of content.notes) byId("notes").append(element("li", note));
   show("open-section", content.open_conditions.length);
   table("open", content.open_conditions, [
-    ["rule", (r) => r.rule], ["subject", (r) => r.subject], ["since", (r) => time(r.since_ms)], ["for", (r) => duration(r.lasts_ms), true],
+    ["rule", (r) => r.rule], ["subject", (r) => r.subject], ["since", (r) => time(r.since_ms)], ["for", (r) => duration(r.until_now_ms), true], ["record", (r) => r.record],
   ]);
 }
 
@@ -115,7 +115,7 @@ function findingItem(finding) {
     evidence.append(entry);
   }
   for (const cause of finding.causes) evidence.append(element("div", cause));
-  for (const told of finding.story) evidence.append(element("div", told));
+  if (finding.story.length) evidence.append(element("pre", finding.story.join("\n")));
   details.append(line, evidence);
   item.append(details);
   return item;
