@@ -4,7 +4,8 @@ A batch that Spark repeats after a crash finds its commit, or does the same agai
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow
@@ -15,26 +16,36 @@ from audit.bucket import Place, check_bucket, concatenated
 from audit.changed_files import FileFault
 from audit.clock_differences import greatest
 from audit.cluster_state import Reported, check_cluster
+from audit.compaction import compact_some, delete_files, delete_old
+from audit.failovers import failover_rows
 from audit.limits import Limits
 from audit.lines_read import ReadRange
-from audit.output_folder import VERSION, BucketResult, BucketState, Commit, OutputError, OutputFolder, TableSize
+from audit.output_folder import VERSION, BucketResult, BucketState, Commit, OutputError, OutputFolder
 from audit.source import FILES_ROW, LINES_ROW, RECORDS_ROW, from_stream
+from audit.table_files import TableSize
+from audit.tables import FAILOVERS_TABLE
 
 BUCKETS: Final = 16
 """Parts of the state, judged independently of one another; fixed for an output folder."""
 _RESULT: Final = "result binary"
 
 
-def check_batch(
-    frame: DataFrame, number: int, output: OutputFolder, tasks: int, checkpoint: str, *, limits: Limits
-) -> None:
-    """Judge the rows of `audit.source` and commit. Raises OutputError.
-
-    `checkpoint`: where Spark's is. `limits`: of a first batch; later ones go by the same.
+class BatchSettings(NamedTuple):
+    """`checkpoint`: where Spark's is. `limits`: of a first batch; later ones go by the same. `keep_days`: of records
+    and timelines; None keeps all.
     """
+
+    tasks: int
+    checkpoint: str
+    limits: Limits
+    keep_days: int | None
+
+
+def check_batch(frame: DataFrame, number: int, output: OutputFolder, settings: BatchSettings) -> None:
+    """Judge the rows of `audit.source` and commit. Raises OutputError."""
     query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
-    elsewhere = "" if checkpoint == output.path("checkpoint") else checkpoint
-    before = output.last_commit() or Commit(VERSION, -1, query, {}, checkpoint=elsewhere, limits=limits)
+    elsewhere = "" if settings.checkpoint == output.path("checkpoint") else settings.checkpoint
+    before = output.last_commit() or Commit(VERSION, -1, query, {}, checkpoint=elsewhere, limits=settings.limits)
     if number not in {before.batch, before.batch + 1} or query != before.query:
         raise OutputError(
             f"{output.location}: batch {number} of query {query} after batch {before.batch} of query {before.query}: "
@@ -43,12 +54,36 @@ def check_batch(
     if number == before.batch:
         return
     check = _checker(output.location, number, msgspec.json.encode(before.buckets), before.limits)
-    rows = frame.repartition(tasks, "bucket").mapInArrow(check, _RESULT).collect()
+    rows = frame.repartition(settings.tasks, "bucket").mapInArrow(check, _RESULT).collect()
     results = [msgspec.json.decode(bytes(row["result"]), type=BucketResult) for row in rows]
     for result in results:
         if result.error:
             raise OutputError(result.error)
-    output.commit(next_commit(before, number, results))
+    commit_batch(output, before, number, results, settings.keep_days)
+
+
+def commit_batch(
+    output: OutputFolder, before: Commit, number: int, results: Sequence[BucketResult], keep_days: int | None = None
+) -> None:
+    """Make the results of a batch count, keep the tables small, and delete what they no longer need."""
+    written: dict[str, set[str]] = {}
+    for result in results:
+        for table, days in result.tables.items():
+            written.setdefault(table, set()).update(days)
+    commit = next_commit(before, number, results)
+    events = {event for result in results for event in result.events}
+    if events:
+        output.write_rows(FAILOVERS_TABLE, failover_rows(output, commit.buckets, events), number, BUCKETS + 1)
+        more = output.take_written()
+        written |= {table: set(days) for table, days in more.items()}
+        commit = replace(commit, tables=_summed(commit.tables, [more]))
+    done = compact_some(output, before, commit, written)
+    unneeded = done.unneeded
+    if keep_days is not None:
+        done = delete_old(output, done.commit, keep_days, datetime.now(UTC).date())
+        unneeded += done.unneeded
+    output.commit(done.commit)
+    delete_files(output, unneeded)
 
 
 def next_commit(before: Commit, number: int, results: Sequence[BucketResult]) -> Commit:
@@ -62,19 +97,23 @@ def next_commit(before: Commit, number: int, results: Sequence[BucketResult]) ->
         records=before.records + sum(result.records for result in results),
         quarantined=before.quarantined + sum(result.quarantined for result in results),
         controllers=tuple(sorted({*before.controllers, *(c for result in results for c in result.controllers)})),
-        tables=_summed([before.tables, *(result.tables for result in results)]),
+        tables=_summed(before.tables, [result.tables for result in results]),
         checkpoint=before.checkpoint,
+        compactions=before.compactions,
+        deleted=before.deleted,
         clocks=tuple(greatest([*before.clocks, *(clock for result in results for clock in result.clocks)])),
         modified_ns=max([before.modified_ns, *(result.modified_ns for result in results)]),
         taken=before.taken | {log: taken for result in results for log, taken in result.taken.items()},
     )
 
 
-def _summed(parts: Iterable[Mapping[str, TableSize]]) -> dict[str, TableSize]:
-    found: dict[str, TableSize] = {}
-    for part in parts:
-        for table, size in part.items():
-            found[table] = found.get(table, TableSize()) + size
+def _summed(
+    before: Mapping[str, TableSize], written: Iterable[Mapping[str, Mapping[str, TableSize]]]
+) -> dict[str, TableSize]:
+    found = dict(before)
+    for tables in written:
+        for table, days in tables.items():
+            found[table] = sum(days.values(), start=found.get(table, TableSize()))
     return found
 
 

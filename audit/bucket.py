@@ -22,6 +22,7 @@ from audit.clock_differences import ClockDifference, clock_differences
 from audit.columns import RECORDS
 from audit.deleted_partitions import deleted_partitions, deletions_of, reduce_deletions
 from audit.durations import OPEN, check_durations, durations, open_after
+from audit.failovers import BY_EPOCH, ELECTIONS, elections_of, reduce_elections, reduce_epochs, touched_events
 from audit.findings import WITHDRAWN, Finding, changes
 from audit.kafka.rows import without_kafka, without_kafka_requests
 from audit.leader_claims import CLAIMS, check_claims, claims_of, reduce_claims
@@ -30,6 +31,7 @@ from audit.node_views import check_views, reduce_views
 from audit.output_folder import BucketResult, BucketState, OutputFolder
 from audit.partition_states import STATES, WRITTEN, check_states, reduce_states, states_of
 from audit.partition_windows import Window, whole, windows
+from audit.reassignments import assignments_of, reduce_assignments, revised_reassignments
 from audit.record_rules import check_records
 from audit.recreations import (
     CreatedAnew,
@@ -42,6 +44,7 @@ from audit.recreations import (
 )
 from audit.sorted_runs import Run, merge_plan, merged
 from audit.subjects import Subjects
+from audit.tables import FINDINGS, FINDINGS_TABLE, REASSIGNMENTS_TABLE, RECORDS_TABLE
 from audit.timelines import TIMELINES, TIMELINES_TABLE, revised, rows_of
 from audit.unclean_elections import (
     OFFSETS,
@@ -56,21 +59,6 @@ from audit.unclean_elections import (
 from audit.unfinished_work import check_steps, reduce_steps, steps_of
 from audit.vectors import keys
 
-FINDINGS_TABLE, RECORDS_TABLE = "findings", "records"
-_TEXT: Final = pyarrow.string()
-FINDINGS: Final = pyarrow.schema(
-    {
-        "rule": _TEXT,
-        "subject": _TEXT,
-        "message": _TEXT,
-        "records": pyarrow.list_(_TEXT),
-        "status": _TEXT,
-        "topic": _TEXT,
-        "topic_id": _TEXT,
-        "partition": pyarrow.int32(),
-        "at_ms": pyarrow.int64(),
-    }
-)
 REDUCE: Final[dict[str, Callable[[pyarrow.Table], pyarrow.Table]]] = {
     "states": reduce_states,
     "claims": reduce_claims,
@@ -82,6 +70,9 @@ REDUCE: Final[dict[str, Callable[[pyarrow.Table], pyarrow.Table]]] = {
     "offsets": reduce_offsets,
     "unclean": reduce_unclean,
     "steps": reduce_steps,
+    ELECTIONS: reduce_elections,
+    BY_EPOCH: reduce_epochs,
+    "assignments": reduce_assignments,
 }
 """The runs of a bucket, and how each joins the rows that belong together."""
 
@@ -223,6 +214,12 @@ def check_bucket(
     runs = {name: output.runs(of) for name, of in stored.items()}
     unfinished = Unfinished(*(_whole(output, state, name, empty) for name, empty in UNFINISHED._asdict().items()))
     findings, added, unfinished, timelines, clocks = check_partitions(runs, unfinished, rows, limits)
+    failed_over = elections_of(rows)
+    added |= {ELECTIONS: failed_over.elections, BY_EPOCH: failed_over.by_epoch, "assignments": assignments_of(rows)}
+    events = touched_events(runs[BY_EPOCH], failed_over, added["taken"])
+    output.write_rows(
+        REASSIGNMENTS_TABLE, revised_reassignments(runs["assignments"], added["assignments"]), place.batch, place.bucket
+    )
     write_findings(output, place, findings)
     output.write_rows(TIMELINES_TABLE, timelines, place.batch, place.bucket)
     output.write_rows(RECORDS_TABLE, rows.drop_columns(["key"]), place.batch, place.bucket)
@@ -232,7 +229,13 @@ def check_bucket(
             stored[name] = (*stored[name][:kept], output.write_run(place.bucket, name, place.batch, run))
     for name, table in unfinished._asdict().items():
         stored[name] = (output.write_run(place.bucket, name, place.batch, table),)
-    return BucketResult(place.bucket, BucketState(stored), controllers=controllers_named(rows), clocks=tuple(clocks))
+    return BucketResult(
+        place.bucket,
+        BucketState(stored),
+        controllers=controllers_named(rows),
+        clocks=tuple(clocks),
+        events=tuple(events.tolist()),
+    )
 
 
 def controllers_named(rows: pyarrow.Table) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 import typer
 
+from audit import table_commands
 from audit.heads_options import BootstrapOption, HeadsOption, ZooKeeperOption, given_heads
 from audit.spark_options import (
     CheckpointOption,
@@ -25,6 +26,7 @@ from audit.spark_options import (
     package,
     spark_settings,
 )
+from audit.table_commands import KeepDaysOption, show_summary
 from cluster.errors import ConfigError, StartupError
 from cluster.process.documents import Format, write_document
 from cluster.process.exit_codes import ExitCode
@@ -46,6 +48,14 @@ def _epilog(example: str) -> str:
 LogDirOption = Annotated[
     list[Path],
     typer.Option("--log-dir", exists=True, file_okay=False, help="Folder with state-change logs. Repeatable."),
+]
+LogDirOrUrlOption = Annotated[
+    list[str],
+    typer.Option(
+        "--log-dir",
+        metavar="DIR|URI",
+        help="Folder with state-change logs; or of sealed segments, such as s3a://BUCKET/FOLDER. Repeatable.",
+    ),
 ]
 OutputOption = Annotated[
     str,
@@ -88,11 +98,14 @@ RequireTraceOption = Annotated[
 ]
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Show at most this many findings.")]
 
+app.command("query", epilog=table_commands.QUERY_EPILOG)(table_commands.query)
+app.command("compact", epilog=table_commands.COMPACT_EPILOG)(table_commands.compact)
+
 
 @app.command(epilog=_epilog("klamm audit run --once --log-dir .klamm/state-changes --output report"))
 def run(
     context: typer.Context,
-    log_dir: LogDirOption,
+    log_dir: LogDirOrUrlOption,
     output: OutputOption,
     *,
     once: Annotated[bool, typer.Option("--once", help="Stop once the present logs have been read.")] = False,
@@ -101,6 +114,7 @@ def run(
     timeout: RunTimeOption = None,
     metrics_listen: MetricsOption = "",
     expect: ExpectOption = None,
+    keep_days: KeepDaysOption = None,
     heads: HeadsOption = None,
     zookeeper: ZooKeeperOption = "",
     bootstrap: BootstrapOption = "",
@@ -132,13 +146,18 @@ def run(
     _check_mode(once, follow, until_clean, timeout)
     _check_timezone(timezone)
     limits = _rule_limits(rule_limit or [])
+    folders = _folders(log_dir)
+    local = [folder for folder in folders if isinstance(folder, Path)]
+    if until_clean and len(local) < len(folders):
+        raise typer.BadParameter("follows local folders only; use --once for URIs", param_hint="--until-clean")
     settings = spark_settings(master, memory, cores, shuffle_partitions, conf, class_archive=class_archive)
     expected, given = _nodes(expect or []), given_heads(context, heads, zookeeper, bootstrap)
-    with _errors(), Alerts(log_dir, output, metrics_listen, webhook, until_clean=until_clean) as alerts:
+    with _errors(), Alerts(local, output, metrics_listen, webhook, until_clean=until_clean) as alerts:
         result = run_audit(
-            log_dir,
+            folders,
             output,
             once=once,
+            keep_days=keep_days,
             on_progress=alerts.progress,
             listener=alerts.listener,
             timeout_seconds=timeout,
@@ -160,6 +179,17 @@ def _check_mode(once: bool, follow: bool, until_clean: bool, timeout: float | No
         raise typer.BadParameter("--once, --follow and --until-clean exclude one another", param_hint="--once")
     if once and timeout is not None:
         raise typer.BadParameter("is for --follow and --until-clean; --once ends by itself", param_hint="--timeout")
+
+
+def _folders(log_dirs: Sequence[str]) -> list[Path | str]:
+    """Local folders as paths, others as they are."""
+    found: list[Path | str] = [name if "://" in name else Path(name) for name in log_dirs]
+    for folder in found:
+        if isinstance(folder, Path) and not folder.is_dir():
+            raise typer.BadParameter(f"{folder}: is no folder", param_hint="--log-dir")
+    if len({type(folder) is str for folder in found}) > 1:
+        raise typer.BadParameter("local folders and URIs do not go together: give file:///… for the local ones")
+    return found
 
 
 def _check_timezone(name: str) -> None:
@@ -199,8 +229,17 @@ def report(
     require_trace: RequireTraceOption = False,
     form: FormatOption = Format.TABLE,
     limit: LimitOption = 20,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", dir_okay=False, help="Write it to this file, to be read in a browser."),
+    ] = None,
 ) -> None:
-    """Show the findings of all runs with this --output so far."""
+    """Show the findings of all runs with this --output so far.
+
+    --html writes one file with findings, timelines and failovers; it needs no
+    network.
+    """
+    from audit.html.write import write_report  # noqa: PLC0415
     from audit.output_folder import OutputError, OutputFolder  # noqa: PLC0415
     from audit.report import read_result  # noqa: PLC0415
 
@@ -211,6 +250,8 @@ def report(
         )
     try:
         OutputFolder(output).check()
+        if html is not None:
+            typer.echo(f"the report is {write_report(output, html, expected)}", err=True)
         _show(read_result(output, expected, require_trace=require_trace), output, form, limit)
     except ConfigError as error:
         raise typer.BadParameter(str(error), param_hint="--output") from None
@@ -281,6 +322,7 @@ def _nodes(names: Sequence[str]) -> list[str]:
 
 
 def _show(result: "AuditResult", output: str, form: Format, limit: int) -> None:
+    from audit.output_folder import OutputFolder  # noqa: PLC0415
     from audit.report import (  # noqa: PLC0415
         CLEAN,
         FINDINGS,
@@ -288,16 +330,19 @@ def _show(result: "AuditResult", output: str, form: Format, limit: int) -> None:
         read_lasting_conditions,
         read_quarantine,
     )
+    from audit.summaries import summarize  # noqa: PLC0415
 
     findings, malformed = read_findings(output, limit), read_quarantine(output, limit)
-    lasting = read_lasting_conditions(output, limit)
+    lasting, summary = read_lasting_conditions(output, limit), summarize(OutputFolder(output), limit)
     if form is not Format.TABLE:
         document = {**msgspec.to_builtins(result), "output": str(output)}
         document["open_conditions"] = msgspec.to_builtins(lasting)
+        document |= msgspec.to_builtins(summary)
         write_document({**document, "first_findings": findings, "first_quarantined": malformed}, form)
     else:
         _show_table(result, findings, malformed)
         _show_lasting(lasting)
+        show_summary(summary)
     codes = {CLEAN: ExitCode.OK, FINDINGS: ExitCode.FINDINGS}
     raise typer.Exit(codes.get(result.verdict, ExitCode.INCOMPLETE))
 
@@ -321,7 +366,7 @@ def _show_table(
         typer.echo(f"  {count:>6}  {rule}")
     for found in findings:
         where = "" if found["topic"] is None else f" {found['topic']}-{found['partition']}"
-        typer.echo(f"{found['rule']}{where}: {found['message']} [{', '.join(found['records'])}]")
+        typer.echo(f"{found['severity']} {found['rule']}{where}: {found['message']} [{', '.join(found['records'])}]")
         for cause in found["causes"]:
             typer.echo(f"    {cause}")
     for rule, why in result.not_applicable.items():

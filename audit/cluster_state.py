@@ -8,8 +8,9 @@ import msgspec
 import pyarrow
 from msgspec import Struct, field
 
-from audit.bucket import RECORDS_TABLE, Place, controllers_named, write_findings
+from audit.bucket import Place, controllers_named, write_findings
 from audit.changed_files import FileFault
+from audit.cluster_tables import Read, TablesState, write_cluster_tables
 from audit.file_faults import converted_found, faults_found
 from audit.findings import Finding, changes
 from audit.incarnations import Span, findings_of_span, joined
@@ -18,6 +19,7 @@ from audit.limits import Limits
 from audit.line_digests import DIGESTS, digests_of, joined_digests
 from audit.lines_read import QuarantinedLine, ReadRange
 from audit.output_folder import BucketResult, BucketState, OutputFolder, StoredFile
+from audit.tables import QUARANTINE, QUARANTINE_TABLE, RECORDS_TABLE
 from audit.unfinished_work import DeletionStep, add_deletions, stalled_deletions
 from audit.vectors import is_one_of
 from audit.witnesses import Latest, Witnessed, add_witnessed
@@ -27,17 +29,6 @@ from state_log.record import Kind
 
 OUT_OF_ORDER: Final = "records-out-of-order"
 _NAMED_MAX: Final = 20
-QUARANTINE_TABLE: Final = "quarantine"
-QUARANTINE: Final = pyarrow.schema(
-    {
-        "file": pyarrow.string(),
-        "offset": pyarrow.int64(),
-        "size": pyarrow.int64(),
-        "line": pyarrow.string(),
-        "why": pyarrow.string(),
-        "at_ms": pyarrow.int64(),
-    }
-)
 
 
 class ChainFaults(Struct):
@@ -63,6 +54,7 @@ class ClusterState(Struct):
     """Logs with lines that are no records."""
     brokers: dict[int, str] = field(default_factory=dict)
     """Brokers that controllers have seen live, and the first record that says so."""
+    tables: TablesState = field(default_factory=TablesState)
     deletions: dict[str, list[DeletionStep]] = field(default_factory=dict)
     """By topic and id."""
     kafka: KafkaState = field(default_factory=KafkaState)
@@ -99,6 +91,7 @@ def check_cluster(
     """Judge the records that are of no partition, the chains of all lines, and the files; return the new state."""
     read, faults = reported
     known = ClusterState() if state.file is None else decode_state(output.read_state(state.file))
+    runs = write_cluster_tables(output, place, known.tables, state.runs, Read(rows, read))
     findings = [*_chains(known, read), *_spans(known, read), *_controllers(known, rows), *_kafka_logs(known, read)]
     findings += _deletions(known, rows, limits)
     findings += [*faults_found(known.unread, faults), *converted_found(read)]
@@ -114,12 +107,13 @@ def check_cluster(
     return BucketResult(
         place.bucket,
         BucketState(
-            {DIGESTS: _digests(output, place, state, read)},
+            {**runs.stored, DIGESTS: _digests(output, place, state, read)},
             output.write_state(place.bucket, place.batch, msgspec.msgpack.encode(known)),
         ),
         records=sum(part.records for part in read),
         quarantined=sum(part.quarantined for part in read),
         controllers=controllers_named(rows),
+        events=runs.events,
         modified_ns=max((part.modified_ns for part in read), default=0),
         taken={part.log: (part.file, part.end) for part in sorted(read, key=lambda part: part.file)},
     )

@@ -8,7 +8,8 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -21,15 +22,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
-from audit.batch import BUCKETS, check_batch
+from audit.batch import BUCKETS, BatchSettings, check_batch
+from audit.compaction import delete_strays
 from audit.file_store import Location
 from audit.given_heads import add_given
+from audit.hadoop_files import stream_files
 from audit.interrupts import deferred_interrupts
 from audit.limits import Limits
 from audit.output_folder import OutputError, OutputFolder
 from audit.report import AuditResult, read_result
 from audit.session import AuditFailedError, folder_of_spark, start_session, summary
-from audit.source import FORMAT, UTC, StateChangeSource
+from audit.source import FORMAT, UTC, Plan, StateChangeSource
 from audit.spark_settings import SparkSettings
 from audit.witnesses import LOG_CUT
 from state_log.heads_file import GivenHead
@@ -44,12 +47,13 @@ _POLL_SECONDS: Final = 1
 
 
 def run_audit(
-    log_dirs: Sequence[Path],
+    log_dirs: Sequence[Path | str],
     output: Location,
     *,
     once: bool,
     trigger_seconds: float = 5.0,
     batch_bytes: int = BATCH_BYTES,
+    keep_days: int | None = None,
     on_progress: Callable[[AuditResult], bool | None] | None = None,
     listener: StreamingQueryListener | None = None,
     stop: Callable[[], bool] = lambda: False,
@@ -69,34 +73,38 @@ def run_audit(
     result; otherwise the job follows the logs until it is interrupted, `stop` says so (asked every second),
     `timeout_seconds` have passed since it began to read, or `on_progress` returns True: this is called with the result
     so far after every batch or two. The result covers all runs on this output. A session of the caller's is used as it
-    is and left open. Runs in the main thread. `checkpoint`: where Spark keeps its own, if not below `output`; as it was
-    before, if it is not given; so are `limits`. `batch_bytes`: of the logs, about, in a batch. `expected_nodes`: those
-    that must have logs. `timezone`: of the local times in logs of Apache Kafka's, a name of the time zone database;
-    `require_trace`: incomplete where these are not of level TRACE. `heads`: lines that logs have reached. `listener`:
-    of Spark's, for the progress of the query. Raises AuditFailedError, and OutputError if the output is not as an audit
-    left it, or has other limits.
+    is and left open. Runs in the main thread.
+    `checkpoint`: where Spark keeps its own, if not below `output`; as it was before, if it is not given; so are
+    `limits`. `log_dirs`: folders, or all of them URLs of folders with sealed segments in a file system that Spark
+    reads. `batch_bytes`: of the logs, about, in a batch. `keep_days`: of the tables of records and timelines; None
+    keeps all. `expected_nodes`: those that must have logs. `timezone`: of the local times in logs of Apache Kafka's, a
+    name of the time zone database; `require_trace`: incomplete where these are not of level TRACE. `heads`: lines that
+    logs have reached. `listener`: of Spark's, for the progress of the query. Raises AuditFailedError, and OutputError
+    if the output is not as an audit left it, or has other limits.
     """
     settings = SparkSettings() if settings is None else settings
     folder = OutputFolder(output)
     checkpoint = folder.checkpoint(checkpoint)
     local = folder_of_spark(folder.location, checkpoint)
     local.mkdir(parents=True, exist_ok=True)
-    folder.check()
-    limits = folder.limits(limits)
-    result = partial(read_result, output, expected_nodes, require_trace=require_trace)
-    add_given(folder, heads, follows=not once)
-    with deferred_interrupts() as interrupted:
+    with _in_use(folder), deferred_interrupts() as interrupted:
+        limits = folder.limits(limits)
+        result = partial(read_result, output, expected_nodes, require_trace=require_trace)
+        add_given(folder, heads, follows=not once)
         spark = start_session(local, settings) if session is None else session
         try:
             spark.dataSource.register(StateChangeSource)
             if listener is not None:
                 spark.streams.addListener(listener)
-            batches = _Batches(folder, settings.tasks, checkpoint, limits)
-            options = _options_of_source(log_dirs, batch_bytes, settings.tasks, timezone, folder)
-            start = partial(_start, spark, options, batches, None if once else trigger_seconds)
+            batches = _Batches(folder, BatchSettings(settings.tasks, checkpoint, limits, keep_days))
+            plan = Plan(batch_bytes, settings.tasks, BUCKETS, timezone)
+            rows = partial(_rows, spark, log_dirs, plan, folder.modified_ns())
+            every = None if once else trigger_seconds
             report = None if on_progress is None else lambda: on_progress(result()) is True
             watch = _Watch(output, interrupted, report, stop, timeout_seconds)
-            _run_batches(start, watch, batches, lambda: once and LOG_CUT in result().findings)
+            _run_batches(
+                lambda: _start(rows(), batches, every), watch, batches, lambda: once and LOG_CUT in result().findings
+            )
             if not once:
                 interrupted.clear()
             _tell_writers(output)
@@ -108,17 +116,13 @@ def run_audit(
     return result()
 
 
-def _options_of_source(
-    log_dirs: Sequence[Path], batch_bytes: int, tasks: int, timezone: str, folder: OutputFolder
-) -> dict[str, str]:
-    return {
-        "directories": json.dumps([str(path.resolve()) for path in log_dirs]),
-        "max_bytes": str(batch_bytes),
-        "tasks": str(tasks),
-        "buckets": str(BUCKETS),
-        "zone": timezone,
-        "since_ns": str(folder.modified_ns()),
-    }
+@contextmanager
+def _in_use(folder: OutputFolder) -> Iterator[None]:
+    """An output that is as the last audit left it, for this one alone. Raises OutputError."""
+    with folder.locked():
+        folder.check()
+        delete_strays(folder)
+        yield
 
 
 def _run_batches(
@@ -197,24 +201,38 @@ class _Watch:
 class _Batches:
     """Judges the batches of a query. `error`: what ended it; Spark has only a traceback of that."""
 
-    def __init__(self, folder: OutputFolder, tasks: int, checkpoint: str, limits: Limits) -> None:
-        self._folder, self._tasks, self.checkpoint, self._limits = folder, tasks, checkpoint, limits
+    def __init__(self, folder: OutputFolder, settings: BatchSettings) -> None:
+        self._folder, self.settings = folder, settings
         self.error: OutputError | None = None
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         try:
-            check_batch(frame, number, self._folder, self._tasks, self.checkpoint, limits=self._limits)
+            check_batch(frame, number, self._folder, self.settings)
         except OutputError as error:
             self.error = error
             raise
 
 
-def _start(
-    spark: SparkSession, options: Mapping[str, str], batches: _Batches, trigger_seconds: float | None
-) -> StreamingQuery:
-    """`options`: of the source. `trigger_seconds` None: read the present logs and stop."""
-    rows = spark.readStream.format(FORMAT).options(**options).load()
-    writer = rows.writeStream.outputMode("append").option("checkpointLocation", batches.checkpoint)
+def _rows(spark: SparkSession, log_dirs: Sequence[Path | str], plan: Plan, since_ns: int) -> DataFrame:
+    """What is read of the logs, as a stream: of local folders while they grow, of others whole files."""
+    urls = [folder for folder in log_dirs if isinstance(folder, str)]
+    if urls:
+        assert len(urls) == len(log_dirs), "local folders and others are not audited together"
+        return stream_files(spark, urls, plan)
+    options = {
+        "directories": json.dumps([str(Path(folder).resolve()) for folder in log_dirs]),
+        "max_bytes": str(plan.max_bytes),
+        "tasks": str(plan.tasks),
+        "buckets": str(plan.buckets),
+        "zone": plan.zone,
+        "since_ns": str(since_ns),
+    }
+    return spark.readStream.format(FORMAT).options(**options).load()
+
+
+def _start(rows: DataFrame, batches: _Batches, trigger_seconds: float | None) -> StreamingQuery:
+    """`trigger_seconds` None: read the present logs and stop."""
+    writer = rows.writeStream.outputMode("append").option("checkpointLocation", batches.settings.checkpoint)
     writer = writer.foreachBatch(batches)
     if trigger_seconds is None:
         return writer.trigger(availableNow=True).start()

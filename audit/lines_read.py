@@ -1,6 +1,7 @@
 """What the lines of one range of a file were: the source's account of them for the rules about logs."""
 
 from collections.abc import Iterator, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Final
 
@@ -8,7 +9,8 @@ import msgspec
 
 from audit.incarnations import Span
 from audit.kafka.log_state import KafkaLines
-from audit.log_files import Range
+from audit.log_files import Content, Range
+from audit.node_work import TopicSize, Work
 from state_log.chain import ChainSegment
 from state_log.writer import parse_segment_name
 
@@ -36,7 +38,7 @@ class ReadRange(msgspec.Struct, frozen=True):
 
     `kafka`: of a log of Apache Kafka's, which has no chained segments. `converted`: lines that end with CR LF.
     `modified_ns`: when the file was changed last, since 1970. `digests`: of the lines of the segments, one after the
-    other, as `audit.line_digests` packs them.
+    other, as `audit.line_digests` packs them. `size`: bytes of the range. `work`, `sizes`: of its records.
     """
 
     log: str
@@ -51,6 +53,9 @@ class ReadRange(msgspec.Struct, frozen=True):
     converted: int = 0
     modified_ns: int = 0
     digests: bytes = b""
+    size: int = 0
+    work: tuple[Work, ...] = ()
+    sizes: tuple[TopicSize, ...] = ()
 
     @property
     def retained_from(self) -> int | None:
@@ -62,7 +67,7 @@ class ReadRange(msgspec.Struct, frozen=True):
 class Quarantine:
     """The malformed lines of one range: all are counted, the first are kept."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | Content) -> None:
         self._path = path
         self.count = 0
         self.lines: list[QuarantinedLine] = []
@@ -74,8 +79,10 @@ class Quarantine:
             self.lines.append(QuarantinedLine(str(self._path), offset, len(line), text, why[:_SHOWN_BYTES]))
 
 
-def modified_ns(path: Path) -> int:
+def modified_ns(path: Path | Content) -> int:
     """When a file was changed last; 0 if it is gone."""
+    if isinstance(path, Content):
+        return path.modified_ns
     try:
         return path.stat().st_mtime_ns
     except FileNotFoundError:
@@ -85,7 +92,7 @@ def modified_ns(path: Path) -> int:
 def line_blocks(part: Range) -> Iterator[tuple[int, Sequence[bytes]]]:
     """(byte offset, complete lines without newlines) of each block of a range; none of a file that is gone."""
     try:
-        file = part.path.open("rb")
+        file = BytesIO(part.path.data) if isinstance(part.path, Content) else part.path.open("rb")
     except FileNotFoundError:
         return
     with file:

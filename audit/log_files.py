@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from audit.kafka.files import KafkaFiles, is_compressed, may_be_kafka_log
 from state_log.record import LINE_BYTES_MAX
 from state_log.writer import SEGMENT_SUFFIX, parse_segment_name
@@ -40,11 +42,22 @@ class Segment(NamedTuple):
     is_kafka: bool = False
 
 
+class Content(Struct, frozen=True):
+    """The whole content of a file that Spark has read."""
+
+    url: str
+    data: bytes
+    modified_ns: int
+
+    def __str__(self) -> str:
+        return self.url
+
+
 class Range(NamedTuple):
     """Bytes of a file: whole lines."""
 
     log: str
-    path: Path
+    path: Path | Content
     first: int
     end: int
     is_kafka: bool = False

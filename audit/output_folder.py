@@ -2,30 +2,43 @@
 
     commits/<batch>.json   what the audit has reached, as `Commit` and its hash; written last
     state/<bucket>/        the sorted runs and other state of each bucket
-    tables/<table>/day=<date>/<batch>-<bucket>.parquet
+    tables/                see `audit.table_files`
 
 Files of a batch that was not committed are overwritten when the batch is repeated: it writes the same names.
 Which file system they are on is the matter of a `FileStore`.
 """
 
+import fcntl
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
-from pathlib import PurePosixPath
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, TypeVar
 
 import msgspec
-import numpy
 import pyarrow
+import pyarrow.compute
 import pyarrow.dataset
-import pyarrow.parquet
 from msgspec import Struct
 
 from audit.clock_differences import ClockDifference
 from audit.file_store import Location, is_remote, open_store
+from audit.findings import WITHDRAWN
 from audit.limits import Limits
 from audit.sorted_runs import Run
-from audit.vectors import longs
+from audit.table_files import (
+    FORMAT,
+    Deleted,
+    Reached,
+    TableFile,
+    TableSize,
+    counting,
+    files_of_rows,
+    latest_rows,
+    size_of,
+    table_file,
+)
+from audit.tables import BATCH, TABLES
 from cluster.errors import DECODE_ERRORS, ClusterError
 from cluster.process.files import first_line
 
@@ -33,14 +46,8 @@ VERSION: Final = 2
 """Of commits, state and tables; another one is refused."""
 _KEPT: Final = 2
 """Commits whose state is kept: Spark may repeat the last batch."""
-_DAY_MS: Final = 86_400_000
-_DAYS_MAX: Final = 32
 _REMEDY: Final = "restore the folder from a copy, or audit into a new --output"
-_PARQUET: Final = pyarrow.dataset.ParquetFileFormat(
-    default_fragment_scan_options=pyarrow.dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
-)
-OTHER_DAYS: Final = "other"
-"""Where the rows are whose time is of none of the first `_DAYS_MAX` days of a file: by clocks that cannot be right."""
+_T = TypeVar("_T")
 
 
 class OutputError(ClusterError):
@@ -55,16 +62,6 @@ class StoredFile(Struct, frozen=True):
     rows: int = 0
 
 
-class TableSize(Struct, frozen=True):
-    """What the files of a table sum up to."""
-
-    files: int = 0
-    bytes: int = 0
-
-    def __add__(self, other: "TableSize") -> "TableSize":
-        return TableSize(self.files + other.files, self.bytes + other.bytes)
-
-
 class BucketState(Struct, frozen=True):
     """What a bucket has kept: sorted runs by table, and for the last bucket a file of its own."""
 
@@ -76,18 +73,21 @@ class BucketResult(Struct, frozen=True):
     """What judging one bucket of a batch has brought.
 
     `controllers`: those whose events agents name. `taken`: the last file of each log, and up to which byte it was read.
-    `tables`: what was written to them. `error`: why the bucket could not be judged; nothing else holds then.
+    `tables`: what was written to them, by table and day. `error`: why the bucket could not be judged; nothing else
+    holds then.
     """
 
     bucket: int
     state: BucketState
-    tables: dict[str, TableSize] = {}
+    tables: dict[str, dict[str, TableSize]] = {}
     error: str = ""
     records: int = 0
     quarantined: int = 0
     controllers: tuple[int, ...] = ()
     modified_ns: int = 0
     taken: dict[str, tuple[str, int]] = {}
+    events: tuple[int, ...] = ()
+    """Whose rows of the table of failovers may have changed."""
     clocks: tuple[ClockDifference, ...] = ()
 
 
@@ -108,6 +108,13 @@ class Commit(Struct, frozen=True):
     tables: dict[str, TableSize] = {}
     checkpoint: str = ""
     """Where Spark's checkpoint is, if not below the output folder."""
+    compactions: int = 0
+    deleted: dict[str, Deleted] = {}
+    """By table: what retention has deleted."""
+
+    def reached(self, table: str) -> Reached:
+        return Reached(self.batch, self.compactions, self.deleted.get(table))
+
     limits: Limits = Limits()
     clocks: tuple[ClockDifference, ...] = ()
 
@@ -126,7 +133,7 @@ class OutputFolder:
 
     def __init__(self, location: Location) -> None:
         self.files = open_store(location)
-        self._written: dict[str, TableSize] = {}
+        self._written: dict[str, dict[str, TableSize]] = {}
 
     @property
     def location(self) -> str:
@@ -137,15 +144,36 @@ class OutputFolder:
         """A name below the folder, for messages."""
         return f"{self.location.rstrip('/')}/{name}"
 
-    def _put(self, name: str, data: bytes | pyarrow.Buffer) -> None:
+    def put(self, name: str, data: bytes | pyarrow.Buffer) -> None:
+        """Write a file. Raises OutputError."""
         try:
             self.files.write(name, data)
         except OSError as error:
             raise OutputError(f"{self.path(name)}: cannot be written: {_why(error)}") from error
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else on this machine may write meanwhile, if the folder is of this machine. Raises OutputError."""
+        if is_remote(self.location):
+            yield
+            return
+        top = Path(self.location)
+        top.mkdir(parents=True, exist_ok=True)
+        with (top / "lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise OutputError(
+                    f"{self.location}: another audit is writing to it; wait until it has ended, or audit into a new "
+                    "--output"
+                ) from None
+            yield
+
     def check(self) -> None:
         """Read all that the next batch rests on. Raises OutputError if it is not as the last commit has left it."""
-        commit = self.last_commit()
+        self._consistent(self._check)
+
+    def _check(self, commit: Commit | None) -> None:
         if commit is None or not commit.checkpoint:
             self._check_checkpoint(commit)
         if commit is None:
@@ -153,13 +181,22 @@ class OutputFolder:
         for stored in _files_of(commit):
             self._read(stored)
         for table, size in commit.tables.items():
-            sizes = self._table_sizes(table)
-            if TableSize(len(sizes), sum(sizes.values())) != size:
-                has = f"{len(sizes)} files of {sum(sizes.values())} bytes"
-                wanted = f"{size.files} of {size.bytes}"
+            found = size_of(self.files_at(commit, table))
+            if found != size:
+                has, wanted = f"{found.files} files of {found.bytes} bytes", f"{size.files} of {size.bytes}"
                 raise OutputError(
                     f"{self.path(f'tables/{table}')}: has {has} instead of {wanted}: is this a whole copy? {_REMEDY}"
                 )
+
+    def _consistent(self, read: Callable[[Commit | None], _T]) -> _T:
+        """What `read` makes of the last commit, again if an audit that runs has committed meanwhile."""
+        while True:
+            commit = self.last_commit()
+            try:
+                return read(commit)
+            except OutputError:
+                if self.last_commit() == commit:
+                    raise
 
     def _check_checkpoint(self, commit: Commit | None) -> None:
         """A batch commits here before it does in Spark's checkpoint, and after its offsets are there."""
@@ -203,8 +240,14 @@ class OutputFolder:
 
     def last_commit(self) -> Commit | None:
         """None if there is none yet. Raises OutputError."""
-        numbers = _numbers(self.files.sizes("commits"), ".json")
-        return self._read_commit(max(numbers)) if numbers else None
+        while numbers := _numbers(self.files.sizes("commits"), ".json"):
+            try:
+                return self._read_commit(max(numbers))
+            except OutputError:
+                # An audit that runs may have removed it.
+                if max(numbers) in _numbers(self.files.sizes("commits"), ".json"):
+                    raise
+        return None
 
     def modified_ns(self) -> int:
         """When the file that was changed last of those that were read had been changed; 0: none was read yet."""
@@ -215,7 +258,7 @@ class OutputFolder:
         """Make a batch count, and remove the state that only earlier ones needed."""
         encoded = msgspec.json.encode(commit)
         stored = _StoredCommit(_digest(encoded), msgspec.Raw(encoded))
-        self._put(f"commits/{commit.batch}.json", msgspec.json.encode(stored))
+        self.put(f"commits/{commit.batch}.json", msgspec.json.encode(stored))
         numbers = _numbers(self.files.sizes("commits"), ".json")
         kept = sorted(numbers)[-_KEPT:]
         for number in set(numbers) - set(kept):
@@ -271,7 +314,7 @@ class OutputFolder:
         return self._write(f"state/{bucket}/state-{batch:09d}.bin", data)
 
     def _write(self, name: str, data: bytes | pyarrow.Buffer, rows: int = 0) -> StoredFile:
-        self._put(name, data)
+        self.put(name, data)
         return StoredFile(name, _digest(data), rows)
 
     def _read(self, stored: StoredFile) -> pyarrow.Buffer:
@@ -286,56 +329,76 @@ class OutputFolder:
     # Tables
 
     def write_rows(self, table: str, rows: pyarrow.Table, batch: int, bucket: int) -> None:
-        """Write the rows of a table, by the day of their `at_ms`."""
-        for day, part in _by_day(rows):
-            sink = pyarrow.BufferOutputStream()
-            pyarrow.parquet.write_table(part, sink, compression="zstd", write_page_checksum=True)
-            data = sink.getvalue()
-            self._put(f"tables/{table}/day={day}/{batch:09d}-{bucket:03d}.parquet", data)
-            self._written[table] = self._written.get(table, TableSize()) + TableSize(1, data.size)
+        """Write the rows of a table, by the days of their times."""
+        known = self._written.setdefault(table, {})
+        for day, name, data in files_of_rows(table, rows, batch, bucket):
+            self.put(name, data)
+            known[day] = known.get(day, TableSize()) + TableSize(1, data.size)
 
-    def take_written(self) -> dict[str, TableSize]:
-        """What was written to the tables since this was asked last."""
+    def take_written(self) -> dict[str, dict[str, TableSize]]:
+        """What was written to the tables since this was asked last, by table and day."""
         written, self._written = self._written, {}
-        return written
+        return {table: days for table, days in written.items() if days}
 
-    def table_files(self, table: str) -> list[str]:
-        """The names of the files of a table, of committed batches only, in the order of the batches."""
-        return sorted(self._table_sizes(table), key=lambda name: (PurePosixPath(name).name, name))
+    def all_files(self, table: str, day: str | None = None) -> list[TableFile]:
+        """The files of a table, or of a day of it, whether they count or not."""
+        folder = f"tables/{table}" if day is None else f"tables/{table}/day={day}"
+        found = (table_file(name, size) for name, size in self.files.sizes(folder).items())
+        return [file for file in found if file is not None]
 
-    def _table_sizes(self, table: str) -> dict[str, int]:
+    def files_at(self, commit: Commit, table: str, day: str | None = None) -> list[TableFile]:
+        """The files that count by this commit, in the order of the batches."""
+        return counting(self.all_files(table, day), commit.reached(table))
+
+    def table_files(self, table: str) -> list[TableFile]:
+        """The files of a table that count, in the order of the batches."""
         commit = self.last_commit()
-        last = -1 if commit is None else commit.batch
-        sizes = self.files.sizes(f"tables/{table}")
-        return {name: n for name, n in sizes.items() if name.endswith(".parquet") and _batch_of(name) <= last}
+        return [] if commit is None else self.files_at(commit, table)
 
     def rows(
         self, table: str, columns: Sequence[str] | None = None, where: pyarrow.dataset.Expression | None = None
     ) -> Iterator[dict[str, Any]]:
         """The rows of a table, file by file; none if nothing was written to it. Raises OutputError."""
-        for name in self.table_files(table):
-            try:
-                fragment = _PARQUET.make_fragment(pyarrow.BufferReader(self.files.read(name)))
-                parts = fragment.to_batches(columns=None if columns is None else list(columns), filter=where)
-                rows = [row for part in parts for row in part.to_pylist()]
-            except (OSError, pyarrow.ArrowInvalid) as error:
-                raise OutputError(
-                    f"{self.path(name)}: is missing or damaged ({first_line(error)}); {_REMEDY}"
-                ) from error
-            yield from rows
 
+        def read(commit: Commit | None) -> list[pyarrow.Table]:
+            files = [] if commit is None else self.files_at(commit, table)
+            return [self.read_file(file, columns, where) for file in files]
 
-def _by_day(rows: pyarrow.Table) -> Iterator[tuple[str, pyarrow.Table]]:
-    if not rows.num_rows:
-        return
-    days = numpy.clip(longs(rows["at_ms"]) // _DAY_MS, -1, 100_000)
-    distinct, numbers = numpy.unique(days, return_counts=True)
-    kept = set(distinct[numpy.argsort(-numbers, kind="stable")[:_DAYS_MAX]].tolist()) - {-1, 100_000}
-    for day in sorted(kept):
-        yield datetime.fromtimestamp(day * 86_400, UTC).strftime("%Y-%m-%d"), rows.filter(pyarrow.array(days == day))
-    others = ~numpy.isin(days, list(kept))
-    if others.any():
-        yield OTHER_DAYS, rows.filter(pyarrow.array(others))
+        for part in self._consistent(read):
+            yield from part.to_pylist()
+
+    def read_file(
+        self,
+        file: TableFile,
+        columns: Sequence[str] | None = None,
+        where: pyarrow.dataset.Expression | None = None,
+    ) -> pyarrow.Table:
+        """What a file of a table has. Raises OutputError."""
+        try:
+            fragment = FORMAT.make_fragment(pyarrow.BufferReader(self.files.read(file.name)))
+            return fragment.to_table(columns=None if columns is None else list(columns), filter=where)
+        except (OSError, pyarrow.ArrowInvalid) as error:
+            raise OutputError(
+                f"{self.path(file.name)}: is missing or damaged ({first_line(error)}); {_REMEDY}"
+            ) from error
+
+    def current_table(self, table: str) -> pyarrow.Table:
+        """The rows of a revised table that hold, one for each key. Raises OutputError."""
+
+        def read(commit: Commit | None) -> list[pyarrow.Table]:
+            files = [] if commit is None else self.files_at(commit, table)
+            return [self.read_file(file) for file in files]
+
+        described = TABLES[table]
+        rows = pyarrow.concat_tables([described.stored.empty_table(), *self._consistent(read)])
+        latest = latest_rows(rows, described.key)
+        return latest.filter(pyarrow.compute.field("status") != WITHDRAWN).drop_columns([BATCH])
+
+    def current_rows(self, table: str) -> list[dict[str, Any]]:
+        """Those of `current_table` as dictionaries, by their keys. Raises OutputError."""
+        key = TABLES[table].key
+        rows: list[dict[str, Any]] = self.current_table(table).to_pylist()
+        return sorted(rows, key=lambda row: tuple((row[name] is not None, row[name]) for name in key))
 
 
 def _files_of(commit: Commit) -> Iterator[StoredFile]:

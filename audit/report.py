@@ -9,9 +9,8 @@ import msgspec
 import pyarrow.dataset
 from msgspec import Struct
 
-from audit.bucket import FINDINGS_TABLE, RECORDS_TABLE
 from audit.clock_differences import clock_findings, is_measured_by, node_of
-from audit.cluster_state import QUARANTINE_TABLE, ClusterState, decode_state
+from audit.cluster_state import ClusterState, decode_state
 from audit.file_faults import why_unread
 from audit.file_store import Location
 from audit.findings import FOUND, NOT_COMPARED, Finding
@@ -22,7 +21,8 @@ from audit.lasting_conditions import LastingCondition, lasting_conditions, lasti
 from audit.log_ends import check_log_ends
 from audit.open_conditions import open_conditions
 from audit.output_folder import Commit, OutputFolder
-from audit.rule_catalogue import not_applicable
+from audit.rule_catalogue import RULES, not_applicable
+from audit.tables import FINDINGS_TABLE, QUARANTINE_TABLE, RECORDS_TABLE
 from state_log.causes import call_of, calls_by_event, origin_text
 from state_log.record import LoggedStateChange
 
@@ -89,6 +89,7 @@ def read_result(output: Location, expected_nodes: Sequence[str] = (), *, require
     state = cluster_state(folder, commit)
     findings = Counter(finding["rule"] for finding in all_findings(folder))
     log_ends = check_log_ends(folder, commit, state)
+    taken = () if commit is None else commit.taken
     unknown = open_conditions(folder, commit, state).unknown
     gaps = (
         *_gaps(folder, commit, state, expected_nodes),
@@ -98,7 +99,7 @@ def read_result(output: Location, expected_nodes: Sequence[str] = (), *, require
         ),
         *(Gap(f.subject, f"not decided: {f.message}") for f in unknown),
         *(Gap(what, why) for what, why in kafka_gaps(state.kafka, require_trace)),
-        *(Gap(fault.file, why_unread(fault)) for _, fault in sorted(state.unread.items())),
+        *(Gap(fault.file, why_unread(fault)) for log, fault in sorted(state.unread.items()) if log not in taken),
     )
     kafka_logs = _kafka_logs(state)
     named = {gap.what for gap in gaps}
@@ -143,17 +144,16 @@ def cluster_state(folder: OutputFolder, commit: Commit | None) -> ClusterState:
 
 def findings_of(folder: OutputFolder) -> list[dict[str, Any]]:
     """All findings, by rule and subject; of each the last version, unless it was withdrawn."""
-    latest = {(row["rule"], row["subject"]): row for row in folder.rows(FINDINGS_TABLE)}
-    return [latest[name] for name in sorted(latest) if latest[name]["status"] == FOUND]
+    return [row for row in folder.current_rows(FINDINGS_TABLE) if row["status"] == FOUND]
 
 
 def all_findings(folder: OutputFolder) -> list[dict[str, Any]]:
     """Those of the table, and those that hold at the end of what was read, but for durations by wrong clocks."""
     commit = folder.last_commit()
     state = cluster_state(folder, commit)
+    clocks = _clocks(commit, state)
     # What overlaps in Kafka's logs is not decided: see `audit.kafka.log_state.gaps`.
     own = [span for span in state.spans.values() if not span.node.startswith(NODE)]
-    clocks = _clocks(commit, state)
     open_ones = [
         *open_conditions(folder, commit, state).findings,
         *overlaps(own),
@@ -172,11 +172,12 @@ def _clocks(commit: Commit | None, state: ClusterState) -> list[Finding]:
 
 
 def read_findings(output: Location, limit: int) -> list[dict[str, Any]]:
-    """The first findings; `causes` says what led to each of their records."""
+    """The first findings with their severity; `causes` says what led to each of their records."""
     folder = OutputFolder(output)
     findings = all_findings(folder)[:limit]
     origins = _origins(folder, findings)
     for finding in findings:
+        finding["severity"] = RULES[finding["rule"]].severity if finding["rule"] in RULES else "error"
         finding["causes"] = [f"{name}: {origins[name]}" for name in finding["records"] if name in origins]
     return findings
 

@@ -188,12 +188,18 @@ KAFKA_RULES: Final[dict[str, Literal["INFO", "TRACE"]]] = {
     "isr-without-repetition": "INFO",
     CLOCK_WENT_BACK: "INFO",
     LOG_SHRANK: "INFO",
+    LEADERLESS: "INFO",
+    LEADER_FLAPPING: "INFO",
+    ISR_FLAPPING: "INFO",
+    UNCLEAN_ELECTION: "INFO",
+    RECORDS_LOST: "INFO",
     STALE_CONTROLLER_EPOCH: "TRACE",
     "legal-replica-transition": "TRACE",
 }
 """The rules that hold for Apache Kafka's state-change.log, and the level that has the lines for them."""
 _NO_CHAIN: Final = "Kafka's lines have neither numbers nor digests"
 _NO_BEGINNING: Final = "a log of Kafka's does not say whether lines before its first are missing"
+_NO_WORK: Final = "the log does not say when reassignments and deletions begin and end"
 KAFKA_LACKS: Final[dict[str, str]] = {
     SEQUENCE_GAP: _NO_CHAIN,
     DUPLICATE_SEQUENCE: _NO_CHAIN,
@@ -207,6 +213,10 @@ KAFKA_LACKS: Final[dict[str, str]] = {
     EPOCH_NEVER_GIVEN: _NO_BEGINNING,
     LEADERSHIP_NEVER_TAKEN: _NO_BEGINNING,
     "no-truncation-below-high-watermark": "truncations are in server.log",
+    UNDER_MIN_ISR: "the log does not say what `min.insync.replicas` is",
+    REASSIGNMENT_STALLED: _NO_WORK,
+    DELETION_STALLED: _NO_WORK,
+    CLOCK_DIFFERS: "the lines of brokers do not name the controller's event",
     "isr-within-replicas": "the lines that say what was written do not name the replicas",
 }
 """Why other rules do not."""

@@ -31,6 +31,7 @@ from audit.kafka.reading import KafkaSummary
 from audit.line_digests import packed
 from audit.lines_read import Quarantine, ReadRange, line_blocks, modified_ns
 from audit.log_files import LogFiles, Position, Positions, Range, Segment, advance, ends, ranges
+from audit.node_work import WorkRead
 from audit.schema import SOURCE
 from audit.vectors import keys
 from state_log.chain import ChainSegment, extend_many
@@ -119,7 +120,7 @@ class StateChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wanted = ranges(self._files.logs(), _positions(start), _positions(end))
         shares: list[list[Range]] = [[] for _ in range(min(self._plan.tasks, len(wanted)))]
         sizes = [0] * len(shares)
-        for part in sorted(wanted, key=lambda r: (r.first - r.end, r.path)):
+        for part in sorted(wanted, key=lambda r: (r.first - r.end, str(r.path))):
             least = sizes.index(min(sizes))
             shares[least].append(part)
             sizes[least] += part.end - part.first
@@ -194,6 +195,7 @@ class RangeSummary:
         self._segments: list[ChainSegment] = []
         self._spans: list[Span] = []
         self._digests = bytearray()
+        self._work = WorkRead()
 
     def columns(self) -> Iterator[pyarrow.RecordBatch]:
         """The records, some thousand at a time."""
@@ -224,6 +226,7 @@ class RangeSummary:
 
     def _add_spans(self, rows: pyarrow.RecordBatch) -> None:
         """Add what these records, the next ones, show in their order."""
+        self._work.add(rows)
         for span in spans_of(rows):
             last = self._spans[-1] if self._spans else None
             if last is not None and (last.node, last.incarnation) == (span.node, span.incarnation):
@@ -244,6 +247,9 @@ class RangeSummary:
             converted=self._converted,
             modified_ns=modified_ns(self._range.path),
             digests=bytes(self._digests),
+            size=self._range.end - self._range.first,
+            work=self._work.work,
+            sizes=self._work.sizes,
         )
 
     def _add_malformed(

@@ -95,6 +95,7 @@ class SessionKeeper:
                     kind=Kind.REGISTRATION,
                     cause=cause,
                     broker=self._broker,
+                    broker_epoch=self._registration.epoch,
                     to_state=state,
                     reason=f"broker epoch {self._registration.epoch}",
                 )

@@ -47,13 +47,21 @@ def state_changes(
 
 def _brokers(registered: Iterable[RegisteredBroker], to_state: str, record: _Record) -> list[StateChange]:
     return [
-        record(Kind.BROKER, broker=r.broker.id, to_state=to_state, reason=f"broker epoch {r.epoch}") for r in registered
+        record(
+            Kind.BROKER,
+            broker=r.broker.id,
+            broker_epoch=r.epoch,
+            to_state=to_state,
+            reason=f"broker epoch {r.epoch}",
+        )
+        for r in registered
     ]
 
 
 def _shutting_down(change: changes.BrokerShuttingDown, _: ControllerContext, record: _Record) -> list[StateChange]:
     reason = f"broker epoch {change.broker_epoch}"
-    return [record(Kind.BROKER, broker=change.broker, to_state="shutting_down", reason=reason)]
+    epoch = change.broker_epoch
+    return [record(Kind.BROKER, broker=change.broker, broker_epoch=epoch, to_state="shutting_down", reason=reason)]
 
 
 def _topics(topics: Iterable[str], to_state: str, record: _Record, kind: Kind = Kind.TOPIC) -> list[StateChange]:
@@ -87,6 +95,8 @@ def _assignments(
             *tp,
             to_state=REASSIGNMENT_COMPLETED if completed else recorded_as(context, tp, assignment),
             replicas=assignment.replicas,
+            adding_replicas=assignment.adding,
+            removing_replicas=assignment.removing,
             reason=f"adding {list(assignment.adding)}, removing {list(assignment.removing)}",
         )
         for tp, assignment in change.assignments.items()

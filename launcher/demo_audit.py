@@ -130,6 +130,7 @@ def inject_second_leader(logs: Sequence[Path], topic: str) -> str:
                 cause=Cause("InjectedByDemo"),
                 controller_epoch=genuine.controller_epoch,
                 topic=genuine.topic,
+                topic_id=genuine.topic_id,
                 partition=genuine.partition,
                 leader=BrokerId(other),
                 leader_epoch=genuine.leader_epoch,

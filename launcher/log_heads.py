@@ -1,15 +1,22 @@
 """Where the state-change logs of a cluster end: read from ZooKeeper, or asked of the nodes."""
 
-import asyncio
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from admin.cli.options import DEFAULT_DATA, connect
+from admin.cli.options import DEFAULT_DATA, connect, run
 from admin.cli.output import say
 from admin.client import AdminClient
-from cluster.errors import ApiError, MalformedZnodeError, PeerUnreachableError, StartupError, ZooKeeperError
+from cluster.errors import (
+    ApiError,
+    ConfigError,
+    MalformedZnodeError,
+    PeerUnreachableError,
+    StartupError,
+    ZooKeeperError,
+)
 from cluster.process.clock import SystemClock
+from cluster.process.config import check_zookeeper
 from cluster.requests.control import StateLogHead
 from cluster.znodes.paths import STATE_LOG, state_log_path
 from cluster.znodes.state_log import decode_heads
@@ -24,7 +31,7 @@ _TIMEOUT_S: Final = 10.0
 
 def read_heads(zookeeper: str, bootstrap: str) -> list[GivenHead]:
     """The heads in ZooKeeper and those of the nodes; "": not to be asked. Raises ClusterError."""
-    return asyncio.run(_read(zookeeper, bootstrap))
+    return run(_read(zookeeper, bootstrap))
 
 
 def write_heads(zookeeper: str, bootstrap: str) -> None:
@@ -40,12 +47,19 @@ async def _read(zookeeper: str, bootstrap: str) -> list[GivenHead]:
 
 
 async def _from_zookeeper(where: str) -> list[GivenHead]:
-    client = KazooZooKeeper(where, session_timeout_ms=_SESSION_MS, connection_timeout_ms=_CONNECT_MS)
+    try:
+        check_zookeeper(where)
+    except ValueError as error:
+        raise ConfigError([f"--zookeeper: {where!r}: {error}"]) from None
+    # Without the chroot, which a client creates where it is missing: this only reads.
+    hosts, _, chroot = where.partition("/")
+    top = f"/{chroot}".rstrip("/")
+    client = KazooZooKeeper(hosts, session_timeout_ms=_SESSION_MS, connection_timeout_ms=_CONNECT_MS)
     client.listen(lambda _: None)
     try:
         await client.start_session()
-        nodes = await client.children(STATE_LOG)
-        znodes = await client.get_many([state_log_path(node) for node in nodes or ()])
+        nodes = await client.children(f"{top}{STATE_LOG}")
+        znodes = await client.get_many([f"{top}{state_log_path(node)}" for node in nodes or ()])
     except ZooKeeperError as error:
         raise StartupError(f"--zookeeper: {where}: {error}") from error
     finally:

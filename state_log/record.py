@@ -130,6 +130,7 @@ class StateChange(Struct, frozen=True, omit_defaults=True, kw_only=True):
     topic_id: _TopicId | None = None
     partition: _Int32 | None = None
     broker: _Int32 | None = None
+    broker_epoch: _Int64 | None = None
     from_state: _Text | None = None
     to_state: _Text | None = None
     leader: _BrokerId | None = None
@@ -137,6 +138,8 @@ class StateChange(Struct, frozen=True, omit_defaults=True, kw_only=True):
     partition_epoch: _PartitionEpoch | None = None
     isr: _Brokers | None = None
     replicas: _Brokers | None = None
+    adding_replicas: _Brokers | None = None
+    removing_replicas: _Brokers | None = None
     partitions: tuple[LoadedPartition, ...] | None = None
     reason: _Text | None = None
     request_id: _Text | None = None

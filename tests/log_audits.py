@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from audit.batch import BUCKETS, check_rows, next_commit
+from audit.batch import BUCKETS, check_rows, commit_batch
 from audit.changed_files import ReadFiles, is_fault, new_faults, to_offsets
 from audit.file_store import Location
 from audit.limits import Limits
@@ -41,7 +41,7 @@ class FolderAudit:
             rows = [row for batch in batches for row in batch.to_pylist()]
             before = self._folder.last_commit() or Commit(VERSION, -1, "", {}, limits=self._limits)
             results = list(check_rows(self._folder, before.buckets, self._number, rows, before.limits))
-            self._folder.commit(next_commit(before, self._number, results))
+            commit_batch(self._folder, before, self._number, results)
             self._positions, self._number = reached, self._number + 1
 
     def _next(self, batch_bytes: int | None) -> dict[str, Position]:

@@ -16,13 +16,13 @@ from admin.cli.broker_documents import (
 )
 from admin.cli.damage import ACKNOWLEDGE_EXAMPLES, acknowledge_damage
 from admin.cli.options import Cluster, ConfigOption, DryRunOption, ShowConfigsOption, WaitOption, talks_to_cluster
-from admin.cli.output import counted, examples, say, write, write_table
+from admin.cli.output import counted, examples, say, write
 from admin.cli.parsing import alterations, parse_configs
 from admin.cli.plans import plan_document, write_plan
 from admin.client import AdminClient
 from cluster.broker import BrokerId
 from cluster.errors import ApiError, ErrorCode
-from cluster.process.documents import Format, write_document
+from cluster.process.documents import Format, write_document, write_table
 from cluster.process.exit_codes import ExitCode
 from cluster.requests.cluster import DescribeClusterResponse, DescribedBroker
 from cluster.requests.configs import BROKER_RESOURCE, AlterConfigsResource, ConfigResource

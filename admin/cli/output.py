@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from cluster.process.documents import Format, write_document
+from cluster.process.documents import Format, write_document, write_table
 
 
 def write(document: dict[str, Any], form: Format, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -14,21 +14,6 @@ def write(document: dict[str, Any], form: Format, columns: Sequence[str], rows: 
         write_table(columns, rows)
     else:
         write_document(document, form)
-
-
-def write_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write aligned columns without borders, under headers without blanks, for awk.
-
-    Values are never truncated, so that an address can be copied from a narrow terminal, where long lines wrap.
-    """
-    assert not any(" " in column for column in columns), columns
-    cells = [[_cell(value) for value in row] for row in rows]
-    header = [column.upper() for column in columns]
-    widths = [max(len(row[i]) for row in (header, *cells)) for i in range(len(header))]
-    lines = ["  ".join(text.ljust(w) for text, w in zip(row, widths, strict=True)).rstrip() for row in (header, *cells)]
-    typer.secho(lines[0], bold=True)
-    for line in lines[1:]:
-        typer.echo(line)
 
 
 def say(message: str) -> None:
@@ -55,9 +40,3 @@ def examples(*lines: str, exit_codes: str = "0 done; 1 refused, failed or timed 
 def counted(number: int, thing: str, things: str | None = None) -> str:
     """`1 partition`, `2,000 partitions`. `things`: the plural that is not made with an s."""
     return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, tuple | list):
-        return ",".join(map(str, value)) if value else "-"
-    return "-" if value is None or value == "" else str(value)

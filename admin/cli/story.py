@@ -8,12 +8,12 @@ import msgspec
 import typer
 
 from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, BootstrapOption, FormatOption, connect, run
-from admin.cli.output import examples, say, write, write_table
+from admin.cli.output import examples, say, write
 from admin.cli.parsing import parse_partition_names
 from admin.client import AdminClient
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError, StartupError
 from cluster.partition import TopicPartition
-from cluster.process.documents import Format
+from cluster.process.documents import Format, write_table
 from cluster.requests.cluster import DescribeClusterResponse
 from state_log.causes import Call, request_text, utc_text
 from state_log.reader import merge, read_state_changes

@@ -37,7 +37,7 @@ class Curve(Struct, frozen=True):
 
 
 class Content(Struct, frozen=True):
-    """All of a report. Rows are those of the tables of the same names; `*_total` counts those that are not shown too."""
+    """All of a report. Rows are those of the tables of the same names; `*_total` counts also what is not shown."""
 
     verdict: str
     output: str

@@ -53,18 +53,23 @@ class KafkaFiles:
 
 
 def _identity(path: Path) -> str | None:
-    by_name = bool(_NAME.fullmatch(path.name)) and not is_compressed(path.name)
     try:
         with path.open("rb") as file:
-            head = file.read(HEAD_BYTES)
+            return identity_of(file.read(HEAD_BYTES), str(path), path.name)
     except OSError:
         return None
+
+
+def identity_of(content: bytes, path: str, name: str) -> str | None:
+    """As `KafkaFiles.identify`, of a file that begins with this content."""
+    by_name = bool(_NAME.fullmatch(name)) and not is_compressed(name)
+    head = content[:HEAD_BYTES]
     line, newline, _ = head.partition(b"\n")
     found = _LINE.fullmatch(line)
     if found is None and not by_name:
         return None
     if not newline and len(head) < HEAD_BYTES:
-        return str(path) if by_name else None
+        return path if by_name else None
     digest = hashlib.blake2b(line, digest_size=4).hexdigest()
     if found is None:
         return f"unknown-{digest}"

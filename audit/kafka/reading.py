@@ -19,6 +19,7 @@ from audit.kafka.message_fields import Said, UnclearMessageError
 from audit.kafka.messages import read_message
 from audit.lines_read import Quarantine, ReadRange, line_blocks, modified_ns
 from audit.log_files import Range
+from audit.node_work import WorkRead
 from state_log.record import LINE_BYTES_MAX, STATE_CHANGE_VERSION, LoggedStateChange
 
 _HEADER: Final = re.compile(
@@ -56,6 +57,7 @@ class KafkaSummary:
         self._quarantine = Quarantine(part.path)
         self._parser = _Parser(LocalTimes(zone))
         self._levels = _Levels()
+        self._work = WorkRead()
         self._records = self._lines = self._without_facts = 0
         self._has_trace = False
         self._nodes: set[int] = set()
@@ -73,6 +75,7 @@ class KafkaSummary:
             if records:
                 columns = _with_own_keys(to_columns(records))
                 self._add_spans(columns)
+                self._work.add(columns)
                 self._records += len(records)
                 yield columns
 
@@ -103,6 +106,8 @@ class KafkaSummary:
             tuple(self._quarantine.lines),
             content,
             modified_ns=modified_ns(self._range.path),
+            size=self._range.end - self._range.first,
+            work=self._work.work,
         )
 
     def _read_before(self) -> None:

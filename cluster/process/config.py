@@ -66,7 +66,8 @@ def _check_address(address: str) -> str:
     return _joined(*host_and_port(address))
 
 
-def _check_zookeeper(connect: str) -> str:
+def check_zookeeper(connect: str) -> str:
+    """The connect string as it is. Raises ValueError if it is none."""
     hosts, slash, chroot = connect.partition("/")
     for host in hosts.split(","):
         name, port = host_and_port(host if ":" in host else f"{host}:{_DEFAULT_ZOOKEEPER_PORT}")
@@ -91,7 +92,7 @@ class NodeConfig(BaseModel):
 
     id: int = Field(default=-1, ge=-1, le=INT32_MAX)
     """-1: a stored or generated id (agents)."""
-    zookeeper: Annotated[str, AfterValidator(_check_zookeeper)]
+    zookeeper: Annotated[str, AfterValidator(check_zookeeper)]
     """`host:port[,host:port…][/chroot]`."""
     listen: Address
     """Where clients and followers connect. Port 0 takes a free one."""

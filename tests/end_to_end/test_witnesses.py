@@ -125,3 +125,9 @@ def test_a_place_without_heads_is_named() -> None:
     answer = run_klamm("audit", "heads", "--zookeeper", "127.0.0.1:1")
     assert (answer.returncode, "--zookeeper: 127.0.0.1:1" in answer.stderr) == (ExitCode.REFUSED, True)
     assert run_klamm("audit", "heads").returncode == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("where", ["localhost:abc", "/x", "localhost:2181/a//b"])
+def test_a_malformed_address_is_wrong_usage_that_names_it(where: str) -> None:
+    answer = run_klamm("audit", "heads", "--zookeeper", where)
+    assert (answer.returncode, "--zookeeper: " + repr(where) in answer.stderr) == (ExitCode.USAGE, True)

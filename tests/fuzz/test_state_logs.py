@@ -9,11 +9,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from audit.batch import BUCKETS, check_rows, next_commit
-from audit.cluster_state import QUARANTINE_TABLE
 from audit.log_files import Range
 from audit.output_folder import VERSION, Commit, OutputFolder
 from audit.report import read_findings, read_result
 from audit.source import read_ranges
+from audit.tables import QUARANTINE_TABLE
 from simulator.cluster import simulate
 from state_log.reader import read_lines
 from state_log.record import MalformedLine, decode_line

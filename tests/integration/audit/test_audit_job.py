@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from audit.bucket import RECORDS_TABLE
 from audit.job import run_audit
 from audit.output_folder import OutputFolder
 from audit.report import AuditResult, read_findings, read_quarantine, read_result
 from audit.session import start_session
+from audit.tables import RECORDS_TABLE
 from state_log.heads_file import GivenHead
 from state_log.record import LoggedStateChange, by_partition, decode_line, line_digest
 from state_log.writer import read_audited

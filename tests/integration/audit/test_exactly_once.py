@@ -14,11 +14,10 @@ from typing import Any
 
 import pytest
 
-from audit.bucket import FINDINGS_TABLE, RECORDS_TABLE
-from audit.cluster_state import QUARANTINE_TABLE
 from audit.file_store import Location
 from audit.output_folder import Commit, OutputFolder
 from audit.report import read_result
+from audit.tables import FINDINGS_TABLE, QUARANTINE_TABLE, RECORDS_TABLE
 from tests.state_change_histories import draw, write_logs
 from tests.timeouts import TIMEOUT_S
 from tests.unit.state_log.test_invariants import leader_epoch_leap, second_leader_by_an_agent
@@ -27,7 +26,7 @@ pytestmark = pytest.mark.real
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = "tests.integration.audit.crashing_audit"
-TABLES = (RECORDS_TABLE, FINDINGS_TABLE, QUARANTINE_TABLE)
+TABLES = (RECORDS_TABLE, FINDINGS_TABLE, QUARANTINE_TABLE, "timelines")
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ NOT_KEPT = {"prev", "partitions"}
 """The source has checked the chain; start states become rows of their own."""
 NESTED: dict[str, type[msgspec.Struct]] = {"cause": Cause, "witness": Witness}
 LONGS = {"seq", "at_ms", "mono_ms", "cause_id", "witness_seq", "high_watermark"}
-LONGS |= {"from_offset", "to_offset", "log_start_offset", "log_end_offset"}
+LONGS |= {"from_offset", "to_offset", "log_start_offset", "log_end_offset", "broker_epoch"}
 
 
 def arrow_type(name: str, hint: object) -> pyarrow.DataType:

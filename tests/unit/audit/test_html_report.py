@@ -16,7 +16,8 @@ from audit.html.charts import CHARTS
 from audit.html.content import POINTS_MAX, STATES_MAX, Content, Curve
 from audit.html.page import page
 from audit.html.partitions import Timelines
-from audit.tables import TABLES, TIMELINES_TABLE
+from audit.tables import TABLES
+from audit.timelines import TIMELINES_TABLE
 
 END_MS = 1_000
 TIME = 1_795_356_180_000
@@ -102,7 +103,14 @@ DATA: dict[str, dict[str, list[dict[str, Any]]]] = {
     "failovers": {"failovers": [{"what": "broker 2", "phase": "taking roles", "start": 0, "end": 9}]},
     "partitions": {
         "partitions": [
-            {"partition": "orders-0", "from": TIME, "until": TIME + 9_000, "leader": leader, "small": True, "unclean": True}
+            {
+                "partition": "orders-0",
+                "from": TIME,
+                "until": TIME + 9_000,
+                "leader": leader,
+                "small": True,
+                "unclean": True,
+            }
             for leader in ("none", "1")
         ]
     },

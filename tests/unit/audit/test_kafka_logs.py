@@ -28,10 +28,13 @@ def records(output: Path) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_of_one_node_s_log_nothing_is_wrong_and_the_other_nodes_are_missing(name: str, tmp_path: Path) -> None:
+def test_of_one_node_s_log_unclean_elections_are_found_and_the_other_nodes_are_missing(
+    name: str, tmp_path: Path
+) -> None:
     level, missing = SCENARIOS[name]
     result = audit_folder(copy_scenario(name, tmp_path / "logs"), tmp_path / "output")
-    assert (result.verdict, result.findings, result.quarantined) == ("incomplete", {}, 0)
+    found = {"unclean-election": 1} if name.startswith("unclean") else {}
+    assert (result.verdict, result.findings, result.quarantined) == ("findings" if found else "incomplete", found, 0)
     assert [gap.what for gap in result.incomplete] == [f"Kafka brokers {missing}"]
     (log,) = result.kafka_logs
     assert (log.level, log.lines, result.timezone) == (level, log.records + log.without_facts, "UTC")
@@ -105,7 +108,7 @@ def test_of_logs_of_several_clusters_in_one_folder_it_says_that_they_overlap(tmp
     for name in SCENARIOS:
         copy_scenario(name, tmp_path / "logs" / name)
     result = audit_folder(tmp_path / "logs", tmp_path / "output")
-    assert (result.verdict, result.findings) == ("incomplete", {})
+    assert (result.verdict, result.findings) == ("findings", {"unclean-election": 1})
     assert [(gap.what, gap.why.split(":")[0][:25]) for gap in result.incomplete] == [
         ("kafka-broker-101", "its logs have different l"),
         ("kafka-broker-101", "its logs unclean-by-confi"),

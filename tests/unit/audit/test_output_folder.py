@@ -10,8 +10,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from audit.bucket import RECORDS_TABLE
-from audit.output_folder import OTHER_DAYS, VERSION, BucketState, Commit, OutputError, OutputFolder
+from audit.output_folder import VERSION, BucketState, Commit, OutputError, OutputFolder
+from audit.table_files import OTHER_DAYS, TableSize
+from audit.tables import RECORDS_TABLE
 from state_log.record import Kind, LoggedStateChange
 from tests.columnar_audits import table_of
 
@@ -74,7 +75,7 @@ def test_rows_go_to_the_day_of_their_time_and_impossible_times_to_one_of_their_o
     times = [0, DAY_MS - 1, DAY_MS, 20_000 * DAY_MS, -1, (1 << 63) - 1, -(1 << 63) + 1]
     folder.write_rows(RECORDS_TABLE, table_of([record(at_ms, n) for n, at_ms in enumerate(times)]), 0, 0)
     folder.commit(Commit(VERSION, 0, "", {}))
-    days = {Path(name).parent.name for name in folder.table_files(RECORDS_TABLE)}
+    days = {f"day={file.day}" for file in folder.table_files(RECORDS_TABLE)}
     assert days == {"day=1970-01-01", "day=1970-01-02", "day=2024-10-04", f"day={OTHER_DAYS}"}
     assert sorted(row["seq"] for row in folder.rows(RECORDS_TABLE)) == list(range(len(times)))
 
@@ -116,9 +117,12 @@ def audited(output: Path) -> OutputFolder:
     for name in ("offsets", "commits"):
         (output / "checkpoint" / name).mkdir(parents=True)
         (output / "checkpoint" / name / "0").touch()
-    folder.write_rows(RECORDS_TABLE, table_of([record(1, seq) for seq in range(50)]), 0, 3)
+    # More of it is pages, which have checksums, than what Parquet says of them at the end.
+    records = [record(seq * 7919 % 80_000_003, seq) for seq in range(9_000)]
+    folder.write_rows(RECORDS_TABLE, table_of(records), 0, 3)
     commit = commit_runs(folder, 0, count=3)
-    folder.commit(msgspec.structs.replace(commit, tables=folder.take_written()))
+    written = {table: sum(days.values(), start=TableSize()) for table, days in folder.take_written().items()}
+    folder.commit(msgspec.structs.replace(commit, tables=written))
     folder.check()
     return folder
 
@@ -144,8 +148,8 @@ def read_all(folder: OutputFolder) -> None:
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_damage_to_a_table_is_an_error_that_names_it(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     folder = audited(tmp_path)
-    (name,) = folder.table_files(RECORDS_TABLE)
-    damage(tmp_path / name)
+    (file,) = folder.table_files(RECORDS_TABLE)
+    damage(tmp_path / file.name)
     with pytest.raises(OutputError, match="tables/records") as raised:
         read_all(folder)
     assert "--output" in str(raised.value)

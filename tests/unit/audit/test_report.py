@@ -6,12 +6,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from audit.bucket import RECORDS_TABLE, Place, write_findings
+from audit.bucket import Place, write_findings
 from audit.cluster_state import ClusterState
 from audit.columns import to_columns
 from audit.findings import WITHDRAWN, Finding
 from audit.output_folder import VERSION, BucketState, Commit, OutputFolder
 from audit.report import CLEAN, FINDINGS, INCOMPLETE, read_findings, read_result
+from audit.tables import RECORDS_TABLE
 from cluster.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch
 from state_log.chain import IncarnationLog
 from state_log.record import Cause, Kind, LoggedStateChange

@@ -16,6 +16,7 @@ from audit.incarnations import Span
 from audit.line_digests import packed
 from audit.lines_read import QUARANTINED_MAX, ReadRange
 from audit.log_files import Position, Range
+from audit.node_work import Work
 from audit.source import (
     LINES_ROW,
     Plan,
@@ -110,6 +111,8 @@ def test_records_come_in_buckets_by_partition_and_lines_as_chained_segments(tmp_
         quarantined=0,
         segments=(ChainSegment("n", "1700000000000.1", 0, 6, CHAIN_START, line_digest(lines[-1])),),
         lines=(),
+        size=path.stat().st_size,
+        work=(Work("n", "1700000000000.1", -1, 7, 0, 6, 1, 1),),
         spans=(Span("n", "1700000000000.1", first_at_ms=1, last_at_ms=1),),
         modified_ns=path.stat().st_mtime_ns,
         digests=packed(line_digest(line) for line in lines),

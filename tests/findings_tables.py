@@ -1,0 +1,14 @@
+"""Findings as rows of their table."""
+
+from collections.abc import Sequence
+
+import msgspec
+import pyarrow
+
+from audit.findings import Finding
+from audit.tables import FINDINGS
+
+
+def findings_table(findings: Sequence[Finding]) -> pyarrow.Table:
+    """As the audit writes them."""
+    return pyarrow.Table.from_pylist([msgspec.to_builtins(finding) for finding in findings], FINDINGS)
