@@ -62,7 +62,7 @@ def _notes(result: AuditResult) -> list[str]:
     notes = [f"{rule}: {why}" for rule, why in sorted(result.not_applicable.items())]
     if result.timezone is not None:
         notes.append(f"local times in the logs of Apache Kafka's are taken as those of {result.timezone}")
-    return [result.ends, *notes] if result.ends else notes
+    return [f"ends of logs: {result.ends}", *notes] if result.ends else notes
 
 
 def _by_partition(findings: Sequence[Mapping[str, Any]]) -> Counter[tuple[str, str | None, int]]:
