@@ -13,7 +13,7 @@ from audit.given_heads import add_given
 from audit.output_folder import OutputFolder
 from audit.report import read_result
 from audit.verification import verify_logs
-from audit.witnesses import LAG_MS
+from audit.witnesses import LAG_MS, SEALED_LAG_MS
 from cluster.process.exit_codes import ExitCode
 from simulator.segments import write_segment
 from state_log.chain import SEQUENCE_GAP
@@ -189,6 +189,9 @@ def test_a_log_that_is_being_followed_may_lag_by_a_minute(tmp_path: Path) -> Non
     assert audit_folder(tmp_path / "logs", tmp_path / "later").findings == {"log-cut": 1}
     add_given(OutputFolder(tmp_path / "later"), [], lag_ms=LAG_MS)
     assert read_result(tmp_path / "later").findings == {"log-cut": 1}
+    # Of a file that is still open, nothing is there for an hour.
+    add_given(OutputFolder(tmp_path / "later"), [], lag_ms=SEALED_LAG_MS)
+    assert read_result(tmp_path / "later").findings == {}
 
 
 # The command
