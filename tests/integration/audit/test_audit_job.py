@@ -129,8 +129,8 @@ def test_a_log_that_ends_before_a_head_was_cut_unless_it_goes_on(spark: SparkSes
     head = GivenHead(last.node, last.incarnation, last.seq, line_digest(lines[-1].rstrip(b"\n")))
     path.write_bytes(b"".join(lines[:-1]))
     cut = run_audit([logs], output, AuditOptions(once=True, heads=[head]), session=spark)
-    assert cut.findings == {"log-cut": 1}
+    assert cut.findings["log-cut"] == 1
     # Whoever reads the report later sees the same, and what was only late withdraws it.
     assert read_result(output).findings == cut.findings
     path.write_bytes(b"".join(lines))
-    assert audit(spark, logs, output).findings == {}
+    assert "log-cut" not in audit(spark, logs, output).findings
