@@ -80,8 +80,7 @@ def run_audit(
     logs have reached. `listener`: of Spark's, for the progress of the query. Raises AuditFailedError, and OutputError
     if the output is not as an audit left it, or has other limits.
     """
-    settings = SparkSettings() if settings is None else settings
-    folder = OutputFolder(output)
+    settings, folder = settings or SparkSettings(), OutputFolder(output)
     checkpoint = folder.checkpoint(checkpoint)
     local = folder_of_spark(folder.location, checkpoint)
     with _in_use(folder, local), deferred_interrupts() as interrupted:
