@@ -31,7 +31,7 @@ from audit.interrupts import deferred_interrupts
 from audit.options import AuditOptions
 from audit.output_folder import OutputError, OutputFolder
 from audit.report import AuditResult, read_result
-from audit.session import AuditFailedError, folder_of_spark, start_session, summary
+from audit.session import AuditFailedError, as_submitted, folder_of_spark, start_session, summary
 from audit.source import FORMAT, Plan, StateChangeSource
 from audit.spark_settings import SparkSettings
 from audit.witnesses import LAG_MS, LOG_CUT, SEALED_LAG_MS
@@ -64,7 +64,7 @@ def run_audit(
     session of the caller's is used as it is and left open. Runs in the main thread. Raises AuditFailedError, and
     OutputError if the output is not as an audit left it, or has other limits.
     """
-    settings = SparkSettings() if settings is None else settings
+    settings = as_submitted(settings)
     folder, once = OutputFolder(output), options.once
     checkpoint = folder.checkpoint(options.checkpoint)
     local = folder_of_spark(folder.location, checkpoint)
