@@ -75,10 +75,9 @@ def run_audit(
     `checkpoint`: where Spark keeps its own, if not below `output`; as it was before, if it is not given; so are
     `limits`. `log_dirs`: folders, or all of them URLs of folders with sealed segments in a file system that Spark
     reads. `batch_bytes`: of the logs, about, in a batch. `keep_days`: of the tables of records and timelines; None
-    keeps all. `expected_nodes`: those that must have logs. `timezone`: of the local times in logs of Apache Kafka's, a
-    name of the time zone database; `require_trace`: incomplete where these are not of level TRACE. `heads`: lines that
-    logs have reached. `listener`: of Spark's, for the progress of the query. Raises AuditFailedError, and OutputError
-    if the output is not as an audit left it, or has other limits.
+    keeps all. `expected_nodes`: those that must have logs. `timezone`: of the local times in logs of Apache Kafka's;
+    `require_trace`: incomplete where these are not of level TRACE. `heads`: lines that logs have reached. `listener`:
+    of the query. Raises AuditFailedError, and OutputError if the output is not as an audit left it.
     """
     settings = SparkSettings() if settings is None else settings
     folder = OutputFolder(output)
