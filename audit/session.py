@@ -1,6 +1,7 @@
 """The Spark session of an audit: how it is configured, started, and what its errors say."""
 
 import os
+import re
 import signal
 import sys
 import sysconfig
@@ -9,6 +10,7 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Final
 
+from msgspec.structs import replace
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
@@ -28,6 +30,7 @@ _QUICK_JVM: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """The work is done in Python; the JVM only has to be there soon."""
 _LOG: Final = "spark.log"
 _TRACEBACK: Final = "Traceback (most recent call last):"
+_JVM_EXITED: Final = "JAVA_GATEWAY_EXITED"
 _LOOPBACK: Final = "127.0.0.1"
 
 
@@ -44,7 +47,7 @@ def start_session(folder: Path, settings: SparkSettings | None = None) -> SparkS
     Java is found as Spark finds it: JAVA_HOME, then PATH. In a program that spark-submit has started, its session, with
     the settings that were given there. Raises AuditFailedError, and OSError if the folder cannot be written to.
     """
-    settings = SparkSettings() if settings is None else settings
+    settings = as_submitted(settings)
     folder.mkdir(parents=True, exist_ok=True)
     ours = {**_settings(folder, settings), **_of_workers(folder, settings)}
     conf = SparkConf(loadDefaults=False).setAll(list(combined(ours, settings.conf).items()))
@@ -52,18 +55,31 @@ def start_session(folder: Path, settings: SparkSettings | None = None) -> SparkS
     try:
         with deferred_interrupts():
             handler = signal.getsignal(signal.SIGINT)
-            is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
             with (folder / _LOG).open("ab") as log:
                 gateway = launch_gateway(conf, popen_kwargs={"stdin": PIPE, "stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
-            if is_submitted:
-                SparkContext._ensure_initialized(gateway=gateway)
-                conf = _completed(SparkConf(), conf)
             context = SparkContext(conf=conf, gateway=gateway)
             # Spark has put its own in place, which calls the JVM while the call that it interrupts is under way.
             signal.signal(signal.SIGINT, handler)
         return SparkSession(context)
     except (PySparkException, Py4JError) as error:
-        raise AuditFailedError(summary(error), folder) from error
+        why = _last_error(folder / _LOG) if _JVM_EXITED in str(error) else ""
+        raise AuditFailedError(why or summary(error), folder) from error
+
+
+def as_submitted(settings: SparkSettings | None) -> SparkSettings:
+    """The settings; in a program that spark-submit has started, with the master and all else that was given there."""
+    settings = SparkSettings() if settings is None else settings
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return settings
+    SparkContext._ensure_initialized()
+    given = dict(SparkConf().getAll())
+    return replace(settings, master=given.get("spark.master", settings.master), conf={**settings.conf, **given})
+
+
+def _last_error(log: Path) -> str:
+    """What a JVM that could not start said last; empty if it said nothing."""
+    lines = log.read_text(errors="replace").splitlines()
+    return next((line for line in reversed(lines) if re.search(r"(Exception|Error)\b.*: \S", line)), "")
 
 
 def _settings(folder: Path, settings: SparkSettings) -> dict[str, str]:
@@ -117,13 +133,6 @@ def _set_environment(settings: SparkSettings) -> None:
         os.environ["PYTHONPATH"] = os.pathsep.join([*own, *filter(None, [os.environ.get("PYTHONPATH")])])
     if settings.is_on_loopback:
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
-
-
-def _completed(submitted: SparkConf, ours: SparkConf) -> SparkConf:
-    """What was given to spark-submit, and of ours what was not."""
-    for name, value in ours.getAll():
-        submitted.setIfMissing(name, value)
-    return submitted
 
 
 def folder_of_spark(output: Location, checkpoint: str) -> Path:
