@@ -57,25 +57,12 @@ def run_audit(
 ) -> AuditResult:
     """Check the records in these folders that earlier runs with the same `output` have not checked.
 
-<<<<<<< HEAD
-    `once` ends when everything that was there at the start has been read, and an interrupt leaves it without a
-    result; else the job follows the logs until it is interrupted, `timeout_seconds` have passed since it began to read,
-    or `on_progress`, called with the result so far after a batch or two, returns True. The result covers all runs on
-    this output. Runs in the main thread. A session of the caller's is used as it is and left open.
-    `checkpoint`: where Spark keeps its own, if not below `output`; as it was before, if it is not given; so are
-    `limits`. `log_dirs`: folders, or all of them URLs of folders with sealed segments in a file system that Spark
-    reads. `batch_bytes`: of the logs, about, in a batch. `keep_days`: of the tables of records and timelines; None
-    keeps all. `expected_nodes`: those that must have logs. `timezone`: of the local times in logs of Apache Kafka's;
-    `require_trace`: incomplete where these are not of level TRACE. `heads`: lines that logs have reached. `listener`:
-    of the query. Raises AuditFailedError, and OutputError if the output is not as an audit left it.
-=======
     `log_dirs`: folders, or all of them URLs of folders with sealed segments in a file system that Spark reads. With
     `once` an interrupt leaves it without a result; else the job follows the logs until it is interrupted, its time is
     over, `stop`, asked every second, says so, or `on_progress`, called with the result so far after a batch or two,
     returns True. The result covers all runs on this output. `listener`: of Spark's, for the progress of the query. A
     session of the caller's is used as it is and left open. Runs in the main thread. Raises AuditFailedError, and
     OutputError if the output is not as an audit left it, or has other limits.
->>>>>>> main
     """
     settings = as_submitted(settings)
     folder, once = OutputFolder(output), options.once
