@@ -15,7 +15,9 @@ from typing import Final
 
 import pyspark
 
-_UNFINISHED: Final = ".new"
+_UNFINISHED, _FINISHED = ".new", ".jsa"
+_KEPT: Final = 3
+"""Archives of different installations, such as an old and a new release."""
 _WRITING_SECONDS: Final = 120
 """A file that has not been written to for so long, and is not complete, never will be."""
 _QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr"
@@ -27,41 +29,59 @@ def class_archive_options(cache: Path | None = None) -> str:
     if not Path(java_home, "lib", "server", "classes.jsa").exists():
         return ""  # The archive of Java's own classes, on which this one rests.
     folder = _cache_folder() if cache is None else cache
-    archive = folder / f"spark-{_fingerprint(java_home)}.jsa"
+    name = f"spark-{_fingerprint(java_home)}"
     if any(character.isspace() for character in str(folder)):
         return ""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        waiting = _take_over(archive)
-        if archive.exists():
+        waiting = _take_over(folder, name)
+        archive = _archive(folder, name)
+        if archive is not None:
             # Verified: an archive with damage inside would be taken as it is.
             return f"-XX:SharedArchiveFile={archive} -Xshare:auto -XX:+VerifySharedSpaces {_QUIET}"
         if waiting:
             return ""
-        unfinished = folder / f"{archive.name}.{os.getpid()}{_UNFINISHED}"
+        unfinished = folder / f"{name}.{os.getpid()}{_UNFINISHED}"
         unfinished.touch()
     except OSError:
         return ""
     return f"-XX:ArchiveClassesAtExit={unfinished} {_QUIET}"
 
 
-def _take_over(archive: Path) -> bool:
+def _archive(folder: Path, name: str) -> Path | None:
+    """The archive that is whole; one that is not, by the size in its name, ends a JVM, and is removed."""
+    for path in folder.glob(f"{name}.*{_FINISHED}"):
+        if path.stat().st_size == int(path.name.split(".")[-2]):
+            return path
+        path.unlink()
+    return None
+
+
+def _take_over(folder: Path, name: str) -> bool:
     """Give a complete archive its name, and remove what was given up; whether another process is to write one.
 
     The number in a name is of the process whose JVM writes the file, after that process has ended.
     """
     waiting = False
-    for path in archive.parent.glob(f"{archive.name}.*{_UNFINISHED}"):
+    for path in folder.glob(f"{name}.*{_UNFINISHED}"):
         with contextlib.suppress(FileNotFoundError):
             if _is_running(int(path.name.split(".")[-2])):
                 waiting = True
             elif _is_complete(path):
-                path.replace(archive)
+                path.replace(folder / f"{name}.{path.stat().st_size}{_FINISHED}")
+                _remove_old(folder)
             elif time.time() - path.stat().st_mtime > _WRITING_SECONDS:
                 path.unlink()
             else:
                 waiting = True
     return waiting
+
+
+def _remove_old(folder: Path) -> None:
+    """Keep the archives of the last few installations."""
+    newest_first = sorted(folder.glob(f"*{_FINISHED}"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in newest_first[_KEPT:]:
+        path.unlink(missing_ok=True)
 
 
 def _is_complete(path: Path) -> bool:

@@ -65,6 +65,23 @@ def test_an_archive_that_its_writer_gave_up_is_written_anew(tmp_path: Path) -> N
     assert not left.exists()
 
 
+def test_an_archive_that_is_not_whole_is_removed_and_written_anew(tmp_path: Path) -> None:
+    left_by(dead_process(), tmp_path, COMPLETE)
+    archive = file_of(class_archive_options(tmp_path))
+    archive.write_bytes(COMPLETE[:-1])
+    assert class_archive_options(tmp_path).startswith(WRITES)
+    assert not archive.exists()
+
+
+def test_the_archives_of_a_few_installations_are_kept(tmp_path: Path, java_home: Path) -> None:
+    for number in range(6):
+        (java_home / "release").write_text(str(number))
+        archive = left_by(dead_process(), tmp_path, COMPLETE)
+        os.utime(archive, (number + 1, number + 1))
+        assert class_archive_options(tmp_path).startswith(USES)
+    assert len(list(tmp_path.glob("*.jsa"))) == 3
+
+
 def test_another_java_has_an_archive_of_its_own(tmp_path: Path, java_home: Path) -> None:
     left_by(dead_process(), tmp_path, COMPLETE)
     assert class_archive_options(tmp_path).startswith(USES)
