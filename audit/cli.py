@@ -3,10 +3,11 @@
 The result goes to stdout, messages to stderr. Exit codes: `cluster.process.exit_codes`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
@@ -14,6 +15,7 @@ import typer
 
 from audit import table_commands
 from audit.heads_options import BootstrapOption, HeadsOption, ZooKeeperOption, given_heads
+from audit.report_text import show_result
 from audit.spark_options import (
     CheckpointOption,
     ClassArchiveOption,
@@ -26,15 +28,18 @@ from audit.spark_options import (
     package,
     spark_settings,
 )
-from audit.table_commands import KeepDaysOption, show_summary
+from audit.table_commands import KeepDaysOption
 from cluster.errors import ConfigError, StartupError
 from cluster.process.documents import Format, write_document
 from cluster.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from audit.lasting_conditions import LastingCondition
+    from audit.alerts import Alerts
+    from audit.file_store import Location
     from audit.limits import Limits
+    from audit.options import AuditOptions
     from audit.report import AuditResult
+    from audit.spark_settings import SparkSettings
 
 app = typer.Typer(
     no_args_is_help=True, help="Audit state-change logs: check invariants, report findings, detect tampering."
@@ -141,25 +146,52 @@ def run(
     """
     # A second of imports that --help must not pay.
     from audit.alerts import Alerts  # noqa: PLC0415
-    from audit.job import run_audit  # noqa: PLC0415
+    from audit.options import AuditOptions  # noqa: PLC0415
 
     _check_mode(once, follow, until_clean, timeout)
     _check_timezone(timezone)
-    limits = _rule_limits(rule_limit or [])
     folders = _folders(log_dir)
+    local = _local(folders, until_clean)
+    settings = spark_settings(master, memory, cores, shuffle_partitions, conf, class_archive=class_archive)
+    expected, given = _nodes(expect or []), given_heads(context, heads, zookeeper, bootstrap)
+    options = AuditOptions(
+        once=once,
+        trigger_seconds=trigger,
+        timeout_seconds=timeout,
+        keep_days=keep_days,
+        expected_nodes=expected,
+        heads=given,
+        timezone=timezone,
+        require_trace=require_trace,
+        checkpoint=checkpoint,
+        limits=_rule_limits(rule_limit or []),
+    )
+    alerts = partial(Alerts, local, output, metrics_listen, webhook, until_clean=until_clean)
+    show_result(_audited(folders, output, options, settings, alerts), output, form, limit)
+
+
+def _local(folders: Sequence[Path | str], until_clean: bool) -> list[Path]:
     local = [folder for folder in folders if isinstance(folder, Path)]
     if until_clean and len(local) < len(folders):
         raise typer.BadParameter("follows local folders only; use --once for URIs", param_hint="--until-clean")
-    settings = spark_settings(master, memory, cores, shuffle_partitions, conf, class_archive=class_archive)
-    expected, given = _nodes(expect or []), given_heads(context, heads, zookeeper, bootstrap)
-    with _errors(), Alerts(local, output, metrics_listen, webhook, until_clean=until_clean) as alerts:
+    return local
+
+
+def _audited(
+    folders: Sequence[Path | str],
+    output: "Location",
+    options: "AuditOptions",
+    settings: "SparkSettings",
+    alerts: "Callable[[], Alerts]",
+) -> "AuditResult":
+    from audit.job import run_audit  # noqa: PLC0415
+
+    with _errors(), alerts() as each:
         result = run_audit(
-            folders, output, once=once, keep_days=keep_days, on_progress=alerts.progress, listener=alerts.listener,
-            timeout_seconds=timeout, expected_nodes=expected, heads=given, timezone=timezone, limits=limits,
-            require_trace=require_trace, trigger_seconds=trigger, settings=settings, checkpoint=checkpoint,
-        )  # fmt: skip
-        alerts.finish(result)
-    _show(result, output, form, limit)
+            folders, output, options, on_progress=each.progress, listener=each.listener, settings=settings
+        )
+        each.finish(result)
+    return result
 
 
 def _check_mode(once: bool, follow: bool, until_clean: bool, timeout: float | None) -> None:
@@ -217,8 +249,17 @@ def report(
     require_trace: RequireTraceOption = False,
     form: FormatOption = Format.TABLE,
     limit: LimitOption = 20,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", dir_okay=False, help="Write it to this file, to be read in a browser."),
+    ] = None,
 ) -> None:
-    """Show the findings of all runs with this --output so far."""
+    """Show the findings of all runs with this --output so far.
+
+    --html writes one file with findings, timelines and failovers; it needs no
+    network.
+    """
+    from audit.html.write import write_report  # noqa: PLC0415
     from audit.output_folder import OutputError, OutputFolder  # noqa: PLC0415
     from audit.report import read_result  # noqa: PLC0415
 
@@ -229,7 +270,9 @@ def report(
         )
     try:
         OutputFolder(output).check()
-        _show(read_result(output, expected, require_trace=require_trace), output, form, limit)
+        if html is not None:
+            typer.echo(f"the report is {write_report(output, html, expected)}", err=True)
+        show_result(read_result(output, expected, require_trace=require_trace), output, form, limit)
     except ConfigError as error:
         raise typer.BadParameter(str(error), param_hint="--output") from None
     except (OutputError, OSError) as error:
@@ -296,64 +339,3 @@ def _nodes(names: Sequence[str]) -> list[str]:
         if kind not in {"broker", "controller"} or not number.isdecimal():
             raise typer.BadParameter(f"{name}: a node is named like broker-4 or controller-1001", param_hint="--expect")
     return list(names)
-
-
-def _show(result: "AuditResult", output: str, form: Format, limit: int) -> None:
-    from audit.output_folder import OutputFolder  # noqa: PLC0415
-    from audit.report import (  # noqa: PLC0415
-        CLEAN,
-        FINDINGS,
-        read_findings,
-        read_lasting_conditions,
-        read_quarantine,
-    )
-    from audit.summaries import summarize  # noqa: PLC0415
-
-    findings, malformed = read_findings(output, limit), read_quarantine(output, limit)
-    lasting, summary = read_lasting_conditions(output, limit), summarize(OutputFolder(output), limit)
-    if form is not Format.TABLE:
-        document = {**msgspec.to_builtins(result), "output": str(output)}
-        document["open_conditions"] = msgspec.to_builtins(lasting)
-        document |= msgspec.to_builtins(summary)
-        write_document({**document, "first_findings": findings, "first_quarantined": malformed}, form)
-    else:
-        _show_table(result, findings, malformed)
-        _show_lasting(lasting)
-        show_summary(summary)
-    codes = {CLEAN: ExitCode.OK, FINDINGS: ExitCode.FINDINGS}
-    raise typer.Exit(codes.get(result.verdict, ExitCode.INCOMPLETE))
-
-
-def _show_table(
-    result: "AuditResult", findings: Sequence[Mapping[str, Any]], malformed: Sequence[Mapping[str, Any]]
-) -> None:
-    typer.echo(f"verdict      {result.verdict}")
-    typer.echo(f"records      {result.records} of {result.expected}, {result.incarnations} incarnations")
-    typer.echo(f"quarantined  {result.quarantined}")
-    if result.ends:
-        typer.echo(f"ends         {result.ends}")
-    for log in result.kafka_logs:
-        counts = f"{log.lines} lines, {log.records} records, {log.without_facts} lines without facts"
-        typer.echo(f"Kafka's log  {log.log} is {log.file}: {log.level}, {counts}, {log.first} to {log.last}")
-    if result.kafka_logs:
-        typer.echo(f"timezone     {result.timezone}")
-    for gap in result.incomplete:
-        typer.echo(f"incomplete   {gap.what}: {gap.why}")
-    for rule, count in result.findings.items():
-        typer.echo(f"  {count:>6}  {rule}")
-    for found in findings:
-        where = "" if found["topic"] is None else f" {found['topic']}-{found['partition']}"
-        typer.echo(f"{found['severity']} {found['rule']}{where}: {found['message']} [{', '.join(found['records'])}]")
-        for cause in found["causes"]:
-            typer.echo(f"    {cause}")
-    for rule, why in result.not_applicable.items():
-        typer.echo(f"not applicable: {rule}: {why}")
-    for line in malformed:
-        typer.echo(f"malformed: {line['file']} at byte {line['offset']}, {line['size']} bytes: {line['why']}")
-
-
-def _show_lasting(lasting: "Sequence[LastingCondition]") -> None:
-    for condition in lasting:
-        by_records, by_clock = (ms / 1000 for ms in (condition.by_records_ms, condition.until_now_ms))
-        since = f"{by_records:.0f} s at the last record, {by_clock:.0f} s by this machine's clock"
-        typer.echo(f"open: {condition.rule} {condition.subject}: for {since} [{condition.record}]")

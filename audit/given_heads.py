@@ -1,4 +1,4 @@
-"""What an audit was given beside the logs: heads of the nodes, and whether it follows the logs while they grow.
+"""What an audit was given beside the logs: heads of the nodes, and how far behind the logs it may be.
 
 Kept in the output folder, so that a later report has the same verdict.
 """
@@ -18,10 +18,10 @@ FILE: Final = "heads.json"
 
 
 class Given(Struct, frozen=True):
-    """`follows`: a log may go on behind what was read of it."""
+    """`lag_ms`: how far a log may go on behind what was read of it."""
 
     heads: tuple[GivenHead, ...] = ()
-    follows: bool = False
+    lag_ms: int = 0
 
 
 def read_given(folder: OutputFolder) -> Given:
@@ -35,10 +35,10 @@ def read_given(folder: OutputFolder) -> Given:
         raise OutputError(f"{path}: is not what an audit has written: {first_line(error)}; remove it") from error
 
 
-def add_given(folder: OutputFolder, heads: Sequence[GivenHead], *, follows: bool) -> None:
+def add_given(folder: OutputFolder, heads: Sequence[GivenHead], *, lag_ms: int) -> None:
     """Keep the heads beside those of earlier runs. Raises OutputError."""
     known = read_given(folder)
-    given = Given(tuple(dict.fromkeys((*known.heads, *heads))), follows)
+    given = Given(tuple(dict.fromkeys((*known.heads, *heads))), lag_ms)
     if given == known:
         return
     try:

@@ -28,17 +28,15 @@ from audit.file_store import Location
 from audit.given_heads import add_given
 from audit.hadoop_files import stream_files
 from audit.interrupts import deferred_interrupts
-from audit.limits import Limits
+from audit.options import AuditOptions
 from audit.output_folder import OutputError, OutputFolder
 from audit.report import AuditResult, read_result
 from audit.session import AuditFailedError, as_submitted, folder_of_spark, start_session, summary
-from audit.source import FORMAT, UTC, Plan, StateChangeSource
+from audit.source import FORMAT, Plan, StateChangeSource
 from audit.spark_settings import SparkSettings
-from audit.witnesses import LOG_CUT
-from state_log.heads_file import GivenHead
+from audit.witnesses import LAG_MS, LOG_CUT, SEALED_LAG_MS
 from state_log.writer import parse_segment_name, write_audited
 
-BATCH_BYTES: Final = 128 << 20
 _TOO_SLOW: Final = re.compile(r"Python worker (failed )?to connect back")
 _STARTS_MAX: Final = 20
 """Each takes Spark's ten seconds at least."""
@@ -49,54 +47,40 @@ _POLL_SECONDS: Final = 1
 def run_audit(
     log_dirs: Sequence[Path | str],
     output: Location,
+    options: AuditOptions,
     *,
-    once: bool,
-    trigger_seconds: float = 5.0,
-    batch_bytes: int = BATCH_BYTES,
-    keep_days: int | None = None,
     on_progress: Callable[[AuditResult], bool | None] | None = None,
+    stop: Callable[[], bool] = lambda: False,
     listener: StreamingQueryListener | None = None,
-    timeout_seconds: float | None = None,
-    expected_nodes: Sequence[str] = (),
-    timezone: str = UTC,
-    require_trace: bool = False,
-    heads: Sequence[GivenHead] = (),
     settings: SparkSettings | None = None,
-    checkpoint: str = "",
     session: SparkSession | None = None,
-    limits: Limits | None = None,
 ) -> AuditResult:
     """Check the records in these folders that earlier runs with the same `output` have not checked.
 
-    `once` ends when everything that was there at the start has been read, and an interrupt leaves it without a
-    result; else the job follows the logs until it is interrupted, `timeout_seconds` have passed since it began to read,
-    or `on_progress`, called with the result so far after a batch or two, returns True. The result covers all runs on
-    this output. Runs in the main thread. A session of the caller's is used as it is and left open.
-    `checkpoint`: where Spark keeps its own, if not below `output`; as it was before, if it is not given; so are
-    `limits`. `log_dirs`: folders, or all of them URLs of folders with sealed segments in a file system that Spark
-    reads. `batch_bytes`: of the logs, about, in a batch. `keep_days`: of the tables of records and timelines; None
-    keeps all. `expected_nodes`: those that must have logs. `timezone`: of the local times in logs of Apache Kafka's, a
-    name of the time zone database; `require_trace`: incomplete where these are not of level TRACE. `heads`: lines that
-    logs have reached. `listener`: of Spark's, for the progress of the query. Raises AuditFailedError, and OutputError
-    if the output is not as an audit left it, or has other limits.
+    `log_dirs`: folders, or all of them URLs of folders with sealed segments in a file system that Spark reads. With
+    `once` an interrupt leaves it without a result; else the job follows the logs until it is interrupted, its time is
+    over, `stop`, asked every second, says so, or `on_progress`, called with the result so far after a batch or two,
+    returns True. The result covers all runs on this output. `listener`: of Spark's, for the progress of the query. A
+    session of the caller's is used as it is and left open. Runs in the main thread. Raises AuditFailedError, and
+    OutputError if the output is not as an audit left it, or has other limits.
     """
     settings = as_submitted(settings)
-    folder = OutputFolder(output)
-    checkpoint = folder.checkpoint(checkpoint)
+    folder, once = OutputFolder(output), options.once
+    checkpoint = folder.checkpoint(options.checkpoint)
     local = folder_of_spark(folder.location, checkpoint)
     with _in_use(folder, local), deferred_interrupts() as interrupted:
-        limits = folder.limits(limits)
-        result = partial(read_result, output, expected_nodes, require_trace=require_trace)
-        add_given(folder, heads, follows=not once)
+        limits = folder.limits(options.limits)
+        result = partial(read_result, output, options.expected_nodes, require_trace=options.require_trace)
+        add_given(folder, options.heads, lag_ms=_lag_ms(log_dirs, once=once))
         spark = start_session(local, settings) if session is None else session
         try:
             _register(spark, listener)
-            batches = _Batches(folder, BatchSettings(settings.tasks, checkpoint, limits, keep_days))
-            plan = Plan(batch_bytes, settings.tasks, BUCKETS, timezone)
+            batches = _Batches(folder, BatchSettings(settings.tasks, checkpoint, limits, options.keep_days))
+            plan = Plan(options.batch_bytes, settings.tasks, BUCKETS, options.timezone)
             rows = partial(_rows, spark, log_dirs, plan, folder.modified_ns())
             report = None if on_progress is None else lambda: on_progress(result()) is True
-            watch = _Watch(output, interrupted, report, timeout_seconds)
-            start = partial(_start, rows, batches, None if once else trigger_seconds)
+            watch = _Watch(output, interrupted, report, stop, options.timeout_seconds)
+            start = partial(_start, rows, batches, None if once else options.trigger_seconds)
             _run_batches(start, watch, batches, lambda: once and LOG_CUT in result().findings)
             if not once:
                 interrupted.clear()
@@ -107,6 +91,13 @@ def run_audit(
             if session is None:
                 spark.stop()
     return result()
+
+
+def _lag_ms(log_dirs: Sequence[Path | str], *, once: bool) -> int:
+    """How far behind the logs the audit may be."""
+    if any(isinstance(folder, str) for folder in log_dirs):
+        return SEALED_LAG_MS
+    return 0 if once else LAG_MS
 
 
 def _register(spark: SparkSession, listener: StreamingQueryListener | None) -> None:
@@ -168,18 +159,19 @@ class _Watch:
         output: Location,
         interrupted: Event,
         report: Callable[[], bool] | None,
+        stop: Callable[[], bool],
         timeout_seconds: float | None,
     ) -> None:
         """`report`: reports what has come about, and says whether that is enough."""
         self.interrupted = interrupted
-        self._output, self._report = output, report
+        self._output, self._report, self._stop = output, report, stop
         self._deadline = inf if timeout_seconds is None else time.monotonic() + timeout_seconds
         self._reported = -1
 
     def wait(self, query: StreamingQuery) -> bool:
         """True if the query is to be ended, False if it has ended by itself. Raises the query's error."""
         while not query.awaitTermination(_POLL_SECONDS):
-            if self.interrupted.is_set() or time.monotonic() > self._deadline or self._has_enough():
+            if self.interrupted.is_set() or self._stop() or time.monotonic() > self._deadline or self._has_enough():
                 return True
         return False
 

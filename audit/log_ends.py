@@ -11,7 +11,6 @@ from audit.given_heads import Given, read_given
 from audit.line_digests import DIGESTS, find_digests
 from audit.output_folder import OutputFolder
 from audit.witnesses import (
-    LAG_MS,
     Ends,
     ReadLog,
     Witnessed,
@@ -57,15 +56,15 @@ def _logs(state: ClusterState) -> dict[str, ReadLog]:
 
 
 class _Lag:
-    """Whether a log that is being followed may only be behind what was seen of it."""
+    """Whether what was read of a log may only be behind what was seen of it."""
 
     def __init__(self, given: Given, state: ClusterState) -> None:
-        self._follows, self._last_at_ms = given.follows, state.last_at_ms
+        self._lag_ms, self._last_at_ms = given.lag_ms, state.last_at_ms
 
     def explains(self, seen: Witnessed) -> bool:
-        if not self._follows:
+        if not self._lag_ms:
             return False
         node = seen.by.partition("/")[0]
         # By the clock of the witness; given heads are of the time of the newest record, more or less.
         now_ms = self._last_at_ms.get(node, max(self._last_at_ms.values(), default=0))
-        return now_ms < seen.at_ms + LAG_MS
+        return now_ms < seen.at_ms + self._lag_ms

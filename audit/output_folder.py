@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 import pyarrow
+import pyarrow.compute
 import pyarrow.dataset
 from msgspec import Struct
 
@@ -31,6 +32,7 @@ from audit.table_files import (
     TableSize,
     counting,
     files_of_rows,
+    latest_rows,
     size_of,
     table_file,
 )
@@ -313,17 +315,23 @@ class OutputFolder:
                 f"{self.path(file.name)}: is missing or damaged ({first_line(error)}); {_REMEDY}"
             ) from error
 
+    def current_table(self, table: str) -> pyarrow.Table:
+        """The rows of a revised table that hold, one for each key. Raises OutputError."""
+
+        def read(commit: Commit | None) -> list[pyarrow.Table]:
+            files = [] if commit is None else self.files_at(commit, table)
+            return [self.read_file(file) for file in files]
+
+        described = TABLES[table]
+        rows = pyarrow.concat_tables([described.stored.empty_table(), *self._consistent(read)])
+        latest = latest_rows(rows, described.key)
+        return latest.filter(pyarrow.compute.field("status") != WITHDRAWN).drop_columns([BATCH])
+
     def current_rows(self, table: str) -> list[dict[str, Any]]:
-        """The rows of a revised table that hold, by their keys. Raises OutputError."""
+        """Those of `current_table` as dictionaries, by their keys. Raises OutputError."""
         key = TABLES[table].key
-        found: dict[tuple[Any, ...], dict[str, Any]] = {}
-        for row in self.rows(table):
-            name = tuple(row[column] for column in key)
-            if name not in found or found[name][BATCH] <= row[BATCH]:
-                found[name] = row
-        in_order = sorted(found, key=lambda name: tuple((value is not None, value) for value in name))
-        holding = [found[name] for name in in_order if found[name]["status"] != WITHDRAWN]
-        return [{name: value for name, value in row.items() if name != BATCH} for row in holding]
+        rows: list[dict[str, Any]] = self.current_table(table).to_pylist()
+        return sorted(rows, key=lambda row: tuple((row[name] is not None, row[name]) for name in key))
 
 
 def _files_of(commit: Commit) -> Iterator[StoredFile]:

@@ -238,7 +238,7 @@ def _origins(folder: OutputFolder, findings: Sequence[Mapping[str, Any]]) -> dic
     named: list[LoggedStateChange] = []
     asked: list[LoggedStateChange] = []
     for row in rows:
-        record = msgspec.convert(_nested(row), LoggedStateChange)
+        record = msgspec.convert(nested(row), LoggedStateChange)
         if record.reference in wanted:
             named.append(record)
         if record.principal is not None:
@@ -248,7 +248,7 @@ def _origins(folder: OutputFolder, findings: Sequence[Mapping[str, Any]]) -> dic
     return {reference: text for reference, text in texts if text is not None}
 
 
-def _nested(row: Mapping[str, Any]) -> dict[str, Any]:
+def nested(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row as a record has it: without nulls, and the fields of its cause together."""
     found = {name: value for name, value in row.items() if value is not None and not name.startswith("cause_")}
     cause = {name[6:]: v for name, v in row.items() if v is not None and name.startswith("cause_")}

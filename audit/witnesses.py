@@ -17,6 +17,8 @@ LOG_CUT: Final = "log-cut"
 LOG_REWRITTEN: Final = "log-rewritten"
 LAG_MS: Final = 60_000
 """How far a log that is being followed may be behind what others have seen of it."""
+SEALED_LAG_MS: Final = 3_660_000
+"""The same of a log of which only closed files are there: these are closed after an hour."""
 DIGEST_KEPT: Final = 16
 """Hexadecimal digits of a line's digest that are compared."""
 LOGS_MAX: Final = 1000
@@ -174,7 +176,7 @@ def _check_end(
     elif boot and boot_after and boot != boot_after:
         why = f"{ended}; {last} of it. The rest may have been lost: the machine was started anew after it"
     elif not cut:
-        why = f"{ended} so far; {last} of it shortly before. Read it to its end by 'klamm audit run --once'"
+        why = f"{ended} so far; {last} of it shortly before. Read it to its end: 'klamm audit run --once'"
     if why:
         ends.undecided.append(Undecided(name, why))
     else:

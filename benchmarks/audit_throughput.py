@@ -19,6 +19,7 @@ from random import Random
 from typing import Final
 
 from audit.job import run_audit
+from audit.options import AuditOptions
 from audit.report import AuditResult
 from cluster.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from deploy.local.java import find_java, spark_environment
@@ -176,7 +177,9 @@ def main() -> None:
         size = write_logs(logs, arguments.records, arguments.keys)
         os.environ.update(spark_environment(find_java(), Path(name)))
         measured = Measured()
-        result = run_audit([logs], output, once=True, batch_bytes=arguments.batch_mb << 20, on_progress=measured.add)
+        result = run_audit(
+            [logs], output, AuditOptions(once=True, batch_bytes=arguments.batch_mb << 20), on_progress=measured.add
+        )
         print(json.dumps(_report(measured, result, size), indent=2))  # noqa: T201
 
 

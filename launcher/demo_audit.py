@@ -1,24 +1,33 @@
 """The end of the demonstration: an audit of the logs, and of a tampered copy in which it must find a second leader."""
 
+import contextlib
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from subprocess import DEVNULL, Popen, TimeoutExpired
 from typing import Final
 
+import msgspec
 from msgspec import Struct, field
 
 from cluster.broker import BrokerId, PartitionEpoch
-from cluster.errors import StartupError
+from cluster.errors import DECODE_ERRORS, StartupError
 from cluster.process.clock import SystemClock
-from deploy.local.java import find_java, spark_environment
 from state_log.histories import ONE_LEADER_PER_EPOCH
 from state_log.reader import read_state_changes
 from state_log.record import Cause, Kind, LoggedStateChange, StateChange, incarnation_id
 from state_log.writer import FileStateChangeLog
 
 INCOMPLETE: Final = "incomplete"
+AUDIT_FOLDER: Final = "audit"
+REQUEST_FILE, FINISH_FILE, OUTCOME_FILE = "request.json", "finish", "outcome.json"
+REPORT_FILE: Final = "audit.html"
+LOG_FILE: Final = "audit.log"
+_APPLICATION: Final = Path(__file__).resolve().parents[1]
+_TIMEOUT_S: Final = 600.0
 _WRITTEN_BY_CONTROLLERS: Final = (Kind.PARTITION, Kind.REPLICA, Kind.ISR)
 
 
@@ -26,13 +35,14 @@ class AuditOutcome(Struct):
     """What `klamm audit run` said of the logs as they are, and of the copy with the injected record.
 
     `gaps`: what was missing or malformed in the logs as they are. `failure`: why not all of it could be said; `verdict`
-    is then that of what could be, or "incomplete".
+    is then that of what could be, or "incomplete". `html`: the file of the report.
     """
 
     verdict: str = INCOMPLETE
     records: int = 0
     findings: dict[str, int] = field(default_factory=dict)
     gaps: list[str] = field(default_factory=list)
+    html: str = ""
     injected: str = ""
     found: dict[str, int] = field(default_factory=dict)
     failure: str = ""
@@ -43,34 +53,61 @@ class AuditOutcome(Struct):
         return ONE_LEADER_PER_EPOCH in self.found
 
 
-def audit_twice(logs: Sequence[Path], topic: str, folder: Path) -> AuditOutcome:
-    """Audit the logs, then a copy in `folder` with a second leader in one epoch, as `klamm audit run` does it.
+class AuditRequest(Struct, frozen=True):
+    """Folders: of the logs to follow, and of the copies to audit after them."""
 
-    Both in one Spark, because it takes longer to get going than to audit either. A Spark that fails costs what it had
-    still to say, and nothing that was said before.
+    logs: list[str]
+    copies: list[str]
+
+
+class BackgroundAudit:
+    """A process that follows the logs from now on, because Spark takes longer to get going than to audit them.
+
+    It ends with `finish` or `stop`, and by itself when this process is gone.
     """
-    from audit.job import run_audit
-    from audit.session import AuditFailedError, start_session
 
-    copy = folder / "logs-with-second-leader"
-    copies = [copy / path.name for path in logs]
-    for original, copied in zip(logs, copies, strict=True):
-        shutil.copytree(original, copied)
-    outcome = AuditOutcome(injected=inject_second_leader(copies, topic))
-    try:
-        os.environ.update(spark_environment(find_java(), Path(sys.prefix) / "klamm-java"))
-        session = start_session(folder)
+    def __init__(self, logs: Sequence[Path], folder: Path) -> None:
+        self._logs, self._folder = logs, folder
+        copy = folder / "logs-with-second-leader"
+        self._copies = [copy / path.name for path in logs]
+        request = AuditRequest([str(path) for path in logs], [str(path) for path in self._copies])
+        write_whole(folder / REQUEST_FILE, request)
+        command = [sys.executable, "-P", "-m", "launcher.demo_auditor", str(folder)]
+        with (folder / LOG_FILE).open("ab") as log:
+            # In a session of its own: Ctrl-C is for the demonstration, which ends this process afterwards.
+            self._process = Popen(
+                command, stdin=DEVNULL, stdout=log, stderr=log, cwd=_APPLICATION, start_new_session=True
+            )
+
+    def finish(self, topic: str) -> AuditOutcome:
+        """Conclude: audit the rest of the logs, which are complete now, and a copy of them with a second leader."""
+        for original, copied in zip(self._logs, self._copies, strict=True):
+            shutil.copytree(original, copied)
+        injected = inject_second_leader(self._copies, topic)
+        (self._folder / FINISH_FILE).touch()
         try:
-            as_written = run_audit(logs, folder / "audit", once=True, session=session)
-            outcome.verdict, outcome.records = as_written.verdict, as_written.records
-            outcome.findings = as_written.findings
-            outcome.gaps = [f"{gap.what}: {gap.why}" for gap in as_written.incomplete]
-            outcome.found = run_audit(copies, folder / "audit-of-second-leader", once=True, session=session).findings
-        finally:
-            session.stop()
-    except (AuditFailedError, StartupError) as error:
-        outcome.failure = str(error)
-    return outcome
+            self._process.wait(_TIMEOUT_S)
+            outcome = msgspec.json.decode((self._folder / OUTCOME_FILE).read_bytes(), type=AuditOutcome)
+        except TimeoutExpired:
+            outcome = AuditOutcome(failure=f"it did not end within {_TIMEOUT_S:g} s: {self._folder / LOG_FILE}")
+        except (OSError, *DECODE_ERRORS) as error:
+            outcome = AuditOutcome(failure=f"its process ended without a result: {error}: {self._folder / LOG_FILE}")
+        outcome.injected = injected
+        return outcome
+
+    def stop(self) -> None:
+        """End it, whatever it does."""
+        if self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+def write_whole(path: Path, value: Struct) -> None:
+    """Write JSON that a reader finds complete or not at all."""
+    temporary = path.with_suffix(".tmp")
+    temporary.write_bytes(msgspec.json.encode(value))
+    temporary.replace(path)
 
 
 def inject_second_leader(logs: Sequence[Path], topic: str) -> str:
@@ -93,6 +130,7 @@ def inject_second_leader(logs: Sequence[Path], topic: str) -> str:
                 cause=Cause("InjectedByDemo"),
                 controller_epoch=genuine.controller_epoch,
                 topic=genuine.topic,
+                topic_id=genuine.topic_id,
                 partition=genuine.partition,
                 leader=BrokerId(other),
                 leader_epoch=genuine.leader_epoch,

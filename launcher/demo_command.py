@@ -17,7 +17,7 @@ from cluster.errors import StartupError
 from cluster.process.documents import Format, write_document
 from cluster.process.exit_codes import ExitCode
 from deploy.local.cluster import LocalCluster
-from launcher.demo_audit import INCOMPLETE, AuditOutcome, audit_twice
+from launcher.demo_audit import INCOMPLETE, LOG_FILE, AuditOutcome, BackgroundAudit
 from launcher.installation import require_extras
 from launcher.serving import wait_until_serving
 
@@ -85,14 +85,19 @@ def _run(cluster: LocalCluster, step: Any) -> dict[str, Any]:
     cluster.start_all()
     active = wait_until_serving(cluster, 180)
     step(f"the cluster is up; controller {active.controller_id} is active")
-    lines = report / "lines.txt"
-    write_lines(lines)
-    outcome = asyncio.run(demonstrate(cluster, lines, step))
-    step(f"{outcome.read_back:,} lines read back, {outcome.lost} lost, {outcome.duplicates} stored twice")
-    # Stopped before the audit, so that the logs are complete.
-    cluster.stop_all()
-    step("cluster stopped; auditing its state-change logs, and a copy with an injected second leader")
-    audited = audit_twice(cluster.state_change_logs, outcome.topic, report)
+    audit = BackgroundAudit(cluster.state_change_logs, report)
+    try:
+        step("an audit follows the state-change logs in the background")
+        lines = report / "lines.txt"
+        write_lines(lines)
+        outcome = asyncio.run(demonstrate(cluster, lines, step))
+        step(f"{outcome.read_back:,} lines read back, {outcome.lost} lost, {outcome.duplicates} stored twice")
+        # Stopped before the audit concludes, so that the logs are complete.
+        cluster.stop_all()
+        step("cluster stopped; concluding the audit, and auditing a copy of the logs with an injected second leader")
+        audited = audit.finish(outcome.topic)
+    finally:
+        audit.stop()
     if audited.failure:
         step(f"the audit could not run: {audited.failure}")
     else:
@@ -120,7 +125,8 @@ def document_of(outcome: "Outcome", audited: AuditOutcome, cluster: LocalCluster
         "injected_findings": audited.found,
         "audit_failure": audited.failure,
         "data": str(cluster.folder),
-        "report": str(report),
+        "report": audited.html or str(report),
+        "folder": str(report),
     }
 
 
@@ -171,14 +177,14 @@ def _audit_result(document: dict[str, Any]) -> dict[str, str]:
 
 
 def _audit_failure(document: dict[str, Any]) -> dict[str, str]:
-    output = Path(document["report"]) / "audit-again"
+    output = Path(document["folder"]) / "audit-again"
     logs = Path(document["data"]) / "state-changes"
     rows = _audit_result(document)
     # Of the two audits, the one that failed and the one that was not reached.
     failed = slice(0 if document["audit"] == INCOMPLETE else 1, None)
     rows |= dict.fromkeys(list(rows)[failed], f"could not run: {document['audit_failure']}")
     return rows | {
-        "Spark's log": str(Path(document["report"]) / "spark.log"),
+        "logs of the audit": f"{Path(document['folder']) / LOG_FILE}, {Path(document['folder']) / 'spark.log'}",
         "to audit again": f"klamm audit run --once --log-dir {logs} --output {output}",
     }
 

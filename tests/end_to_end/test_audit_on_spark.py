@@ -29,10 +29,11 @@ RUN = """
 import sys
 from pathlib import Path
 from audit.job import run_audit
+from audit.options import AuditOptions
 from audit.spark_settings import SparkSettings, parse_conf
 logs, output, checkpoint, master, memory, *conf = sys.argv[1:]
 settings = SparkSettings(master, memory, 2, conf=parse_conf(conf))
-run_audit([Path(logs)], output, once=True, batch_bytes=40_000, settings=settings, checkpoint=checkpoint)
+run_audit([Path(logs)], output, AuditOptions(once=True, batch_bytes=40_000, checkpoint=checkpoint), settings=settings)
 """
 PYTHON_OF_WORKERS = f"spark.pyspark.python={os.path.realpath(sys.executable)}"
 """Without the packages of this environment."""

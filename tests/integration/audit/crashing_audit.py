@@ -21,6 +21,7 @@ import audit.batch
 import audit.job
 from audit.commits import Commit
 from audit.job import run_audit
+from audit.options import AuditOptions
 from audit.output_folder import OutputFolder
 from audit.source import StateChangeReader, StateChangeSource
 
@@ -99,7 +100,7 @@ def main(point: str, logs: Path, output: Path) -> None:
             audit.batch._checker = dying_checker("write_rows")
         case "tables" | "commit":
             OutputFolder.commit = commit_and_die  # type: ignore[method-assign]
-    run_audit([logs], output, once=True, batch_bytes=BATCH_BYTES)
+    run_audit([logs], output, AuditOptions(once=True, batch_bytes=BATCH_BYTES))
 
 
 if __name__ == "__main__":

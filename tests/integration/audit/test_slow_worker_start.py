@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from audit.job import run_audit
+from audit.options import AuditOptions
 from tests.state_change_histories import draw, write_logs
 
 pytestmark = pytest.mark.real
@@ -26,6 +27,6 @@ def test_a_machine_too_busy_to_start_a_worker_in_time_delays_the_audit_and_does_
     monkeypatch.setattr(sys, "executable", str(interpreter))
     cluster = draw(12, steps=40, partitions=2)
     write_logs(cluster.logs, tmp_path / "logs")
-    result = run_audit([tmp_path / "logs"], tmp_path / "output", once=True)
+    result = run_audit([tmp_path / "logs"], tmp_path / "output", AuditOptions(once=True))
     assert started.exists()
     assert (result.verdict, result.records) == ("clean", sum(map(len, cluster.logs.values())))

@@ -14,6 +14,7 @@ from audit.findings import NOT_COMPARED
 from audit.output_folder import VERSION, OutputFolder
 from audit.recreations import CREATED_ANEW
 from audit.report import read_result
+from audit.unclean_elections import UNCLEAN_ELECTION
 from cluster.broker import LeaderEpoch
 from state_log.record import Kind, LoggedStateChange, StateChange
 from tests.columnar_audits import ColumnarAudit
@@ -53,8 +54,10 @@ def test_a_partition_created_anew_without_an_id_gives_no_false_finding_in_any_or
     for batch in in_batches(shuffled(streams, random), random):
         parts.check(batch)
     assert parts.findings == whole.findings
-    assert {finding.rule for finding in whole.findings.values()} <= {CREATED_ANEW}
-    assert {finding.partition for finding in whole.findings.values()} <= {0}
+    # Some histories have unclean elections, of partitions that are compared.
+    found = [finding for finding in whole.findings.values() if finding.rule != UNCLEAN_ELECTION]
+    assert {finding.rule for finding in found} <= {CREATED_ANEW}
+    assert {finding.partition for finding in found} <= {0}
 
 
 @settings(max_examples=60, deadline=None)
@@ -81,7 +84,7 @@ def test_a_partition_that_is_only_deleted_is_compared_as_any_other(seed: int) ->
     cluster = with_deletions(seed, then_created=False)
     audit = ColumnarAudit()
     audit.check([record for stream in stamped(cluster.logs) for record in stream])
-    assert audit.findings == {}
+    assert {finding.rule for finding in audit.findings.values()} <= {UNCLEAN_ELECTION}
 
 
 def record(seq: int, **fields: object) -> LoggedStateChange:

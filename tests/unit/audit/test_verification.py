@@ -13,6 +13,7 @@ from audit.given_heads import add_given
 from audit.output_folder import OutputFolder
 from audit.report import read_result
 from audit.verification import verify_logs
+from audit.witnesses import LAG_MS, SEALED_LAG_MS
 from cluster.process.exit_codes import ExitCode
 from simulator.segments import write_segment
 from state_log.chain import SEQUENCE_GAP
@@ -164,11 +165,11 @@ def test_heads_are_compared_with_the_ends(tmp_path: Path) -> None:
     folder = OutputFolder(tmp_path / "output")
     audited = audit_folder(tmp_path / "logs", tmp_path / "output")
     assert (audited.verdict, audited.ends.partition(":")[0]) == ("clean", "not checked")
-    add_given(folder, heads, follows=False)
+    add_given(folder, heads, lag_ms=0)
     given = read_result(tmp_path / "output")
     assert (given.verdict, given.findings, given.ends) == ("findings", {"log-cut": 1}, "")
     # The logs are being followed, and the head was read after their newest record.
-    add_given(folder, [], follows=True)
+    add_given(folder, [], lag_ms=LAG_MS)
     assert read_result(tmp_path / "output").findings == {"log-cut": 1}
 
 
@@ -178,7 +179,7 @@ def test_a_log_that_is_being_followed_may_lag_by_a_minute(tmp_path: Path) -> Non
     logs.write()
     output = tmp_path / "output"
     assert audit_folder(tmp_path / "logs", output).findings == {"log-cut": 1}
-    add_given(OutputFolder(output), [], follows=True)
+    add_given(OutputFolder(output), [], lag_ms=LAG_MS)
     behind = read_result(output)
     assert (behind.verdict, behind.findings) == ("incomplete", {})
     assert any("klamm audit run --once" in gap.why for gap in behind.incomplete)
@@ -186,8 +187,11 @@ def test_a_log_that_is_being_followed_may_lag_by_a_minute(tmp_path: Path) -> Non
     later = Stamper(BROKER, "1700000061000.4").stamp([StateChange(kind=Kind.ROLE)], 1_700_000_061_000)
     write_segment(tmp_path / "logs" / BROKER, SegmentName(BROKER, "1700000061000.4", 0), later)
     assert audit_folder(tmp_path / "logs", tmp_path / "later").findings == {"log-cut": 1}
-    add_given(OutputFolder(tmp_path / "later"), [], follows=True)
+    add_given(OutputFolder(tmp_path / "later"), [], lag_ms=LAG_MS)
     assert read_result(tmp_path / "later").findings == {"log-cut": 1}
+    # Of a file that is still open, nothing is there for an hour.
+    add_given(OutputFolder(tmp_path / "later"), [], lag_ms=SEALED_LAG_MS)
+    assert read_result(tmp_path / "later").findings == {}
 
 
 # The command
