@@ -15,6 +15,7 @@ import typer
 
 from audit import table_commands
 from audit.heads_options import BootstrapOption, HeadsOption, ZooKeeperOption, given_heads
+from audit.input_options import LogDirOrUrlOption, inputs_of
 from audit.report_text import show_result
 from audit.spark_options import (
     CheckpointOption,
@@ -29,6 +30,8 @@ from audit.spark_options import (
     spark_settings,
 )
 from audit.table_commands import KeepDaysOption
+from audit.topic import command as topic_command
+from audit.topic.options import CONNECTOR_VERSION, ConnectorOption, KafkaOption, TopicOption
 from cluster.errors import ConfigError, StartupError
 from cluster.process.documents import Format, write_document
 from cluster.process.exit_codes import ExitCode
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from audit.options import AuditOptions
     from audit.report import AuditResult
     from audit.spark_settings import SparkSettings
+    from audit.topic.topics import Topic
 
 app = typer.Typer(
     no_args_is_help=True, help="Audit state-change logs: check invariants, report findings, detect tampering."
@@ -53,14 +57,6 @@ def _epilog(example: str) -> str:
 LogDirOption = Annotated[
     list[Path],
     typer.Option("--log-dir", exists=True, file_okay=False, help="Folder with state-change logs. Repeatable."),
-]
-LogDirOrUrlOption = Annotated[
-    list[str],
-    typer.Option(
-        "--log-dir",
-        metavar="DIR|URI",
-        help="Folder with state-change logs; or of sealed segments, such as s3a://BUCKET/FOLDER. Repeatable.",
-    ),
 ]
 OutputOption = Annotated[
     str,
@@ -105,14 +101,17 @@ LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Show at most t
 
 app.command("query", epilog=table_commands.QUERY_EPILOG)(table_commands.query)
 app.command("compact", epilog=table_commands.COMPACT_EPILOG)(table_commands.compact)
+app.command("publish", epilog=topic_command.EPILOG)(topic_command.publish)
 
 
 @app.command(epilog=_epilog("klamm audit run --once --log-dir .klamm/state-changes --output report"))
 def run(
     context: typer.Context,
-    log_dir: LogDirOrUrlOption,
     output: OutputOption,
     *,
+    log_dir: LogDirOrUrlOption = None,
+    kafka: KafkaOption = "",
+    topic: TopicOption = "",
     once: Annotated[bool, typer.Option("--once", help="Stop once the present logs have been read.")] = False,
     follow: FollowOption = False,
     until_clean: UntilCleanOption = False,
@@ -136,6 +135,7 @@ def run(
     conf: ConfOption = None,
     checkpoint: CheckpointOption = "",
     class_archive: ClassArchiveOption = True,
+    kafka_connector: ConnectorOption = CONNECTOR_VERSION,
     rule_limit: RuleLimitOption = None,
 ) -> None:
     """Check the invariants on state-change logs with Spark, and follow the logs until Ctrl-C.
@@ -150,8 +150,7 @@ def run(
 
     _check_mode(once, follow, until_clean, timeout)
     _check_timezone(timezone)
-    folders = _folders(log_dir)
-    local = _local(folders, until_clean)
+    inputs, local = inputs_of(log_dir, kafka, topic, kafka_connector, until_clean=until_clean)
     settings = spark_settings(master, memory, cores, shuffle_partitions, conf, class_archive=class_archive)
     expected, given = _nodes(expect or []), given_heads(context, heads, zookeeper, bootstrap)
     options = AuditOptions(
@@ -167,18 +166,11 @@ def run(
         limits=_rule_limits(rule_limit or []),
     )
     alerts = partial(Alerts, local, output, metrics_listen, webhook, until_clean=until_clean)
-    show_result(_audited(folders, output, options, settings, alerts), output, form, limit)
-
-
-def _local(folders: Sequence[Path | str], until_clean: bool) -> list[Path]:
-    local = [folder for folder in folders if isinstance(folder, Path)]
-    if until_clean and len(local) < len(folders):
-        raise typer.BadParameter("follows local folders only; use --once for URIs", param_hint="--until-clean")
-    return local
+    show_result(_audited(inputs, output, options, settings, alerts), output, form, limit)
 
 
 def _audited(
-    folders: Sequence[Path | str],
+    inputs: "Sequence[Path | str] | Topic",
     output: "Location",
     options: "AuditOptions",
     settings: "SparkSettings",
@@ -188,7 +180,7 @@ def _audited(
 
     with _errors(), alerts() as each:
         result = run_audit(
-            folders, output, options, on_progress=each.progress, listener=each.listener, settings=settings
+            inputs, output, options, on_progress=each.progress, listener=each.listener, settings=settings
         )
         each.finish(result)
     return result
@@ -199,17 +191,6 @@ def _check_mode(once: bool, follow: bool, until_clean: bool, timeout: float | No
         raise typer.BadParameter("--once, --follow and --until-clean exclude one another", param_hint="--once")
     if once and timeout is not None:
         raise typer.BadParameter("is for --follow and --until-clean; --once ends by itself", param_hint="--timeout")
-
-
-def _folders(log_dirs: Sequence[str]) -> list[Path | str]:
-    """Local folders as paths, others as they are."""
-    found: list[Path | str] = [name if "://" in name else Path(name) for name in log_dirs]
-    for folder in found:
-        if isinstance(folder, Path) and not folder.is_dir():
-            raise typer.BadParameter(f"{folder}: is no folder", param_hint="--log-dir")
-    if len({type(folder) is str for folder in found}) > 1:
-        raise typer.BadParameter("local folders and URIs do not go together: give file:///… for the local ones")
-    return found
 
 
 def _check_timezone(name: str) -> None:
@@ -227,13 +208,14 @@ def _errors() -> Iterator[None]:
     """Say on one line what failed, and exit."""
     from audit.output_folder import OutputError  # noqa: PLC0415
     from audit.session import AuditFailedError  # noqa: PLC0415
+    from audit.topic.topics import TopicError  # noqa: PLC0415
 
     try:
         yield
     except ConfigError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(ExitCode.USAGE) from None
-    except (AuditFailedError, OutputError, StartupError, OSError) as error:
+    except (AuditFailedError, OutputError, StartupError, TopicError, OSError) as error:
         typer.echo(f"the audit failed: {error}", err=True)
         raise typer.Exit(ExitCode.REFUSED) from None
 

@@ -34,9 +34,13 @@ from audit.report import AuditResult, read_result
 from audit.session import AuditFailedError, as_submitted, folder_of_spark, start_session, summary
 from audit.source import FORMAT, Plan, StateChangeSource
 from audit.spark_settings import SparkSettings
+from audit.topic.connector import with_connector
+from audit.topic.reading import stream_topic
+from audit.topic.topics import Topic, topic_ends
 from audit.witnesses import LAG_MS, LOG_CUT, SEALED_LAG_MS
 from state_log.writer import parse_segment_name, write_audited
 
+Inputs = Sequence[Path | str] | Topic
 _TOO_SLOW: Final = re.compile(r"Python worker (failed )?to connect back")
 _STARTS_MAX: Final = 20
 """Each takes Spark's ten seconds at least."""
@@ -45,7 +49,7 @@ _POLL_SECONDS: Final = 1
 
 
 def run_audit(
-    log_dirs: Sequence[Path | str],
+    inputs: Inputs,
     output: Location,
     options: AuditOptions,
     *,
@@ -57,27 +61,30 @@ def run_audit(
 ) -> AuditResult:
     """Check the records in these folders that earlier runs with the same `output` have not checked.
 
-    `log_dirs`: folders, or all of them URLs of folders with sealed segments in a file system that Spark reads. With
-    `once` an interrupt leaves it without a result; else the job follows the logs until it is interrupted, its time is
-    over, `stop`, asked every second, says so, or `on_progress`, called with the result so far after a batch or two,
-    returns True. The result covers all runs on this output. `listener`: of Spark's, for the progress of the query. A
+    `inputs`: folders, or all of them URLs of folders with sealed segments in a file system that Spark reads; or a
+    topic. With `once` an interrupt leaves it without a result; else the job follows the logs until it is interrupted,
+    its time is over, `stop`, asked every second, says so, or `on_progress`, called with the result so far after a batch
+    or two, returns True. The result covers all runs on this output. `listener`: of Spark's, for the progress of the query. A
     session of the caller's is used as it is and left open. Runs in the main thread. Raises AuditFailedError, and
     OutputError if the output is not as an audit left it, or has other limits.
     """
     settings = as_submitted(settings)
+    if isinstance(inputs, Topic):
+        topic_ends(inputs)
+        settings = with_connector(settings, inputs.connector)
     folder, once = OutputFolder(output), options.once
     checkpoint = folder.checkpoint(options.checkpoint)
     local = folder_of_spark(folder.location, checkpoint)
     with _in_use(folder, local), deferred_interrupts() as interrupted:
         limits = folder.limits(options.limits)
         result = partial(read_result, output, options.expected_nodes, require_trace=options.require_trace)
-        add_given(folder, options.heads, lag_ms=_lag_ms(log_dirs, once=once))
+        add_given(folder, options.heads, lag_ms=_lag_ms(inputs, once=once))
         spark = start_session(local, settings) if session is None else session
         try:
             _register(spark, listener)
             batches = _Batches(folder, BatchSettings(settings.tasks, checkpoint, limits, options.keep_days))
             plan = Plan(options.batch_bytes, settings.tasks, BUCKETS, options.timezone)
-            rows = partial(_rows, spark, log_dirs, plan, folder.modified_ns())
+            rows = partial(_rows, spark, inputs, plan, folder)
             report = None if on_progress is None else lambda: on_progress(result()) is True
             watch = _Watch(output, interrupted, report, stop, options.timeout_seconds)
             start = partial(_start, rows, batches, None if once else options.trigger_seconds)
@@ -86,16 +93,19 @@ def run_audit(
                 interrupted.clear()
             _tell_writers(output)
         except (PySparkException, Py4JError) as error:
-            raise AuditFailedError(summary(error), None if session else local) from error
+            why = inputs.explain(summary(error)) if isinstance(inputs, Topic) else summary(error)
+            raise AuditFailedError(why, None if session else local) from error
         finally:
             if session is None:
                 spark.stop()
     return result()
 
 
-def _lag_ms(log_dirs: Sequence[Path | str], *, once: bool) -> int:
+def _lag_ms(inputs: Inputs, *, once: bool) -> int:
     """How far behind the logs the audit may be."""
-    if any(isinstance(folder, str) for folder in log_dirs):
+    if isinstance(inputs, Topic):
+        return LAG_MS
+    if any(isinstance(folder, str) for folder in inputs):
         return SEALED_LAG_MS
     return 0 if once else LAG_MS
 
@@ -204,19 +214,21 @@ class _Batches:
             raise
 
 
-def _rows(spark: SparkSession, log_dirs: Sequence[Path | str], plan: Plan, since_ns: int) -> DataFrame:
-    """What is read of the logs, as a stream: of local folders while they grow, of others whole files."""
-    urls = [folder for folder in log_dirs if isinstance(folder, str)]
+def _rows(spark: SparkSession, inputs: Inputs, plan: Plan, output: OutputFolder) -> DataFrame:
+    """What is read of the logs, as a stream: of local folders and topics while they grow, of others whole files."""
+    if isinstance(inputs, Topic):
+        return stream_topic(spark, inputs, plan, output.location)
+    urls = [folder for folder in inputs if isinstance(folder, str)]
     if urls:
-        assert len(urls) == len(log_dirs), "local folders and others are not audited together"
+        assert len(urls) == len(inputs), "local folders and others are not audited together"
         return stream_files(spark, urls, plan)
     options = {
-        "directories": json.dumps([str(Path(folder).resolve()) for folder in log_dirs]),
+        "directories": json.dumps([str(Path(folder).resolve()) for folder in inputs]),
         "max_bytes": str(plan.max_bytes),
         "tasks": str(plan.tasks),
         "buckets": str(plan.buckets),
         "zone": plan.zone,
-        "since_ns": str(since_ns),
+        "since_ns": str(output.modified_ns()),
     }
     return spark.readStream.format(FORMAT).options(**options).load()
 

@@ -11,11 +11,11 @@ Spark's own file source reads a file once and never sees what is appended to it 
 
 import gc
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 import numpy
@@ -141,9 +141,20 @@ class StateChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def read_ranges(wanted: Sequence[Range], buckets: int, zone: str = UTC) -> Iterator[pyarrow.RecordBatch]:
     """The rows of these ranges: columns by bucket, and what the lines were. `zone`: of the times in Kafka's logs."""
+    return read_summaries((KafkaSummary(r, zone) if r.is_kafka else RangeSummary(r) for r in wanted), buckets)
+
+
+class Summary(Protocol):
+    """Reads lines: `columns` has their records, and `result`, once these are read, what the lines were."""
+
+    def columns(self) -> Iterator[pyarrow.RecordBatch]: ...
+    def result(self) -> ReadRange: ...
+
+
+def read_summaries(summaries: Iterable[Summary], buckets: int) -> Iterator[pyarrow.RecordBatch]:
+    """The rows of what these read."""
     parts: list[list[pyarrow.RecordBatch]] = [[] for _ in range(buckets + 1)]
-    for part in wanted:
-        summary = KafkaSummary(part, zone) if part.is_kafka else RangeSummary(part)
+    for summary in summaries:
         for columns in summary.columns():
             for bucket, rows in enumerate(split(columns, buckets)):
                 if rows.num_rows:
@@ -212,9 +223,17 @@ class RangeSummary:
             if len(records) < len(decoded):
                 self._add_malformed(offset, raw, decoded)
             good = [line for line, r in zip(lines, decoded, strict=True) if not isinstance(r, MalformedLine)]
+            records, good = self._unread(records, good)
             self._digests += packed(extend_many(self._segments, records, good))
             self._records += len(records)
-            yield records
+            if records:
+                yield records
+
+    def _unread(
+        self, records: list[LoggedStateChange], lines: list[bytes]
+    ) -> tuple[list[LoggedStateChange], list[bytes]]:
+        """Those of these records, and their lines, that count: in a file all."""
+        return records, lines
 
     def _without_returns(self, lines: Sequence[bytes]) -> Sequence[bytes]:
         """Lines that somebody has given CR LF endings are chained as they were without; that is said once."""

@@ -15,12 +15,12 @@ from launcher.installation import require_extras
 if TYPE_CHECKING:
     from state_log.heads_file import GivenHead
 
-_WITHOUT_EXTRAS = {"verify", "heads"}
+_WITHOUT_EXTRAS = {"verify", "heads", "publish"}
 
 
 @app.callback(help="Audit state-change logs: check invariants, report findings, detect tampering.")
 def prepare(context: typer.Context) -> None:
-    """Find a Java for `run`, which starts Spark. All commands but `verify` and `heads` need the extra `audit`."""
+    """Find a Java for `run`, which starts Spark. All but `verify`, `heads` and `publish` need the extra `audit`."""
     if "--help" in sys.argv:
         return
     # The audit itself asks neither ZooKeeper nor the nodes.

@@ -1,0 +1,86 @@
+"""A broker of Apache Kafka's on loopback, a cluster of one in KRaft mode, from the jars that jgo finds."""
+
+import asyncio
+import base64
+import contextlib
+import socket
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError
+
+from deploy.local.java import find_java
+from tests.timeouts import TIMEOUT_S
+
+VERSION: Final = "3.9.1"
+
+
+def kafka_class_path() -> str:
+    """Skips the test, visibly, where the jars cannot be had."""
+    jgo = pytest.importorskip("jgo", reason="needs jgo, for the jars of Apache Kafka")
+    try:
+        folder = Path(jgo.build(f"org.apache.kafka:kafka_2.13:{VERSION}").path)
+    except Exception as error:
+        pytest.skip(f"the jars of Apache Kafka {VERSION} cannot be had: {error}")
+    return f"{folder}/jars/*:{folder}/modules/*"
+
+
+@contextlib.contextmanager
+def kafka_broker(folder: Path) -> Iterator[str]:
+    """Runs it; yields its address."""
+    class_path, (port, controller) = kafka_class_path(), _free_ports()
+    properties = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": str(folder / "data"),
+        "offsets.topic.replication.factor": "1",
+        "auto.create.topics.enable": "false",
+    }
+    config = folder / "server.properties"
+    folder.mkdir(parents=True)
+    config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    java = [str(find_java().executable), "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path]
+    cluster = base64.urlsafe_b64encode(b"\1" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+    with (folder / "kafka.log").open("ab") as log:
+        format_ = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config)]
+        subprocess.run(format_, check=True, stdout=log, stderr=log, timeout=TIMEOUT_S)
+        with subprocess.Popen([*java, "kafka.Kafka", str(config)], stdout=log, stderr=log) as process:
+            try:
+                yield f"127.0.0.1:{port}"
+            finally:
+                process.kill()
+
+
+async def create_topic(bootstrap: str, name: str, partitions: int) -> None:
+    """Waits for the broker to start."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + TIMEOUT_S
+    while True:
+        client = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+        try:
+            await client.start()
+            break
+        except KafkaError:
+            await client.close()
+            assert loop.time() < deadline, f"no broker at {bootstrap}"
+            await asyncio.sleep(0.2)
+    try:
+        await client.create_topics([NewTopic(name, partitions, 1)])
+    finally:
+        await client.close()
+
+
+def _free_ports() -> tuple[int, int]:
+    with socket.socket() as one, socket.socket() as other:
+        one.bind(("127.0.0.1", 0))
+        other.bind(("127.0.0.1", 0))
+        return one.getsockname()[1], other.getsockname()[1]
