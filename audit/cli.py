@@ -149,18 +149,16 @@ def run(
     from audit.options import AuditOptions  # noqa: PLC0415
 
     _check_mode(once, follow, until_clean, timeout)
-    _check_timezone(timezone)
     inputs, local = inputs_of(log_dir, kafka, topic, kafka_connector, until_clean=until_clean)
     settings = spark_settings(master, memory, cores, shuffle_partitions, conf, class_archive=class_archive)
-    expected, given = _nodes(expect or []), given_heads(context, heads, zookeeper, bootstrap)
     options = AuditOptions(
+        timezone=_time_zone(timezone),
         once=once,
         trigger_seconds=trigger,
         timeout_seconds=timeout,
         keep_days=keep_days,
-        expected_nodes=expected,
-        heads=given,
-        timezone=timezone,
+        expected_nodes=_nodes(expect or []),
+        heads=given_heads(context, heads, zookeeper, bootstrap),
         require_trace=require_trace,
         checkpoint=checkpoint,
         limits=_rule_limits(rule_limit or []),
@@ -193,9 +191,9 @@ def _check_mode(once: bool, follow: bool, until_clean: bool, timeout: float | No
         raise typer.BadParameter("is for --follow and --until-clean; --once ends by itself", param_hint="--timeout")
 
 
-def _check_timezone(name: str) -> None:
+def _time_zone(name: str) -> str:
     try:
-        ZoneInfo(name)
+        return ZoneInfo(name).key
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise typer.BadParameter(
             f"{name}: no such time zone; give one of the time zone database, such as Europe/Berlin",

@@ -64,9 +64,9 @@ def run_audit(
     `inputs`: folders, or all of them URLs of folders with sealed segments in a file system that Spark reads; or a
     topic. With `once` an interrupt leaves it without a result; else the job follows the logs until it is interrupted,
     its time is over, `stop`, asked every second, says so, or `on_progress`, called with the result so far after a batch
-    or two, returns True. The result covers all runs on this output. `listener`: of Spark's, for the progress of the query. A
-    session of the caller's is used as it is and left open. Runs in the main thread. Raises AuditFailedError, and
-    OutputError if the output is not as an audit left it, or has other limits.
+    or two, returns True. The result covers all runs on this output. `listener`: of Spark's, for the progress of the
+    query. A session of the caller's is used as it is and left open. Runs in the main thread. Raises AuditFailedError,
+    TopicError, and OutputError if the output is not as an audit left it, or has other limits.
     """
     settings = as_submitted(settings)
     if isinstance(inputs, Topic):

@@ -8,7 +8,6 @@ count: the bytes are the same, or number and digest are.
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
-from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -101,7 +100,7 @@ class ReadBefore:
     def has_none_of(self, records: Sequence[LoggedStateChange]) -> bool:
         """Whether they all have numbers beyond those that were read."""
         known = [self._next_seq.get(f"{node}/{run}", 0) for node, run in {(r.node, r.incarnation) for r in records}]
-        return min(map(attrgetter("seq"), records)) >= max(known)
+        return min(record.seq for record in records) >= max(known)
 
     def repeated(self, records: Sequence[LoggedStateChange], lines: Sequence[bytes]) -> list[bool]:
         """Of each line whether it was read."""
@@ -120,7 +119,7 @@ class TopicSummary(RangeSummary):
         values = records["value"].fill_null(b"").to_pylist()
         offsets = records["offset"].to_pylist()
         first_offsets = dict(zip(reversed(values), reversed(offsets), strict=True))
-        self._offsets = list(dict(sorted(first_offsets.items(), key=lambda item: item[1])).values())
+        self._offsets: list[int] = sorted(first_offsets.values())
         lines = list(dict.fromkeys(values))
         self._starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
         self._next_offset, self._before, self._repeated_bytes = offsets[-1] + 1, before, 0

@@ -10,6 +10,7 @@ import re
 from typing import Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 from msgspec import Struct
 
@@ -57,17 +58,30 @@ def topic_ends(topic: Topic) -> dict[int, int]:
 
 
 async def _ends(topic: Topic) -> dict[int, int]:
-    consumer = AIOKafkaConsumer(
+    try:
+        await _check_presence(topic)
+        consumer = AIOKafkaConsumer(
+            topic.name, bootstrap_servers=topic.bootstrap, client_id=_CLIENT, request_timeout_ms=REQUEST_TIMEOUT_MS
+        )
+        try:
+            await consumer.start()
+            numbers = consumer.partitions_for_topic(topic.name) or ()
+            ends = await consumer.end_offsets([TopicPartition(topic.name, number) for number in numbers])
+            return {partition.partition: end for partition, end in ends.items()}
+        finally:
+            await consumer.stop()
+    except (KafkaError, OSError, ValueError) as error:
+        raise TopicError(f"{topic}: {error}") from error
+
+
+async def _check_presence(topic: Topic) -> None:
+    """By the list of all topics: who asks for one that is not there may make it."""
+    client = AIOKafkaAdminClient(
         bootstrap_servers=topic.bootstrap, client_id=_CLIENT, request_timeout_ms=REQUEST_TIMEOUT_MS
     )
     try:
-        await consumer.start()
-        if topic.name not in await consumer.topics():
+        await client.start()
+        if topic.name not in await client.list_topics():
             raise TopicError(f"{topic}: there is no such topic; create it first")
-        partitions = [TopicPartition(topic.name, n) for n in consumer.partitions_for_topic(topic.name) or ()]
-        ends = await consumer.end_offsets(partitions)
-        return {partition.partition: end for partition, end in ends.items()}
-    except (KafkaError, OSError, ValueError) as error:
-        raise TopicError(f"{topic}: {error}") from error
     finally:
-        await consumer.stop()
+        await client.close()
