@@ -11,6 +11,9 @@ TopicOption = Annotated[str, typer.Option("--topic", metavar="TOPIC", help="Thei
 ConnectorOption = Annotated[
     str,
     typer.Option(
-        "--kafka-connector", metavar="VERSION", help="Of Spark's connector to Kafka; its jars are fetched once."
+        "--kafka-connector",
+        metavar="VERSION",
+        rich_help_panel="Spark",
+        help="Of Spark's connector to Kafka; its jars are fetched once.",
     ),
 ]

@@ -21,7 +21,10 @@ _CLIENT: Final = "klamm-audit"
 _MISFITS: Final = re.compile(
     r"Failed to find (the )?data source: ?`?kafka|NoSuchMethodError|NoSuchFieldError|NoClassDefFoundError"
     r"|ClassNotFoundException|AbstractMethodError|IncompatibleClassChangeError|UnsupportedClassVersionError"
+    # Where Spark has only the message of such an error: a signature, a class by its path, a receiver.
+    r"|exception: ('\S+ (org\.apache|scala)\.[^']*'|(org/apache|scala)/\S+|Receiver class )"
 )
+"""The JVM's errors where two jars do not fit together."""
 
 
 class TopicError(ClusterError):

@@ -110,6 +110,11 @@ def test_brokers_that_are_not_there_are_named(tmp_path: Path) -> None:
     ("why", "said"),
     [
         ("java.lang.NoSuchMethodError: 'void org.apache.spark.X.y()'", "4.2.0 does not fit this Spark (java.lang"),
+        (
+            "[STREAM_FAILED] Query [id = 1] terminated with exception: "
+            "'void org.apache.spark.sql.execution.streaming.SerializedOffset.<init>(java.lang.String)' SQLSTATE: XXKST",
+            "4.2.0 does not fit this Spark ([STREAM_FAILED]",
+        ),
         ("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: kafka.", "set --kafka-connector to the version"),
         ("Some data may have been lost because they are not available", "audit it anew into a new --output"),
         ("TimeoutException", "topic t at h:1: TimeoutException"),
