@@ -70,7 +70,7 @@ class ReadFiles:
         """What is wrong now. `ignored`: files beside the logs that were not read. `everything`: look at all files; else
         at some of the older ones, in turn.
         """
-        found = [FileFault(_why_ignored(path), str(path), str(path), 0, 0) for path in ignored]
+        found = ignored_faults(ignored)
         for log, segments in logs.items():
             unreadable = list(_unreadable(segments, read.get(log, START)))
             found += unreadable
@@ -121,6 +121,11 @@ class ReadFiles:
         is_new = seen is None and bool(self._since_ns) and status.modified_ns > self._since_ns
         if (is_new or (seen is not None and seen != status)) and not _is_whole(before, after):
             yield FileFault(Fault.CHANGED, log, str(before.path), 0, status.size)
+
+
+def ignored_faults(paths: Sequence[Path]) -> list[FileFault]:
+    """Of each why it is not read."""
+    return [FileFault(_why_ignored(path), str(path), str(path), 0, 0) for path in paths]
 
 
 def _why_ignored(path: Path) -> Fault:

@@ -168,7 +168,9 @@ def _chains(known: ClusterState, read: Sequence[ReadRange]) -> list[Finding]:
         name = f"{segment.node}/{segment.incarnation}"
         known.incarnations[name], wrong = join(known.incarnations.get(name, IncarnationLog()), segment, retained_from)
         if starts_early and not wrong:
-            wrong = [(OUT_OF_ORDER, f"record {segment.first_seq} is in a file named for {retained_from} and later ones")]
+            wrong = [
+                (OUT_OF_ORDER, f"record {segment.first_seq} is in a file named for {retained_from} and later ones")
+            ]
         for rule, message in wrong:
             add(name, rule, segment.first_seq, message)
     return [_chain_finding(known.faults[name][rule], name, rule) for name, rule in sorted(changed)]

@@ -67,7 +67,9 @@ class ReadRange(msgspec.Struct, frozen=True):
     def starts_early(self) -> bool:
         """Whether the file begins with a number before that in its name."""
         named = self.retained_from
-        return named is not None and self.end == self.size and bool(self.segments) and self.segments[0].first_seq < named
+        return (
+            named is not None and self.end == self.size and bool(self.segments) and self.segments[0].first_seq < named
+        )
 
 
 class Quarantine:

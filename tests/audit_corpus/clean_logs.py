@@ -30,7 +30,10 @@ def main(first: str, last: str) -> int:
     for seed, result in audits_of_seeds(int(first), int(last)):
         unclean += result.verdict != CLEAN
         gaps = [f"{gap.what}: {gap.why}" for gap in result.incomplete]
-        print(f"seed {seed:<6} {result.records:>7} records  {result.verdict}  {result.findings or ''} {gaps or ''}", flush=True)
+        print(
+            f"seed {seed:<6} {result.records:>7} records  {result.verdict}  {result.findings or ''} {gaps or ''}",
+            flush=True,
+        )
     print(f"{int(last) - int(first) + 1 - unclean} clean, {unclean} not")
     return 1 if unclean else 0
 

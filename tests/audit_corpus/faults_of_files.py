@@ -10,6 +10,7 @@ from tests.audit_corpus.fault import Fault
 from tests.audit_corpus.logs import BROKER, CONTROLLER, EARLIER_CONTROLLER, Logs
 
 WITHOUT_LOG: Final = ("no log of this node",)
+UNDECIDED: Final = "not decided"
 
 
 def replace(make: Callable[[Path], object], prefix: str = BROKER) -> Callable[[Logs], object]:
@@ -94,17 +95,13 @@ def link_to_moved(logs: Logs) -> None:
 
 
 FAULTS_OF_FILES: Final[dict[str, Fault]] = {
-    "no log at all": Fault(
-        lambda logs: [path.unlink() for path in logs.all()], incomplete=("no record was read",)
-    ),
+    "no log at all": Fault(lambda logs: [path.unlink() for path in logs.all()], incomplete=("no record was read",)),
     "a folder named as no log of a node": Fault(lambda logs: (logs.folder / "x.jsonl").mkdir()),
     "a copy of all logs": Fault(lambda logs: shutil.copytree(logs.folder, logs.folder / "copy")),
     "all logs in one folder": Fault(lambda logs: [path.rename(logs.folder / path.name) for path in logs.all()]),
-    "a broker without a log": Fault(
-        lambda logs: shutil.rmtree(logs.folder / "broker-4"), incomplete=WITHOUT_LOG
-    ),
+    "a broker without a log": Fault(lambda logs: shutil.rmtree(logs.folder / "broker-4"), incomplete=WITHOUT_LOG),
     "a controller without a log": Fault(
-        lambda logs: shutil.rmtree(logs.folder / "controller-1003"), incomplete=WITHOUT_LOG
+        lambda logs: shutil.rmtree(logs.folder / "controller-1003"), incomplete=(*WITHOUT_LOG, UNDECIDED)
     ),
     "a run of a broker without a log": Fault(
         lambda logs: logs.all("broker-3-")[0].unlink(), incomplete=("no log of this incarnation",)
@@ -122,15 +119,17 @@ FAULTS_OF_FILES: Final[dict[str, Fault]] = {
     ),
     "segments": Fault(lambda logs: logs.split(CONTROLLER)),
     "segments swapped": Fault(swap_segments, {"records-out-of-order": 1}),
-    "a segment in the middle missing": Fault(lambda logs: logs.split(CONTROLLER)[1].unlink(), {"sequence-gap": 1}),
-    "the first segment missing": Fault(
-        lambda logs: logs.split(CONTROLLER)[0].unlink(), incomplete=("the log begins later",)
+    "a segment in the middle missing": Fault(
+        lambda logs: logs.split(CONTROLLER)[1].unlink(), {"sequence-gap": 1}, (UNDECIDED,)
     ),
-    "the last segment missing": Fault(lambda logs: logs.split(CONTROLLER)[2].unlink(), {"log-cut": 1}),
-    "the end of a segment in the middle missing": Fault(take_end_of_middle, {"sequence-gap": 1}),
-    "a log cut and appended to": Fault(cut_and_append, {"sequence-gap": 1}),
-    "a segment twice, once under another name": Fault(copy_segment),
-    "a segment twice, once under another number": Fault(copy_under_other_number),
+    "the first segment missing": Fault(
+        lambda logs: logs.split(CONTROLLER)[0].unlink(), incomplete=("the log begins later", UNDECIDED)
+    ),
+    "the last segment missing": Fault(lambda logs: logs.split(CONTROLLER)[2].unlink(), {"log-cut": 1}, (UNDECIDED,)),
+    "the end of a segment in the middle missing": Fault(take_end_of_middle, {"sequence-gap": 1}, (UNDECIDED,)),
+    "a log cut and appended to": Fault(cut_and_append, {"sequence-gap": 1}, (UNDECIDED,)),
+    "a segment twice, once under another name": Fault(copy_segment, {"duplicate-sequence": 1}),
+    "a segment twice, once under another number": Fault(copy_under_other_number, {"duplicate-sequence": 1}),
     "two runs of a broker in one file": Fault(interleave),
     "a FIFO in the place of a log": Fault(replace(os.mkfifo), incomplete=("is no file", *WITHOUT_LOG)),
     "a FIFO named as a log": Fault(add(os.mkfifo), incomplete=("is no file",)),
@@ -159,7 +158,7 @@ FAULTS_OF_FILES: Final[dict[str, Fault]] = {
         lambda _: None, {"log-vanished": 1}, ("is no file",), later=replace(os.mkfifo)
     ),
     "a log that could not be read any more": Fault(
-        lambda _: None, incomplete=("cannot be read",), later=replace(forbid, EARLIER_CONTROLLER)
+        lambda _: None, {"log-shrank": 1}, later=replace(forbid, EARLIER_CONTROLLER)
     ),
     "a log that goes on": Fault(
         lambda logs: logs.split(CONTROLLER)[2].rename(logs.folder / "later"),

@@ -40,7 +40,9 @@ def brokers(record: Record) -> Brokers:
     return Brokers(record["leader"], next(broker for broker in record["replicas"] if broker != record["leader"]))
 
 
-def then(states: Callable[[Brokers], Sequence[State]], every_ms: int = 1_000, **fields: object) -> Callable[[Logs], object]:
+def then(
+    states: Callable[[Brokers], Sequence[State]], every_ms: int = 1_000, **fields: object
+) -> Callable[[Logs], object]:
     """Let the controller write these states of a partition, each so long after the one before; `fields`: of the last."""
 
     def add(records: list[Record]) -> None:
@@ -130,14 +132,14 @@ FAULTS_OF_HISTORIES: Final[dict[str, Fault]] = {
         then(lambda b: [State(b.other, 1, [b.other, b.leader])]), {"leader-from-isr": 1}
     ),
     "a leader epoch that fell": Fault(
-        then(lambda b: [State(b.leader, step, [b.leader]) for step in (1, 1, -1)]), {"leader-epoch-never-back": 1}
+        then(lambda b: [State(b.leader, step, [b.leader]) for step in (1, 1, -1)]), {"leader-epoch-never-back": 2}
     ),
     "a leader epoch raised by seven": Fault(
         then(lambda b: [State(b.leader, 7, [b.leader])]), {"leader-epoch-by-one": 1}
     ),
     "two states of one partition epoch": Fault(write_twice, {"one-state-per-partition-epoch": 1}),
     "a write of an earlier controller epoch": Fault(
-        then(lambda b: [State(b.leader, 0, [b.leader])], controller_epoch=1), {"controller-epoch-never-back": 1}
+        then(lambda b: [State(b.leader, 0, [b.leader])], controller_epoch=1), {"controller-epoch-never-back": 2}
     ),
     "a leader missing for an hour": Fault(
         then(lambda b: [State(-1, 1, [b.leader]), State(b.leader, 1, [b.leader])], 3_600_000),
@@ -152,4 +154,4 @@ FAULTS_OF_HISTORIES: Final[dict[str, Fault]] = {
     "a reassignment of two days": Fault(stall("assignment", "partition"), {"reassignment-without-progress": 1}),
     "a deletion of two days": Fault(stall("deletion"), {"deletion-without-progress": 1}),
 }
-"""Name -> fault."""
+"""Name -> fault. A fall is found twice by its rule: between the states, and in what the process has shown."""

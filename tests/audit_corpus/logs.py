@@ -94,7 +94,9 @@ def chained(logs: Mapping[Path, Sequence[Record]]) -> dict[Path, list[bytes]]:
     while writers:
         lines = [(writer, next(writer, None)) for writer in writers]
         writers = [writer for writer, step in lines if step is not None]
-        assert not writers or any(step and step[1] is not None for _, step in lines), "logs have seen one another's future"
+        assert not writers or any(step and step[1] is not None for _, step in lines), (
+            "logs have seen one another's future"
+        )
         for step in (step for _, step in lines if step is not None and step[1] is not None):
             found[step[0]].append(step[1])
     return found
