@@ -34,9 +34,10 @@ from audit.report import AuditResult, read_result
 from audit.session import AuditFailedError, as_submitted, folder_of_spark, start_session, summary
 from audit.source import FORMAT, Plan, StateChangeSource
 from audit.spark_settings import SparkSettings
+from audit.topic.brokers import topic_ends
 from audit.topic.connector import with_connector
 from audit.topic.reading import stream_topic
-from audit.topic.topics import Topic, topic_ends
+from audit.topic.topics import Topic
 from audit.witnesses import LAG_MS, LOG_CUT, SEALED_LAG_MS
 from state_log.writer import parse_segment_name, write_audited
 

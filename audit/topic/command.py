@@ -45,8 +45,9 @@ def publish(
     collected; the topic must exist, with any number of partitions, which
     must not change. Lines that a crash makes it repeat are no finding.
     """
+    from audit.topic.brokers import topic_ends  # noqa: PLC0415
     from audit.topic.publisher import PublishedFile, Publisher, is_of_another_topic  # noqa: PLC0415
-    from audit.topic.topics import Topic, TopicError, topic_ends  # noqa: PLC0415
+    from audit.topic.topics import Topic, TopicError  # noqa: PLC0415
 
     to = Topic(kafka, topic)
     file = PublishedFile(log_dir[0] / f"published-{topic}.json" if state is None else state)

@@ -20,9 +20,10 @@ from audit.report import AuditResult
 from audit.session import start_session
 from audit.spark_settings import SparkSettings
 from audit.tables import TABLES
+from audit.topic.brokers import topic_ends
 from audit.topic.connector import with_connector
 from audit.topic.options import CONNECTOR_VERSION
-from audit.topic.topics import Topic, topic_ends
+from audit.topic.topics import Topic
 from cluster.errors import StartupError
 from tests.integration.audit.test_audit_command import COMMAND, run
 from tests.kafka_broker import create_topic, kafka_broker

@@ -14,10 +14,11 @@ from audit.lines_read import ReadRange
 from audit.output_folder import VERSION, OutputFolder
 from audit.source import LINES_ROW
 from audit.spark_settings import SparkSettings
+from audit.topic.brokers import topic_ends
 from audit.topic.connector import with_connector
 from audit.topic.publisher import Published, PublishedFile, is_of_another_topic
 from audit.topic.reading import ReadBefore, read_records
-from audit.topic.topics import Topic, TopicError, topic_ends
+from audit.topic.topics import Topic, TopicError
 from tests.unit.audit.test_changed_files import OLD, write_run
 
 KEY = f"broker-1/{OLD}".encode()

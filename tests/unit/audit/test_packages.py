@@ -10,7 +10,10 @@ import pytest
 
 from audit.packages import FOLDER, current_package, write_package
 
-IMPORTED = "audit.batch, audit.source, audit.bucket, audit.remote_files, pandas, pyspark.sql.pandas.functions"
+IMPORTED = (
+    "audit.batch, audit.source, audit.topic.reading, audit.bucket, audit.remote_files, pandas, "
+    "pyspark.sql.pandas.functions"
+)
 
 
 @pytest.fixture(scope="module")
