@@ -98,7 +98,7 @@ def modified_ns(path: Path | Content) -> int:
 
 
 def line_blocks(part: Range) -> Iterator[tuple[int, Sequence[bytes]]]:
-    """(byte offset, complete lines without newlines) of each block of a range; none of a file that is gone or cannot be read."""
+    """(byte offset, complete lines without newlines) of each block of a range; none of a file that cannot be read."""
     try:
         file = BytesIO(part.path.data) if isinstance(part.path, Content) else part.path.open("rb")
     except OSError:

@@ -82,7 +82,7 @@ def _listing(directory: Path, modified_ns: int) -> _Listing:
             found.below.append(path)
             found.ignored.extend([path] if parse_segment_name(entry.name) else [])
         elif may_be_kafka_log(entry.name):
-            if os.path.isfile(path):  # noqa: PTH113 - a link to itself is none, and no error
+            if os.path.isfile(path):  # A link to itself is none, and no error.
                 found.files.append(path)
             elif entry.name.endswith(SEGMENT_SUFFIX) or is_kafka_name(entry.name):
                 found.ignored.append(path)
@@ -221,7 +221,7 @@ def ranges(logs: Mapping[str, Sequence[Segment]], start: Positions, end: Positio
 
 def line_end(path: Path, first: int, wanted: int, at_least_until: int | None = None) -> int:
     """The end of the last line that ends at or before `wanted`; else, up to `at_least_until`, of the next one after it;
-    `first` if there is none, or the file is gone or cannot be read. A line of more than LINE_BYTES_MAX is taken in parts.
+    `first` if there is none, or the file cannot be read. A line of more than LINE_BYTES_MAX is taken in parts.
     """
     try:
         return _line_end(path, first, wanted, at_least_until)

@@ -43,7 +43,7 @@ def brokers(record: Record) -> Brokers:
 def then(
     states: Callable[[Brokers], Sequence[State]], every_ms: int = 1_000, **fields: object
 ) -> Callable[[Logs], object]:
-    """Let the controller write these states of a partition, each so long after the one before; `fields`: of the last."""
+    """Let the controller write these states of a partition, each so long after the last; `fields`: of the last."""
 
     def add(records: list[Record]) -> None:
         last = chosen_partition(records)

@@ -1,6 +1,6 @@
 """The logs of a small simulated cluster, and ways to change them.
 
-Who changes a log afterwards leaves the heads that others have seen as they are, and chains the lines anew or not. What a
+Who changes a log afterwards leaves the heads that others have seen as they are, and chains lines anew or not. What a
 node itself wrote wrongly is chained as it wrote it, and others have seen these lines: only the content is at fault.
 """
 
