@@ -15,7 +15,20 @@ import pyarrow.compute
 from audit.findings import Finding, Violation, changes
 from audit.sorted_runs import NOTHING, Run, gather, neighbours
 from audit.subjects import Subjects
-from audit.vectors import ABSENT, BrokerLists, Flags, Keys, Longs, are_in_order, group_starts, is_one_of, keys, longs, mixed, ranks
+from audit.vectors import (
+    ABSENT,
+    BrokerLists,
+    Flags,
+    Keys,
+    Longs,
+    are_in_order,
+    group_starts,
+    is_one_of,
+    keys,
+    longs,
+    mixed,
+    ranks,
+)
 from state_log.histories import (
     CONTROLLER_EPOCH_NEVER_BACK,
     LEADER_EPOCH_BY_ONE,
@@ -56,6 +69,11 @@ WRITTEN: Final = pyarrow.schema(
     ]
 )
 """States that controllers wrote, and what led to them."""
+STATES_OF_RECORDS: Final = (
+    *("key", "partition_epoch", "leader_epoch", "leader", "isr", "controller_epoch"),
+    *WRITTEN.names[WRITTEN.get_field_index("at_ms") :],
+)
+"""The columns of records that states are made of."""
 
 
 class Contents(NamedTuple):
@@ -75,21 +93,21 @@ def contents(rows: pyarrow.Table) -> Contents:
     return Contents(present, content)
 
 
-def states_of(rows: pyarrow.Table) -> pyarrow.Table:
-    """The states that controllers name in these records, as WRITTEN, reduced."""
-    chosen = is_one_of(rows["kind"], [kind.value for kind in WRITTEN_BY_CONTROLLERS]) & contents(rows).present
+def states_of(rows: pyarrow.Table, found: Contents) -> pyarrow.Table:
+    """The states that controllers name in these records, as WRITTEN, reduced. `found`: the records' contents."""
+    chosen = is_one_of(rows["kind"], [kind.value for kind in WRITTEN_BY_CONTROLLERS]) & found.present
     chosen &= longs(rows["controller_epoch"]) != ABSENT
-    part = rows.filter(pyarrow.array(chosen))
-    return reduce_states(with_columns(state_rows(part), part, WRITTEN))
+    part = rows.select(STATES_OF_RECORDS).filter(pyarrow.array(chosen))
+    return reduce_states(with_columns(state_rows(part, found.content[chosen]), part, WRITTEN))
 
 
-def state_rows(rows: pyarrow.Table) -> pyarrow.Table:
+def state_rows(rows: pyarrow.Table, content: Keys) -> pyarrow.Table:
     """Records that have all of a state, as STATES."""
     return pyarrow.table(
         [
             rows["key"],
             rows["partition_epoch"].cast(pyarrow.int64()),
-            pyarrow.array(contents(rows).content),
+            pyarrow.array(content),
             *(rows[name] for name in ("leader_epoch", "leader", "isr")),
             # An agent does not know who wrote an ISR that it was granted.
             *[pyarrow.compute.fill_null(rows["controller_epoch"], NO_EPOCH)] * 2,

@@ -99,7 +99,7 @@ class BrokerLists:
     def are_within(self, others: "BrokerLists") -> Flags:
         """Whether every member of each row's list is in the other list of the row."""
         if not len(others.values):
-            return self.lengths == 0
+            return numpy.asarray(self.lengths == 0, bool)
         low, span = self._bounds(others)
         members = numpy.sort(others.row * span + (others.values - low))
         wanted = self.row * span + (self.values - low)
