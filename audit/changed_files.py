@@ -23,6 +23,7 @@ from audit.log_files import START, Position, Positions, Segment
 from state_log.chain import ChainSegment, extend
 from state_log.reader import complete_lines
 from state_log.record import MalformedLine, decode_line
+from state_log.writer import parse_segment_name
 
 _OLDER_PER_CHECK: Final = 200
 _RUN: Final = re.compile(r"(?P<node>.+)-(?P<incarnation>[0-9]{13}\.[0-9]+)")
@@ -34,10 +35,12 @@ class Fault(StrEnum):
     VANISHED = "vanished"
     CHANGED = "changed"
     COMPRESSED = "compressed"
+    NO_FILE = "no-file"
+    UNREADABLE = "unreadable"
 
 
 class FileFault(Struct, frozen=True):
-    """`read`: up to which byte it was read; `size`: its size now."""
+    """`read`: up to which byte it was read; `size`: its size now. `log`: the file itself where it cannot be read."""
 
     fault: Fault
     log: str
@@ -67,11 +70,11 @@ class ReadFiles:
         """What is wrong now. `ignored`: files beside the logs that were not read. `everything`: look at all files; else
         at some of the older ones, in turn.
         """
-        found = [
-            FileFault(Fault.COMPRESSED, str(path), str(path), 0, 0) for path in ignored if is_compressed(path.name)
-        ]
+        found = ignored_faults(ignored)
         for log, segments in logs.items():
-            if log not in read and not _has_rotated(segments[0], logs):
+            unreadable = list(_unreadable(segments, read.get(log, START)))
+            found += unreadable
+            if log not in read and not unreadable and not _has_rotated(segments[0], logs):
                 found += _without_lines(log, segments)
         for log, position in read.items():
             found += _newest(log, logs.get(log, ()), position, logs)
@@ -120,6 +123,35 @@ class ReadFiles:
             yield FileFault(Fault.CHANGED, log, str(before.path), 0, status.size)
 
 
+def ignored_faults(paths: Sequence[Path]) -> list[FileFault]:
+    """Of each why it is not read."""
+    return [FileFault(_why_ignored(path), str(path), str(path), 0, 0) for path in paths]
+
+
+def _why_ignored(path: Path) -> Fault:
+    if path.is_dir() and not parse_segment_name(path.name):
+        return Fault.UNREADABLE
+    return Fault.COMPRESSED if is_compressed(path.name) and path.is_file() else Fault.NO_FILE
+
+
+def _unreadable(segments: Sequence[Segment], position: Position) -> Iterator[FileFault]:
+    """Segments with something that was not read, and cannot be."""
+    for segment in segments:
+        if segment.first_seq < position.first_seq:
+            continue
+        status = _status(segment.path)
+        done = position.byte if segment.first_seq == position.first_seq else 0
+        if status is None or (done and status.size <= done and os.access(segment.path, os.R_OK)):
+            continue
+        try:
+            with segment.path.open("rb") as file:
+                file.read(1)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            yield FileFault(Fault.UNREADABLE, str(segment.path), str(segment.path), done, status.size)
+
+
 def _has_rotated(segment: Segment, logs: Mapping[str, Sequence[Segment]]) -> bool:
     """Whether it is a log of Kafka's that others come from: it may be empty until the broker writes again."""
     rotated = f"{segment.path}."
@@ -141,7 +173,7 @@ def complete_lines_present(path: Path) -> bool:
             while block := file.read(1 << 20):
                 if b"\n" in block:
                     return True
-    except FileNotFoundError:
+    except OSError:
         return False
     return False
 
@@ -185,7 +217,7 @@ def _is_whole(before: Segment, after: Segment) -> bool:
 def _status(path: Path) -> _Status | None:
     try:
         found = os.stat(path)
-    except FileNotFoundError:
+    except OSError:
         return None
     return _Status(found.st_ino, found.st_mtime_ns, found.st_size)
 

@@ -61,8 +61,14 @@ def greatest(differences: Iterable[ClockDifference]) -> list[ClockDifference]:
     found: dict[tuple[str, str], ClockDifference] = {}
     for difference in differences:
         name = difference.behind, difference.ahead
-        found[name] = max(difference, found.get(name, difference))
+        found[name] = min(difference, found.get(name, difference), key=_order)
     return [found[name] for name in sorted(found)]
+
+
+def _order(difference: ClockDifference) -> tuple[int, int, int]:
+    """The greatest first, of these the one of the earliest records, so that it does not matter what came when."""
+    first, second = (int(record.rpartition("/")[2]) for record in difference.records)
+    return -difference.ms, second, first
 
 
 def clock_findings(differences: Iterable[ClockDifference], jumping: AbstractSet[str]) -> Iterator[Finding]:
@@ -115,8 +121,7 @@ def _differences(
     ms = differences[which]
     ahead, behind = first.take(which), second.take(which)
     names = [ranked(table[name])[0] for table in (behind, ahead) for name in ("node", "incarnation")]
-    seq = longs(behind["seq"])
-    order = numpy.lexsort((seq, -ms, *names))
+    order = numpy.lexsort((longs(ahead["seq"]), longs(behind["seq"]), -ms, *names))
     starts = group_starts(*(name[order] for name in names))
     for row in order[starts].tolist():
         a, b = (table.slice(row, 1).to_pylist()[0] for table in (ahead, behind))

@@ -98,6 +98,7 @@ def check_cluster(
     findings += [*faults_found(known.unread, faults), *converted_found(read)]
     for part in read:
         known.unread.pop(part.log, None)
+        known.unread.pop(part.file, None)
     add_witnessed(known.witnessed, _witnessed(rows))
     write_findings(output, place, findings)
     output.write_rows(RECORDS_TABLE, rows.drop_columns(["key"]), place.batch, place.bucket)
@@ -161,10 +162,15 @@ def _chains(known: ClusterState, read: Sequence[ReadRange]) -> list[Finding]:
             if same and segment.first_seq < before.first_seq:
                 message = f"record {segment.first_seq} stands behind record {before.last_seq}"
                 add(f"{segment.node}/{segment.incarnation}", OUT_OF_ORDER, segment.first_seq, message)
-    segments = [(segment, part.retained_from) for part in read for segment in part.segments]
-    for segment, retained_from in sorted(segments, key=lambda s: (s[0].node, s[0].incarnation, s[0].first_seq)):
+    segments = [(segment, part.retained_from, part.starts_early) for part in read for segment in part.segments]
+    segments.sort(key=lambda s: (s[0].node, s[0].incarnation, s[0].first_seq, s[2]))
+    for segment, retained_from, starts_early in segments:
         name = f"{segment.node}/{segment.incarnation}"
         known.incarnations[name], wrong = join(known.incarnations.get(name, IncarnationLog()), segment, retained_from)
+        if starts_early and not wrong:
+            wrong = [
+                (OUT_OF_ORDER, f"record {segment.first_seq} is in a file named for {retained_from} and later ones")
+            ]
         for rule, message in wrong:
             add(name, rule, segment.first_seq, message)
     return [_chain_finding(known.faults[name][rule], name, rule) for name, rule in sorted(changed)]

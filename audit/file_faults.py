@@ -19,7 +19,7 @@ def faults_found(unread: dict[str, FileFault], faults: Sequence[FileFault]) -> l
     for fault in sorted(faults, key=lambda fault: (fault.file, fault.fault)):
         name = Path(fault.file).name
         match fault.fault:
-            case Fault.EMPTY | Fault.COMPRESSED:
+            case Fault.EMPTY | Fault.COMPRESSED | Fault.NO_FILE | Fault.UNREADABLE:
                 unread[fault.log] = fault
             case Fault.SHRANK:
                 message = f"{name} has {fault.size} bytes, and {fault.read} bytes of it were read"
@@ -48,6 +48,10 @@ def why_unread(fault: FileFault) -> str:
     """What is wrong with a file of which nothing was read."""
     if fault.fault is Fault.COMPRESSED:
         return "is compressed: unpack it beside the others"
+    if fault.fault is Fault.NO_FILE:
+        return "is no file, though it has the name of a log"
+    if fault.fault is Fault.UNREADABLE:
+        return "cannot be read: look at its permissions, and at the disk"
     return without_lines(fault.size)
 
 

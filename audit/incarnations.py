@@ -6,6 +6,7 @@ right takes. Two runs of one node do not overlap.
 
 from collections.abc import Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import Final
 
 import numpy
@@ -25,6 +26,8 @@ CLOCK_STEP_MS: Final = 5_000
 OVERLAP_MS: Final = 10_000
 """How long a process may go on after another of its node has started: until it finds its session expired."""
 _KEPT: Final = 100
+_first_seq: Final = attrgetter("first_seq")
+_last_seq: Final = attrgetter("last_seq")
 
 
 class Span(Struct, frozen=True):
@@ -43,6 +46,7 @@ class Span(Struct, frozen=True):
     clock_falls: tuple[tuple[int, int, int], ...] = ()
     epoch_falls: tuple[tuple[int, int, int], ...] = ()
     boot_id: str = ""
+    last_seq: int = -1
 
 
 def spans_of(rows: pyarrow.RecordBatch) -> list[Span]:
@@ -54,29 +58,34 @@ def spans_of(rows: pyarrow.RecordBatch) -> list[Span]:
     starts = group_starts(node, incarnation).tolist()
     found = []
     for first, end in pairwise([*starts, len(node)]):
-        numbers, shown = seq[first:end], epoch[first:end]
+        # By number: lines that stand elsewhere, or twice, are another rule's.
+        order = first + numpy.argsort(seq[first:end], kind="stable")
+        numbers, times, shown = seq[order], at_ms[order], epoch[order]
         has = shown != ABSENT
         found.append(
             Span(
                 nodes[node[first]],
                 incarnations[incarnation[first]],
-                int(at_ms[first]),
-                int(at_ms[end - 1]),
+                int(times[0]),
+                int(times[-1]),
                 *((int(shown[has][0]), int(shown[has][-1])) if has.any() else (ABSENT, ABSENT)),
                 int(numbers[0]),
                 int(numbers[has][0]) if has.any() else 0,
-                _falls(numbers, at_ms[first:end], CLOCK_STEP_MS),
+                _falls(numbers, times, CLOCK_STEP_MS),
                 _falls(numbers[has], shown[has], 0),
                 _first_text(table["boot_id"], first, end),
+                int(numbers[-1]),
             )
         )
     return found
 
 
 def joined(before: Span | None, span: Span) -> Span:
-    """Two consecutive spans of one incarnation as one."""
+    """Two consecutive spans of one incarnation as one. What is behind a later number is not compared with it."""
     if before is None:
         return span
+    if span.first_seq <= before.last_seq:
+        return _joined_late(before, span)
     clock, epochs = span.clock_falls, span.epoch_falls
     if span.first_at_ms < before.last_at_ms - CLOCK_STEP_MS:
         clock = ((span.first_seq, before.last_at_ms, span.first_at_ms), *clock)
@@ -85,12 +94,27 @@ def joined(before: Span | None, span: Span) -> Span:
     return replace(
         before,
         last_at_ms=span.last_at_ms,
+        last_seq=span.last_seq,
         first_epoch=span.first_epoch if before.first_epoch == ABSENT else before.first_epoch,
         first_epoch_seq=span.first_epoch_seq if before.first_epoch == ABSENT else before.first_epoch_seq,
         last_epoch=before.last_epoch if span.last_epoch == ABSENT else span.last_epoch,
         clock_falls=(*before.clock_falls, *clock)[:_KEPT],
         epoch_falls=(*before.epoch_falls, *epochs)[:_KEPT],
         boot_id=before.boot_id or span.boot_id,
+    )
+
+
+def _joined_late(before: Span, span: Span) -> Span:
+    first, last = min(before, span, key=_first_seq), max(before, span, key=_last_seq)
+    return replace(
+        before,
+        first_at_ms=first.first_at_ms,
+        first_seq=first.first_seq,
+        last_at_ms=last.last_at_ms,
+        last_seq=last.last_seq,
+        last_epoch=before.last_epoch if last.last_epoch == ABSENT else last.last_epoch,
+        clock_falls=tuple(dict.fromkeys((*before.clock_falls, *span.clock_falls)))[:_KEPT],
+        epoch_falls=tuple(dict.fromkeys((*before.epoch_falls, *span.epoch_falls)))[:_KEPT],
     )
 
 
@@ -126,7 +150,7 @@ def _first_text(column: pyarrow.ChunkedArray, first: int, end: int) -> str:
 
 
 def _falls(seq: Longs, values: Longs, tolerance: int) -> tuple[tuple[int, int, int], ...]:
-    fallen = numpy.flatnonzero(values[1:] < values[:-1] - tolerance)[:_KEPT]
+    fallen = numpy.flatnonzero((values[1:] < values[:-1] - tolerance) & (seq[1:] > seq[:-1]))[:_KEPT]
     rows = zip(seq[fallen + 1].tolist(), values[fallen].tolist(), values[fallen + 1].tolist(), strict=True)
     return tuple(rows)
 

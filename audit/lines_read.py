@@ -63,6 +63,14 @@ class ReadRange(msgspec.Struct, frozen=True):
         name = parse_segment_name(Path(self.file).name)
         return None if name is None else name.first_seq
 
+    @property
+    def starts_early(self) -> bool:
+        """Whether the file begins with a number before that in its name."""
+        named = self.retained_from
+        return (
+            named is not None and self.end == self.size and bool(self.segments) and self.segments[0].first_seq < named
+        )
+
 
 class Quarantine:
     """The malformed lines of one range: all are counted, the first are kept."""
@@ -90,10 +98,10 @@ def modified_ns(path: Path | Content) -> int:
 
 
 def line_blocks(part: Range) -> Iterator[tuple[int, Sequence[bytes]]]:
-    """(byte offset, complete lines without newlines) of each block of a range; none of a file that is gone."""
+    """(byte offset, complete lines without newlines) of each block of a range; none of a file that cannot be read."""
     try:
         file = BytesIO(part.path.data) if isinstance(part.path, Content) else part.path.open("rb")
-    except FileNotFoundError:
+    except OSError:
         return
     with file:
         file.seek(part.first)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from audit.kafka.files import KafkaFiles, is_compressed, may_be_kafka_log
+from audit.kafka.files import KafkaFiles, is_compressed, is_kafka_name, may_be_kafka_log
 from state_log.record import LINE_BYTES_MAX
 from state_log.writer import SEGMENT_SUFFIX, parse_segment_name
 
@@ -63,15 +63,41 @@ class Range(NamedTuple):
     is_kafka: bool = False
 
 
+class _Listing(NamedTuple):
+    """Of a folder: when it was changed last, files that may be logs, folders, and what only has the name of a log."""
+
+    modified_ns: int
+    files: list[Path]
+    below: list[Path]
+    ignored: list[Path]
+
+
+def _listing(directory: Path, modified_ns: int) -> _Listing:
+    found = _Listing(modified_ns, [], [], [])
+    with os.scandir(directory) as entries:
+        present = sorted(entries, key=lambda entry: entry.name)
+    for entry in present:
+        path = Path(entry.path)
+        if entry.is_dir(follow_symlinks=False):
+            found.below.append(path)
+            found.ignored.extend([path] if parse_segment_name(entry.name) else [])
+        elif may_be_kafka_log(entry.name):
+            if os.path.isfile(path):  # A link to itself is none, and no error.
+                found.files.append(path)
+            elif entry.name.endswith(SEGMENT_SUFFIX) or is_kafka_name(entry.name):
+                found.ignored.append(path)
+    return found
+
+
 class LogFiles:
     """The segments in some folders and those below. Folders are read again only when they have changed."""
 
     def __init__(self, directories: Sequence[Path]) -> None:
         self._directories = directories
-        self._listed: dict[Path, tuple[int, list[Path], list[Path]]] = {}
+        self._listed: dict[Path, _Listing] = {}
         self._kafka_files = KafkaFiles()
         self.ignored: list[Path] = []
-        """Files of the last listing that look like logs and cannot be read."""
+        """What the last listing has that is named as a log and cannot be read, and folders that cannot be listed."""
 
     def logs(self) -> dict[str, list[Segment]]:
         """By log, the oldest segment first; of copies of one segment the longest."""
@@ -106,26 +132,25 @@ class LogFiles:
             if directory in seen:
                 continue
             seen.add(directory)
-            files, below = self._list(directory)
-            yield from files
-            waiting += below
+            listing = self._list(directory)
+            self.ignored += listing.ignored
+            yield from listing.files
+            waiting += listing.below
 
-    def _list(self, directory: Path) -> tuple[list[Path], list[Path]]:
-        """Its segments and its folders; both empty if it is gone."""
+    def _list(self, directory: Path) -> "_Listing":
+        """What is in a folder; nothing if it is gone."""
         try:
             now, changed = time.time_ns(), directory.stat().st_mtime_ns
             known = self._listed.pop(directory, None)
-            if known is None or known[0] != changed:
-                with os.scandir(directory) as entries:
-                    present = sorted(entries, key=lambda entry: entry.name)
-                files = [Path(e.path) for e in present if may_be_kafka_log(e.name) and e.is_file()]
-                below = [Path(e.path) for e in present if e.is_dir(follow_symlinks=False)]
-                known = changed, files, below
+            if known is None or known.modified_ns != changed:
+                known = _listing(directory, changed)
             if now - changed > _MTIME_NS:
                 self._listed[directory] = known
         except (FileNotFoundError, NotADirectoryError):
-            return [], []
-        return known[1], known[2]
+            return _Listing(0, [], [], [])
+        except OSError:
+            return _Listing(0, [], [], [directory])
+        return known
 
 
 def ends(logs: Mapping[str, Sequence[Segment]], start: Positions) -> dict[str, list[tuple[Segment, int, int]]]:
@@ -196,13 +221,16 @@ def ranges(logs: Mapping[str, Sequence[Segment]], start: Positions, end: Positio
 
 def line_end(path: Path, first: int, wanted: int, at_least_until: int | None = None) -> int:
     """The end of the last line that ends at or before `wanted`; else, up to `at_least_until`, of the next one after it;
-    `first` if there is none, or no such file any more. A line of more than LINE_BYTES_MAX is taken in parts.
+    `first` if there is none, or the file cannot be read. A line of more than LINE_BYTES_MAX is taken in parts.
     """
     try:
-        file = path.open("rb")
-    except FileNotFoundError:
+        return _line_end(path, first, wanted, at_least_until)
+    except OSError:
         return first
-    with file:
+
+
+def _line_end(path: Path, first: int, wanted: int, at_least_until: int | None) -> int:
+    with path.open("rb") as file:
         high = wanted
         while high > first:
             low = max(first, high - _TAIL_BYTES)

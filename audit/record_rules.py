@@ -48,7 +48,7 @@ def _violations(rows: pyarrow.Table) -> dict[str, Flags]:
     isr, replicas, leader = BrokerLists(rows["isr"]), BrokerLists(rows["replicas"]), longs(rows["leader"])
     both = isr.present & replicas.present & is_one_of(rows["kind"], [Kind.PARTITION.value, Kind.ISR.value])
     found = {rule: _illegal_transitions(rows, kind, table) for rule, (kind, table) in _TRANSITIONS.items()}
-    found["leader-in-isr"] = isr.present & (leader != ABSENT) & (leader >= 0) & ~isr.contain(leader)
+    found["leader-in-isr"] = isr.present & (isr.lengths > 0) & (leader != ABSENT) & (leader >= 0) & ~isr.contain(leader)
     found["isr-not-empty"] = isr.present & (isr.lengths == 0)
     found["isr-without-repetition"] = isr.have_repetitions()
     found["no-truncation-below-high-watermark"] = _truncated_below_high_watermark(rows)

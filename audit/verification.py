@@ -8,7 +8,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from audit.file_faults import LOG_CHANGED, converted_message, without_lines
+from audit.changed_files import ignored_faults
+from audit.file_faults import LOG_CHANGED, converted_message, why_unread, without_lines
+from audit.log_files import LogFiles
 from audit.witnesses import (
     DIGEST_KEPT,
     Latest,
@@ -50,8 +52,12 @@ class Verification(Struct, frozen=True):
 def verify_logs(directories: Iterable[Path], heads: Sequence[GivenHead] = ()) -> Verification:
     """Check the logs in these folders, and compare them with the heads."""
     logs = _Logs()
-    for path in find_segments(directories):
+    folders = list(directories)
+    for path in find_segments(folders):
         logs.read(path)
+    files = LogFiles(folders)
+    files.logs()
+    logs.gaps += [Gap(fault.file, why_unread(fault)) for fault in ignored_faults(files.ignored)]
     joined, breaks = join_all(logs.segments)
     breaks += logs.converted
     add_witnessed(logs.latest, witnessed_by_heads(heads))

@@ -74,7 +74,8 @@ def _illegal_move(kind: Kind, previous: Mapping[_State, frozenset[_State]], reco
 
 
 def _leader_outside_isr(record: LoggedStateChange) -> str | None:
-    if record.leader is None or record.leader < 0 or record.isr is None or record.leader in record.isr:
+    # That an ISR is empty is a rule of its own.
+    if record.leader is None or record.leader < 0 or not record.isr or record.leader in record.isr:
         return None
     return f"leader {record.leader} is not in the ISR {list(record.isr)}"
 

@@ -31,8 +31,12 @@ class Break(Struct, frozen=True):
 
 
 def find_segments(directories: Iterable[Path]) -> list[Path]:
-    """All segments in these directory trees, each once, sorted by directory and name: oldest first per node."""
-    return sorted({path.resolve() for top in directories for path in top.rglob(f"*{SEGMENT_SUFFIX}")})
+    """All segments in these directory trees, each once, sorted by directory and name: oldest first per node.
+
+    Whoever opened a FIFO of such a name would wait for its writer.
+    """
+    named = (path for top in directories for path in top.rglob(f"*{SEGMENT_SUFFIX}"))
+    return sorted({path.resolve() for path in named if path.is_file()})
 
 
 def complete_lines(path: Path) -> Iterator[bytes]:

@@ -32,8 +32,9 @@ class Partition(Struct):
 class Cluster:
     """A model of a cluster that only does what the protocol allows, and writes down what it does."""
 
-    def __init__(self, random: Random, topic: str = "orders", partitions: int = 1) -> None:
-        self.random = random
+    def __init__(self, random: Random, topic: str = "orders", partitions: int = 1, *, unclean: bool = True) -> None:
+        """`unclean`: whether leaders may come from outside the ISR, which the audit reports."""
+        self.random, self.unclean = random, unclean
         self.partitions = [Partition(topic, number, agent_epochs={}) for number in range(partitions)]
         self.epoch = ControllerEpoch(0)
         self.logs: Logs = {}
@@ -76,7 +77,8 @@ class Cluster:
         if partition.state is None:
             self._initialise(partition)
             return
-        actions = [self._elect, self._elect_uncleanly, self._lose_leader, self._change_isr, self._send_again]
+        second_way = self._elect_uncleanly if self.unclean else self._elect
+        actions = [self._elect, second_way, self._lose_leader, self._change_isr, self._send_again]
         self.random.choice([*actions, self._tell, self._tell, self._tell, self._node_event])(partition)
 
     def _node_event(self, _: Partition) -> None:
@@ -135,8 +137,8 @@ class Cluster:
         self.logs[self.controller].append(replace(change, controller_epoch=self.epoch))
 
 
-def draw(seed: int, steps: int = 30, partitions: int = 1) -> Cluster:
-    cluster = Cluster(Random(seed), partitions=partitions)
+def draw(seed: int, steps: int = 30, partitions: int = 1, *, unclean: bool = True) -> Cluster:
+    cluster = Cluster(Random(seed), partitions=partitions, unclean=unclean)
     for _ in range(steps):
         cluster.step()
     return cluster

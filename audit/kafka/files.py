@@ -25,9 +25,14 @@ def may_be_kafka_log(name: str) -> bool:
     return ".log" in name or name.endswith(".jsonl")
 
 
+def is_kafka_name(name: str) -> bool:
+    """Whether Kafka or log4j names a file so."""
+    return bool(_NAME.fullmatch(name))
+
+
 def is_compressed(name: str) -> bool:
     """Whether it is a log of Kafka's that must be unpacked to be read."""
-    return bool(_NAME.fullmatch(name)) and name.endswith(_COMPRESSED)
+    return is_kafka_name(name) and name.endswith(_COMPRESSED)
 
 
 class KafkaFiles:
@@ -57,7 +62,7 @@ def _identity(path: Path) -> str | None:
         with path.open("rb") as file:
             return identity_of(file.read(HEAD_BYTES), str(path), path.name)
     except OSError:
-        return None
+        return str(path) if is_kafka_name(path.name) else None
 
 
 def identity_of(content: bytes, path: str, name: str) -> str | None:

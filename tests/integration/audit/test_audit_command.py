@@ -30,7 +30,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 @pytest.mark.real
 @pytest.mark.deep
 def test_the_job_follows_logs_that_grow_until_it_is_stopped(tmp_path: Path) -> None:
-    cluster, logs, output = draw(3, steps=40), tmp_path / "logs", tmp_path / "output"
+    cluster, logs, output = draw(3, steps=40, unclean=False), tmp_path / "logs", tmp_path / "output"
     paths = write_logs(cluster.logs, logs)
     arguments = ["run", "--log-dir", str(logs), "--output", str(output), "-o", "json"]
     with subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, text=True) as process:
@@ -50,7 +50,7 @@ def test_the_job_follows_logs_that_grow_until_it_is_stopped(tmp_path: Path) -> N
 @pytest.mark.real
 @pytest.mark.deep
 def test_ctrl_c_ends_the_job_with_its_result_and_without_noise(tmp_path: Path) -> None:
-    cluster, logs = draw(3, steps=40), tmp_path / "logs"
+    cluster, logs = draw(3, steps=40, unclean=False), tmp_path / "logs"
     paths = write_logs(cluster.logs, logs)
     arguments = ["run", "--log-dir", str(logs), "--output", str(tmp_path / "output"), "-o", "json"]
     with subprocess.Popen(
@@ -68,7 +68,7 @@ def test_ctrl_c_ends_the_job_with_its_result_and_without_noise(tmp_path: Path) -
 @pytest.mark.real
 @pytest.mark.deep
 def test_a_script_waits_for_a_clean_verdict_with_metrics_to_scrape_meanwhile(tmp_path: Path) -> None:
-    cluster, logs = draw(3, steps=40), tmp_path / "logs"
+    cluster, logs = draw(3, steps=40, unclean=False), tmp_path / "logs"
     write_logs(cluster.logs, logs)
     with socket.create_server(("127.0.0.1", 0)) as free:
         listen = f"127.0.0.1:{free.getsockname()[1]}"
@@ -105,7 +105,8 @@ def test_verify_tells_an_untouched_log_from_an_altered_one(tmp_path: Path) -> No
     cluster = draw(3, steps=10)
     path = write_logs(cluster.logs, tmp_path)[cluster.controller]
     clean = run("verify", "--log-dir", str(tmp_path), "-o", "json")
-    assert (clean.returncode, json.loads(clean.stdout)) == (0, {"verdict": "clean", "breaks": []})
+    shown = json.loads(clean.stdout)
+    assert (clean.returncode, shown["verdict"], shown["breaks"], shown["incomplete"]) == (0, "clean", [], [])
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[1:]))
     broken = run("verify", "--log-dir", str(tmp_path), "-o", "json")

@@ -40,7 +40,7 @@ def size(logs: Logs) -> int:
 def test_a_correct_history_is_clean_and_a_second_run_takes_only_what_came_since(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    cluster, logs, output = draw(11, steps=120, partitions=4), tmp_path / "logs", tmp_path / "output"
+    cluster, logs, output = draw(11, steps=120, partitions=4, unclean=False), tmp_path / "logs", tmp_path / "output"
     paths = write_logs(cluster.logs, logs)
     agent = max(cluster.agents.values(), key=lambda incarnation: len(cluster.logs[incarnation]))
     whole, torn = paths[agent].read_bytes(), 25
@@ -76,7 +76,7 @@ def parts_of(record: LoggedStateChange) -> list[LoggedStateChange]:
 
 
 def test_every_kind_of_damage_is_found_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
-    cluster, logs, output = draw(5, steps=150, partitions=3), tmp_path / "logs", tmp_path / "output"
+    cluster, logs, output = draw(5, steps=150, partitions=3, unclean=False), tmp_path / "logs", tmp_path / "output"
     second_leader_by_an_agent(cluster)
     paths = write_logs(cluster.logs, logs)
     longest = sorted(cluster.logs, key=lambda i: len(cluster.logs[i]))
@@ -120,7 +120,7 @@ def alter_stamp(logs: Logs, incarnation: Incarnation, path: Path) -> None:
 
 
 def test_a_log_that_ends_before_a_head_was_cut_unless_it_goes_on(spark: SparkSession, tmp_path: Path) -> None:
-    cluster, logs, output = draw(12, steps=60, partitions=2), tmp_path / "logs", tmp_path / "output"
+    cluster, logs, output = draw(12, steps=60, partitions=2, unclean=False), tmp_path / "logs", tmp_path / "output"
     paths = write_logs(cluster.logs, logs)
     path = paths[cluster.controller]
     lines = path.read_bytes().splitlines(keepends=True)

@@ -25,7 +25,7 @@ def test_a_machine_too_busy_to_start_a_worker_in_time_delays_the_audit_and_does_
     )
     interpreter.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(interpreter))
-    cluster = draw(12, steps=40, partitions=2)
+    cluster = draw(12, steps=40, partitions=2, unclean=False)
     write_logs(cluster.logs, tmp_path / "logs")
     result = run_audit([tmp_path / "logs"], tmp_path / "output", AuditOptions(once=True))
     assert started.exists()

@@ -132,7 +132,7 @@ FAULTS: dict[str, tuple[Fault, Expected]] = {
     ),
     "an empty ISR": (
         change(b"become-leader LeaderAndIsr request", rb"isr=\[[^]]*\]", b"isr=[]"),
-        Expected("findings", frozenset({"isr-not-empty", "leader-in-isr", "one-state-per-partition-epoch"})),
+        Expected("findings", frozenset({"isr-not-empty", "one-state-per-partition-epoch"})),
     ),
     "an ISR that names a broker twice": (
         change(b" after removing replica ", rb"ISR:(\d),", rb"ISR:\1,\1,"),

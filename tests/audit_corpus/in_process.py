@@ -1,0 +1,21 @@
+"""The audit of a fault in this process: the job's batches without Spark."""
+
+import shutil
+from pathlib import Path
+
+from audit.report import AuditResult, read_result
+from tests.audit_corpus.fault import Fault
+from tests.audit_corpus.logs import Logs
+from tests.log_audits import FolderAudit
+
+
+def audit_fault(fault: Fault, sound: Path, folder: Path) -> AuditResult:
+    """The result of an audit of a copy of the logs with this fault."""
+    logs = Logs(Path(shutil.copytree(sound, folder / "logs")))
+    fault.apply(logs)
+    audit = FolderAudit(logs.folder, folder / "output")
+    audit.read()
+    if fault.later is not None:
+        fault.later(logs)
+        audit.read()
+    return read_result(folder / "output")

@@ -1,0 +1,41 @@
+"""The fault corpus on Spark: all faults in one session, and in the deep suite each alone in its own."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from audit.session import start_session
+from audit.spark_settings import SparkSettings
+from tests.audit_corpus.clean_logs import simulated_logs
+from tests.audit_corpus.fault import differences
+from tests.audit_corpus.faults import FAULTS
+from tests.audit_corpus.logs import MINUTES, SEED
+from tests.audit_corpus.on_spark import audit_on_spark
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture(scope="module")
+def sound_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return simulated_logs(tmp_path_factory.mktemp("simulated"), SEED, "--minutes", MINUTES)
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory, java_for_spark: None) -> Iterator[SparkSession]:
+    session = start_session(tmp_path_factory.mktemp("spark"), SparkSettings(cores=2))
+    yield session
+    session.stop()
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_spark_says_exactly_what_a_fault_is(name: str, spark: SparkSession, sound_logs: Path, tmp_path: Path) -> None:
+    assert differences(FAULTS[name], audit_on_spark(FAULTS[name], sound_logs, tmp_path / "audit", spark)) == []
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", random.Random(0).sample(sorted(FAULTS), 20))
+def test_spark_says_it_in_a_session_of_its_own(name: str, sound_logs: Path, tmp_path: Path) -> None:
+    assert differences(FAULTS[name], audit_on_spark(FAULTS[name], sound_logs, tmp_path / "audit")) == []
