@@ -28,7 +28,7 @@ from audit.table_files import (
 )
 from audit.tables import TABLES
 
-FILES_MAX: Final = 256
+FILES_MAX: Final = 64
 """Files of one table and day, until they are merged."""
 MERGES_MAX: Final = 4
 """In one batch."""
