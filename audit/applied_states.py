@@ -13,7 +13,7 @@ import pyarrow.compute
 
 from audit.findings import Finding, Violation, changes
 from audit.kafka.message_fields import CACHED
-from audit.partition_states import STATES, WRITTEN, contents, reduce_states, state_rows
+from audit.partition_states import STATES, STATES_OF_RECORDS, WRITTEN, Contents, reduce_states, state_rows
 from audit.sorted_runs import NOTHING, Run, gather, neighbours
 from audit.subjects import Subjects
 from audit.vectors import ABSENT, Flags, Keys, Longs, group_starts, is_one_of, keys, longs, ranks
@@ -59,10 +59,15 @@ class Waiting(NamedTuple):
     untaken: pyarrow.Table
 
 
-def applied_of(rows: pyarrow.Table) -> pyarrow.Table:
-    """The states that agents applied by these records, as STATES, reduced. Brokers of Kafka's apply what they cache."""
+def applied_of(rows: pyarrow.Table, found: Contents) -> pyarrow.Table:
+    """The states that agents applied by these records, as STATES, reduced. Brokers of Kafka's apply what they cache.
+
+    `found`: the records' contents.
+    """
     chosen = is_one_of(rows["kind"], [Kind.ROLE.value]) & is_one_of(rows["to_state"], ["leader", "follower", CACHED])
-    return reduce_states(state_rows(rows.filter(pyarrow.array(chosen & contents(rows).present))))
+    chosen &= found.present
+    part = rows.select(STATES_OF_RECORDS).filter(pyarrow.array(chosen))
+    return reduce_states(state_rows(part, found.content[chosen]))
 
 
 def taken_of(rows: pyarrow.Table) -> pyarrow.Table:
@@ -70,7 +75,7 @@ def taken_of(rows: pyarrow.Table) -> pyarrow.Table:
     leader, broker = longs(rows["leader"]), longs(rows["broker"])
     own = _are_roles(rows) & is_one_of(rows["to_state"], ["leader"]) & (leader == broker) & (broker >= 0)
     own &= longs(rows["leader_epoch"]) != ABSENT
-    part = rows.filter(pyarrow.array(own))
+    part = rows.select(["key", "leader_epoch", "partition_epoch", *TAKEN.names[3:]]).filter(pyarrow.array(own))
     columns = [
         part["key"],
         *(part[name].cast(pyarrow.int64()) for name in ("leader_epoch", "partition_epoch")),

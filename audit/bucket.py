@@ -30,7 +30,7 @@ from audit.leader_claims import CLAIMS, check_claims, claims_of, reduce_claims
 from audit.limits import Limits
 from audit.node_views import check_views, reduce_views
 from audit.output_folder import OutputFolder
-from audit.partition_states import STATES, WRITTEN, check_states, reduce_states, states_of
+from audit.partition_states import STATES, WRITTEN, check_states, contents, reduce_states, states_of
 from audit.partition_windows import Window, whole, windows
 from audit.reassignments import assignments_of, reduce_assignments, revised_reassignments
 from audit.record_rules import check_records
@@ -117,7 +117,8 @@ def check_partitions(
     anew = created_anew(runs["recreations"], recreations, rows)
     comparable = compared(rows, anew)
     claims = claims_of(comparable)
-    new = Applied(states_of(comparable), applied_of(comparable), taken_of(comparable))
+    content = contents(comparable)
+    new = Applied(states_of(comparable, content), applied_of(comparable, content), taken_of(comparable))
     views = check_views(runs["views"], without_kafka_requests(rows), subjects)
     histories = windows(runs["states"], runs["taken"], new.written, new.taken, limits.calm_ms)
     steps = steps_of(comparable)

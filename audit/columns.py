@@ -4,9 +4,10 @@ Decoding is `state_log.record.decode_line`, in bulk: what one accepts the other 
 JVM on its way through the audit, only batches of these columns.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import Any, Final
+from types import SimpleNamespace
+from typing import Final
 
 import numpy
 import pyarrow
@@ -82,9 +83,9 @@ def decode_block(lines: Sequence[bytes]) -> list[LoggedStateChange | MalformedLi
 def to_columns(records: Sequence[LoggedStateChange]) -> pyarrow.RecordBatch:
     """These records as a batch of RECORDS, in their order."""
     rows = list(_by_partition(records))
-    columns = [_column(map(attrgetter(name), rows), kind) for name, kind in _OWN_FIELDS.items()]
-    for outer, inner, kind in _NESTED.values():
-        columns.append(_column(map(_inner(outer, inner), rows), kind))
+    columns = [_column(rows, name, kind) for name, kind in _OWN_FIELDS.items()]
+    whole = {outer: _whole(rows, outer) for outer, _, _ in _NESTED.values()}
+    columns += [_column(whole[outer], inner, kind) for outer, inner, kind in _NESTED.values()]
     topic, topic_id, partition = (columns[RECORDS.get_field_index(n)] for n in ("topic", "topic_id", "partition"))
     columns.append(pyarrow.array(partition_keys(topic, topic_id, partition), pyarrow.uint64()))
     return pyarrow.RecordBatch.from_arrays(columns, schema=RECORDS)
@@ -98,20 +99,22 @@ def _by_partition(records: Iterable[LoggedStateChange]) -> Iterable[LoggedStateC
             yield record
 
 
-def _inner(outer: str, inner: str) -> Callable[[Any], Any]:
-    whole, part = attrgetter(outer), attrgetter(inner)
-
-    def get(record: LoggedStateChange) -> object:
-        value = whole(record)
-        return None if value is None else part(value)
-
-    return get
+def _whole(rows: Sequence[LoggedStateChange], outer: str) -> list[object]:
+    """What the rows have under this name, to take the parts from."""
+    values = list(map(attrgetter(outer), rows))
+    return values if None not in values else [_WITHOUT_PARTS if value is None else value for value in values]
 
 
-def _column(values: Iterable[object], kind: pyarrow.DataType) -> pyarrow.Array:
+_WITHOUT_PARTS: Final = SimpleNamespace(**{inner: None for _, inner, _ in _NESTED.values()})
+
+
+def _column(rows: Sequence[object], name: str, kind: pyarrow.DataType) -> pyarrow.Array:
+    values = list(map(attrgetter(name), rows))
+    if not values or (values[0] is None and values.count(None) == len(values)):
+        return pyarrow.nulls(len(values), kind)
     if kind == _TEXT:
-        return pyarrow.array(list(values), pyarrow.string()).dictionary_encode()
-    return pyarrow.array(list(values), kind)
+        return pyarrow.array(values, pyarrow.string()).dictionary_encode()
+    return pyarrow.array(values, kind)
 
 
 def partition_keys(

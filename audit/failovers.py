@@ -62,7 +62,8 @@ def elections_of(rows: pyarrow.Table) -> NewElections:
     went, returned = is_one_of(rows["to_state"], offline), is_one_of(rows["from_state"], offline)
     elected = returned & (longs(rows["leader"]) >= 0) & (longs(rows["leader_epoch"]) >= 0)
     chosen = is_one_of(rows["kind"], [Kind.PARTITION.value]) & (went | elected) & _have_events(rows)
-    part = rows.filter(pyarrow.array(chosen))
+    needed = ["key", "controller_epoch", "cause_id", "at_ms", "leader_epoch"]
+    part = rows.select(needed).filter(pyarrow.array(chosen))
     at_ms, elected = longs(part["at_ms"]), elected[chosen]
     event, key = events_of(part), keys(part["key"])
     leader_epoch = longs(part["leader_epoch"])

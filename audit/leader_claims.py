@@ -36,7 +36,7 @@ def claims_of(rows: pyarrow.Table) -> pyarrow.Table:
     leader = numpy.where(leads & (broker != ABSENT), broker, leader)
     # A follower that was not told of a leader says nothing of the epoch.
     chosen = (leader != ABSENT) & (epoch != ABSENT) & ~(is_role & ~leads & (leader < 0)) & (keys(rows["key"]) != 0)
-    part = rows.filter(pyarrow.array(chosen))
+    part = rows.select(["key", "leader_epoch", *CLAIMS.names[3:]]).filter(pyarrow.array(chosen))
     columns = [
         part["key"],
         part["leader_epoch"].cast(pyarrow.int64()),

@@ -36,6 +36,13 @@ before the first. `seq`: the last record.
 """
 
 
+_NEEDED: Final = (
+    *("key", "node", "incarnation", "seq", "at_ms", "kind", "from_state", "to_state", "topic_id"),
+    *_SHOWN,
+)
+"""The columns of records that this looks at."""
+
+
 class CheckedViews(NamedTuple):
     findings: list[Finding]
     views: pyarrow.Table
@@ -87,7 +94,7 @@ def _chosen(rows: pyarrow.Table) -> pyarrow.Table:
     """An agent writes truncations in batches, possibly after it has received a newer epoch."""
     chosen = (longs(rows["leader_epoch"]) >= 0) & ~is_one_of(rows["kind"], [Kind.TRUNCATION.value])
     chosen |= _are_deletions(rows) | _begin_without_id(rows)
-    return rows.filter(pyarrow.array(chosen & (keys(rows["key"]) != 0)))
+    return rows.select(_NEEDED).filter(pyarrow.array(chosen & (keys(rows["key"]) != 0)))
 
 
 def _begin_without_id(rows: pyarrow.Table) -> Flags:

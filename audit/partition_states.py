@@ -15,7 +15,20 @@ import pyarrow.compute
 from audit.findings import Finding, Violation, changes
 from audit.sorted_runs import NOTHING, Run, gather, neighbours
 from audit.subjects import Subjects
-from audit.vectors import ABSENT, BrokerLists, Flags, Keys, Longs, group_starts, is_one_of, keys, longs, mixed, ranks
+from audit.vectors import (
+    ABSENT,
+    BrokerLists,
+    Flags,
+    Keys,
+    Longs,
+    are_in_order,
+    group_starts,
+    is_one_of,
+    keys,
+    longs,
+    mixed,
+    ranks,
+)
 from state_log.histories import (
     CONTROLLER_EPOCH_NEVER_BACK,
     LEADER_EPOCH_BY_ONE,
@@ -56,6 +69,11 @@ WRITTEN: Final = pyarrow.schema(
     ]
 )
 """States that controllers wrote, and what led to them."""
+STATES_OF_RECORDS: Final = (
+    *("key", "partition_epoch", "leader_epoch", "leader", "isr", "controller_epoch"),
+    *WRITTEN.names[WRITTEN.get_field_index("at_ms") :],
+)
+"""The columns of records that states are made of."""
 
 
 class Contents(NamedTuple):
@@ -75,21 +93,21 @@ def contents(rows: pyarrow.Table) -> Contents:
     return Contents(present, content)
 
 
-def states_of(rows: pyarrow.Table) -> pyarrow.Table:
-    """The states that controllers name in these records, as WRITTEN, reduced."""
-    chosen = is_one_of(rows["kind"], [kind.value for kind in WRITTEN_BY_CONTROLLERS]) & contents(rows).present
+def states_of(rows: pyarrow.Table, found: Contents) -> pyarrow.Table:
+    """The states that controllers name in these records, as WRITTEN, reduced. `found`: the records' contents."""
+    chosen = is_one_of(rows["kind"], [kind.value for kind in WRITTEN_BY_CONTROLLERS]) & found.present
     chosen &= longs(rows["controller_epoch"]) != ABSENT
-    part = rows.filter(pyarrow.array(chosen))
-    return reduce_states(with_columns(state_rows(part), part, WRITTEN))
+    part = rows.select(STATES_OF_RECORDS).filter(pyarrow.array(chosen))
+    return reduce_states(with_columns(state_rows(part, found.content[chosen]), part, WRITTEN))
 
 
-def state_rows(rows: pyarrow.Table) -> pyarrow.Table:
+def state_rows(rows: pyarrow.Table, content: Keys) -> pyarrow.Table:
     """Records that have all of a state, as STATES."""
     return pyarrow.table(
         [
             rows["key"],
             rows["partition_epoch"].cast(pyarrow.int64()),
-            pyarrow.array(contents(rows).content),
+            pyarrow.array(content),
             *(rows[name] for name in ("leader_epoch", "leader", "isr")),
             # An agent does not know who wrote an ISR that it was granted.
             *[pyarrow.compute.fill_null(rows["controller_epoch"], NO_EPOCH)] * 2,
@@ -109,10 +127,10 @@ def reduce_states(rows: pyarrow.Table) -> pyarrow.Table:
     """Sorted by key, partition epoch, content; one row for each. STATES or WRITTEN."""
     rows = rows.unify_dictionaries()
     key, sub, content = keys(rows["key"]), longs(rows["sub"]), keys(rows["content"])
+    if are_in_order(key, sub, content):
+        return rows
     order = numpy.lexsort((*_reference_order(rows), content, sub, key))
     starts = group_starts(key[order], sub[order], content[order])
-    if not len(starts):
-        return rows
     reduced = rows.take(order[starts])
     for name, reduce in (("first_controller_epoch", numpy.minimum), ("last_controller_epoch", numpy.maximum)):
         values = reduce.reduceat(longs(rows[name])[order], starts)
@@ -133,12 +151,14 @@ class Groups:
     def __init__(self, states: pyarrow.Table) -> None:
         states = reduce_states(states)
         key, sub = keys(states["key"]), longs(states["sub"])
-        order = numpy.lexsort((*_reference_order(states), sub, key))
-        self.states = states.take(order)
-        self.starts = group_starts(key[order], sub[order])
-        self.ends = numpy.append(self.starts[1:], len(order))
-        self.key, self.sub = key[order][self.starts], sub[order][self.starts]
-        self.firsts = self.states.take(self.starts)
+        if not are_in_order(key, sub):
+            order = numpy.lexsort((*_reference_order(states), sub, key))
+            states, key, sub = states.take(order), key[order], sub[order]
+        self.states = states
+        self.starts = group_starts(key, sub)
+        self.ends = numpy.append(self.starts[1:], len(key))
+        self.key, self.sub = key[self.starts], sub[self.starts]
+        self.firsts = states if len(self.starts) == len(key) else states.take(self.starts)
         self.leader, self.leader_epoch = longs(self.firsts["leader"]), longs(self.firsts["leader_epoch"])
         self.first_controller_epoch = self._reduced(numpy.minimum, "first_controller_epoch")
         self.last_controller_epoch = self._reduced(numpy.maximum, "last_controller_epoch")

@@ -14,7 +14,7 @@ import pyarrow
 from audit.applied_states import TAKEN, reduce_taken
 from audit.intervals import Intervals
 from audit.partition_states import WRITTEN, Groups
-from audit.sorted_runs import NOTHING, Run, expand, gather
+from audit.sorted_runs import NOTHING, Run, expand, gather, joined
 from audit.vectors import ABSENT, Flags, Keys, Longs, group_starts, keys, longs
 
 _FIRST_REACH, _GROWTH = 3, 8
@@ -121,11 +121,9 @@ def _reached(runs: Sequence[Run], touched: _Touched, reach: int) -> tuple[Longs,
 
 def _range(runs: Sequence[Run], key: Keys, low: Longs, high: Longs) -> pyarrow.Table:
     """All states of each key from one partition epoch to another."""
-    found = [WRITTEN.empty_table()]
-    for run in runs:
-        rows = expand(run.find(key, low).first, run.find(key, numpy.minimum(high, _HIGHEST - 1)).end)
-        found.append(run.rows.take(rows))
-    return pyarrow.concat_tables(found).unify_dictionaries()
+    ends = numpy.minimum(high, _HIGHEST - 1)
+    found = [run.rows.take(expand(run.find(key, low).first, run.find(key, ends).end)) for run in runs]
+    return joined(found, WRITTEN.empty_table())
 
 
 def _window(states: pyarrow.Table, runs: Sequence[Run], new: pyarrow.Table | None) -> Intervals:

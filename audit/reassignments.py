@@ -38,12 +38,12 @@ def assignments_of(rows: pyarrow.Table) -> pyarrow.Table:
     """What these records say of reassignments, as ASSIGNMENTS, reduced."""
     chosen = is_one_of(rows["kind"], [Kind.ASSIGNMENT.value]) & is_one_of(rows["to_state"], _STATES)
     chosen &= longs(rows["controller_epoch"]) >= 0
-    part = rows.filter(pyarrow.array(chosen))
-    epoch, seq = longs(part["controller_epoch"]), longs(part["seq"])
     found = []
     columns = ("key", "topic", "topic_id", "partition", "to_state", "controller_epoch", "at_ms", "replicas")
-    plain = part.select([*columns, "adding_replicas", "removing_replicas", "node", "incarnation", "seq"]).to_pylist()
-    for row, sub in zip(plain, (epoch * _NUMBERS + numpy.clip(seq, 0, _NUMBERS - 1)).tolist(), strict=True):
+    further = ("adding_replicas", "removing_replicas", "node", "incarnation", "seq")
+    part = rows.select([*columns, *further]).filter(pyarrow.array(chosen))
+    epoch, seq = longs(part["controller_epoch"]), longs(part["seq"])
+    for row, sub in zip(part.to_pylist(), (epoch * _NUMBERS + numpy.clip(seq, 0, _NUMBERS - 1)).tolist(), strict=True):
         lists = {"adding": row["adding_replicas"], "removing": row["removing_replicas"]}
         record = f"{row['node']}/{row['incarnation']}/{row['seq']}"
         found.append({**{name: row[name] for name in columns}, **lists, "sub": sub, "record": record})

@@ -33,7 +33,10 @@ _TRANSITIONS: Final = {
 
 def check_records(rows: pyarrow.Table, subjects: Subjects) -> list[Finding]:
     """The findings about single records of partitions."""
-    rows = rows.filter(pyarrow.array(keys(rows["key"]) != 0)).unify_dictionaries()
+    of_partitions = keys(rows["key"]) != 0
+    if not of_partitions.all():
+        rows = rows.filter(pyarrow.array(of_partitions))
+    rows = rows.unify_dictionaries()
     return [
         _finding(rows, row, rule, subjects)
         for rule, violated in _violations(rows).items()

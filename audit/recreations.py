@@ -62,7 +62,7 @@ def recreations_of(rows: pyarrow.Table) -> pyarrow.Table:
 
 
 def _rows(rows: pyarrow.Table, chosen: Flags, sub: Longs) -> pyarrow.Table:
-    part = rows.filter(pyarrow.array(chosen))
+    part = rows.select([*RECREATIONS.names[2:], "key", "kind"]).filter(pyarrow.array(chosen))
     is_role = is_one_of(part["kind"], [Kind.ROLE.value])
     columns = [
         part["key"],

@@ -5,7 +5,7 @@ searches over whole arrays of keys. What a batch costs depends on its own rows, 
 memory holds only what is touched: runs are mapped from files. Source: O'Neil et al., The log-structured merge-tree.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 import numpy
@@ -40,36 +40,49 @@ class Run:
         start = numpy.searchsorted(self.key, key, "left").astype(numpy.int64)
         stop = numpy.searchsorted(self.key, key, "right").astype(numpy.int64)
         first = self._lower_bound(start, stop, sub)
-        return Bounds(start, first, self._lower_bound(first, stop, sub + 1), stop)
+        # Most have one row or none: only the others are searched for their last one.
+        end = first + self._are(first, stop, sub)
+        more = numpy.flatnonzero((end > first) & self._are(end, stop, sub))
+        end[more] = self._lower_bound(end[more], stop[more], sub[more] + 1)
+        return Bounds(start, first, end, stop)
+
+    def _are(self, place: Longs, stop: Longs, sub: Longs) -> Flags:
+        """Whether the rows at these places, if they are before `stop`, have this sub."""
+        within = place < stop
+        return within & (self.sub[numpy.where(within, place, 0)] == sub) if len(self.sub) else within
 
     def _lower_bound(self, start: Longs, stop: Longs, sub: Longs) -> Longs:
-        low, high = start.copy(), stop.copy()
-        while True:
-            active = numpy.flatnonzero(low < high)
-            if not len(active):
-                return low
-            middle = (low[active] + high[active]) >> 1
-            less = self.sub[middle] < sub[active]
-            low[active[less]] = middle[less] + 1
-            high[active[~less]] = middle[~less]
+        low, length = start.copy(), stop - start
+        while length.any():
+            half = length >> 1
+            less = self._is_less(low + half, length, sub)
+            low += numpy.where(less, half + 1, 0)
+            length = numpy.where(less, length - half - 1, half)
+        return low
+
+    def _is_less(self, place: Longs, length: Longs, sub: Longs) -> Flags:
+        is_there = length > 0
+        return is_there & (self.sub[numpy.where(is_there, place, 0)] < sub)
 
 
 def gather(runs: Sequence[Run], key: Keys, sub: Longs, empty: pyarrow.Table) -> pyarrow.Table:
     """All rows of these (key, sub), oldest run first; `empty` has their columns."""
-    found = [empty]
-    for run in runs:
-        bounds = run.find(key, sub)
-        found.append(run.rows.take(expand(bounds.first, bounds.end)))
-    return pyarrow.concat_tables(found).unify_dictionaries()
+    bounds = (run.find(key, sub) for run in runs)
+    return joined([run.rows.take(expand(b.first, b.end)) for run, b in zip(runs, bounds, strict=True)], empty)
 
 
 def gather_all(runs: Sequence[Run], key: Keys, empty: pyarrow.Table) -> pyarrow.Table:
     """All rows of these keys, oldest run first; `empty` has their columns."""
-    found = [empty]
-    for run in runs:
-        bounds = run.find(key, numpy.zeros(len(key), numpy.int64))
-        found.append(run.rows.take(expand(bounds.start, bounds.stop)))
-    return pyarrow.concat_tables(found).unify_dictionaries()
+    bounds = (run.find(key, numpy.zeros(len(key), numpy.int64)) for run in runs)
+    return joined([run.rows.take(expand(b.start, b.stop)) for run, b in zip(runs, bounds, strict=True)], empty)
+
+
+def joined(tables: Iterable[pyarrow.Table], empty: pyarrow.Table) -> pyarrow.Table:
+    """The rows of these tables in one chunk; `empty` has their columns."""
+    found = [table for table in tables if table.num_rows]
+    if len(found) > 1:
+        return pyarrow.concat_tables(found).unify_dictionaries().combine_chunks()
+    return found[0] if found else empty
 
 
 def expand(first: Longs, end: Longs) -> Longs:

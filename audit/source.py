@@ -153,16 +153,15 @@ class Summary(Protocol):
 
 def read_summaries(summaries: Iterable[Summary], buckets: int) -> Iterator[pyarrow.RecordBatch]:
     """The rows of what these read."""
-    parts: list[list[pyarrow.RecordBatch]] = [[] for _ in range(buckets + 1)]
+    blocks: list[pyarrow.RecordBatch] = []
     for summary in summaries:
-        for columns in summary.columns():
-            for bucket, rows in enumerate(split(columns, buckets)):
-                if rows.num_rows:
-                    parts[bucket].append(rows)
+        blocks += summary.columns()
         yield _row(buckets, LINES_ROW, _encode(summary.result()))
-    for bucket, batches in enumerate(parts):
-        if batches:
-            yield _row(bucket, RECORDS_ROW, to_stream(batches))
+    whole = pyarrow.Table.from_batches(blocks, RECORDS).unify_dictionaries().combine_chunks()
+    blocks.clear()
+    for bucket, rows in enumerate(split(whole, buckets)):
+        if rows.num_rows:
+            yield _row(bucket, RECORDS_ROW, to_stream(rows))
 
 
 def faults_row(buckets: int, faults: Sequence[FileFault]) -> pyarrow.RecordBatch:
@@ -170,9 +169,9 @@ def faults_row(buckets: int, faults: Sequence[FileFault]) -> pyarrow.RecordBatch
     return _row(buckets, FILES_ROW, _encode(list(faults)))
 
 
-def split(rows: pyarrow.RecordBatch, buckets: int) -> list[pyarrow.RecordBatch]:
+def split(rows: pyarrow.Table, buckets: int) -> list[pyarrow.Table]:
     """The rows of each bucket, and last those of no partition."""
-    key = keys(pyarrow.chunked_array([rows.column("key")]))
+    key = keys(rows["key"])
     bucket = numpy.where(key == 0, numpy.uint64(buckets), key % numpy.uint64(buckets)).astype(numpy.int64)
     order = numpy.argsort(bucket, kind="stable")
     cuts = numpy.searchsorted(bucket[order], numpy.arange(buckets + 2)).tolist()
@@ -180,20 +179,23 @@ def split(rows: pyarrow.RecordBatch, buckets: int) -> list[pyarrow.RecordBatch]:
     return [by_bucket.slice(first, end - first) for first, end in pairwise(cuts)]
 
 
-def to_stream(batches: Sequence[pyarrow.RecordBatch]) -> bytes:
-    """The batches as one, in Arrow's stream format."""
-    table = pyarrow.Table.from_batches(batches, RECORDS).unify_dictionaries().combine_chunks()
+def to_stream(rows: pyarrow.Table) -> bytes:
+    """These rows of RECORDS in Arrow's stream format, without the columns in which nothing is."""
+    present = rows.select([name for name in rows.column_names if rows[name].null_count < rows.num_rows])
     sink = pyarrow.BufferOutputStream()
-    with pyarrow.ipc.new_stream(sink, RECORDS) as writer:
-        writer.write_table(table)
+    with pyarrow.ipc.new_stream(sink, present.schema) as writer:
+        writer.write_table(present)
     found: bytes = sink.getvalue().to_pybytes()
     return found
 
 
 def from_stream(data: bytes) -> pyarrow.Table:
-    """The table of `to_stream`."""
+    """The table of `to_stream`, with all columns."""
     with pyarrow.ipc.open_stream(pyarrow.py_buffer(data)) as reader:
-        return reader.read_all()
+        found = reader.read_all()
+    names, rows = set(found.column_names), found.num_rows
+    columns = [found[field.name] if field.name in names else pyarrow.nulls(rows, field.type) for field in RECORDS]
+    return pyarrow.table(columns, schema=RECORDS)
 
 
 class RangeSummary:
@@ -222,16 +224,16 @@ class RangeSummary:
             records = [record for record in decoded if not isinstance(record, MalformedLine)]
             if len(records) < len(decoded):
                 self._add_malformed(offset, raw, decoded)
-            good = [line for line, r in zip(lines, decoded, strict=True) if not isinstance(r, MalformedLine)]
-            records, good = self._unread(records, good)
-            self._digests += packed(extend_many(self._segments, records, good))
+                lines = [line for line, r in zip(lines, decoded, strict=True) if not isinstance(r, MalformedLine)]
+            records, lines = self._unread(records, lines)
+            self._digests += packed(extend_many(self._segments, records, lines))
             self._records += len(records)
             if records:
                 yield records
 
     def _unread(
-        self, records: list[LoggedStateChange], lines: list[bytes]
-    ) -> tuple[list[LoggedStateChange], list[bytes]]:
+        self, records: list[LoggedStateChange], lines: Sequence[bytes]
+    ) -> tuple[list[LoggedStateChange], Sequence[bytes]]:
         """Those of these records, and their lines, that count: in a file all."""
         return records, lines
 

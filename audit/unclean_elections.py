@@ -68,7 +68,8 @@ def offsets_of(rows: pyarrow.Table) -> pyarrow.Table:
     chosen &= (longs(rows["broker"]) != ABSENT) & (keys(rows["key"]) != 0)
     leads = roles & is_one_of(rows["to_state"], ["leader"])
     below = truncations & (end != ABSENT) & (end < high_watermark)
-    part = rows.filter(pyarrow.array(chosen))
+    needed = ("key", "leader_epoch", "broker", "high_watermark", "log_end_offset", *OFFSETS.names[6:])
+    part = rows.select(needed).filter(pyarrow.array(chosen))
     columns = [
         part["key"],
         part["leader_epoch"].cast(pyarrow.int64()),

@@ -63,7 +63,7 @@ def steps_of(rows: pyarrow.Table) -> pyarrow.Table:
     )
     epoch, seq = longs(rows["controller_epoch"]), longs(rows["seq"])
     chosen = (begins | ends) & (epoch != ABSENT) & (keys(rows["key"]) != 0)
-    part = rows.filter(pyarrow.array(chosen))
+    part = rows.select(["key", *STEPS.names[3:]]).filter(pyarrow.array(chosen))
     sub = (epoch << 32) + numpy.clip(seq, 0, (1 << 32) - 1)
     columns = [
         *(part["key"], pyarrow.array(sub[chosen]), pyarrow.array(begins[chosen])),

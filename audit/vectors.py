@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy
 import pyarrow
@@ -19,8 +19,10 @@ ABSENT: Final = -(1 << 40)
 
 def longs(column: pyarrow.ChunkedArray) -> Longs:
     """The numbers of a column; ABSENT for null."""
-    filled = pyarrow.compute.fill_null(column.cast(pyarrow.int64()), ABSENT)
-    return numpy.asarray(filled.combine_chunks().to_numpy(zero_copy_only=False), numpy.int64)
+    whole = _one_chunk(column)
+    if whole.null_count:
+        whole = pyarrow.compute.fill_null(whole.cast(pyarrow.int64()), ABSENT)
+    return numpy.asarray(whole.to_numpy(zero_copy_only=False), numpy.int64)
 
 
 def keys(column: pyarrow.ChunkedArray) -> Keys:
@@ -64,8 +66,11 @@ def text_hash(text: str) -> int:
 
 def is_one_of(column: pyarrow.ChunkedArray, texts: Sequence[str]) -> Flags:
     """Which rows of a dictionary column have one of these texts."""
-    found = pyarrow.compute.is_in(column.cast(pyarrow.string()), value_set=pyarrow.array(list(texts)))
-    return numpy.asarray(found.combine_chunks().to_numpy(zero_copy_only=False), bool)
+    one = _one_chunk(column.unify_dictionaries())
+    found = pyarrow.compute.is_in(one.dictionary, value_set=pyarrow.array(list(texts)))
+    # The last one is for rows without a text.
+    flags = numpy.append(numpy.asarray(found.to_numpy(zero_copy_only=False), bool), False)
+    return numpy.asarray(flags[one.indices.fill_null(len(found)).to_numpy(zero_copy_only=False)], bool)
 
 
 class BrokerLists:
@@ -85,19 +90,21 @@ class BrokerLists:
 
     def have_repetitions(self) -> Flags:
         """Whether the list of each row names a broker twice."""
-        order = numpy.lexsort((self.values, self.row))
-        row, values = self.row[order], self.values[order]
-        same = (row[1:] == row[:-1]) & (values[1:] == values[:-1])
+        low, span = self._bounds(self)
+        members = numpy.sort(self.row * span + (self.values - low))
         found = numpy.zeros(len(self.lengths), bool)
-        found[row[1:][same]] = True
+        found[members[1:][members[1:] == members[:-1]] // span] = True
         return found
 
     def are_within(self, others: "BrokerLists") -> Flags:
         """Whether every member of each row's list is in the other list of the row."""
-        low = min(self.values.min(initial=0), others.values.min(initial=0))
-        span = max(self.values.max(initial=0), others.values.max(initial=0)) - low + 1
-        members = numpy.unique(others.row * span + (others.values - low))
-        return ~self._any(~numpy.isin(self.row * span + (self.values - low), members))
+        if not len(others.values):
+            return numpy.asarray(self.lengths == 0, bool)
+        low, span = self._bounds(others)
+        members = numpy.sort(others.row * span + (others.values - low))
+        wanted = self.row * span + (self.values - low)
+        place = numpy.minimum(numpy.searchsorted(members, wanted), len(members) - 1)
+        return ~self._any(members[place] != wanted)
 
     def set_hashes(self) -> Keys:
         """A hash of the members of each list, whatever their order and number."""
@@ -108,6 +115,11 @@ class BrokerLists:
         numpy.add.at(hashes, row, mixed(values.astype(numpy.uint64) + numpy.uint64(1)))
         return hashes
 
+    def _bounds(self, others: "BrokerLists") -> tuple[int, int]:
+        """The least broker of both columns, and how many numbers there are up to the greatest one."""
+        low = min(int(self.values.min(initial=0)), int(others.values.min(initial=0)))
+        return low, max(int(self.values.max(initial=0)), int(others.values.max(initial=0))) - low + 1
+
     def _any(self, flags: Flags) -> Flags:
         return numpy.bincount(self.row[flags], minlength=len(self.lengths)).astype(bool)
 
@@ -117,6 +129,15 @@ def mixed(values: Keys) -> Keys:
     values = (values ^ (values >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
     return values ^ (values >> numpy.uint64(31))
+
+
+def are_in_order(*columns: NDArray[Any]) -> bool:
+    """Whether rows are sorted by these columns, the most significant first, and no two are equal."""
+    grows, same = numpy.zeros(max(0, len(columns[0]) - 1), bool), numpy.ones(max(0, len(columns[0]) - 1), bool)
+    for column in columns:
+        grows |= same & (column[1:] > column[:-1])
+        same &= column[1:] == column[:-1]
+    return bool(grows.all())
 
 
 def group_starts(*columns: NDArray[numpy.generic]) -> Longs:

@@ -2,17 +2,17 @@
 
 import numpy
 import pyarrow
-import pyarrow.compute
 
 from audit.kafka.log_state import NODE
-from audit.vectors import ABSENT, Flags, is_one_of, longs
+from audit.vectors import ABSENT, Flags, is_one_of, longs, ranked
 from state_log.record import Kind
 
 
 def are_kafka(rows: pyarrow.Table) -> Flags:
     """By the `node`."""
-    found = pyarrow.compute.starts_with(rows["node"].cast(pyarrow.string()), NODE)
-    return numpy.asarray(pyarrow.compute.fill_null(found, False).combine_chunks().to_numpy(zero_copy_only=False), bool)
+    rank, nodes = ranked(rows["node"])
+    # The last one is for rows without a node, whose rank is -1.
+    return numpy.array([*(node.startswith(NODE) for node in nodes), False], bool)[rank]
 
 
 def is_first_role(rows: pyarrow.Table) -> Flags:
@@ -25,9 +25,13 @@ def is_first_role(rows: pyarrow.Table) -> Flags:
 
 def without_kafka(rows: pyarrow.Table) -> pyarrow.Table:
     """The rows of klamm's own logs."""
-    return rows.filter(pyarrow.array(~are_kafka(rows)))
+    return _without(rows, are_kafka(rows))
 
 
 def without_kafka_requests(rows: pyarrow.Table) -> pyarrow.Table:
     """The rows without the requests in Kafka's logs: a broker that receives one may still refuse it as stale."""
-    return rows.filter(pyarrow.array(~(are_kafka(rows) & is_one_of(rows["kind"], [Kind.LOADED.value]))))
+    return _without(rows, are_kafka(rows) & is_one_of(rows["kind"], [Kind.LOADED.value]))
+
+
+def _without(rows: pyarrow.Table, flags: Flags) -> pyarrow.Table:
+    return rows.filter(pyarrow.array(~flags)) if flags.any() else rows

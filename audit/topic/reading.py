@@ -127,8 +127,8 @@ class TopicSummary(RangeSummary):
         super().__init__(Range(name.replace("/", "-", 1), content, 0, len(content.data)))
 
     def _unread(
-        self, records: list[LoggedStateChange], lines: list[bytes]
-    ) -> tuple[list[LoggedStateChange], list[bytes]]:
+        self, records: list[LoggedStateChange], lines: Sequence[bytes]
+    ) -> tuple[list[LoggedStateChange], Sequence[bytes]]:
         if not records or self._before.has_none_of(records):
             return records, lines
         kept, new = list[LoggedStateChange](), list[bytes]()

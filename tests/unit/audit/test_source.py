@@ -113,7 +113,7 @@ def test_records_come_in_buckets_by_partition_and_lines_as_chained_segments(tmp_
         lines=(),
         size=path.stat().st_size,
         work=(Work("n", "1700000000000.1", -1, 7, 0, 6, 1, 1),),
-        spans=(Span("n", "1700000000000.1", first_at_ms=1, last_at_ms=1),),
+        spans=(Span("n", "1700000000000.1", first_at_ms=1, last_at_ms=1, last_seq=6),),
         modified_ns=path.stat().st_mtime_ns,
         digests=packed(line_digest(line) for line in lines),
     )
@@ -246,5 +246,5 @@ def test_however_lines_are_cut_into_blocks_they_are_the_same_lines(
 
 def test_a_stream_gives_back_the_batches_that_went_into_it() -> None:
     records = [record for stream in stamped(draw(3, steps=20).logs) for record in stream]
-    table = from_stream(to_stream([to_columns(records[:5]), to_columns(records[5:])]))
+    table = from_stream(to_stream(pyarrow.Table.from_batches([to_columns(records[:5]), to_columns(records[5:])])))
     assert table.to_pylist() == to_columns(records).to_pylist()
