@@ -82,7 +82,7 @@ def read_as_audit(path: Path, content: bytes) -> None:
         output, commit = OutputFolder(Path(folder)), Commit(VERSION, -1, "", {})
         for batch, part in enumerate([Range(path.name, path, 0, middle), Range(path.name, path, middle, end)]):
             rows = [row for of_task in read_ranges([part], BUCKETS) for row in of_task.to_pylist()]
-            commit = next_commit(commit, batch, list(check_rows(output, commit.buckets, batch, rows)))
+            commit = next_commit(commit, batch, list(check_rows(output, commit.buckets, batch, rows, commit.limits)))
             output.commit(commit)
         lines = [line for line in content[:end].split(b"\n") if line]
         assert commit.records + commit.quarantined == len(lines)
