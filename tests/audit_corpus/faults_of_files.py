@@ -80,7 +80,6 @@ def shorten(path: Path, size: int) -> None:
 def altered(path: Path) -> None:
     """The same size, and another content."""
     path.write_bytes(path.read_bytes().replace(b'"reason":"', b'"Reason":"'))
-    os.utime(path, (1, 1))
 
 
 def forbid(path: Path) -> None:
