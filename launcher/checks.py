@@ -13,6 +13,9 @@ from launcher.installation import ROOT, require_clone
 
 app = typer.Typer()
 
+# Most tests wait for processes or compute in one; two at once take little more than half the time. The deep suite
+# measures, and runs alone.
+_IN_PARALLEL = ("--numprocesses", "2", "--dist", "loadfile")
 # Seconds, so that running them once more under coverage costs little: decisions have no branch without a test.
 _TESTS_OF_DECISIONS = ("tests/unit/controller", "tests/unit/broker_agent/decisions")
 
@@ -31,6 +34,8 @@ def run_checks(
     pytest_arguments = list(context.args)
     if not deep and not any(a == "-m" or a.startswith("-m=") for a in pytest_arguments):
         pytest_arguments += ["-m", "not deep"]
+    if not deep and not context.args:
+        pytest_arguments += _IN_PARALLEL
     pytest = [sys.executable, "-m", "pytest", *pytest_arguments]
     decisions = [sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", *_TESTS_OF_DECISIONS]
     checks = [

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
 from deploy.local.zookeeper import ServerSettings
+from tests.fuzz.summary import FuzzSummary
 from tests.rule_coverage import RuleCoverage
 
 # A short tick lets sessions be short, so that tests of expiry take a second and not four.
@@ -49,6 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("ours", derandomize=same, deadline=None, suppress_health_check=slow)
     settings.load_profile("ours")
     config.pluginmanager.register(RuleCoverage(config))
+    config.pluginmanager.register(FuzzSummary())
 
 
 @pytest.fixture(scope="session")

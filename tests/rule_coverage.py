@@ -90,11 +90,11 @@ class Coverage(NamedTuple):
 
 
 class RuleCoverage:
-    """The pytest plugin."""
+    """The pytest plugin. Rules travel with the reports: with pytest-xdist other processes than this one run tests."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._rules_of: dict[str, tuple[str, ...]] = {}
+        self._rules_of: dict[str, list[str]] = {}
         self._failed: set[str] = set()
         self._passed: dict[str, None] = {}
         self._problems: list[str] = []
@@ -104,13 +104,14 @@ class RuleCoverage:
         for item in items:
             rules = [rule for mark in item.iter_markers("rule") for rule in mark.args]
             if rules:
-                self._rules_of[item.nodeid] = tuple(dict.fromkeys(rules))
+                item.user_properties.append(("rules", list(dict.fromkeys(rules))))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             self._failed.add(report.nodeid)
         elif report.when == "call" and report.passed:
             self._passed[report.nodeid] = None
+            self._rules_of[report.nodeid] = dict(report.user_properties).get("rules", [])
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         if not self._ran_everything(exitstatus):
@@ -141,6 +142,8 @@ class RuleCoverage:
         return {name: Coverage(read_book(path.read_text("utf-8")), dict(tests)) for name, path in BOOKS.items()}
 
     def _ran_everything(self, exitstatus: int) -> bool:
+        if hasattr(self._config, "workerinput"):
+            return False
         option = self._config.getoption
         # Those of plugins that are switched off have no value.
         narrowing = ("keyword", "lf", "stepwise", "collectonly", "maxfail", "deselect", "ignore")
