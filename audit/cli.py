@@ -99,10 +99,6 @@ RequireTraceOption = Annotated[
 ]
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Show at most this many findings.")]
 
-app.command("query", epilog=table_commands.QUERY_EPILOG)(table_commands.query)
-app.command("compact", epilog=table_commands.COMPACT_EPILOG)(table_commands.compact)
-app.command("publish", epilog=topic_command.EPILOG)(topic_command.publish)
-
 
 @app.command(epilog=_epilog("klamm audit run --once --log-dir .klamm/state-changes --output report"))
 def run(
@@ -218,9 +214,6 @@ def _errors() -> Iterator[None]:
         raise typer.Exit(ExitCode.REFUSED) from None
 
 
-app.command(epilog="Example:\n  klamm audit package --output klamm-audit.zip\nExit codes: 0 done; 1 failed.")(package)
-
-
 @app.command(epilog=_epilog("klamm audit report --output report -o json"))
 def report(
     output: OutputOption,
@@ -302,6 +295,12 @@ def verify(
             typer.echo(f"{found.rule}  {found.node}/{found.incarnation}: {found.message}")
     codes = {CLEAN: ExitCode.OK, FINDINGS: ExitCode.FINDINGS}
     raise typer.Exit(codes.get(result.verdict, ExitCode.INCOMPLETE))
+
+
+app.command("query", epilog=table_commands.QUERY_EPILOG)(table_commands.query)
+app.command("compact", epilog=table_commands.COMPACT_EPILOG)(table_commands.compact)
+app.command("publish", epilog=topic_command.EPILOG)(topic_command.publish)
+app.command(epilog="Example:\n  klamm audit package --output klamm-audit.zip\nExit codes: 0 done; 1 failed.")(package)
 
 
 def _rule_limits(given: Sequence[str]) -> "Limits | None":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from admin.cli.output import examples
-from audit.cli import app
+from audit import cli
 from audit.heads_options import BootstrapOption, ZooKeeperOption
 from launcher.installation import require_extras
 
@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 
 _WITHOUT_EXTRAS = {"verify", "heads", "publish"}
 
+app = typer.Typer(no_args_is_help=True, help=cli.app.info.help)
+# Beside the audit's own commands, without changing `cli.app`, which runs alone where there is no launcher.
+app.registered_commands += cli.app.registered_commands
 
-@app.callback(help="Audit state-change logs: check invariants, report findings, detect tampering.")
+
+@app.callback()
 def prepare(context: typer.Context) -> None:
     """Find a Java for `run`, which starts Spark. All but `verify`, `heads` and `publish` need the extra `audit`."""
     if "--help" in sys.argv:
@@ -59,6 +63,3 @@ def _read_heads(zookeeper: str, bootstrap: str) -> list["GivenHead"]:
     from launcher.log_heads import read_heads
 
     return read_heads(zookeeper, bootstrap)
-
-
-__all__ = ["app"]
