@@ -15,7 +15,7 @@ from audit.findings import Finding, Violation, changes
 from audit.kafka.message_fields import CACHED
 from audit.partition_states import STATES, STATES_OF_RECORDS, WRITTEN, Contents, reduce_states, state_rows
 from audit.sorted_runs import NOTHING, Run, gather, neighbours
-from audit.subjects import Subjects
+from audit.subjects import Subjects, reference
 from audit.vectors import ABSENT, Flags, Keys, Longs, group_starts, is_one_of, keys, longs, ranks
 from state_log.record import Kind
 
@@ -177,7 +177,7 @@ def _contradictions(written: pyarrow.Table, applied: pyarrow.Table, subjects: Su
             f"a controller wrote it as {_describe(state)}"
         )
         subject = f"partition-epoch {found['sub']} content {found['content']:016x}"
-        records = (_reference(state), _reference(found))
+        records = (reference(state), reference(found))
         violation = Violation(AGENT_DISAGREES, found["key"], subject, message, records, found["at_ms"])
         yield subjects.finding(violation)
 
@@ -195,7 +195,3 @@ def _by_content(states: pyarrow.Table) -> pyarrow.Table:
 
 def _describe(row: dict[str, object]) -> str:
     return f"leader {row['leader']}, leader epoch {row['leader_epoch']}, ISR {row['isr']}"
-
-
-def _reference(row: dict[str, object]) -> str:
-    return f"{row['node']}/{row['incarnation']}/{row['seq']}"

@@ -43,7 +43,7 @@ from audit.recreations import (
     recreations_of,
     reduce_recreations,
 )
-from audit.sorted_runs import Run, merge_plan, merged
+from audit.sorted_runs import Run, joined_runs
 from audit.subjects import Subjects
 from audit.tables import FINDINGS, FINDINGS_TABLE, REASSIGNMENTS_TABLE, RECORDS_TABLE
 from audit.timelines import TIMELINES, TIMELINES_TABLE, revised, rows_of
@@ -200,14 +200,6 @@ def _withdrawn(
     return [*changes({finding.name: finding for finding in found}, {}), *elections]
 
 
-def joined_runs(name: str, runs: Sequence[Run], added: pyarrow.Table) -> tuple[int, pyarrow.Table]:
-    """How many of the runs, the oldest first, stay as they are, and the run that takes the place of the others."""
-    kept = len(runs) - merge_plan([run.rows.num_rows for run in runs], added.num_rows)
-    if kept == len(runs):
-        return kept, added
-    return kept, merged([*(run.rows for run in runs[kept:]), added], REDUCE[name])
-
-
 def check_bucket(
     output: OutputFolder, place: Place, state: BucketState, rows: pyarrow.Table, limits: Limits
 ) -> BucketResult:
@@ -227,7 +219,7 @@ def check_bucket(
     output.write_rows(RECORDS_TABLE, rows.drop_columns(["key"]), place.batch, place.bucket)
     for name, table in added.items():
         if table.num_rows:
-            kept, run = joined_runs(name, runs[name], table)
+            kept, run = joined_runs(runs[name], table, REDUCE[name])
             stored[name] = (*stored[name][:kept], output.write_run(place.bucket, name, place.batch, run))
     for name, table in unfinished._asdict().items():
         stored[name] = (output.write_run(place.bucket, name, place.batch, table),)

@@ -17,6 +17,7 @@ from msgspec import Struct
 from audit.durations import LEADERLESS, UNDER_MIN_ISR
 from audit.findings import Finding
 from audit.partition_windows import Window
+from audit.subjects import reference
 from audit.unfinished_work import DELETION_STALLED, REASSIGNMENT_STALLED
 from audit.vectors import ABSENT, Longs, group_starts, is_one_of, longs, ranked
 
@@ -125,12 +126,8 @@ def _differences(
     starts = group_starts(*(name[order] for name in names))
     for row in order[starts].tolist():
         a, b = (table.slice(row, 1).to_pylist()[0] for table in (ahead, behind))
-        yield ClockDifference(_process(b), _process(a), int(ms[row]), (_reference(a), _reference(b)))
+        yield ClockDifference(_process(b), _process(a), int(ms[row]), (reference(a), reference(b)))
 
 
 def _process(row: dict[str, Any]) -> str:
     return f"{row['node']}/{row['incarnation']}"
-
-
-def _reference(row: dict[str, Any]) -> str:
-    return f"{_process(row)}/{row['seq']}"

@@ -20,6 +20,7 @@ from audit.limits import Limits
 from audit.line_digests import DIGESTS, digests_of, joined_digests
 from audit.lines_read import QuarantinedLine, ReadRange
 from audit.output_folder import OutputFolder
+from audit.subjects import reference
 from audit.tables import QUARANTINE, QUARANTINE_TABLE, RECORDS_TABLE
 from audit.unfinished_work import DeletionStep, add_deletions, stalled_deletions
 from audit.vectors import is_one_of
@@ -128,7 +129,7 @@ def decode_state(data: bytes) -> ClusterState:
 
 def _witnessed(rows: pyarrow.Table) -> Iterator[Witnessed]:
     for row in rows.filter(pyarrow.array(is_one_of(rows["kind"], [Kind.WITNESS.value]))).to_pylist():
-        by = f"{row['node']}/{row['incarnation']}/{row['seq']}"
+        by = reference(row)
         if row["witness_node"] is not None:
             node, incarnation, seq, digest = (row[f"witness_{n}"] for n in ("node", "incarnation", "seq", "digest"))
             yield Witnessed(node, incarnation, seq, digest, row["witness_boot_id"] or "", by, row["at_ms"])
@@ -197,15 +198,15 @@ def _controllers(known: ClusterState, rows: pyarrow.Table) -> list[Finding]:
     found = []
     columns = ["node", "incarnation", "seq", "kind", "controller_epoch", "to_state", "broker", "at_ms"]
     for row in rows.select(columns).to_pylist():
-        reference = f"{row['node']}/{row['incarnation']}/{row['seq']}"
+        record = reference(row)
         if row["kind"] == Kind.BROKER and row["to_state"] == "live" and row["broker"] is not None:
-            known.brokers.setdefault(row["broker"], reference)
+            known.brokers.setdefault(row["broker"], record)
         epoch = row["controller_epoch"]
         if row["kind"] != Kind.CONTROLLER or row["to_state"] != "active" or epoch is None:
             continue
         active = known.active.setdefault(epoch, [])
-        if reference not in active:
-            active.append(reference)
+        if record not in active:
+            active.append(record)
             active.sort()
             if len(active) > 1:
                 message = f"{len(active)} controllers became active in controller epoch {epoch}"

@@ -17,7 +17,7 @@ from audit.lines_read import ReadRange
 from audit.node_work import Work
 from audit.output_folder import OutputFolder
 from audit.revisions import revised
-from audit.sorted_runs import Run, merge_plan, merged
+from audit.sorted_runs import Run, joined_runs
 from audit.subject_events import derived, events_of, known_events, reduce_events
 from audit.tables import LEDGERS_TABLE, SESSIONS_TABLE, TERMS_TABLE, TOPICS_TABLE
 from audit.topic_histories import topics_of
@@ -70,8 +70,14 @@ def write_cluster_tables(
     for table, rows in {**changed, **_of_subjects(runs[_EVENTS], new[_EVENTS])}.items():
         if rows.num_rows:
             output.write_rows(table, rows, place.batch, place.bucket)
-    found = {name: _stored(output, place, name, stored.get(name, ()), added) for name, added in new.items()}
-    return ClusterRuns(found, tuple(numpy.unique(keys(new[FAILURES]["key"])).tolist()))
+    kept = dict(stored)
+    for name, added in new.items():
+        if added.num_rows:
+            count, run = joined_runs(runs[name], added, _REDUCE[name])
+            kept[name] = (*stored.get(name, ())[:count], output.write_run(place.bucket, name, place.batch, run))
+    return ClusterRuns(
+        {name: kept.get(name, ()) for name in new}, tuple(numpy.unique(keys(new[FAILURES]["key"])).tolist())
+    )
 
 
 def _add(known: TablesState, read: Read) -> None:
@@ -89,17 +95,3 @@ def _of_subjects(runs: Sequence[Run], new: pyarrow.Table) -> dict[str, pyarrow.T
         of_both = (derived(part.filter(part[subject].is_valid()), rows_of) for part in (earlier, now))
         found[table] = revised(table, *of_both)
     return found
-
-
-def _stored(
-    output: OutputFolder, place: Place, name: str, stored: tuple[StoredFile, ...], added: pyarrow.Table
-) -> tuple[StoredFile, ...]:
-    """The runs after rows were added."""
-    if not added.num_rows:
-        return stored
-    kept = len(stored) - merge_plan([run.rows for run in stored], added.num_rows)
-    earlier = (run.rows for run in output.runs(stored[kept:]))
-    return (
-        *stored[:kept],
-        output.write_run(place.bucket, name, place.batch, merged([*earlier, added], _REDUCE[name])),
-    )

@@ -1,6 +1,7 @@
 """Who was the active controller in each controller epoch, from when until when, and what it took to take over."""
 
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 import pyarrow
@@ -8,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from audit.node_work import Work
+from audit.subjects import reference
 from audit.vectors import is_one_of
 from state_log.record import Kind
 
@@ -45,8 +47,7 @@ def terms_of(rows: pyarrow.Table) -> Iterator[TermEvents]:
             continue
         term = TermEvents(row["controller_epoch"], row["broker"])
         if row["to_state"] == "active":
-            reference = f"{row['node']}/{row['incarnation']}/{row['seq']}"
-            yield replace(term, active_ms=row["at_ms"], record=reference)
+            yield replace(term, active_ms=row["at_ms"], record=reference(row))
         elif row["to_state"] == "resigned":
             yield replace(term, resigned_ms=row["at_ms"])
 
@@ -101,8 +102,9 @@ def _numbers(name: str) -> tuple[int, int]:
 
 
 def _with_neighbours(terms: list[TermEvents]) -> Iterator[tuple[TermEvents, TermEvents | None, TermEvents | None]]:
-    """Each term, and one of the next lower and of the next higher controller epoch."""
-    for place, term in enumerate(terms):
-        lower = next((t for t in reversed(terms[:place]) if t.controller_epoch < term.controller_epoch), None)
-        higher = next((t for t in terms[place + 1 :] if t.controller_epoch > term.controller_epoch), None)
-        yield term, lower, higher
+    """Each term, and one of the next lower and of the next higher controller epoch; `terms`: by these."""
+    groups = [list(of_epoch) for _, of_epoch in groupby(terms, key=lambda term: term.controller_epoch)]
+    for place, group in enumerate(groups):
+        lower = groups[place - 1][-1] if place else None
+        higher = groups[place + 1][0] if place + 1 < len(groups) else None
+        yield from ((term, lower, higher) for term in group)

@@ -11,10 +11,9 @@ import numpy
 import pyarrow
 
 from audit.findings import Finding, Violation, changes
-from audit.intervals import Intervals
 from audit.limits import Limits
 from audit.partition_windows import Window, Windows
-from audit.subjects import Subjects
+from audit.subjects import Subjects, reference_at
 from audit.vectors import Flags, Keys, Longs, group_starts, keys
 from state_log.causes import utc_text
 
@@ -93,7 +92,7 @@ def still_open(window: Window, subjects: Subjects) -> pyarrow.Table:
                     "since_ms": int(of.at_ms[first]),
                     "elapsed_ms": max(0, int(of.at_ms[row] - of.at_ms[first])),
                     "at_ms": int(of.at_ms[row]),
-                    "record": _reference(of, first),
+                    "record": reference_at(of.rows, first),
                 }
             )
     table = pyarrow.Table.from_pylist(rows, pyarrow.schema([OPEN.field(name) for name in OPEN.names[:7]]))
@@ -123,7 +122,7 @@ def _ended(window: Window, condition: _Condition) -> Iterator[Violation]:
         first = int(firsts[end - 1])
         since = utc_text(int(of.at_ms[first]))
         message = f"it {text} for {ms / 1000:.0f} s, from {since} on: more than {limit_ms // 1000} s"
-        records = _reference(of, first), _reference(of, end)
+        records = reference_at(of.rows, first), reference_at(of.rows, end)
         subject = f"partition-epoch {of.sub[first]}"
         yield Violation(rule, int(of.key[end]), subject, message, records, int(of.at_ms[end]))
 
@@ -140,7 +139,7 @@ def _series(window: Window, condition: _Condition, calm_ms: int) -> Iterator[Vio
         first, last = int(rows[0]), int(rows[-1])
         ms = int(of.time[last] - of.time[first])
         message = f"{text} {len(rows)} times within {ms / 1000:.0f} s, never {calm_ms // 1000} s apart"
-        records = tuple(_reference(of, row) for row in rows[:_NAMED_MAX].tolist())
+        records = tuple(reference_at(of.rows, row) for row in rows[:_NAMED_MAX].tolist())
         subject = f"partition-epoch {of.sub[first]}"
         yield Violation(rule, int(of.key[first]), subject, message, records, int(of.at_ms[last]))
 
@@ -150,7 +149,3 @@ def _parts(time: Longs, calm_ms: int) -> Longs:
     part = numpy.zeros(len(time), numpy.int64)
     part[1:] = numpy.cumsum(time[1:] - time[:-1] > calm_ms)
     return part
-
-
-def _reference(of: Intervals, row: int) -> str:
-    return "/".join(str(of.rows[name][row].as_py()) for name in ("node", "incarnation", "seq"))

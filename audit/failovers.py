@@ -11,9 +11,10 @@ import numpy
 import pyarrow
 
 from audit.commits import BucketState
+from audit.findings import HOLDS
 from audit.output_folder import OutputFolder
 from audit.sorted_runs import Run, gather, gather_all
-from audit.tables import FAILOVERS, HOLDS
+from audit.tables import FAILOVERS
 from audit.vectors import ABSENT, Keys, Longs, group_starts, is_one_of, keys, longs, mixed
 from cluster.state_machines import PartitionState
 from state_log.record import Kind

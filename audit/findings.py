@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 FOUND, WITHDRAWN, NOT_COMPARED = "found", "withdrawn", "not compared"
+HOLDS = "holds"
+"""The status of rows of other tables than the findings' that were not withdrawn."""
 
 
 class Violation(Struct, frozen=True):

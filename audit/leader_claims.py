@@ -8,7 +8,7 @@ import pyarrow
 
 from audit.findings import Finding, Violation, changes
 from audit.sorted_runs import Run, gather
-from audit.subjects import Subjects
+from audit.subjects import Subjects, reference
 from audit.vectors import ABSENT, group_starts, is_one_of, keys, longs, ranks
 from state_log.histories import ONE_LEADER_PER_EPOCH
 from state_log.record import Kind
@@ -78,7 +78,7 @@ def _contradictions(claims: pyarrow.Table, subjects: Subjects) -> Iterator[Findi
             int(key[start]),
             f"leader-epoch {epoch}",
             f"leader epoch {epoch} has {' and '.join(_describe(row['leader']) for row in rows)}",
-            tuple(f"{row['node']}/{row['incarnation']}/{row['seq']}" for row in rows),
+            tuple(reference(row) for row in rows),
             rows[-1]["at_ms"],
         )
         yield subjects.finding(violation)

@@ -10,7 +10,7 @@ from typing import Final
 import numpy
 import pyarrow
 
-from audit.sorted_runs import Run, gather, merge_plan, merged
+from audit.sorted_runs import Run, gather, joined_runs
 from audit.vectors import keys, longs, text_hash
 from state_log.chain import ChainSegment
 
@@ -31,7 +31,7 @@ def packed(digests: Iterable[str]) -> bytes:
 
 def digests_of(segments: Iterable[tuple[Sequence[ChainSegment], bytes]]) -> pyarrow.Table:
     """The rows of these segments; with each group of them the digests of their lines, one after the other."""
-    return _table(sorted(row for group, digests in segments for row in _rows(group, digests)))
+    return _reduce(_table([row for group, digests in segments for row in _rows(group, digests)]))
 
 
 def _rows(segments: Sequence[ChainSegment], digests: bytes) -> Iterator[_Row]:
@@ -46,8 +46,7 @@ def _rows(segments: Sequence[ChainSegment], digests: bytes) -> Iterator[_Row]:
 
 def joined_digests(runs: Sequence[Run], added: pyarrow.Table) -> tuple[int, pyarrow.Table]:
     """How many of the runs, the oldest first, stay as they are, and the run that takes the place of the others."""
-    kept = len(runs) - merge_plan([run.rows.num_rows for run in runs], added.num_rows)
-    return kept, merged([*(run.rows for run in runs[kept:]), added], _reduce)
+    return joined_runs(runs, added, _reduce)
 
 
 def _reduce(rows: pyarrow.Table) -> pyarrow.Table:

@@ -12,6 +12,7 @@ from audit.cluster_state import ClusterState
 from audit.commits import Commit
 from audit.findings import Finding
 from audit.output_folder import OutputFolder
+from audit.subjects import reference
 from audit.witnesses import Witnessed
 from state_log.chain import IncarnationLog
 from state_log.histories import NO_EPOCH
@@ -95,7 +96,7 @@ def _waiting(folder: OutputFolder, commit: Commit | None, table: str) -> Iterato
 
 
 def _finding(rule: str, subject: str, rows: Sequence[Mapping[str, Any]], message: str) -> Finding:
-    records = tuple(f"{row['node']}/{row['incarnation']}/{row['seq']}" for row in rows)
+    records = tuple(reference(row) for row in rows)
     names = ("topic", "topic_id", "partition", "at_ms")
     return Finding(rule, subject, message, records, **{name: rows[0][name] for name in names})
 

@@ -292,13 +292,17 @@ class OutputFolder:
         self, table: str, columns: Sequence[str] | None = None, where: pyarrow.dataset.Expression | None = None
     ) -> Iterator[dict[str, Any]]:
         """The rows of a table, file by file; none if nothing was written to it. Raises OutputError."""
+        for part in self._parts(table, columns, where):
+            yield from part.to_pylist()
 
+    def _parts(
+        self, table: str, columns: Sequence[str] | None = None, where: pyarrow.dataset.Expression | None = None
+    ) -> list[pyarrow.Table]:
         def read(commit: Commit | None) -> list[pyarrow.Table]:
             files = [] if commit is None else self.files_at(commit, table)
             return [self.read_file(file, columns, where) for file in files]
 
-        for part in self._consistent(read):
-            yield from part.to_pylist()
+        return self._consistent(read)
 
     def read_file(
         self,
@@ -317,13 +321,8 @@ class OutputFolder:
 
     def current_table(self, table: str) -> pyarrow.Table:
         """The rows of a revised table that hold, one for each key. Raises OutputError."""
-
-        def read(commit: Commit | None) -> list[pyarrow.Table]:
-            files = [] if commit is None else self.files_at(commit, table)
-            return [self.read_file(file) for file in files]
-
         described = TABLES[table]
-        rows = pyarrow.concat_tables([described.stored.empty_table(), *self._consistent(read)])
+        rows = pyarrow.concat_tables([described.stored.empty_table(), *self._parts(table)])
         latest = latest_rows(rows, described.key)
         return latest.filter(pyarrow.compute.field("status") != WITHDRAWN).drop_columns([BATCH])
 

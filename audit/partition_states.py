@@ -14,7 +14,7 @@ import pyarrow.compute
 
 from audit.findings import Finding, Violation, changes
 from audit.sorted_runs import NOTHING, Run, gather, neighbours
-from audit.subjects import Subjects
+from audit.subjects import Subjects, reference
 from audit.vectors import (
     ABSENT,
     BrokerLists,
@@ -174,7 +174,7 @@ class Groups:
 
     def references(self, group: int) -> list[tuple[dict[str, Any], str]]:
         rows = self.states.slice(self.starts[group], self.ends[group] - self.starts[group]).to_pylist()
-        return [(row, f"{row['node']}/{row['incarnation']}/{row['seq']}") for row in rows]
+        return [(row, reference(row)) for row in rows]
 
 
 class Touched(NamedTuple):

@@ -8,6 +8,7 @@ import pyarrow
 
 from audit.revisions import revised
 from audit.sorted_runs import Run, gather_all
+from audit.subjects import reference
 from audit.tables import REASSIGNMENTS_TABLE
 from audit.vectors import group_starts, is_one_of, keys, longs
 from state_log.record import Kind
@@ -45,7 +46,7 @@ def assignments_of(rows: pyarrow.Table) -> pyarrow.Table:
     epoch, seq = longs(part["controller_epoch"]), longs(part["seq"])
     for row, sub in zip(part.to_pylist(), (epoch * _NUMBERS + numpy.clip(seq, 0, _NUMBERS - 1)).tolist(), strict=True):
         lists = {"adding": row["adding_replicas"], "removing": row["removing_replicas"]}
-        record = f"{row['node']}/{row['incarnation']}/{row['seq']}"
+        record = reference(row)
         found.append({**{name: row[name] for name in columns}, **lists, "sub": sub, "record": record})
     return reduce_assignments(pyarrow.Table.from_pylist(found, ASSIGNMENTS))
 

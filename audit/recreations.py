@@ -114,8 +114,7 @@ def compared(table: pyarrow.Table, anew: CreatedAnew) -> pyarrow.Table:
 def earlier_rows(runs: Sequence[Run], anew: CreatedAnew, empty: pyarrow.Table) -> pyarrow.Table:
     """What runs have of the partitions that are not compared any more."""
     key = numpy.setdiff1d(anew.now, anew.before)
-    found = [run.rows.filter(pyarrow.array(numpy.isin(run.key, key))) for run in runs if len(key)]
-    return pyarrow.concat_tables([empty, *found]).unify_dictionaries()
+    return gather_all(runs, key, empty) if len(key) else empty
 
 
 def not_compared(anew: CreatedAnew, subjects: Subjects) -> list[Finding]:

@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow.dataset
@@ -19,10 +19,10 @@ from audit.incarnations import overlaps
 from audit.kafka.log_state import NODE, describe_time
 from audit.kafka.log_state import gaps as kafka_gaps
 from audit.lasting_conditions import LastingCondition, lasting_conditions, lasting_findings
-from audit.log_ends import check_log_ends
+from audit.log_ends import CheckedEnds, check_log_ends
 from audit.open_conditions import open_conditions
 from audit.output_folder import OutputFolder
-from audit.rule_catalogue import RULES, not_applicable
+from audit.rule_catalogue import SEVERITIES, not_applicable, severity_of
 from audit.tables import FINDINGS_TABLE, QUARANTINE_TABLE, RECORDS_TABLE
 from state_log.causes import call_of, calls_by_event, origin_text
 from state_log.record import LoggedStateChange
@@ -88,17 +88,13 @@ def read_result(output: Location, expected_nodes: Sequence[str] = (), *, require
     folder = OutputFolder(output)
     commit = folder.last_commit()
     state = cluster_state(folder, commit)
-    findings = Counter(finding["rule"] for finding in all_findings(folder))
-    log_ends = check_log_ends(folder, commit, state)
-    taken = () if commit is None else commit.taken
-    unknown = open_conditions(folder, commit, state).unknown
+    at_end = _judge_end(folder, commit, state)
+    findings = Counter(finding["rule"] for finding in _findings(folder, at_end))
+    log_ends, taken = at_end.log_ends, () if commit is None else commit.taken
     gaps = (
         *_gaps(folder, commit, state, expected_nodes),
-        *(
-            Gap(node_of(f), "its clock is wrong: durations are not judged by its records")
-            for f in _clocks(commit, state)
-        ),
-        *(Gap(f.subject, f"not decided: {f.message}") for f in unknown),
+        *(Gap(node_of(f), "its clock is wrong: durations are not judged by its records") for f in at_end.clocks),
+        *(Gap(f.subject, f"not decided: {f.message}") for f in at_end.unknown),
         *(Gap(what, why) for what, why in kafka_gaps(state.kafka, require_trace)),
         *(Gap(fault.file, why_unread(fault)) for log, fault in sorted(state.unread.items()) if log not in taken),
     )
@@ -151,34 +147,41 @@ def findings_of(folder: OutputFolder) -> list[dict[str, Any]]:
 def all_findings(folder: OutputFolder) -> list[dict[str, Any]]:
     """Those of the table, and those that hold at the end of what was read, but for durations by wrong clocks."""
     commit = folder.last_commit()
-    state = cluster_state(folder, commit)
-    clocks = _clocks(commit, state)
+    return _findings(folder, _judge_end(folder, commit, cluster_state(folder, commit)))
+
+
+class _End(NamedTuple):
+    """What holds at the end of what was read. `unknown`: what only logs that were not read could decide."""
+
+    findings: list[Finding]
+    clocks: list[Finding]
+    unknown: list[Finding]
+    log_ends: CheckedEnds
+
+
+def _judge_end(folder: OutputFolder, commit: Commit | None, state: ClusterState) -> _End:
+    jumping = {name for name, span in state.spans.items() if span.clock_falls}
+    clocks = list(clock_findings(() if commit is None else commit.clocks, jumping))
+    log_ends, waiting = check_log_ends(folder, commit, state), open_conditions(folder, commit, state)
     # What overlaps in Kafka's logs is not decided: see `audit.kafka.log_state.gaps`.
     own = [span for span in state.spans.values() if not span.node.startswith(NODE)]
-    open_ones = [
-        *open_conditions(folder, commit, state).findings,
-        *overlaps(own),
-        *check_log_ends(folder, commit, state).ends.findings,
-        *lasting_findings(folder, commit, state),
-        *clocks,
-    ]
-    found = [*findings_of(folder), *(msgspec.structs.asdict(finding) for finding in open_ones)]
-    wrong = {node_of(finding) for finding in clocks}
+    found = [*waiting.findings, *overlaps(own), *log_ends.ends.findings, *lasting_findings(folder, commit, state)]
+    return _End([*found, *clocks], clocks, waiting.unknown, log_ends)
+
+
+def _findings(folder: OutputFolder, at_end: _End) -> list[dict[str, Any]]:
+    found = [*findings_of(folder), *(msgspec.structs.asdict(finding) for finding in at_end.findings)]
+    wrong = {node_of(finding) for finding in at_end.clocks}
     return [finding for finding in found if not is_measured_by(finding, wrong)]
 
 
-def _clocks(commit: Commit | None, state: ClusterState) -> list[Finding]:
-    jumping = {name for name, span in state.spans.items() if span.clock_falls}
-    return list(clock_findings(() if commit is None else commit.clocks, jumping))
-
-
 def read_findings(output: Location, limit: int) -> list[dict[str, Any]]:
-    """The first findings with their severity; `causes` says what led to each of their records."""
+    """The first findings, the most severe ones first; `causes` says what led to each of their records."""
     folder = OutputFolder(output)
-    findings = all_findings(folder)[:limit]
+    found = [{**finding, "severity": severity_of(finding["rule"])} for finding in all_findings(folder)]
+    findings = sorted(found, key=lambda finding: SEVERITIES.index(finding["severity"]))[:limit]
     origins = _origins(folder, findings)
     for finding in findings:
-        finding["severity"] = RULES[finding["rule"]].severity if finding["rule"] in RULES else "error"
         finding["causes"] = [f"{name}: {origins[name]}" for name in finding["records"] if name in origins]
     return findings
 

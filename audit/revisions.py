@@ -5,8 +5,8 @@ from typing import Any
 
 import pyarrow
 
-from audit.findings import WITHDRAWN
-from audit.tables import HOLDS, TABLES
+from audit.findings import HOLDS, WITHDRAWN
+from audit.tables import TABLES
 
 Row = dict[str, Any]
 

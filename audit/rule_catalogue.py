@@ -25,6 +25,9 @@ from state_log.histories import (
 )
 from state_log.invariants import ONE_CONTROLLER_PER_EPOCH
 
+SEVERITIES: Final = ("critical", "error", "log")
+"""The worst first."""
+
 
 class Rule(NamedTuple):
     """`critical`: records may be lost, or two brokers led; `log`: a log is not as it was written; `error`: the rest."""

@@ -123,6 +123,19 @@ def merge_plan(sizes: Sequence[int], added: int) -> int:
     return merged
 
 
+def joined_runs(
+    runs: Sequence[Run], added: pyarrow.Table, reduce: Callable[[pyarrow.Table], pyarrow.Table]
+) -> tuple[int, pyarrow.Table]:
+    """How many of the runs, the oldest first, stay as they are, and the run that takes the place of the others.
+
+    `added` is reduced.
+    """
+    kept = len(runs) - merge_plan([run.rows.num_rows for run in runs], added.num_rows)
+    if kept == len(runs):
+        return kept, added
+    return kept, merged([*(run.rows for run in runs[kept:]), added], reduce)
+
+
 def merged(runs: Sequence[pyarrow.Table], reduce: Callable[[pyarrow.Table], pyarrow.Table]) -> pyarrow.Table:
     """The rows of these runs, oldest first, as one; `reduce` sorts them and joins those that belong together."""
     return reduce(pyarrow.concat_tables(runs).unify_dictionaries())

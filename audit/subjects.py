@@ -1,12 +1,24 @@
-"""Names of the partitions that the hashes of a batch stand for."""
+"""Names: of the partitions that the hashes of a batch stand for, and of records."""
 
+from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
 import numpy
 import pyarrow
 
 from audit.findings import FOUND, Finding, Violation
 from audit.vectors import keys
+
+
+def reference(row: Mapping[str, Any]) -> str:
+    """The unique name of a record: `node/incarnation/seq`."""
+    return f"{row['node']}/{row['incarnation']}/{row['seq']}"
+
+
+def reference_at(rows: pyarrow.Table, row: int) -> str:
+    """The name of the record in this row."""
+    return reference({name: rows[name][row].as_py() for name in ("node", "incarnation", "seq")})
 
 
 class Subjects:

@@ -248,5 +248,3 @@ _ALL: Final = (
     ),
 )
 TABLES: Final[dict[str, Table]] = {table.name: table for table in _ALL}
-HOLDS: Final = "holds"
-"""The status of rows that were not withdrawn (`audit.findings.WITHDRAWN`)."""

@@ -6,6 +6,7 @@ import numpy
 import pyarrow
 import pyarrow.compute
 
+from audit.findings import HOLDS
 from audit.intervals import Intervals
 from audit.partition_windows import Windows
 from audit.sorted_runs import Run
@@ -13,7 +14,6 @@ from audit.subjects import Subjects
 from audit.vectors import ABSENT, Flags, Keys, Longs, keys, longs, mixed
 
 TIMELINES_TABLE: Final = "timelines"
-HOLDS: Final = "holds"
 _TEXT: Final = pyarrow.string()
 _BROKERS: Final = pyarrow.list_(pyarrow.int32())
 TIMELINES: Final = pyarrow.schema(

@@ -16,8 +16,8 @@ from audit.findings import Finding, Violation, changes
 from audit.intervals import Intervals
 from audit.partition_states import WRITTEN
 from audit.partition_windows import Window, whole
-from audit.sorted_runs import Run
-from audit.subjects import Subjects
+from audit.sorted_runs import gather_all
+from audit.subjects import Subjects, reference, reference_at
 from audit.vectors import ABSENT, Keys, Longs, group_starts, is_one_of, keys, longs, ranks
 from state_log.invariants import CAUSES_OF_DAMAGE, DAMAGED, TRUNCATED_BELOW_HIGH_WATERMARK
 from state_log.record import Kind
@@ -114,11 +114,11 @@ def check_elections(runs: Evidence, new: Evidence, batch_keys: Keys, subjects: S
     A truncation below the high watermark that nothing explains is found by the rule on single records; here it is taken
     back, or stands again, as elections become known.
     """
-    chosen = [keys(new.unclean["key"]), *(run.key[numpy.isin(run.key, batch_keys)] for run in runs.unclean)]
-    key = numpy.unique(numpy.concatenate(chosen))
+    before_now = gather_all(runs.unclean, batch_keys, UNCLEAN.empty_table())
+    key = numpy.union1d(keys(new.unclean["key"]), keys(before_now["key"]))
     if not len(key):
         return []
-    known = (_all(of, key, empty) for of, empty in zip(runs, _EMPTY, strict=True))
+    known = (gather_all(of, key, empty) for of, empty in zip(runs, _EMPTY, strict=True))
     states, taken, offsets, _ = tables = tuple(known)
     before = _findings(whole(states, reduce_taken(taken)), reduce_offsets(offsets), subjects)
     added = [table.filter(pyarrow.array(numpy.isin(keys(table["key"]), key))) for table in new]
@@ -164,7 +164,7 @@ def _election(of: Intervals, row: int, offsets: Sequence[Mapping[str, Any]], ear
     known = list(_known_before(offsets, epoch, earlier))
     ends = [o["log_end_offset"] for o in offsets if (o["sub"], o["broker"]) == (epoch, leader)]
     ends = [end for end in ends if end is not None]
-    evidence = [_reference(of.rows, row - 1), _reference(of.rows, row)]
+    evidence = [reference_at(of.rows, row - 1), reference_at(of.rows, row)]
     text = f"broker {leader} was elected in leader epoch {epoch} from outside of the ISR {isr}"
     rule = UNCLEAN_ELECTION
     highest = max(known, key=lambda o: (o["high_watermark"], -o["broker"]), default=None)
@@ -179,7 +179,7 @@ def _election(of: Intervals, row: int, offsets: Sequence[Mapping[str, Any]], ear
             f"; {least}{lost} records were lost, from offset {ends[0]} up to the high watermark "
             f"{highest['high_watermark']} of broker {highest['broker']}"
         )
-        evidence.append(_name(highest))
+        evidence.append(reference(highest))
     elif missing:
         text += f"; how many records were lost is unknown: brokers {missing} have recorded no role since"
     else:
@@ -208,16 +208,11 @@ def _truncations(rows: pyarrow.Table, subjects: Subjects) -> Iterator[Finding]:
     """The findings about those of these rows that are truncations below the high watermark."""
     for row in rows.filter(pyarrow.array(longs(rows["to_offset"]) != ABSENT)).to_pylist():
         message = f"the log was truncated to {row['to_offset']}, below its high watermark {row['high_watermark']}"
-        name = _name(row)
+        name = reference(row)
         violation = Violation(
             TRUNCATED_BELOW_HIGH_WATERMARK, row["key"], f"record {name}", message, (name,), row["at_ms"]
         )
         yield subjects.finding(violation)
-
-
-def _all(runs: Sequence[Run], key: Keys, empty: pyarrow.Table) -> pyarrow.Table:
-    found = [run.rows.filter(pyarrow.array(numpy.isin(run.key, key))) for run in runs]
-    return pyarrow.concat_tables([empty, *found]).unify_dictionaries()
 
 
 def _partitions(key: Keys) -> pyarrow.Table:
@@ -226,11 +221,3 @@ def _partitions(key: Keys) -> pyarrow.Table:
 
 def _where(values: Longs, chosen: numpy.ndarray) -> pyarrow.Array:
     return pyarrow.array(values, pyarrow.int64(), mask=~chosen | (values == ABSENT))
-
-
-def _reference(rows: pyarrow.Table, row: int) -> str:
-    return "/".join(str(rows[name][row].as_py()) for name in ("node", "incarnation", "seq"))
-
-
-def _name(row: Mapping[str, Any]) -> str:
-    return f"{row['node']}/{row['incarnation']}/{row['seq']}"

@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from audit.durations import OPEN
 from audit.findings import Finding, Violation, changes
-from audit.sorted_runs import Run
-from audit.subjects import Subjects
-from audit.vectors import ABSENT, Flags, Keys, group_starts, is_one_of, keys, longs
+from audit.sorted_runs import Run, gather_all
+from audit.subjects import Subjects, reference, reference_at
+from audit.vectors import ABSENT, group_starts, is_one_of, keys, longs
 from cluster.state_machines import PartitionState
 from state_log.causes import utc_text
 from state_log.record import Kind
@@ -87,7 +87,7 @@ def check_steps(
     if not new.num_rows:
         return CheckedSteps([], before)
     key = numpy.unique(keys(new["key"]))
-    known = pyarrow.concat_tables([STEPS.empty_table(), *(run.rows.filter(_of(run.key, key)) for run in runs)])
+    known = gather_all(runs, key, STEPS.empty_table())
     now = reduce_steps(pyarrow.concat_tables([known, new]))
     old, found = ({f.name: f for f in _stalled(table, limit_ms, subjects)} for table in (reduce_steps(known), now))
     kept = before.filter(pyarrow.array(~numpy.isin(keys(before["key"]), key)))
@@ -103,8 +103,7 @@ def add_deletions(deletions: dict[str, list[DeletionStep]], rows: pyarrow.Table)
         if row["controller_epoch"] is None or not (begins or row["to_state"] in {"completed", "deleted", "removed"}):
             continue
         name = row["topic"] if row["topic_id"] is None else f"{row['topic']} ({row['topic_id']})"
-        reference = f"{row['node']}/{row['incarnation']}/{row['seq']}"
-        step = DeletionStep(row["controller_epoch"], row["seq"], row["at_ms"], begins, reference)
+        step = DeletionStep(row["controller_epoch"], row["seq"], row["at_ms"], begins, reference(row))
         known = deletions.setdefault(name, [])
         if step not in known:
             known.append(step)
@@ -150,7 +149,7 @@ def _stalled(steps: pyarrow.Table, limit_ms: int, subjects: Subjects) -> Iterato
     late = (key[1:] == key[:-1]) & begins[:-1] & (at_ms[1:] - at_ms[:-1] > limit_ms)
     for row in numpy.flatnonzero(late).tolist():
         message = _text("the reassignment", int(at_ms[row + 1] - at_ms[row]), int(at_ms[row]), limit_ms)
-        records = _reference(steps, row), _reference(steps, row + 1)
+        records = reference_at(steps, row), reference_at(steps, row + 1)
         subject = f"record {records[0]}"
         violation = Violation(REASSIGNMENT_STALLED, int(key[row]), subject, message, records, int(at_ms[row + 1]))
         yield subjects.finding(violation)
@@ -168,7 +167,7 @@ def _still_open(steps: pyarrow.Table, subjects: Subjects) -> pyarrow.Table:
             "since_ms": int(at_ms[row]),
             "elapsed_ms": 0,
             "at_ms": int(at_ms[row]),
-            "record": _reference(steps, row),
+            "record": reference_at(steps, row),
         }
         for row in numpy.flatnonzero(last).tolist()
     ]
@@ -178,12 +177,3 @@ def _still_open(steps: pyarrow.Table, subjects: Subjects) -> pyarrow.Table:
 
 def _text(what: str, ms: int, since_ms: int, limit_ms: int) -> str:
     return f"{what} took {ms / 1000:.0f} s from {utc_text(since_ms)} to the next step: more than {limit_ms // 1000} s"
-
-
-def _of(key: Keys, chosen: Keys) -> pyarrow.Array:
-    flags: Flags = numpy.isin(key, chosen)
-    return pyarrow.array(flags)
-
-
-def _reference(rows: pyarrow.Table, row: int) -> str:
-    return "/".join(str(rows[name][row].as_py()) for name in ("node", "incarnation", "seq"))

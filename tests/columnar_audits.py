@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow
 
-from audit.bucket import REDUCE, UNFINISHED, check_partitions, concatenated, joined_runs
+from audit.bucket import REDUCE, UNFINISHED, check_partitions, concatenated
 from audit.clock_differences import ClockDifference, greatest
 from audit.columns import to_columns
 from audit.findings import WITHDRAWN, Finding
 from audit.limits import Limits
-from audit.sorted_runs import Run
+from audit.sorted_runs import Run, joined_runs
 from state_log.record import LoggedStateChange
 
 
@@ -42,7 +42,7 @@ class ColumnarAudit:
             self.timelines[row["topic"], row["topic_id"], row["partition"], row["partition_epoch"]] = row
         for name, table in added.items():
             if table.num_rows:
-                kept, run = joined_runs(name, self.runs[name], table)
+                kept, run = joined_runs(self.runs[name], table, REDUCE[name])
                 self.runs[name][kept:] = [Run(run)]
         for finding in found:
             if finding.status == WITHDRAWN:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -12,11 +12,9 @@ from audit.html.partitions import Timelines
 from audit.html.stories import stories
 from audit.output_folder import OutputFolder
 from audit.report import AuditResult, read_findings, read_lasting_conditions, read_result
-from audit.rule_catalogue import RULES, severity_of
+from audit.rule_catalogue import RULES, SEVERITIES, severity_of
 from audit.tables import FAILOVERS_TABLE, LEDGERS_TABLE, SESSIONS_TABLE, TERMS_TABLE
 from audit.timelines import TIMELINES_TABLE
-
-_SEVERITIES: Final = ("critical", "error", "warning", "log")
 
 
 def content(output: Location, made_at_ms: int, expected_nodes: Sequence[str] = ()) -> Content:
@@ -71,15 +69,15 @@ def _by_partition(findings: Sequence[Mapping[str, Any]]) -> Counter[tuple[str, s
 
 def _worst_first(finding: Mapping[str, Any]) -> tuple[int, int]:
     at_ms = finding["at_ms"]
-    return _SEVERITIES.index(severity_of(finding["rule"])), 0 if at_ms is None else -at_ms
+    return SEVERITIES.index(finding["severity"]), 0 if at_ms is None else -at_ms
 
 
 def _rules(counts: Mapping[str, int]) -> list[dict[str, Any]]:
     rows = [{"rule": rule, "severity": severity_of(rule), "count": count} for rule, count in counts.items()]
-    return sorted(rows, key=lambda row: (_SEVERITIES.index(row["severity"]), row["rule"]))
+    return sorted(rows, key=lambda row: (SEVERITIES.index(row["severity"]), row["rule"]))
 
 
 def _with_rule(finding: Mapping[str, Any], story: Sequence[str]) -> dict[str, Any]:
     rule = RULES.get(finding["rule"])
     says, check_next = ("", "docs/audit.md") if rule is None else (rule.says, rule.check_next)
-    return {**finding, "severity": severity_of(finding["rule"]), "says": says, "check_next": check_next, "story": story}
+    return {**finding, "says": says, "check_next": check_next, "story": story}

@@ -89,6 +89,10 @@ FAULTS_OF_LINES: Final[dict[str, Fault]] = {
         ),
         incomplete=("no log of this incarnation",),
     ),
+    "a record of a witness with another digest": Fault(
+        lambda logs: logs.rewrite(BROKER, lambda records: witness(records)["witness"].update(digest="0" * 64)),
+        {"log-rewritten": 2},
+    ),
     "a witness of a log that never was": Fault(
         lambda logs: logs.write_wrongly(
             BROKER, lambda records: witness(records)["witness"].update(incarnation="1699999999999.1")

@@ -95,6 +95,13 @@ def test_a_later_version_of_a_finding_takes_the_place_of_an_earlier_one(tmp_path
     assert read_result(tmp_path).findings == {"one-leader-per-epoch": 1}
 
 
+def test_the_most_severe_findings_come_first(tmp_path: Path) -> None:
+    broken = Finding("chain-break", "log n/i", "the chain is broken", ("n/i/3",))
+    write_batch(tmp_path, 0, [broken, finding("n/i/0")], [])
+    assert [found["severity"] for found in read_findings(tmp_path, 10)] == ["critical", "log"]
+    assert [found["rule"] for found in read_findings(tmp_path, 1)] == ["one-leader-per-epoch"]
+
+
 def test_what_a_batch_wrote_that_did_not_commit_does_not_count(tmp_path: Path) -> None:
     commit(tmp_path)
     write_findings(OutputFolder(tmp_path), Place(0, 1), [finding("n/i/0")])
