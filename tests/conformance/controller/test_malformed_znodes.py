@@ -101,7 +101,7 @@ Next = Callable[[World, RunningController], Awaitable[None]]
 
 
 @pytest.mark.rule("ZC-5", "BK-50", "IS-2", "TD-10", "TP-10", "BK-1", "EP-34")
-@pytest.mark.parametrize(("parent", "prefix", "follow"), PARENTS, ids=str)
+@pytest.mark.parametrize(("parent", "prefix", "follow"), PARENTS, ids=[parent for parent, _, _ in PARENTS])
 def test_after_a_malformed_child_the_next_good_one_is_noticed(parent: str, prefix: str, follow: Next) -> None:
     async def main() -> None:
         world, c = await has_topic(1, 2)
