@@ -45,8 +45,8 @@ from audit.recreations import (
 )
 from audit.sorted_runs import Run, joined_runs
 from audit.subjects import Subjects
-from audit.tables import FINDINGS, FINDINGS_TABLE, REASSIGNMENTS_TABLE, RECORDS_TABLE
-from audit.timelines import TIMELINES, TIMELINES_TABLE, revised, rows_of
+from audit.tables import FINDINGS, FINDINGS_TABLE, REASSIGNMENTS_TABLE, RECORDS_TABLE, TIMELINES, TIMELINES_TABLE
+from audit.timelines import revised, rows_of
 from audit.unclean_elections import (
     OFFSETS,
     Evidence,

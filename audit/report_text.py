@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 import typer
 
-from audit.table_commands import show_summary
 from cluster.process.documents import Format, write_document
 from cluster.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from audit.lasting_conditions import LastingCondition
     from audit.report import AuditResult
+    from audit.summaries import Summary
 
 
 def show_result(result: "AuditResult", output: str, form: Format, limit: int) -> NoReturn:
@@ -37,7 +37,7 @@ def show_result(result: "AuditResult", output: str, form: Format, limit: int) ->
     else:
         _show_table(result, findings, malformed)
         _show_lasting(lasting)
-        show_summary(summary)
+        _show_summary(summary)
     codes = {CLEAN: ExitCode.OK, FINDINGS: ExitCode.FINDINGS}
     raise typer.Exit(codes.get(result.verdict, ExitCode.INCOMPLETE))
 
@@ -75,3 +75,29 @@ def _show_lasting(lasting: "Sequence[LastingCondition]") -> None:
         by_records, by_clock = (ms / 1000 for ms in (condition.by_records_ms, condition.until_now_ms))
         since = f"{by_records:.0f} s at the last record, {by_clock:.0f} s by this machine's clock"
         typer.echo(f"open: {condition.rule} {condition.subject}: for {since} [{condition.record}]")
+
+
+def _show_summary(summary: "Summary") -> None:
+    """Failovers and what was read of each node, for people."""
+    for row in summary.failovers:
+        brokers = ", ".join(map(str, row["brokers"])) or "unknown"
+        leaderless = " ".join(f"{name} {_ms(row[f'leaderless_{name}_ms'])}" for name in ("p50", "p95", "p99", "max"))
+        typer.echo(
+            f"failover     {row['detected_time']} of broker {brokers}: {row['partitions']} partitions, leaders written "
+            f"after {_ms(row['until_last_written_ms'])}, none for {leaderless}"
+        )
+    for row in summary.controller_failovers:
+        typer.echo(
+            f"controller   {row['from_time']} {row['controller']} in epoch {row['controller_epoch']}: "
+            f"{_ms(row['since_previous_ms'])} after the last record of the one before, loaded after "
+            f"{_ms(row['until_loaded_ms'])}, first write after {_ms(row['until_first_write_ms'])}"
+        )
+    for row in summary.ledgers:
+        typer.echo(
+            f"log          {row['node']}/{row['incarnation']}: {row['records']} records, {row['bytes']} bytes, "
+            f"{row['missing'] or 0} missing, {row['quarantined']} malformed"
+        )
+
+
+def _ms(value: int | None) -> str:
+    return "-" if value is None else f"{value:,} ms"

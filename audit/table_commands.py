@@ -14,7 +14,6 @@ from cluster.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from audit.output_folder import OutputFolder
-    from audit.summaries import Summary
 
 OutputOption = Annotated[str, typer.Option("--output", help="The --output of 'klamm audit run'.")]
 FormatOption = Annotated[Format, typer.Option("-o", "--format", help="Output format.")]
@@ -107,32 +106,6 @@ def compact(output: OutputOption, keep_days: KeepDaysOption = None) -> None:
         delete_files(folder, [*unneeded, *merged])
         files = [sum(size.files for size in known.tables.values()) for known in (before, commit)]
         typer.echo(f"{files[0]:,} files of tables became {files[1]:,}", err=True)
-
-
-def show_summary(summary: "Summary") -> None:
-    """Failovers and what was read of each node, for people."""
-    for row in summary.failovers:
-        brokers = ", ".join(map(str, row["brokers"])) or "unknown"
-        leaderless = " ".join(f"{name} {_ms(row[f'leaderless_{name}_ms'])}" for name in ("p50", "p95", "p99", "max"))
-        typer.echo(
-            f"failover     {row['detected_time']} of broker {brokers}: {row['partitions']} partitions, leaders written "
-            f"after {_ms(row['until_last_written_ms'])}, none for {leaderless}"
-        )
-    for row in summary.controller_failovers:
-        typer.echo(
-            f"controller   {row['from_time']} {row['controller']} in epoch {row['controller_epoch']}: "
-            f"{_ms(row['since_previous_ms'])} after the last record of the one before, loaded after "
-            f"{_ms(row['until_loaded_ms'])}, first write after {_ms(row['until_first_write_ms'])}"
-        )
-    for row in summary.ledgers:
-        typer.echo(
-            f"log          {row['node']}/{row['incarnation']}: {row['records']} records, {row['bytes']} bytes, "
-            f"{row['missing'] or 0} missing, {row['quarantined']} malformed"
-        )
-
-
-def _ms(value: int | None) -> str:
-    return "-" if value is None else f"{value:,} ms"
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 import pyarrow
 
 from audit.columns import RECORDS
-from audit.timelines import TIMELINES, TIMELINES_TABLE
 
 VERSION: Final = 1
 """Of the tables' columns, in the metadata of each file."""
@@ -49,7 +48,7 @@ class Table(NamedTuple):
         return tuple(n for n in self.schema.names if n.endswith("_ms") and n not in (*self.durations, "mono_ms"))
 
 
-FINDINGS_TABLE, RECORDS_TABLE, QUARANTINE_TABLE = "findings", "records", "quarantine"
+FINDINGS_TABLE, RECORDS_TABLE, QUARANTINE_TABLE, TIMELINES_TABLE = "findings", "records", "quarantine", "timelines"
 TERMS_TABLE, SESSIONS_TABLE, TOPICS_TABLE = "controller_terms", "broker_sessions", "topics"
 REASSIGNMENTS_TABLE, FAILOVERS_TABLE, LEDGERS_TABLE = "reassignments", "failovers", "ledgers"
 _PARTITION: Final = {"topic": _TEXT, "topic_id": _TEXT, "partition": _INT}
@@ -173,6 +172,46 @@ LEDGERS: Final = pyarrow.schema(
         "status": _TEXT,
     }
 )
+TIMELINES: Final = pyarrow.schema(
+    {
+        "topic": _TEXT,
+        "topic_id": _TEXT,
+        "partition": _INT,
+        "partition_epoch": _LONG,
+        "leader": _INT,
+        "leader_epoch": _INT,
+        "isr": _BROKERS,
+        "isr_size": _INT,
+        "replicas": _BROKERS,
+        "min_insync_replicas": _INT,
+        "controller": _TEXT,
+        "controller_epoch": _INT,
+        "from_ms": _LONG,
+        "until_ms": _LONG,
+        "cause_event": _TEXT,
+        "cause_id": _LONG,
+        "reason": _TEXT,
+        "elected": pyarrow.bool_(),
+        "unclean": pyarrow.bool_(),
+        "leaderless_from_ms": _LONG,
+        "taken_ms": _LONG,
+        "record": _TEXT,
+        "taken_record": _TEXT,
+        "status": _TEXT,
+        "at_ms": _LONG,
+    }
+)
+"""One row for each partition epoch, with the key (topic, topic_id, partition, partition_epoch).
+
+`from_ms`: when the controller wrote the state, by its clock (`at_ms` is the same); `until_ms`: when the next state was
+written, never before `from_ms`; null if it still holds. `controller`: the node that wrote it, whose event `cause_event`
+number `cause_id` in `controller_epoch` led to it. `elected`: the state begins a leader epoch that has a leader. Then
+`leaderless_from_ms` is the time of the first of the states directly before it that had no leader (null: none had no
+leader), `taken_ms` the time at which the leader recorded that it leads in this leader epoch, by its own clock (null: it
+did not), and `unclean` says whether the leader was outside the ISR before. `min_insync_replicas`: what the leader said
+of it in this leader epoch; null if unknown. `record`, `taken_record`: references. `status`: `holds`, or `withdrawn`
+where records that arrived late have shown that states of this partition cannot be compared.
+"""
 
 _ALL: Final = (
     Table(

@@ -13,8 +13,7 @@ from audit.html.stories import stories
 from audit.output_folder import OutputFolder
 from audit.report import AuditResult, read_findings, read_lasting_conditions, read_result
 from audit.rule_catalogue import RULES, SEVERITIES, severity_of
-from audit.tables import FAILOVERS_TABLE, LEDGERS_TABLE, SESSIONS_TABLE, TERMS_TABLE
-from audit.timelines import TIMELINES_TABLE
+from audit.tables import FAILOVERS_TABLE, LEDGERS_TABLE, SESSIONS_TABLE, TERMS_TABLE, TIMELINES_TABLE
 
 
 def content(output: Location, made_at_ms: int, expected_nodes: Sequence[str] = ()) -> Content:

@@ -16,8 +16,7 @@ from audit.html.charts import CHARTS
 from audit.html.content import POINTS_MAX, STATES_MAX, Content, Curve
 from audit.html.page import page
 from audit.html.partitions import Timelines
-from audit.tables import TABLES
-from audit.timelines import TIMELINES_TABLE
+from audit.tables import TABLES, TIMELINES_TABLE
 
 END_MS = 1_000
 TIME = 1_795_356_180_000
