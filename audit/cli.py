@@ -13,11 +13,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 import typer
 
-from audit import table_commands
-from audit.heads_options import BootstrapOption, HeadsOption, ZooKeeperOption, given_heads
-from audit.input_options import LogDirOrUrlOption, inputs_of
-from audit.report_text import show_result
-from audit.spark_options import (
+from audit.commands import publish as topic_command
+from audit.commands import table_commands
+from audit.commands.heads_options import BootstrapOption, HeadsOption, ZooKeeperOption, given_heads
+from audit.commands.input_options import LogDirOrUrlOption, inputs_of
+from audit.commands.spark_options import (
     CheckpointOption,
     ClassArchiveOption,
     ConfOption,
@@ -29,20 +29,20 @@ from audit.spark_options import (
     package,
     spark_settings,
 )
-from audit.table_commands import KeepDaysOption
-from audit.topic import command as topic_command
-from audit.topic.options import CONNECTOR_VERSION, ConnectorOption, KafkaOption, TopicOption
+from audit.commands.table_commands import KeepDaysOption
+from audit.commands.topic_options import CONNECTOR_VERSION, ConnectorOption, KafkaOption, TopicOption
+from audit.report.report_text import show_result
 from cluster.errors import ConfigError, StartupError
 from cluster.process.documents import Format, write_document
 from cluster.process.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from audit.alerts import Alerts
-    from audit.file_store import Location
-    from audit.limits import Limits
     from audit.options import AuditOptions
-    from audit.report import AuditResult
-    from audit.spark_settings import SparkSettings
+    from audit.report.alerts import Alerts
+    from audit.report.report import AuditResult
+    from audit.rules.limits import Limits
+    from audit.spark.settings import SparkSettings
+    from audit.storage.file_store import Location
     from audit.topic.topics import Topic
 
 app = typer.Typer(
@@ -141,8 +141,8 @@ def run(
     is wrong or missing. Needs the extra 'audit' and Java 17.
     """
     # A second of imports that --help must not pay.
-    from audit.alerts import Alerts  # noqa: PLC0415
     from audit.options import AuditOptions  # noqa: PLC0415
+    from audit.report.alerts import Alerts  # noqa: PLC0415
 
     _check_mode(once, follow, until_clean, timeout)
     inputs, local = inputs_of(log_dir, kafka, topic, kafka_connector, until_clean=until_clean)
@@ -200,8 +200,8 @@ def _time_zone(name: str) -> str:
 @contextmanager
 def _errors() -> Iterator[None]:
     """Say on one line what failed, and exit."""
-    from audit.output_folder import OutputError  # noqa: PLC0415
-    from audit.session import AuditFailedError  # noqa: PLC0415
+    from audit.spark.session import AuditFailedError  # noqa: PLC0415
+    from audit.storage.output_folder import OutputError  # noqa: PLC0415
     from audit.topic.topics import TopicError  # noqa: PLC0415
 
     try:
@@ -232,9 +232,9 @@ def report(
     --html writes one file with findings, timelines and failovers; it needs no
     network.
     """
-    from audit.html.write import write_report  # noqa: PLC0415
-    from audit.output_folder import OutputError, OutputFolder  # noqa: PLC0415
-    from audit.report import read_result  # noqa: PLC0415
+    from audit.report.html.write import write_report  # noqa: PLC0415
+    from audit.report.report import read_result  # noqa: PLC0415
+    from audit.storage.output_folder import OutputError, OutputFolder  # noqa: PLC0415
 
     expected = _nodes(expect or [])
     if "://" not in output and not Path(output).is_dir():
@@ -256,7 +256,7 @@ def report(
 @app.command(epilog="Example:\n  klamm audit explain one-leader-per-epoch\nExit codes: 0 done; 2 no such rule.")
 def explain(rule: Annotated[str, typer.Argument(help="Rule id; without it all rules are listed.")] = "") -> None:
     """Say what a rule of the audit means, and what to look at when it was violated."""
-    from audit.rule_catalogue import RULES  # noqa: PLC0415
+    from audit.report.rule_catalogue import RULES  # noqa: PLC0415
 
     if rule and rule not in RULES:
         raise typer.BadParameter(f"{rule}: no such rule; 'klamm audit explain' lists them", param_hint="RULE")
@@ -304,7 +304,7 @@ app.command(epilog="Example:\n  klamm audit package --output klamm-audit.zip\nEx
 
 
 def _rule_limits(given: Sequence[str]) -> "Limits | None":
-    from audit.limits import LimitError, parse_limits  # noqa: PLC0415
+    from audit.rules.limits import LimitError, parse_limits  # noqa: PLC0415
 
     try:
         return parse_limits(given) if given else None

@@ -1,7 +1,7 @@
 """The streaming job: tail the logs, check every record, write findings; start, resume, stop.
 
-Everything of one audit is under its output folder: see `audit.output_folder`, and Spark's checkpoint. A batch that is
-repeated after a crash replaces what it wrote before, so nothing is counted twice.
+Everything of one audit is under its output folder: see `audit.storage.output_folder`, and Spark's checkpoint. A batch
+that is repeated after a crash replaces what it wrote before, so nothing is counted twice.
 """
 
 import json
@@ -22,23 +22,23 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
-from audit.batch import BUCKETS, BatchSettings, check_batch
-from audit.compaction import delete_strays
-from audit.file_store import Location
-from audit.given_heads import add_given
-from audit.hadoop_files import stream_files
-from audit.interrupts import deferred_interrupts
+from audit.batches.batch import BUCKETS, BatchSettings, check_batch
+from audit.chains.witnesses import LAG_MS, LOG_CUT, SEALED_LAG_MS
 from audit.options import AuditOptions
-from audit.output_folder import OutputError, OutputFolder
-from audit.report import AuditResult, read_result
-from audit.session import AuditFailedError, as_submitted, folder_of_spark, start_session, summary
-from audit.source import FORMAT, Plan, StateChangeSource
-from audit.spark_settings import SparkSettings
+from audit.reading.hadoop_files import stream_files
+from audit.reading.source import FORMAT, Plan, StateChangeSource
+from audit.report.report import AuditResult, read_result
+from audit.spark.interrupts import deferred_interrupts
+from audit.spark.session import AuditFailedError, as_submitted, folder_of_spark, start_session, summary
+from audit.spark.settings import SparkSettings
+from audit.storage.file_store import Location
+from audit.storage.given_heads import add_given
+from audit.storage.output_folder import OutputError, OutputFolder
+from audit.tables.compaction import delete_strays
 from audit.topic.brokers import topic_ends
 from audit.topic.connector import with_connector
 from audit.topic.reading import stream_topic
 from audit.topic.topics import Topic
-from audit.witnesses import LAG_MS, LOG_CUT, SEALED_LAG_MS
 from state_log.writer import parse_segment_name, write_audited
 
 Inputs = Sequence[Path | str] | Topic

@@ -5,8 +5,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from audit.limits import Limits
-from audit.source import UTC
+from audit.reading.source import UTC
+from audit.rules.limits import Limits
 from state_log.heads_file import GivenHead
 
 BATCH_BYTES: Final = 128 << 20

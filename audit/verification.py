@@ -8,10 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from audit.changed_files import ignored_faults
-from audit.file_faults import LOG_CHANGED, converted_message, why_unread, without_lines
-from audit.log_files import LogFiles
-from audit.witnesses import (
+from audit.chains.witnesses import (
     DIGEST_KEPT,
     Latest,
     ReadLog,
@@ -21,6 +18,9 @@ from audit.witnesses import (
     unchecked_ends,
     witnessed_by_heads,
 )
+from audit.reading.changed_files import ignored_faults
+from audit.reading.file_faults import LOG_CHANGED, converted_message, why_unread, without_lines
+from audit.reading.log_files import LogFiles
 from state_log.chain import CHAIN_BREAK, ChainSegment, extend_many
 from state_log.heads_file import GivenHead
 from state_log.reader import Break, complete_lines, find_segments, join_all

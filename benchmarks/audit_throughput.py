@@ -20,7 +20,7 @@ from typing import Final
 
 from audit.job import run_audit
 from audit.options import AuditOptions
-from audit.report import AuditResult
+from audit.report.report import AuditResult
 from cluster.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from deploy.local.java import find_java, spark_environment
 from state_log.record import Cause, Kind, Stamper, StateChange

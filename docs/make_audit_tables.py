@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow
 
-from audit.tables import TABLES, Table
+from audit.storage.table_schemas import TABLES, Table
 
 DOCUMENT = Path(__file__).resolve().parent / "audit-tables.md"
 BEGIN, END = "<!-- audit-tables:begin -->", "<!-- audit-tables:end -->"

@@ -9,7 +9,7 @@ import typer
 
 from admin.cli.output import examples
 from audit import cli
-from audit.heads_options import BootstrapOption, ZooKeeperOption
+from audit.commands.heads_options import BootstrapOption, ZooKeeperOption
 from launcher.installation import require_extras
 
 if TYPE_CHECKING:

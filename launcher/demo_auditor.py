@@ -13,10 +13,10 @@ from typing import Final
 import msgspec
 from pyspark.sql import SparkSession
 
-from audit.html.write import write_report
 from audit.job import run_audit
 from audit.options import AuditOptions
-from audit.session import start_session
+from audit.report.html.write import write_report
+from audit.spark.session import start_session
 from cluster.errors import ClusterError
 from deploy.local.java import find_java, spark_environment
 from launcher.demo_audit import (

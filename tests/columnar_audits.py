@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow
 
-from audit.bucket import REDUCE, UNFINISHED, check_partitions, concatenated
-from audit.clock_differences import ClockDifference, greatest
-from audit.columns import to_columns
-from audit.findings import WITHDRAWN, Finding
-from audit.limits import Limits
-from audit.sorted_runs import Run, joined_runs
+from audit.batches.bucket import REDUCE, UNFINISHED, check_partitions, concatenated
+from audit.records.columns import to_columns
+from audit.records.findings import WITHDRAWN, Finding
+from audit.records.sorted_runs import Run, joined_runs
+from audit.rules.clock_differences import ClockDifference, greatest
+from audit.rules.limits import Limits
 from state_log.record import LoggedStateChange
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import msgspec
 import pyarrow
 
-from audit.findings import Finding
-from audit.tables import FINDINGS
+from audit.records.findings import Finding
+from audit.storage.table_schemas import FINDINGS
 
 
 def findings_table(findings: Sequence[Finding]) -> pyarrow.Table:

@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
-from audit.batch import BUCKETS, check_rows, commit_batch
-from audit.changed_files import ReadFiles, is_fault, new_faults, to_offsets
-from audit.commits import Commit
-from audit.file_store import Location
-from audit.limits import Limits
-from audit.log_files import LogFiles, Position, advance, ends, ranges
-from audit.output_folder import VERSION, OutputFolder
-from audit.report import AuditResult, read_result
-from audit.source import UTC, faults_row, read_ranges
+from audit.batches.batch import BUCKETS, check_rows, commit_batch
+from audit.reading.changed_files import ReadFiles, is_fault, new_faults, to_offsets
+from audit.reading.log_files import LogFiles, Position, advance, ends, ranges
+from audit.reading.source import UTC, faults_row, read_ranges
+from audit.report.report import AuditResult, read_result
+from audit.rules.limits import Limits
+from audit.storage.commits import Commit
+from audit.storage.file_store import Location
+from audit.storage.output_folder import VERSION, OutputFolder
 
 
 def audit_folder(

@@ -8,7 +8,7 @@ from typing import Final
 import pyspark
 from msgspec.structs import replace
 
-from audit.spark_settings import SparkSettings
+from audit.spark.settings import SparkSettings
 from cluster.errors import StartupError
 
 _NAME: Final = "spark-sql-kafka-0-10"

@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 from msgspec import Struct, field
 
-from audit.log_files import LogFiles, Position, Range, advance, ends, ranges
+from audit.reading.log_files import LogFiles, Position, Range, advance, ends, ranges
 from audit.topic.topics import REQUEST_TIMEOUT_MS, Topic, TopicError
 from cluster.errors import DECODE_ERRORS
 from state_log.reader import numbered_lines

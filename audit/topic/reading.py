@@ -1,4 +1,4 @@
-"""Records of a Kafka topic, through Spark's own source, as the rows of `audit.source`.
+"""Records of a Kafka topic, through Spark's own source, as the rows of `audit.reading.source`.
 
 A task reads one partition, with all lines of some incarnations in their order; it decodes the lines of each of them in
 bulk. Spark keeps the offsets in its checkpoint. A line that was read before, in this batch or an earlier one, does not
@@ -17,15 +17,15 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 
-from audit.file_store import Location
-from audit.line_digests import DIGEST_BYTES, DIGESTS, find_digests
-from audit.lines_read import ReadRange
-from audit.log_files import Content, Range
-from audit.output_folder import OutputFolder
-from audit.schema import SOURCE
-from audit.source import Plan, RangeSummary, read_summaries
+from audit.chains.line_digests import DIGEST_BYTES, DIGESTS, find_digests
+from audit.reading.lines_read import ReadRange
+from audit.reading.log_files import Content, Range
+from audit.reading.schema import SOURCE
+from audit.reading.source import Plan, RangeSummary, read_summaries
+from audit.records.vectors import group_starts
+from audit.storage.file_store import Location
+from audit.storage.output_folder import OutputFolder
 from audit.topic.topics import REQUEST_TIMEOUT_MS, Topic
-from audit.vectors import group_starts
 from state_log.chain import IncarnationLog
 from state_log.record import LoggedStateChange, line_digest
 
@@ -36,7 +36,7 @@ _DIGITS: Final = 2 * DIGEST_BYTES
 
 
 def stream_topic(spark: SparkSession, topic: Topic, plan: Plan, output: Location) -> DataFrame:
-    """The rows of `audit.source` of the records in a topic, from its beginning, as a stream."""
+    """The rows of `audit.reading.source` of the records in a topic, from its beginning, as a stream."""
     options = {
         "kafka.bootstrap.servers": topic.bootstrap,
         "kafka.request.timeout.ms": str(REQUEST_TIMEOUT_MS),

@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from audit.report import AuditResult
+from audit.report.report import AuditResult
 from tests.audit_corpus.clean_logs import simulated_logs
 from tests.audit_corpus.fault import differences, gaps_of
 from tests.audit_corpus.faults import FAULTS

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from audit.report import AuditResult
+from audit.report.report import AuditResult
 from state_log.invariants import BROKEN_BY_POWER_FAILURES
 from tests.log_audits import audit_folder
 

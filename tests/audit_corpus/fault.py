@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from audit.report import CLEAN, FINDINGS, INCOMPLETE, AuditResult
+from audit.report.report import CLEAN, FINDINGS, INCOMPLETE, AuditResult
 from tests.audit_corpus.logs import Logs
 
 

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from audit.report import AuditResult, read_result
+from audit.report.report import AuditResult, read_result
 from tests.audit_corpus.fault import Fault
 from tests.audit_corpus.logs import Logs
 from tests.log_audits import FolderAudit

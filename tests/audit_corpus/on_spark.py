@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from audit.job import run_audit
 from audit.options import AuditOptions
-from audit.report import AuditResult
+from audit.report.report import AuditResult
 from tests.audit_corpus.fault import Fault
 from tests.audit_corpus.logs import Logs
 

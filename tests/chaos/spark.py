@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from audit.report import AuditResult
+from audit.report.report import AuditResult
 from cluster.process.exit_codes import ExitCode
 from state_log.chain import SEQUENCE_GAP
 from tests.chaos.cluster import ChaosCluster

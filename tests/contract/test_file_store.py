@@ -13,11 +13,11 @@ import pyarrow
 import pyarrow.fs
 import pytest
 
-from audit.bucket import FINDINGS_TABLE
-from audit.file_store import FileStore, is_remote, open_store
-from audit.local_files import LocalFiles
-from audit.output_folder import OutputFolder
-from audit.remote_files import RemoteFiles
+from audit.batches.bucket import FINDINGS_TABLE
+from audit.storage.file_store import FileStore, is_remote, open_store
+from audit.storage.local_files import LocalFiles
+from audit.storage.output_folder import OutputFolder
+from audit.storage.remote_files import RemoteFiles
 from cluster.errors import ConfigError
 from tests.log_audits import audit_folder
 from tests.s3_server import new_bucket, s3_server

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from audit.output_folder import OutputFolder
-from audit.packages import FOLDER, write_package
-from audit.report import read_result
+from audit.report.report import read_result
+from audit.spark.packages import FOLDER, write_package
+from audit.storage.output_folder import OutputFolder
 from deploy.local.java import find_java, spark_environment
 from deploy.spark.standalone import StandaloneCluster, standalone_cluster
 from tests.integration.audit.test_exactly_once import assert_same, last_batch
@@ -30,7 +30,7 @@ import sys
 from pathlib import Path
 from audit.job import run_audit
 from audit.options import AuditOptions
-from audit.spark_settings import SparkSettings, parse_conf
+from audit.spark.settings import SparkSettings, parse_conf
 logs, output, checkpoint, master, memory, *conf = sys.argv[1:]
 settings = SparkSettings(master, memory, 2, conf=parse_conf(conf))
 run_audit([Path(logs)], output, AuditOptions(once=True, batch_bytes=40_000, checkpoint=checkpoint), settings=settings)

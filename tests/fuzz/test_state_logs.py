@@ -8,13 +8,13 @@ from pathlib import Path
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from audit.batch import BUCKETS, check_rows, next_commit
-from audit.commits import Commit
-from audit.log_files import Range
-from audit.output_folder import VERSION, OutputFolder
-from audit.report import read_findings, read_result
-from audit.source import read_ranges
-from audit.tables import QUARANTINE_TABLE
+from audit.batches.batch import BUCKETS, check_rows, next_commit
+from audit.reading.log_files import Range
+from audit.reading.source import read_ranges
+from audit.report.report import read_findings, read_result
+from audit.storage.commits import Commit
+from audit.storage.output_folder import VERSION, OutputFolder
+from audit.storage.table_schemas import QUARANTINE_TABLE
 from simulator.cluster import simulate
 from state_log.reader import read_lines
 from state_log.record import MalformedLine, decode_line

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from audit.output_folder import OutputFolder
-from audit.tables import FAILOVERS_TABLE, SESSIONS_TABLE, TERMS_TABLE
+from audit.storage.output_folder import OutputFolder
+from audit.storage.table_schemas import FAILOVERS_TABLE, SESSIONS_TABLE, TERMS_TABLE
 from cluster.broker import NO_LEADER, BrokerId
 from cluster.requests.data import MetadataRequest, MetadataResponse
 from cluster.requests.topics import CreateTopicsRequest, NewTopic

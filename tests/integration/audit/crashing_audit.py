@@ -17,13 +17,13 @@ import pyarrow
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-import audit.batch
+import audit.batches.batch
 import audit.job
-from audit.commits import Commit
 from audit.job import run_audit
 from audit.options import AuditOptions
-from audit.output_folder import OutputFolder
-from audit.source import StateChangeReader, StateChangeSource
+from audit.reading.source import StateChangeReader, StateChangeSource
+from audit.storage.commits import Commit
+from audit.storage.output_folder import OutputFolder
 
 BATCH_BYTES = 40_000
 
@@ -63,7 +63,7 @@ class DyingSource(StateChangeSource):
 
 def dying_checker(method: str) -> Callable[..., Any]:
     """The function of the tasks, which dies after one call of this method of the output folder."""
-    checker = audit.batch._checker
+    checker = audit.batches.batch._checker
 
     def of_batch(*arguments: Any) -> Any:
         check = checker(*arguments)
@@ -95,9 +95,9 @@ def main(point: str, logs: Path, output: Path) -> None:
         case "source":
             audit.job.StateChangeSource = DyingSource  # type: ignore[misc]
         case "state":
-            audit.batch._checker = dying_checker("write_run")
+            audit.batches.batch._checker = dying_checker("write_run")
         case "table":
-            audit.batch._checker = dying_checker("write_rows")
+            audit.batches.batch._checker = dying_checker("write_rows")
         case "tables" | "commit":
             OutputFolder.commit = commit_and_die  # type: ignore[method-assign]
     run_audit([logs], output, AuditOptions(once=True, batch_bytes=BATCH_BYTES))

@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 
 from audit.job import run_audit
 from audit.options import AuditOptions
-from audit.output_folder import OutputFolder
-from audit.report import AuditResult, read_findings, read_quarantine, read_result
-from audit.session import start_session
-from audit.tables import RECORDS_TABLE
+from audit.report.report import AuditResult, read_findings, read_quarantine, read_result
+from audit.spark.session import start_session
+from audit.storage.output_folder import OutputFolder
+from audit.storage.table_schemas import RECORDS_TABLE
 from state_log.heads_file import GivenHead
 from state_log.record import LoggedStateChange, by_partition, decode_line, line_digest
 from state_log.writer import read_audited

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from audit.session import start_session
-from audit.spark_settings import SparkSettings
+from audit.spark.session import start_session
+from audit.spark.settings import SparkSettings
 from tests.audit_corpus.clean_logs import simulated_logs
 from tests.audit_corpus.fault import differences
 from tests.audit_corpus.faults import FAULTS

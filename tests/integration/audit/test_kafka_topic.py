@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from audit.commands.topic_options import CONNECTOR_VERSION
 from audit.job import run_audit
 from audit.options import AuditOptions
-from audit.output_folder import OutputFolder
-from audit.report import AuditResult
-from audit.session import start_session
-from audit.spark_settings import SparkSettings
-from audit.tables import TABLES
+from audit.report.report import AuditResult
+from audit.spark.session import start_session
+from audit.spark.settings import SparkSettings
+from audit.storage.output_folder import OutputFolder
+from audit.storage.table_schemas import TABLES
 from audit.topic.brokers import topic_ends
 from audit.topic.connector import with_connector
-from audit.topic.options import CONNECTOR_VERSION
 from audit.topic.topics import Topic
 from cluster.errors import StartupError
 from tests.integration.audit.test_audit_command import COMMAND, run

@@ -13,16 +13,16 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from audit.alerts import Alerts
-from audit.backlog import backlog_bytes
-from audit.bucket import Place, write_findings
-from audit.findings import WITHDRAWN
-from audit.log_files import LogFiles
-from audit.metrics import AuditMetrics
-from audit.output_folder import OutputFolder
-from audit.report import read_result
-from audit.until_clean import UntilClean
-from audit.webhook import FINDINGS_MAX, Webhook, check_url
+from audit.batches.bucket import Place, write_findings
+from audit.reading.log_files import LogFiles
+from audit.records.findings import WITHDRAWN
+from audit.report.alerts import Alerts
+from audit.report.backlog import backlog_bytes
+from audit.report.metrics import AuditMetrics
+from audit.report.report import read_result
+from audit.report.until_clean import UntilClean
+from audit.report.webhook import FINDINGS_MAX, Webhook, check_url
+from audit.storage.output_folder import OutputFolder
 from cluster.process.metrics import Metrics
 from tests.unit.audit.test_report import commit, finding
 

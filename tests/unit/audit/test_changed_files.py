@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from audit.changed_files import Fault, ReadFiles
-from audit.log_files import LogFiles, Position
-from audit.report import read_findings, read_result
+from audit.reading.changed_files import Fault, ReadFiles
+from audit.reading.log_files import LogFiles, Position
+from audit.report.report import read_findings, read_result
 from audit.verification import verify_logs
 from state_log.record import Kind, Stamper, StateChange
 from tests.log_audits import FolderAudit, audit_folder

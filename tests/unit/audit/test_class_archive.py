@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.class_archive import class_archive_options
+from audit.spark.class_archive import class_archive_options
 
 WRITES, USES = "-XX:ArchiveClassesAtExit=", "-XX:SharedArchiveFile="
 COMPLETE, INCOMPLETE = b"\x01\x02\x03\x04 classes", b"\0\0\0\0 cl"

@@ -7,8 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from audit.clock_differences import CLOCK_DIFFERS, ClockDifference, clock_findings, is_measured_by
-from audit.durations import LEADERLESS
+from audit.rules.clock_differences import CLOCK_DIFFERS, ClockDifference, clock_findings, is_measured_by
+from audit.rules.durations import LEADERLESS
 from cluster.broker import ControllerId
 from state_log.record import Cause, Kind, LoggedStateChange
 from tests.columnar_audits import ColumnarAudit

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.batch import BUCKETS, check_rows, commit_batch
-from audit.commits import Commit
-from audit.log_files import Range
-from audit.output_folder import VERSION, OutputFolder
-from audit.source import read_ranges
-from audit.tables import (
+from audit.batches.batch import BUCKETS, check_rows, commit_batch
+from audit.reading.log_files import Range
+from audit.reading.source import read_ranges
+from audit.storage.commits import Commit
+from audit.storage.output_folder import VERSION, OutputFolder
+from audit.storage.table_schemas import (
     FAILOVERS_TABLE,
     LEDGERS_TABLE,
     REASSIGNMENTS_TABLE,

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from audit.columns import RECORDS, decode_block, partition_keys, to_columns
-from audit.vectors import ABSENT
+from audit.records.columns import RECORDS, decode_block, partition_keys, to_columns
+from audit.records.vectors import ABSENT
 from state_log.record import (
     Cause,
     Kind,

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.batch import commit_batch
-from audit.commits import BucketResult, BucketState, Commit
-from audit.compaction import compact_all, delete_files, delete_old, delete_strays, mergeable
-from audit.findings import FOUND, WITHDRAWN, Finding
-from audit.output_folder import VERSION, OutputError, OutputFolder
-from audit.table_files import TableFile, latest_rows
-from audit.tables import BATCH, FINDINGS_TABLE, RECORDS_TABLE
+from audit.batches.batch import commit_batch
+from audit.records.findings import FOUND, WITHDRAWN, Finding
+from audit.storage.commits import BucketResult, BucketState, Commit
+from audit.storage.output_folder import VERSION, OutputError, OutputFolder
+from audit.storage.table_files import TableFile, latest_rows
+from audit.storage.table_schemas import BATCH, FINDINGS_TABLE, RECORDS_TABLE
+from audit.tables.compaction import compact_all, delete_files, delete_old, delete_strays, mergeable
 from state_log.record import Kind, LoggedStateChange
 from tests.columnar_audits import table_of
 from tests.findings_tables import findings_table
@@ -67,7 +67,7 @@ def all_rows(folder: OutputFolder) -> dict[str, Any]:
 
 @pytest.fixture
 def merging_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("audit.compaction.FILES_MAX", 3)
+    monkeypatch.setattr("audit.tables.compaction.FILES_MAX", 3)
 
 
 @settings(max_examples=5, deadline=None)
@@ -78,10 +78,10 @@ def test_merged_tables_have_the_rows_of_tables_that_were_not(
     plain, merging = (OutputFolder(tmp_path_factory.mktemp(name)) for name in ("plain", "merging"))
     for number in range(8):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("audit.compaction.MERGES_MAX", 0)
+            patch.setattr("audit.tables.compaction.MERGES_MAX", 0)
             run_batch(plain, number, seed)
             patch.undo()
-            patch.setattr("audit.compaction.FILES_MAX", 3)
+            patch.setattr("audit.tables.compaction.FILES_MAX", 3)
             run_batch(merging, number, seed)
         merging.check()
         assert all_rows(merging) == all_rows(plain)
@@ -230,7 +230,7 @@ def files(*sizes: int) -> list[TableFile]:
 
 
 def test_what_is_much_larger_or_large_enough_is_not_merged_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("audit.compaction.BYTES_MAX", 1000)
+    monkeypatch.setattr("audit.tables.compaction.BYTES_MAX", 1000)
     assert [file.first for file in mergeable(files(900, 10, 10, 10))] == [1, 2, 3]
     assert [file.first for file in mergeable(files(900, 300, 100, 50))] == [1, 2, 3]
     assert [file.first for file in mergeable(files(40, 30, 20, 10))] == [0, 1, 2, 3]

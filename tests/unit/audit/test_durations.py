@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from audit.durations import ISR_FLAPPING, LEADER_FLAPPING, LEADERLESS, UNDER_MIN_ISR
-from audit.limits import LimitError, Limits, parse_limits
+from audit.rules.durations import ISR_FLAPPING, LEADER_FLAPPING, LEADERLESS, UNDER_MIN_ISR
+from audit.rules.limits import LimitError, Limits, parse_limits
 from state_log.histories import WRITTEN_BY_CONTROLLERS
 from state_log.record import Kind, LoggedStateChange, by_partition
 from tests.columnar_audits import ColumnarAudit

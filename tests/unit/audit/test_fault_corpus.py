@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.report import CLEAN
+from audit.report.report import CLEAN
 from state_log.invariants import BROKEN_BY_POWER_FAILURES
 from tests.audit_corpus.clean_logs import audits_of_seeds, simulated_logs
 from tests.audit_corpus.fault import differences

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from audit.changed_files import Fault, FileFault
 from audit.cli import app
-from audit.hadoop_files import read_file
-from audit.log_files import Range
-from audit.source import FILES_ROW, Plan, read_ranges
+from audit.reading.changed_files import Fault, FileFault
+from audit.reading.hadoop_files import read_file
+from audit.reading.log_files import Range
+from audit.reading.source import FILES_ROW, Plan, read_ranges
 from tests.kafka_logs import RECORDED
 from tests.unit.audit.test_changed_files import OLD, write_run
 

@@ -11,12 +11,12 @@ import vl_convert
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.html.build import content
-from audit.html.charts import CHARTS
-from audit.html.content import POINTS_MAX, STATES_MAX, Content, Curve
-from audit.html.page import page
-from audit.html.partitions import Timelines
-from audit.tables import TABLES, TIMELINES_TABLE
+from audit.report.html.build import content
+from audit.report.html.charts import CHARTS
+from audit.report.html.content import POINTS_MAX, STATES_MAX, Content, Curve
+from audit.report.html.page import page
+from audit.report.html.partitions import Timelines
+from audit.storage.table_schemas import TABLES, TIMELINES_TABLE
 
 END_MS = 1_000
 TIME = 1_795_356_180_000

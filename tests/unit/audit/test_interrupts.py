@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from audit.interrupts import deferred_interrupts
+from audit.spark.interrupts import deferred_interrupts
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from audit.report import read_quarantine
+from audit.report.report import read_quarantine
 from tests.kafka_logs import DELETION, copy_cluster, write_log
 from tests.log_audits import audit_folder
 

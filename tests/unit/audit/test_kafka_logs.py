@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow.dataset
 import pytest
 
-from audit.report import read_result
-from audit.rule_catalogue import KAFKA_LACKS, KAFKA_RULES, RULES, not_applicable
+from audit.report.report import read_result
+from audit.report.rule_catalogue import KAFKA_LACKS, KAFKA_RULES, RULES, not_applicable
 from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
 from state_log.record import Kind, Stamper, StateChange
 from tests.kafka_logs import DELETION, copy_cluster, copy_scenario

@@ -7,13 +7,13 @@ import pyarrow
 import pytest
 from typer.testing import CliRunner
 
-from audit.batch import BUCKETS, check_rows, commit_batch
+from audit.batches.batch import BUCKETS, check_rows, commit_batch
 from audit.cli import app
-from audit.commits import Commit
-from audit.lines_read import ReadRange
-from audit.output_folder import VERSION, OutputFolder
-from audit.source import LINES_ROW
-from audit.spark_settings import SparkSettings
+from audit.reading.lines_read import ReadRange
+from audit.reading.source import LINES_ROW
+from audit.spark.settings import SparkSettings
+from audit.storage.commits import Commit
+from audit.storage.output_folder import VERSION, OutputFolder
 from audit.topic.brokers import topic_ends
 from audit.topic.connector import with_connector
 from audit.topic.publisher import Published, PublishedFile, is_of_another_topic

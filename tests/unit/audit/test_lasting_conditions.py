@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from audit.durations import LEADERLESS
-from audit.lasting_conditions import lasting_conditions
-from audit.limits import Limits
-from audit.output_folder import OutputFolder
-from audit.report import CLEAN, FINDINGS, all_findings, cluster_state, read_result
-from audit.unfinished_work import DELETION_STALLED, REASSIGNMENT_STALLED
+from audit.report.lasting_conditions import lasting_conditions
+from audit.report.report import CLEAN, FINDINGS, all_findings, cluster_state, read_result
+from audit.rules.durations import LEADERLESS
+from audit.rules.limits import Limits
+from audit.rules.unfinished_work import DELETION_STALLED, REASSIGNMENT_STALLED
+from audit.storage.output_folder import OutputFolder
 from cluster.broker import ControllerEpoch
 from state_log.record import Cause, Kind, Stamper, StateChange
 from state_log.writer import SegmentName

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.line_digests import DIGEST_BYTES, digests_of, find_digests, joined_digests, packed
-from audit.sorted_runs import Run
+from audit.chains.line_digests import DIGEST_BYTES, digests_of, find_digests, joined_digests, packed
+from audit.records.sorted_runs import Run
 from state_log.chain import ChainSegment
 
 LOGS = [("broker-1", "1700000000000.1"), ("controller-1001", "1700000000000.2")]

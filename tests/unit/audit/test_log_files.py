@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.log_files import START, LogFiles, Position, Range, advance, ends, line_end, ranges
+from audit.reading.log_files import START, LogFiles, Position, Range, advance, ends, line_end, ranges
 from state_log.writer import SegmentName
 
 A, B = "broker-1-1700000000000.1", "broker-2-1700000000000.1"
@@ -116,7 +116,7 @@ def test_a_file_made_in_the_same_tick_of_the_clock_as_a_listing_is_seen(tmp_path
 
 
 def test_a_line_of_more_than_any_record_has_is_taken_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("audit.log_files.LINE_BYTES_MAX", 8)
+    monkeypatch.setattr("audit.reading.log_files.LINE_BYTES_MAX", 8)
     path = segment(tmp_path, A, 0, b"x" * 20 + b"\ny\n")
     assert line_end(path, 0, 4, at_least_until=23) == 12
     taken, cuts = {A: START}, []

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from audit.packages import FOLDER, current_package, write_package
+from audit.spark.packages import FOLDER, current_package, write_package
 
 IMPORTED = (
-    "audit.batch, audit.source, audit.topic.reading, audit.bucket, audit.remote_files, pandas, "
-    "pyspark.sql.pandas.functions"
+    "audit.batches.batch, audit.reading.source, audit.topic.reading, audit.batches.bucket, audit.storage.remote_files, "
+    "pandas, pyspark.sql.pandas.functions"
 )
 
 
@@ -33,7 +33,7 @@ def test_a_python_without_packages_imports_all_that_a_worker_needs(unpacked: Pat
     # As Spark sets it for its workers.
     of_spark = Path(spec.origin).parent / "python" / "lib"
     program = f"import sys; sys.path[:0] = {[str(unpacked), *map(str, of_spark.glob('*.zip'))]}; import {IMPORTED}"
-    program += "; print(sys.modules['audit.batch'].__file__, sys.modules['msgspec'].__file__)"
+    program += "; print(sys.modules['audit.batches.batch'].__file__, sys.modules['msgspec'].__file__)"
     ran = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert all(Path(found).is_relative_to(unpacked) for found in ran.stdout.split())

@@ -6,11 +6,11 @@ import pytest
 from typer.testing import CliRunner
 
 from audit.cli import app
-from audit.commits import Commit
-from audit.findings import FOUND, WITHDRAWN, Finding
-from audit.output_folder import VERSION, OutputFolder
-from audit.queries import QueryError, describe_tables, run_query
-from audit.tables import FINDINGS_TABLE, RECORDS_TABLE, TABLES
+from audit.records.findings import FOUND, WITHDRAWN, Finding
+from audit.storage.commits import Commit
+from audit.storage.output_folder import VERSION, OutputFolder
+from audit.storage.table_schemas import FINDINGS_TABLE, RECORDS_TABLE, TABLES
+from audit.tables.queries import QueryError, describe_tables, run_query
 from state_log.record import Kind, LoggedStateChange
 from tests.columnar_audits import table_of
 from tests.findings_tables import findings_table

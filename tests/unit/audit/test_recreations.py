@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from audit.bucket import Place, write_findings
-from audit.commits import Commit
-from audit.findings import NOT_COMPARED
-from audit.output_folder import VERSION, OutputFolder
-from audit.recreations import CREATED_ANEW
-from audit.report import read_result
-from audit.unclean_elections import UNCLEAN_ELECTION
+from audit.batches.bucket import Place, write_findings
+from audit.records.findings import NOT_COMPARED
+from audit.report.report import read_result
+from audit.rules.recreations import CREATED_ANEW
+from audit.rules.unclean_elections import UNCLEAN_ELECTION
+from audit.storage.commits import Commit
+from audit.storage.output_folder import VERSION, OutputFolder
 from cluster.broker import LeaderEpoch
 from state_log.record import Kind, LoggedStateChange, StateChange
 from tests.columnar_audits import ColumnarAudit

@@ -6,14 +6,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from audit.bucket import Place, write_findings
-from audit.cluster_state import ClusterState
-from audit.columns import to_columns
-from audit.commits import BucketState, Commit
-from audit.findings import WITHDRAWN, Finding
-from audit.output_folder import VERSION, OutputFolder
-from audit.report import CLEAN, FINDINGS, INCOMPLETE, read_findings, read_result
-from audit.tables import RECORDS_TABLE
+from audit.batches.bucket import Place, write_findings
+from audit.batches.cluster_state import ClusterState
+from audit.records.columns import to_columns
+from audit.records.findings import WITHDRAWN, Finding
+from audit.report.report import CLEAN, FINDINGS, INCOMPLETE, read_findings, read_result
+from audit.storage.commits import BucketState, Commit
+from audit.storage.output_folder import VERSION, OutputFolder
+from audit.storage.table_schemas import RECORDS_TABLE
 from cluster.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch
 from state_log.chain import IncarnationLog
 from state_log.record import Cause, Kind, LoggedStateChange

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from audit.cli import app
-from audit.rule_catalogue import RULES
+from audit.report.rule_catalogue import RULES
 from state_log.invariants import RECORD_RULES
 
 _DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "audit.md"

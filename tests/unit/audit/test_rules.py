@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from audit.applied_states import WAITING, Waiting
-from audit.findings import Finding
-from audit.unclean_elections import UNCLEAN_ELECTION
+from audit.records.findings import Finding
+from audit.rules.applied_states import WAITING, Waiting
+from audit.rules.unclean_elections import UNCLEAN_ELECTION
 from simulator.record_checker import check_all
 from state_log.histories import WRITTEN_BY_CONTROLLERS
 from state_log.invariants import RECORD_RULES, check_record

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.session import AuditFailedError, folder_of_spark, summary
+from audit.spark.session import AuditFailedError, folder_of_spark, summary
 
 OF_A_WORKER = """\
 [STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: An exception was raised by the Python Proxy. \

@@ -7,7 +7,7 @@ import pyarrow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.sorted_runs import NOTHING, Run, expand, gather, merge_plan, merged, neighbours
+from audit.records.sorted_runs import NOTHING, Run, expand, gather, merge_plan, merged, neighbours
 
 SCHEMA = pyarrow.schema({"key": pyarrow.uint64(), "sub": pyarrow.int64(), "value": pyarrow.int64()})
 KEYS = st.sampled_from([0, 1, 5, 1 << 63, (1 << 64) - 1])

@@ -10,14 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
-from audit.changed_files import ReadFiles
-from audit.columns import to_columns
-from audit.incarnations import Span
-from audit.line_digests import packed
-from audit.lines_read import QUARANTINED_MAX, ReadRange
-from audit.log_files import Position, Range
-from audit.node_work import Work
-from audit.source import (
+from audit.chains.incarnations import Span
+from audit.chains.line_digests import packed
+from audit.reading.changed_files import ReadFiles
+from audit.reading.lines_read import QUARANTINED_MAX, ReadRange
+from audit.reading.log_files import Position, Range
+from audit.reading.node_work import Work
+from audit.reading.source import (
     LINES_ROW,
     Plan,
     StateChangeReader,
@@ -26,6 +25,7 @@ from audit.source import (
     read_ranges,
     to_stream,
 )
+from audit.records.columns import to_columns
 from state_log.chain import ChainSegment
 from state_log.record import CHAIN_START, LINE_BYTES_MAX, Kind, Stamper, StateChange, line_digest
 from tests.state_change_histories import draw, stamped, write_logs
@@ -238,7 +238,7 @@ def test_however_lines_are_cut_into_blocks_they_are_the_same_lines(
     path.write_bytes(b"".join(line + b"\n" for line in lines))
     summaries, records = decoded(of_file(path))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("audit.lines_read._BLOCK_BYTES", data.draw(st.integers(1, 2000), "block"))
+        patch.setattr("audit.reading.lines_read._BLOCK_BYTES", data.draw(st.integers(1, 2000), "block"))
         again, same = decoded(of_file(path))
     assert again == summaries
     assert rows_by_bucket(same) == rows_by_bucket(records)

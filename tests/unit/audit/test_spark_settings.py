@@ -2,7 +2,7 @@
 
 import pytest
 
-from audit.spark_settings import APPENDED, CLUSTER_TASKS, REFUSED, SparkSettings, combined, parse_conf
+from audit.spark.settings import APPENDED, CLUSTER_TASKS, REFUSED, SparkSettings, combined, parse_conf
 from cluster.errors import ConfigError
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from audit.unclean_elections import RECORDS_LOST, UNCLEAN_ELECTION
+from audit.rules.unclean_elections import RECORDS_LOST, UNCLEAN_ELECTION
 from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch
 from state_log.invariants import TRUNCATED_BELOW_HIGH_WATERMARK
 from state_log.record import Kind, LoggedStateChange

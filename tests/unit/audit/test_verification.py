@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from audit.chains.witnesses import LAG_MS, SEALED_LAG_MS
 from audit.cli import app
-from audit.given_heads import add_given
-from audit.output_folder import OutputFolder
-from audit.report import read_result
+from audit.report.report import read_result
+from audit.storage.given_heads import add_given
+from audit.storage.output_folder import OutputFolder
 from audit.verification import verify_logs
-from audit.witnesses import LAG_MS, SEALED_LAG_MS
 from cluster.process.exit_codes import ExitCode
 from simulator.segments import write_segment
 from state_log.chain import SEQUENCE_GAP

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from audit.witnesses import (
+from audit.chains.witnesses import (
     LOG_CUT,
     LOG_REWRITTEN,
     LOGS_MAX,

@@ -1,0 +1,165 @@
+"""One batch of the stream: its buckets are judged in Spark's tasks, then the driver commits what they wrote.
+
+A batch that Spark repeats after a crash finds its commit, or does the same again on the state of the commit before.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import pyarrow
+from msgspec.structs import replace
+from pyspark.sql import DataFrame
+
+from audit.batches.bucket import Place, check_bucket, concatenated
+from audit.batches.cluster_state import Reported, check_cluster
+from audit.reading.changed_files import FileFault
+from audit.reading.lines_read import ReadRange
+from audit.reading.source import FILES_ROW, LINES_ROW, RECORDS_ROW, from_stream
+from audit.rules.clock_differences import greatest
+from audit.rules.limits import Limits
+from audit.storage.commits import BucketResult, BucketState, Commit
+from audit.storage.output_folder import VERSION, OutputError, OutputFolder
+from audit.storage.table_files import TableSize
+from audit.storage.table_schemas import FAILOVERS_TABLE
+from audit.tables.compaction import compact_some, delete_files, delete_old
+from audit.tables.failovers import failover_rows
+
+BUCKETS: Final = 16
+"""Parts of the state, judged independently of one another; fixed for an output folder."""
+_RESULT: Final = "result binary"
+
+
+class BatchSettings(NamedTuple):
+    """`checkpoint`: where Spark's is. `limits`: of a first batch; later ones go by the same. `keep_days`: of records
+    and timelines; None keeps all.
+    """
+
+    tasks: int
+    checkpoint: str
+    limits: Limits
+    keep_days: int | None
+
+
+def check_batch(frame: DataFrame, number: int, output: OutputFolder, settings: BatchSettings) -> None:
+    """Judge the rows of `audit.reading.source` and commit. Raises OutputError."""
+    query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
+    elsewhere = "" if settings.checkpoint == output.path("checkpoint") else settings.checkpoint
+    before = output.last_commit() or Commit(VERSION, -1, query, {}, checkpoint=elsewhere, limits=settings.limits)
+    if number not in {before.batch, before.batch + 1} or query != before.query:
+        raise OutputError(
+            f"{output.location}: batch {number} of query {query} after batch {before.batch} of query {before.query}: "
+            "its checkpoint is not the one of its tables; audit into a new --output"
+        )
+    if number == before.batch:
+        return
+    check = _checker(output.location, number, msgspec.json.encode(before.buckets), before.limits)
+    rows = frame.repartition(settings.tasks, "bucket").mapInArrow(check, _RESULT).collect()
+    results = [msgspec.json.decode(bytes(row["result"]), type=BucketResult) for row in rows]
+    for result in results:
+        if result.error:
+            raise OutputError(result.error)
+    commit_batch(output, before, number, results, settings.keep_days)
+
+
+def commit_batch(
+    output: OutputFolder, before: Commit, number: int, results: Sequence[BucketResult], keep_days: int | None = None
+) -> None:
+    """Make the results of a batch count, keep the tables small, and delete what they no longer need."""
+    written: dict[str, set[str]] = {}
+    for result in results:
+        for table, days in result.tables.items():
+            written.setdefault(table, set()).update(days)
+    commit = next_commit(before, number, results)
+    events = {event for result in results for event in result.events}
+    if events:
+        output.write_rows(FAILOVERS_TABLE, failover_rows(output, commit.buckets, events), number, BUCKETS + 1)
+        more = output.take_written()
+        written |= {table: set(days) for table, days in more.items()}
+        commit = replace(commit, tables=_summed(commit.tables, [more]))
+    done = compact_some(output, before, commit, written)
+    unneeded = done.unneeded
+    if keep_days is not None:
+        done = delete_old(output, done.commit, keep_days, datetime.now(UTC).date())
+        unneeded += done.unneeded
+    output.commit(done.commit)
+    delete_files(output, unneeded)
+
+
+def next_commit(before: Commit, number: int, results: Sequence[BucketResult]) -> Commit:
+    """The commit of a batch, after the one before it."""
+    return Commit(
+        version=VERSION,
+        batch=number,
+        query=before.query,
+        limits=before.limits,
+        buckets=before.buckets | {str(result.bucket): result.state for result in results},
+        records=before.records + sum(result.records for result in results),
+        quarantined=before.quarantined + sum(result.quarantined for result in results),
+        controllers=tuple(sorted({*before.controllers, *(c for result in results for c in result.controllers)})),
+        tables=_summed(before.tables, [result.tables for result in results]),
+        checkpoint=before.checkpoint,
+        compactions=before.compactions,
+        deleted=before.deleted,
+        clocks=tuple(greatest([*before.clocks, *(clock for result in results for clock in result.clocks)])),
+        modified_ns=max([before.modified_ns, *(result.modified_ns for result in results)]),
+        taken=before.taken | {log: taken for result in results for log, taken in result.taken.items()},
+    )
+
+
+def _summed(
+    before: Mapping[str, TableSize], written: Iterable[Mapping[str, Mapping[str, TableSize]]]
+) -> dict[str, TableSize]:
+    found = dict(before)
+    for tables in written:
+        for table, days in tables.items():
+            found[table] = sum(days.values(), start=found.get(table, TableSize()))
+    return found
+
+
+def _checker(
+    location: str, number: int, buckets: bytes, limits: Limits
+) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
+    def check(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        before = msgspec.json.decode(buckets, type=dict[str, BucketState])
+        rows = (row for batch in batches for row in batch.to_pylist())
+        for result in check_rows(OutputFolder(location), before, number, rows, limits):
+            yield pyarrow.record_batch({"result": pyarrow.array([msgspec.json.encode(result)], pyarrow.binary())})
+
+    return check
+
+
+def check_rows(
+    output: OutputFolder,
+    before: Mapping[str, BucketState],
+    number: int,
+    rows: Iterable[Mapping[str, Any]],
+    limits: Limits,
+) -> Iterator[BucketResult]:
+    """Judge rows of `audit.reading.source`, all of their buckets, on the state before the batch."""
+    streams: dict[int, list[bytes]] = {}
+    read: list[ReadRange] = []
+    faults: list[FileFault] = []
+    for row in rows:
+        of_bucket = streams.setdefault(row["bucket"], [])
+        if row["what"] == RECORDS_ROW:
+            of_bucket.append(row["data"])
+        elif row["what"] == FILES_ROW:
+            faults += msgspec.json.decode(row["data"], type=list[FileFault])
+        else:
+            assert row["what"] == LINES_ROW, row["what"]
+            read.append(msgspec.json.decode(row["data"], type=ReadRange))
+    for bucket in sorted(streams):
+        # Rows arrive in any order: sorted, so that a task which is run again, or twice, writes the same files.
+        records = concatenated([from_stream(data) for data in sorted(streams.pop(bucket))])
+        place, state = Place(bucket, number), before.get(str(bucket), BucketState())
+        try:
+            if bucket == BUCKETS:
+                result = check_cluster(output, place, state, records, Reported(read, faults), limits=limits)
+            else:
+                result = check_bucket(output, place, state, records, limits)
+        except OutputError as error:
+            # Spark would tell the driver of it by a traceback.
+            result = BucketResult(bucket, state, error=str(error))
+        yield replace(result, tables=output.take_written())

@@ -1,0 +1,97 @@
+"""The tables of what concerns no partition: controllers, brokers, topics, and what was read of each node."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy
+import pyarrow
+from msgspec import Struct, field
+
+from audit.batches.bucket import Place
+from audit.reading.lines_read import ReadRange
+from audit.reading.node_work import Work
+from audit.records.sorted_runs import Run, joined_runs
+from audit.records.vectors import keys
+from audit.storage.commits import StoredFile
+from audit.storage.output_folder import OutputFolder
+from audit.storage.table_schemas import LEDGERS_TABLE, SESSIONS_TABLE, TERMS_TABLE, TOPICS_TABLE
+from audit.tables.broker_sessions import sessions_of
+from audit.tables.controller_terms import TermEvents, term_rows, terms_of
+from audit.tables.failovers import FAILURES, failures_of, reduce_failures
+from audit.tables.ledgers import Volume, add_work, ledger_rows
+from audit.tables.revisions import revised
+from audit.tables.subject_events import derived, events_of, known_events, reduce_events
+from audit.tables.topic_histories import topics_of
+
+Stored = Mapping[str, tuple[StoredFile, ...]]
+_EVENTS: Final = "events"
+_REDUCE: Final[dict[str, Callable[[pyarrow.Table], pyarrow.Table]]] = {
+    _EVENTS: reduce_events,
+    FAILURES: reduce_failures,
+}
+
+
+class TablesState(Struct):
+    """What the tables of controllers and logs are derived from: one entry for each controller epoch and incarnation."""
+
+    work: dict[str, Work] = field(default_factory=dict)
+    """By node/incarnation/controller epoch."""
+    terms: dict[str, TermEvents] = field(default_factory=dict)
+    """By controller epoch/controller."""
+    volumes: dict[str, Volume] = field(default_factory=dict)
+    """By node/incarnation."""
+
+
+class ClusterRuns(NamedTuple):
+    """The runs after a batch, and the events with new failures."""
+
+    stored: dict[str, tuple[StoredFile, ...]]
+    events: tuple[int, ...]
+
+
+class Read(NamedTuple):
+    """What a batch has read: the records of no partition, and what the lines of all files were."""
+
+    rows: pyarrow.Table
+    ranges: Sequence[ReadRange]
+
+
+def write_cluster_tables(
+    output: OutputFolder, place: Place, known: TablesState, stored: Stored, read: Read
+) -> ClusterRuns:
+    """Add to `known` what was read, write what it changes about the tables, and return the runs behind them."""
+    before = {TERMS_TABLE: term_rows(known.terms, known.work), LEDGERS_TABLE: ledger_rows(known.volumes, known.work)}
+    _add(known, read)
+    now = {TERMS_TABLE: term_rows(known.terms, known.work), LEDGERS_TABLE: ledger_rows(known.volumes, known.work)}
+    changed = {table: revised(table, rows, now[table]) for table, rows in before.items()}
+    sizes = [size for part in read.ranges for size in part.sizes]
+    new = {_EVENTS: events_of(read.rows, sizes), FAILURES: failures_of(read.rows)}
+    runs = {name: output.runs(stored.get(name, ())) for name in new}
+    for table, rows in {**changed, **_of_subjects(runs[_EVENTS], new[_EVENTS])}.items():
+        if rows.num_rows:
+            output.write_rows(table, rows, place.batch, place.bucket)
+    kept = dict(stored)
+    for name, added in new.items():
+        if added.num_rows:
+            count, run = joined_runs(runs[name], added, _REDUCE[name])
+            kept[name] = (*stored.get(name, ())[:count], output.write_run(place.bucket, name, place.batch, run))
+    return ClusterRuns(
+        {name: kept.get(name, ()) for name in new}, tuple(numpy.unique(keys(new[FAILURES]["key"])).tolist())
+    )
+
+
+def _add(known: TablesState, read: Read) -> None:
+    add_work(known.work, known.volumes, read.ranges)
+    for term in terms_of(read.rows):
+        known.terms[term.name] = term.joined(known.terms.get(term.name, term))
+
+
+def _of_subjects(runs: Sequence[Run], new: pyarrow.Table) -> dict[str, pyarrow.Table]:
+    """What the new events change about brokers and topics."""
+    earlier = known_events(runs, new)
+    now = reduce_events(pyarrow.concat_tables([earlier, new]))
+    found = {}
+    for table, rows_of, subject in ((SESSIONS_TABLE, sessions_of, "broker"), (TOPICS_TABLE, topics_of, "topic")):
+        of_both = (derived(part.filter(part[subject].is_valid()), rows_of) for part in (earlier, now))
+        found[table] = revised(table, *of_both)
+    return found

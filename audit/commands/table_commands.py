@@ -1,0 +1,124 @@
+"""`klamm audit query` and `klamm audit compact`: look at the tables of an audit, and keep them small."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cluster.errors import ClusterError
+from cluster.process.documents import Format, write_document, write_table
+from cluster.process.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from audit.storage.output_folder import OutputFolder
+
+OutputOption = Annotated[str, typer.Option("--output", help="The --output of 'klamm audit run'.")]
+FormatOption = Annotated[Format, typer.Option("-o", "--format", help="Output format.")]
+KEEP_DAYS_HELP = "Delete days of records and timelines that are older, counted back from today. Default: keep all."
+KeepDaysOption = Annotated[int | None, typer.Option("--keep-days", min=1, max=36_500, help=KEEP_DAYS_HELP)]
+
+QUERY_EPILOG = """Examples:
+  klamm audit query --output report
+  klamm audit query --output report "SELECT rule, count(*) FROM findings GROUP BY rule"
+  klamm audit query --output report "SELECT * FROM failovers ORDER BY leaderless_max_ms DESC"
+  klamm audit query --output report "FROM broker_sessions WHERE ended = 'died'" -o json
+Exit codes: 0 done; 1 the output is not as an audit has left it; 2 wrong SQL or wrong usage."""
+COMPACT_EPILOG = """Example:
+  klamm audit compact --output report --keep-days 90
+Exit codes: 0 done; 1 the output is in use, or not as an audit has left it; 2 wrong usage."""
+
+
+def query(
+    output: OutputOption,
+    sql: Annotated[str, typer.Argument(metavar="[SQL]", help="One SELECT. Without it the tables are listed.")] = "",
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Ask the tables of an audit by SQL, or list them.
+
+    A table has the rows that hold by now; raw.TABLE has also those that
+    later records have changed. Times are in milliseconds since 1970 in the
+    columns named _ms, and readable in those named _time, in UTC.
+    """
+    from audit.tables.queries import QueryError, run_query  # noqa: PLC0415
+
+    with _folder(output) as folder:
+        if not sql.strip():
+            _list_tables(folder, form)
+            return
+        try:
+            found = run_query(folder, sql)
+        except QueryError as error:
+            raise typer.BadParameter(
+                f"{error}; 'klamm audit query' without SQL lists the tables", param_hint="SQL"
+            ) from None
+        if form is Format.TABLE:
+            write_table([name.replace(" ", "_") or "_" for name in found.columns], found.rows)
+        else:
+            write_document({"rows": found.dicts()}, form)
+
+
+def _list_tables(folder: "OutputFolder", form: Format) -> None:
+    from audit.tables.queries import describe_tables  # noqa: PLC0415
+
+    tables = describe_tables(folder)
+    if form is not Format.TABLE:
+        documents: list[dict[str, Any]] = [
+            {
+                "name": table.name,
+                "rows": rows,
+                "says": table.says,
+                "key": list(table.key),
+                "columns": [{"name": name, "type": kind} for name, kind in columns],
+            }
+            for table, rows, columns in tables
+        ]
+        write_document({"tables": documents}, form)
+        return
+    for table, rows, columns in tables:
+        typer.secho(f"{table.name}  {rows:,} rows", bold=True)
+        typer.echo(f"  {table.says}")
+        typer.echo(f"  {', '.join(f'{name} {kind}' for name, kind in columns)}")
+
+
+def compact(output: OutputOption, keep_days: KeepDaysOption = None) -> None:
+    """Merge the files of each day of the tables, and delete old days if asked to.
+
+    A running audit does the same from time to time; findings are never
+    deleted. Refused while an audit writes to the output.
+    """
+    from audit.tables.compaction import compact_all, delete_files, delete_old, delete_strays  # noqa: PLC0415
+
+    with _folder(output) as folder, folder.locked():
+        folder.check()
+        delete_strays(folder)
+        before = folder.last_commit()
+        if before is None:
+            typer.echo("nothing was audited yet", err=True)
+            return
+        commit, unneeded = before, list[str]()
+        if keep_days is not None:
+            commit, unneeded = delete_old(folder, before, keep_days, datetime.now(UTC).date())
+        commit, merged = compact_all(folder, commit)
+        folder.commit(commit)
+        delete_files(folder, [*unneeded, *merged])
+        files = [sum(size.files for size in known.tables.values()) for known in (before, commit)]
+        typer.echo(f"{files[0]:,} files of tables became {files[1]:,}", err=True)
+
+
+@contextmanager
+def _folder(output: str) -> Iterator["OutputFolder"]:
+    """The output of an audit. Says on one line what is wrong with it, and exits."""
+    from audit.storage.output_folder import OutputFolder  # noqa: PLC0415
+
+    if "://" not in output and not Path(output).is_dir():
+        raise typer.BadParameter(
+            f"{output}: is not a folder; pass the --output of 'klamm audit run'", param_hint="--output"
+        )
+    try:
+        yield OutputFolder(output)
+    except (ClusterError, OSError) as error:
+        typer.echo(f"the tables could not be read: {error}", err=True)
+        raise typer.Exit(ExitCode.REFUSED) from None

@@ -1,0 +1,245 @@
+"""Files that are not as they were when they were read: shorter, gone, rewritten; and those with nothing to read.
+
+What a file is compared with: the position that was read; and of segments before that, which nobody writes any more,
+size, inode and time of the last change as this process has seen them first, or the last change that an earlier run has
+read. Where these differ, the hash chain of the segment decides, for a copy of a folder is the same log. Who changes a
+segment while no audit runs and sets its time back is not noticed here; `klamm audit verify` reads everything.
+
+A retention that deletes what was read is no change: only the newest segment of the newest run of a node must be there.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from audit.reading.kafka.files import KAFKA_LOG, is_compressed
+from audit.reading.log_files import START, Position, Positions, Segment
+from state_log.chain import ChainSegment, extend
+from state_log.reader import complete_lines
+from state_log.record import MalformedLine, decode_line
+from state_log.writer import parse_segment_name
+
+_OLDER_PER_CHECK: Final = 200
+_RUN: Final = re.compile(r"(?P<node>.+)-(?P<incarnation>[0-9]{13}\.[0-9]+)")
+
+
+class Fault(StrEnum):
+    EMPTY = "empty"
+    SHRANK = "shrank"
+    VANISHED = "vanished"
+    CHANGED = "changed"
+    COMPRESSED = "compressed"
+    NO_FILE = "no-file"
+    UNREADABLE = "unreadable"
+
+
+class FileFault(Struct, frozen=True):
+    """`read`: up to which byte it was read; `size`: its size now. `log`: the file itself where it cannot be read."""
+
+    fault: Fault
+    log: str
+    file: str
+    read: int
+    size: int
+
+
+class _Status(NamedTuple):
+    inode: int
+    modified_ns: int
+    size: int
+
+
+class ReadFiles:
+    """Looks after the files that were read. `since_ns`: the last change of files that earlier runs read; 0: none."""
+
+    def __init__(self, since_ns: int) -> None:
+        self._since_ns = since_ns
+        self._seen: dict[Path, _Status] = {}
+        self._next = 0
+        self._active: dict[str, Path] = {}
+
+    def faults(
+        self, logs: Mapping[str, Sequence[Segment]], ignored: Sequence[Path], read: Positions, *, everything: bool
+    ) -> list[FileFault]:
+        """What is wrong now. `ignored`: files beside the logs that were not read. `everything`: look at all files; else
+        at some of the older ones, in turn.
+        """
+        found = ignored_faults(ignored)
+        for log, segments in logs.items():
+            unreadable = list(_unreadable(segments, read.get(log, START)))
+            found += unreadable
+            if log not in read and not unreadable and not _has_rotated(segments[0], logs):
+                found += _without_lines(log, segments)
+        for log, position in read.items():
+            found += _newest(log, logs.get(log, ()), position, logs)
+        found += self._emptied(logs, read)
+        older = [
+            (log, before, after)
+            for log, segments in logs.items()
+            for before, after in pairwise(segments)
+            if before.first_seq < read.get(log, START).first_seq and not before.is_kafka
+        ]
+        for log, before, after in older if everything else self._in_turn(older):
+            found += self._older(log, before, after)
+        return found
+
+    def _emptied(self, logs: Mapping[str, Sequence[Segment]], read: Positions) -> Iterator[FileFault]:
+        """Logs of Kafka's that were cut without being copied or renamed before: another log begins in their place."""
+        for log, path in list(self._active.items()):
+            if log not in logs:
+                del self._active[log]
+                status = _status(path)
+                if status is not None and log in read:
+                    yield FileFault(Fault.SHRANK, log, str(path), read[log].byte, status.size)
+        for log, (first, *_) in logs.items():
+            if first.is_kafka:
+                self._active.pop(log, None)
+                if first.path.name.endswith(KAFKA_LOG):
+                    self._active[log] = first.path
+
+    def _in_turn(self, older: Sequence[tuple[str, Segment, Segment]]) -> Sequence[tuple[str, Segment, Segment]]:
+        """So many that all are looked at within some rounds, however many there are."""
+        if len(older) <= _OLDER_PER_CHECK:
+            return older
+        self._next %= len(older)
+        chosen = older[self._next : self._next + _OLDER_PER_CHECK]
+        self._next += _OLDER_PER_CHECK
+        return chosen
+
+    def _older(self, log: str, before: Segment, after: Segment) -> Iterator[FileFault]:
+        status = _status(before.path)
+        if status is None:
+            return
+        seen = self._seen.get(before.path)
+        self._seen[before.path] = status
+        is_new = seen is None and bool(self._since_ns) and status.modified_ns > self._since_ns
+        if (is_new or (seen is not None and seen != status)) and not _is_whole(before, after):
+            yield FileFault(Fault.CHANGED, log, str(before.path), 0, status.size)
+
+
+def ignored_faults(paths: Sequence[Path]) -> list[FileFault]:
+    """Of each why it is not read."""
+    return [FileFault(_why_ignored(path), str(path), str(path), 0, 0) for path in paths]
+
+
+def _why_ignored(path: Path) -> Fault:
+    if path.is_dir() and not parse_segment_name(path.name):
+        return Fault.UNREADABLE
+    return Fault.COMPRESSED if is_compressed(path.name) and path.is_file() else Fault.NO_FILE
+
+
+def _unreadable(segments: Sequence[Segment], position: Position) -> Iterator[FileFault]:
+    """Segments with something that was not read, and cannot be."""
+    for segment in segments:
+        if segment.first_seq < position.first_seq:
+            continue
+        status = _status(segment.path)
+        done = position.byte if segment.first_seq == position.first_seq else 0
+        if status is None or (done and status.size <= done and os.access(segment.path, os.R_OK)):
+            continue
+        try:
+            with segment.path.open("rb") as file:
+                file.read(1)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            yield FileFault(Fault.UNREADABLE, str(segment.path), str(segment.path), done, status.size)
+
+
+def _has_rotated(segment: Segment, logs: Mapping[str, Sequence[Segment]]) -> bool:
+    """Whether it is a log of Kafka's that others come from: it may be empty until the broker writes again."""
+    rotated = f"{segment.path}."
+    return segment.is_kafka and any(str(other[0].path).startswith(rotated) for other in logs.values())
+
+
+def _without_lines(log: str, segments: Sequence[Segment]) -> Iterator[FileFault]:
+    """A log that has nothing to read in any of its segments is not read, which must not go unsaid."""
+    first = segments[0].path
+    status = _status(first)
+    if status is not None and not any(complete_lines_present(segment.path) for segment in segments):
+        yield FileFault(Fault.EMPTY, log, str(first), 0, status.size)
+
+
+def complete_lines_present(path: Path) -> bool:
+    """Whether the file has a newline: it is read until there is one."""
+    try:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                if b"\n" in block:
+                    return True
+    except OSError:
+        return False
+    return False
+
+
+def _newest(
+    log: str, segments: Sequence[Segment], position: Position, logs: Mapping[str, Sequence[Segment]]
+) -> Iterator[FileFault]:
+    """The segment up to which a log was read."""
+    current = next((segment for segment in segments if segment.first_seq == position.first_seq), None)
+    if current is not None:
+        status = _status(current.path)
+        if status is not None and status.size < position.byte:
+            yield FileFault(Fault.SHRANK, log, str(current.path), position.byte, status.size)
+        return
+    run = _RUN.fullmatch(log)
+    if run is None or any(segment.first_seq > position.first_seq for segment in segments):
+        return
+    others = (_RUN.fullmatch(other) for other in logs)
+    if not any(
+        other and other["node"] == run["node"] and other["incarnation"] > run["incarnation"] for other in others
+    ):
+        yield FileFault(Fault.VANISHED, log, log, position.byte, 0)
+
+
+def _is_whole(before: Segment, after: Segment) -> bool:
+    """Whether the lines of a segment are one chain, from its first number to the line that the next segment follows."""
+    segment: ChainSegment | None = None
+    for line in complete_lines(before.path):
+        record = decode_line(line)
+        longer = None if isinstance(record, MalformedLine) else extend(segment, record, line)
+        if longer is None:
+            return False
+        segment = longer
+    follower = next(complete_lines(after.path), None)
+    if segment is None or follower is None or segment.first_seq != before.first_seq:
+        return False
+    record = decode_line(follower)
+    return not isinstance(record, MalformedLine) and record.prev == segment.digest
+
+
+def _status(path: Path) -> _Status | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return _Status(found.st_ino, found.st_mtime_ns, found.st_size)
+
+
+# In the offsets of the stream a fault stands beside the positions, so that it starts a batch, and the same one again.
+
+
+def to_offsets(faults: Sequence[FileFault]) -> dict[str, Position]:
+    """The faults as entries of an offset."""
+    return {f"!{fault.fault}\t{fault.log}\t{fault.file}": Position(fault.read, fault.size) for fault in faults}
+
+
+def is_fault(name: str) -> bool:
+    """Whether an entry of an offset is a fault's."""
+    return name.startswith("!")
+
+
+def new_faults(start: Positions, end: Positions) -> list[FileFault]:
+    """The faults of `end` that `start` does not have."""
+    found = []
+    for name, (read, size) in sorted(end.items()):
+        if is_fault(name) and name not in start:
+            fault, log, file = name[1:].split("\t", 2)
+            found.append(FileFault(Fault(fault), log, file, read, size))
+    return found

@@ -1,0 +1,65 @@
+"""Findings about files that are not as they were when they were read."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from audit.reading.changed_files import Fault, FileFault
+from audit.reading.lines_read import ReadRange
+from audit.records.findings import Finding
+
+LOG_SHRANK: Final = "log-shrank"
+LOG_VANISHED: Final = "log-vanished"
+LOG_CHANGED: Final = "log-changed"
+
+
+def faults_found(unread: dict[str, FileFault], faults: Sequence[FileFault]) -> list[Finding]:
+    """The findings; what has nothing to read is added to `unread`, by log."""
+    found = []
+    for fault in sorted(faults, key=lambda fault: (fault.file, fault.fault)):
+        name = Path(fault.file).name
+        match fault.fault:
+            case Fault.EMPTY | Fault.COMPRESSED | Fault.NO_FILE | Fault.UNREADABLE:
+                unread[fault.log] = fault
+            case Fault.SHRANK:
+                message = f"{name} has {fault.size} bytes, and {fault.read} bytes of it were read"
+                found.append(Finding(LOG_SHRANK, f"log {fault.log}", message, ()))
+            case Fault.VANISHED:
+                message = f"{fault.log} is not there any more, and nothing follows what was read of it"
+                found.append(Finding(LOG_VANISHED, f"log {fault.log}", message, ()))
+            case Fault.CHANGED:
+                message = f"{name} was changed after it was read: its lines are no whole chain any more"
+                found.append(Finding(LOG_CHANGED, f"log {fault.log} file {name}", message, ()))
+    return found
+
+
+def converted_found(read: Sequence[ReadRange]) -> list[Finding]:
+    """One finding for each file whose line ends were converted."""
+    found = {}
+    for part in read:
+        if part.converted:
+            path = Path(part.file)
+            subject = f"log {part.log} file {path.name}"
+            found[path.name] = Finding(LOG_CHANGED, subject, converted_message(path), ())
+    return [found[name] for name in sorted(found)]
+
+
+def why_unread(fault: FileFault) -> str:
+    """What is wrong with a file of which nothing was read."""
+    if fault.fault is Fault.COMPRESSED:
+        return "is compressed: unpack it beside the others"
+    if fault.fault is Fault.NO_FILE:
+        return "is no file, though it has the name of a log"
+    if fault.fault is Fault.UNREADABLE:
+        return "cannot be read: look at its permissions, and at the disk"
+    return without_lines(fault.size)
+
+
+def without_lines(size: int) -> str:
+    """What is wrong with a file of this size that has no line."""
+    return "is empty" if not size else f"has {size} bytes and no complete line"
+
+
+def converted_message(path: Path) -> str:
+    """What is wrong with a file with CR LF line ends."""
+    return f"lines of {path.name} end with CR LF, which klamm does not write: something has converted the file"

@@ -1,0 +1,37 @@
+"""Which rows of a table are of Apache Kafka's logs."""
+
+import numpy
+import pyarrow
+
+from audit.reading.kafka.log_state import NODE
+from audit.records.vectors import ABSENT, Flags, is_one_of, longs, ranked
+from state_log.record import Kind
+
+
+def are_kafka(rows: pyarrow.Table) -> Flags:
+    """By the `node`."""
+    rank, nodes = ranked(rows["node"])
+    # The last one is for rows without a node, whose rank is -1.
+    return numpy.array([*(node.startswith(NODE) for node in nodes), False], bool)[rank]
+
+
+def is_first_role(rows: pyarrow.Table) -> Flags:
+    """Which roles have the epochs with which every partition begins, and to which it never returns. Before Kafka 3.0
+    they have no partition epoch.
+    """
+    first = (longs(rows["leader_epoch"]) == 0) & numpy.isin(longs(rows["partition_epoch"]), [0, ABSENT])
+    return numpy.asarray(first & is_one_of(rows["kind"], [Kind.ROLE.value]), bool)
+
+
+def without_kafka(rows: pyarrow.Table) -> pyarrow.Table:
+    """The rows of klamm's own logs."""
+    return _without(rows, are_kafka(rows))
+
+
+def without_kafka_requests(rows: pyarrow.Table) -> pyarrow.Table:
+    """The rows without the requests in Kafka's logs: a broker that receives one may still refuse it as stale."""
+    return _without(rows, are_kafka(rows) & is_one_of(rows["kind"], [Kind.LOADED.value]))
+
+
+def _without(rows: pyarrow.Table, flags: Flags) -> pyarrow.Table:
+    return rows.filter(pyarrow.array(~flags)) if flags.any() else rows

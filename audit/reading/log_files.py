@@ -1,0 +1,253 @@
+"""The files of state-change logs, by node and incarnation, wherever they lie; and positions in them.
+
+A position names a segment by the sequence number of its first line, not by its path: a folder that was moved is the
+same log, and sealed segments before the position need not be looked at any more.
+"""
+
+import os
+import time
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from audit.reading.kafka.files import KafkaFiles, is_compressed, is_kafka_name, may_be_kafka_log
+from state_log.record import LINE_BYTES_MAX
+from state_log.writer import SEGMENT_SUFFIX, parse_segment_name
+
+_TAIL_BYTES: Final = 1 << 16
+_MTIME_NS: Final = 2_000_000_000
+"""A folder may change without a new time for so long after its last change: the resolution of the time of files."""
+
+
+class Position(NamedTuple):
+    """Everything before `byte` of the segment whose first line has this number has been read."""
+
+    first_seq: int
+    byte: int
+
+
+START: Final = Position(-1, 0)
+Positions = Mapping[str, Position]
+"""By log: the name of node and incarnation, or of a file that is named otherwise."""
+
+
+class Segment(NamedTuple):
+    """`is_kafka`: a state-change.log of Apache Kafka's, which is a log of its own."""
+
+    first_seq: int
+    path: Path
+    is_kafka: bool = False
+
+
+class Content(Struct, frozen=True):
+    """The whole content of a file that Spark has read."""
+
+    url: str
+    data: bytes
+    modified_ns: int
+
+    def __str__(self) -> str:
+        return self.url
+
+
+class Range(NamedTuple):
+    """Bytes of a file: whole lines."""
+
+    log: str
+    path: Path | Content
+    first: int
+    end: int
+    is_kafka: bool = False
+
+
+class _Listing(NamedTuple):
+    """Of a folder: when it was changed last, files that may be logs, folders, and what only has the name of a log."""
+
+    modified_ns: int
+    files: list[Path]
+    below: list[Path]
+    ignored: list[Path]
+
+
+def _listing(directory: Path, modified_ns: int) -> _Listing:
+    found = _Listing(modified_ns, [], [], [])
+    with os.scandir(directory) as entries:
+        present = sorted(entries, key=lambda entry: entry.name)
+    for entry in present:
+        path = Path(entry.path)
+        if entry.is_dir(follow_symlinks=False):
+            found.below.append(path)
+            found.ignored.extend([path] if parse_segment_name(entry.name) else [])
+        elif may_be_kafka_log(entry.name):
+            if os.path.isfile(path):  # A link to itself is none, and no error.
+                found.files.append(path)
+            elif entry.name.endswith(SEGMENT_SUFFIX) or is_kafka_name(entry.name):
+                found.ignored.append(path)
+    return found
+
+
+class LogFiles:
+    """The segments in some folders and those below. Folders are read again only when they have changed."""
+
+    def __init__(self, directories: Sequence[Path]) -> None:
+        self._directories = directories
+        self._listed: dict[Path, _Listing] = {}
+        self._kafka_files = KafkaFiles()
+        self.ignored: list[Path] = []
+        """What the last listing has that is named as a log and cannot be read, and folders that cannot be listed."""
+
+    def logs(self) -> dict[str, list[Segment]]:
+        """By log, the oldest segment first; of copies of one segment the longest."""
+        found: dict[str, dict[int, Segment]] = {}
+        self.ignored = []
+        for path in self._files():
+            log, segment = self._segment(path)
+            if not log:
+                self.ignored += [path] if is_compressed(path.name) else []
+                continue
+            segments = found.setdefault(log, {})
+            other = segments.get(segment.first_seq)
+            if other is None or _size(path) > _size(other.path):
+                segments[segment.first_seq] = segment
+        return {log: [segments[n] for n in sorted(segments)] for log, segments in sorted(found.items())}
+
+    def _segment(self, path: Path) -> tuple[str, Segment]:
+        """The log of which a file is a segment; empty if it is none."""
+        name = parse_segment_name(path.name)
+        if name is not None:
+            return f"{name.node}-{name.incarnation}", Segment(name.first_seq, path)
+        kafka_log = self._kafka_files.identify(path)
+        if kafka_log is not None:
+            return kafka_log, Segment(0, path, is_kafka=True)
+        return (path.name if path.name.endswith(SEGMENT_SUFFIX) else ""), Segment(0, path)
+
+    def _files(self) -> Iterable[Path]:
+        waiting = [path.resolve() for path in self._directories]
+        seen: set[Path] = set()
+        while waiting:
+            directory = waiting.pop()
+            if directory in seen:
+                continue
+            seen.add(directory)
+            listing = self._list(directory)
+            self.ignored += listing.ignored
+            yield from listing.files
+            waiting += listing.below
+
+    def _list(self, directory: Path) -> "_Listing":
+        """What is in a folder; nothing if it is gone."""
+        try:
+            now, changed = time.time_ns(), directory.stat().st_mtime_ns
+            known = self._listed.pop(directory, None)
+            if known is None or known.modified_ns != changed:
+                known = _listing(directory, changed)
+            if now - changed > _MTIME_NS:
+                self._listed[directory] = known
+        except (FileNotFoundError, NotADirectoryError):
+            return _Listing(0, [], [], [])
+        except OSError:
+            return _Listing(0, [], [], [directory])
+        return known
+
+
+def ends(logs: Mapping[str, Sequence[Segment]], start: Positions) -> dict[str, list[tuple[Segment, int, int]]]:
+    """What can be read of each log: segments with the first byte and the end of the last complete line.
+
+    `logs` were listed before: a segment with a successor among them is complete.
+    """
+    found = {}
+    for log, segments in logs.items():
+        position = start.get(log, START)
+        at = bisect_left(segments, position.first_seq, key=lambda segment: segment.first_seq)
+        parts = []
+        for segment in segments[at:]:
+            first = position.byte if segment.first_seq == position.first_seq else 0
+            size = _size(segment.path)
+            end = line_end(segment.path, first, size) if size > first else first
+            if end > first:
+                parts.append((segment, first, end))
+        if parts:
+            found[log] = parts
+    return found
+
+
+def advance(
+    start: Positions, available: Mapping[str, Sequence[tuple[Segment, int, int]]], budget: int | None
+) -> dict[str, Position]:
+    """The positions after a batch of about `budget` bytes, of which each log has an equal share.
+
+    Records of all nodes of the same time are judged together that way, which is the cheapest.
+    """
+    positions = dict(start)
+    waiting = sorted(available, key=lambda log: sum(end - first for _, first, end in available[log]))
+    for number, log in enumerate(waiting):
+        share = None if budget is None else max(1, budget // (len(waiting) - number))
+        taken = 0
+        for segment, first, last in available[log]:
+            end = last
+            if share is not None and last - first > share - taken:
+                end = line_end(segment.path, first, first + share - taken, at_least_until=None if taken else last)
+            if end > first:
+                positions[log] = Position(segment.first_seq, end)
+                taken += end - first
+            if share is not None and taken >= share:
+                break
+        budget = None if budget is None else max(0, budget - taken)
+    return positions
+
+
+def ranges(logs: Mapping[str, Sequence[Segment]], start: Positions, end: Positions) -> list[Range]:
+    """The bytes between two positions, segment by segment."""
+    found = []
+    for log, last in end.items():
+        first = start.get(log, START)
+        if last <= first:
+            continue
+        for segment in logs.get(log, ()):
+            if not first.first_seq <= segment.first_seq <= last.first_seq:
+                continue
+            low = first.byte if segment.first_seq == first.first_seq else 0
+            # The sealed segments between are read to their ends, wherever these are now.
+            high = (
+                last.byte if segment.first_seq == last.first_seq else line_end(segment.path, low, _size(segment.path))
+            )
+            if high > low:
+                found.append(Range(log, segment.path, low, high, segment.is_kafka))
+    return found
+
+
+def line_end(path: Path, first: int, wanted: int, at_least_until: int | None = None) -> int:
+    """The end of the last line that ends at or before `wanted`; else, up to `at_least_until`, of the next one after it;
+    `first` if there is none, or the file cannot be read. A line of more than LINE_BYTES_MAX is taken in parts.
+    """
+    try:
+        return _line_end(path, first, wanted, at_least_until)
+    except OSError:
+        return first
+
+
+def _line_end(path: Path, first: int, wanted: int, at_least_until: int | None) -> int:
+    with path.open("rb") as file:
+        high = wanted
+        while high > first:
+            low = max(first, high - _TAIL_BYTES)
+            file.seek(low)
+            newline = file.read(high - low).rfind(b"\n")
+            if newline >= 0:
+                return low + newline + 1
+            high = low
+        if at_least_until is None:
+            return first
+        file.seek(wanted)
+        # A single line is longer than the share of a log may be: it is taken all the same.
+        return min(wanted + len(file.readline(LINE_BYTES_MAX)), at_least_until)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

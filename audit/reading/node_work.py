@@ -1,0 +1,154 @@
+"""What each run of each process has logged, of a controller in each controller epoch: numbers and times, no records.
+
+Gathered while logs are read, because the records themselves go to the buckets of their partitions.
+"""
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Final
+
+import numpy
+import pyarrow
+from msgspec import Struct
+
+from audit.records.vectors import ABSENT, Longs, group_starts, is_one_of, longs, ranked
+from cluster.state_machines import PartitionState
+from state_log.causes import BY_AGENTS
+from state_log.record import Kind
+
+_OF_AGENTS: Final = [kind.value for kind in BY_AGENTS]
+
+
+class Work(Struct, frozen=True):
+    """Records of one incarnation, of controllers in one controller epoch (-1: none).
+
+    `loaded_ms`: the last start state; `first_write_ms`: the first state written to ZooKeeper. None: there is none.
+    """
+
+    node: str
+    incarnation: str
+    controller_epoch: int
+    records: int
+    first_seq: int
+    last_seq: int
+    first_ms: int
+    last_ms: int
+    boot_id: str | None = None
+    loaded_ms: int | None = None
+    first_write_ms: int | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.node}/{self.incarnation}/{self.controller_epoch}"
+
+
+class TopicSize(Struct, frozen=True):
+    """That a topic has at least so many partitions, and when the first record said so."""
+
+    topic: str
+    topic_id: str | None
+    partitions: int
+    at_ms: int
+
+
+class WorkRead:
+    """The work and the topics in what was read of a range."""
+
+    def __init__(self) -> None:
+        self._work: dict[str, Work] = {}
+        self._sizes: dict[tuple[str, str | None], TopicSize] = {}
+
+    def add(self, rows: pyarrow.RecordBatch) -> None:
+        """Add these records."""
+        for work in work_of(rows):
+            self._work[work.name] = joined_work(self._work.get(work.name), work)
+        for size in sizes_of(rows):
+            known = self._sizes.get((size.topic, size.topic_id))
+            self._sizes[size.topic, size.topic_id] = size if known is None else joined_sizes(known, size)
+
+    @property
+    def work(self) -> tuple[Work, ...]:
+        return tuple(self._work.values())
+
+    @property
+    def sizes(self) -> tuple[TopicSize, ...]:
+        return tuple(self._sizes.values())
+
+
+def work_of(rows: pyarrow.RecordBatch) -> list[Work]:
+    """The work that consecutive records show, in their order."""
+    table = pyarrow.Table.from_batches([rows])
+    (node, nodes), (incarnation, incarnations) = ranked(table["node"]), ranked(table["incarnation"])
+    epoch = numpy.where(is_one_of(table["kind"], _OF_AGENTS), ABSENT, longs(table["controller_epoch"]))
+    epoch = numpy.where(epoch == ABSENT, -1, epoch)
+    at_ms, seq = longs(table["at_ms"]), longs(table["seq"])
+    loads = is_one_of(table["kind"], [Kind.LOADED.value])
+    writes = is_one_of(table["kind"], [Kind.ISR.value, Kind.PARTITION.value]) & (longs(table["leader_epoch"]) >= 0)
+    boots = table["boot_id"]
+    found = []
+    for first, end in pairwise([*group_starts(node, incarnation, epoch).tolist(), len(node)]):
+        part = slice(first, end)
+        boot = boots.slice(first, end - first).drop_null()
+        found.append(
+            Work(
+                nodes[node[first]],
+                incarnations[incarnation[first]],
+                int(epoch[first]),
+                # A record of start states has a row for each partition.
+                1 + int(numpy.count_nonzero(seq[first + 1 : end] != seq[first : end - 1])),
+                *_bounds(seq[part]),
+                *_bounds(at_ms[part]),
+                boot[0].as_py() if len(boot) else None,
+                int(at_ms[part][loads[part]].max()) if loads[part].any() else None,
+                int(at_ms[part][writes[part]].min()) if writes[part].any() else None,
+            )
+        )
+    return found
+
+
+def sizes_of(rows: pyarrow.RecordBatch) -> list[TopicSize]:
+    """The topics whose partitions were loaded or created."""
+    table = pyarrow.Table.from_batches([rows])
+    chosen = is_one_of(table["from_state"], [PartitionState.NON_EXISTENT.value])
+    chosen |= is_one_of(table["kind"], [Kind.LOADED.value])
+    if not chosen.any():
+        return []
+    part = table.filter(pyarrow.array(chosen & (longs(table["partition"]) >= 0)))
+    found: dict[tuple[str, str | None], TopicSize] = {}
+    columns = (part[name].to_pylist() for name in ("topic", "topic_id", "partition", "at_ms"))
+    for topic, topic_id, partition, at_ms in zip(*columns, strict=True):
+        size = TopicSize(topic, topic_id, partition + 1, at_ms)
+        known = found.get((topic, topic_id))
+        found[topic, topic_id] = size if known is None else joined_sizes(known, size)
+    return list(found.values())
+
+
+def joined_sizes(one: TopicSize, other: TopicSize) -> TopicSize:
+    return TopicSize(one.topic, one.topic_id, max(one.partitions, other.partitions), min(one.at_ms, other.at_ms))
+
+
+def joined_work(one: Work | None, other: Work) -> Work:
+    """All records of both, in whatever order they were read."""
+    if one is None:
+        return other
+    return Work(
+        one.node,
+        one.incarnation,
+        one.controller_epoch,
+        one.records + other.records,
+        min(one.first_seq, other.first_seq),
+        max(one.last_seq, other.last_seq),
+        min(one.first_ms, other.first_ms),
+        max(one.last_ms, other.last_ms),
+        min((boot for boot in (one.boot_id, other.boot_id) if boot is not None), default=None),
+        max(_known(one.loaded_ms, other.loaded_ms), default=None),
+        min(_known(one.first_write_ms, other.first_write_ms), default=None),
+    )
+
+
+def _known(*values: int | None) -> Iterable[int]:
+    return [value for value in values if value is not None]
+
+
+def _bounds(values: Longs) -> tuple[int, int]:
+    return int(values.min()), int(values.max())

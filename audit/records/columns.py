@@ -1,0 +1,138 @@
+"""State-change records as Arrow columns: one row for each record, of `loaded` records one for each partition.
+
+Decoding is `state_log.record.decode_line`, in bulk: what one accepts the other accepts. No record becomes a row of the
+JVM on its way through the audit, only batches of these columns.
+"""
+
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+from types import SimpleNamespace
+from typing import Final
+
+import numpy
+import pyarrow
+import pyarrow.compute
+from numpy.typing import NDArray
+
+from audit.records.vectors import mixed, text_hash
+from state_log.record import Kind, LoggedStateChange, MalformedLine, by_partition, decode_line, decode_lines
+
+_TEXT: Final = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
+_INT: Final = pyarrow.int32()
+_LONG: Final = pyarrow.int64()
+_BROKERS: Final = pyarrow.list_(pyarrow.int32())
+
+_OWN_FIELDS: Final[dict[str, pyarrow.DataType]] = {
+    "node": _TEXT,
+    "incarnation": _TEXT,
+    "seq": _LONG,
+    "at_ms": _LONG,
+    "v": _INT,
+    "kind": _TEXT,
+    "controller_epoch": _INT,
+    "topic": _TEXT,
+    "topic_id": _TEXT,
+    "partition": _INT,
+    "broker": _INT,
+    "broker_epoch": _LONG,
+    "from_state": _TEXT,
+    "to_state": _TEXT,
+    "leader": _INT,
+    "leader_epoch": _INT,
+    "partition_epoch": _INT,
+    "isr": _BROKERS,
+    "replicas": _BROKERS,
+    "adding_replicas": _BROKERS,
+    "removing_replicas": _BROKERS,
+    "reason": _TEXT,
+    "request_id": _TEXT,
+    "principal": _TEXT,
+    "peer": _TEXT,
+    "from_offset": _LONG,
+    "to_offset": _LONG,
+    "high_watermark": _LONG,
+    "log_start_offset": _LONG,
+    "log_end_offset": _LONG,
+    "min_insync_replicas": _INT,
+    "boot_id": _TEXT,
+    "mono_ms": _LONG,
+}
+_NESTED: Final[dict[str, tuple[str, str, pyarrow.DataType]]] = {
+    "cause_event": ("cause", "event", _TEXT),
+    "cause_id": ("cause", "id", _LONG),
+    "cause_controller": ("cause", "controller", _INT),
+    "cause_controller_epoch": ("cause", "controller_epoch", _INT),
+    "witness_node": ("witness", "node", _TEXT),
+    "witness_incarnation": ("witness", "incarnation", _TEXT),
+    "witness_seq": ("witness", "seq", _LONG),
+    "witness_digest": ("witness", "digest", pyarrow.string()),
+    "witness_boot_id": ("witness", "boot_id", _TEXT),
+}
+RECORDS: Final = pyarrow.schema(
+    [*_OWN_FIELDS.items(), *((name, kind) for name, (_, _, kind) in _NESTED.items()), ("key", pyarrow.uint64())]
+)
+"""The columns. `key`: 64 bits that tell partitions of topics apart (`partition_keys`); 0 if the record is of none."""
+
+
+def decode_block(lines: Sequence[bytes]) -> list[LoggedStateChange | MalformedLine]:
+    """The record of each line, or why it is none."""
+    records = decode_lines(lines)
+    return [decode_line(line) for line in lines] if records is None else records
+
+
+def to_columns(records: Sequence[LoggedStateChange]) -> pyarrow.RecordBatch:
+    """These records as a batch of RECORDS, in their order."""
+    rows = list(_by_partition(records))
+    columns = [_column(rows, name, kind) for name, kind in _OWN_FIELDS.items()]
+    whole = {outer: _whole(rows, outer) for outer, _, _ in _NESTED.values()}
+    columns += [_column(whole[outer], inner, kind) for outer, inner, kind in _NESTED.values()]
+    topic, topic_id, partition = (columns[RECORDS.get_field_index(n)] for n in ("topic", "topic_id", "partition"))
+    columns.append(pyarrow.array(partition_keys(topic, topic_id, partition), pyarrow.uint64()))
+    return pyarrow.RecordBatch.from_arrays(columns, schema=RECORDS)
+
+
+def _by_partition(records: Iterable[LoggedStateChange]) -> Iterable[LoggedStateChange]:
+    for record in records:
+        if record.kind is Kind.LOADED:
+            yield from (part for _, part in by_partition(record))
+        else:
+            yield record
+
+
+def _whole(rows: Sequence[LoggedStateChange], outer: str) -> list[object]:
+    """What the rows have under this name, to take the parts from."""
+    values = list(map(attrgetter(outer), rows))
+    return values if None not in values else [_WITHOUT_PARTS if value is None else value for value in values]
+
+
+_WITHOUT_PARTS: Final = SimpleNamespace(**{inner: None for _, inner, _ in _NESTED.values()})
+
+
+def _column(rows: Sequence[object], name: str, kind: pyarrow.DataType) -> pyarrow.Array:
+    values = list(map(attrgetter(name), rows))
+    if not values or (values[0] is None and values.count(None) == len(values)):
+        return pyarrow.nulls(len(values), kind)
+    if kind == _TEXT:
+        return pyarrow.array(values, pyarrow.string()).dictionary_encode()
+    return pyarrow.array(values, kind)
+
+
+def partition_keys(
+    topic: pyarrow.DictionaryArray, topic_id: pyarrow.DictionaryArray, partition: pyarrow.Array
+) -> NDArray[numpy.uint64]:
+    """A hash of (topic, topic id, partition) for each row; 0 where there is no partition."""
+    names, ids = topic.dictionary.to_pylist(), [*topic_id.dictionary.to_pylist(), None]
+    rows_topic = topic.indices.fill_null(-1).to_numpy().astype(numpy.int64)
+    rows_id = topic_id.indices.fill_null(len(ids) - 1).to_numpy().astype(numpy.int64)
+    pairs, row_pair = numpy.unique(rows_topic * len(ids) + rows_id, return_inverse=True)
+    hashes = numpy.array(
+        [
+            0 if pair < 0 else text_hash(f"{names[pair // len(ids)]}\0{ids[pair % len(ids)] or ''}")
+            for pair in pairs.tolist()
+        ],
+        numpy.uint64,
+    )
+    number = partition.fill_null(-1).to_numpy().astype(numpy.int64)
+    keys = mixed(hashes[row_pair] + number.astype(numpy.uint64) * numpy.uint64(0x9E3779B97F4A7C15))
+    keys[(number < 0) | (rows_topic < 0)] = 0
+    return keys

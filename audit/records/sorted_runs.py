@@ -1,0 +1,141 @@
+"""Tables kept as sorted runs: each batch adds one immutable run, and runs of like size are merged.
+
+A table has the columns `key` (uint64) and `sub` (int64), by which its rows are sorted, and others. Lookups are binary
+searches over whole arrays of keys. What a batch costs depends on its own rows, not on those that are there already, and
+memory holds only what is touched: runs are mapped from files. Source: O'Neil et al., The log-structured merge-tree.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+import numpy
+import pyarrow
+
+from audit.records.vectors import Flags, Keys, Longs, keys, longs
+
+_GROWTH: Final = 3
+"""Each run has more rows than this many times its successor's."""
+
+
+class Bounds(NamedTuple):
+    """Of each searched (key, sub): rows `first` up to, not including, `end` have it; `start` and `stop`: those of the
+    key.
+    """
+
+    start: Longs
+    first: Longs
+    end: Longs
+    stop: Longs
+
+
+class Run:
+    """Rows sorted by (key, sub)."""
+
+    def __init__(self, rows: pyarrow.Table) -> None:
+        self.rows = rows
+        self.key, self.sub = keys(rows["key"]), longs(rows["sub"])
+
+    def find(self, key: Keys, sub: Longs) -> Bounds:
+        """Where the rows of each (key, sub) are, or would be."""
+        start = numpy.searchsorted(self.key, key, "left").astype(numpy.int64)
+        stop = numpy.searchsorted(self.key, key, "right").astype(numpy.int64)
+        first = self._lower_bound(start, stop, sub)
+        # Most have one row or none: only the others are searched for their last one.
+        end = first + self._are(first, stop, sub)
+        more = numpy.flatnonzero((end > first) & self._are(end, stop, sub))
+        end[more] = self._lower_bound(end[more], stop[more], sub[more] + 1)
+        return Bounds(start, first, end, stop)
+
+    def _are(self, place: Longs, stop: Longs, sub: Longs) -> Flags:
+        """Whether the rows at these places, if they are before `stop`, have this sub."""
+        within = place < stop
+        return within & (self.sub[numpy.where(within, place, 0)] == sub) if len(self.sub) else within
+
+    def _lower_bound(self, start: Longs, stop: Longs, sub: Longs) -> Longs:
+        low, length = start.copy(), stop - start
+        while length.any():
+            half = length >> 1
+            less = self._is_less(low + half, length, sub)
+            low += numpy.where(less, half + 1, 0)
+            length = numpy.where(less, length - half - 1, half)
+        return low
+
+    def _is_less(self, place: Longs, length: Longs, sub: Longs) -> Flags:
+        is_there = length > 0
+        return is_there & (self.sub[numpy.where(is_there, place, 0)] < sub)
+
+
+def gather(runs: Sequence[Run], key: Keys, sub: Longs, empty: pyarrow.Table) -> pyarrow.Table:
+    """All rows of these (key, sub), oldest run first; `empty` has their columns."""
+    bounds = (run.find(key, sub) for run in runs)
+    return joined([run.rows.take(expand(b.first, b.end)) for run, b in zip(runs, bounds, strict=True)], empty)
+
+
+def gather_all(runs: Sequence[Run], key: Keys, empty: pyarrow.Table) -> pyarrow.Table:
+    """All rows of these keys, oldest run first; `empty` has their columns."""
+    bounds = (run.find(key, numpy.zeros(len(key), numpy.int64)) for run in runs)
+    return joined([run.rows.take(expand(b.start, b.stop)) for run, b in zip(runs, bounds, strict=True)], empty)
+
+
+def joined(tables: Iterable[pyarrow.Table], empty: pyarrow.Table) -> pyarrow.Table:
+    """The rows of these tables in one chunk; `empty` has their columns."""
+    found = [table for table in tables if table.num_rows]
+    if len(found) > 1:
+        return pyarrow.concat_tables(found).unify_dictionaries().combine_chunks()
+    return found[0] if found else empty
+
+
+def expand(first: Longs, end: Longs) -> Longs:
+    """The numbers first[i] up to end[i] of every i, each once, ascending."""
+    lengths = numpy.maximum(end - first, 0)
+    starts = numpy.repeat(first - (numpy.cumsum(lengths) - lengths), lengths)
+    return numpy.unique(starts + numpy.arange(lengths.sum(), dtype=numpy.int64))
+
+
+def neighbours(runs: Sequence[Run], key: Keys, sub: Longs) -> tuple[Longs, Longs, Flags]:
+    """Of each (key, sub): the next lower and the next higher sub of the key (`NOTHING` if there is none), and whether
+    there are rows of it.
+    """
+    lower, higher = numpy.full(len(key), NOTHING), numpy.full(len(key), NOTHING)
+    present = numpy.zeros(len(key), bool)
+    for run in runs:
+        bounds = run.find(key, sub)
+        present |= bounds.first < bounds.end
+        has_lower, has_higher = bounds.first > bounds.start, bounds.end < bounds.stop
+        lower[has_lower] = numpy.maximum(lower[has_lower], run.sub[bounds.first[has_lower] - 1])
+        candidates = run.sub[bounds.end[has_higher]]
+        known = higher[has_higher]
+        higher[has_higher] = numpy.where(known == NOTHING, candidates, numpy.minimum(known, candidates))
+    return lower, higher, present
+
+
+NOTHING: Final = numpy.int64(numpy.iinfo(numpy.int64).min)
+
+
+def merge_plan(sizes: Sequence[int], added: int) -> int:
+    """How many of the last runs are merged with a new one of so many rows; `sizes`: rows of each run, oldest first."""
+    merged = 0
+    for size in reversed(sizes):
+        if size > _GROWTH * added:
+            break
+        added += size
+        merged += 1
+    return merged
+
+
+def joined_runs(
+    runs: Sequence[Run], added: pyarrow.Table, reduce: Callable[[pyarrow.Table], pyarrow.Table]
+) -> tuple[int, pyarrow.Table]:
+    """How many of the runs, the oldest first, stay as they are, and the run that takes the place of the others.
+
+    `added` is reduced.
+    """
+    kept = len(runs) - merge_plan([run.rows.num_rows for run in runs], added.num_rows)
+    if kept == len(runs):
+        return kept, added
+    return kept, merged([*(run.rows for run in runs[kept:]), added], reduce)
+
+
+def merged(runs: Sequence[pyarrow.Table], reduce: Callable[[pyarrow.Table], pyarrow.Table]) -> pyarrow.Table:
+    """The rows of these runs, oldest first, as one; `reduce` sorts them and joins those that belong together."""
+    return reduce(pyarrow.concat_tables(runs).unify_dictionaries())

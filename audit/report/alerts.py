@@ -1,0 +1,66 @@
+"""What a running audit tells: progress on stderr, metrics, a webhook; and whether it has seen enough."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import typer
+
+from audit.report.metrics import AuditMetrics
+from audit.report.report import AuditResult
+from audit.report.until_clean import UntilClean
+from audit.report.webhook import Webhook, check_url
+from audit.storage.file_store import Location
+from cluster.process.config import host_and_port
+from cluster.process.metrics import Metrics
+from cluster.process.metrics_server import serve_metrics
+
+
+class Alerts:
+    """Serves metrics from `__enter__` to `__exit__`. `listener` is for Spark; None without metrics."""
+
+    def __init__(
+        self, log_dirs: Sequence[Path], output: Location, metrics_listen: str, webhook: str, *, until_clean: bool
+    ) -> None:
+        """Empty addresses: none. Raises BadParameter for a malformed one."""
+        metrics = Metrics()
+        self._metrics, self._listen = metrics, _checked("--metrics-listen", metrics_listen, host_and_port)
+        self.listener = AuditMetrics(metrics, log_dirs, output) if metrics_listen else None
+        self._webhook = Webhook(_checked("--webhook", webhook, check_url), output, metrics) if webhook else None
+        self._until_clean = UntilClean(log_dirs, output) if until_clean else None
+        self._stop_serving: Callable[[], None] = lambda: None
+
+    def __enter__(self) -> Self:
+        """Raises StartupError if the address of the metrics cannot be bound."""
+        if self._listen:
+            address, self._stop_serving = serve_metrics(self._metrics, self._listen)
+            typer.echo(f"metrics: http://{address}/metrics", err=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop_serving()
+
+    def progress(self, result: AuditResult) -> bool:
+        """Tell of a result; whether the audit may stop."""
+        typer.echo(f"{result.records} records, {sum(result.findings.values())} findings", err=True)
+        self.finish(result)
+        return self._until_clean is not None and self._until_clean.reached(result)
+
+    def finish(self, result: AuditResult) -> None:
+        """Tell of the last result."""
+        if self.listener is not None:
+            self.listener.update(result)
+        if self._webhook is not None:
+            self._webhook.update(result)
+
+
+def _checked(option: str, address: str, check: Callable[[str], object]) -> str:
+    if address:
+        try:
+            check(address)
+        except ValueError as error:
+            raise typer.BadParameter(f"{address}: {error}", param_hint=option) from None
+    return address

@@ -1,0 +1,82 @@
+"""Collects what the HTML report shows from the output folder of an audit."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from audit.report.html.content import FAILOVERS_MAX, FINDINGS_MAX, Content
+from audit.report.html.partitions import Timelines
+from audit.report.html.stories import stories
+from audit.report.report import AuditResult, read_findings, read_lasting_conditions, read_result
+from audit.report.rule_catalogue import RULES, SEVERITIES, severity_of
+from audit.storage.file_store import Location
+from audit.storage.output_folder import OutputFolder
+from audit.storage.table_schemas import FAILOVERS_TABLE, LEDGERS_TABLE, SESSIONS_TABLE, TERMS_TABLE, TIMELINES_TABLE
+
+
+def content(output: Location, made_at_ms: int, expected_nodes: Sequence[str] = ()) -> Content:
+    """All of the report on an output folder. Raises OutputError."""
+    folder = OutputFolder(output)
+    result = read_result(output, expected_nodes)
+    found = sorted(read_findings(output, FINDINGS_MAX), key=_worst_first)
+    ledgers = folder.current_rows(LEDGERS_TABLE)
+    times = [row[name] for row in ledgers for name in ("first_ms", "last_ms") if row[name] is not None]
+    until_ms = max(times, default=made_at_ms)
+    timelines = Timelines(folder.current_table(TIMELINES_TABLE), until_ms)
+    partitions, total = timelines.worst(_by_partition(found))
+    failovers = sorted(folder.current_rows(FAILOVERS_TABLE), key=lambda row: -(row["leaderless_max_ms"] or 0))
+    return Content(
+        verdict=result.verdict,
+        output=str(output),
+        made_at_ms=made_at_ms,
+        records=result.records,
+        expected=result.expected,
+        quarantined=result.quarantined,
+        incarnations=result.incarnations,
+        from_ms=min(times, default=None),
+        until_ms=until_ms,
+        incomplete=[msgspec.to_builtins(gap) for gap in result.incomplete],
+        notes=_notes(result),
+        open_conditions=[msgspec.to_builtins(each) for each in read_lasting_conditions(output, FINDINGS_MAX)],
+        rules=_rules(result.findings),
+        findings=[_with_rule(*pair) for pair in zip(found, stories(folder, found), strict=True)],
+        findings_total=sum(result.findings.values()),
+        terms=folder.current_rows(TERMS_TABLE),
+        sessions=folder.current_rows(SESSIONS_TABLE),
+        failovers=failovers[:FAILOVERS_MAX],
+        failovers_total=len(failovers),
+        ledgers=ledgers,
+        partitions=partitions,
+        partitions_total=total,
+        curve=timelines.curve(),
+    )
+
+
+def _notes(result: AuditResult) -> list[str]:
+    """What the rules were not applied to, without the verdict being less for it."""
+    notes = [f"{rule}: {why}" for rule, why in sorted(result.not_applicable.items())]
+    if result.timezone is not None:
+        notes.append(f"local times in the logs of Apache Kafka's are taken as those of {result.timezone}")
+    return [f"ends of logs: {result.ends}", *notes] if result.ends else notes
+
+
+def _by_partition(findings: Sequence[Mapping[str, Any]]) -> Counter[tuple[str, str | None, int]]:
+    return Counter((f["topic"], f["topic_id"], f["partition"]) for f in findings if f["partition"] is not None)
+
+
+def _worst_first(finding: Mapping[str, Any]) -> tuple[int, int]:
+    at_ms = finding["at_ms"]
+    return SEVERITIES.index(finding["severity"]), 0 if at_ms is None else -at_ms
+
+
+def _rules(counts: Mapping[str, int]) -> list[dict[str, Any]]:
+    rows = [{"rule": rule, "severity": severity_of(rule), "count": count} for rule, count in counts.items()]
+    return sorted(rows, key=lambda row: (SEVERITIES.index(row["severity"]), row["rule"]))
+
+
+def _with_rule(finding: Mapping[str, Any], story: Sequence[str]) -> dict[str, Any]:
+    rule = RULES.get(finding["rule"])
+    says, check_next = ("", "docs/audit.md") if rule is None else (rule.says, rule.check_next)
+    return {**finding, "says": says, "check_next": check_next, "story": story}

@@ -1,0 +1,60 @@
+"""What happened around the records of a finding: the lines of the partition's story near them."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+import pyarrow.dataset
+
+from audit.report.report import nested
+from audit.storage.output_folder import OutputFolder
+from audit.storage.table_schemas import RECORDS_TABLE
+from state_log.record import LoggedStateChange
+from state_log.story import StoryLine, story
+
+PARTITIONS_MAX: Final = 100
+"""Whose stories are told: those of the first findings."""
+_RECORDS_MAX: Final = 20_000
+"""Of one partition; longer stories are for `klamm story`."""
+_NEAR: Final = 3
+_SKIPPED: Final = "…"
+
+Name = tuple[str, str | None, int]
+"""Topic, topic id, partition."""
+
+
+def stories(folder: OutputFolder, findings: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Of each finding the lines near its records, `>` before these; none for findings about no partition."""
+    names = dict.fromkeys(name for name in map(_name, findings) if name is not None)
+    known = {name: story(records) for name, records in _records(folder, list(names)[:PARTITIONS_MAX]).items()}
+    return [_near(known.get(_name(finding) or ("", None, -1), []), finding["records"]) for finding in findings]
+
+
+def _name(finding: Mapping[str, Any]) -> Name | None:
+    return None if finding["partition"] is None else (finding["topic"], finding["topic_id"], finding["partition"])
+
+
+def _records(folder: OutputFolder, names: Sequence[Name]) -> dict[Name, list[LoggedStateChange]]:
+    field = pyarrow.dataset.field
+    topics, partitions = sorted({name[0] for name in names}), sorted({name[2] for name in names})
+    found: dict[Name, list[LoggedStateChange]] = {name: [] for name in names}
+    where = field("topic").isin(topics) & field("partition").isin(partitions)
+    for row in folder.rows(RECORDS_TABLE, where=where) if names else ():
+        records = found.get((row["topic"], row["topic_id"], row["partition"]))
+        if records is not None and len(records) <= _RECORDS_MAX:
+            records.append(msgspec.convert(nested(row), LoggedStateChange))
+    return {name: records for name, records in found.items() if len(records) <= _RECORDS_MAX}
+
+
+def _near(lines: Sequence[StoryLine], records: Sequence[str]) -> list[str]:
+    evidence = {number for number, line in enumerate(lines) if line.record.reference in records}
+    shown = sorted({n for at in evidence for n in range(at - _NEAR, at + _NEAR + 1) if 0 <= n < len(lines)})
+    texts: list[str] = []
+    for before, number in zip([None, *shown], shown, strict=False):
+        if before is not None and number > before + 1:
+            texts.append(_SKIPPED)
+        line = lines[number]
+        at = datetime.fromtimestamp(line.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+        texts.append(f"{'>' if number in evidence else ' '} {at}  {line.node}  {line.message}")
+    return texts

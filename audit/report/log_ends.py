@@ -1,0 +1,70 @@
+"""The ends of the logs in an output folder: what witnesses and given heads show of what was read so far.
+
+This depends on how far the logs were read, so these findings are no rows of the findings' table.
+"""
+
+from typing import NamedTuple
+
+from audit.batches.cluster_state import ClusterState
+from audit.chains.line_digests import DIGESTS, find_digests
+from audit.chains.witnesses import (
+    Ends,
+    ReadLog,
+    Witnessed,
+    add_witnessed,
+    check_ends,
+    unchecked_ends,
+    witnessed_by_heads,
+)
+from audit.storage.commits import Commit
+from audit.storage.given_heads import Given, read_given
+from audit.storage.output_folder import OutputFolder
+from state_log.chain import CHAIN_BREAK
+
+
+class CheckedEnds(NamedTuple):
+    """What was found, and of which logs the end was not checked, as a text."""
+
+    ends: Ends
+    checked: str
+
+
+def check_log_ends(folder: OutputFolder, commit: Commit | None, state: ClusterState) -> CheckedEnds:
+    """Compare what was read with what was seen of it. Raises OutputError."""
+    given = read_given(folder)
+    latest = dict(state.witnessed)
+    add_witnessed(latest, witnessed_by_heads(given.heads))
+    stored = [bucket.runs.get(DIGESTS, ()) for bucket in (() if commit is None else commit.buckets.values())]
+    runs = [run for of_bucket in stored for run in folder.runs(of_bucket)]
+    digests = find_digests(runs, {(log, each.seq) for log, seen in latest.items() for each in seen.values()})
+    ends = check_ends(latest, _logs(state), lambda log, seq: digests[log, seq], _Lag(given, state).explains)
+    return CheckedEnds(ends, unchecked_ends(given.heads, state.incarnations))
+
+
+def _logs(state: ClusterState) -> dict[str, ReadLog]:
+    found = {}
+    for name, log in state.incarnations.items():
+        span = state.spans.get(name)
+        found[name] = ReadLog(
+            log.next_seq,
+            log.missing,
+            "" if span is None else span.boot_id,
+            is_malformed=name.replace("/", "-", 1) in state.malformed,
+            is_broken=CHAIN_BREAK in state.faults.get(name, ()),
+        )
+    return found
+
+
+class _Lag:
+    """Whether what was read of a log may only be behind what was seen of it."""
+
+    def __init__(self, given: Given, state: ClusterState) -> None:
+        self._lag_ms, self._last_at_ms = given.lag_ms, state.last_at_ms
+
+    def explains(self, seen: Witnessed) -> bool:
+        if not self._lag_ms:
+            return False
+        node = seen.by.partition("/")[0]
+        # By the clock of the witness; given heads are of the time of the newest record, more or less.
+        now_ms = self._last_at_ms.get(node, max(self._last_at_ms.values(), default=0))
+        return now_ms < seen.at_ms + self._lag_ms

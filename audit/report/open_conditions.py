@@ -1,0 +1,110 @@
+"""What waits at the end of the logs: roles that no controller gave, leaderships that nobody took.
+
+These are findings only where the log that should have the rest was read beyond that time; where it is missing or ends
+before, the audit is incomplete. They depend on how far the logs were read, so they are no rows of the findings' table.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from audit.batches.cluster_state import ClusterState
+from audit.chains.witnesses import Witnessed
+from audit.records.findings import Finding
+from audit.rules.applied_states import Waiting
+from audit.rules.subjects import reference
+from audit.storage.commits import Commit
+from audit.storage.output_folder import OutputFolder
+from state_log.chain import IncarnationLog
+from state_log.histories import NO_EPOCH
+
+EPOCH_NEVER_GIVEN: Final = "epoch-nobody-gave"
+LEADERSHIP_NEVER_TAKEN: Final = "leadership-never-taken"
+_NAMED_MAX: Final = 20
+APPLY_WITHIN_MS: Final = 60_000
+"""How long an agent may take to record a leadership that a controller gave it."""
+
+
+class Open(NamedTuple):
+    """`unknown`: conditions that a log which was not read, or not far enough, may explain."""
+
+    findings: list[Finding]
+    unknown: list[Finding]
+
+
+def open_conditions(folder: OutputFolder, commit: Commit | None, state: ClusterState) -> Open:
+    """The conditions at the end of what was read. Raises OutputError."""
+    found = Open([], [])
+    _unwritten(found, list(_waiting(folder, commit, "unwritten")), _has_all_controllers(commit, state), state)
+    for row in _waiting(folder, commit, "untaken"):
+        node = f"broker-{row['leader']}"
+        last = state.last_at_ms.get(node)
+        if row["leader"] < 0 or last is None or last < row["at_ms"] + APPLY_WITHIN_MS:
+            continue
+        subject = f"{_partition(row)} partition-epoch {row['sub']}"
+        finding = _finding(
+            LEADERSHIP_NEVER_TAKEN, subject, [row], f"{node} never recorded that it leads: {_state(row)}"
+        )
+        has_gaps = any(log.missing for name, log in state.incarnations.items() if name.startswith(f"{node}/"))
+        (found.unknown if has_gaps else found.findings).append(finding)
+    return found
+
+
+def _has_all_controllers(commit: Commit | None, state: ClusterState) -> bool:
+    """A controller's log that is absent, begins late, has gaps or malformed lines, or ends before what others have seen
+    of it, may hold any state.
+    """
+    controllers = {name: log for name, log in state.incarnations.items() if name.startswith("controller-")}
+    named = {f"controller-{controller}" for controller in (() if commit is None else commit.controllers)}
+    return (
+        named <= {name.partition("/")[0] for name in controllers}
+        and not any(log.missing for log in controllers.values())
+        and not any(log.startswith("controller-") for log in state.malformed)
+        and all(_goes_on(log, seen, controllers) for log, seen in state.witnessed.items())
+    )
+
+
+def _goes_on(log: str, seen: Mapping[str, Witnessed], logs: Mapping[str, IncarnationLog]) -> bool:
+    if not log.startswith("controller-"):
+        return True
+    return log in logs and all(each.seq < logs[log].next_seq for each in seen.values())
+
+
+def _unwritten(found: Open, rows: Sequence[Mapping[str, Any]], has_all: bool, state: ClusterState) -> None:
+    """One condition for each controller epoch."""
+    last = max((ms for node, ms in state.last_at_ms.items() if node.startswith("controller-")), default=0)
+    by_epoch: dict[int, list[Mapping[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: (row["at_ms"], row["node"], row["incarnation"], row["seq"])):
+        by_epoch.setdefault(row["last_controller_epoch"], []).append(row)
+    for epoch, group in sorted(by_epoch.items()):
+        first = group[0]
+        name = "an unknown controller epoch" if epoch == NO_EPOCH else f"controller epoch {epoch}"
+        more = "" if len(group) == 1 else f", and {len(group) - 1} more of {name}"
+        message = f"{first['node']} applied {_partition(first)}: {_state(first)}, which no controller wrote{more}"
+        finding = _finding(EPOCH_NEVER_GIVEN, name, group[:_NAMED_MAX], message)
+        # Otherwise the log of that controller is what is missing, or its end.
+        is_known = epoch == NO_EPOCH or epoch in state.active
+        goes_on = first["at_ms"] < last or NO_EPOCH < epoch < max(state.active, default=0)
+        decided = has_all and is_known and goes_on
+        (found.findings if decided else found.unknown).append(finding)
+
+
+def _waiting(folder: OutputFolder, commit: Commit | None, table: str) -> Iterator[dict[str, Any]]:
+    assert table in Waiting._fields, table
+    for bucket in () if commit is None else commit.buckets.values():
+        for run in folder.runs(bucket.runs.get(table, ())):
+            yield from run.rows.to_pylist()
+
+
+def _finding(rule: str, subject: str, rows: Sequence[Mapping[str, Any]], message: str) -> Finding:
+    records = tuple(reference(row) for row in rows)
+    names = ("topic", "topic_id", "partition", "at_ms")
+    return Finding(rule, subject, message, records, **{name: rows[0][name] for name in names})
+
+
+def _partition(row: Mapping[str, Any]) -> str:
+    name = f"{row['topic']}-{row['partition']}"
+    return name if row["topic_id"] is None else f"{name} ({row['topic_id']})"
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    return f"partition epoch {row['sub']}, leader {row['leader']}, leader epoch {row['leader_epoch']}, ISR {row['isr']}"

@@ -1,0 +1,258 @@
+"""What an audit has found so far, read from its output folder without Spark."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import pyarrow.dataset
+from msgspec import Struct
+
+from audit.batches.cluster_state import ClusterState, decode_state
+from audit.chains.incarnations import overlaps
+from audit.reading.file_faults import why_unread
+from audit.reading.kafka.log_state import NODE, describe_time
+from audit.reading.kafka.log_state import gaps as kafka_gaps
+from audit.records.findings import FOUND, NOT_COMPARED, Finding
+from audit.report.lasting_conditions import LastingCondition, lasting_conditions, lasting_findings
+from audit.report.log_ends import CheckedEnds, check_log_ends
+from audit.report.open_conditions import open_conditions
+from audit.report.rule_catalogue import SEVERITIES, not_applicable, severity_of
+from audit.rules.clock_differences import clock_findings, is_measured_by, node_of
+from audit.storage.commits import Commit
+from audit.storage.file_store import Location
+from audit.storage.output_folder import OutputFolder
+from audit.storage.table_schemas import FINDINGS_TABLE, QUARANTINE_TABLE, RECORDS_TABLE
+from state_log.causes import call_of, calls_by_event, origin_text
+from state_log.record import LoggedStateChange
+
+CLEAN, FINDINGS, INCOMPLETE = "clean", "findings", "incomplete"
+_NAMED_MAX: Final = 20
+_IS_NOT_COMPARED: Final = pyarrow.dataset.field("status") == NOT_COMPARED
+_OF_CAUSES: Final = (
+    *("v", "node", "incarnation", "seq", "at_ms", "kind", "controller_epoch", "request_id", "principal", "peer"),
+    *("cause_event", "cause_id", "cause_controller", "cause_controller_epoch"),
+)
+"""What it takes to find out what led to a record."""
+
+
+class Gap(Struct, frozen=True):
+    """Something that was not read or not understood: `what` names it, `why` says more."""
+
+    what: str
+    why: str
+
+
+class ReadKafkaLog(Struct, frozen=True):
+    """A state-change.log of Apache Kafka's. `log` names it in the records: its file may have been renamed since.
+    `first` and `last`: times, as ISO 8601 in UTC.
+    """
+
+    log: str
+    file: str
+    level: str
+    lines: int
+    records: int
+    without_facts: int
+    first: str | None
+    last: str | None
+
+
+class AuditResult(Struct, frozen=True):
+    """The sum over every run on the same output. `findings` counts by rule id.
+
+    `verdict`: `findings` if there are any; else `incomplete` if something was missing or malformed; else `clean`.
+    `incomplete` names what was, whatever the verdict. `expected`: by the numbers of the records that were read. `ends`:
+    of which logs no head was given to check the end against; "" if of none. `timezone`: of the times in `kafka_logs`.
+    `not_applicable`: rules that do not hold for these logs, and why.
+    """
+
+    verdict: str
+    records: int
+    expected: int
+    quarantined: int
+    findings: dict[str, int]
+    incomplete: tuple[Gap, ...]
+    incarnations: int
+    kafka_logs: tuple[ReadKafkaLog, ...] = ()
+    timezone: str | None = None
+    not_applicable: dict[str, str] = {}
+    ends: str = ""
+
+
+def read_result(output: Location, expected_nodes: Sequence[str] = (), *, require_trace: bool = False) -> AuditResult:
+    """The verdict on everything that was read so far; incomplete where `require_trace` and a log of Kafka's has no
+    TRACE. Raises OutputError.
+    """
+    folder = OutputFolder(output)
+    commit = folder.last_commit()
+    state = cluster_state(folder, commit)
+    at_end = _end_of_logs(folder, commit, state)
+    findings = Counter(finding["rule"] for finding in _findings(folder, at_end))
+    log_ends, taken = at_end.log_ends, () if commit is None else commit.taken
+    gaps = (
+        *_gaps(folder, commit, state, expected_nodes),
+        *(Gap(node_of(f), "its clock is wrong: durations are not judged by its records") for f in at_end.clocks),
+        *(Gap(f.subject, f"not decided: {f.message}") for f in at_end.unknown),
+        *(Gap(what, why) for what, why in kafka_gaps(state.kafka, require_trace)),
+        *(Gap(fault.file, why_unread(fault)) for log, fault in sorted(state.unread.items()) if log not in taken),
+    )
+    kafka_logs = _kafka_logs(state)
+    named = {gap.what for gap in gaps}
+    gaps = (*gaps, *(Gap(*undecided) for undecided in log_ends.ends.undecided if undecided.what not in named))
+    return AuditResult(
+        verdict=FINDINGS if findings else INCOMPLETE if gaps else CLEAN,
+        records=0 if commit is None else commit.records,
+        expected=sum(log.next_seq for log in state.incarnations.values()) + sum(log.records for log in kafka_logs),
+        quarantined=0 if commit is None else commit.quarantined,
+        findings=dict(sorted(findings.items())),
+        incomplete=gaps,
+        incarnations=len(state.incarnations) + len(kafka_logs),
+        kafka_logs=kafka_logs,
+        timezone=min((log.content.zone for log in state.kafka.logs.values()), default=None),
+        not_applicable=not_applicable({log.level for log in kafka_logs}) if kafka_logs else {},
+        ends=log_ends.checked,
+    )
+
+
+def _kafka_logs(state: ClusterState) -> tuple[ReadKafkaLog, ...]:
+    logs = sorted(state.kafka.logs.items(), key=lambda item: item[1].file)
+    return tuple(
+        ReadKafkaLog(
+            name,
+            log.file,
+            log.level,
+            log.content.lines,
+            log.records,
+            log.content.without_facts,
+            describe_time(log.content.first_ms),
+            describe_time(log.content.last_ms),
+        )
+        for name, log in logs
+    )
+
+
+def cluster_state(folder: OutputFolder, commit: Commit | None) -> ClusterState:
+    """What is known of nodes and controllers."""
+    files = [] if commit is None else [state.file for state in commit.buckets.values() if state.file is not None]
+    return decode_state(folder.read_state(files[0])) if files else ClusterState()
+
+
+def findings_of(folder: OutputFolder) -> list[dict[str, Any]]:
+    """All findings, by rule and subject; of each the last version, unless it was withdrawn."""
+    return [row for row in folder.current_rows(FINDINGS_TABLE) if row["status"] == FOUND]
+
+
+def all_findings(folder: OutputFolder) -> list[dict[str, Any]]:
+    """Those of the table, and those that hold at the end of what was read, but for durations by wrong clocks."""
+    commit = folder.last_commit()
+    return _findings(folder, _end_of_logs(folder, commit, cluster_state(folder, commit)))
+
+
+class _End(NamedTuple):
+    """What holds at the end of what was read. `unknown`: what only logs that were not read could decide."""
+
+    findings: list[Finding]
+    clocks: list[Finding]
+    unknown: list[Finding]
+    log_ends: CheckedEnds
+
+
+def _end_of_logs(folder: OutputFolder, commit: Commit | None, state: ClusterState) -> _End:
+    jumping = {name for name, span in state.spans.items() if span.clock_falls}
+    clocks = list(clock_findings(() if commit is None else commit.clocks, jumping))
+    log_ends, waiting = check_log_ends(folder, commit, state), open_conditions(folder, commit, state)
+    # What overlaps in Kafka's logs is not decided: see `audit.reading.kafka.log_state.gaps`.
+    own = [span for span in state.spans.values() if not span.node.startswith(NODE)]
+    found = [*waiting.findings, *overlaps(own), *log_ends.ends.findings, *lasting_findings(folder, commit, state)]
+    return _End([*found, *clocks], clocks, waiting.unknown, log_ends)
+
+
+def _findings(folder: OutputFolder, at_end: _End) -> list[dict[str, Any]]:
+    found = [*findings_of(folder), *(msgspec.structs.asdict(finding) for finding in at_end.findings)]
+    wrong = {node_of(finding) for finding in at_end.clocks}
+    return [finding for finding in found if not is_measured_by(finding, wrong)]
+
+
+def read_findings(output: Location, limit: int) -> list[dict[str, Any]]:
+    """The first findings, the most severe ones first; `causes` says what led to each of their records."""
+    folder = OutputFolder(output)
+    found = [{**finding, "severity": severity_of(finding["rule"])} for finding in all_findings(folder)]
+    findings = sorted(found, key=lambda finding: SEVERITIES.index(finding["severity"]))[:limit]
+    origins = _origins(folder, findings)
+    for finding in findings:
+        finding["causes"] = [f"{name}: {origins[name]}" for name in finding["records"] if name in origins]
+    return findings
+
+
+def read_lasting_conditions(output: Location, limit: int) -> list[LastingCondition]:
+    """What still holds and has lasted too long, by the records or by the clock of this machine; the longest first."""
+    folder = OutputFolder(output)
+    commit = folder.last_commit()
+    now_ms = time.time_ns() // 1_000_000
+    return lasting_conditions(folder, commit, cluster_state(folder, commit), now_ms)[:limit]
+
+
+def read_quarantine(output: Location, limit: int) -> list[dict[str, Any]]:
+    """The first malformed lines: file, offset, size, beginning and reason of each."""
+    rows = OutputFolder(output).rows(QUARANTINE_TABLE)
+    return [row for row, _ in zip(rows, range(limit), strict=False)]
+
+
+def _gaps(
+    folder: OutputFolder, commit: Commit | None, state: ClusterState, expected_nodes: Sequence[str]
+) -> Iterator[Gap]:
+    if commit is None or not commit.records:
+        yield Gap("records", "no record was read: is this the folder of the state-change logs?")
+    if commit is not None and commit.quarantined:
+        files = Counter(row["file"] for row in folder.rows(QUARANTINE_TABLE, ["file"]))
+        for file, _ in files.most_common(_NAMED_MAX):
+            yield Gap(file, f"{files[file]} malformed lines; see the table 'quarantine'")
+    yield from _not_compared(folder)
+    for name, log in sorted(state.incarnations.items()):
+        if log.missing and log.missing[0][0] == 0:
+            yield Gap(name, f"records 0 to {log.missing[0][1]} were not there: the log begins later")
+    present = {name.partition("/")[0] for name in state.incarnations}
+    wanted = {f"broker-{broker}": f"{record} names it as live" for broker, record in state.brokers.items()}
+    for controller in () if commit is None else commit.controllers:
+        wanted[f"controller-{controller}"] = "agents carried out its requests"
+    wanted |= dict.fromkeys(expected_nodes, "it was expected")
+    for node in sorted(set(wanted) - present):
+        yield Gap(node, f"there is no log of this node, though {wanted[node]}")
+
+
+def _not_compared(folder: OutputFolder) -> Iterator[Gap]:
+    """The first of what the rules could not judge."""
+    said = {row["subject"]: row["message"] for row in folder.rows(FINDINGS_TABLE, where=_IS_NOT_COMPARED)}
+    for subject in sorted(said)[:_NAMED_MAX]:
+        yield Gap(subject, said[subject])
+    if len(said) > _NAMED_MAX:
+        yield Gap("partitions", f"{len(said) - _NAMED_MAX} more like this; see the table 'findings'")
+
+
+def _origins(folder: OutputFolder, findings: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Of the records that these findings name: the request or event that each goes back to, as a text."""
+    wanted = {name for finding in findings for name in finding["records"]}
+    topics = sorted({finding["topic"] for finding in findings if finding["topic"] is not None})
+    if not topics:
+        return {}
+    rows = folder.rows(RECORDS_TABLE, _OF_CAUSES, pyarrow.dataset.field("topic").isin(topics))
+    named: list[LoggedStateChange] = []
+    asked: list[LoggedStateChange] = []
+    for row in rows:
+        record = msgspec.convert(nested(row), LoggedStateChange)
+        if record.reference in wanted:
+            named.append(record)
+        if record.principal is not None:
+            asked.append(record)
+    calls = calls_by_event(asked)
+    texts = ((record.reference, origin_text(record, call_of(record, calls))) for record in named)
+    return {reference: text for reference, text in texts if text is not None}
+
+
+def nested(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as a record has it: without nulls, and the fields of its cause together."""
+    found = {name: value for name, value in row.items() if value is not None and not name.startswith("cause_")}
+    cause = {name[6:]: v for name, v in row.items() if v is not None and name.startswith("cause_")}
+    return {**found, "cause": cause} if "event" in cause else found

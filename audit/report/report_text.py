@@ -1,0 +1,103 @@
+"""What `klamm audit run` and `report` print: as text, JSON or YAML."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
+import typer
+
+from cluster.process.documents import Format, write_document
+from cluster.process.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from audit.report.lasting_conditions import LastingCondition
+    from audit.report.report import AuditResult
+    from audit.tables.summaries import Summary
+
+
+def show_result(result: "AuditResult", output: str, form: Format, limit: int) -> NoReturn:
+    """Print the result in this form, and exit with the code of its verdict."""
+    from audit.report.report import (  # noqa: PLC0415
+        CLEAN,
+        FINDINGS,
+        read_findings,
+        read_lasting_conditions,
+        read_quarantine,
+    )
+    from audit.storage.output_folder import OutputFolder  # noqa: PLC0415
+    from audit.tables.summaries import summarize  # noqa: PLC0415
+
+    findings, malformed = read_findings(output, limit), read_quarantine(output, limit)
+    lasting, summary = read_lasting_conditions(output, limit), summarize(OutputFolder(output), limit)
+    if form is not Format.TABLE:
+        document = {**msgspec.to_builtins(result), "output": str(output)}
+        document["open_conditions"] = msgspec.to_builtins(lasting)
+        document |= msgspec.to_builtins(summary)
+        write_document({**document, "first_findings": findings, "first_quarantined": malformed}, form)
+    else:
+        _show_table(result, findings, malformed)
+        _show_lasting(lasting)
+        _show_summary(summary)
+    codes = {CLEAN: ExitCode.OK, FINDINGS: ExitCode.FINDINGS}
+    raise typer.Exit(codes.get(result.verdict, ExitCode.INCOMPLETE))
+
+
+def _show_table(
+    result: "AuditResult", findings: Sequence[Mapping[str, Any]], malformed: Sequence[Mapping[str, Any]]
+) -> None:
+    typer.echo(f"verdict      {result.verdict}")
+    typer.echo(f"records      {result.records} of {result.expected}, {result.incarnations} incarnations")
+    typer.echo(f"quarantined  {result.quarantined}")
+    if result.ends:
+        typer.echo(f"ends         {result.ends}")
+    for log in result.kafka_logs:
+        counts = f"{log.lines} lines, {log.records} records, {log.without_facts} lines without facts"
+        typer.echo(f"Kafka's log  {log.log} is {log.file}: {log.level}, {counts}, {log.first} to {log.last}")
+    if result.kafka_logs:
+        typer.echo(f"timezone     {result.timezone}")
+    for gap in result.incomplete:
+        typer.echo(f"incomplete   {gap.what}: {gap.why}")
+    for rule, count in result.findings.items():
+        typer.echo(f"  {count:>6}  {rule}")
+    for found in findings:
+        where = "" if found["topic"] is None else f" {found['topic']}-{found['partition']}"
+        typer.echo(f"{found['severity']} {found['rule']}{where}: {found['message']} [{', '.join(found['records'])}]")
+        for cause in found["causes"]:
+            typer.echo(f"    {cause}")
+    for rule, why in result.not_applicable.items():
+        typer.echo(f"not applicable: {rule}: {why}")
+    for line in malformed:
+        typer.echo(f"malformed: {line['file']} at byte {line['offset']}, {line['size']} bytes: {line['why']}")
+
+
+def _show_lasting(lasting: "Sequence[LastingCondition]") -> None:
+    for condition in lasting:
+        by_records, by_clock = (ms / 1000 for ms in (condition.by_records_ms, condition.until_now_ms))
+        since = f"{by_records:.0f} s at the last record, {by_clock:.0f} s by this machine's clock"
+        typer.echo(f"open: {condition.rule} {condition.subject}: for {since} [{condition.record}]")
+
+
+def _show_summary(summary: "Summary") -> None:
+    """Failovers and what was read of each node, for people."""
+    for row in summary.failovers:
+        brokers = ", ".join(map(str, row["brokers"])) or "unknown"
+        leaderless = " ".join(f"{name} {_ms(row[f'leaderless_{name}_ms'])}" for name in ("p50", "p95", "p99", "max"))
+        typer.echo(
+            f"failover     {row['detected_time']} of broker {brokers}: {row['partitions']} partitions, leaders written "
+            f"after {_ms(row['until_last_written_ms'])}, none for {leaderless}"
+        )
+    for row in summary.controller_failovers:
+        typer.echo(
+            f"controller   {row['from_time']} {row['controller']} in epoch {row['controller_epoch']}: "
+            f"{_ms(row['since_previous_ms'])} after the last record of the one before, loaded after "
+            f"{_ms(row['until_loaded_ms'])}, first write after {_ms(row['until_first_write_ms'])}"
+        )
+    for row in summary.ledgers:
+        typer.echo(
+            f"log          {row['node']}/{row['incarnation']}: {row['records']} records, {row['bytes']} bytes, "
+            f"{row['missing'] or 0} missing, {row['quarantined']} malformed"
+        )
+
+
+def _ms(value: int | None) -> str:
+    return "-" if value is None else f"{value:,} ms"

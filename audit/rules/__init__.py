@@ -1,0 +1,1 @@
+"""The rules on partitions, and on how long things last."""

@@ -1,0 +1,151 @@
+"""Rules about how long and how often: no leader, too few replicas in sync, a leader or an ISR that never comes to rest.
+
+What has ended is a finding of the batch that shows it; what still holds at the end of the logs is in the table `OPEN`,
+and `audit.report.open_conditions` judges it.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy
+import pyarrow
+
+from audit.records.findings import Finding, Violation, changes
+from audit.records.vectors import Flags, Keys, Longs, group_starts, keys
+from audit.rules.limits import Limits
+from audit.rules.partition_windows import Window, Windows
+from audit.rules.subjects import Subjects, reference_at
+from state_log.causes import utc_text
+
+LEADERLESS: Final = "leaderless-too-long"
+UNDER_MIN_ISR: Final = "under-min-isr-too-long"
+LEADER_FLAPPING: Final = "leader-flapping"
+ISR_FLAPPING: Final = "isr-flapping"
+_NAMED_MAX: Final = 20
+_TEXT: Final = pyarrow.string()
+OPEN: Final = pyarrow.schema(
+    {
+        "key": pyarrow.uint64(),
+        "sub": pyarrow.int64(),
+        "rule": _TEXT,
+        "since_ms": pyarrow.int64(),
+        "elapsed_ms": pyarrow.int64(),
+        "at_ms": pyarrow.int64(),
+        "record": _TEXT,
+        "topic": _TEXT,
+        "topic_id": _TEXT,
+        "partition": pyarrow.int32(),
+    }
+)
+"""Conditions that still hold in the newest state of a partition: `sub` is the partition epoch since which, `record` the
+state's reference, `elapsed_ms` the time up to the newest state, which is of `at_ms`.
+"""
+
+
+class _Condition(NamedTuple):
+    """Which states have it, and how long (in ms) or how often at most."""
+
+    rule: str
+    flags: Flags
+    most: int
+    text: str
+
+
+def check_durations(windows: Windows, limits: Limits, subjects: Subjects) -> list[Finding]:
+    """What the new states change about findings."""
+    before, now = ({f.name: f for f in durations(window, limits, subjects)} for window in windows)
+    return changes(before, now)
+
+
+def durations(window: Window, limits: Limits, subjects: Subjects) -> Iterator[Finding]:
+    """All findings in a window."""
+    of = window.intervals
+    too_few = "had fewer replicas in sync than min.insync.replicas"
+    lasting = (
+        _Condition(LEADERLESS, of.leaderless, limits.leaderless_ms, "had no leader"),
+        _Condition(UNDER_MIN_ISR, of.under_min_isr, limits.under_min_isr_ms, too_few),
+    )
+    repeated = (
+        _Condition(LEADER_FLAPPING, of.leader_changes, limits.leader_changes, "the leader changed"),
+        _Condition(ISR_FLAPPING, of.isr_shrinks, limits.isr_shrinks, "the ISR lost a member"),
+    )
+    for condition in lasting:
+        yield from (subjects.finding(violation) for violation in _ended(window, condition))
+    for condition in repeated:
+        yield from (subjects.finding(violation) for violation in _series(window, condition, limits.calm_ms))
+
+
+def still_open(window: Window, subjects: Subjects) -> pyarrow.Table:
+    """What holds in the newest states, as OPEN."""
+    of = window.intervals
+    rows: list[dict[str, Any]] = []
+    newest = _newest(window)
+    for rule, flags in ((LEADERLESS, of.leaderless), (UNDER_MIN_ISR, of.under_min_isr)):
+        firsts = of.first_of_same(flags)
+        for row in numpy.flatnonzero(newest & flags).tolist():
+            first = int(firsts[row])
+            rows.append(
+                {
+                    "key": int(of.key[row]),
+                    "sub": int(of.sub[first]),
+                    "rule": rule,
+                    "since_ms": int(of.at_ms[first]),
+                    "elapsed_ms": max(0, int(of.at_ms[row] - of.at_ms[first])),
+                    "at_ms": int(of.at_ms[row]),
+                    "record": reference_at(of.rows, first),
+                }
+            )
+    table = pyarrow.Table.from_pylist(rows, pyarrow.schema([OPEN.field(name) for name in OPEN.names[:7]]))
+    return subjects.named(table) if rows else OPEN.empty_table()
+
+
+def open_after(before: pyarrow.Table, window: Window, gone: Keys, subjects: Subjects) -> pyarrow.Table:
+    """What is open after a batch. `gone`: partitions that were deleted."""
+    newest = window.intervals.key[_newest(window)]
+    kept = before.filter(pyarrow.array(~numpy.isin(keys(before["key"]), numpy.union1d(newest, gone))))
+    now = still_open(window, subjects)
+    return pyarrow.concat_tables([kept, now.filter(pyarrow.array(~numpy.isin(keys(now["key"]), gone)))])
+
+
+def _newest(window: Window) -> Flags:
+    """The newest states of partitions, where they are checked."""
+    return numpy.asarray(~window.intervals.goes_on & window.checked, bool)
+
+
+def _ended(window: Window, condition: _Condition) -> Iterator[Violation]:
+    rule, flags, limit_ms, text = condition
+    of = window.intervals
+    firsts = of.first_of_same(flags)
+    ends = numpy.flatnonzero(~flags[1:] & flags[:-1] & of.follows[1:] & window.checked[:-1]) + 1
+    lasted = numpy.maximum(0, of.at_ms[ends] - of.at_ms[firsts[ends - 1]])
+    for end, ms in zip(ends[lasted > limit_ms].tolist(), lasted[lasted > limit_ms].tolist(), strict=True):
+        first = int(firsts[end - 1])
+        since = utc_text(int(of.at_ms[first]))
+        message = f"it {text} for {ms / 1000:.0f} s, from {since} on: more than {limit_ms // 1000} s"
+        records = reference_at(of.rows, first), reference_at(of.rows, end)
+        subject = f"partition-epoch {of.sub[first]}"
+        yield Violation(rule, int(of.key[end]), subject, message, records, int(of.at_ms[end]))
+
+
+def _series(window: Window, condition: _Condition, calm_ms: int) -> Iterator[Violation]:
+    rule, flags, most, text = condition
+    of = window.intervals
+    changed = numpy.flatnonzero(flags & window.checked)
+    starts = group_starts(of.key[changed], _parts(of.time[changed], calm_ms))
+    ends = numpy.append(starts[1:], len(changed))[: len(starts)]
+    many = ends - starts > most
+    for start, end in zip(starts[many].tolist(), ends[many].tolist(), strict=True):
+        rows = changed[start:end]
+        first, last = int(rows[0]), int(rows[-1])
+        ms = int(of.time[last] - of.time[first])
+        message = f"{text} {len(rows)} times within {ms / 1000:.0f} s, never {calm_ms // 1000} s apart"
+        records = tuple(reference_at(of.rows, row) for row in rows[:_NAMED_MAX].tolist())
+        subject = f"partition-epoch {of.sub[first]}"
+        yield Violation(rule, int(of.key[first]), subject, message, records, int(of.at_ms[last]))
+
+
+def _parts(time: Longs, calm_ms: int) -> Longs:
+    """Numbers that grow where two times are further apart."""
+    part = numpy.zeros(len(time), numpy.int64)
+    part[1:] = numpy.cumsum(time[1:] - time[:-1] > calm_ms)
+    return part

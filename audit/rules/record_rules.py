@@ -1,0 +1,82 @@
+"""Rules on single records, over columns.
+
+Where columns show a violation, `state_log.invariants.RECORD_RULES` has the words for it: the two always agree.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final, TypeVar
+
+import msgspec
+import numpy
+import pyarrow
+
+from audit.records.findings import Finding, Violation
+from audit.records.vectors import ABSENT, BrokerLists, Flags, is_one_of, keys, longs, ranked
+from audit.rules.subjects import Subjects
+from cluster.state_machines import PREVIOUS_PARTITION_STATES, PREVIOUS_REPLICA_STATES
+from state_log.invariants import CAUSES_OF_DAMAGE, DAMAGED, RECORD_RULES
+from state_log.record import Kind, LoggedStateChange
+
+_State = TypeVar("_State", bound=StrEnum)
+
+
+def _texts(table: Mapping[_State, frozenset[_State]]) -> Mapping[str, frozenset[str]]:
+    return {str(state): frozenset(map(str, before)) for state, before in table.items()}
+
+
+_TRANSITIONS: Final = {
+    "legal-partition-transition": (Kind.PARTITION, _texts(PREVIOUS_PARTITION_STATES)),
+    "legal-replica-transition": (Kind.REPLICA, _texts(PREVIOUS_REPLICA_STATES)),
+}
+
+
+def check_records(rows: pyarrow.Table, subjects: Subjects) -> list[Finding]:
+    """The findings about single records of partitions."""
+    of_partitions = keys(rows["key"]) != 0
+    if not of_partitions.all():
+        rows = rows.filter(pyarrow.array(of_partitions))
+    rows = rows.unify_dictionaries()
+    return [
+        _finding(rows, row, rule, subjects)
+        for rule, violated in _violations(rows).items()
+        for row in numpy.flatnonzero(violated).tolist()
+    ]
+
+
+def _violations(rows: pyarrow.Table) -> dict[str, Flags]:
+    isr, replicas, leader = BrokerLists(rows["isr"]), BrokerLists(rows["replicas"]), longs(rows["leader"])
+    both = isr.present & replicas.present & is_one_of(rows["kind"], [Kind.PARTITION.value, Kind.ISR.value])
+    found = {rule: _illegal_transitions(rows, kind, table) for rule, (kind, table) in _TRANSITIONS.items()}
+    found["leader-in-isr"] = isr.present & (isr.lengths > 0) & (leader != ABSENT) & (leader >= 0) & ~isr.contain(leader)
+    found["isr-not-empty"] = isr.present & (isr.lengths == 0)
+    found["isr-without-repetition"] = isr.have_repetitions()
+    found["no-truncation-below-high-watermark"] = _truncated_below_high_watermark(rows)
+    found["isr-within-replicas"] = both & ~isr.are_within(replicas)
+    return found
+
+
+def _illegal_transitions(rows: pyarrow.Table, kind: Kind, legal: Mapping[str, frozenset[str]]) -> Flags:
+    of_kind = is_one_of(rows["kind"], [kind.value])
+    (before, befores), (after, afters) = (ranked(rows[name]) for name in ("from_state", "to_state"))
+    # The last row and column are for records without a state.
+    illegal = numpy.array([[b not in legal.get(a, ()) for a in [*afters, ""]] for b in [*befores, ""]], bool)
+    return numpy.asarray(of_kind & illegal[before, after], bool)
+
+
+def _truncated_below_high_watermark(rows: pyarrow.Table) -> Flags:
+    end, high_watermark = longs(rows["to_offset"]), longs(rows["high_watermark"])
+    of_damage = is_one_of(rows["cause_event"], sorted(CAUSES_OF_DAMAGE)) | is_one_of(rows["reason"], sorted(DAMAGED))
+    of_kind = is_one_of(rows["kind"], [Kind.TRUNCATION.value]) & ~of_damage
+    below = (end != ABSENT) & (high_watermark != ABSENT) & (end < high_watermark)
+    return numpy.asarray(of_kind & below, bool)
+
+
+def _finding(rows: pyarrow.Table, row: int, rule: str, subjects: Subjects) -> Finding:
+    fields = {name: column[0] for name, column in rows.slice(row, 1).to_pydict().items()}
+    record = msgspec.convert({n: v for n, v in fields.items() if v is not None}, LoggedStateChange)
+    message = RECORD_RULES[rule](record)
+    assert message is not None, f"{rule} holds for {record}"
+    subject = f"record {record.reference}"
+    violation = Violation(rule, fields["key"], subject, message, (record.reference,), record.at_ms)
+    return subjects.finding(violation)

@@ -1,0 +1,58 @@
+"""Names: of the partitions that the hashes of a batch stand for, and of records."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy
+import pyarrow
+
+from audit.records.findings import FOUND, Finding, Violation
+from audit.records.vectors import keys
+
+
+def reference(row: Mapping[str, Any]) -> str:
+    """The unique name of a record: `node/incarnation/seq`."""
+    return f"{row['node']}/{row['incarnation']}/{row['seq']}"
+
+
+def reference_at(rows: pyarrow.Table, row: int) -> str:
+    """The name of the record in this row."""
+    return reference({name: rows[name][row].as_py() for name in ("node", "incarnation", "seq")})
+
+
+class Subjects:
+    """Of the partitions with records in `rows`."""
+
+    def __init__(self, rows: pyarrow.Table) -> None:
+        self._rows = rows
+
+    @cached_property
+    def _first_rows(self) -> dict[int, int]:
+        found, first = numpy.unique(keys(self._rows["key"]), return_index=True)
+        return dict(zip(found.tolist(), first.tolist(), strict=True))
+
+    def finding(self, violation: Violation, status: str = FOUND) -> Finding:
+        """The finding, with the partition that the key stands for."""
+        row = self._first_rows[violation.key]
+        topic, topic_id, partition = (self._rows[name][row].as_py() for name in ("topic", "topic_id", "partition"))
+        name = f"{topic}-{partition}" if topic_id is None else f"{topic}-{partition} ({topic_id})"
+        return Finding(
+            rule=violation.rule,
+            subject=f"{name} {violation.subject}",
+            message=violation.message,
+            records=violation.records,
+            status=status,
+            topic=topic,
+            topic_id=topic_id,
+            partition=partition,
+            at_ms=violation.at_ms,
+        )
+
+    def named(self, states: pyarrow.Table) -> pyarrow.Table:
+        """The rows of a table with a `key`, with the names of their partitions."""
+        found, first = numpy.unique(keys(self._rows["key"]), return_index=True)
+        rows = self._rows.take(pyarrow.array(first[numpy.searchsorted(found, keys(states["key"]))]))
+        for name, kind in (("topic", pyarrow.string()), ("topic_id", pyarrow.string()), ("partition", pyarrow.int32())):
+            states = states.append_column(name, rows[name].cast(kind))
+        return states

@@ -1,0 +1,223 @@
+"""Leaders from outside of the ISR, and how many records their election has lost.
+
+A replica's high watermark when it first takes a role in the new leader epoch or a later one, and all that replicas
+recorded before, is from before the election: those records were committed. What of them is beyond the new leader's log
+end is lost. Where offsets are missing, as in logs of older versions, the loss is unknown, and the finding says so.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy
+import pyarrow
+
+from audit.records.findings import Finding, Violation, changes
+from audit.records.sorted_runs import gather_all
+from audit.records.vectors import ABSENT, Keys, Longs, group_starts, is_one_of, keys, longs, ranks
+from audit.rules.applied_states import TAKEN, reduce_taken
+from audit.rules.intervals import Intervals
+from audit.rules.partition_states import WRITTEN
+from audit.rules.partition_windows import Window, whole
+from audit.rules.subjects import Subjects, reference, reference_at
+from state_log.invariants import CAUSES_OF_DAMAGE, DAMAGED, TRUNCATED_BELOW_HIGH_WATERMARK
+from state_log.record import Kind
+
+UNCLEAN_ELECTION: Final = "unclean-election"
+RECORDS_LOST: Final = "unclean-election-lost-records"
+_TEXT: Final = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
+OFFSETS: Final = pyarrow.schema(
+    {
+        "key": pyarrow.uint64(),
+        "sub": pyarrow.int64(),
+        "broker": pyarrow.int32(),
+        "high_watermark": pyarrow.int64(),
+        "log_end_offset": pyarrow.int64(),
+        "to_offset": pyarrow.int64(),
+        "at_ms": pyarrow.int64(),
+        "node": _TEXT,
+        "incarnation": _TEXT,
+        "seq": pyarrow.int64(),
+    }
+)
+"""The greatest high watermark that a broker recorded in a leader epoch (`sub`), and in which record; `log_end_offset`:
+the least with which it took the lead (null: it did not); `to_offset`: null, or of a truncation below it, which has a
+row of its own.
+"""
+UNCLEAN: Final = pyarrow.schema({"key": pyarrow.uint64(), "sub": pyarrow.int64()})
+"""Partitions that have had unclean elections; `sub` is 0."""
+_EMPTY: Final = (WRITTEN.empty_table(), TAKEN.empty_table(), OFFSETS.empty_table(), UNCLEAN.empty_table())
+_NO_OFFSET: Final = 1 << 62
+
+
+class Evidence(NamedTuple):
+    """What elections are judged by, as runs or as new rows."""
+
+    states: Any
+    taken: Any
+    offsets: Any
+    unclean: Any
+
+
+def offsets_of(rows: pyarrow.Table) -> pyarrow.Table:
+    """What these records say of offsets, as OFFSETS, reduced."""
+    damaged = is_one_of(rows["cause_event"], sorted(CAUSES_OF_DAMAGE)) | is_one_of(rows["reason"], sorted(DAMAGED))
+    roles = is_one_of(rows["kind"], [Kind.ROLE.value])
+    truncations = is_one_of(rows["kind"], [Kind.TRUNCATION.value]) & ~damaged
+    high_watermark, end = longs(rows["high_watermark"]), longs(rows["to_offset"])
+    chosen = (roles | truncations) & (high_watermark != ABSENT) & (longs(rows["leader_epoch"]) != ABSENT)
+    chosen &= (longs(rows["broker"]) != ABSENT) & (keys(rows["key"]) != 0)
+    leads = roles & is_one_of(rows["to_state"], ["leader"])
+    below = truncations & (end != ABSENT) & (end < high_watermark)
+    needed = ("key", "leader_epoch", "broker", "high_watermark", "log_end_offset", *OFFSETS.names[6:])
+    part = rows.select(needed).filter(pyarrow.array(chosen))
+    columns = [
+        part["key"],
+        part["leader_epoch"].cast(pyarrow.int64()),
+        *(part[name] for name in ("broker", "high_watermark")),
+        _where(longs(part["log_end_offset"]), leads[chosen]),
+        _where(end[chosen], below[chosen]),
+        *(part[name] for name in OFFSETS.names[6:]),
+    ]
+    return reduce_offsets(pyarrow.table(columns, schema=OFFSETS))
+
+
+def reduce_offsets(rows: pyarrow.Table) -> pyarrow.Table:
+    """Sorted by key, leader epoch, broker; truncations below the high watermark one by one."""
+    rows = rows.unify_dictionaries()
+    key, sub, broker = keys(rows["key"]), longs(rows["sub"]), longs(rows["broker"])
+    cut = longs(rows["to_offset"])
+    seq, incarnation = longs(rows["seq"]), ranks(rows["incarnation"])
+    order = numpy.lexsort((seq, incarnation, -longs(rows["high_watermark"]), cut, broker, sub, key))
+    single = numpy.where(cut == ABSENT, 0, 1 + seq)[order]
+    starts = group_starts(key[order], sub[order], broker[order], cut[order], single)
+    if not len(starts):
+        return rows
+    ends = longs(rows["log_end_offset"])[order]
+    least = numpy.minimum.reduceat(numpy.where(ends == ABSENT, _NO_OFFSET, ends), starts)
+    values = pyarrow.array(least, pyarrow.int64(), mask=least == _NO_OFFSET)
+    return rows.take(order[starts]).set_column(4, "log_end_offset", values)
+
+
+def reduce_unclean(rows: pyarrow.Table) -> pyarrow.Table:
+    """Sorted by key, each once."""
+    return _partitions(numpy.unique(keys(rows["key"])))
+
+
+def unclean_of(window: Window) -> pyarrow.Table:
+    """The partitions with unclean elections in a window, as UNCLEAN."""
+    return _partitions(numpy.unique(window.intervals.key[window.intervals.unclean & window.checked]))
+
+
+def check_elections(runs: Evidence, new: Evidence, batch_keys: Keys, subjects: Subjects) -> list[Finding]:
+    """What new records change about unclean elections, and about truncations that these explain.
+
+    A truncation below the high watermark that nothing explains is found by the rule on single records; here it is taken
+    back, or stands again, as elections become known.
+    """
+    before_now = gather_all(runs.unclean, batch_keys, UNCLEAN.empty_table())
+    key = numpy.union1d(keys(new.unclean["key"]), keys(before_now["key"]))
+    if not len(key):
+        return []
+    known = (gather_all(of, key, empty) for of, empty in zip(runs, _EMPTY, strict=True))
+    states, taken, offsets, _ = tables = tuple(known)
+    before = _findings(whole(states, reduce_taken(taken)), reduce_offsets(offsets), subjects)
+    added = [table.filter(pyarrow.array(numpy.isin(keys(table["key"]), key))) for table in new]
+    states, taken, offsets, _ = (pyarrow.concat_tables(both) for both in zip(tables, added, strict=True))
+    now = _findings(whole(states, reduce_taken(taken)), reduce_offsets(offsets), subjects)
+    # The rule on single records has found the new truncations already.
+    fresh = {finding.name: finding for finding in _truncations(added[2], subjects)}
+    return changes({**fresh, **before}, now)
+
+
+def withdrawn_elections(window: Window, offsets: pyarrow.Table, subjects: Subjects) -> list[Finding]:
+    """What changes when these states cannot be compared any more: elections are none, so they explain nothing."""
+    return changes(
+        _findings(window, offsets, subjects), {finding.name: finding for finding in _truncations(offsets, subjects)}
+    )
+
+
+def _findings(window: Window, offsets: pyarrow.Table, subjects: Subjects) -> dict[tuple[str, str], Finding]:
+    of, rows = window.intervals, offsets.to_pylist()
+    by_key: dict[int, list[dict[str, Any]]] = {}
+    for row in rows:
+        by_key.setdefault(row["key"], []).append(row)
+    epochs: dict[int, list[int]] = {}
+    found: list[Finding] = []
+    for row in numpy.flatnonzero(of.unclean).tolist():
+        key = int(of.key[row])
+        before = epochs.setdefault(key, [])
+        found.append(subjects.finding(_election(of, row, by_key.get(key, ()), before[-1] if before else None)))
+        before.append(int(of.leader_epoch[row]))
+    cuts = [
+        row
+        for row in rows
+        if row["to_offset"] is not None and not _explained(row, epochs.get(row["key"], ()), by_key[row["key"]])
+    ]
+    found += _truncations(pyarrow.Table.from_pylist(cuts, OFFSETS), subjects)
+    return {finding.name: finding for finding in found}
+
+
+def _election(of: Intervals, row: int, offsets: Sequence[Mapping[str, Any]], earlier: int | None) -> Violation:
+    """`offsets`: of the partition. `earlier`: the leader epoch of the unclean election before."""
+    leader, epoch = int(of.leader[row]), int(of.leader_epoch[row])
+    isr = of.rows["isr"][row - 1].as_py()
+    known = list(_known_before(offsets, epoch, earlier))
+    ends = [o["log_end_offset"] for o in offsets if (o["sub"], o["broker"]) == (epoch, leader)]
+    ends = [end for end in ends if end is not None]
+    evidence = [reference_at(of.rows, row - 1), reference_at(of.rows, row)]
+    text = f"broker {leader} was elected in leader epoch {epoch} from outside of the ISR {isr}"
+    rule = UNCLEAN_ELECTION
+    highest = max(known, key=lambda o: (o["high_watermark"], -o["broker"]), default=None)
+    missing = sorted(set(isr) - {o["broker"] for o in known if o["sub"] >= epoch})
+    if not ends:
+        text += "; how many records were lost is unknown: it recorded no log end offset"
+    elif highest is not None and highest["high_watermark"] > ends[0]:
+        rule = RECORDS_LOST
+        lost = highest["high_watermark"] - ends[0]
+        least = "at least " if missing else ""
+        text += (
+            f"; {least}{lost} records were lost, from offset {ends[0]} up to the high watermark "
+            f"{highest['high_watermark']} of broker {highest['broker']}"
+        )
+        evidence.append(reference(highest))
+    elif missing:
+        text += f"; how many records were lost is unknown: brokers {missing} have recorded no role since"
+    else:
+        text += "; no record below the high watermark was lost"
+    return Violation(rule, int(of.key[row]), f"leader-epoch {epoch}", text, tuple(evidence), int(of.at_ms[row]))
+
+
+def _known_before(offsets: Sequence[Mapping[str, Any]], epoch: int, earlier: int | None) -> Iterator[Mapping[str, Any]]:
+    """Of each broker the rows whose high watermark is from before this leader epoch, and from after the earlier one."""
+    by_broker: dict[int, list[Mapping[str, Any]]] = {}
+    for row in offsets:
+        by_broker.setdefault(row["broker"], []).append(row)
+    for rows in by_broker.values():
+        last = min((row["sub"] for row in rows if row["sub"] >= epoch), default=epoch)
+        first = None if earlier is None else min((row["sub"] for row in rows if row["sub"] >= earlier), default=None)
+        yield from (row for row in rows if row["sub"] <= last and (first is None or row["sub"] > first))
+
+
+def _explained(cut: Mapping[str, Any], unclean: Sequence[int], offsets: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a truncation is the first that its broker did after an unclean election."""
+    own = [row["sub"] for row in offsets if row["broker"] == cut["broker"]]
+    return any(epoch <= cut["sub"] and not any(epoch <= sub < cut["sub"] for sub in own) for epoch in unclean)
+
+
+def _truncations(rows: pyarrow.Table, subjects: Subjects) -> Iterator[Finding]:
+    """The findings about those of these rows that are truncations below the high watermark."""
+    for row in rows.filter(pyarrow.array(longs(rows["to_offset"]) != ABSENT)).to_pylist():
+        message = f"the log was truncated to {row['to_offset']}, below its high watermark {row['high_watermark']}"
+        name = reference(row)
+        violation = Violation(
+            TRUNCATED_BELOW_HIGH_WATERMARK, row["key"], f"record {name}", message, (name,), row["at_ms"]
+        )
+        yield subjects.finding(violation)
+
+
+def _partitions(key: Keys) -> pyarrow.Table:
+    return pyarrow.table([key, numpy.zeros(len(key), numpy.int64)], schema=UNCLEAN)
+
+
+def _where(values: Longs, chosen: numpy.ndarray) -> pyarrow.Array:
+    return pyarrow.array(values, pyarrow.int64(), mask=~chosen | (values == ABSENT))

@@ -1,0 +1,155 @@
+"""The Spark session of an audit: how it is configured, started, and what its errors say."""
+
+import os
+import re
+import signal
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from subprocess import PIPE
+from typing import Final
+
+from msgspec.structs import replace
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from audit.spark.class_archive import class_archive_options
+from audit.spark.interrupts import deferred_interrupts
+from audit.spark.packages import FOLDER, current_package, python_of_workers
+from audit.spark.settings import SparkSettings, combined
+from audit.storage.file_store import Location, is_remote, open_store
+from cluster.errors import ClusterError
+
+_APPLICATION: Final = Path(__file__).resolve().parents[2]
+_LOG4J: Final = Path(__file__).with_name("log4j2.properties")
+_QUICK_JVM: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""The work is done in Python; the JVM only has to be there soon."""
+_LOG: Final = "spark.log"
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_JVM_EXITED: Final = "JAVA_GATEWAY_EXITED"
+_LOOPBACK: Final = "127.0.0.1"
+
+
+class AuditFailedError(ClusterError):
+    """Spark could not do it. `folder`: where its `spark.log` says more."""
+
+    def __init__(self, why: str, folder: Path | None = None) -> None:
+        super().__init__(why if folder is None else f"{why}; see {folder / _LOG}")
+
+
+def start_session(folder: Path, settings: SparkSettings | None = None) -> SparkSession:
+    """A Spark with nothing outside of a folder of this machine, where `spark.log` has all that it says.
+
+    Java is found as Spark finds it: JAVA_HOME, then PATH. In a program that spark-submit has started, its session, with
+    the settings that were given there. Raises AuditFailedError, and OSError if the folder cannot be written to.
+    """
+    settings = as_submitted(settings)
+    folder.mkdir(parents=True, exist_ok=True)
+    ours = {**_settings(folder, settings), **_of_workers(folder, settings)}
+    conf = SparkConf(loadDefaults=False).setAll(list(combined(ours, settings.conf).items()))
+    _set_environment(settings)
+    try:
+        with deferred_interrupts():
+            handler = signal.getsignal(signal.SIGINT)
+            with (folder / _LOG).open("ab") as log:
+                gateway = launch_gateway(conf, popen_kwargs={"stdin": PIPE, "stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+            context = SparkContext(conf=conf, gateway=gateway)
+            # Spark has put its own in place, which calls the JVM while the call that it interrupts is under way.
+            signal.signal(signal.SIGINT, handler)
+        return SparkSession(context)
+    except (PySparkException, Py4JError) as error:
+        why = _last_error(folder / _LOG) if _JVM_EXITED in str(error) else ""
+        raise AuditFailedError(why or summary(error), folder) from error
+
+
+def as_submitted(settings: SparkSettings | None) -> SparkSettings:
+    """The settings; in a program that spark-submit has started, with the master and all else that was given there."""
+    settings = SparkSettings() if settings is None else settings
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return settings
+    SparkContext._ensure_initialized()
+    given = dict(SparkConf().getAll())
+    return replace(settings, master=given.get("spark.master", settings.master), conf={**settings.conf, **given})
+
+
+def _last_error(log: Path) -> str:
+    """What a JVM that could not start said last; empty if it said nothing."""
+    lines = log.read_text(errors="replace").splitlines()
+    return next((line for line in reversed(lines) if re.search(r"(Exception|Error)\b.*: \S", line)), "")
+
+
+def _settings(folder: Path, settings: SparkSettings) -> dict[str, str]:
+    """Those of the driver, and how much is used."""
+    archive = class_archive_options() if settings.class_archive else ""
+    found = {
+        "spark.app.name": "klamm audit",
+        "spark.master": settings.master_url,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": f"{_QUICK_JVM} -Dlog4j2.configurationFile={_LOG4J.as_uri()} {archive}".strip(),
+        "spark.sql.shuffle.partitions": str(settings.tasks),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.metricsEnabled": "false",
+        **settings.of_cluster(),
+    }
+    if settings.is_on_loopback:
+        found |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+    if settings.is_local:
+        found["spark.local.dir"] = str(folder / "scratch")
+    return found
+
+
+def _of_workers(folder: Path, settings: SparkSettings) -> dict[str, str]:
+    """Where they find our packages: before those of any distribution, or of the folder that they were started in."""
+    safe = {"spark.executorEnv.PYTHONSAFEPATH": "1"}
+    if settings.is_local:
+        return {**safe, "spark.executorEnv.PYTHONPATH": str(_APPLICATION)}
+    if any(archive.endswith(f"#{FOLDER}") for archive in settings.conf.get("spark.archives", "").split(",")):
+        archive = {}
+    else:
+        archive = {"spark.archives": f"{current_package(folder)}#{FOLDER}"}
+    installed = {sysconfig.get_path(kind) for kind in ("purelib", "platlib")}
+    return {
+        **safe,
+        **archive,
+        # Behind the archive is what the driver's own Python processes have in its place.
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join([FOLDER, str(_APPLICATION), *installed]),
+        "spark.executor.extraJavaOptions": _QUICK_JVM,
+    }
+
+
+def _set_environment(settings: SparkSettings) -> None:
+    """What Spark has from the environment of this process only."""
+    # One interpreter for the processes of driver and workers. Here it is this one: another lacks our packages.
+    python = sys.executable if settings.is_local else settings.conf.get("spark.pyspark.python", python_of_workers())
+    os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = python, sys.executable
+    if settings.is_on_loopback:
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+
+
+def folder_of_spark(output: Location, checkpoint: str) -> Path:
+    """The folder of this machine for what Spark writes beside its checkpoint, `spark.log` among it."""
+    for location in (str(output), checkpoint):
+        if not is_remote(location):
+            return Path(open_store(location).location)
+    return Path(tempfile.gettempdir(), f"klamm-audit-{os.getuid()}")
+
+
+def summary(error: Exception) -> str:
+    """What went wrong, on one line: the end of the innermost Python traceback, otherwise the first with an error."""
+    lines = str(error).splitlines()
+    tracebacks = [number for number, line in enumerate(lines) if line.endswith(_TRACEBACK)]
+    if tracebacks:
+        after = lines[tracebacks[-1] + 1 :]
+        last = next((line for line in after if line and not line.startswith(" ")), "")
+        return f"in a Python process of Spark: {last or lines[0].removesuffix(_TRACEBACK).strip()}"
+    first = lines[0] if lines else type(error).__name__
+    if first.startswith("An error occurred while calling") and len(lines) > 1:
+        first = lines[1].removeprefix(": ")
+    return first.removesuffix(" === Streaming Query ===")

@@ -1,0 +1,47 @@
+"""What an audit was given beside the logs: heads of the nodes, and how far behind the logs it may be.
+
+Kept in the output folder, so that a later report has the same verdict.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+from msgspec.json import decode, encode
+
+from audit.storage.output_folder import OutputError, OutputFolder
+from cluster.errors import DECODE_ERRORS
+from cluster.process.files import first_line
+from state_log.heads_file import GivenHead
+
+FILE: Final = "heads.json"
+
+
+class Given(Struct, frozen=True):
+    """`lag_ms`: how far a log may go on behind what was read of it."""
+
+    heads: tuple[GivenHead, ...] = ()
+    lag_ms: int = 0
+
+
+def read_given(folder: OutputFolder) -> Given:
+    """What the runs on this output were given; nothing if there was none. Raises OutputError."""
+    try:
+        return decode(folder.files.read(FILE).to_pybytes(), type=Given)
+    except FileNotFoundError:
+        return Given()
+    except (OSError, *DECODE_ERRORS) as error:
+        path = folder.path(FILE)
+        raise OutputError(f"{path}: is not what an audit has written: {first_line(error)}; remove it") from error
+
+
+def add_given(folder: OutputFolder, heads: Sequence[GivenHead], *, lag_ms: int) -> None:
+    """Keep the heads beside those of earlier runs. Raises OutputError."""
+    known = read_given(folder)
+    given = Given(tuple(dict.fromkeys((*known.heads, *heads))), lag_ms)
+    if given == known:
+        return
+    try:
+        folder.files.write(FILE, encode(given))
+    except OSError as error:
+        raise OutputError(f"{folder.path(FILE)}: cannot be written: {first_line(error)}") from error

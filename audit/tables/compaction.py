@@ -1,0 +1,179 @@
+"""Makes few files of many, and deletes old days: the tables stay quick to read however long an audit goes on.
+
+Files of a day are merged in the manner of a log-structured merge-tree: the newest with those before them, as long as
+these are not much larger. Of revised rows only the last of each key stays. Nothing is changed in place: a commit says
+which files count, and only then are those deleted that do not. What a crash leaves does not count, and is deleted when
+the next audit starts (`delete_strays`).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
+from typing import Final, NamedTuple
+
+import pyarrow
+import pyarrow.parquet
+from msgspec.structs import replace
+
+from audit.storage.commits import Commit
+from audit.storage.output_folder import OutputFolder
+from audit.storage.table_files import (
+    SUFFIX,
+    Deleted,
+    TableFile,
+    TableSize,
+    counting,
+    encoded,
+    latest_rows,
+    size_of,
+)
+from audit.storage.table_schemas import TABLES
+
+FILES_MAX: Final = 64
+"""Files of one table and day, until they are merged."""
+MERGES_MAX: Final = 4
+"""In one batch."""
+BYTES_MAX: Final = 64 << 20
+"""Of the files that are merged into one; a larger one is left as it is."""
+_GROWTH: Final = 3
+_GROUP_ROWS: Final = 1 << 17
+"""Rows of a table that are not revised are copied that many at a time."""
+
+
+class Compaction(NamedTuple):
+    """What a commit has to say of it, and the files that are to be deleted afterwards."""
+
+    commit: Commit
+    unneeded: list[str]
+
+
+def compact_some(folder: OutputFolder, before: Commit, now: Commit, written: Mapping[str, Iterable[str]]) -> Compaction:
+    """Merge files of the batches before this one where a day has many, and those of one day that is over.
+
+    `written`: the days of each table that the batch has written to. Raises OutputError.
+    """
+    chosen: list[list[TableFile]] = []
+    for table in sorted(before.tables):
+        by_day = _by_day(folder.files_at(before, table))
+        days = set(written.get(table, ()))
+        sealed = [day for day in sorted(by_day)[:-1] if day not in days]
+        turn = [sealed[now.batch % len(sealed)]] if sealed else []
+        limits = dict.fromkeys(turn, 1) | dict.fromkeys(sorted(days & set(by_day)), FILES_MAX)
+        chosen += [mergeable(by_day[day]) for day, limit in limits.items() if len(by_day[day]) > limit]
+    chosen.sort(key=len, reverse=True)
+    return _merged(folder, now, [files for files in chosen[:MERGES_MAX] if len(files) > 1])
+
+
+def compact_all(folder: OutputFolder, commit: Commit) -> Compaction:
+    """Merge all files of each day into as few as can be. Raises OutputError."""
+    unneeded: list[str] = []
+    while True:
+        chosen = []
+        for table in sorted(commit.tables):
+            by_day = _by_day(folder.files_at(commit, table))
+            chosen += [files for day in sorted(by_day) if len(files := mergeable(by_day[day], every=True)) > 1]
+        if not chosen:
+            return Compaction(commit, unneeded)
+        commit, more = _merged(folder, commit, chosen)
+        unneeded += more
+
+
+def mergeable(files: Sequence[TableFile], every: bool = False) -> list[TableFile]:
+    """The newest of these files of one day, with those before them, whole batches, as long as it is worth while.
+
+    `every`: also with larger ones, and not only the newest.
+    """
+    units = _units(files)
+    while every and len(units) > 1 and units[-1].bytes + units[-2].bytes > BYTES_MAX:
+        units.pop()
+    found: list[TableFile] = []
+    total = 0
+    for unit in reversed(units):
+        if found and (total + unit.bytes > BYTES_MAX or (not every and unit.bytes > _GROWTH * total)):
+            break
+        found = [*unit.files, *found]
+        total += unit.bytes
+    return found
+
+
+class _Unit(NamedTuple):
+    files: list[TableFile]
+    bytes: int
+
+
+def _units(files: Sequence[TableFile]) -> list[_Unit]:
+    """The files of a batch together; compacted ones alone."""
+    found: dict[tuple[int, int], list[TableFile]] = {}
+    for file in files:
+        found.setdefault((file.first, file.last), []).append(file)
+    return [_Unit(part, size_of(part).bytes) for _, part in sorted(found.items())]
+
+
+def _merged(folder: OutputFolder, commit: Commit, chosen: Sequence[Sequence[TableFile]]) -> Compaction:
+    if not chosen:
+        return Compaction(commit, [])
+    compaction, tables = commit.compactions + 1, dict(commit.tables)
+    for files in chosen:
+        table, first, last = files[0].table, files[0].first, max(file.last for file in files)
+        name = f"tables/{table}/day={files[0].day}/{first:09d}-{last:09d}-{compaction:09d}{SUFFIX}"
+        data = encoded(table, _rows(folder, table, files))
+        folder.put(name, data)
+        tables[table] = tables[table] - size_of(files) + TableSize(1, data.size)
+    unneeded = [file.name for files in chosen for file in files]
+    return Compaction(replace(commit, tables=tables, compactions=compaction), unneeded)
+
+
+def _rows(folder: OutputFolder, table: str, files: Sequence[TableFile]) -> Iterator[pyarrow.Table]:
+    """The rows of these files, in parts."""
+    parts: list[pyarrow.Table] = []
+    for file in files:
+        parts.append(folder.read_file(file))
+        if not TABLES[table].is_revised and sum(part.num_rows for part in parts) >= _GROUP_ROWS:
+            yield _joined(parts)
+            parts = []
+    if parts:
+        rows = _joined(parts)
+        yield latest_rows(rows, TABLES[table].key) if TABLES[table].is_revised else rows
+
+
+def _joined(parts: Sequence[pyarrow.Table]) -> pyarrow.Table:
+    return pyarrow.concat_tables(parts).unify_dictionaries().combine_chunks()
+
+
+def delete_old(folder: OutputFolder, commit: Commit, keep_days: int, today: date) -> Compaction:
+    """Delete the days of records and timelines that are older than so many days. Raises OutputError."""
+    oldest = date.fromordinal(max(1, today.toordinal() - keep_days)).isoformat()
+    tables, deleted, unneeded = dict(commit.tables), dict(commit.deleted), []
+    for table in sorted(tables):
+        if TABLES[table].keeps:
+            continue
+        old = [file for file in folder.files_at(commit, table) if file.day < oldest]
+        if old:
+            deleted[table] = Deleted(oldest, commit.batch)
+            tables[table] -= size_of(old)
+            unneeded += [file.name for file in old]
+    return Compaction(replace(commit, tables=tables, deleted=deleted), unneeded)
+
+
+def delete_strays(folder: OutputFolder) -> None:
+    """Delete what compactions left that were killed. Only before an audit: none may be running. Raises OutputError."""
+    commit = folder.last_commit()
+    if commit is None:
+        return
+    for table in commit.tables:
+        present = [file for file in folder.all_files(table) if file.last <= commit.batch]
+        needed = {file.name for file in counting(present, commit.reached(table))}
+        delete_files(folder, (file.name for file in present if file.name not in needed))
+        delete_files(folder, (name for name in folder.files.sizes(f"tables/{table}") if name.endswith(".tmp")))
+
+
+def delete_files(folder: OutputFolder, names: Iterable[str]) -> None:
+    """After the commit: delete what does not count any more."""
+    for name in names:
+        folder.files.remove(name)
+
+
+def _by_day(files: Iterable[TableFile]) -> dict[str, list[TableFile]]:
+    found: dict[str, list[TableFile]] = {}
+    for file in files:
+        found.setdefault(file.day, []).append(file)
+    return found

@@ -1,0 +1,223 @@
+"""Failovers: what a controller did about partitions without a leader, when brokers died or when it became active.
+
+Elections go to the buckets of their partitions, failures to the last one, each by its event. Once the buckets of a
+batch are judged, the driver joins those of the events that have something new: a row depends on the records alone.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy
+import pyarrow
+
+from audit.records.findings import HOLDS
+from audit.records.sorted_runs import Run, gather, gather_all
+from audit.records.vectors import ABSENT, Keys, Longs, group_starts, is_one_of, keys, longs, mixed
+from audit.storage.commits import BucketState
+from audit.storage.output_folder import OutputFolder
+from audit.storage.table_schemas import FAILOVERS
+from cluster.state_machines import PartitionState
+from state_log.record import Kind
+
+ELECTIONS, BY_EPOCH, FAILURES, TAKEN = "elections", "elections_by_epoch", "failures", "taken"
+ELECTIONS_OF: Final = pyarrow.schema(
+    {
+        "key": pyarrow.uint64(),
+        "sub": pyarrow.int64(),
+        "offline_ms": pyarrow.int64(),
+        "written_ms": pyarrow.int64(),
+        "leader_epoch": pyarrow.int64(),
+    }
+)
+"""`key`: of the event; `sub`: of the partition, as signed. When the event left the partition without a leader, and when
+it wrote a new one; null where it did not.
+"""
+EPOCHS: Final = pyarrow.schema({"key": pyarrow.uint64(), "sub": pyarrow.int64(), "event": pyarrow.uint64()})
+"""The events of elections by partition and leader epoch (`sub`)."""
+FAILED: Final = pyarrow.schema(
+    {
+        "key": pyarrow.uint64(),
+        "sub": pyarrow.int64(),
+        "controller_epoch": pyarrow.int32(),
+        "cause_id": pyarrow.int64(),
+        "cause_event": pyarrow.string(),
+        "at_ms": pyarrow.int64(),
+    }
+)
+"""By event: the brokers (`sub`) that it found dead, or NO_BROKER for the activation of a controller."""
+NO_BROKER: Final = -1
+_NEVER: Final = 1 << 62
+_SHARES: Final = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
+
+
+class NewElections(NamedTuple):
+    """As ELECTIONS_OF and EPOCHS, reduced."""
+
+    elections: pyarrow.Table
+    by_epoch: pyarrow.Table
+
+
+def elections_of(rows: pyarrow.Table) -> NewElections:
+    """The elections of partitions without a leader in these records of partitions, and what made them so."""
+    offline = [PartitionState.OFFLINE.value]
+    went, returned = is_one_of(rows["to_state"], offline), is_one_of(rows["from_state"], offline)
+    elected = returned & (longs(rows["leader"]) >= 0) & (longs(rows["leader_epoch"]) >= 0)
+    chosen = is_one_of(rows["kind"], [Kind.PARTITION.value]) & (went | elected) & _have_events(rows)
+    needed = ["key", "controller_epoch", "cause_id", "at_ms", "leader_epoch"]
+    part = rows.select(needed).filter(pyarrow.array(chosen))
+    at_ms, elected = longs(part["at_ms"]), elected[chosen]
+    event, key = events_of(part), keys(part["key"])
+    leader_epoch = longs(part["leader_epoch"])
+    elections = [
+        pyarrow.array(event),
+        pyarrow.array(key.view(numpy.int64)),
+        *(pyarrow.array(at_ms, mask=unset) for unset in (elected, ~elected)),
+        pyarrow.array(leader_epoch, mask=~elected),
+    ]
+    epochs = [key[elected], leader_epoch[elected], event[elected]]
+    return NewElections(
+        reduce_elections(pyarrow.table(elections, schema=ELECTIONS_OF)),
+        reduce_epochs(pyarrow.table([pyarrow.array(column) for column in epochs], schema=EPOCHS)),
+    )
+
+
+def failures_of(rows: pyarrow.Table) -> pyarrow.Table:
+    """The failures that these records are about, as FAILED, reduced."""
+    dead = is_one_of(rows["kind"], [Kind.BROKER.value]) & is_one_of(rows["to_state"], ["dead", "bounced"])
+    active = is_one_of(rows["kind"], [Kind.CONTROLLER.value]) & is_one_of(rows["to_state"], ["active"])
+    broker = longs(rows["broker"])
+    chosen = ((dead & (broker != ABSENT)) | active) & _have_events(rows)
+    part = rows.filter(pyarrow.array(chosen))
+    brokers = numpy.where(active, NO_BROKER, broker)[chosen]
+    columns = [
+        *(pyarrow.array(events_of(part)), pyarrow.array(brokers)),
+        *(part[name].cast(FAILED.field(name).type) for name in FAILED.names[2:]),
+    ]
+    return reduce_failures(pyarrow.table(columns, schema=FAILED))
+
+
+def events_of(rows: pyarrow.Table) -> Keys:
+    """A hash of the controller's event of each record; all have one."""
+    epoch, number = longs(rows["controller_epoch"]), longs(rows["cause_id"])
+    return mixed(mixed(epoch.astype(numpy.uint64)) + number.astype(numpy.uint64))
+
+
+def _have_events(rows: pyarrow.Table) -> Any:
+    return (longs(rows["controller_epoch"]) != ABSENT) & (longs(rows["cause_id"]) != ABSENT)
+
+
+def reduce_elections(rows: pyarrow.Table) -> pyarrow.Table:
+    """Sorted by event and partition: the first time of each, and the last leader epoch."""
+    key, sub = keys(rows["key"]), longs(rows["sub"])
+    order = numpy.lexsort((sub, key))
+    starts = group_starts(key[order], sub[order])
+    if not len(starts):
+        return rows
+    firsts = [_first(longs(rows[name])[order], starts) for name in ("offline_ms", "written_ms")]
+    epoch = numpy.maximum.reduceat(longs(rows["leader_epoch"])[order], starts)
+    columns = [key[order][starts], sub[order][starts], *firsts, epoch]
+    return pyarrow.table(
+        [pyarrow.array(c, mask=c == ABSENT) if n > 1 else pyarrow.array(c) for n, c in enumerate(columns)],
+        schema=ELECTIONS_OF,
+    )
+
+
+def _first(values: Longs, starts: Longs) -> Longs:
+    least = numpy.minimum.reduceat(numpy.where(values == ABSENT, _NEVER, values), starts)
+    return numpy.where(least == _NEVER, ABSENT, least)
+
+
+def reduce_epochs(rows: pyarrow.Table) -> pyarrow.Table:
+    """Sorted by partition and leader epoch; each event of one once."""
+    key, sub, event = keys(rows["key"]), longs(rows["sub"]), keys(rows["event"])
+    order = numpy.lexsort((event, sub, key))
+    return rows.take(pyarrow.array(order[group_starts(key[order], sub[order], event[order])]))
+
+
+def reduce_failures(rows: pyarrow.Table) -> pyarrow.Table:
+    """Sorted by event and broker; the first record of each."""
+    key, sub, at_ms = keys(rows["key"]), longs(rows["sub"]), longs(rows["at_ms"])
+    order = numpy.lexsort((at_ms, sub, key))
+    return rows.take(pyarrow.array(order[group_starts(key[order], sub[order])]))
+
+
+def touched_events(by_epoch: Sequence[Run], new: NewElections, taken: pyarrow.Table) -> Keys:
+    """The events that have new elections, or whose leaders have newly taken their roles."""
+    known = [*by_epoch, Run(new.by_epoch)]
+    taken_now = gather(known, keys(taken["key"]), longs(taken["sub"]), EPOCHS.empty_table())
+    return numpy.unique(numpy.concatenate((keys(new.elections["key"]), keys(taken_now["event"]))))
+
+
+def failover_rows(output: OutputFolder, buckets: Mapping[str, BucketState], events: Iterable[int]) -> pyarrow.Table:
+    """The rows of these events, as FAILOVERS. Raises OutputError."""
+    wanted = numpy.unique(numpy.fromiter(events, numpy.uint64))
+    runs = [{name: output.runs(of) for name, of in state.runs.items()} for state in buckets.values()]
+    failures = pyarrow.concat_tables([gather_all(of.get(FAILURES, ()), wanted, FAILED.empty_table()) for of in runs])
+    failed = numpy.unique(keys(failures["key"]))
+    parts = [_elections(of, failed) for of in runs]
+    elections = pyarrow.concat_tables(parts)
+    rows = _rows(reduce_failures(failures), elections.take(_in_order(elections)))
+    return pyarrow.Table.from_pylist(list(rows), FAILOVERS)
+
+
+def _in_order(elections: pyarrow.Table) -> pyarrow.Array:
+    return pyarrow.array(numpy.argsort(keys(elections["key"]), kind="stable"))
+
+
+def _elections(runs: Mapping[str, Sequence[Run]], events: Keys) -> pyarrow.Table:
+    """The elections of these events in one bucket, with the times at which the leaders took their roles."""
+    found = reduce_elections(gather_all(runs.get(ELECTIONS, ()), events, ELECTIONS_OF.empty_table()))
+    partition, epoch = longs(found["sub"]).view(numpy.uint64), longs(found["leader_epoch"])
+    taken_ms = numpy.full(found.num_rows, _NEVER)
+    for run in runs.get(TAKEN, ()):
+        bounds = run.find(partition, epoch)
+        present = bounds.first < bounds.end
+        at_ms = longs(run.rows["at_ms"])[bounds.first[present]]
+        taken_ms[present] = numpy.minimum(taken_ms[present], at_ms)
+    return found.append_column("taken_ms", pyarrow.array(taken_ms, mask=taken_ms == _NEVER))
+
+
+def _rows(failures: pyarrow.Table, elections: pyarrow.Table) -> Iterator[dict[str, Any]]:
+    key = keys(elections["key"])
+    offline, written, taken = (longs(elections[name]) for name in ("offline_ms", "written_ms", "taken_ms"))
+    by_event: dict[int, list[dict[str, Any]]] = {}
+    for failure in failures.to_pylist():
+        by_event.setdefault(failure["key"], []).append(failure)
+    for event, failed in by_event.items():
+        part = slice(*(int(numpy.searchsorted(key, numpy.uint64(event), side)) for side in ("left", "right")))
+        brokers = sorted(failure["sub"] for failure in failed if failure["sub"] != NO_BROKER)
+        if not brokers and part.start == part.stop:
+            continue  # A controller that found all partitions led.
+        detected_ms = min(failure["at_ms"] for failure in failed)
+        yield {
+            **{name: failed[0][name] for name in ("controller_epoch", "cause_id", "cause_event")},
+            "brokers": brokers,
+            "detected_ms": detected_ms,
+            **_phases(detected_ms, offline[part], written[part], taken[part]),
+            "status": HOLDS,
+        }
+
+
+def _phases(detected_ms: int, offline: Longs, written: Longs, taken: Longs) -> dict[str, int | None]:
+    elected, done = written[written != ABSENT], taken[(taken != ABSENT) & (written != ABSENT)]
+    leaderless = numpy.maximum(done - detected_ms, 0)
+    return {
+        "partitions": len(offline),
+        "first_written_ms": _extreme(elected, numpy.min),
+        "last_written_ms": _extreme(elected, numpy.max),
+        "first_taken_ms": _extreme(done, numpy.min),
+        "last_taken_ms": _extreme(done, numpy.max),
+        "not_elected": int(len(written) - len(elected)),
+        "not_taken": int(len(elected) - len(done)),
+        **{
+            # The nearest rank: a time that a partition really had no leader for.
+            f"leaderless_{name}_ms": _extreme(
+                leaderless, lambda values, share=share: numpy.percentile(values, share, method="inverted_cdf")
+            )
+            for name, share in _SHARES.items()
+        },
+    }
+
+
+def _extreme(values: Longs, which: Any) -> int | None:
+    return int(which(values)) if len(values) else None

@@ -1,0 +1,67 @@
+"""What a report needs of the tables: failovers by phase, ledgers, and the partitions that were worst off."""
+
+from typing import Any, Final
+
+import duckdb
+from msgspec import Struct
+
+from audit.storage.output_folder import OutputFolder
+from audit.tables.queries import Answer, answer, on_tables
+
+_FAILOVERS: Final = """
+SELECT detected_ms, detected_time, controller_epoch, cause_id, cause_event, brokers, partitions,
+    first_written_ms - detected_ms AS until_first_written_ms,
+    last_written_ms - detected_ms AS until_last_written_ms,
+    last_taken_ms - detected_ms AS until_last_taken_ms,
+    not_elected, not_taken, leaderless_p50_ms, leaderless_p95_ms, leaderless_p99_ms, leaderless_max_ms
+FROM failovers ORDER BY leaderless_max_ms DESC NULLS LAST, detected_ms, controller_epoch, cause_id LIMIT ?
+"""
+_CONTROLLER_FAILOVERS: Final = """
+SELECT from_ms, from_time, controller_epoch, controller, previous_controller, ended,
+    from_ms - previous_last_ms AS since_previous_ms,
+    loaded_ms - from_ms AS until_loaded_ms,
+    first_write_ms - from_ms AS until_first_write_ms,
+    records
+FROM controller_terms ORDER BY controller_epoch DESC, controller LIMIT ?
+"""
+_LEDGERS: Final = """
+SELECT node, incarnation, boot_id, records, bytes, first_seq, last_seq, first_ms, first_time, last_ms, last_time,
+    missing, quarantined
+FROM ledgers ORDER BY node, incarnation LIMIT ?
+"""
+_SESSIONS: Final = """
+SELECT broker, broker_epoch, from_ms, from_time, until_ms, until_time, ended
+FROM broker_sessions ORDER BY broker, from_ms, broker_epoch LIMIT ?
+"""
+_WORST_PARTITIONS: Final = """
+SELECT topic, topic_id, partition,
+    count(*) FILTER (elected) AS elections,
+    count(*) FILTER (unclean) AS unclean_elections,
+    count(*) AS states,
+    sum(greatest(until_ms - from_ms, 0)) FILTER (leader < 0) AS without_leader_ms,
+    max(greatest(taken_ms - from_ms, 0)) AS slowest_role_ms
+FROM timelines GROUP BY ALL
+ORDER BY unclean_elections DESC, without_leader_ms DESC NULLS LAST, elections DESC, topic, topic_id, partition LIMIT ?
+"""
+
+
+class Summary(Struct, frozen=True):
+    """Rows as documents, the most important first. Times are ms since 1970, and as `_time` readable; durations are in
+    ms.
+    """
+
+    failovers: list[dict[str, Any]]
+    controller_failovers: list[dict[str, Any]]
+    broker_sessions: list[dict[str, Any]]
+    worst_partitions: list[dict[str, Any]]
+    ledgers: list[dict[str, Any]]
+
+
+def summarize(folder: OutputFolder, limit: int) -> Summary:
+    """At most so many rows of each; ledgers are complete. Raises OutputError."""
+
+    def read(tables: duckdb.DuckDBPyConnection) -> list[Answer]:
+        parts = (_FAILOVERS, _CONTROLLER_FAILOVERS, _SESSIONS, _WORST_PARTITIONS)
+        return [*(answer(tables, sql, [limit]) for sql in parts), answer(tables, _LEDGERS, [1 << 31])]
+
+    return Summary(*(part.dicts() for part in on_tables(folder, read)))

@@ -1,0 +1,101 @@
+"""The timeline of each partition: who led it with which ISR, from when until when, and what the cause was."""
+
+from typing import Final
+
+import numpy
+import pyarrow
+import pyarrow.compute
+
+from audit.records.findings import HOLDS
+from audit.records.sorted_runs import Run
+from audit.records.vectors import ABSENT, Flags, Keys, Longs, keys, longs, mixed
+from audit.rules.intervals import Intervals
+from audit.rules.partition_windows import Windows
+from audit.rules.subjects import Subjects
+from audit.storage.table_schemas import TIMELINES
+
+
+def revised(windows: Windows, subjects: Subjects) -> pyarrow.Table:
+    """The rows that are new or not as they were, as TIMELINES."""
+    now, before = windows.now, windows.before
+    content, earlier = _contents(now.intervals), _contents(before.intervals)
+    known = Run(pyarrow.table({"key": before.intervals.key, "sub": before.intervals.sub}))
+    place = known.find(now.intervals.key, now.intervals.sub)
+    was = place.first < place.end
+    same = numpy.zeros(len(content), bool)
+    same[was] = content[was] == earlier[place.first[was]]
+    return rows_of(now.intervals, now.checked & ~same, subjects)
+
+
+def rows_of(intervals: Intervals, chosen: Flags, subjects: Subjects, status: str = HOLDS) -> pyarrow.Table:
+    """These states as TIMELINES."""
+    which = numpy.flatnonzero(chosen)
+    states = subjects.named(intervals.rows.take(which))
+    taken_ms = intervals.taken_longs("at_ms")[which]
+    elected = intervals.elected[which]
+    columns = {
+        **{name: states[name] for name in ("topic", "topic_id", "partition", "leader", "leader_epoch", "isr")},
+        **{name: states[name] for name in ("replicas", "cause_event", "cause_id", "reason", "at_ms")},
+        "partition_epoch": states["sub"],
+        "isr_size": pyarrow.array(intervals.isr.lengths[which]),
+        "min_insync_replicas": _numbers(intervals.min_isr[which]),
+        "controller": states["node"],
+        "controller_epoch": states["first_controller_epoch"],
+        "from_ms": states["at_ms"],
+        "until_ms": _numbers(_until(intervals)[which]),
+        "elected": pyarrow.array(elected),
+        "unclean": pyarrow.array(intervals.unclean[which]),
+        "leaderless_from_ms": _numbers(_leaderless_from(intervals)[which]),
+        "taken_ms": _numbers(numpy.where(elected, taken_ms, ABSENT)),
+        "record": _references(states),
+        "taken_record": _taken_references(intervals, which, elected & (taken_ms != ABSENT)),
+        "status": pyarrow.array([status]).take(pyarrow.array(numpy.zeros(len(which), numpy.int64))),
+    }
+    return pyarrow.table([columns[name].cast(kind) for name, kind in _TYPES.items()], schema=TIMELINES)
+
+
+def _until(intervals: Intervals) -> Longs:
+    until = numpy.full(len(intervals.key), ABSENT)
+    until[:-1] = numpy.where(intervals.goes_on[:-1], numpy.maximum(intervals.at_ms[1:], intervals.at_ms[:-1]), ABSENT)
+    return until
+
+
+def _leaderless_from(intervals: Intervals) -> Longs:
+    """Of elections: when the states before them began to have no leader."""
+    found = numpy.full(len(intervals.key), ABSENT)
+    after = numpy.flatnonzero(intervals.elected[1:] & intervals.follows[1:] & intervals.leaderless[:-1]) + 1
+    found[after] = intervals.at_ms[intervals.first_of_same(intervals.leaderless)[after - 1]]
+    return found
+
+
+def _contents(intervals: Intervals) -> Keys:
+    """A hash of what a row says."""
+    taken_ms = numpy.where(intervals.elected, intervals.taken_longs("at_ms"), ABSENT)
+    taken_seq = numpy.where(intervals.elected, intervals.taken_longs("seq"), ABSENT)
+    content = keys(intervals.rows["content"])
+    for values in (
+        *(intervals.at_ms, longs(intervals.rows["seq"]), longs(intervals.rows["first_controller_epoch"])),
+        *(intervals.min_isr, _until(intervals), _leaderless_from(intervals), taken_ms, taken_seq),
+        intervals.elected + 2 * intervals.unclean,
+    ):
+        content = mixed(content + values.astype(numpy.uint64))
+    return content
+
+
+def _numbers(values: Longs) -> pyarrow.Array:
+    return pyarrow.array(values, pyarrow.int64(), mask=values == ABSENT)
+
+
+def _references(rows: pyarrow.Table) -> pyarrow.ChunkedArray:
+    parts = (rows[name].cast(pyarrow.string()) for name in ("node", "incarnation", "seq"))
+    return pyarrow.compute.binary_join_element_wise(*parts, "/")
+
+
+def _taken_references(intervals: Intervals, which: Longs, present: Flags) -> pyarrow.ChunkedArray:
+    if intervals.taken is None:
+        return pyarrow.nulls(len(which), pyarrow.string())
+    references = _references(intervals.taken.take(which))
+    return pyarrow.compute.if_else(pyarrow.array(present), references, None)
+
+
+_TYPES: Final = dict(zip(TIMELINES.names, TIMELINES.types, strict=True))
