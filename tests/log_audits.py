@@ -1,5 +1,6 @@
 """An audit of folders of logs in this process: the job's batches without Spark."""
 
+from math import inf
 from pathlib import Path
 
 from audit.batches.batch import check_rows, commit_batch
@@ -32,15 +33,16 @@ class FolderAudit:
         self._read_files = ReadFiles(0)
         self._positions: dict[str, Position] = {}
 
-    def read(self, batch_bytes: int | None = None) -> None:
-        """Read what is there, and look at all files that were read."""
-        while (reached := self._next(batch_bytes)) != self._positions:
+    def read(self, batch_bytes: int | None = None, batches: float = inf) -> None:
+        """Read what is there, or so many batches of it, and look at all files that were read."""
+        while batches and (reached := self._next(batch_bytes)) != self._positions:
+            batches -= 1
             wanted = ranges(self._files.logs(), self._positions, reached)
             before = self._folder.last_commit() or Commit(VERSION, -1, "", {}, limits=self._limits)
-            batches = list(read_ranges(wanted, before.bucket_count, self._zone))
+            rows_read = list(read_ranges(wanted, before.bucket_count, self._zone))
             faults = new_faults(self._positions, reached)
-            batches += [faults_row(before.bucket_count, faults)] if faults else []
-            rows = [row for batch in batches for row in batch.to_pylist()]
+            rows_read += [faults_row(before.bucket_count, faults)] if faults else []
+            rows = [row for batch in rows_read for row in batch.to_pylist()]
             commit_batch(self._folder, before, list(check_rows(self._folder, before, rows)))
             self._positions = reached
 

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 import pyarrow
 import pyarrow.dataset
+import pyarrow.parquet
 from msgspec import Struct
 
 from audit.records.sorted_runs import Run
@@ -34,6 +35,7 @@ from audit.storage.table_files import (
     holding_rows,
     size_of,
     table_file,
+    with_columns,
 )
 from audit.storage.table_schemas import TABLES
 from cluster.errors import DECODE_ERRORS, ClusterError
@@ -41,6 +43,7 @@ from cluster.process.files import first_line
 
 _KEPT: Final = 2
 """Commits whose state is kept: Spark may repeat the last batch."""
+_PART_ROWS: Final = 1 << 16
 _REMEDY: Final = "restore the folder from a copy, or audit into a new --output"
 _T = TypeVar("_T")
 
@@ -347,6 +350,17 @@ class OutputFolder:
         try:
             fragment = FORMAT.make_fragment(pyarrow.BufferReader(self.files.read(file.name)))
             return fragment.to_table(columns=None if columns is None else list(columns), filter=where)
+        except (OSError, pyarrow.ArrowInvalid) as error:
+            raise OutputError(
+                f"{self.path(file.name)}: is missing or damaged ({first_line(error)}); {_REMEDY}"
+            ) from error
+
+    def read_parts(self, file: TableFile) -> Iterator[pyarrow.Table]:
+        """What a file of a table has, some thousand rows at a time, with the columns of today. Raises OutputError."""
+        try:
+            with pyarrow.parquet.ParquetFile(self.files.read(file.name), page_checksum_verification=True) as parts:
+                for batch in parts.iter_batches(_PART_ROWS):
+                    yield with_columns(pyarrow.Table.from_batches([batch]), TABLES[file.table].stored)
         except (OSError, pyarrow.ArrowInvalid) as error:
             raise OutputError(
                 f"{self.path(file.name)}: is missing or damaged ({first_line(error)}); {_REMEDY}"

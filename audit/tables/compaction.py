@@ -155,12 +155,14 @@ def delete_old(folder: OutputFolder, commit: Commit, keep_days: int, today: date
 
 
 def delete_strays(folder: OutputFolder) -> None:
-    """Delete what compactions left that were killed. Only before an audit: none may be running. Raises OutputError."""
+    """Delete what batches, compactions and rebuilds left that were killed. Only before an audit: none may be running.
+    Raises OutputError.
+    """
     commit = folder.last_commit()
     if commit is None:
         return
-    for table in commit.tables:
-        present = [file for file in folder.all_files(table) if file.last <= commit.batch]
+    for table in TABLES:
+        present = folder.all_files(table)
         needed = {file.name for file in counting(present, commit.reached(table))}
         delete_files(folder, (file.name for file in present if file.name not in needed))
         delete_files(folder, (name for name in folder.files.sizes(f"tables/{table}") if name.endswith(".tmp")))

@@ -148,6 +148,12 @@ def touched_events(by_epoch: Sequence[Run], new: NewElections, taken: pyarrow.Ta
     return numpy.unique(numpy.concatenate((keys(new.elections["key"]), keys(taken_now["event"]))))
 
 
+def failed_events(output: OutputFolder, cluster: BucketState) -> Keys:
+    """All events with failures, in the state of what concerns no partition. Raises OutputError."""
+    runs = output.runs(cluster.runs.get(FAILURES, ()))
+    return numpy.unique(numpy.concatenate([numpy.zeros(0, numpy.uint64), *(run.key for run in runs)]))
+
+
 def failover_rows(output: OutputFolder, buckets: Mapping[str, BucketState], events: Iterable[int]) -> pyarrow.Table:
     """The rows of these events, as FAILOVERS. Raises OutputError."""
     wanted = numpy.unique(numpy.fromiter(events, numpy.uint64))
