@@ -60,8 +60,8 @@ def rebuild(folder: OutputFolder, bucket_count: int | None = None) -> Rebuilt:
 
     Nobody else may write to the folder. Raises OutputError.
     """
+    folder.check_kept()
     before = folder.last_commit()
-    folder.check_before_rebuild(before)
     if before is None:
         raise OutputError(f"{folder.location}: nothing was audited yet")
     if RECORDS_TABLE in before.deleted:

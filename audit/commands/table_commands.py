@@ -44,7 +44,8 @@ def query(
     """
     from audit.tables.queries import QueryError, run_query  # noqa: PLC0415
 
-    with _folder(output) as folder:
+    with opened_output(output, "the tables could not be read") as folder:
+        folder.check_tables()
         if not sql.strip():
             _list_tables(folder, form)
             return
@@ -91,7 +92,7 @@ def compact(output: OutputOption, keep_days: KeepDaysOption = None) -> None:
     """
     from audit.tables.compaction import compact_all, delete_files, delete_old, delete_strays  # noqa: PLC0415
 
-    with _folder(output) as folder, folder.locked():
+    with opened_output(output, "nothing was merged") as folder, folder.locked():
         folder.check()
         delete_strays(folder)
         before = folder.last_commit()
@@ -109,8 +110,8 @@ def compact(output: OutputOption, keep_days: KeepDaysOption = None) -> None:
 
 
 @contextmanager
-def _folder(output: str) -> Iterator["OutputFolder"]:
-    """The output of an audit. Says on one line what is wrong with it, and exits."""
+def opened_output(output: str, failed: str) -> Iterator["OutputFolder"]:
+    """The output of an audit. Says on one line what is wrong with it, after what failed by that, and exits."""
     from audit.storage.output_folder import OutputFolder  # noqa: PLC0415
 
     if "://" not in output and not Path(output).is_dir():
@@ -120,5 +121,5 @@ def _folder(output: str) -> Iterator["OutputFolder"]:
     try:
         yield OutputFolder(output)
     except (ClusterError, OSError) as error:
-        typer.echo(f"the tables could not be read: {error}", err=True)
+        typer.echo(f"{failed}: {error}", err=True)
         raise typer.Exit(ExitCode.REFUSED) from None

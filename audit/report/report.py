@@ -23,13 +23,13 @@ from audit.rules.clock_differences import clock_findings, is_measured_by, node_o
 from audit.storage.commits import Commit
 from audit.storage.file_store import Location
 from audit.storage.output_folder import OutputFolder
+from audit.storage.state_versions import RULES_VERSION
 from audit.storage.table_schemas import FINDINGS_TABLE, QUARANTINE_TABLE, RECORDS_TABLE
 from state_log.causes import call_of, calls_by_event, origin_text
 from state_log.record import LoggedStateChange
 
 CLEAN, FINDINGS, INCOMPLETE = "clean", "findings", "incomplete"
 _NAMED_MAX: Final = 20
-_IS_NOT_COMPARED: Final = pyarrow.dataset.field("status") == NOT_COMPARED
 _OF_CAUSES: Final = (
     *("v", "node", "incarnation", "seq", "at_ms", "kind", "controller_epoch", "request_id", "principal", "peer"),
     *("cause_event", "cause_id", "cause_controller", "cause_controller_epoch"),
@@ -65,7 +65,8 @@ class AuditResult(Struct, frozen=True):
     `verdict`: `findings` if there are any; else `incomplete` if something was missing or malformed; else `clean`.
     `incomplete` names what was, whatever the verdict. `expected`: by the numbers of the records that were read. `ends`:
     of which logs no head was given to check the end against; "" if of none. `timezone`: of the times in `kafka_logs`.
-    `not_applicable`: rules that do not hold for these logs, and why.
+    `not_applicable`: rules that do not hold for these logs, and why. `rules`: by which versions of the rules the
+    records were judged; "" if by those of this klamm alone.
     """
 
     verdict: str
@@ -79,6 +80,7 @@ class AuditResult(Struct, frozen=True):
     timezone: str | None = None
     not_applicable: dict[str, str] = {}
     ends: str = ""
+    rules: str = ""
 
 
 def read_result(output: Location, expected_nodes: Sequence[str] = (), *, require_trace: bool = False) -> AuditResult:
@@ -113,7 +115,15 @@ def read_result(output: Location, expected_nodes: Sequence[str] = (), *, require
         timezone=min((log.content.zone for log in state.kafka.logs.values()), default=None),
         not_applicable=not_applicable({log.level for log in kafka_logs}) if kafka_logs else {},
         ends=log_ends.checked,
+        rules=_rules(commit),
     )
+
+
+def _rules(commit: Commit | None) -> str:
+    if commit is None or {*commit.rules} <= {RULES_VERSION}:
+        return ""
+    versions = ", ".join(map(str, commit.rules))
+    return f"judged by version {versions} of the rules; 'klamm audit rebuild' judges all by version {RULES_VERSION}"
 
 
 def _kafka_logs(state: ClusterState) -> tuple[ReadKafkaLog, ...]:
@@ -224,7 +234,8 @@ def _gaps(
 
 def _not_compared(folder: OutputFolder) -> Iterator[Gap]:
     """The first of what the rules could not judge."""
-    said = {row["subject"]: row["message"] for row in folder.rows(FINDINGS_TABLE, where=_IS_NOT_COMPARED)}
+    rows = folder.current_rows(FINDINGS_TABLE)
+    said = {row["subject"]: row["message"] for row in rows if row["status"] == NOT_COMPARED}
     for subject in sorted(said)[:_NAMED_MAX]:
         yield Gap(subject, said[subject])
     if len(said) > _NAMED_MAX:

@@ -50,6 +50,8 @@ def _show_table(
     typer.echo(f"quarantined  {result.quarantined}")
     if result.ends:
         typer.echo(f"ends         {result.ends}")
+    if result.rules:
+        typer.echo(f"rules        {result.rules}")
     for log in result.kafka_logs:
         counts = f"{log.lines} lines, {log.records} records, {log.without_facts} lines without facts"
         typer.echo(f"Kafka's log  {log.log} is {log.file}: {log.level}, {counts}, {log.first} to {log.last}")

@@ -25,7 +25,7 @@ from audit.records.sorted_runs import Run
 from audit.rules.limits import Limits
 from audit.storage.commits import BUCKETS, BucketState, Commit, StoredFile
 from audit.storage.file_store import Location, is_remote, open_store
-from audit.storage.state_versions import VERSION, VersionError, upgraded
+from audit.storage.state_versions import VersionError, upgraded
 from audit.storage.table_files import (
     FORMAT,
     TableFile,
@@ -50,10 +50,6 @@ _T = TypeVar("_T")
 
 class OutputError(ClusterError):
     """The output folder is not as an audit has left it."""
-
-
-class _Version(Struct, frozen=True):
-    version: int
 
 
 class _StoredCommit(Struct, frozen=True):
@@ -107,7 +103,7 @@ class OutputFolder:
         self._consistent(self._check)
 
     def _check(self, commit: Commit | None) -> None:
-        self.check_before_rebuild(commit)
+        self._check_kept(commit)
         if commit is None:
             return
         if commit.must_rebuild:
@@ -116,18 +112,25 @@ class OutputFolder:
             for stored in _files_of(bucket):
                 self._read(stored, f"{self._rebuild}, or {_REMEDY}")
 
-    def check_before_rebuild(self, commit: Commit | None) -> None:
-        """Read all that is kept but the state of partitions. Raises OutputError."""
+    def check_kept(self) -> None:
+        """Read what a rebuild does not make anew. Raises OutputError as `check`."""
+        self._consistent(self._check_kept)
+
+    def _check_kept(self, commit: Commit | None) -> None:
+        self._check_tables(commit)
+        if commit is not None:
+            for stored in _files_of(commit.cluster):
+                self._read(stored)
+
+    def check_tables(self) -> None:
+        """Look for all files of the tables. Raises OutputError as `check`."""
+        self._consistent(self._check_tables)
+
+    def _check_tables(self, commit: Commit | None) -> None:
         if commit is None or not commit.checkpoint:
             self._check_checkpoint(commit)
         if commit is None:
             return
-        for stored in _files_of(commit.cluster):
-            self._read(stored)
-        self.check_tables(commit)
-
-    def check_tables(self, commit: Commit) -> None:
-        """Compare the files of the tables with those that the commit counts. Raises OutputError."""
         for table, size in commit.tables.items():
             found = size_of(self.files_at(commit, table))
             if found != size:
@@ -229,12 +232,9 @@ class OutputFolder:
         path = self.path(name)
         try:
             stored = msgspec.json.decode(self.files.read(name), type=_StoredCommit)
-            found = msgspec.json.decode(stored.commit, type=_Version)
             if _digest(bytes(stored.commit)) != stored.digest:
                 raise OutputError(f"{path}: was changed after it was written; {_REMEDY}")
-            if found.version == VERSION:
-                return msgspec.json.decode(stored.commit, type=Commit)
-            return msgspec.convert(upgraded(msgspec.json.decode(stored.commit)), Commit)
+            return msgspec.convert(upgraded(msgspec.json.decode(stored.commit, type=dict[str, Any])), Commit)
         except VersionError as error:
             raise OutputError(f"{path}: {error}") from error
         except OSError as error:

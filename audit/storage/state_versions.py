@@ -35,7 +35,9 @@ _UPGRADES: Final[Mapping[int, Callable[[Document], Document]]] = {2: _to_3}
 
 def upgraded(commit: Document) -> Document:
     """The commit as one of this version. Raises VersionError."""
-    version = commit["version"]
+    version = commit.get("version")
+    if not isinstance(version, int):
+        raise VersionError("says no version: restore the folder from a copy, or audit into a new --output")
     if version > VERSION:
         raise VersionError(
             f"is of version {version}, which a newer klamm wrote; this one knows versions up to {VERSION}: use the "

@@ -1,0 +1,103 @@
+"""Outputs of other versions of klamm: gone on with, rebuilt, or refused by an error that says what to do."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from audit.batches.rebuild import rebuild
+from audit.report.report import read_result
+from audit.storage import state_versions
+from audit.storage.commits import BUCKETS, Commit
+from audit.storage.output_folder import OutputError, OutputFolder
+from audit.storage.state_versions import VERSION
+from tests.log_audits import FolderAudit
+from tests.older_outputs import make_version, make_version_2
+from tests.outputs import leave_checkpoint, rows_that_hold
+from tests.state_change_histories import draw, write_logs
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder: Path = tmp_path_factory.mktemp("logs")
+    write_logs(draw(21, steps=120, partitions=4).logs, folder)
+    return folder
+
+
+def commit_of(folder: OutputFolder) -> Commit:
+    commit = folder.last_commit()
+    assert commit is not None
+    return commit
+
+
+@pytest.fixture
+def audit(logs: Path, tmp_path: Path) -> FolderAudit:
+    """An audit that has read half of the logs."""
+    audit = FolderAudit(logs, tmp_path)
+    audit.read(20_000, 1)
+    leave_checkpoint(tmp_path)
+    return audit
+
+
+def test_an_output_of_version_2_is_gone_on_with(audit: FolderAudit, tmp_path: Path, logs: Path) -> None:
+    make_version_2(tmp_path)
+    folder = OutputFolder(tmp_path)
+    folder.check()
+    commit = commit_of(folder)
+    assert (commit.version, commit.bucket_count, commit.rebuilds, commit.rules) == (VERSION, BUCKETS, 0, (1,))
+    audit.read(20_000)
+    undisturbed = FolderAudit(logs, tmp_path / "undisturbed")
+    undisturbed.read(20_000)
+    assert rows_that_hold(tmp_path) == rows_that_hold(tmp_path / "undisturbed")
+    assert commit_of(folder) == commit_of(OutputFolder(tmp_path / "undisturbed"))
+
+
+def test_a_newer_version_names_the_file_and_the_newer_klamm(audit: FolderAudit, tmp_path: Path) -> None:
+    make_version(tmp_path, VERSION + 1)
+    with pytest.raises(OutputError, match=rf"commits/0.json: is of version {VERSION + 1}.*use the newer klamm") as said:
+        OutputFolder(tmp_path).check()
+    assert "\n" not in str(said.value)
+
+
+@pytest.mark.parametrize("version", [1, "2", None])
+def test_a_version_that_cannot_be_upgraded_needs_a_new_output(version: Any, audit: FolderAudit, tmp_path: Path) -> None:
+    make_version(tmp_path, version)
+    with pytest.raises(OutputError, match=r"commits/0.json: .*version.*new --output"):
+        OutputFolder(tmp_path).check()
+
+
+def _without_state_of_partitions(commit: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**commit, "must_rebuild": True}
+
+
+def test_state_that_has_become_another_is_rebuilt(
+    audit: FolderAudit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of the next version, whose state of partitions is not the one of today."""
+    known = rows_that_hold(tmp_path)
+    monkeypatch.setattr(state_versions, "VERSION", VERSION + 1)
+    monkeypatch.setattr(
+        state_versions, "_UPGRADES", {**state_versions._UPGRADES, VERSION: _without_state_of_partitions}
+    )
+    folder = OutputFolder(tmp_path)
+    with pytest.raises(OutputError, match=f"run 'klamm audit rebuild --output {tmp_path}'"):
+        folder.check()
+    assert rebuild(folder).changed == {}
+    folder.check()
+    assert (commit_of(folder).version, commit_of(folder).must_rebuild) == (VERSION + 1, False)
+    assert rows_that_hold(tmp_path) == known
+
+
+def test_the_report_says_by_which_versions_of_the_rules_it_was_judged(
+    audit: FolderAudit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert read_result(tmp_path).rules == ""
+    for module in ("audit.batches.batch", "audit.report.report"):
+        monkeypatch.setattr(f"{module}.RULES_VERSION", 2)
+    assert read_result(tmp_path).rules.startswith("judged by version 1 of the rules; 'klamm audit rebuild'")
+    audit.read(20_000)
+    assert read_result(tmp_path).rules.startswith("judged by version 1, 2 of the rules")
+    leave_checkpoint(tmp_path)
+    rebuild(OutputFolder(tmp_path))
+    assert read_result(tmp_path).rules == ""
