@@ -9,6 +9,7 @@ an audit does in batches. Memory has the state and the rows of one bucket.
 """
 
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -48,7 +49,7 @@ _EVENTS: Final = 100
 
 
 class Rebuilt(NamedTuple):
-    """`changed`: how many rows were written or withdrawn, by table."""
+    """`records`: of partitions. `changed`: how many rows were written or withdrawn, by table."""
 
     buckets: int
     records: int
@@ -100,14 +101,14 @@ class _Changes:
 
     def __init__(self, folder: OutputFolder, batch: int) -> None:
         self.folder, self.batch = folder, batch
-        self.rows: dict[str, int] = {}
+        self.rows: Counter[str] = Counter()
 
     def write(self, table: str, before: pyarrow.Table, now: pyarrow.Table, bucket: int) -> None:
         """Write the rows of `now` that are new or not as they were, and those of `before` that are gone."""
         rows = changed_rows(table, before, now)
         if rows.num_rows:
             self.folder.write_rows(table, rows, self.batch, bucket)
-            self.rows[table] = self.rows.get(table, 0) + rows.num_rows
+            self.rows[table] += rows.num_rows
 
 
 def changed_rows(table: str, before: pyarrow.Table, now: pyarrow.Table) -> pyarrow.Table:
@@ -129,7 +130,7 @@ class _Divided:
 
     def __init__(self, top: Path, bucket_count: int) -> None:
         self.top, self._count = top, bucket_count
-        self.rows: dict[str, int] = {}
+        self.rows: Counter[str] = Counter()
 
     def add(self, folder: OutputFolder, commit: Commit, table: str) -> None:
         """Divide what counts of a table. Rows that are of no partition are left out."""
@@ -139,7 +140,7 @@ class _Divided:
             for bucket, part in enumerate(split(keyed, self._count)[:-1]):
                 if part.num_rows:
                     self._write(self._folder(table, bucket) / f"{number:06d}.arrow", part)
-                    self.rows[table] = self.rows.get(table, 0) + part.num_rows
+                    self.rows[table] += part.num_rows
 
     def steps(self, table: str, bucket: int) -> Iterator[pyarrow.Table]:
         """The rows of a bucket, with `key`, some hundred thousand at a time."""

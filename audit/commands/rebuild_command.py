@@ -32,7 +32,7 @@ def rebuild(output: OutputOption, buckets: BucketsOption = None) -> None:
         rebuilt = rebuild_state(folder, buckets)
     changed = ", ".join(f"{rows} rows of {table}" for table, rows in sorted(rebuilt.changed.items()))
     typer.echo(
-        f"the state of {rebuilt.buckets} buckets was made from {rebuilt.records:,} records; "
+        f"the state of {rebuilt.buckets} buckets was made from {rebuilt.records:,} records of partitions; "
         f"{changed or 'no rows'} changed",
         err=True,
     )

@@ -44,7 +44,7 @@ from cluster.process.files import first_line
 _KEPT: Final = 2
 """Commits whose state is kept: Spark may repeat the last batch."""
 _PART_ROWS: Final = 1 << 16
-_REMEDY: Final = "restore the folder from a copy, or audit into a new --output"
+REMEDY: Final = "restore the folder from a copy, or audit into a new --output"
 _T = TypeVar("_T")
 
 
@@ -110,7 +110,7 @@ class OutputFolder:
             raise OutputError(f"{self.location}: its state is of an older klamm: {self._rebuild}")
         for bucket in commit.partitions.values():
             for stored in _files_of(bucket):
-                self._read(stored, f"{self._rebuild}, or {_REMEDY}")
+                self._read(stored, f"{self._rebuild}, or {REMEDY}")
 
     def check_kept(self) -> None:
         """Read what a rebuild does not make anew. Raises OutputError as `check`."""
@@ -118,17 +118,25 @@ class OutputFolder:
 
     def _check_kept(self, commit: Commit | None) -> None:
         self._check_tables(commit)
-        if commit is not None:
-            for stored in _files_of(commit.cluster):
-                self._read(stored)
+        if commit is None:
+            return
+        if not commit.checkpoint and commit.spark_batch > max(self._checkpoint_has("offsets"), default=-1):
+            missing = f"does not have batch {commit.spark_batch} of the commits"
+            raise OutputError(f"{self.path('checkpoint')}: {missing}; {REMEDY}")
+        for stored in _files_of(commit.cluster):
+            self._read(stored)
 
     def check_tables(self) -> None:
-        """Look for all files of the tables. Raises OutputError as `check`."""
+        """Look for all files of the tables. Raises OutputError as `check`; a checkpoint need not be there."""
         self._consistent(self._check_tables)
 
     def _check_tables(self, commit: Commit | None) -> None:
-        if commit is None or not commit.checkpoint:
-            self._check_checkpoint(commit)
+        """A batch commits here before it does in Spark's checkpoint, and after its offsets are there."""
+        last, rebuilds = (-1, 0) if commit is None else (commit.spark_batch, commit.rebuilds)
+        done = max(self._checkpoint_has("commits"), default=-1)
+        if last < done and not (commit and commit.checkpoint):
+            missing = self.path(f"commits/{done + rebuilds}.json")
+            raise OutputError(f"{missing}: is missing, though the checkpoint has this batch; {REMEDY}")
         if commit is None:
             return
         for table, size in commit.tables.items():
@@ -136,7 +144,7 @@ class OutputFolder:
             if found != size:
                 has, wanted = f"{found.files} files of {found.bytes} bytes", f"{size.files} of {size.bytes}"
                 raise OutputError(
-                    f"{self.path(f'tables/{table}')}: has {has} instead of {wanted}: is this a whole copy? {_REMEDY}"
+                    f"{self.path(f'tables/{table}')}: has {has} instead of {wanted}: is this a whole copy? {REMEDY}"
                 )
 
     def _consistent(self, read: Callable[[Commit | None], _T]) -> _T:
@@ -149,15 +157,9 @@ class OutputFolder:
                 if self.last_commit() == commit:
                     raise
 
-    def _check_checkpoint(self, commit: Commit | None) -> None:
-        """A batch commits here before it does in Spark's checkpoint, and after its offsets are there."""
-        begun, done = (_numbers(self.files.sizes(f"checkpoint/{name}")) for name in ("offsets", "commits"))
-        last, rebuilds = (-1, 0) if commit is None else (commit.batch - commit.rebuilds, commit.rebuilds)
-        if last > max(begun, default=-1):
-            raise OutputError(f"{self.path('checkpoint')}: does not have batch {last} of the commits; {_REMEDY}")
-        if last < max(done, default=-1):
-            missing = self.path(f"commits/{max(done) + rebuilds}.json")
-            raise OutputError(f"{missing}: is missing, though the checkpoint has this batch; {_REMEDY}")
+    def _checkpoint_has(self, name: str) -> list[int]:
+        """The batches in Spark's checkpoint, if it is in this folder."""
+        return _numbers(self.files.sizes(f"checkpoint/{name}"))
 
     def checkpoint(self, wanted: str = "") -> str:
         """Where Spark's checkpoint of this audit is: where it was before, else where it is `wanted`, else below.
@@ -233,14 +235,14 @@ class OutputFolder:
         try:
             stored = msgspec.json.decode(self.files.read(name), type=_StoredCommit)
             if _digest(bytes(stored.commit)) != stored.digest:
-                raise OutputError(f"{path}: was changed after it was written; {_REMEDY}")
+                raise OutputError(f"{path}: was changed after it was written; {REMEDY}")
             return msgspec.convert(upgraded(msgspec.json.decode(stored.commit, type=dict[str, Any])), Commit)
         except VersionError as error:
             raise OutputError(f"{path}: {error}") from error
         except OSError as error:
-            raise OutputError(f"{path}: {_why(error)}; {_REMEDY}") from error
+            raise OutputError(f"{path}: {_why(error)}; {REMEDY}") from error
         except DECODE_ERRORS as error:
-            raise OutputError(f"{path}: is not a commit of an audit: {first_line(error)}; {_REMEDY}") from error
+            raise OutputError(f"{path}: is not a commit of an audit: {first_line(error)}; {REMEDY}") from error
 
     # State
 
@@ -253,9 +255,9 @@ class OutputFolder:
         try:
             table = pyarrow.ipc.open_file(self.files.read(run.file)).read_all()
         except (OSError, pyarrow.ArrowInvalid) as error:
-            raise OutputError(f"{path}: is missing or damaged ({first_line(error)}); {_REMEDY}") from error
+            raise OutputError(f"{path}: is missing or damaged ({first_line(error)}); {REMEDY}") from error
         if table.num_rows != run.rows:
-            raise OutputError(f"{path}: has {table.num_rows} rows instead of {run.rows}; {_REMEDY}")
+            raise OutputError(f"{path}: has {table.num_rows} rows instead of {run.rows}; {REMEDY}")
         return table
 
     def write_run(self, bucket: int, table: str, batch: int, rows: pyarrow.Table) -> StoredFile:
@@ -282,7 +284,7 @@ class OutputFolder:
         name = f"{path.parent}/{kind}-{batch:09d}-{number}{path.suffix}"
         return self._write(name, source._read(stored), stored.rows)
 
-    def _read(self, stored: StoredFile, remedy: str = _REMEDY) -> pyarrow.Buffer:
+    def _read(self, stored: StoredFile, remedy: str = REMEDY) -> pyarrow.Buffer:
         try:
             data = self.files.read(stored.file)
         except OSError as error:
@@ -352,7 +354,7 @@ class OutputFolder:
             return fragment.to_table(columns=None if columns is None else list(columns), filter=where)
         except (OSError, pyarrow.ArrowInvalid) as error:
             raise OutputError(
-                f"{self.path(file.name)}: is missing or damaged ({first_line(error)}); {_REMEDY}"
+                f"{self.path(file.name)}: is missing or damaged ({first_line(error)}); {REMEDY}"
             ) from error
 
     def read_parts(self, file: TableFile) -> Iterator[pyarrow.Table]:
@@ -363,7 +365,7 @@ class OutputFolder:
                     yield with_columns(pyarrow.Table.from_batches([batch]), TABLES[file.table].stored)
         except (OSError, pyarrow.ArrowInvalid) as error:
             raise OutputError(
-                f"{self.path(file.name)}: is missing or damaged ({first_line(error)}); {_REMEDY}"
+                f"{self.path(file.name)}: is missing or damaged ({first_line(error)}); {REMEDY}"
             ) from error
 
     def current_table(self, table: str) -> pyarrow.Table:

@@ -17,7 +17,7 @@ import pyarrow
 from audit.records.findings import WITHDRAWN
 from audit.storage.commits import Commit
 from audit.storage.file_store import is_remote
-from audit.storage.output_folder import OutputError, OutputFolder
+from audit.storage.output_folder import REMEDY, OutputError, OutputFolder
 from audit.storage.table_schemas import BATCH, TABLES, Table
 from cluster.errors import ClusterError
 from cluster.process.files import first_line
@@ -93,13 +93,20 @@ def _connected(folder: OutputFolder, commit: Commit | None) -> Iterator[duckdb.D
         try:
             _show_tables(tables, folder, commit)
         except duckdb.Error as error:
-            raise OutputError(first_line(error)) from error
+            raise _damaged(error) from error
         try:
             yield tables
         except duckdb.IOException as error:
-            raise OutputError(first_line(error)) from error
+            raise _damaged(error) from error
+        except duckdb.InvalidInputException as error:
+            # What cannot be read is wrong input to DuckDB, as a wrong argument is.
+            raise _damaged(error) if folder.path("tables") in str(error) else QueryError(first_line(error)) from error
         except duckdb.Error as error:
             raise QueryError(first_line(error)) from error
+
+
+def _damaged(error: duckdb.Error) -> OutputError:
+    return OutputError(f"{first_line(error)}; {REMEDY}")
 
 
 def _show_tables(tables: duckdb.DuckDBPyConnection, folder: OutputFolder, commit: Commit | None) -> None:
