@@ -11,7 +11,7 @@ from msgspec import Struct
 from cluster.errors import ConfigError
 
 CLUSTER_TASKS: Final = 16
-"""Tasks at a time on a cluster whose cores are not said: one for each of `audit.batches.batch.BUCKETS`."""
+"""Tasks at a time on a cluster whose cores are not said: one for each of `audit.storage.commits.BUCKETS`."""
 _LAPTOP_CORES_MAX: Final = 4
 _MEMORY: Final = re.compile(r"\d+[kmgt]?b?", re.IGNORECASE)
 _LOOPBACK: Final = ("127.", "localhost", "[::1]")

@@ -1,10 +1,15 @@
 """What a batch of the audit leaves: the state of each bucket, and the commit that makes it count."""
 
+from typing import Final
+
 from msgspec import Struct
 
 from audit.rules.clock_differences import ClockDifference
 from audit.rules.limits import Limits
 from audit.storage.table_files import Deleted, Reached, TableSize
+
+BUCKETS: Final = 16
+"""Parts of the state, judged independently of one another, until a rebuild makes more or fewer of them."""
 
 
 class StoredFile(Struct, frozen=True):
@@ -45,7 +50,10 @@ class BucketResult(Struct, frozen=True):
 
 
 class Commit(Struct, frozen=True):
-    """The state of the audit after a batch. `records` and `quarantined` count all batches."""
+    """The state of the audit after a batch. `records` and `quarantined` count all batches.
+
+    `buckets`: by number; the last one, with the number `bucket_count`, is of what concerns no partition.
+    """
 
     version: int
     batch: int
@@ -70,3 +78,26 @@ class Commit(Struct, frozen=True):
 
     limits: Limits = Limits()
     clocks: tuple[ClockDifference, ...] = ()
+    bucket_count: int = BUCKETS
+    """Into so many buckets partitions are divided."""
+    rebuilds: int = 0
+    """Commits that were rebuilds: batch n of Spark's is batch n + rebuilds here."""
+    rules: tuple[int, ...] = ()
+    """By which versions of the rules about partitions the records were judged."""
+    must_rebuild: bool = False
+    """The state of partitions is of a version that this klamm cannot go on with."""
+
+    @property
+    def spark_batch(self) -> int:
+        """The number of the last batch in Spark's checkpoint."""
+        return self.batch - self.rebuilds
+
+    @property
+    def partitions(self) -> dict[str, BucketState]:
+        """The state of partitions, by bucket."""
+        return {bucket: state for bucket, state in self.buckets.items() if bucket != str(self.bucket_count)}
+
+    @property
+    def cluster(self) -> BucketState:
+        """What is kept of chains, controllers and nodes."""
+        return self.buckets.get(str(self.bucket_count), BucketState())

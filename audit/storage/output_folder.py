@@ -17,31 +17,28 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 import pyarrow
-import pyarrow.compute
 import pyarrow.dataset
 from msgspec import Struct
 
-from audit.records.findings import WITHDRAWN
 from audit.records.sorted_runs import Run
 from audit.rules.limits import Limits
-from audit.storage.commits import Commit, StoredFile
+from audit.storage.commits import BUCKETS, BucketState, Commit, StoredFile
 from audit.storage.file_store import Location, is_remote, open_store
+from audit.storage.state_versions import VERSION, VersionError, upgraded
 from audit.storage.table_files import (
     FORMAT,
     TableFile,
     TableSize,
     counting,
     files_of_rows,
-    latest_rows,
+    holding_rows,
     size_of,
     table_file,
 )
-from audit.storage.table_schemas import BATCH, TABLES
+from audit.storage.table_schemas import TABLES
 from cluster.errors import DECODE_ERRORS, ClusterError
 from cluster.process.files import first_line
 
-VERSION: Final = 2
-"""Of commits, state and tables; another one is refused."""
 _KEPT: Final = 2
 """Commits whose state is kept: Spark may repeat the last batch."""
 _REMEDY: Final = "restore the folder from a copy, or audit into a new --output"
@@ -107,12 +104,27 @@ class OutputFolder:
         self._consistent(self._check)
 
     def _check(self, commit: Commit | None) -> None:
+        self.check_before_rebuild(commit)
+        if commit is None:
+            return
+        if commit.must_rebuild:
+            raise OutputError(f"{self.location}: its state is of an older klamm: {self._rebuild}")
+        for bucket in commit.partitions.values():
+            for stored in _files_of(bucket):
+                self._read(stored, f"{self._rebuild}, or {_REMEDY}")
+
+    def check_before_rebuild(self, commit: Commit | None) -> None:
+        """Read all that is kept but the state of partitions. Raises OutputError."""
         if commit is None or not commit.checkpoint:
             self._check_checkpoint(commit)
         if commit is None:
             return
-        for stored in _files_of(commit):
+        for stored in _files_of(commit.cluster):
             self._read(stored)
+        self.check_tables(commit)
+
+    def check_tables(self, commit: Commit) -> None:
+        """Compare the files of the tables with those that the commit counts. Raises OutputError."""
         for table, size in commit.tables.items():
             found = size_of(self.files_at(commit, table))
             if found != size:
@@ -134,11 +146,11 @@ class OutputFolder:
     def _check_checkpoint(self, commit: Commit | None) -> None:
         """A batch commits here before it does in Spark's checkpoint, and after its offsets are there."""
         begun, done = (_numbers(self.files.sizes(f"checkpoint/{name}")) for name in ("offsets", "commits"))
-        last = -1 if commit is None else commit.batch
+        last, rebuilds = (-1, 0) if commit is None else (commit.batch - commit.rebuilds, commit.rebuilds)
         if last > max(begun, default=-1):
             raise OutputError(f"{self.path('checkpoint')}: does not have batch {last} of the commits; {_REMEDY}")
         if last < max(done, default=-1):
-            missing = self.path(f"commits/{max(done)}.json")
+            missing = self.path(f"commits/{max(done) + rebuilds}.json")
             raise OutputError(f"{missing}: is missing, though the checkpoint has this batch; {_REMEDY}")
 
     def checkpoint(self, wanted: str = "") -> str:
@@ -182,6 +194,11 @@ class OutputFolder:
                     raise
         return None
 
+    def bucket_count(self) -> int:
+        """Into how many buckets the next batch divides partitions. Raises OutputError."""
+        commit = self.last_commit()
+        return BUCKETS if commit is None else commit.bucket_count
+
     def modified_ns(self) -> int:
         """When the file that was changed last of those that were read had been changed; 0: none was read yet."""
         commit = self.last_commit()
@@ -196,10 +213,13 @@ class OutputFolder:
         kept = sorted(numbers)[-_KEPT:]
         for number in set(numbers) - set(kept):
             self.files.remove(f"commits/{number}.json")
-        needed = {stored.file for number in kept for stored in _files_of(self._read_commit(number))}
+        needed = {stored.file for number in kept for stored in self._state_of(number)}
         for name in self.files.sizes("state"):
             if name not in needed and _batch_of(name) <= commit.batch:
                 self.files.remove(name)
+
+    def _state_of(self, number: int) -> list[StoredFile]:
+        return [stored for state in self._read_commit(number).buckets.values() for stored in _files_of(state)]
 
     def _read_commit(self, number: int) -> Commit:
         name = f"commits/{number}.json"
@@ -209,9 +229,11 @@ class OutputFolder:
             found = msgspec.json.decode(stored.commit, type=_Version)
             if _digest(bytes(stored.commit)) != stored.digest:
                 raise OutputError(f"{path}: was changed after it was written; {_REMEDY}")
-            if found.version != VERSION:
-                raise OutputError(f"{path}: version {found.version}, and this klamm reads {VERSION}; {_REMEDY}")
-            return msgspec.json.decode(stored.commit, type=Commit)
+            if found.version == VERSION:
+                return msgspec.json.decode(stored.commit, type=Commit)
+            return msgspec.convert(upgraded(msgspec.json.decode(stored.commit)), Commit)
+        except VersionError as error:
+            raise OutputError(f"{path}: {error}") from error
         except OSError as error:
             raise OutputError(f"{path}: {_why(error)}; {_REMEDY}") from error
         except DECODE_ERRORS as error:
@@ -250,14 +272,25 @@ class OutputFolder:
         self.put(name, data)
         return StoredFile(name, _digest(data), rows)
 
-    def _read(self, stored: StoredFile) -> pyarrow.Buffer:
+    def adopt(self, stored: StoredFile, source: "OutputFolder", batch: int) -> StoredFile:
+        """Copy a file of the state of another folder, as one of this batch. Raises OutputError."""
+        path = PurePosixPath(stored.file)
+        kind, _, number = path.stem.rpartition("-")
+        name = f"{path.parent}/{kind}-{batch:09d}-{number}{path.suffix}"
+        return self._write(name, source._read(stored), stored.rows)
+
+    def _read(self, stored: StoredFile, remedy: str = _REMEDY) -> pyarrow.Buffer:
         try:
             data = self.files.read(stored.file)
         except OSError as error:
-            raise OutputError(f"{self.path(stored.file)}: {_why(error)}; {_REMEDY}") from error
+            raise OutputError(f"{self.path(stored.file)}: {_why(error)}; {remedy}") from error
         if _digest(data) != stored.digest:
-            raise OutputError(f"{self.path(stored.file)}: was changed after it was written; {_REMEDY}")
+            raise OutputError(f"{self.path(stored.file)}: was changed after it was written; {remedy}")
         return data
+
+    @property
+    def _rebuild(self) -> str:
+        return f"run 'klamm audit rebuild --output {self.location}'"
 
     # Tables
 
@@ -321,10 +354,7 @@ class OutputFolder:
 
     def current_table(self, table: str) -> pyarrow.Table:
         """The rows of a revised table that hold, one for each key. Raises OutputError."""
-        described = TABLES[table]
-        rows = pyarrow.concat_tables([described.stored.empty_table(), *self._parts(table)])
-        latest = latest_rows(rows, described.key)
-        return latest.filter(pyarrow.compute.field("status") != WITHDRAWN).drop_columns([BATCH])
+        return holding_rows(table, self._parts(table))
 
     def current_rows(self, table: str) -> list[dict[str, Any]]:
         """Those of `current_table` as dictionaries, by their keys. Raises OutputError."""
@@ -333,11 +363,10 @@ class OutputFolder:
         return sorted(rows, key=lambda row: tuple((row[name] is not None, row[name]) for name in key))
 
 
-def _files_of(commit: Commit) -> Iterator[StoredFile]:
-    for state in commit.buckets.values():
-        yield from (run for runs in state.runs.values() for run in runs)
-        if state.file is not None:
-            yield state.file
+def _files_of(state: BucketState) -> Iterator[StoredFile]:
+    yield from (run for runs in state.runs.values() for run in runs)
+    if state.file is not None:
+        yield state.file
 
 
 def _batch_of(name: str) -> int:

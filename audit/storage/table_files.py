@@ -17,6 +17,7 @@ import pyarrow.dataset
 import pyarrow.parquet
 from msgspec import Struct
 
+from audit.records.findings import WITHDRAWN
 from audit.records.vectors import longs
 from audit.storage.table_schemas import BATCH, TABLES, VERSION
 
@@ -160,6 +161,13 @@ def latest_rows(rows: pyarrow.Table, key: Sequence[str]) -> pyarrow.Table:
     ordered = rows.select([*key, BATCH]).append_column("place", place).sort_by(by_batch)
     kept = ordered.group_by(list(key), use_threads=False).aggregate([("place", "last")])["place_last"]
     return rows.take(pyarrow.array(numpy.sort(kept.to_numpy())))
+
+
+def holding_rows(table: str, written: Iterable[pyarrow.Table]) -> pyarrow.Table:
+    """Of the rows of files of a revised table, in the order of the batches, those that hold: one for each key."""
+    rows = pyarrow.concat_tables([TABLES[table].stored.empty_table(), *written])
+    latest = latest_rows(rows, TABLES[table].key)
+    return latest.filter(pyarrow.compute.field("status") != WITHDRAWN).drop_columns([BATCH])
 
 
 def _by_day(rows: pyarrow.Table, columns: Sequence[str]) -> Iterator[tuple[str, pyarrow.Table]]:

@@ -12,7 +12,8 @@ from audit.records.columns import to_columns
 from audit.records.findings import WITHDRAWN, Finding
 from audit.report.report import CLEAN, FINDINGS, INCOMPLETE, read_findings, read_result
 from audit.storage.commits import BucketState, Commit
-from audit.storage.output_folder import VERSION, OutputFolder
+from audit.storage.output_folder import OutputFolder
+from audit.storage.state_versions import VERSION
 from audit.storage.table_schemas import RECORDS_TABLE
 from cluster.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch
 from state_log.chain import IncarnationLog
