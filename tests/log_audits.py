@@ -9,7 +9,7 @@ from audit.reading.log_files import LogFiles, Position, advance, ends, ranges
 from audit.reading.source import UTC, faults_row, read_ranges
 from audit.report.report import AuditResult, read_result
 from audit.rules.limits import Limits
-from audit.storage.commits import Commit
+from audit.storage.commits import BUCKETS, Commit
 from audit.storage.file_store import Location
 from audit.storage.output_folder import OutputFolder
 from audit.storage.state_versions import VERSION
@@ -27,8 +27,11 @@ def audit_folder(
 class FolderAudit:
     """An audit that goes on where it stopped."""
 
-    def __init__(self, logs: Path, output: Location, zone: str = UTC, limits: Limits | None = None) -> None:
-        self._limits = limits or Limits()
+    def __init__(
+        self, logs: Path, output: Location, zone: str = UTC, limits: Limits | None = None, buckets: int = BUCKETS
+    ) -> None:
+        """`limits`, `buckets`: of the first batch."""
+        self._first = Commit(VERSION, -1, "", {}, limits=limits or Limits(), bucket_count=buckets)
         self._folder, self._files, self._zone = OutputFolder(output), LogFiles([logs]), zone
         self._read_files = ReadFiles(0)
         self._positions: dict[str, Position] = {}
@@ -38,7 +41,7 @@ class FolderAudit:
         while batches and (reached := self._next(batch_bytes)) != self._positions:
             batches -= 1
             wanted = ranges(self._files.logs(), self._positions, reached)
-            before = self._folder.last_commit() or Commit(VERSION, -1, "", {}, limits=self._limits)
+            before = self._folder.last_commit() or self._first
             rows_read = list(read_ranges(wanted, before.bucket_count, self._zone))
             faults = new_faults(self._positions, reached)
             rows_read += [faults_row(before.bucket_count, faults)] if faults else []

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+BUCKETS_2 = 16
+"""Version 2 divided partitions into so many buckets."""
 SINCE_3 = ("bucket_count", "rebuilds", "rules", "must_rebuild")
 
 
@@ -20,7 +22,7 @@ def rewrite_commits(output: Path, change: Callable[[dict[str, Any]], object]) ->
 
 
 def make_version_2(output: Path) -> None:
-    """Leave out what version 3 has added."""
+    """Leave out what version 3 has added. The output must have been written with `BUCKETS_2`."""
 
     def change(commit: dict[str, Any]) -> None:
         commit["version"] = 2

@@ -27,6 +27,7 @@ from audit.records.columns import RECORDS, partition_keys
 from audit.rules.clock_differences import ClockDifference
 from audit.storage.commits import BucketResult, BucketState, Commit
 from audit.storage.output_folder import OutputError, OutputFolder
+from audit.storage.state_files import StateFile
 from audit.storage.table_files import holding_rows
 from audit.storage.table_schemas import (
     FAILOVERS_TABLE,
@@ -196,9 +197,12 @@ def _rebuilt_bucket(changes: _Changes, start: Commit, bucket: int, divided: _Div
     for table in _JUDGED:
         known = (rows.drop_columns(["key"]) for rows in divided.steps(table, bucket))
         changes.write(table, holding_rows(table, known), scratch.holding(table), bucket)
+    file = StateFile(folder, bucket, changes.batch)
     runs = {
-        name: tuple(folder.adopt(stored, scratch, changes.batch) for stored in of) for name, of in state.runs.items()
+        name: tuple(file.add_bytes(scratch.read_state(stored), stored.rows) for stored in of)
+        for name, of in state.runs.items()
     }
+    file.write()
     shutil.rmtree(top, ignore_errors=True)
     return BucketResult(
         bucket,

@@ -13,7 +13,7 @@ from audit.cli import app
 from audit.storage.output_folder import OutputFolder
 from audit.storage.table_schemas import RECORDS_TABLE
 from tests.log_audits import FolderAudit
-from tests.older_outputs import make_version, make_version_2
+from tests.older_outputs import BUCKETS_2, make_version, make_version_2
 from tests.outputs import leave_checkpoint
 from tests.state_change_histories import draw, write_logs
 
@@ -81,17 +81,16 @@ DAMAGE = {
         "", lambda top: shutil.rmtree(top / "commits"), ALL, "commits/2.json: is missing"
     ),
     "state of partitions is missing": Damage(
-        "state/*/states-*", Path.unlink, WITH_STATE, "/states-", "klamm audit rebuild --output"
+        "state/[0-9]/*", Path.unlink, WITH_STATE, "/state/", "klamm audit rebuild --output"
     ),
     "state of partitions was cut short": Damage(
-        "state/*/states-*", shortened, WITH_STATE, "/states-", "klamm audit rebuild --output"
+        "state/[0-9]/*", shortened, WITH_STATE, "/state/", "klamm audit rebuild --output"
     ),
     "state of partitions is another": Damage(
-        "state/*/states-*", garbled, WITH_STATE, "/states-", "klamm audit rebuild --output"
+        "state/[0-9]/*", garbled, WITH_STATE, "/state/", "klamm audit rebuild --output"
     ),
-    "state of the cluster is missing": Damage("state/16/state-*", Path.unlink, BUT_QUERY, "state/16/state-"),
-    "state of the cluster was cut short": Damage("state/16/state-*", shortened, BUT_QUERY, "state/16/state-"),
-    "digests are missing": Damage("state/16/*digests-*", Path.unlink, BUT_QUERY, "state/16/"),
+    "state of the cluster is missing": Damage("state/16/*", Path.unlink, BUT_QUERY, "state/16/"),
+    "state of the cluster was cut short": Damage("state/16/*", shortened, BUT_QUERY, "state/16/"),
     "a file of a table is missing": Damage("tables/records/*/*", Path.unlink, ALL, "tables/records: has"),
     "a file of a table was cut short": Damage("tables/records/*/*", shortened, ALL, "tables/records: has"),
     "a file of a table is there twice": Damage("tables/timelines/*/*", copied, ALL, "tables/timelines: has"),
@@ -124,7 +123,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folders `logs` and `output`."""
     top: Path = tmp_path_factory.mktemp("audited")
     write_logs(draw(21, steps=150, partitions=6).logs, top / "logs")
-    FolderAudit(top / "logs", top / "output").read(20_000, 3)
+    FolderAudit(top / "logs", top / "output", buckets=BUCKETS_2).read(20_000, 3)
     leave_checkpoint(top / "output")
     assert OutputFolder(top / "output").table_files(RECORDS_TABLE)
     return top

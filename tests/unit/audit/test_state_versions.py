@@ -9,11 +9,11 @@ import pytest
 from audit.batches.rebuild import rebuild
 from audit.report.report import read_result
 from audit.storage import state_versions
-from audit.storage.commits import BUCKETS, Commit
+from audit.storage.commits import Commit
 from audit.storage.output_folder import OutputError, OutputFolder
 from audit.storage.state_versions import VERSION
 from tests.log_audits import FolderAudit
-from tests.older_outputs import make_version, make_version_2
+from tests.older_outputs import BUCKETS_2, make_version, make_version_2
 from tests.outputs import leave_checkpoint, rows_that_hold
 from tests.state_change_histories import draw, write_logs
 
@@ -34,7 +34,7 @@ def commit_of(folder: OutputFolder) -> Commit:
 @pytest.fixture
 def audit(logs: Path, tmp_path: Path) -> FolderAudit:
     """An audit that has read half of the logs."""
-    audit = FolderAudit(logs, tmp_path)
+    audit = FolderAudit(logs, tmp_path, buckets=BUCKETS_2)
     audit.read(20_000, 1)
     leave_checkpoint(tmp_path)
     return audit
@@ -45,9 +45,9 @@ def test_an_output_of_version_2_is_gone_on_with(audit: FolderAudit, tmp_path: Pa
     folder = OutputFolder(tmp_path)
     folder.check()
     commit = commit_of(folder)
-    assert (commit.version, commit.bucket_count, commit.rebuilds, commit.rules) == (VERSION, BUCKETS, 0, (1,))
+    assert (commit.version, commit.bucket_count, commit.rebuilds, commit.rules) == (VERSION, BUCKETS_2, 0, (1,))
     audit.read(20_000)
-    undisturbed = FolderAudit(logs, tmp_path / "undisturbed")
+    undisturbed = FolderAudit(logs, tmp_path / "undisturbed", buckets=BUCKETS_2)
     undisturbed.read(20_000)
     assert rows_that_hold(tmp_path) == rows_that_hold(tmp_path / "undisturbed")
     assert commit_of(folder) == commit_of(OutputFolder(tmp_path / "undisturbed"))
