@@ -21,7 +21,9 @@ STEADY, INCIDENT = "steady", "incident"
 _INCARNATION: Final = "1795356180123.4711"
 _CONTROLLERS: Final = (1001, 1002, 1003)
 _BROKERS: Final = (1, 2, 3, 4, 5)
-_BLOCK: Final = 1000
+_BLOCK: Final = 10_000
+_TICK_MS: Final = 100
+"""What is written within it has one time."""
 _START_MS: Final = 1_795_356_181_000
 _BETWEEN_DEATHS_MS: Final = 600_000
 Written = tuple[str, StateChange]
@@ -45,16 +47,18 @@ def write_logs(folder: Path, records: int, keys: int, case: str = STEADY) -> int
     nodes = [*(f"controller-{id_}" for id_ in _CONTROLLERS), *(f"broker-{id_}" for id_ in _BROKERS)]
     stampers = {node: Stamper(node, _INCARNATION) for node in nodes}
     waiting: dict[str, list[StateChange]] = {node: [] for node in nodes}
-    written = size = 0
+    written = kept = size = 0
+    last_ms = _START_MS
     for at_ms, event in _EVENTS[case](Random(1), keys):
-        for node, change in event:
-            waiting[node].append(change)
-        written += len(event)
-        if sum(map(len, waiting.values())) >= _BLOCK or written >= records:
-            size += _write(folder, stampers, waiting, at_ms)
+        if at_ms > last_ms + _TICK_MS or kept >= _BLOCK:
+            size += _write(folder, stampers, waiting, last_ms)
+            last_ms, kept = at_ms, 0
         if written >= records:
             break
-    return size
+        for node, change in event:
+            waiting[node].append(change)
+        written, kept = written + len(event), kept + len(event)
+    return size + _write(folder, stampers, waiting, last_ms)
 
 
 def _write(folder: Path, stampers: dict[str, Stamper], waiting: dict[str, list[StateChange]], at_ms: int) -> int:
@@ -106,10 +110,15 @@ def _incident(random: Random, keys: int) -> Iterator[tuple[int, list[Written]]]:
         dead = StateChange(kind=Kind.BROKER, cause=cause, controller_epoch=epoch, broker=broker, to_state="dead")
         yield at_ms, [(f"controller-{controller}", dead)]
         for partition in hit:
+            if partition.leader == broker:
+                yield at_ms, [(f"controller-{controller}", _offline(partition, epoch, cause))]
+        by = (controller, epoch, cause.event, keys + 2 * death)
+        for partition in hit:
             isr = tuple(member for member in partition.isr if member != broker)
-            leads = partition.leader == broker
-            by = (controller, epoch, cause.event, keys + 2 * death)
-            yield at_ms, _changed(partition, isr[0] if leads else partition.leader, isr, True, by)
+            if partition.leader == broker:
+                yield at_ms + 1000, _changed(partition, isr[0], isr, True, by, before="OfflinePartition")
+            else:
+                yield at_ms + 1000, _changed(partition, partition.leader, isr, True, by)
         for partition in hit:
             by = (controller, epoch, "IsrChangeNotification", keys + 2 * death + 1)
             yield at_ms + _BETWEEN_DEATHS_MS // 2, _changed(partition, partition.leader, partition.replicas, False, by)
@@ -141,12 +150,21 @@ def _active(controller: ControllerId, epoch: ControllerEpoch, event: int) -> Wri
     return f"controller-{controller}", change
 
 
+def _offline(partition: Partition, epoch: ControllerEpoch, cause: Cause) -> StateChange:
+    return StateChange(
+        kind=Kind.PARTITION, cause=cause, controller_epoch=epoch, topic=partition.topic, topic_id=partition.topic_id,
+        partition=partition.number, from_state="OnlinePartition", to_state="OfflinePartition",
+    )  # fmt: skip
+
+
 def _changed(
     partition: Partition,
     leader: BrokerId,
     isr: tuple[BrokerId, ...],
     elects: bool,
     by: tuple[ControllerId, ControllerEpoch, str, int],
+    *,
+    before: str = "OnlinePartition",
 ) -> list[Written]:
     """The partition gets this state; what the controller and, of an election, the agents write about it."""
     controller, epoch, event, number = by
@@ -159,7 +177,7 @@ def _changed(
         topic=partition.topic, topic_id=partition.topic_id, partition=partition.number, leader=leader,
         leader_epoch=LeaderEpoch(partition.epoch), partition_epoch=PartitionEpoch(partition.version),
         isr=isr, replicas=partition.replicas,
-        from_state=("NewPartition" if is_new else "OnlinePartition") if elects else None,
+        from_state=("NewPartition" if is_new else before) if elects else None,
         to_state="OnlinePartition" if elects else None,
     )  # fmt: skip
     return [(f"controller-{controller}", state), *(_roles(state, controller, isr) if elects else ())]
