@@ -42,7 +42,7 @@ from audit.tables.failovers import failed_events, failover_rows
 
 BUCKETS_MAX: Final = 256
 """Each batch may write so many files for each table."""
-_JUDGED: Final = (FINDINGS_TABLE, TIMELINES_TABLE, REASSIGNMENTS_TABLE)
+_REVISED: Final = (FINDINGS_TABLE, TIMELINES_TABLE, REASSIGNMENTS_TABLE)
 """The tables that the buckets of partitions write, beside the records."""
 _STEP_ROWS: Final = 1 << 18
 _EVENTS: Final = 100
@@ -87,7 +87,7 @@ def rebuild(folder: OutputFolder, bucket_count: int | None = None) -> Rebuilt:
     changes = _Changes(folder, before.batch + 1)
     with TemporaryDirectory(prefix="klamm-audit-") as temporary:
         divided = _Divided(Path(temporary), count)
-        for table in (RECORDS_TABLE, *_JUDGED):
+        for table in (RECORDS_TABLE, *_REVISED):
             divided.add(folder, before, table)
         results = [_rebuilt_bucket(changes, start, bucket, divided) for bucket in range(count)]
     commit = next_commit(start, results)
@@ -194,7 +194,7 @@ def _rebuilt_bucket(changes: _Changes, start: Commit, bucket: int, divided: _Div
         state = result.state
         clocks += result.clocks
         controllers |= set(result.controllers)
-    for table in _JUDGED:
+    for table in _REVISED:
         known = (rows.drop_columns(["key"]) for rows in divided.steps(table, bucket))
         changes.write(table, holding_rows(table, known), scratch.holding(table), bucket)
     file = StateFile(folder, bucket, changes.batch)

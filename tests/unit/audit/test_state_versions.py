@@ -89,7 +89,7 @@ def test_state_that_has_become_another_is_rebuilt(
     assert rows_that_hold(tmp_path) == known
 
 
-def test_the_report_says_by_which_versions_of_the_rules_it_was_judged(
+def test_the_report_says_which_versions_of_the_rules_were_applied(
     audit: FolderAudit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert read_result(tmp_path).rules == ""
