@@ -72,9 +72,9 @@ RULES: Final[dict[str, Rule]] = {
     TRUNCATED_BELOW_HIGH_WATERMARK: Rule(
         "critical",
         "A follower's log is not truncated below its high watermark; a damaged log is another matter.",
-        "whether the machine of another replica was started anew before, as after a power failure (then the finding "
-        "names it, by its `boot_id`): what it had not flushed is lost, and those that follow it lose it too. Else "
-        "whether an unclean election preceded. Which records were between the offsets",
+        "whether the machine of another replica was started anew before, as after a power failure: what it had not "
+        "flushed is lost, also for those that follow it, and the finding names it where its boot id has changed; "
+        "whether an unclean election preceded; which records were between the offsets",
     ),
     AGENT_DISAGREES: Rule(
         "critical",

@@ -101,13 +101,24 @@ function showFindings() {
   show("more", found.length > limit);
 }
 
+/** Without what stands below: the id of the topic, and the record. */
+const subject = (finding) => finding.subject.replace(` (${finding.topic_id})`, "").replace(` record ${finding.records[0]}`, "");
+
+/** A text in which names stand between backticks. */
+function prose(text) {
+  const line = element("div");
+  text.split("`").forEach((part, n) => line.append(n % 2 ? element("code", part) : part));
+  return line;
+}
+
 function findingItem(finding) {
   const item = element("li");
   const details = element("details");
   const line = element("summary");
-  line.append(element("span", finding.severity, `tag ${finding.severity}`), element("b", finding.rule), ` ${finding.subject}: ${finding.message}`);
+  line.append(element("span", finding.severity, `tag ${finding.severity}`), element("b", finding.rule), ` ${subject(finding)}: ${finding.message}`);
   const evidence = element("div", null, "evidence");
-  evidence.append(element("div", `${finding.says} Look at ${finding.check_next}.`));
+  evidence.append(prose(`${finding.says} Look at ${finding.check_next}.`));
+  if (finding.topic_id) evidence.append(prose(`topic id \`${finding.topic_id}\``));
   if (finding.at_ms !== null && finding.at_ms !== undefined) evidence.append(element("div", `at ${time(finding.at_ms)}`));
   for (const record of finding.records) {
     const entry = element("div");

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from audit.report.report import CLEAN, FINDINGS
-from tests.audit_corpus.clean_logs import audits_of_seeds, simulated_logs
+from audit.report.report import CLEAN
+from tests.audit_corpus.clean_logs import simulated_logs
 from tests.audit_corpus.fault import differences
 from tests.audit_corpus.faults import FAULTS
 from tests.audit_corpus.in_process import audit_fault
@@ -26,17 +26,3 @@ def test_exactly_the_fault_is_found(name: str, sound_logs: Path, tmp_path: Path)
 def test_the_logs_of_a_longer_run_are_clean_in_many_batches(tmp_path: Path) -> None:
     result = audit_folder(simulated_logs(tmp_path, SEED), tmp_path / "audit", 1 << 20)
     assert (result.verdict, result.findings, result.incomplete) == (CLEAN, {}, ())
-
-
-@pytest.mark.parametrize(("seed", "finds"), [(5, False), (23, True), (53, True), (104, False)])
-def test_only_what_power_failures_took_is_found_in_the_logs_of_a_simulated_cluster(seed: int, finds: bool) -> None:
-    """That it was a power failure is in the logs: the machine of another replica was started anew before."""
-    (audit,) = audits_of_seeds([seed])
-    assert (audit.unexplained, bool(audit.of_power_failures)) == ([], finds)
-    assert audit.result.verdict == (FINDINGS if finds else CLEAN)
-
-
-@pytest.mark.deep
-@pytest.mark.timeout(7200)
-def test_only_what_power_failures_took_is_found_in_the_logs_of_two_hundred_simulated_clusters() -> None:
-    assert [audit for audit in audits_of_seeds(range(1, 201)) if audit.unexplained] == []
