@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
-from audit.batches.batch import BUCKETS, BatchSettings, check_batch
+from audit.batches.batch import BatchSettings, check_batch
 from audit.chains.witnesses import LAG_MS, LOG_CUT, SEALED_LAG_MS
 from audit.options import AuditOptions
 from audit.reading.hadoop_files import stream_files
@@ -83,8 +83,9 @@ def run_audit(
         spark = start_session(local, settings) if session is None else session
         try:
             _register(spark, listener)
-            batches = _Batches(folder, BatchSettings(settings.tasks, checkpoint, limits, options.keep_days))
-            plan = Plan(options.batch_bytes, settings.tasks, BUCKETS, options.timezone)
+            buckets = folder.bucket_count(settings.buckets)
+            batches = _Batches(folder, BatchSettings(settings.tasks, buckets, checkpoint, limits, options.keep_days))
+            plan = Plan(options.batch_bytes, settings.tasks, buckets, options.timezone)
             rows = partial(_rows, spark, inputs, plan, folder)
             report = None if on_progress is None else lambda: on_progress(result()) is True
             watch = _Watch(output, interrupted, report, stop, options.timeout_seconds)

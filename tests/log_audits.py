@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from audit.batches.batch import BUCKETS, check_rows, commit_batch
+from audit.batches.batch import check_rows, commit_batch
 from audit.reading.changed_files import ReadFiles, is_fault, new_faults, to_offsets
 from audit.reading.log_files import LogFiles, Position, advance, ends, ranges
 from audit.reading.source import UTC, faults_row, read_ranges
@@ -10,7 +10,8 @@ from audit.report.report import AuditResult, read_result
 from audit.rules.limits import Limits
 from audit.storage.commits import Commit
 from audit.storage.file_store import Location
-from audit.storage.output_folder import VERSION, OutputFolder
+from audit.storage.output_folder import OutputFolder
+from audit.storage.state_versions import VERSION
 
 
 def audit_folder(
@@ -30,20 +31,18 @@ class FolderAudit:
         self._folder, self._files, self._zone = OutputFolder(output), LogFiles([logs]), zone
         self._read_files = ReadFiles(0)
         self._positions: dict[str, Position] = {}
-        self._number = 0
 
     def read(self, batch_bytes: int | None = None) -> None:
         """Read what is there, and look at all files that were read."""
         while (reached := self._next(batch_bytes)) != self._positions:
             wanted = ranges(self._files.logs(), self._positions, reached)
-            batches = list(read_ranges(wanted, BUCKETS, self._zone))
-            faults = new_faults(self._positions, reached)
-            batches += [faults_row(BUCKETS, faults)] if faults else []
-            rows = [row for batch in batches for row in batch.to_pylist()]
             before = self._folder.last_commit() or Commit(VERSION, -1, "", {}, limits=self._limits)
-            results = list(check_rows(self._folder, before.buckets, self._number, rows, before.limits))
-            commit_batch(self._folder, before, self._number, results)
-            self._positions, self._number = reached, self._number + 1
+            batches = list(read_ranges(wanted, before.bucket_count, self._zone))
+            faults = new_faults(self._positions, reached)
+            batches += [faults_row(before.bucket_count, faults)] if faults else []
+            rows = [row for batch in batches for row in batch.to_pylist()]
+            commit_batch(self._folder, before, list(check_rows(self._folder, before, rows)))
+            self._positions = reached
 
     def _next(self, batch_bytes: int | None) -> dict[str, Position]:
         logs = self._files.logs()

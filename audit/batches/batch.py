@@ -20,61 +20,66 @@ from audit.reading.source import FILES_ROW, LINES_ROW, RECORDS_ROW, from_stream
 from audit.rules.clock_differences import greatest
 from audit.rules.limits import Limits
 from audit.storage.commits import BucketResult, BucketState, Commit
-from audit.storage.output_folder import VERSION, OutputError, OutputFolder
+from audit.storage.output_folder import OutputError, OutputFolder
+from audit.storage.state_versions import RULES_VERSION, VERSION
 from audit.storage.table_files import TableSize
 from audit.storage.table_schemas import FAILOVERS_TABLE
 from audit.tables.compaction import compact_some, delete_files, delete_old
 from audit.tables.failovers import failover_rows
 
-BUCKETS: Final = 16
-"""Parts of the state, judged independently of one another; fixed for an output folder."""
 _RESULT: Final = "result binary"
 
 
 class BatchSettings(NamedTuple):
-    """`checkpoint`: where Spark's is. `limits`: of a first batch; later ones go by the same. `keep_days`: of records
-    and timelines; None keeps all.
+    """`buckets`, `limits`: of a first batch; later ones go by the same. `checkpoint`: where Spark's is. `keep_days`: of
+    records and timelines; None keeps all.
     """
 
     tasks: int
+    buckets: int
     checkpoint: str
     limits: Limits
     keep_days: int | None
 
 
 def check_batch(frame: DataFrame, number: int, output: OutputFolder, settings: BatchSettings) -> None:
-    """Judge the rows of `audit.reading.source` and commit. Raises OutputError."""
+    """Judge the rows of `audit.reading.source` and commit. `number`: of Spark's batch. Raises OutputError."""
     query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
     elsewhere = "" if settings.checkpoint == output.path("checkpoint") else settings.checkpoint
-    before = output.last_commit() or Commit(VERSION, -1, query, {}, checkpoint=elsewhere, limits=settings.limits)
-    if number not in {before.batch, before.batch + 1} or query != before.query:
+    before = output.last_commit() or Commit(
+        VERSION, -1, query, {}, checkpoint=elsewhere, limits=settings.limits, bucket_count=settings.buckets
+    )
+    last = before.spark_batch
+    if number not in {last, last + 1} or query != before.query:
         raise OutputError(
-            f"{output.location}: batch {number} of query {query} after batch {before.batch} of query {before.query}: "
+            f"{output.location}: batch {number} of query {query} after batch {last} of query {before.query}: "
             "its checkpoint is not the one of its tables; audit into a new --output"
         )
-    if number == before.batch:
+    if number == last:
         return
-    check = _checker(output.location, number, msgspec.json.encode(before.buckets), before.limits)
-    rows = frame.repartition(settings.tasks, "bucket").mapInArrow(check, _RESULT).collect()
+    # Tasks need neither what was read of each log nor the sizes of tables.
+    check = _checker(output.location, msgspec.json.encode(replace(before, taken={}, tables={})))
+    rows = frame.repartitionById(settings.tasks, "bucket").mapInArrow(check, _RESULT).collect()
     results = [msgspec.json.decode(bytes(row["result"]), type=BucketResult) for row in rows]
     for result in results:
         if result.error:
             raise OutputError(result.error)
-    commit_batch(output, before, number, results, settings.keep_days)
+    commit_batch(output, before, results, settings.keep_days)
 
 
 def commit_batch(
-    output: OutputFolder, before: Commit, number: int, results: Sequence[BucketResult], keep_days: int | None = None
+    output: OutputFolder, before: Commit, results: Sequence[BucketResult], keep_days: int | None = None
 ) -> None:
     """Make the results of a batch count, keep the tables small, and delete what they no longer need."""
     written: dict[str, set[str]] = {}
     for result in results:
         for table, days in result.tables.items():
             written.setdefault(table, set()).update(days)
-    commit = next_commit(before, number, results)
+    commit = next_commit(before, results)
     events = {event for result in results for event in result.events}
     if events:
-        output.write_rows(FAILOVERS_TABLE, failover_rows(output, commit.buckets, events), number, BUCKETS + 1)
+        rows = failover_rows(output, commit.buckets, events)
+        output.write_rows(FAILOVERS_TABLE, rows, commit.batch, commit.bucket_count + 1)
         more = output.take_written()
         written |= {table: set(days) for table, days in more.items()}
         commit = replace(commit, tables=_summed(commit.tables, [more]))
@@ -87,21 +92,17 @@ def commit_batch(
     delete_files(output, unneeded)
 
 
-def next_commit(before: Commit, number: int, results: Sequence[BucketResult]) -> Commit:
+def next_commit(before: Commit, results: Sequence[BucketResult]) -> Commit:
     """The commit of a batch, after the one before it."""
-    return Commit(
-        version=VERSION,
-        batch=number,
-        query=before.query,
-        limits=before.limits,
+    return replace(
+        before,
+        batch=before.batch + 1,
         buckets=before.buckets | {str(result.bucket): result.state for result in results},
         records=before.records + sum(result.records for result in results),
         quarantined=before.quarantined + sum(result.quarantined for result in results),
         controllers=tuple(sorted({*before.controllers, *(c for result in results for c in result.controllers)})),
         tables=_summed(before.tables, [result.tables for result in results]),
-        checkpoint=before.checkpoint,
-        compactions=before.compactions,
-        deleted=before.deleted,
+        rules=tuple(sorted({*before.rules, RULES_VERSION})),
         clocks=tuple(greatest([*before.clocks, *(clock for result in results for clock in result.clocks)])),
         modified_ns=max([before.modified_ns, *(result.modified_ns for result in results)]),
         taken=before.taken | {log: taken for result in results for log, taken in result.taken.items()},
@@ -118,26 +119,18 @@ def _summed(
     return found
 
 
-def _checker(
-    location: str, number: int, buckets: bytes, limits: Limits
-) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
+def _checker(location: str, commit: bytes) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
     def check(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-        before = msgspec.json.decode(buckets, type=dict[str, BucketState])
+        before = msgspec.json.decode(commit, type=Commit)
         rows = (row for batch in batches for row in batch.to_pylist())
-        for result in check_rows(OutputFolder(location), before, number, rows, limits):
+        for result in check_rows(OutputFolder(location), before, rows):
             yield pyarrow.record_batch({"result": pyarrow.array([msgspec.json.encode(result)], pyarrow.binary())})
 
     return check
 
 
-def check_rows(
-    output: OutputFolder,
-    before: Mapping[str, BucketState],
-    number: int,
-    rows: Iterable[Mapping[str, Any]],
-    limits: Limits,
-) -> Iterator[BucketResult]:
-    """Judge rows of `audit.reading.source`, all of their buckets, on the state before the batch."""
+def check_rows(output: OutputFolder, before: Commit, rows: Iterable[Mapping[str, Any]]) -> Iterator[BucketResult]:
+    """Judge rows of `audit.reading.source`, all of their buckets, as the batch after this commit."""
     streams: dict[int, list[bytes]] = {}
     read: list[ReadRange] = []
     faults: list[FileFault] = []
@@ -153,12 +146,12 @@ def check_rows(
     for bucket in sorted(streams):
         # Rows arrive in any order: sorted, so that a task which is run again, or twice, writes the same files.
         records = concatenated([from_stream(data) for data in sorted(streams.pop(bucket))])
-        place, state = Place(bucket, number), before.get(str(bucket), BucketState())
+        place, state = Place(bucket, before.batch + 1), before.buckets.get(str(bucket), BucketState())
         try:
-            if bucket == BUCKETS:
-                result = check_cluster(output, place, state, records, Reported(read, faults), limits=limits)
+            if bucket == before.bucket_count:
+                result = check_cluster(output, place, state, records, Reported(read, faults), limits=before.limits)
             else:
-                result = check_bucket(output, place, state, records, limits)
+                result = check_bucket(output, place, state, records, before.limits)
         except OutputError as error:
             # Spark would tell the driver of it by a traceback.
             result = BucketResult(bucket, state, error=str(error))

@@ -1,18 +1,34 @@
 """What a batch of the audit leaves: the state of each bucket, and the commit that makes it count."""
 
+import hashlib
+from typing import Final
+
+import pyarrow
 from msgspec import Struct
 
 from audit.rules.clock_differences import ClockDifference
 from audit.rules.limits import Limits
 from audit.storage.table_files import Deleted, Reached, TableSize
 
+BUCKETS: Final = 4
+"""Parts of the state, judged independently of one another, of an audit that does not say otherwise."""
+
 
 class StoredFile(Struct, frozen=True):
-    """A file of the state, below the output folder, and the hash of its content. `rows`: of a sorted run."""
+    """A part of a file of the state, below the output folder, and the hash of its content: `size` bytes from `first`
+    on; by default all. `rows`: of a sorted run.
+    """
 
     file: str
     digest: str
     rows: int = 0
+    first: int = 0
+    size: int | None = None
+
+
+def content_digest(data: bytes | pyarrow.Buffer) -> str:
+    """The hash of the content of a file, or of a part of it."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 class BucketState(Struct, frozen=True):
@@ -45,7 +61,10 @@ class BucketResult(Struct, frozen=True):
 
 
 class Commit(Struct, frozen=True):
-    """The state of the audit after a batch. `records` and `quarantined` count all batches."""
+    """The state of the audit after a batch. `records` and `quarantined` count all batches.
+
+    `buckets`: by number; the last one, with the number `bucket_count`, is of what concerns no partition.
+    """
 
     version: int
     batch: int
@@ -70,3 +89,26 @@ class Commit(Struct, frozen=True):
 
     limits: Limits = Limits()
     clocks: tuple[ClockDifference, ...] = ()
+    bucket_count: int = BUCKETS
+    """Into so many buckets partitions are divided."""
+    rebuilds: int = 0
+    """Commits that were rebuilds: batch n of Spark's is batch n + rebuilds here."""
+    rules: tuple[int, ...] = ()
+    """By which versions of the rules about partitions the records were judged."""
+    must_rebuild: bool = False
+    """The state of partitions is of a version that this klamm cannot go on with."""
+
+    @property
+    def spark_batch(self) -> int:
+        """The number of the last batch in Spark's checkpoint."""
+        return self.batch - self.rebuilds
+
+    @property
+    def partitions(self) -> dict[str, BucketState]:
+        """The state of partitions, by bucket."""
+        return {bucket: state for bucket, state in self.buckets.items() if bucket != str(self.bucket_count)}
+
+    @property
+    def cluster(self) -> BucketState:
+        """What is kept of chains, controllers and nodes."""
+        return self.buckets.get(str(self.bucket_count), BucketState())

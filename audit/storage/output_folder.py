@@ -9,7 +9,6 @@ Which file system they are on is the matter of a `FileStore`.
 """
 
 import fcntl
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -17,31 +16,28 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 import pyarrow
-import pyarrow.compute
 import pyarrow.dataset
 from msgspec import Struct
 
-from audit.records.findings import WITHDRAWN
 from audit.records.sorted_runs import Run
 from audit.rules.limits import Limits
-from audit.storage.commits import Commit, StoredFile
+from audit.storage.commits import BucketState, Commit, StoredFile, content_digest
 from audit.storage.file_store import Location, is_remote, open_store
+from audit.storage.state_versions import VERSION, VersionError, upgraded
 from audit.storage.table_files import (
     FORMAT,
     TableFile,
     TableSize,
     counting,
     files_of_rows,
-    latest_rows,
+    holding_rows,
     size_of,
     table_file,
 )
-from audit.storage.table_schemas import BATCH, TABLES
+from audit.storage.table_schemas import TABLES
 from cluster.errors import DECODE_ERRORS, ClusterError
 from cluster.process.files import first_line
 
-VERSION: Final = 2
-"""Of commits, state and tables; another one is refused."""
 _KEPT: Final = 2
 """Commits whose state is kept: Spark may repeat the last batch."""
 _REMEDY: Final = "restore the folder from a copy, or audit into a new --output"
@@ -107,12 +103,27 @@ class OutputFolder:
         self._consistent(self._check)
 
     def _check(self, commit: Commit | None) -> None:
+        self.check_before_rebuild(commit)
+        if commit is None:
+            return
+        if commit.must_rebuild:
+            raise OutputError(f"{self.location}: its state is of an older klamm: {self._rebuild}")
+        for bucket in commit.partitions.values():
+            for stored in _files_of(bucket):
+                self._read(stored, f"{self._rebuild}, or {_REMEDY}")
+
+    def check_before_rebuild(self, commit: Commit | None) -> None:
+        """Read all that is kept but the state of partitions. Raises OutputError."""
         if commit is None or not commit.checkpoint:
             self._check_checkpoint(commit)
         if commit is None:
             return
-        for stored in _files_of(commit):
+        for stored in _files_of(commit.cluster):
             self._read(stored)
+        self.check_tables(commit)
+
+    def check_tables(self, commit: Commit) -> None:
+        """Compare the files of the tables with those that the commit counts. Raises OutputError."""
         for table, size in commit.tables.items():
             found = size_of(self.files_at(commit, table))
             if found != size:
@@ -134,11 +145,11 @@ class OutputFolder:
     def _check_checkpoint(self, commit: Commit | None) -> None:
         """A batch commits here before it does in Spark's checkpoint, and after its offsets are there."""
         begun, done = (_numbers(self.files.sizes(f"checkpoint/{name}")) for name in ("offsets", "commits"))
-        last = -1 if commit is None else commit.batch
+        last, rebuilds = (-1, 0) if commit is None else (commit.batch - commit.rebuilds, commit.rebuilds)
         if last > max(begun, default=-1):
             raise OutputError(f"{self.path('checkpoint')}: does not have batch {last} of the commits; {_REMEDY}")
         if last < max(done, default=-1):
-            missing = self.path(f"commits/{max(done)}.json")
+            missing = self.path(f"commits/{max(done) + rebuilds}.json")
             raise OutputError(f"{missing}: is missing, though the checkpoint has this batch; {_REMEDY}")
 
     def checkpoint(self, wanted: str = "") -> str:
@@ -182,6 +193,11 @@ class OutputFolder:
                     raise
         return None
 
+    def bucket_count(self, wanted: int) -> int:
+        """Into how many buckets the next batch divides partitions: as many as before. Raises OutputError."""
+        commit = self.last_commit()
+        return wanted if commit is None else commit.bucket_count
+
     def modified_ns(self) -> int:
         """When the file that was changed last of those that were read had been changed; 0: none was read yet."""
         commit = self.last_commit()
@@ -190,16 +206,19 @@ class OutputFolder:
     def commit(self, commit: Commit) -> None:
         """Make a batch count, and remove the state that only earlier ones needed."""
         encoded = msgspec.json.encode(commit)
-        stored = _StoredCommit(_digest(encoded), msgspec.Raw(encoded))
+        stored = _StoredCommit(content_digest(encoded), msgspec.Raw(encoded))
         self.put(f"commits/{commit.batch}.json", msgspec.json.encode(stored))
         numbers = _numbers(self.files.sizes("commits"), ".json")
         kept = sorted(numbers)[-_KEPT:]
         for number in set(numbers) - set(kept):
             self.files.remove(f"commits/{number}.json")
-        needed = {stored.file for number in kept for stored in _files_of(self._read_commit(number))}
+        needed = {stored.file for number in kept for stored in self._state_of(number)}
         for name in self.files.sizes("state"):
             if name not in needed and _batch_of(name) <= commit.batch:
                 self.files.remove(name)
+
+    def _state_of(self, number: int) -> list[StoredFile]:
+        return [stored for state in self._read_commit(number).buckets.values() for stored in _files_of(state)]
 
     def _read_commit(self, number: int) -> Commit:
         name = f"commits/{number}.json"
@@ -207,11 +226,13 @@ class OutputFolder:
         try:
             stored = msgspec.json.decode(self.files.read(name), type=_StoredCommit)
             found = msgspec.json.decode(stored.commit, type=_Version)
-            if _digest(bytes(stored.commit)) != stored.digest:
+            if content_digest(bytes(stored.commit)) != stored.digest:
                 raise OutputError(f"{path}: was changed after it was written; {_REMEDY}")
-            if found.version != VERSION:
-                raise OutputError(f"{path}: version {found.version}, and this klamm reads {VERSION}; {_REMEDY}")
-            return msgspec.json.decode(stored.commit, type=Commit)
+            if found.version == VERSION:
+                return msgspec.json.decode(stored.commit, type=Commit)
+            return msgspec.convert(upgraded(msgspec.json.decode(stored.commit)), Commit)
+        except VersionError as error:
+            raise OutputError(f"{path}: {error}") from error
         except OSError as error:
             raise OutputError(f"{path}: {_why(error)}; {_REMEDY}") from error
         except DECODE_ERRORS as error:
@@ -226,38 +247,36 @@ class OutputFolder:
     def _read_run(self, run: StoredFile) -> pyarrow.Table:
         path = self.path(run.file)
         try:
-            table = pyarrow.ipc.open_file(self.files.read(run.file)).read_all()
+            table = pyarrow.ipc.open_file(self.files.read(run.file, run.first, run.size)).read_all()
         except (OSError, pyarrow.ArrowInvalid) as error:
             raise OutputError(f"{path}: is missing or damaged ({first_line(error)}); {_REMEDY}") from error
         if table.num_rows != run.rows:
             raise OutputError(f"{path}: has {table.num_rows} rows instead of {run.rows}; {_REMEDY}")
         return table
 
-    def write_run(self, bucket: int, table: str, batch: int, rows: pyarrow.Table) -> StoredFile:
-        sink = pyarrow.BufferOutputStream()
-        with pyarrow.ipc.new_file(sink, rows.schema) as writer:
-            writer.write_table(rows.unify_dictionaries().combine_chunks())
-        return self._write(f"state/{bucket}/{table}-{batch:09d}.arrow", sink.getvalue(), rows.num_rows)
-
     def read_state(self, stored: StoredFile) -> bytes:
-        """A state file of `write_state`. Raises OutputError."""
+        """State that is no table. Raises OutputError."""
         return bytes(self._read(stored))
 
-    def write_state(self, bucket: int, batch: int, data: bytes) -> StoredFile:
-        return self._write(f"state/{bucket}/state-{batch:09d}.bin", data)
-
-    def _write(self, name: str, data: bytes | pyarrow.Buffer, rows: int = 0) -> StoredFile:
+    def adopt(self, stored: StoredFile, source: "OutputFolder", batch: int) -> StoredFile:
+        """Copy a file of the state of another folder, as one of this batch. Raises OutputError."""
+        path, data = PurePosixPath(stored.file), source._read(stored)
+        name = f"{path.parent}/{batch:09d}-{path.stem}-{stored.first}{path.suffix}"
         self.put(name, data)
-        return StoredFile(name, _digest(data), rows)
+        return StoredFile(name, stored.digest, stored.rows)
 
-    def _read(self, stored: StoredFile) -> pyarrow.Buffer:
+    def _read(self, stored: StoredFile, remedy: str = _REMEDY) -> pyarrow.Buffer:
         try:
-            data = self.files.read(stored.file)
+            data = self.files.read(stored.file, stored.first, stored.size)
         except OSError as error:
-            raise OutputError(f"{self.path(stored.file)}: {_why(error)}; {_REMEDY}") from error
-        if _digest(data) != stored.digest:
-            raise OutputError(f"{self.path(stored.file)}: was changed after it was written; {_REMEDY}")
+            raise OutputError(f"{self.path(stored.file)}: {_why(error)}; {remedy}") from error
+        if content_digest(data) != stored.digest:
+            raise OutputError(f"{self.path(stored.file)}: was changed after it was written; {remedy}")
         return data
+
+    @property
+    def _rebuild(self) -> str:
+        return f"run 'klamm audit rebuild --output {self.location}'"
 
     # Tables
 
@@ -321,10 +340,7 @@ class OutputFolder:
 
     def current_table(self, table: str) -> pyarrow.Table:
         """The rows of a revised table that hold, one for each key. Raises OutputError."""
-        described = TABLES[table]
-        rows = pyarrow.concat_tables([described.stored.empty_table(), *self._parts(table)])
-        latest = latest_rows(rows, described.key)
-        return latest.filter(pyarrow.compute.field("status") != WITHDRAWN).drop_columns([BATCH])
+        return holding_rows(table, self._parts(table))
 
     def current_rows(self, table: str) -> list[dict[str, Any]]:
         """Those of `current_table` as dictionaries, by their keys. Raises OutputError."""
@@ -333,11 +349,10 @@ class OutputFolder:
         return sorted(rows, key=lambda row: tuple((row[name] is not None, row[name]) for name in key))
 
 
-def _files_of(commit: Commit) -> Iterator[StoredFile]:
-    for state in commit.buckets.values():
-        yield from (run for runs in state.runs.values() for run in runs)
-        if state.file is not None:
-            yield state.file
+def _files_of(state: BucketState) -> Iterator[StoredFile]:
+    yield from (run for runs in state.runs.values() for run in runs)
+    if state.file is not None:
+        yield state.file
 
 
 def _batch_of(name: str) -> int:
@@ -354,7 +369,3 @@ def _numbers(names: Iterable[str], suffix: str = "") -> list[int]:
 
 def _why(error: OSError) -> str:
     return error.strerror or first_line(error)
-
-
-def _digest(data: bytes | pyarrow.Buffer) -> str:
-    return hashlib.blake2b(data, digest_size=16).hexdigest()

@@ -8,12 +8,13 @@ from pathlib import Path
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from audit.batches.batch import BUCKETS, check_rows, next_commit
+from audit.batches.batch import check_rows, next_commit
 from audit.reading.log_files import Range
 from audit.reading.source import read_ranges
 from audit.report.report import read_findings, read_result
-from audit.storage.commits import Commit
-from audit.storage.output_folder import VERSION, OutputFolder
+from audit.storage.commits import BUCKETS, Commit
+from audit.storage.output_folder import OutputFolder
+from audit.storage.state_versions import VERSION
 from audit.storage.table_schemas import QUARANTINE_TABLE
 from simulator.cluster import simulate
 from state_log.reader import read_lines
@@ -80,9 +81,9 @@ def read_as_audit(path: Path, content: bytes) -> None:
     middle = content.rfind(b"\n", 0, end // 2) + 1
     with tempfile.TemporaryDirectory() as folder:
         output, commit = OutputFolder(Path(folder)), Commit(VERSION, -1, "", {})
-        for batch, part in enumerate([Range(path.name, path, 0, middle), Range(path.name, path, middle, end)]):
+        for part in (Range(path.name, path, 0, middle), Range(path.name, path, middle, end)):
             rows = [row for of_task in read_ranges([part], BUCKETS) for row in of_task.to_pylist()]
-            commit = next_commit(commit, batch, list(check_rows(output, commit.buckets, batch, rows, commit.limits)))
+            commit = next_commit(commit, list(check_rows(output, commit, rows)))
             output.commit(commit)
         lines = [line for line in content[:end].split(b"\n") if line]
         assert commit.records + commit.quarantined == len(lines)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,9 @@ def replace_by(kind: str, path: Path) -> None:
         case "pipe":
             os.mkfifo(path)
         case "socket":
-            with socket.socket(socket.AF_UNIX) as bound:
-                bound.bind(str(path))
+            # The address of a socket has 108 bytes at most.
+            with chdir(path.parent), socket.socket(socket.AF_UNIX) as bound:
+                bound.bind(path.name)
         case "device":
             path.symlink_to("/dev/zero")
         case "directory":

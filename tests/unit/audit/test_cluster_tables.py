@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.batches.batch import BUCKETS, check_rows, commit_batch
+from audit.batches.batch import check_rows, commit_batch
 from audit.reading.log_files import Range
 from audit.reading.source import read_ranges
-from audit.storage.commits import Commit
-from audit.storage.output_folder import VERSION, OutputFolder
+from audit.storage.commits import BUCKETS, Commit
+from audit.storage.output_folder import OutputFolder
+from audit.storage.state_versions import VERSION
 from audit.storage.table_schemas import (
     FAILOVERS_TABLE,
     LEDGERS_TABLE,
@@ -120,10 +121,10 @@ def state(partition: int, leader: int, leader_epoch: int) -> dict[str, Any]:
 def audit(ranges: Sequence[Sequence[Range]], output: Path) -> OutputFolder:
     """One batch after the other."""
     folder = OutputFolder(output)
-    for number, part in enumerate(ranges):
+    for part in ranges:
         rows = [row for batch in read_ranges(part, BUCKETS) for row in batch.to_pylist()]
         before = folder.last_commit() or Commit(VERSION, -1, "", {})
-        commit_batch(folder, before, number, list(check_rows(folder, before.buckets, number, rows, before.limits)))
+        commit_batch(folder, before, list(check_rows(folder, before, rows)))
     return folder
 
 

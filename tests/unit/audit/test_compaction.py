@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from audit.batches.batch import commit_batch
 from audit.records.findings import FOUND, WITHDRAWN, Finding
 from audit.storage.commits import BucketResult, BucketState, Commit
-from audit.storage.output_folder import VERSION, OutputError, OutputFolder
+from audit.storage.output_folder import OutputError, OutputFolder
+from audit.storage.state_versions import VERSION
 from audit.storage.table_files import TableFile, latest_rows
 from audit.storage.table_schemas import BATCH, FINDINGS_TABLE, RECORDS_TABLE
 from audit.tables.compaction import compact_all, delete_files, delete_old, delete_strays, mergeable
@@ -55,7 +56,7 @@ def run_batch(folder: OutputFolder, number: int, seed: int, keep_days: int | Non
     begun = Path(folder.location) / "checkpoint" / "offsets" / str(number)
     begun.parent.mkdir(parents=True, exist_ok=True)
     begun.touch()
-    commit_batch(folder, before, number, results, keep_days)
+    commit_batch(folder, before, results, keep_days)
 
 
 def all_rows(folder: OutputFolder) -> dict[str, Any]:

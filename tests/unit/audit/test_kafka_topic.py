@@ -7,13 +7,14 @@ import pyarrow
 import pytest
 from typer.testing import CliRunner
 
-from audit.batches.batch import BUCKETS, check_rows, commit_batch
+from audit.batches.batch import check_rows, commit_batch
 from audit.cli import app
 from audit.reading.lines_read import ReadRange
 from audit.reading.source import LINES_ROW
 from audit.spark.settings import SparkSettings
-from audit.storage.commits import Commit
-from audit.storage.output_folder import VERSION, OutputFolder
+from audit.storage.commits import BUCKETS, Commit
+from audit.storage.output_folder import OutputFolder
+from audit.storage.state_versions import VERSION
 from audit.topic.brokers import topic_ends
 from audit.topic.connector import with_connector
 from audit.topic.publisher import Published, PublishedFile, is_of_another_topic
@@ -46,8 +47,7 @@ def read(output: OutputFolder, values: list[bytes | None], key: bytes | None = K
     batches = read_records("t", records(values, key), ReadBefore(output), BUCKETS)
     rows = [row for batch in batches for row in batch.to_pylist()]
     before = output.last_commit() or Commit(VERSION, -1, "", {})
-    results = list(check_rows(output, before.buckets, before.batch + 1, rows, before.limits))
-    commit_batch(output, before, before.batch + 1, results)
+    commit_batch(output, before, list(check_rows(output, before, rows)))
     (found,) = (msgspec.json.decode(row["data"], type=ReadRange) for row in rows if row["what"] == LINES_ROW)
     return found
 

@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 from audit.cli import app
 from audit.records.findings import FOUND, WITHDRAWN, Finding
 from audit.storage.commits import Commit
-from audit.storage.output_folder import VERSION, OutputFolder
+from audit.storage.output_folder import OutputFolder
+from audit.storage.state_versions import VERSION
 from audit.storage.table_schemas import FINDINGS_TABLE, RECORDS_TABLE, TABLES
 from audit.tables.queries import QueryError, describe_tables, run_query
 from state_log.record import Kind, LoggedStateChange

@@ -14,7 +14,8 @@ from audit.report.report import read_result
 from audit.rules.recreations import CREATED_ANEW
 from audit.rules.unclean_elections import UNCLEAN_ELECTION
 from audit.storage.commits import Commit
-from audit.storage.output_folder import VERSION, OutputFolder
+from audit.storage.output_folder import OutputFolder
+from audit.storage.state_versions import VERSION
 from cluster.broker import LeaderEpoch
 from state_log.record import Kind, LoggedStateChange, StateChange
 from tests.columnar_audits import ColumnarAudit

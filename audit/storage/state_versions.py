@@ -1,0 +1,51 @@
+"""Versions of what an audit keeps, and how this klamm goes on from the commit of an older one.
+
+To change what commits or state have in them: raise VERSION, and add to `_UPGRADES` what becomes of a commit of the
+version before. If the state of partitions is not the same as before, the upgrade sets `must_rebuild`, and `klamm audit
+rebuild` makes that state anew from the table of records. The state of what concerns no partition is in no table: an
+upgrade keeps it, or changes it.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from cluster.errors import ClusterError
+
+VERSION: Final = 3
+"""Of commits, state and tables."""
+RULES_VERSION: Final = 1
+"""Of the rules about partitions: raised when they find something else in the same records."""
+
+Document = Mapping[str, Any]
+"""A commit as JSON has it."""
+
+
+class VersionError(ClusterError):
+    """The version is one that this klamm cannot read. The message goes on from the name of the file."""
+
+
+def _to_3(commit: Document) -> Document:
+    """Commits got a number of buckets, which was fixed before, one of rebuilds, and the versions of the rules."""
+    return {**commit, "bucket_count": 16, "rebuilds": 0, "rules": [1]}
+
+
+_UPGRADES: Final[Mapping[int, Callable[[Document], Document]]] = {2: _to_3}
+"""By the version before: each makes a commit one of the next version."""
+
+
+def upgraded(commit: Document) -> Document:
+    """The commit as one of this version. Raises VersionError."""
+    version = commit["version"]
+    if version > VERSION:
+        raise VersionError(
+            f"is of version {version}, which a newer klamm wrote; this one knows versions up to {VERSION}: use the "
+            "newer klamm, or audit into a new --output"
+        )
+    steps = range(version, VERSION)
+    if any(step not in _UPGRADES for step in steps):
+        raise VersionError(
+            f"is of version {version}, which this klamm cannot upgrade to {VERSION}: audit into a new --output"
+        )
+    for step in steps:
+        commit = {**_UPGRADES[step](commit), "version": step + 1}
+    return commit
