@@ -82,16 +82,18 @@ def _show_lasting(lasting: "Sequence[LastingCondition]") -> None:
 def _show_summary(summary: "Summary") -> None:
     """Failovers and what was read of each node, for people."""
     for row in summary.failovers:
-        brokers = ", ".join(map(str, row["brokers"])) or "unknown"
+        brokers = ", ".join(map(str, row["brokers"]))
+        failed = f"of broker {brokers}" if brokers else "found by a new controller"
+        partitions = "1 partition" if row["partitions"] == 1 else f"{row['partitions']} partitions"
         leaderless = " ".join(f"{name} {_ms(row[f'leaderless_{name}_ms'])}" for name in ("p50", "p95", "p99", "max"))
         typer.echo(
-            f"failover     {row['detected_time']} of broker {brokers}: {row['partitions']} partitions, leaders written "
+            f"failover     {row['detected_time']} {failed}: {partitions}, leaders written "
             f"after {_ms(row['until_last_written_ms'])}, none for {leaderless}"
         )
     for row in summary.controller_failovers:
         typer.echo(
             f"controller   {row['from_time']} {row['controller']} in epoch {row['controller_epoch']}: "
-            f"{_ms(row['since_previous_ms'])} after the last record of the one before, loaded after "
+            f"{_since_previous(row['since_previous_ms'])}, loaded after "
             f"{_ms(row['until_loaded_ms'])}, first write after {_ms(row['until_first_write_ms'])}"
         )
     for row in summary.ledgers:
@@ -99,6 +101,13 @@ def _show_summary(summary: "Summary") -> None:
             f"log          {row['node']}/{row['incarnation']}: {row['records']} records, {row['bytes']} bytes, "
             f"{row['missing'] or 0} missing, {row['quarantined']} malformed"
         )
+
+
+def _since_previous(ms: int | None) -> str:
+    """One that hung goes on to record that it resigned."""
+    if ms is None:
+        return "the first that is known"
+    return f"{_ms(abs(ms))} {'after' if ms >= 0 else 'before'} the last record of the one before"
 
 
 def _ms(value: int | None) -> str:
