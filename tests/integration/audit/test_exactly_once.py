@@ -141,20 +141,21 @@ def test_an_audit_that_was_killed_twenty_times_has_each_row_once(logs: Path, und
 DAMAGE = {
     "a missing commit": ("commits/{last}.json", "commits/{last}.json"),
     "a deleted checkpoint": ("checkpoint", "checkpoint"),
-    "a missing file of the state": ("state/16", "state/16"),
+    "a missing file of the state": ("state/{cluster}", "state/{cluster}"),
     "a half-copied table": ("tables/records", "tables/records"),
 }
 
 
 def test_an_output_that_is_not_as_it_was_left_is_refused_in_one_line(undisturbed: Path, tmp_path: Path) -> None:
-    last = last_batch(undisturbed)
+    (commit,) = commits(undisturbed)
+    parts = {"last": commit.batch, "cluster": commit.bucket_count}
     for number, (name, named) in enumerate(DAMAGE.values()):
         output = tmp_path / str(number)
         shutil.copytree(undisturbed, output)
-        path = output / name.format(last=last)
+        path = output / name.format(**parts)
         shutil.rmtree(path) if path.is_dir() else path.unlink()
         for command in (["run", "--once", "--log-dir", str(tmp_path)], ["report"]):
-            assert named.format(last=last) in refusal(*command, "--output", str(output))
+            assert named.format(**parts) in refusal(*command, "--output", str(output))
 
 
 def test_a_checkpoint_of_another_audit_is_refused_in_one_line(undisturbed: Path, tmp_path: Path) -> None:
