@@ -5,7 +5,9 @@ crash. Malformed lines are skipped here; the audit keeps and counts them.
 """
 
 import heapq
+import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -33,10 +35,19 @@ class Break(Struct, frozen=True):
 def find_segments(directories: Iterable[Path]) -> list[Path]:
     """All segments in these directory trees, each once, sorted by directory and name: oldest first per node.
 
-    Whoever opened a FIFO of such a name would wait for its writer.
+    Links to directories are not followed, and directories that cannot be listed are left out. Whoever opened a FIFO of
+    such a name would wait for its writer.
     """
-    named = (path for top in directories for path in top.rglob(f"*{SEGMENT_SUFFIX}"))
-    return sorted({path.resolve() for path in named if path.is_file()})
+    found: set[Path] = set()
+    waiting = [os.fspath(directory) for directory in directories]
+    while waiting:
+        with suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                elif entry.name.endswith(SEGMENT_SUFFIX) and os.path.isfile(entry.path):
+                    found.add(Path(entry.path).resolve())
+    return sorted(found)
 
 
 def complete_lines(path: Path) -> Iterator[bytes]:

@@ -9,7 +9,7 @@ import msgspec
 
 from audit.chains.incarnations import Span
 from audit.reading.kafka.log_state import KafkaLines
-from audit.reading.log_files import Content, Range
+from audit.reading.log_files import Content, Range, file_text
 from audit.reading.node_work import TopicSize, Work
 from state_log.chain import ChainSegment
 from state_log.writer import parse_segment_name
@@ -84,7 +84,7 @@ class Quarantine:
         self.count += 1
         if len(self.lines) < QUARANTINED_MAX:
             text = line[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
-            self.lines.append(QuarantinedLine(str(self._path), offset, len(line), text, why[:_SHOWN_BYTES]))
+            self.lines.append(QuarantinedLine(file_text(self._path), offset, len(line), text, why[:_SHOWN_BYTES]))
 
 
 def modified_ns(path: Path | Content) -> int:

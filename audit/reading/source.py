@@ -29,7 +29,7 @@ from audit.chains.line_digests import packed
 from audit.reading.changed_files import FileFault, ReadFiles, is_fault, new_faults, to_offsets
 from audit.reading.kafka.reading import KafkaSummary
 from audit.reading.lines_read import Quarantine, ReadRange, line_blocks, modified_ns
-from audit.reading.log_files import LogFiles, Position, Positions, Range, Segment, advance, ends, ranges
+from audit.reading.log_files import LogFiles, Position, Positions, Range, Segment, advance, ends, file_text, ranges
 from audit.reading.node_work import WorkRead
 from audit.reading.schema import SOURCE
 from audit.records.columns import RECORDS, decode_block, to_columns
@@ -258,7 +258,7 @@ class RangeSummary:
     def result(self) -> ReadRange:
         return ReadRange(
             self._range.log,
-            str(self._range.path),
+            file_text(self._range.path),
             self._range.end,
             self._records,
             self._quarantine.count,

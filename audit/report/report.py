@@ -14,6 +14,7 @@ from audit.chains.incarnations import overlaps
 from audit.reading.file_faults import why_unread
 from audit.reading.kafka.log_state import NODE, describe_time
 from audit.reading.kafka.log_state import gaps as kafka_gaps
+from audit.reading.lines_read import QUARANTINED_MAX
 from audit.records.findings import FOUND, NOT_COMPARED, Finding
 from audit.report.lasting_conditions import LastingCondition, lasting_conditions, lasting_findings
 from audit.report.log_ends import CheckedEnds, check_log_ends
@@ -206,9 +207,7 @@ def _gaps(
     if commit is None or not commit.records:
         yield Gap("records", "no record was read: is this the folder of the state-change logs?")
     if commit is not None and commit.quarantined:
-        files = Counter(row["file"] for row in folder.rows(QUARANTINE_TABLE, ["file"]))
-        for file, _ in files.most_common(_NAMED_MAX):
-            yield Gap(file, f"{files[file]} malformed lines; see the table 'quarantine'")
+        yield from _malformed(folder, commit)
     yield from _not_compared(folder)
     for name, log in sorted(state.incarnations.items()):
         if log.missing and log.missing[0][0] == 0:
@@ -220,6 +219,17 @@ def _gaps(
     wanted |= dict.fromkeys(expected_nodes, "it was expected")
     for node in sorted(set(wanted) - present):
         yield Gap(node, f"there is no log of this node, though {wanted[node]}")
+
+
+def _malformed(folder: OutputFolder, commit: Commit) -> Iterator[Gap]:
+    """The files with the most malformed lines. Of a file with very many the table has the first."""
+    files = Counter(row["file"] for row in folder.rows(QUARANTINE_TABLE, ["file"]))
+    is_full = files.total() < commit.quarantined
+    for file, count in files.most_common(_NAMED_MAX):
+        more = " and more" if is_full and count >= QUARANTINED_MAX else ""
+        yield Gap(file, f"{count} malformed lines{more}; see the table 'quarantine'")
+    if len(files) > _NAMED_MAX:
+        yield Gap("files", f"{len(files) - _NAMED_MAX} more have malformed lines; see the table 'quarantine'")
 
 
 def _not_compared(folder: OutputFolder) -> Iterator[Gap]:
