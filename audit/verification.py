@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from audit.chains.witnesses import (
     DIGEST_KEPT,
@@ -59,8 +60,8 @@ def verify_logs(directories: Iterable[Path], heads: Sequence[GivenHead] = ()) ->
     files = LogFiles(folders)
     files.logs()
     logs.gaps += [Gap(fault.file, why_unread(fault)) for fault in ignored_faults(files.ignored)]
-    joined, breaks = join_all(logs.segments)
-    breaks += logs.converted
+    joined, faults = join_all(logs.segments)
+    breaks = _summed([*faults, *logs.converted])
     add_witnessed(logs.latest, witnessed_by_heads(heads))
     broken = {f"{b.node}/{b.incarnation}" for b in breaks if b.rule == CHAIN_BREAK}
     read = {
@@ -81,6 +82,17 @@ def verify_logs(directories: Iterable[Path], heads: Sequence[GivenHead] = ()) ->
     verdict = FINDINGS if breaks else INCOMPLETE if gaps else CLEAN
     records = sum(log.records for log in joined.values())
     return Verification(verdict, records, tuple(breaks), tuple(gaps), unchecked_ends(heads, joined))
+
+
+def _summed(breaks: Sequence[Break]) -> list[Break]:
+    """One for each log and rule, as the audit does: the first, and how many there are."""
+    by_log: dict[tuple[str, str, str], list[Break]] = {}
+    for each in breaks:
+        by_log.setdefault((each.rule, each.node, each.incarnation), []).append(each)
+    return [
+        group[0] if len(group) == 1 else replace(group[0], message=f"{group[0].message}; {len(group)} times in all")
+        for group in by_log.values()
+    ]
 
 
 class _Logs:

@@ -198,11 +198,8 @@ def join_all(
     breaks = []
     by_incarnation = sorted(segments, key=lambda s: (s[0].node, s[0].incarnation, s[0].first_seq))
     for (node, incarnation), group in groupby(by_incarnation, key=lambda s: (s[0].node, s[0].incarnation)):
-        log = IncarnationLog()
-        for segment, retained_from in group:
-            log, found = join(log, segment, retained_from)
-            breaks += [Break(rule, node, incarnation, message) for rule, message in found]
-        logs[f"{node}/{incarnation}"] = log
+        logs[f"{node}/{incarnation}"], found = join(IncarnationLog(), group)
+        breaks += [Break(fault.rule, node, incarnation, fault.message) for fault in found]
     return logs, breaks
 
 

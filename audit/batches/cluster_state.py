@@ -1,7 +1,7 @@
 """Judges what concerns no partition: chains of lines, controllers, and which nodes there should be."""
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Final, NamedTuple
 
 import msgspec
@@ -165,15 +165,17 @@ def _chains(known: ClusterState, read: Sequence[ReadRange]) -> list[Finding]:
                 add(f"{segment.node}/{segment.incarnation}", OUT_OF_ORDER, segment.first_seq, message)
     segments = [(segment, part.retained_from, part.starts_early) for part in read for segment in part.segments]
     segments.sort(key=lambda s: (s[0].node, s[0].incarnation, s[0].first_seq, s[2]))
-    for segment, retained_from, starts_early in segments:
-        name = f"{segment.node}/{segment.incarnation}"
-        known.incarnations[name], wrong = join(known.incarnations.get(name, IncarnationLog()), segment, retained_from)
-        if starts_early and not wrong:
-            wrong = [
-                (OUT_OF_ORDER, f"record {segment.first_seq} is in a file named for {retained_from} and later ones")
-            ]
-        for rule, message in wrong:
-            add(name, rule, segment.first_seq, message)
+    for name, group in groupby(segments, key=lambda s: f"{s[0].node}/{s[0].incarnation}"):
+        of_log = list(group)
+        before = known.incarnations.get(name, IncarnationLog())
+        known.incarnations[name], wrong = join(before, [(segment, named) for segment, named, _ in of_log])
+        for fault in wrong:
+            add(name, fault.rule, fault.seq, fault.message)
+        faulty = {fault.seq for fault in wrong}
+        for segment, named, starts_early in of_log:
+            if starts_early and segment.first_seq not in faulty:
+                message = f"record {segment.first_seq} is in a file named for {named} and later ones"
+                add(name, OUT_OF_ORDER, segment.first_seq, message)
     return [_chain_finding(known.faults[name][rule], name, rule) for name, rule in sorted(changed)]
 
 
