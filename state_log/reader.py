@@ -11,6 +11,7 @@ from contextlib import suppress
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -19,8 +20,11 @@ from cluster.broker import ControllerEpoch
 from cluster.errors import DECODE_ERRORS
 from cluster.requests.cluster import ReadStateChangesResponse
 from state_log.chain import ChainSegment, IncarnationLog, extend, join
-from state_log.record import Kind, LoggedStateChange, MalformedLine, decode_line, start_state
+from state_log.record import LINE_BYTES_MAX, Kind, LoggedStateChange, MalformedLine, decode_line, start_state
 from state_log.writer import SEGMENT_SUFFIX, parse_segment_name
+
+_LINE_READ: Final = LINE_BYTES_MAX + 2
+"""With its newline: more than any record has."""
 
 
 class Break(Struct, frozen=True):
@@ -58,7 +62,8 @@ def complete_lines(path: Path) -> Iterator[bytes]:
 def numbered_lines(path: Path, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
     """(byte offset, line) of the complete lines between two byte offsets; `start` must be the start of a line.
 
-    Empty for a segment that was deleted meanwhile.
+    Empty for a segment that was deleted meanwhile. Of a line that is too long to be a record only the beginning, which
+    is too long as well: a line may be longer than there is memory.
     """
     try:
         file = path.open("rb")
@@ -67,12 +72,17 @@ def numbered_lines(path: Path, start: int = 0, end: int | None = None) -> Iterat
     with file:
         file.seek(start)
         position = start
-        for line in file:
-            following = position + len(line)
-            if not line.endswith(b"\n") or (end is not None and following > end):
+        while line := file.readline(_LINE_READ):
+            rest, following = line, position + len(line)
+            while not rest.endswith(b"\n"):
+                rest = file.readline(_LINE_READ)
+                following += len(rest)
+                if not rest:
+                    return
+            if end is not None and following > end:
                 return
             if len(line) > 1:
-                yield position, line[:-1]
+                yield position, line.removesuffix(b"\n")
             position = following
 
 
