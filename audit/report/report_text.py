@@ -109,8 +109,12 @@ def _show_summary(summary: "Summary") -> None:
     for row in summary.ledgers:
         _print(
             f"log          {row['node']}/{row['incarnation']}: {row['records']} records, {row['bytes']} bytes, "
-            f"{row['missing'] or 0} missing, {row['quarantined']} malformed"
+            f"{_or_dash(row['missing'])} missing, {row['quarantined']} malformed"
         )
+
+
+def _or_dash(count: int | None) -> str:
+    return "-" if count is None else str(count)
 
 
 def _ms(value: int | None) -> str:
