@@ -17,6 +17,7 @@ from audit.reading.changed_files import FileFault
 from audit.reading.file_faults import converted_found, faults_found
 from audit.reading.kafka.log_state import KafkaLog, KafkaState, add_lines
 from audit.reading.lines_read import QuarantinedLine, ReadRange
+from audit.reading.unclear_records import Unclear, joined_unclear
 from audit.records.findings import Finding, changes
 from audit.records.vectors import is_one_of
 from audit.rules.limits import Limits
@@ -62,6 +63,8 @@ class ClusterState(Struct):
     kafka: KafkaState = field(default_factory=KafkaState)
     unread: dict[str, FileFault] = field(default_factory=dict)
     """By log: files without anything to read."""
+    unclear: dict[str, Unclear] = field(default_factory=dict)
+    """By node/incarnation: records that no rule can judge."""
     witnessed: Latest = field(default_factory=dict)
     """What nodes have seen of the logs of others."""
 
@@ -100,6 +103,7 @@ def check_cluster(
     for part in read:
         known.unread.pop(part.log, None)
         known.unread.pop(part.file, None)
+    known.unclear = joined_unclear((known.unclear, *(part.unclear for part in read)))
     add_witnessed(known.witnessed, _witnessed(rows))
     write_findings(output, place, findings)
     output.write_rows(RECORDS_TABLE, rows.drop_columns(["key"]), place.batch, place.bucket)

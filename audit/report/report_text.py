@@ -98,14 +98,17 @@ def _show_summary(summary: "Summary") -> None:
         leaderless = " ".join(f"{name} {_ms(row[f'leaderless_{name}_ms'])}" for name in ("p50", "p95", "p99", "max"))
         _print(
             f"failover     {row['detected_time']} of broker {brokers}: {row['partitions']} partitions, leaders written "
-            f"after {_ms(row['until_last_written_ms'])}, none for {leaderless}"
+            f"after {_ms(row['until_last_written_ms'])}, leaderless for {leaderless}"
         )
     for row in summary.controller_failovers:
-        _print(
-            f"controller   {row['from_time']} {row['controller']} in epoch {row['controller_epoch']}: "
-            f"{_ms(row['since_previous_ms'])} after the last record of the one before, loaded after "
-            f"{_ms(row['until_loaded_ms'])}, first write after {_ms(row['until_first_write_ms'])}"
-        )
+        phases = {
+            "after the last record of the one before": row["since_previous_ms"],
+            "until all was loaded": row["until_loaded_ms"],
+            "until the first write": row["until_first_write_ms"],
+        }
+        took = ", ".join(f"{_ms(value)} {what}" for what, value in phases.items() if value is not None)
+        active = f"{row['from_time']} {row['controller']} active in controller epoch {row['controller_epoch']}"
+        _print(f"controller   {active}{': ' if took else ''}{took}")
     for row in summary.ledgers:
         _print(
             f"log          {row['node']}/{row['incarnation']}: {row['records']} records, {row['bytes']} bytes, "
