@@ -299,6 +299,9 @@ def test_a_damaged_file_of_an_audit_counts_as_none(tmp_path: Path, content: byte
     assert read_audited(tmp_path) == {}
     (tmp_path / AUDITED_FILE).write_bytes(b"{torn")
     assert read_audited(tmp_path) == {}
+    (tmp_path / AUDITED_FILE).unlink()
+    (tmp_path / AUDITED_FILE).mkdir()
+    assert read_audited(tmp_path) == {}
 
 
 def test_only_complete_lines_are_read_and_a_range_of_bytes_can_be_chosen(tmp_path: Path) -> None:
