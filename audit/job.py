@@ -83,8 +83,9 @@ def run_audit(
         spark = start_session(local, settings) if session is None else session
         try:
             _register(spark, listener)
-            batches = _Batches(folder, BatchSettings(settings.tasks, checkpoint, limits, options.keep_days))
-            plan = Plan(options.batch_bytes, settings.tasks, folder.bucket_count(), options.timezone)
+            buckets = folder.bucket_count(settings.buckets)
+            batches = _Batches(folder, BatchSettings(settings.tasks, buckets, checkpoint, limits, options.keep_days))
+            plan = Plan(options.batch_bytes, settings.tasks, buckets, options.timezone)
             rows = partial(_rows, spark, inputs, plan, folder)
             report = None if on_progress is None else lambda: on_progress(result()) is True
             watch = _Watch(output, interrupted, report, stop, options.timeout_seconds)

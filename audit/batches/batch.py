@@ -31,11 +31,12 @@ _RESULT: Final = "result binary"
 
 
 class BatchSettings(NamedTuple):
-    """`checkpoint`: where Spark's is. `limits`: of a first batch; later ones go by the same. `keep_days`: of records
-    and timelines; None keeps all.
+    """`buckets`, `limits`: of a first batch; later ones go by the same. `checkpoint`: where Spark's is. `keep_days`: of
+    records and timelines; None keeps all.
     """
 
     tasks: int
+    buckets: int
     checkpoint: str
     limits: Limits
     keep_days: int | None
@@ -45,7 +46,9 @@ def check_batch(frame: DataFrame, number: int, output: OutputFolder, settings: B
     """Judge the rows of `audit.reading.source` and commit. `number`: of Spark's batch. Raises OutputError."""
     query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
     elsewhere = "" if settings.checkpoint == output.path("checkpoint") else settings.checkpoint
-    before = output.last_commit() or Commit(VERSION, -1, query, {}, checkpoint=elsewhere, limits=settings.limits)
+    before = output.last_commit() or Commit(
+        VERSION, -1, query, {}, checkpoint=elsewhere, limits=settings.limits, bucket_count=settings.buckets
+    )
     last = before.spark_batch
     if number not in {last, last + 1} or query != before.query:
         raise OutputError(
@@ -56,7 +59,7 @@ def check_batch(frame: DataFrame, number: int, output: OutputFolder, settings: B
         return
     # Tasks need neither what was read of each log nor the sizes of tables.
     check = _checker(output.location, msgspec.json.encode(replace(before, taken={}, tables={})))
-    rows = frame.repartition(settings.tasks, "bucket").mapInArrow(check, _RESULT).collect()
+    rows = frame.repartitionById(settings.tasks, "bucket").mapInArrow(check, _RESULT).collect()
     results = [msgspec.json.decode(bytes(row["result"]), type=BucketResult) for row in rows]
     for result in results:
         if result.error:

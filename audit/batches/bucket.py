@@ -55,6 +55,7 @@ from audit.rules.unclean_elections import (
 from audit.rules.unfinished_work import check_steps, reduce_steps, steps_of
 from audit.storage.commits import BucketResult, BucketState
 from audit.storage.output_folder import OutputFolder
+from audit.storage.state_files import StateFile
 from audit.storage.table_schemas import (
     FINDINGS,
     FINDINGS_TABLE,
@@ -224,12 +225,14 @@ def check_bucket(
     write_findings(output, place, findings)
     output.write_rows(TIMELINES_TABLE, timelines, place.batch, place.bucket)
     output.write_rows(RECORDS_TABLE, rows.drop_columns(["key"]), place.batch, place.bucket)
+    file = StateFile(output, place.bucket, place.batch)
     for name, table in added.items():
         if table.num_rows:
             kept, run = joined_runs(runs[name], table, REDUCE[name])
-            stored[name] = (*stored[name][:kept], output.write_run(place.bucket, name, place.batch, run))
+            stored[name] = (*stored[name][:kept], file.add_run(run))
     for name, table in unfinished._asdict().items():
-        stored[name] = (output.write_run(place.bucket, name, place.batch, table),)
+        stored[name] = (file.add_run(table),) if table.num_rows else ()
+    file.write()
     return BucketResult(
         place.bucket,
         BucketState(stored),

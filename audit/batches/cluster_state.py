@@ -25,6 +25,7 @@ from audit.rules.subjects import reference
 from audit.rules.unfinished_work import DeletionStep, add_deletions, stalled_deletions
 from audit.storage.commits import BucketResult, BucketState, StoredFile
 from audit.storage.output_folder import OutputFolder
+from audit.storage.state_files import StateFile
 from audit.storage.table_schemas import QUARANTINE, QUARANTINE_TABLE, RECORDS_TABLE
 from state_log.chain import IncarnationLog, join
 from state_log.invariants import ONE_CONTROLLER_PER_EPOCH
@@ -96,7 +97,8 @@ def check_cluster(
     """Judge the records that are of no partition, the chains of all lines, and the files; return the new state."""
     read, faults = reported
     known = ClusterState() if state.file is None else decode_state(output.read_state(state.file))
-    runs = write_cluster_tables(output, place, known.tables, state.runs, Read(rows, read))
+    file = StateFile(output, place.bucket, place.batch)
+    runs = write_cluster_tables(output, place, known.tables, state.runs, Read(rows, read), file=file)
     findings = [*_chains(known, read), *_spans(known, read), *_controllers(known, rows), *_kafka_logs(known, read)]
     findings += _deletions(known, rows, limits)
     findings += [*faults_found(known.unread, faults), *converted_found(read)]
@@ -111,12 +113,13 @@ def check_cluster(
     known.malformed |= {part.log for part in read if part.quarantined}
     if lines:
         output.write_rows(QUARANTINE_TABLE, _quarantined(lines), place.batch, place.bucket)
+    now = BucketState(
+        {**runs.stored, DIGESTS: _digests(output, state, read, file)}, file.add_bytes(msgspec.msgpack.encode(known))
+    )
+    file.write()
     return BucketResult(
         place.bucket,
-        BucketState(
-            {**runs.stored, DIGESTS: _digests(output, place, state, read)},
-            output.write_state(place.bucket, place.batch, msgspec.msgpack.encode(known)),
-        ),
+        now,
         records=sum(part.records for part in read),
         quarantined=sum(part.quarantined for part in read),
         controllers=controllers_named(rows),
@@ -140,15 +143,15 @@ def _witnessed(rows: pyarrow.Table) -> Iterator[Witnessed]:
 
 
 def _digests(
-    output: OutputFolder, place: Place, state: BucketState, read: Sequence[ReadRange]
+    output: OutputFolder, state: BucketState, read: Sequence[ReadRange], file: StateFile
 ) -> tuple[StoredFile, ...]:
-    """Keep the digests of these lines beside those of earlier ones."""
+    """Keep the digests of these lines, in this file, beside those of earlier ones."""
     stored = state.runs.get(DIGESTS, ())
     added = digests_of((part.segments, part.digests) for part in read)
     if not added.num_rows:
         return stored
     kept, run = joined_digests(output.runs(stored), added)
-    return (*stored[:kept], output.write_run(place.bucket, DIGESTS, place.batch, run))
+    return (*stored[:kept], file.add_run(run))
 
 
 def _chains(known: ClusterState, read: Sequence[ReadRange]) -> list[Finding]:

@@ -14,6 +14,7 @@ from audit.records.sorted_runs import Run, joined_runs
 from audit.records.vectors import keys
 from audit.storage.commits import StoredFile
 from audit.storage.output_folder import OutputFolder
+from audit.storage.state_files import StateFile
 from audit.storage.table_schemas import LEDGERS_TABLE, SESSIONS_TABLE, TERMS_TABLE, TOPICS_TABLE
 from audit.tables.broker_sessions import sessions_of
 from audit.tables.controller_terms import TermEvents, term_rows, terms_of
@@ -57,9 +58,11 @@ class Read(NamedTuple):
 
 
 def write_cluster_tables(
-    output: OutputFolder, place: Place, known: TablesState, stored: Stored, read: Read
+    output: OutputFolder, place: Place, known: TablesState, stored: Stored, read: Read, *, file: StateFile
 ) -> ClusterRuns:
-    """Add to `known` what was read, write what it changes about the tables, and return the runs behind them."""
+    """Add to `known` what was read, write what it changes about the tables, and return the runs behind them, of which
+    those that are new are added to this file.
+    """
     before = {TERMS_TABLE: term_rows(known.terms, known.work), LEDGERS_TABLE: ledger_rows(known.volumes, known.work)}
     _add(known, read)
     now = {TERMS_TABLE: term_rows(known.terms, known.work), LEDGERS_TABLE: ledger_rows(known.volumes, known.work)}
@@ -74,7 +77,7 @@ def write_cluster_tables(
     for name, added in new.items():
         if added.num_rows:
             count, run = joined_runs(runs[name], added, _REDUCE[name])
-            kept[name] = (*stored.get(name, ())[:count], output.write_run(place.bucket, name, place.batch, run))
+            kept[name] = (*stored.get(name, ())[:count], file.add_run(run))
     return ClusterRuns(
         {name: kept.get(name, ()) for name in new}, tuple(numpy.unique(keys(new[FAILURES]["key"])).tolist())
     )

@@ -129,13 +129,30 @@ def reduce_states(rows: pyarrow.Table) -> pyarrow.Table:
     key, sub, content = keys(rows["key"]), longs(rows["sub"]), keys(rows["content"])
     if are_in_order(key, sub, content):
         return rows
-    order = numpy.lexsort((*_reference_order(rows), content, sub, key))
+    order = numpy.lexsort((content, sub, key))
     starts = group_starts(key[order], sub[order], content[order])
+    if len(starts) == len(order):
+        return rows.take(order)
+    order = _by_reference_in_groups(rows, order, starts)
     reduced = rows.take(order[starts])
     for name, reduce in (("first_controller_epoch", numpy.minimum), ("last_controller_epoch", numpy.maximum)):
         values = reduce.reduceat(longs(rows[name])[order], starts)
         reduced = reduced.set_column(reduced.schema.get_field_index(name), name, pyarrow.array(values, pyarrow.int32()))
     return reduced
+
+
+_REFERENCE: Final = ("seq", "incarnation", "node", "at_ms", "first_controller_epoch")
+
+
+def _by_reference_in_groups(rows: pyarrow.Table, order: Longs, starts: Longs) -> Longs:
+    """The order of the rows, with those of each group by their references. Most groups have one row."""
+    sizes = numpy.diff(numpy.append(starts, len(order)))
+    group = numpy.repeat(numpy.arange(len(starts)), sizes)
+    places = numpy.flatnonzero(numpy.repeat(sizes > 1, sizes))
+    of_groups = rows.select(_REFERENCE).take(order[places])
+    again = numpy.lexsort((*_reference_order(of_groups), group[places]))
+    order[places] = order[places[again]]
+    return order
 
 
 def _reference_order(rows: pyarrow.Table) -> tuple[Longs, ...]:

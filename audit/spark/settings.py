@@ -11,7 +11,9 @@ from msgspec import Struct
 from cluster.errors import ConfigError
 
 CLUSTER_TASKS: Final = 16
-"""Tasks at a time on a cluster whose cores are not said: one for each of `audit.storage.commits.BUCKETS`."""
+"""Tasks at a time on a cluster whose cores are not said."""
+_BUCKETS_MIN: Final = 4
+_BUCKETS_MAX: Final = 16
 _LAPTOP_CORES_MAX: Final = 4
 _MEMORY: Final = re.compile(r"\d+[kmgt]?b?", re.IGNORECASE)
 _LOOPBACK: Final = ("127.", "localhost", "[::1]")
@@ -76,6 +78,13 @@ class SparkSettings(Struct, frozen=True):
         if named:
             return int(named[1])
         return min(len(os.sched_getaffinity(0)), _LAPTOP_CORES_MAX) if self.is_local else CLUSTER_TASKS
+
+    @property
+    def buckets(self) -> int:
+        """Into how many parts the state of a new audit is divided: two for each task. Each part costs files and time
+        in each batch.
+        """
+        return min(_BUCKETS_MAX, max(_BUCKETS_MIN, 2 * self.tasks))
 
     def of_cluster(self) -> dict[str, str]:
         """What says how much of a machine or cluster is used."""

@@ -1,23 +1,34 @@
 """What a batch of the audit leaves: the state of each bucket, and the commit that makes it count."""
 
+import hashlib
 from typing import Final
 
+import pyarrow
 from msgspec import Struct
 
 from audit.rules.clock_differences import ClockDifference
 from audit.rules.limits import Limits
 from audit.storage.table_files import Deleted, Reached, TableSize
 
-BUCKETS: Final = 16
-"""Parts of the state, judged independently of one another, until a rebuild makes more or fewer of them."""
+BUCKETS: Final = 4
+"""Parts of the state, judged independently of one another, of an audit that does not say otherwise."""
 
 
 class StoredFile(Struct, frozen=True):
-    """A file of the state, below the output folder, and the hash of its content. `rows`: of a sorted run."""
+    """A part of a file of the state, below the output folder, and the hash of its content: `size` bytes from `first`
+    on; by default all. `rows`: of a sorted run.
+    """
 
     file: str
     digest: str
     rows: int = 0
+    first: int = 0
+    size: int | None = None
+
+
+def content_digest(data: bytes | pyarrow.Buffer) -> str:
+    """The hash of the content of a file, or of a part of it."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 class BucketState(Struct, frozen=True):

@@ -36,8 +36,11 @@ class FileStore(Protocol):
         Beside those that were written whole there may be some that end with `.tmp`, left where a process was killed.
         """
 
-    def read(self, name: str) -> pyarrow.Buffer:
-        """The content, mapped into memory where that can be done."""
+    def read(self, name: str, first: int = 0, size: int | None = None) -> pyarrow.Buffer:
+        """The content, or `size` bytes of it from the byte `first` on, mapped into memory where that can be done.
+
+        What is beyond the end is left out.
+        """
 
     def write(self, name: str, data: bytes | pyarrow.Buffer) -> None:
         """Write a file so that it is there as a whole or not at all, also after a crash; one of this name is replaced.

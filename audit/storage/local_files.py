@@ -28,12 +28,13 @@ class LocalFiles:
                     found[path.relative_to(self._top).as_posix()] = path.stat().st_size
         return found
 
-    def read(self, name: str) -> pyarrow.Buffer:
+    def read(self, name: str, first: int = 0, size: int | None = None) -> pyarrow.Buffer:
         path = self._top / name
         if not path.stat().st_size:
             return pyarrow.py_buffer(b"")  # Nothing cannot be mapped.
         with pyarrow.memory_map(str(path)) as file:
-            return file.read_buffer()
+            file.seek(first)
+            return file.read_buffer(size)
 
     def write(self, name: str, data: bytes | pyarrow.Buffer) -> None:
         path = self._top / name

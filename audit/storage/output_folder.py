@@ -9,7 +9,6 @@ Which file system they are on is the matter of a `FileStore`.
 """
 
 import fcntl
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -22,7 +21,7 @@ from msgspec import Struct
 
 from audit.records.sorted_runs import Run
 from audit.rules.limits import Limits
-from audit.storage.commits import BUCKETS, BucketState, Commit, StoredFile
+from audit.storage.commits import BucketState, Commit, StoredFile, content_digest
 from audit.storage.file_store import Location, is_remote, open_store
 from audit.storage.state_versions import VERSION, VersionError, upgraded
 from audit.storage.table_files import (
@@ -194,10 +193,10 @@ class OutputFolder:
                     raise
         return None
 
-    def bucket_count(self) -> int:
-        """Into how many buckets the next batch divides partitions. Raises OutputError."""
+    def bucket_count(self, wanted: int) -> int:
+        """Into how many buckets the next batch divides partitions: as many as before. Raises OutputError."""
         commit = self.last_commit()
-        return BUCKETS if commit is None else commit.bucket_count
+        return wanted if commit is None else commit.bucket_count
 
     def modified_ns(self) -> int:
         """When the file that was changed last of those that were read had been changed; 0: none was read yet."""
@@ -207,7 +206,7 @@ class OutputFolder:
     def commit(self, commit: Commit) -> None:
         """Make a batch count, and remove the state that only earlier ones needed."""
         encoded = msgspec.json.encode(commit)
-        stored = _StoredCommit(_digest(encoded), msgspec.Raw(encoded))
+        stored = _StoredCommit(content_digest(encoded), msgspec.Raw(encoded))
         self.put(f"commits/{commit.batch}.json", msgspec.json.encode(stored))
         numbers = _numbers(self.files.sizes("commits"), ".json")
         kept = sorted(numbers)[-_KEPT:]
@@ -227,7 +226,7 @@ class OutputFolder:
         try:
             stored = msgspec.json.decode(self.files.read(name), type=_StoredCommit)
             found = msgspec.json.decode(stored.commit, type=_Version)
-            if _digest(bytes(stored.commit)) != stored.digest:
+            if content_digest(bytes(stored.commit)) != stored.digest:
                 raise OutputError(f"{path}: was changed after it was written; {_REMEDY}")
             if found.version == VERSION:
                 return msgspec.json.decode(stored.commit, type=Commit)
@@ -248,43 +247,30 @@ class OutputFolder:
     def _read_run(self, run: StoredFile) -> pyarrow.Table:
         path = self.path(run.file)
         try:
-            table = pyarrow.ipc.open_file(self.files.read(run.file)).read_all()
+            table = pyarrow.ipc.open_file(self.files.read(run.file, run.first, run.size)).read_all()
         except (OSError, pyarrow.ArrowInvalid) as error:
             raise OutputError(f"{path}: is missing or damaged ({first_line(error)}); {_REMEDY}") from error
         if table.num_rows != run.rows:
             raise OutputError(f"{path}: has {table.num_rows} rows instead of {run.rows}; {_REMEDY}")
         return table
 
-    def write_run(self, bucket: int, table: str, batch: int, rows: pyarrow.Table) -> StoredFile:
-        sink = pyarrow.BufferOutputStream()
-        with pyarrow.ipc.new_file(sink, rows.schema) as writer:
-            writer.write_table(rows.unify_dictionaries().combine_chunks())
-        return self._write(f"state/{bucket}/{table}-{batch:09d}.arrow", sink.getvalue(), rows.num_rows)
-
     def read_state(self, stored: StoredFile) -> bytes:
-        """A state file of `write_state`. Raises OutputError."""
+        """State that is no table. Raises OutputError."""
         return bytes(self._read(stored))
-
-    def write_state(self, bucket: int, batch: int, data: bytes) -> StoredFile:
-        return self._write(f"state/{bucket}/state-{batch:09d}.bin", data)
-
-    def _write(self, name: str, data: bytes | pyarrow.Buffer, rows: int = 0) -> StoredFile:
-        self.put(name, data)
-        return StoredFile(name, _digest(data), rows)
 
     def adopt(self, stored: StoredFile, source: "OutputFolder", batch: int) -> StoredFile:
         """Copy a file of the state of another folder, as one of this batch. Raises OutputError."""
-        path = PurePosixPath(stored.file)
-        kind, _, number = path.stem.rpartition("-")
-        name = f"{path.parent}/{kind}-{batch:09d}-{number}{path.suffix}"
-        return self._write(name, source._read(stored), stored.rows)
+        path, data = PurePosixPath(stored.file), source._read(stored)
+        name = f"{path.parent}/{batch:09d}-{path.stem}-{stored.first}{path.suffix}"
+        self.put(name, data)
+        return StoredFile(name, stored.digest, stored.rows)
 
     def _read(self, stored: StoredFile, remedy: str = _REMEDY) -> pyarrow.Buffer:
         try:
-            data = self.files.read(stored.file)
+            data = self.files.read(stored.file, stored.first, stored.size)
         except OSError as error:
             raise OutputError(f"{self.path(stored.file)}: {_why(error)}; {remedy}") from error
-        if _digest(data) != stored.digest:
+        if content_digest(data) != stored.digest:
             raise OutputError(f"{self.path(stored.file)}: was changed after it was written; {remedy}")
         return data
 
@@ -383,7 +369,3 @@ def _numbers(names: Iterable[str], suffix: str = "") -> list[int]:
 
 def _why(error: OSError) -> str:
     return error.strerror or first_line(error)
-
-
-def _digest(data: bytes | pyarrow.Buffer) -> str:
-    return hashlib.blake2b(data, digest_size=16).hexdigest()

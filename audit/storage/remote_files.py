@@ -23,9 +23,10 @@ class RemoteFiles:
         found = self._system.get_file_info(selector)
         return {f.path.removeprefix(f"{self._top}/"): f.size for f in found if f.type == pyarrow.fs.FileType.File}
 
-    def read(self, name: str) -> pyarrow.Buffer:
+    def read(self, name: str, first: int = 0, size: int | None = None) -> pyarrow.Buffer:
         with self._system.open_input_file(f"{self._top}/{name}") as file:
-            return file.read_buffer()
+            file.seek(first)
+            return file.read_buffer(size)
 
     def write(self, name: str, data: bytes | pyarrow.Buffer) -> None:
         path = f"{self._top}/{name}"

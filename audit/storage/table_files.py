@@ -8,7 +8,7 @@ from the commit on that counts this compaction.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy
 import pyarrow
@@ -22,6 +22,7 @@ from audit.records.vectors import longs
 from audit.storage.table_schemas import BATCH, TABLES, VERSION
 
 _DAY_MS: Final = 86_400_000
+_DAY_MAX: Final = 100_000
 _DAYS_MAX: Final = 32
 OTHER_DAYS: Final = "other"
 """Where the rows are whose time is of none of the first `_DAYS_MAX` days of a file: by clocks that cannot be right."""
@@ -137,11 +138,26 @@ def encoded(table: str, parts: Iterable[pyarrow.Table]) -> pyarrow.Buffer:
     for part in parts:
         described = part.replace_schema_metadata(metadata(table))
         if writer is None:
-            writer = pyarrow.parquet.ParquetWriter(sink, described.schema, compression="zstd", write_page_checksum=True)
+            writer = pyarrow.parquet.ParquetWriter(
+                sink, described.schema, compression="zstd", write_page_checksum=True, **_encodings(described.schema)
+            )
         writer.write_table(described)
     assert writer is not None, "a file has rows"
     writer.close()
     return sink.getvalue()
+
+
+def _encodings(schema: pyarrow.Schema) -> dict[str, Any]:
+    """Texts repeat, numbers grow: a third less bytes than by Arrow's defaults."""
+    texts = [field.name for field in schema if not _is_number(field.type)]
+    return {
+        "use_dictionary": texts,
+        "column_encoding": {field.name: "DELTA_BINARY_PACKED" for field in schema if _is_number(field.type)},
+    }
+
+
+def _is_number(kind: pyarrow.DataType) -> bool:
+    return bool(pyarrow.types.is_integer(kind))
 
 
 def metadata(table: str) -> Mapping[str, str]:
@@ -174,9 +190,13 @@ def _by_day(rows: pyarrow.Table, columns: Sequence[str]) -> Iterator[tuple[str, 
     if not rows.num_rows:
         return
     time = pyarrow.compute.coalesce(*(rows[column] for column in columns))
-    days = numpy.clip(longs(time) // _DAY_MS, -1, 100_000)
+    days = numpy.clip(longs(time) // _DAY_MS, -1, _DAY_MAX)
     distinct, numbers = numpy.unique(days, return_counts=True)
-    kept = set(distinct[numpy.argsort(-numbers, kind="stable")[:_DAYS_MAX]].tolist()) - {-1, 100_000}
+    if len(distinct) == 1:
+        day = int(distinct[0])
+        yield day_name(day) if 0 <= day < _DAY_MAX else OTHER_DAYS, rows
+        return
+    kept = set(distinct[numpy.argsort(-numbers, kind="stable")[:_DAYS_MAX]].tolist()) - {-1, _DAY_MAX}
     for day in sorted(kept):
         yield day_name(day), rows.filter(pyarrow.array(days == day))
     others = ~numpy.isin(days, list(kept))

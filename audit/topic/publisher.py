@@ -16,6 +16,7 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 from msgspec import Struct, field
 
 from audit.reading.log_files import LogFiles, Position, Range, advance, ends, ranges
+from audit.storage.local_files import LocalFiles
 from audit.topic.topics import REQUEST_TIMEOUT_MS, Topic, TopicError
 from cluster.errors import DECODE_ERRORS
 from state_log.reader import numbered_lines
@@ -57,9 +58,8 @@ class PublishedFile:
         return found
 
     def write(self, published: Published) -> None:
-        temporary = self.path.with_name(f"{self.path.name}.tmp")
-        temporary.write_bytes(msgspec.json.encode(published))
-        temporary.replace(self.path)
+        """Raises OSError."""
+        LocalFiles(self.path.parent).write(self.path.name, msgspec.json.encode(published))
 
 
 def is_of_another_topic(published: Published, ends_now: Mapping[int, int]) -> bool:

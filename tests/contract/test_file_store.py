@@ -72,6 +72,14 @@ def test_what_was_written_is_read(store: FileStore, data: bytes | pyarrow.Buffer
     assert store.sizes("state") == {"state/3/claims-000000001.arrow": len(bytes(data))}
 
 
+def test_a_part_of_a_file_is_read_and_what_is_beyond_its_end_left_out(store: FileStore) -> None:
+    data = bytes(range(200))
+    store.write("state/3/000000001.arrow", data)
+    for first, size in ((0, None), (64, 64), (64, None), (190, 64), (200, 1), (3, 0)):
+        part: bytes = store.read("state/3/000000001.arrow", first, size).to_pybytes()
+        assert part == (data[first:] if size is None else data[first : first + size])
+
+
 def test_files_are_listed_below_their_folder_only(store: FileStore) -> None:
     names = ["commits/1.json", "commits-of-others/1.json", "tables/a/day=other/1-2.parquet", "tables/ab/1.parquet"]
     for name in names:

@@ -24,6 +24,7 @@ from audit.options import AuditOptions
 from audit.reading.source import StateChangeReader, StateChangeSource
 from audit.storage.commits import Commit
 from audit.storage.output_folder import OutputFolder
+from audit.storage.state_files import StateFile
 
 BATCH_BYTES = 40_000
 
@@ -61,21 +62,21 @@ class DyingSource(StateChangeSource):
         return reader
 
 
-def dying_checker(method: str) -> Callable[..., Any]:
-    """The function of the tasks, which dies after one call of this method of the output folder."""
+def dying_checker(of: type, method: str) -> Callable[..., Any]:
+    """The function of the tasks, which dies after one call of this method."""
     checker = audit.batches.batch._checker
 
     def of_batch(*arguments: Any) -> Any:
         check = checker(*arguments)
 
         def dying_check(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-            original = getattr(OutputFolder, method)
+            original = getattr(of, method)
 
-            def call_and_die(self: OutputFolder, *given: Any) -> None:
+            def call_and_die(self: object, *given: Any) -> None:
                 original(self, *given)
                 die()
 
-            setattr(OutputFolder, method, call_and_die)
+            setattr(of, method, call_and_die)
             yield from check(batches)
 
         return dying_check
@@ -95,9 +96,9 @@ def main(point: str, logs: Path, output: Path) -> None:
         case "source":
             audit.job.StateChangeSource = DyingSource  # type: ignore[misc]
         case "state":
-            audit.batches.batch._checker = dying_checker("write_run")
+            audit.batches.batch._checker = dying_checker(StateFile, "write")
         case "table":
-            audit.batches.batch._checker = dying_checker("write_rows")
+            audit.batches.batch._checker = dying_checker(OutputFolder, "write_rows")
         case "tables" | "commit":
             OutputFolder.commit = commit_and_die  # type: ignore[method-assign]
     run_audit([logs], output, AuditOptions(once=True, batch_bytes=BATCH_BYTES))

@@ -1,6 +1,5 @@
-"""The fault corpus on Spark, in one session: some faults always, all in the deep suite, and some in their own."""
+"""The fault corpus on Spark: all faults in one session, and in the deep suite each in a session of its own."""
 
-import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,15 +29,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory, java_for_spark: None) -> Ite
     session.stop()
 
 
-SAMPLE = random.Random(0).sample(sorted(FAULTS), 10)
-
-
-@pytest.mark.parametrize("name", [n if n in SAMPLE else pytest.param(n, marks=pytest.mark.deep) for n in FAULTS])
+@pytest.mark.parametrize("name", list(FAULTS))
 def test_spark_says_exactly_what_a_fault_is(name: str, spark: SparkSession, sound_logs: Path, tmp_path: Path) -> None:
     assert differences(FAULTS[name], audit_on_spark(FAULTS[name], sound_logs, tmp_path / "audit", spark)) == []
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.parametrize("name", list(FAULTS))
 def test_spark_says_it_in_a_session_of_its_own(name: str, sound_logs: Path, tmp_path: Path) -> None:
     assert differences(FAULTS[name], audit_on_spark(FAULTS[name], sound_logs, tmp_path / "audit")) == []

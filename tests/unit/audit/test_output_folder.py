@@ -10,8 +10,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from audit.storage.commits import BucketState, Commit
+from audit.storage.commits import BUCKETS, BucketState, Commit
 from audit.storage.output_folder import OutputError, OutputFolder
+from audit.storage.state_files import StateFile
 from audit.storage.state_versions import VERSION
 from audit.storage.table_files import OTHER_DAYS, TableSize
 from audit.storage.table_schemas import RECORDS_TABLE
@@ -31,8 +32,13 @@ def rows(count: int) -> pyarrow.Table:
 
 def commit_runs(folder: OutputFolder, batch: int, count: int = 1) -> Commit:
     """A batch that has written a run and a state file."""
-    run = folder.write_run(3, "states", batch, rows(count))
-    state = {"3": BucketState({"states": (run,)}), "16": BucketState(file=folder.write_state(16, batch, b"state"))}
+    partitions, cluster = StateFile(folder, 3, batch), StateFile(folder, BUCKETS, batch)
+    state = {
+        "3": BucketState({"states": (partitions.add_run(rows(count)),), "claims": (partitions.add_run(rows(2)),)}),
+        str(BUCKETS): BucketState(file=cluster.add_bytes(b"state")),
+    }
+    partitions.write()
+    cluster.write()
     commit = Commit(VERSION, batch, "", state, records=count)
     folder.commit(commit)
     return commit
@@ -53,19 +59,17 @@ def test_the_state_of_the_last_two_commits_is_kept(tmp_path: Path) -> None:
     folder = OutputFolder(tmp_path)
     for batch in range(4):
         commit_runs(folder, batch)
-    assert state_files(folder) == {
-        f"state/{name}-{batch:09d}.{suffix}"
-        for batch in (2, 3)
-        for name, suffix in (("3/states", "arrow"), ("16/state", "bin"))
-    }
+    assert state_files(folder) == {f"state/{bucket}/{batch:09d}.arrow" for batch in (2, 3) for bucket in (3, BUCKETS)}
     assert sorted(path.stem for path in (tmp_path / "commits").iterdir()) == ["2", "3"]
 
 
 def test_what_a_batch_left_that_was_killed_is_overwritten_and_goes_with_its_commit(tmp_path: Path) -> None:
     folder = OutputFolder(tmp_path)
     commit_runs(folder, 0)
-    folder.write_run(3, "states", 1, rows(9))
-    (tmp_path / "state" / "3" / "claims-000000001.77.tmp").write_bytes(b"half")
+    killed = StateFile(folder, 3, 1)
+    killed.add_run(rows(9))
+    killed.write()
+    (tmp_path / "state" / "3" / "000000001.77.tmp").write_bytes(b"half")
     commit = commit_runs(folder, 1, count=5)
     (run,) = folder.runs(commit.buckets["3"].runs["states"])
     assert run.rows.num_rows == 5
@@ -100,7 +104,7 @@ def garbage(path: Path) -> None:
 
 def one_bit_flipped(path: Path) -> None:
     data = bytearray(path.read_bytes())
-    middle = len(data) // 2
+    middle = len(data) // 3
     if path.suffix == ".parquet":
         # Headers of pages have no checksum; what is counted in them is of no use without the data.
         column = pyarrow.parquet.ParquetFile(path).metadata.row_group(0).column(2)
@@ -109,7 +113,7 @@ def one_bit_flipped(path: Path) -> None:
     path.write_bytes(data)
 
 
-PARTS = ["commits/0.json", "state/3/states-000000000.arrow", "state/16/state-000000000.bin"]
+PARTS = ["commits/0.json", "state/3/000000000.arrow", f"state/{BUCKETS}/000000000.arrow"]
 DAMAGE = [Path.unlink, truncated, garbage, one_bit_flipped]
 
 

@@ -11,8 +11,9 @@ from audit.batches.cluster_state import ClusterState
 from audit.records.columns import to_columns
 from audit.records.findings import WITHDRAWN, Finding
 from audit.report.report import CLEAN, FINDINGS, INCOMPLETE, read_findings, read_result
-from audit.storage.commits import BucketState, Commit
+from audit.storage.commits import BUCKETS, BucketState, Commit
 from audit.storage.output_folder import OutputFolder
+from audit.storage.state_files import StateFile
 from audit.storage.state_versions import VERSION
 from audit.storage.table_schemas import RECORDS_TABLE
 from cluster.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch
@@ -60,9 +61,11 @@ def finding(*records: str, subject: str = "orders-0 leader-epoch 4", **fields: o
 def commit(output: Path, batch: int = 0, state: ClusterState | None = None, **fields: object) -> OutputFolder:
     folder = OutputFolder(output)
     known = state or ClusterState(incarnations={"broker-1/1700000000000.1": IncarnationLog(1, "", 1)})
-    file = folder.write_state(16, batch, msgspec.msgpack.encode(known))
+    file = StateFile(folder, BUCKETS, batch)
+    stored = file.add_bytes(msgspec.msgpack.encode(known))
+    file.write()
     given = {"records": 1, **fields}
-    folder.commit(Commit(VERSION, batch, "", {"16": BucketState(file=file)}, **given))  # type: ignore[arg-type]
+    folder.commit(Commit(VERSION, batch, "", {str(BUCKETS): BucketState(file=stored)}, **given))  # type: ignore[arg-type]
     return folder
 
 
