@@ -174,8 +174,8 @@ def _chains(known: ClusterState, read: Sequence[ReadRange]) -> list[Finding]:
     segments.sort(key=lambda s: (s[0].node, s[0].incarnation, s[0].first_seq, s[2]))
     for name, group in groupby(segments, key=lambda s: f"{s[0].node}/{s[0].incarnation}"):
         of_log = list(group)
-        before = known.incarnations.get(name, IncarnationLog())
-        known.incarnations[name], wrong = join(before, [(segment, named) for segment, named, _ in of_log])
+        log = known.incarnations.get(name, IncarnationLog())
+        known.incarnations[name], wrong = join(log, [(segment, named) for segment, named, _ in of_log])
         for fault in wrong:
             add(name, fault.rule, fault.seq, fault.message)
         faulty = {fault.seq for fault in wrong}

@@ -28,7 +28,8 @@ def stories(folder: OutputFolder, findings: Sequence[Mapping[str, Any]]) -> list
     """Of each finding the lines near its records, `>` before these; none for findings about no partition."""
     names = dict.fromkeys(name for name in map(_name, findings) if name is not None)
     known = {name: _Story(records) for name, records in _records(folder, list(names)[:PARTITIONS_MAX]).items()}
-    return [_near(known.get(_name(finding)), finding["records"]) for finding in findings]
+    of_findings = ((_name(finding), finding["records"]) for finding in findings)
+    return [_near(None if name is None else known.get(name), records) for name, records in of_findings]
 
 
 def _name(finding: Mapping[str, Any]) -> Name | None:
