@@ -248,6 +248,9 @@ def report(
         show_result(read_result(output, expected, require_trace=require_trace), output, form, limit)
     except ConfigError as error:
         raise typer.BadParameter(str(error), param_hint="--output") from None
+    except BrokenPipeError:
+        # Who reads the output has enough of it, as `head` does.
+        raise
     except (OutputError, OSError) as error:
         typer.echo(f"there is no report: {error}", err=True)
         raise typer.Exit(ExitCode.REFUSED) from None

@@ -15,7 +15,7 @@ from simulator.partition_znodes import assignments, partition_states
 from simulator.record_checker import check_all
 from simulator.recount import recount
 from simulator.violations import Violation, ViolationError, from_finding, violated
-from state_log.invariants import BROKEN_BY_POWER_FAILURES
+from state_log.machine_restarts import is_explained
 
 Assignments = dict[TopicPartition, ReplicaAssignment]
 States = dict[TopicPartition, LeaderAndIsr]
@@ -49,8 +49,12 @@ def check_context(context: ControllerContext) -> None:
 
 
 def check_state_change_logs(cluster: SimulatedCluster) -> None:
-    """Check the invariants of the state-change log over the logs of all nodes. Raises ViolationError."""
-    findings = [f for f in check_all(cluster.records()) if f.rule not in BROKEN_BY_POWER_FAILURES]
+    """Check the invariants of the state-change log over the logs of all nodes, but for what power failures explain.
+
+    Raises ViolationError.
+    """
+    records = cluster.records()
+    findings = [finding for finding in check_all(records) if not is_explained(finding, records)]
     violations: list[Violation] = [from_finding(finding) for finding in findings]
     if violations:
         raise ViolationError(*violations)

@@ -1,20 +1,20 @@
 """The state-change log of a simulated node, in memory."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from cluster.process.clock import WallClock
 from cluster.requests.control import StateLogHead
-from state_log.record import LoggedStateChange, Stamper, StateChange
+from state_log.record import Boot, LoggedStateChange, Stamper, StateChange
 
 
 class MemoryStateChangeLog:
     """A StateChangeLog that keeps its lines in memory, stamped as the files are."""
 
-    def __init__(self, node: str, incarnation: str, clock: WallClock) -> None:
+    def __init__(self, node: str, incarnation: str, clock: WallClock, boot: Callable[[], Boot] | None = None) -> None:
         self.node, self.incarnation = node, incarnation
-        self._stamper = Stamper(node, incarnation)
+        self._stamper = Stamper(node, incarnation, boot)
         self._clock = clock
         self.lines: list[bytes] = []
 
@@ -25,7 +25,9 @@ class MemoryStateChangeLog:
     def flushed_head(self) -> StateLogHead | None:
         """The end of the lines: a crash loses none."""
         next_seq, digest = self._stamper.head
-        return None if next_seq == 0 else StateLogHead(self.node, self.incarnation, next_seq - 1, digest)
+        if next_seq == 0:
+            return None
+        return StateLogHead(self.node, self.incarnation, next_seq - 1, digest, self._stamper.boot_id)
 
     def records(self) -> list[LoggedStateChange]:
         """All records so far, decoded from their lines."""

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, NamedTuple, TypeVar
 
 from cluster.broker import Broker, Endpoint
-from cluster.errors import PeerUnreachableError
+from cluster.errors import ApiError, PeerUnreachableError, StoppingError
 from cluster.listeners import ListenerNames
 from cluster.requests.agents import (
     AlterPartitionRequest,
@@ -23,7 +23,7 @@ from cluster.requests.agents import (
     ReportDamagedReplicasResponse,
 )
 from cluster.requests.context import RequestContext, RequestHandler
-from cluster.requests.control import ControlRequest, ControlResponse
+from cluster.requests.control import ControlRequest, ControlResponse, refusal
 from cluster.requests.data import (
     FetchRequest,
     FetchResponse,
@@ -113,7 +113,11 @@ class SimulatedNetwork:
             return PeerUnreachableError(target, "connection reset")
         if not await self._travels(target, source):
             return PeerUnreachableError(target, "timed out")
-        return handling.result()
+        try:
+            return handling.result()
+        except StoppingError as error:
+            # As over gRPC: the answer is the error's code, whatever its class.
+            raise ApiError(error.code, str(error)) from error
 
     async def _travels(self, source: str, target: str) -> bool:
         """Whether a message arrives; for a lost one, returns after any caller's timeout."""
@@ -135,7 +139,10 @@ class SimulatedBrokerClient:
         self._network, self._source, self._listeners = network, source, listeners
 
     async def send(self, broker: Broker, request: ControlRequest) -> ControlResponse:
-        response = await self._network.call(self._source, self._address(broker), request)
+        try:
+            response = await self._network.call(self._source, self._address(broker), request)
+        except ApiError as error:
+            return refusal(request, error.code)
         assert isinstance(response, ControlResponse), f"broker {broker.id} answered {response!r}"
         return response
 

@@ -39,7 +39,7 @@ from simulator.virtual_time_loop import Process
 from simulator.workers import SimulatedWorkers
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from state_log.record import Kind, LoggedStateChange, StateChange, incarnation_id
+from state_log.record import Boot, Kind, LoggedStateChange, StateChange, incarnation_id
 
 _PORT: Final = 9092
 _CONTROL_PORT: Final = 9093
@@ -58,16 +58,32 @@ class World(Protocol):
         """A random generator of the node's own, derived from the seed of the run."""
 
 
+class Machine:
+    """The machine of a node, which starts anew after each power failure."""
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+        self._boots = 1
+        self._began_at = 0.0
+
+    def start_anew(self) -> None:
+        self._boots += 1
+        self._began_at = _now()
+
+    def boot(self) -> Boot:
+        return Boot(round((_now() - self._began_at) * 1000), f"{self._node}-boot-{self._boots}")
+
+
 class Incarnation:
     """One process of a node, from start to end: its ports and its task."""
 
-    def __init__(self, world: World, node: str, number: int) -> None:
+    def __init__(self, world: World, machine: Machine, node: str, number: int) -> None:
         self._world = world
         names = world.settings.listener_names
         self.endpoints = (Endpoint(node, _PORT, names.client), Endpoint(node, _CONTROL_PORT, names.control))
         # A network partition affects this process; its successor opens its own connections.
         self.source = f"{node}/{number}"
-        self.log = MemoryStateChangeLog(node, incarnation_id(world.clock.now_ms(), number), world.clock)
+        self.log = MemoryStateChangeLog(node, incarnation_id(world.clock.now_ms(), number), world.clock, machine.boot)
         self.process = Process()
         self.zookeeper = SimulatedZooKeeperClient(
             world.zookeeper,
@@ -116,6 +132,7 @@ class SimulatedNode:
         self.name = name
         self._registration = registration
         self.random = world.random_of(name)
+        self.machine = Machine(name)
         self.incarnations: list[Incarnation] = []
 
     @property
@@ -129,7 +146,7 @@ class SimulatedNode:
 
     def start(self) -> None:
         assert not self.is_running, f"{self.name} runs already"
-        incarnation = Incarnation(self._world, self.name, len(self.incarnations))
+        incarnation = Incarnation(self._world, self.machine, self.name, len(self.incarnations))
         self.incarnations.append(incarnation)
         incarnation.task = asyncio.get_running_loop().create_task(
             self._live(incarnation), name=incarnation.source, context=incarnation.process.context.copy()
@@ -247,6 +264,7 @@ class SimulatedAgent(SimulatedNode):
         """Crash, and lose unflushed data."""
         super().crash()
         self.disk.lose_power()
+        self.machine.start_anew()
 
     async def _recorded_roles(self) -> list[LoggedStateChange]:
         return [record for i in self.incarnations for record in i.log.records() if record.kind is Kind.ROLE]
@@ -293,3 +311,7 @@ class SimulatedAgent(SimulatedNode):
             await self.agent.leave()
             incarnation.close_ports()
             await self.agent.stop()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -112,8 +112,6 @@ def _truncated_below_high_watermark(record: LoggedStateChange) -> str | None:
 
 
 TRUNCATED_BELOW_HIGH_WATERMARK: Final = "no-truncation-below-high-watermark"
-BROKEN_BY_POWER_FAILURES: Final = frozenset({TRUNCATED_BELOW_HIGH_WATERMARK})
-"""Where the replicas of a partition lose power at the same time, what they had not flushed is lost without a bug."""
 CAUSES_OF_DAMAGE: Final = frozenset({"LogRecovery", "LogScrub"})
 DAMAGED: Final = frozenset({"recovery", "scrub"})
 """Reasons of truncations: who found that the log is damaged."""

@@ -18,6 +18,7 @@ from audit.reading.lines_read import QUARANTINED_MAX
 from audit.records.findings import FOUND, NOT_COMPARED, Finding
 from audit.report.lasting_conditions import LastingCondition, lasting_conditions, lasting_findings
 from audit.report.log_ends import CheckedEnds, check_log_ends
+from audit.report.machine_restarts import restarts_behind
 from audit.report.open_conditions import open_conditions
 from audit.report.rule_catalogue import SEVERITIES, not_applicable, severity_of
 from audit.rules.clock_differences import clock_findings, is_measured_by, node_of
@@ -205,11 +206,14 @@ def _findings(folder: OutputFolder, at_end: _End) -> list[dict[str, Any]]:
 def read_findings(output: Location, limit: int) -> list[dict[str, Any]]:
     """The first findings, the most severe ones first; `causes` says what led to each of their records."""
     folder = OutputFolder(output)
-    found = [{**finding, "severity": severity_of(finding["rule"])} for finding in all_findings(folder)]
+    commit = folder.last_commit()
+    state = cluster_state(folder, commit)
+    all_found = _findings(folder, _end_of_logs(folder, commit, state))
+    found = [{**finding, "severity": severity_of(finding["rule"])} for finding in all_found]
     findings = sorted(found, key=lambda finding: SEVERITIES.index(finding["severity"]))[:limit]
     origins = _origins(folder, findings)
-    for finding in findings:
-        finding["causes"] = [f"{name}: {origins[name]}" for name in finding["records"] if name in origins]
+    for finding, restarts in zip(findings, restarts_behind(folder, state, findings), strict=True):
+        finding["causes"] = [f"{name}: {origins[name]}" for name in finding["records"] if name in origins] + restarts
     return findings
 
 

@@ -94,21 +94,20 @@ def _show_lasting(lasting: "Sequence[LastingCondition]") -> None:
 def _show_summary(summary: "Summary") -> None:
     """Failovers and what was read of each node, for people."""
     for row in summary.failovers:
-        brokers = ", ".join(map(str, row["brokers"])) or "unknown"
+        brokers = ", ".join(map(str, row["brokers"]))
+        failed = f"of broker {brokers}" if brokers else "found by a new controller"
+        partitions = "1 partition" if row["partitions"] == 1 else f"{row['partitions']} partitions"
         leaderless = " ".join(f"{name} {_ms(row[f'leaderless_{name}_ms'])}" for name in ("p50", "p95", "p99", "max"))
         _print(
-            f"failover     {row['detected_time']} of broker {brokers}: {row['partitions']} partitions, leaders written "
+            f"failover     {row['detected_time']} {failed}: {partitions}, leaders written "
             f"after {_ms(row['until_last_written_ms'])}, leaderless for {leaderless}"
         )
     for row in summary.controller_failovers:
-        phases = {
-            "after the last record of the one before": row["since_previous_ms"],
-            "until all was loaded": row["until_loaded_ms"],
-            "until the first write": row["until_first_write_ms"],
-        }
-        took = ", ".join(f"{_ms(value)} {what}" for what, value in phases.items() if value is not None)
-        active = f"{row['from_time']} {row['controller']} active in controller epoch {row['controller_epoch']}"
-        _print(f"controller   {active}{': ' if took else ''}{took}")
+        _print(
+            f"controller   {row['from_time']} {row['controller']} in epoch {row['controller_epoch']}: "
+            f"{_since_previous(row['since_previous_ms'])}, loaded after "
+            f"{_ms(row['until_loaded_ms'])}, first write after {_ms(row['until_first_write_ms'])}"
+        )
     for row in summary.ledgers:
         _print(
             f"log          {row['node']}/{row['incarnation']}: {row['records']} records, {row['bytes']} bytes, "
@@ -118,6 +117,13 @@ def _show_summary(summary: "Summary") -> None:
 
 def _or_dash(count: int | None) -> str:
     return "-" if count is None else str(count)
+
+
+def _since_previous(ms: int | None) -> str:
+    """One that hung goes on to record that it resigned."""
+    if ms is None:
+        return "the first that is known"
+    return f"{_ms(abs(ms))} {'after' if ms >= 0 else 'before'} the last record of the one before"
 
 
 def _ms(value: int | None) -> str:

@@ -23,7 +23,7 @@ from state_log.histories import (
     ONE_STATE_PER_PARTITION_EPOCH,
     PARTITION_EPOCH_NEVER_BACK,
 )
-from state_log.invariants import ONE_CONTROLLER_PER_EPOCH
+from state_log.invariants import ONE_CONTROLLER_PER_EPOCH, TRUNCATED_BELOW_HIGH_WATERMARK
 
 SEVERITIES: Final = ("critical", "error", "log")
 """The worst first."""
@@ -69,10 +69,12 @@ RULES: Final[dict[str, Rule]] = {
         "A new leader comes from the ISR before it, or starts an ISR of its own (unclean election).",
         "the election: its cause, and which brokers were live",
     ),
-    "no-truncation-below-high-watermark": Rule(
+    TRUNCATED_BELOW_HIGH_WATERMARK: Rule(
         "critical",
         "A follower's log is not truncated below its high watermark; a damaged log is another matter.",
-        "which records were between the offsets, and whether an unclean election preceded",
+        "whether the machine of another replica was started anew before, as after a power failure: what it had not "
+        "flushed is lost, also for those that follow it, and the finding names it where its boot id has changed; "
+        "whether an unclean election preceded; which records were between the offsets",
     ),
     AGENT_DISAGREES: Rule(
         "critical",
@@ -215,7 +217,7 @@ KAFKA_LACKS: Final[dict[str, str]] = {
     TWO_NODES_ONE_ID: "a log of Kafka's does not say which process or cluster wrote it",
     EPOCH_NEVER_GIVEN: _NO_BEGINNING,
     LEADERSHIP_NEVER_TAKEN: _NO_BEGINNING,
-    "no-truncation-below-high-watermark": "truncations are in server.log",
+    TRUNCATED_BELOW_HIGH_WATERMARK: "truncations are in server.log",
     UNDER_MIN_ISR: "the log does not say what `min.insync.replicas` is",
     REASSIGNMENT_STALLED: _NO_WORK,
     DELETION_STALLED: _NO_WORK,

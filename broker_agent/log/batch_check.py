@@ -104,8 +104,9 @@ def find_batch_fault(header: BatchHeader, batch: Buffer, expected: Expected) -> 
 class BatchWalk:
     """Iterates over the batches of a file from a batch boundary on, up to its end or the first fault.
 
-    `read(position, length)` returns the bytes there. Afterwards `end` is the end of the sound part, `expected` what
-    would have to follow, and `fault` why the rest of the file is not sound; None if there is no rest.
+    `read(position, length)` returns the bytes there; fewer, which is a fault, where the file is truncated meanwhile.
+    Afterwards `end` is the end of the sound part, `expected` what would have to follow, and `fault` why the rest of the
+    file is not sound; None if there is no rest.
     """
 
     def __init__(self, read: Callable[[int, int], bytes], size: int, expected: Expected, *, start: int = 0) -> None:
@@ -129,6 +130,8 @@ class BatchWalk:
         if available < HEADER_SIZE:
             return Fault(self.end, f"{available} bytes are less than a header")
         at = self._load(HEADER_SIZE)
+        if len(self._buffer) - at < HEADER_SIZE:
+            return Fault(self.end, f"the file has {len(self._buffer) - at} bytes more, not {available}")
         header = parse_header(self._buffer, at)
         why = find_length_fault(header, available)
         if why is None:
@@ -148,7 +151,11 @@ class BatchWalk:
         expected, behind = self.expected, self.end + header.size
         if header.base_offset == expected.next_offset or self._size - behind < HEADER_SIZE:
             return None
-        following = parse_header(self._read(behind, HEADER_SIZE))
+        read = self._read(behind, HEADER_SIZE)
+        if len(read) < HEADER_SIZE:
+            # The file became shorter; the next batch will be the fault.
+            return None
+        following = parse_header(read)
         if following.magic != MAGIC or not expected.next_offset <= following.base_offset <= header.last_offset:
             return None
         return f"base offset {header.base_offset} contradicts {following.base_offset} of the next batch"

@@ -3,6 +3,8 @@
 Parts shared by several requests support weak references: the codec caches their bytes as long as they exist.
 """
 
+from typing import assert_never
+
 from msgspec import Struct
 
 from cluster.broker import (
@@ -178,3 +180,16 @@ class UpdateMetadataResponse(Struct, frozen=True):
 
 ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 ControlResponse = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
+
+
+def refusal(request: ControlRequest, code: ErrorCode) -> ControlResponse:
+    """The response to a request that was refused as a whole, with Kafka's top-level error code."""
+    match request:
+        case LeaderAndIsrRequest():
+            return LeaderAndIsrResponse(code)
+        case StopReplicaRequest():
+            return StopReplicaResponse(code)
+        case UpdateMetadataRequest():
+            return UpdateMetadataResponse(code)
+        case _:
+            assert_never(request)

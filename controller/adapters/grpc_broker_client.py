@@ -1,19 +1,11 @@
 """The controller's `BrokerClient` over gRPC: one channel per broker endpoint."""
 
-from collections.abc import Callable
-
 from cluster.broker import Broker
 from cluster.errors import ApiError, PeerUnreachableError, RequestTooLargeError
 from cluster.process.settings import Settings
 from cluster.requests import control
 from cluster.requests.recovery import DescribeReplicasRequest, DescribeReplicasResponse
 from cluster.rpc.client import RpcClient
-
-_RESPONSE_OF: dict[type[control.ControlRequest], Callable[..., control.ControlResponse]] = {
-    control.LeaderAndIsrRequest: control.LeaderAndIsrResponse,
-    control.StopReplicaRequest: control.StopReplicaResponse,
-    control.UpdateMetadataRequest: control.UpdateMetadataResponse,
-}
 
 
 class GrpcBrokerClient:
@@ -36,8 +28,7 @@ class GrpcBrokerClient:
             # The broker has not seen it, so it must not count as answered.
             raise PeerUnreachableError(address, str(error)) from error
         except ApiError as error:
-            # An error for the whole request is a response, like Kafka's top-level error code.
-            return _RESPONSE_OF[type(request)](error_code=error.code)
+            return control.refusal(request, error.code)
         except PeerUnreachableError:
             # The next attempt opens a new connection instead of waiting for this one's reconnect backoff.
             await self._client.forget(address)

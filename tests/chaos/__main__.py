@@ -38,6 +38,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "chaos", help="the table, and failed rounds")
     parser.add_argument("--again", action="store_true", help="also rounds that the table has already")
     parser.add_argument("--spark", action="store_true", help="the Spark audit at the end of each cluster, too")
+    parser.add_argument("--keep", action="store_true", help="keep the folders of clusters whose rounds were good, too")
     parser.add_argument("--list", action="store_true", help="list the faults, and what this machine lacks")
     return parser.parse_args(arguments)
 
@@ -111,7 +112,7 @@ class Run:
     async def _use_cluster(self, folder: Path, todo: list[tuple[Fault, int]]) -> None:
         """Rounds on one new cluster: until one fails, or up to one that must have its own. At least one.
 
-        Its folder is deleted if all that it did was good.
+        Its folder is deleted if all that it did was good, unless it is to be kept.
         """
         rounds = 0
         is_good = True
@@ -126,11 +127,13 @@ class Run:
                 rounds, is_good = rounds + 1, row.is_good
                 if fault.has_own_cluster:
                     break
+            if self._options.spark:
+                await asyncio.to_thread(self.audits.read_heads, runner.cluster)
         if self._options.spark and not runner.expected.was_restored:
             audit = self.audits.run(runner.cluster, rounds, runner.expected)
             print(audit, flush=True)
             is_good = is_good and not audit.unexpected
-        if is_good:
+        if is_good and not self._options.keep:
             shutil.rmtree(folder)
 
 

@@ -1,5 +1,6 @@
 """Verifying the stored batches of a log while it is in use, on files and on the simulated disk."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -88,4 +89,15 @@ async def test_what_changes_meanwhile_is_no_damage(node: Node) -> None:
     await log.flush()
     flip(log, 1, SIZE)
     assert await log.verify(Pieces(log.abandon)) is None
+    assert node.failures == []
+
+
+@pytest.mark.parametrize("offset", [5, 15])
+async def test_a_log_may_be_truncated_while_a_piece_of_it_is_read(node: Node, offset: int) -> None:
+    log = await full_log(node)
+    await log.flush()
+    verifying = asyncio.create_task(log.verify(Pieces()))
+    await asyncio.sleep(0)
+    log.truncate_to(Offset(offset))
+    assert await verifying is None
     assert node.failures == []

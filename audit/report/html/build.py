@@ -7,13 +7,20 @@ from typing import Any
 import msgspec
 
 from audit.report.html.content import FAILOVERS_MAX, FINDINGS_MAX, Content
-from audit.report.html.partitions import Timelines
+from audit.report.html.partitions import Timelines, TopicName
 from audit.report.html.stories import stories
 from audit.report.report import AuditResult, read_findings, read_lasting_conditions, read_result
 from audit.report.rule_catalogue import RULES, SEVERITIES, severity_of
 from audit.storage.file_store import Location
 from audit.storage.output_folder import OutputFolder
-from audit.storage.table_schemas import FAILOVERS_TABLE, LEDGERS_TABLE, SESSIONS_TABLE, TERMS_TABLE, TIMELINES_TABLE
+from audit.storage.table_schemas import (
+    FAILOVERS_TABLE,
+    LEDGERS_TABLE,
+    SESSIONS_TABLE,
+    TERMS_TABLE,
+    TIMELINES_TABLE,
+    TOPICS_TABLE,
+)
 
 
 def content(output: Location, made_at_ms: int, expected_nodes: Sequence[str] = ()) -> Content:
@@ -24,7 +31,7 @@ def content(output: Location, made_at_ms: int, expected_nodes: Sequence[str] = (
     ledgers = folder.current_rows(LEDGERS_TABLE)
     times = [row[name] for row in ledgers for name in ("first_ms", "last_ms") if row[name] is not None]
     until_ms = max(times, default=made_at_ms)
-    timelines = Timelines(folder.current_table(TIMELINES_TABLE), until_ms)
+    timelines = Timelines(folder.current_table(TIMELINES_TABLE), until_ms, _gone(folder.current_rows(TOPICS_TABLE)))
     partitions, total = timelines.worst(_by_partition(found))
     failovers = sorted(folder.current_rows(FAILOVERS_TABLE), key=lambda row: -(row["leaderless_max_ms"] or 0))
     return Content(
@@ -64,6 +71,17 @@ def _notes(result: AuditResult) -> list[str]:
 
 def _by_partition(findings: Sequence[Mapping[str, Any]]) -> Counter[tuple[str, str | None, int]]:
     return Counter((f["topic"], f["topic_id"], f["partition"]) for f in findings if f["partition"] is not None)
+
+
+def _gone(topics: Sequence[Mapping[str, Any]]) -> dict[TopicName, int]:
+    """When the deletion of each topic began; of several without an id under one name that of the last."""
+    last: dict[TopicName, Mapping[str, Any]] = {}
+    for row in topics:
+        known = last.get((row["topic"], row["topic_id"]))
+        if known is None or known["number"] < row["number"]:
+            last[row["topic"], row["topic_id"]] = row
+    began = {name: row["deletion_started_ms"] or row["until_ms"] for name, row in last.items()}
+    return {name: at_ms for name, at_ms in began.items() if at_ms is not None}
 
 
 def _worst_first(finding: Mapping[str, Any]) -> tuple[int, int]:

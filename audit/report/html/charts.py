@@ -20,6 +20,13 @@ _TIME: Final = {
     "scale": {"type": "utc"},
     "axis": {"title": None, "labelOverlap": True, "format": _CLOCK},
 }
+_NAMES: Final = {
+    "title": None,
+    "labelLimit": 260,
+    "labelExpr": "containerSize()[0] < 600 && length(datum.label) > 22"
+    " ? slice(datum.label, 0, 10) + '…' + slice(datum.label, -11) : datum.label",
+}
+"""On a narrow page of a long name the beginning and the end, which has the number of the partition."""
 _WIDTH: Final = {"width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
 _RED, _ORANGE, _BLUE, _GREEN, _GREY, _VIOLET = "#d64545", "#e8923a", "#3f7fc4", "#3f9e6b", "#8a8f98", "#8a63c9"
 
@@ -37,7 +44,7 @@ def _bars(name: str, row: str, color: dict[str, Any], tooltip: list[str], height
         "encoding": {
             "x": {"field": "from", **_TIME},
             "x2": {"field": "until"},
-            "y": {"field": row, "type": "nominal", "sort": None, "axis": {"title": None, "labelLimit": 260}},
+            "y": {"field": row, "type": "nominal", "sort": None, "axis": _NAMES},
             "color": color,
             "tooltip": [{"field": field, "type": "nominal"} for field in tooltip],
         },
@@ -108,7 +115,10 @@ def failovers() -> dict[str, Any]:
                 "scale": {"domain": phases, "range": [_BLUE, _GREEN]},
                 "legend": {"title": None, "orient": "top"},
             },
-            "tooltip": [{"field": name, "type": "nominal"} for name in ("what", "phase", "took", "leaderless")],
+            "tooltip": [
+                {"field": name, "type": "nominal"}
+                for name in ("what", "at", "partitions", "phase", "took", "leaderless")
+            ],
         },
     }
 

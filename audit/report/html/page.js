@@ -28,7 +28,7 @@ const MEANING = {
 
 function head() {
   const title = byId("verdict");
-  const many = content.findings_total === 1 ? "1 finding" : `${number(content.findings_total)} findings`;
+  const many = counted(content.findings_total, "finding");
   title.textContent = content.verdict === "findings" ? many : content.verdict;
   title.className = content.verdict;
   document.title = `klamm audit: ${title.textContent}`;
@@ -101,13 +101,24 @@ function showFindings() {
   show("more", found.length > limit);
 }
 
+/** Without what stands below: the id of the topic, and the record. */
+const subject = (finding) => finding.subject.replace(` (${finding.topic_id})`, "").replace(` record ${finding.records[0]}`, "");
+
+/** A text in which names stand between backticks. */
+function prose(text) {
+  const line = element("div");
+  text.split("`").forEach((part, n) => line.append(n % 2 ? element("code", part) : part));
+  return line;
+}
+
 function findingItem(finding) {
   const item = element("li");
   const details = element("details");
   const line = element("summary");
-  line.append(element("span", finding.severity, `tag ${finding.severity}`), element("b", finding.rule), ` ${finding.subject}: ${finding.message}`);
+  line.append(element("span", finding.severity, `tag ${finding.severity}`), element("b", finding.rule), ` ${subject(finding)}: ${finding.message}`);
   const evidence = element("div", null, "evidence");
-  evidence.append(element("div", `${finding.says} Look at ${finding.check_next}.`));
+  evidence.append(prose(`${finding.says} Look at ${finding.check_next}.`));
+  if (finding.topic_id) evidence.append(prose(`topic id \`${finding.topic_id}\``));
   if (finding.at_ms !== null && finding.at_ms !== undefined) evidence.append(element("div", `at ${time(finding.at_ms)}`));
   for (const record of finding.records) {
     const entry = element("div");
@@ -151,17 +162,24 @@ function findingPoints(nodes) {
   return points;
 }
 
+const failed = (failover) => {
+  const brokers = failover.brokers ?? [];
+  return brokers.length ? `${brokers.length === 1 ? "broker" : "brokers"} ${brokers.join(", ")}` : "found by a new controller";
+};
+const counted = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
+
 function failoverRows() {
   const rows = [];
   for (const failover of content.failovers) {
     const start = failover.detected_ms ?? failover.first_written_ms;
     if (start === null || start === undefined) continue;
-    const what = `${time(start).slice(0, 19)}  broker ${(failover.brokers ?? []).join(", ") || "?"}: ${number(failover.partitions)} partitions`;
+    const at = time(start).slice(0, 19), partitions = counted(failover.partitions, "partition");
+    const what = narrow.matches ? `${at.slice(11)} ${failed(failover)}` : `${at.slice(5)} ${failed(failover)}: ${partitions}`;
     const leaderless = `p50 ${duration(failover.leaderless_p50_ms)}, p99 ${duration(failover.leaderless_p99_ms)}`;
     const written = failover.last_written_ms, taken = failover.last_taken_ms;
     if (written !== null && written !== undefined) {
-      rows.push({ what, phase: "deciding and writing", start: 0, end: written - start, took: duration(written - start), leaderless });
-      if (taken !== null && taken !== undefined) rows.push({ what, phase: "taking roles", start: written - start, end: Math.max(taken, written) - start, took: duration(Math.max(taken - written, 0)), leaderless });
+      rows.push({ what, at, partitions, phase: "deciding and writing", start: 0, end: written - start, took: duration(written - start), leaderless });
+      if (taken !== null && taken !== undefined) rows.push({ what, at, partitions, phase: "taking roles", start: written - start, end: Math.max(taken, written) - start, took: duration(Math.max(taken - written, 0)), leaderless });
     }
   }
   return rows;
@@ -171,7 +189,8 @@ function availabilityRows() {
   const rows = [];
   const { at_ms, leaderless, under_replicated } = content.curve;
   at_ms.forEach((at, n) => {
-    rows.push({ at, what: "without a leader", partitions: leaderless[n] }, { at, what: "under-replicated", partitions: under_replicated[n] });
+    // What comes later is drawn above the other.
+    rows.push({ at, what: "under-replicated", partitions: under_replicated[n] }, { at, what: "without a leader", partitions: leaderless[n] });
   });
   return rows;
 }
@@ -188,6 +207,7 @@ function partitionRows() {
 }
 
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
+const narrow = window.matchMedia("(max-width: 640px)");
 function theme() {
   const style = getComputedStyle(document.documentElement);
   const [ink, soft, line] = ["--ink", "--soft", "--line"].map((name) => style.getPropertyValue(name).trim());
@@ -217,9 +237,11 @@ async function drawAll() {
 const drawPartitions = () => draw("partitions", { partitions: partitionRows() });
 
 function tables() {
-  byId("failovers-hint").textContent = `${number(content.failovers_total)} in all, the slowest first. From the time at which the controller saw that brokers were gone.`;
-  table("failover-table", content.failovers.slice(0, 20), [
-    ["detected", (f) => time(f.detected_ms)], ["brokers", (f) => (f.brokers ?? []).join(", ")], ["partitions", (f) => number(f.partitions), true],
+  const listed = content.failovers.slice(0, 20), all = content.failovers_total;
+  const slowest = all > listed.length ? `${number(all)} in all; the table has the ${listed.length} slowest` : `${number(all)} in all, the slowest first`;
+  byId("failovers-hint").textContent = `${slowest}. From the time at which the controller saw that brokers were gone.`;
+  table("failover-table", listed, [
+    ["detected", (f) => time(f.detected_ms)], ["failed", failed], ["partitions", (f) => number(f.partitions), true],
     ["no leader, p50", (f) => duration(f.leaderless_p50_ms), true], ["p95", (f) => duration(f.leaderless_p95_ms), true],
     ["p99", (f) => duration(f.leaderless_p99_ms), true], ["longest", (f) => duration(f.leaderless_max_ms), true], ["role not taken", (f) => number(f.not_taken), true],
   ]);
@@ -235,5 +257,5 @@ fillFilters();
 showFindings();
 tables();
 for (const id of ["partition-search", "partition-count"]) byId(id).addEventListener("input", drawPartitions);
-dark.addEventListener("change", drawAll);
+for (const query of [dark, narrow]) query.addEventListener("change", drawAll);
 drawAll();

@@ -13,22 +13,30 @@ from audit.report.html.content import PARTITIONS_MAX, POINTS_MAX, STATES_MAX, Cu
 
 PartitionName = tuple[str, str | None, int]
 """Topic, topic id, partition."""
+TopicName = tuple[str, str | None]
+"""Topic, topic id."""
+_NEVER: Final = (1 << 63) - 1
 _NAME: Final = ("topic", "topic_id", "partition")
 
 
 class Timelines:
-    """The rows of the table `timelines` that hold, by partition and epoch. `until_ms`: the end of the logs."""
+    """The rows of the table `timelines` that hold, by partition and epoch. `until_ms`: the end of the logs. `gone_ms`:
+    when the deletion of topics began; that their partitions then lose leader and replicas is no fault.
+    """
 
-    def __init__(self, rows: pyarrow.Table, until_ms: int) -> None:
+    def __init__(self, rows: pyarrow.Table, until_ms: int, gone_ms: Mapping[TopicName, int] | None = None) -> None:
         rows = rows.sort_by([*((name, "ascending") for name in _NAME), ("partition_epoch", "ascending")])
         self.rows = rows
+        self.group = self._groups()
+        self.keys = rows.select(_NAME).take(self._firsts()).to_pylist()
         self.start = _longs(rows["from_ms"], until_ms)
-        self.end = numpy.maximum(_longs(rows["until_ms"], until_ms), self.start)
+        gone = self._gone(gone_ms or {})
+        self.end = numpy.maximum(numpy.minimum(_longs(rows["until_ms"], until_ms), gone), self.start)
+        self.is_there = self.start < gone
         self.leaderless = _longs(rows["leader"], -1) < 0
         isr, replicas = (_longs(pyarrow.compute.list_value_length(rows[name]), 0) for name in ("isr", "replicas"))
         self.replicas = numpy.maximum(replicas, isr)
         self.under_replicated = isr < self.replicas
-        self.group = self._groups()
 
     def _groups(self) -> Longs:
         """The number of the partition of each row."""
@@ -39,6 +47,15 @@ class Timelines:
             column = pyarrow.compute.rank(self.rows[name].combine_chunks(), tiebreaker="min").to_numpy()
             changed[1:] |= column[1:] != column[:-1]
         return numpy.cumsum(changed)
+
+    def _firsts(self) -> Longs:
+        """The first row of each partition."""
+        return numpy.flatnonzero(numpy.diff(self.group, prepend=-1))
+
+    def _gone(self, gone_ms: Mapping[TopicName, int]) -> Longs:
+        """Of each row when the deletion of its topic began."""
+        of_partitions = [gone_ms.get((key["topic"], key["topic_id"]), _NEVER) for key in self.keys]
+        return numpy.array(of_partitions, numpy.int64)[self.group]
 
     def curve(self) -> Curve:
         """Counts over time, at most POINTS_MAX of them: of each interval the highest."""
@@ -67,21 +84,20 @@ class Timelines:
         """
         if not self.rows.num_rows:
             return [], 0
-        count = int(self.group[-1]) + 1
-        firsts = numpy.searchsorted(self.group, numpy.arange(count))
+        firsts = self._firsts()
         ends = numpy.append(firsts[1:], len(self.group))
         without = numpy.where(self.leaderless, self.end - self.start, 0)
-        leaderless_ms, changes = numpy.add.reduceat(without, firsts), ends - firsts
-        keys = self.rows.select(_NAME).take(firsts).to_pylist()
-        names = _names(keys)
-        found = numpy.array([findings.get(tuple(row.values()), 0) for row in keys])
+        leaderless_ms = numpy.add.reduceat(without, firsts)
+        changes = numpy.add.reduceat(self.is_there, firsts, dtype=numpy.int64)
+        names = _names(self.keys)
+        found = numpy.array([findings.get(tuple(key.values()), 0) for key in self.keys])
         order = numpy.lexsort((-changes, -leaderless_ms, -found))[:PARTITIONS_MAX].tolist()
         return [
             PartitionTimeline(
                 names[n], int(found[n]), int(leaderless_ms[n]), int(changes[n]), self._states(firsts[n], ends[n])
             )
             for n in order
-        ], count
+        ], len(firsts)
 
     def _states(self, first: int, end: int) -> list[tuple[int, int, int, int, list[int], int, bool]]:
         first = max(first, end - STATES_MAX)
@@ -97,6 +113,7 @@ class Timelines:
                 bool(row["unclean"]),
             )
             for n, row in enumerate(rows, first)
+            if self.is_there[n]
         ]
 
 

@@ -244,9 +244,9 @@ def _apply_strategy(
             return choice, tuple([b for b in replicas if b in online])
         case Reassign():
             target = assignment.target
-            return choose_reassigned_leader(target, isr, view.online_brokers(tp)), target
+            return choose_reassigned_leader(target, isr, view.electable_brokers(tp)), target
         case Preferred():
-            return choose_preferred_leader(replicas, isr, view.online_brokers(tp)), replicas
+            return choose_preferred_leader(replicas, isr, view.electable_brokers(tp)), replicas
         case ControlledShutdown():
             online = view.online_brokers(tp, include_shutting_down=True)
             choice = choose_leader_for_shutdown(replicas, isr, online, view.shutting_down)

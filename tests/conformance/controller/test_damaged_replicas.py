@@ -20,7 +20,7 @@ from cluster.requests.agents import (
 )
 from cluster.requests.cluster import DescribeFindingsRequest
 from cluster.requests.control import LeaderAndIsrRequest
-from cluster.requests.elections import UNCLEAN, ElectLeadersRequest, ElectLeadersTopic
+from cluster.requests.elections import PREFERRED, UNCLEAN, ElectLeadersRequest, ElectLeadersTopic
 from simulator.cluster import VirtualClock
 from state_log.record import Kind
 from tests.contexts import ids
@@ -168,6 +168,24 @@ def test_whoever_asks_for_an_unclean_election_does_not_wait() -> None:
         await world.leads("t", leader=1, isr=[1])
 
     with_topic(test, 1, 2)
+
+
+@pytest.mark.rule("D-41", "PS-23")
+def test_a_damaged_replica_that_waits_is_not_elected_for_being_preferred() -> None:
+    """Neither when somebody asks for the preferred leaders, nor by the automatic rebalance."""
+
+    async def main() -> None:
+        world, c = await running_cluster(1, 2, 3, leader_imbalance_check_interval_seconds=3)
+        await world.create_topic("t", [1, 2])
+        await world.leads("t", leader=1)
+        await alone_and_damaged(world, c)
+        answer = await c.ask(ElectLeadersRequest(PREFERRED, (ElectLeadersTopic("t", (0,)),), timeout_ms=1000))
+        assert answer.results[0].partition_result[0].error_code is E.PREFERRED_LEADER_NOT_AVAILABLE
+        await quiesce(30)
+        await world.leads("t", leader=-1, isr=[1])
+        await c.stop()
+
+    run_virtually(main)
 
 
 @pytest.mark.rule("D-41")

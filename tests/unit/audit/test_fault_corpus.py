@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from audit.report.report import CLEAN
-from state_log.invariants import BROKEN_BY_POWER_FAILURES
-from tests.audit_corpus.clean_logs import audits_of_seeds, simulated_logs
+from tests.audit_corpus.clean_logs import simulated_logs
 from tests.audit_corpus.fault import differences
 from tests.audit_corpus.faults import FAULTS
 from tests.audit_corpus.in_process import audit_fault
@@ -27,10 +26,3 @@ def test_exactly_the_fault_is_found(name: str, sound_logs: Path, tmp_path: Path)
 def test_the_logs_of_a_longer_run_are_clean_in_many_batches(tmp_path: Path) -> None:
     result = audit_folder(simulated_logs(tmp_path, SEED), tmp_path / "audit", 1 << 20)
     assert (result.verdict, result.findings, result.incomplete) == (CLEAN, {}, ())
-
-
-@pytest.mark.deep
-def test_the_logs_of_two_hundred_simulated_clusters_are_clean() -> None:
-    """But for what a power failure of all replicas takes, which is no fault of the logs."""
-    for seed, result in audits_of_seeds(1, 200):
-        assert (set(result.findings) - BROKEN_BY_POWER_FAILURES, result.incomplete) == (set(), ()), seed

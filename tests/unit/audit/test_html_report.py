@@ -26,9 +26,9 @@ END_MS = 1_000
 TIME = 1_795_356_180_000
 
 
-def timelines(*rows: dict[str, Any]) -> Timelines:
+def timelines(*rows: dict[str, Any], gone_ms: dict[tuple[str, str | None], int] | None = None) -> Timelines:
     given = [{"topic": "orders", "topic_id": "id", "partition": 0, "replicas": [1, 2, 3], **row} for row in rows]
-    return Timelines(pyarrow.Table.from_pylist(given, TABLES[TIMELINES_TABLE].schema), END_MS)
+    return Timelines(pyarrow.Table.from_pylist(given, TABLES[TIMELINES_TABLE].schema), END_MS, gone_ms)
 
 
 def state(epoch: int, from_ms: int, until_ms: int | None, leader: int = 1, isr: int = 3, **more: Any) -> dict[str, Any]:
@@ -85,6 +85,22 @@ def test_the_worst_partitions_come_first() -> None:
         ("orders-0", 0, 0, 9),
     ]
     assert found[0].states == [(0, END_MS, 1, 0, [1, 2, 3], 3, False)]
+
+
+def test_a_partition_ends_with_the_deletion_of_its_topic() -> None:
+    """That the deletion takes leader and replicas is no fault, and a topic created anew is another one."""
+    rows = [
+        state(0, 0, 100, leader=-1),
+        state(1, 100, 300),
+        *(state(epoch, 300, None, leader=-1, isr=1) for epoch in (2, 3)),
+        state(0, 400, None, topic_id="new", isr=2),
+    ]
+    found = timelines(*rows, gone_ms={("orders", "id"): 250, ("others", "new"): 500})
+    assert found.curve() == Curve([0, 100, 300, 400, 1000], [1, 0, 0, 0, 0], [0, 0, 0, 1, 0])
+    (old, new), total = found.worst({})
+    assert total == 2
+    assert (old.leaderless_ms, old.changes, [until for _, until, *_ in old.states]) == (100, 2, [100, 250])
+    assert [until for _, until, *_ in new.states] == [END_MS]
 
 
 def test_a_topic_created_anew_differs_by_its_id() -> None:

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from audit.batches.bucket import Place, write_findings
 from audit.batches.cluster_state import ClusterState
+from audit.chains.incarnations import Span
 from audit.records.columns import to_columns
 from audit.records.findings import WITHDRAWN, Finding
 from audit.report.report import CLEAN, FINDINGS, INCOMPLETE, read_findings, read_result
@@ -20,6 +22,7 @@ from cluster.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch
 from state_log.chain import IncarnationLog
 from state_log.record import Cause, Kind, LoggedStateChange
 from tests.columnar_audits import table_of
+from tests.contexts import ids
 
 ELECTED = LoggedStateChange(
     kind=Kind.PARTITION,
@@ -90,6 +93,28 @@ def test_a_finding_about_no_partition_has_no_causes(tmp_path: Path) -> None:
     write_batch(tmp_path, 0, [finding("n/i/0", topic=None, partition=None)], [])
     (found,) = read_findings(tmp_path, 10)
     assert found["causes"] == []
+
+
+@pytest.mark.parametrize(("replicas", "named"), [((1, 2), True), ((1, 3), False)])
+def test_a_truncation_names_the_other_replicas_whose_machine_was_started_anew_before(
+    replicas: tuple[int, ...], named: bool, tmp_path: Path
+) -> None:
+    runs = ("1700000000000.1", "1700000000100.2", "1700000000200.3")
+    boots = {("broker-2", run): boot for run, boot in zip(runs, "abc", strict=True)}
+    boots |= {("broker-1", run): boot for run, boot in zip(runs, "xyz", strict=True)}
+    spans = {f"{node}/{run}": Span(node, run, 1, 2, boot_id=boot) for (node, run), boot in boots.items()}
+    truncated = replace(LEADS, kind=Kind.TRUNCATION, seq=1)
+    found = finding(truncated.reference, at_ms=truncated.at_ms)
+    found = replace(found, rule="no-truncation-below-high-watermark")
+    records = [replace(LEADS, replicas=ids(*replicas)), truncated]
+    folder = commit(tmp_path, 0, ClusterState(spans=spans))
+    write_findings(folder, Place(0, 0), [found])
+    folder.write_rows(RECORDS_TABLE, table_of(records).drop_columns(["key"]), 0, 0)
+    (shown,) = read_findings(tmp_path, 10)
+    last = "broker-2/1700000000200.3: its machine was started anew before (boot c, earlier b)"
+    assert [cause for cause in shown["causes"] if "started anew" in cause] == (
+        [f"{last}: what was not flushed to its disk is lost"] if named else []
+    )
 
 
 def test_a_later_version_of_a_finding_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:

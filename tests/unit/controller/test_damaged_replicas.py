@@ -26,6 +26,9 @@ from controller.decisions.partitions.leader_election import (
     Damaged,
     LeaderChoice,
     Offline,
+    Preferred,
+    Reassign,
+    Strategy,
     choose_sound_leader,
     plan_elections,
     reason_of,
@@ -257,6 +260,18 @@ def test_a_held_replica_leads_only_if_an_unclean_election_is_asked_for(
     view = cluster([1, 2], state, is_online=False, held=[1])
     elections = plan_elections(view, {T0: state}, strategy, {"t": configured}, mark_recovering=True).elections
     assert [(e.leadership.leader, e.recipients) for e in elections] == ([] if leader is None else [(leader, ids(1, 2))])
+
+
+@pytest.mark.rule("D-41", "PS-23")
+@pytest.mark.parametrize("strategy", [Preferred(), Reassign()])
+@pytest.mark.parametrize(("held", "leader"), [([], 1), ([1], None)])
+def test_a_held_replica_is_not_made_leader_because_it_is_preferred_or_a_target(
+    strategy: Strategy, held: Sequence[int], leader: int | None
+) -> None:
+    state = leadership(-1, [1])
+    view = cluster([1, 2], state, is_online=False, held=held)
+    elections = plan_elections(view, {T0: state}, strategy, {}, mark_recovering=True).elections
+    assert [e.leadership.leader for e in elections] == ([] if leader is None else [leader])
 
 
 def test_the_reason_of_an_election_is_its_strategy_or_what_found_the_damage() -> None:

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
-from cluster.broker import LeaderEpoch
+from cluster.broker import LeaderEpoch, Offset
 from cluster.errors import ConfigError
 from cluster.process.documents import Format
 from cluster.znodes.paths import state_path
@@ -20,11 +20,12 @@ from cluster.znodes.topics import encode_state
 from cluster.zookeeper.port import SetData
 from launcher.__main__ import app
 from simulator.actions import Limit
-from simulator.cluster_simulation import ClusterSimulation
+from simulator.cluster_simulation import ClusterSimulation, LoadedClusterSimulation
 from simulator.command import Order, execute, replay
 from simulator.partition_znodes import assignments, partition_state
 from simulator.replication_simulation import ReplicationSimulation
 from simulator.run import Run, Simulation, run_simulation
+from state_log.invariants import TRUNCATED_BELOW_HIGH_WATERMARK
 from state_log.reader import find_segments, read_state_changes
 from state_log.record import Kind, StateChange
 from state_log.writer import parse_segment_name
@@ -59,6 +60,15 @@ class WithRecordOutsideTheTables(ClusterSimulation):
             to_state="OnlinePartition",
         )
         self.cluster.nodes[0].incarnations[-1].append([record])
+
+
+class WithTruncationBelowTheHighWatermark(LoadedClusterSimulation):
+    """A broker records one, of a partition whose replicas no power failure concerns."""
+
+    async def converge(self) -> None:
+        await super().converge()
+        cut = StateChange(kind=Kind.TRUNCATION, topic="t0", partition=0, to_offset=Offset(3), high_watermark=Offset(5))
+        next(iter(self.cluster.agents.values())).incarnations[-1].append([cut])
 
 
 class WithLostRecord(ReplicationSimulation):
@@ -148,6 +158,7 @@ def test_a_table_shows_what_was_violated_and_the_command_that_replays_it(capsys:
     [
         (lambda: WithLostRecord(7, "fetch"), "P28", "acknowledged at 1000000"),
         (lambda: WithWriteThatSkipsAnEpoch(7), "INV-1", "leader_epoch="),
+        (lambda: WithTruncationBelowTheHighWatermark(7), TRUNCATED_BELOW_HIGH_WATERMARK, "truncated to 3, below"),
         (lambda: WithBrokenRequest(7), "unexpected-error", "ValueError: a broken handler"),
     ],
 )

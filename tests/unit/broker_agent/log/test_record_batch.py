@@ -1,10 +1,13 @@
 """The header codec against an independent implementation of the format, and its arithmetic."""
 
+from functools import partial
+
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_agent.log.batch_check import BatchWalk, expected_in_segment
 from broker_agent.log.record_batch import (
     HEADER_SIZE,
     MAX_SEQUENCE,
@@ -98,6 +101,22 @@ def test_a_walk_ends_where_batches_end() -> None:
 
 
 @pytest.mark.rule("R7.6")
+def test_a_file_that_became_shorter_ends_with_a_fault() -> None:
+    """As one that is truncated while it is read; the second batch leaves a gap, for which the next one is read too."""
+    batches = [encode_batch(b"r" * 9, 2, base_offset=base) for base in (0, 5, 7)]
+    content = b"".join(batches)
+    ends = {sum(map(len, batches[:n])): n for n in range(4)}
+    for kept in range(len(content) + 1):
+        found = BatchWalk(partial(_read, content[:kept]), len(content), expected_in_segment(0))
+        sound = len([*found])
+        assert sound == max(n for end, n in ends.items() if end <= kept)
+        assert (found.fault is None) == (kept == len(content))
+
+
+def _read(content: bytes, position: int, length: int) -> bytes:
+    return content[position : position + length]
+
+
 def test_the_sequence_number_after_the_largest_is_zero() -> None:
     batch = encode_batch(b"", 3, producer_id=1, producer_epoch=0, base_sequence=MAX_SEQUENCE)
     assert parse_header(batch).last_sequence == 1

@@ -1,0 +1,49 @@
+"""What may be behind a truncation below the high watermark: machines that were started anew, by their boot ids."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow.dataset
+
+from audit.batches.cluster_state import ClusterState
+from audit.storage.output_folder import OutputFolder
+from audit.storage.table_schemas import RECORDS_TABLE
+from state_log.invariants import TRUNCATED_BELOW_HIGH_WATERMARK
+from state_log.machine_restarts import MachineRestart, machine_restarts, restarts_of_others
+
+_Name = tuple[str, str | None, int]
+"""Topic, topic id, partition."""
+_OF_REPLICAS: Final = ("topic", "topic_id", "partition", "replicas")
+
+
+def restarts_behind(
+    folder: OutputFolder, state: ClusterState, findings: Sequence[Mapping[str, Any]]
+) -> list[list[str]]:
+    """Of each finding a text for each other replica of the partition whose machine was started anew before: about the
+    last time. None for findings of other rules, and where the records are no longer kept.
+    """
+    boots = {(span.node, span.incarnation): span.boot_id for span in state.spans.values() if span.boot_id}
+    restarts = machine_restarts(boots)
+    topics = {f["topic"] for f in findings if f["rule"] == TRUNCATED_BELOW_HIGH_WATERMARK}
+    replicas = _replicas(folder, topics) if restarts and topics else {}
+    return [_last_of_others(restarts, finding, replicas) for finding in findings]
+
+
+def _last_of_others(
+    restarts: Sequence[MachineRestart], finding: Mapping[str, Any], replicas: Mapping[_Name, set[int]]
+) -> list[str]:
+    if finding["rule"] != TRUNCATED_BELOW_HIGH_WATERMARK:
+        return []
+    (record,) = finding["records"]
+    of_partition = replicas.get((finding["topic"], finding["topic_id"], finding["partition"]), set())
+    others = restarts_of_others(restarts, record.partition("/")[0], finding["at_ms"], of_partition)
+    return list({restart.node: str(restart) for restart in others}.values())
+
+
+def _replicas(folder: OutputFolder, topics: set[str]) -> Mapping[_Name, set[int]]:
+    found: dict[_Name, set[int]] = defaultdict(set)
+    for row in folder.rows(RECORDS_TABLE, _OF_REPLICAS, pyarrow.dataset.field("topic").isin(sorted(topics))):
+        if row["replicas"] is not None and row["partition"] is not None:
+            found[row["topic"], row["topic_id"], row["partition"]].update(row["replicas"])
+    return found

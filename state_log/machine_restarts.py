@@ -1,0 +1,74 @@
+"""Where a machine was started anew: two runs of a node under different boots.
+
+What its disk had not flushed by then is lost there: records of partitions, though replicas elsewhere have them, and
+though they were acknowledged. A replica that then leads has the others truncate their logs, below their high watermarks
+if need be. Kafka has no remedy but flushing (`flush.messages=1`) or replicas that do not lose power together.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from msgspec import Struct
+
+from state_log.invariants import TRUNCATED_BELOW_HIGH_WATERMARK, Finding
+from state_log.record import LoggedStateChange, by_partition
+
+
+class MachineRestart(Struct, frozen=True):
+    """`incarnation`: the first run of the node under the boot `boot`; `before`: the boot of the run before it."""
+
+    node: str
+    incarnation: str
+    before: str
+    boot: str
+
+    @property
+    def by_ms(self) -> int:
+        """The machine was started anew before this time, by the node's clock: that is when the run began."""
+        return int(self.incarnation.partition(".")[0])
+
+    def __str__(self) -> str:
+        return (
+            f"{self.node}/{self.incarnation}: its machine was started anew before (boot {self.boot}, earlier "
+            f"{self.before}): what was not flushed to its disk is lost"
+        )
+
+
+def boots_of(records: Iterable[LoggedStateChange]) -> dict[tuple[str, str], str]:
+    """(node, incarnation) -> boot, of those whose first record names one."""
+    return {(r.node, r.incarnation): r.boot_id for r in records if r.boot_id}
+
+
+def machine_restarts(boots: Mapping[tuple[str, str], str]) -> list[MachineRestart]:
+    """Those between the runs of each node, by time; `boots` as of `boots_of`."""
+    return [
+        MachineRestart(node, incarnation, boots[before], boots[node, incarnation])
+        for before, (node, incarnation) in pairwise(sorted(boots))
+        if before[0] == node and boots[before] != boots[node, incarnation]
+    ]
+
+
+def restarts_of_others(
+    restarts: Iterable[MachineRestart], node: str, at_ms: int, replicas: Collection[int]
+) -> list[MachineRestart]:
+    """The restarts that may be why `node` had to truncate its log at that time: of machines of the partition's other
+    replicas, before that.
+    """
+    others = {f"broker-{broker}" for broker in replicas} - {node}
+    return [restart for restart in restarts if restart.node in others and restart.by_ms <= at_ms]
+
+
+def is_explained(finding: Finding, records: Sequence[LoggedStateChange]) -> bool:
+    """Whether what it found may be what a machine had not flushed when it was started anew."""
+    if finding.rule != TRUNCATED_BELOW_HIGH_WATERMARK:
+        return False
+    replicas = {
+        broker
+        for record in records
+        for tp, part in by_partition(record)
+        if tp == (finding.topic, finding.partition)
+        for broker in part.replicas or ()
+    }
+    restarts = machine_restarts(boots_of(records))
+    truncated = [record for record in records if record.reference in finding.records]
+    return all(restarts_of_others(restarts, each.node, each.at_ms, replicas) for each in truncated)

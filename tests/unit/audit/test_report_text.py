@@ -1,0 +1,59 @@
+"""What the table of `klamm audit report` says of failovers."""
+
+from typing import Any
+
+import pytest
+
+from audit.report.report_text import _show_summary
+from audit.tables.summaries import Summary
+
+FAILOVER: dict[str, Any] = {
+    "detected_time": "2026-11-23 02:47:09.518",
+    "brokers": [3, 4],
+    "partitions": 2,
+    "until_last_written_ms": 4,
+    **{f"leaderless_{name}_ms": 1_011 for name in ("p50", "p95", "p99", "max")},
+}
+TERM: dict[str, Any] = {
+    "from_time": "2026-11-23 02:46:19.523",
+    "controller": 1001,
+    "controller_epoch": 12,
+    "since_previous_ms": 1_680,
+    "until_loaded_ms": 3,
+    "until_first_write_ms": None,
+}
+
+
+def shown(capsys: pytest.CaptureFixture[str], *, failovers: tuple[Any, ...] = (), terms: tuple[Any, ...] = ()) -> str:
+    _show_summary(Summary(list(failovers), list(terms), [], [], []))
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({}, "02:47:09.518 of broker 3, 4: 2 partitions, leaders written after 4 ms, leaderless for p50 1,011 ms"),
+        ({"brokers": [], "partitions": 1}, "02:47:09.518 found by a new controller: 1 partition, leaders"),
+        ({"until_last_written_ms": None}, "2 partitions, leaders written after -, none for"),
+    ],
+)
+def test_a_failover_says_who_failed_or_that_a_new_controller_found_it(
+    changes: dict[str, Any], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert says in shown(capsys, failovers=({**FAILOVER, **changes},))
+
+
+@pytest.mark.parametrize(
+    ("since_ms", "says"),
+    [
+        (1_680, "1,680 ms after the last record of the one before"),
+        # It hung, and records when it goes on that it resigned.
+        (-1_680, "1,680 ms before the last record of the one before"),
+        (None, "the first that is known"),
+    ],
+)
+def test_a_controller_may_follow_one_that_still_records_its_resignation(
+    since_ms: int | None, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = shown(capsys, terms=({**TERM, "since_previous_ms": since_ms},))
+    assert f"1001 in epoch 12: {says}, loaded after 3 ms, first write after -" in said
