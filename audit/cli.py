@@ -31,7 +31,7 @@ from audit.commands.spark_options import (
 )
 from audit.commands.table_commands import KeepDaysOption
 from audit.commands.topic_options import CONNECTOR_VERSION, ConnectorOption, KafkaOption, TopicOption
-from audit.report.report_text import show_result
+from audit.report.report_text import show_result, show_verification
 from cluster.errors import ConfigError, StartupError
 from cluster.process.documents import Format, write_document
 from cluster.process.exit_codes import ExitCode
@@ -289,13 +289,7 @@ def verify(
     if form is not Format.TABLE:
         write_document(msgspec.to_builtins(result), form)
     else:
-        typer.echo(f"verdict      {result.verdict}\nrecords      {result.records}")
-        if result.ends:
-            typer.echo(f"ends         {result.ends}")
-        for gap in result.incomplete:
-            typer.echo(f"incomplete   {gap.what}: {gap.why}")
-        for found in result.breaks:
-            typer.echo(f"{found.rule}  {found.node}/{found.incarnation}: {found.message}")
+        show_verification(result)
     codes = {CLEAN: ExitCode.OK, FINDINGS: ExitCode.FINDINGS}
     raise typer.Exit(codes.get(result.verdict, ExitCode.INCOMPLETE))
 

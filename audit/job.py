@@ -9,7 +9,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -258,4 +258,6 @@ def _tell_writers(output: Location) -> None:
         by_directory.setdefault(path.parent, {})[path.name] = end
     for directory, ends in sorted(by_directory.items()):
         if directory.is_dir() and os.access(directory, os.W_OK):
-            write_audited(directory, ends)
+            # A full disk there keeps segments longer; it is no reason to stop.
+            with suppress(OSError):
+                write_audited(directory, ends)

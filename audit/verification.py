@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from audit.chains.witnesses import (
     DIGEST_KEPT,
@@ -18,9 +19,10 @@ from audit.chains.witnesses import (
     unchecked_ends,
     witnessed_by_heads,
 )
-from audit.reading.changed_files import ignored_faults
+from audit.reading.changed_files import complete_lines_present, ignored_faults
 from audit.reading.file_faults import LOG_CHANGED, converted_message, why_unread, without_lines
 from audit.reading.log_files import LogFiles
+from cluster.process.printable import path_text
 from state_log.chain import CHAIN_BREAK, ChainSegment, extend_many
 from state_log.heads_file import GivenHead
 from state_log.reader import Break, complete_lines, find_segments, join_all
@@ -58,8 +60,8 @@ def verify_logs(directories: Iterable[Path], heads: Sequence[GivenHead] = ()) ->
     files = LogFiles(folders)
     files.logs()
     logs.gaps += [Gap(fault.file, why_unread(fault)) for fault in ignored_faults(files.ignored)]
-    joined, breaks = join_all(logs.segments)
-    breaks += logs.converted
+    joined, faults = join_all(logs.segments)
+    breaks = _summed([*faults, *logs.converted])
     add_witnessed(logs.latest, witnessed_by_heads(heads))
     broken = {f"{b.node}/{b.incarnation}" for b in breaks if b.rule == CHAIN_BREAK}
     read = {
@@ -70,7 +72,7 @@ def verify_logs(directories: Iterable[Path], heads: Sequence[GivenHead] = ()) ->
     for finding in ends.findings:
         node, _, incarnation = finding.subject.removeprefix("log ").partition("/")
         breaks.append(Break(finding.rule, node, incarnation, finding.message))
-    unread = (Gap(str(path), why) for name, (path, why) in sorted(logs.unread.items()) if name not in joined)
+    unread = (Gap(path_text(path), why) for name, (path, why) in sorted(logs.unread.items()) if name not in joined)
     gaps = [*logs.gaps, *unread, *(Gap(*undecided) for undecided in ends.undecided)]
     for name, log in joined.items():
         if log.missing and log.missing[0][0] == 0:
@@ -80,6 +82,17 @@ def verify_logs(directories: Iterable[Path], heads: Sequence[GivenHead] = ()) ->
     verdict = FINDINGS if breaks else INCOMPLETE if gaps else CLEAN
     records = sum(log.records for log in joined.values())
     return Verification(verdict, records, tuple(breaks), tuple(gaps), unchecked_ends(heads, joined))
+
+
+def _summed(breaks: Sequence[Break]) -> list[Break]:
+    """One for each log and rule, as the audit does: the first, and how many there are."""
+    by_log: dict[tuple[str, str, str], list[Break]] = {}
+    for each in breaks:
+        by_log.setdefault((each.rule, each.node, each.incarnation), []).append(each)
+    return [
+        group[0] if len(group) == 1 else replace(group[0], message=f"{group[0].message}; {len(group)} times in all")
+        for group in by_log.values()
+    ]
 
 
 class _Logs:
@@ -117,10 +130,10 @@ class _Logs:
                 digests += bytes.fromhex("".join([digest[:DIGEST_KEPT] for digest in found]))
                 self._read_boots_and_witnesses(records)
         except OSError as error:
-            self.gaps.append(Gap(str(path), f"cannot be read: {error.strerror}"))
+            self.gaps.append(Gap(path_text(path), f"cannot be read: {error.strerror}"))
         self._add_file_faults(path, segments, converted)
         if malformed:
-            self.gaps.append(Gap(str(path), f"{malformed} malformed lines"))
+            self.gaps.append(Gap(path_text(path), f"{malformed} malformed lines"))
             self.malformed |= {f"{s.node}/{s.incarnation}" for s in segments}
             self.malformed |= set() if name is None else {f"{name.node}/{name.incarnation}"}
         position = 0
@@ -134,10 +147,10 @@ class _Logs:
         if segments and converted:
             first = segments[0]
             self.converted.append(Break(LOG_CHANGED, first.node, first.incarnation, converted_message(path)))
-        elif not segments:
+        elif not segments and not complete_lines_present(path):
             name = parse_segment_name(path.name)
             log = path.name if name is None else f"{name.node}/{name.incarnation}"
-            self.unread.setdefault(log, (path, without_lines(path.stat().st_size)))
+            self.unread.setdefault(log, (path, without_lines(_size(path))))
 
     def _read_boots_and_witnesses(self, records: Sequence[LoggedStateChange]) -> None:
         seen = []
@@ -154,6 +167,14 @@ class _Logs:
 
     def digests(self) -> "_Digests":
         return _Digests(self._digests)
+
+
+def _size(path: Path) -> int:
+    """0 if it is gone."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 class _Digests:

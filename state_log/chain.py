@@ -4,8 +4,9 @@ Lines are first combined into segments (consecutive lines of one incarnation wit
 in parallel. Joining the segments of an incarnation in order finds the faults between them.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -98,48 +99,80 @@ def _close(
     segments[-1] = replace(segments[-1], last_seq=records[last].seq, digest=digests[last])
 
 
-def join(
-    log: IncarnationLog, segment: ChainSegment, retained_from: int | None = 0
-) -> tuple[IncarnationLog, list[tuple[str, str]]]:
-    """Join the next segment of an incarnation: returns the new log, and (rule, message) of each fault found.
+class Joint(NamedTuple):
+    """A fault between segments: `rule` and message; `seq`: the first number of the later one."""
 
-    `retained_from`: the first number that the name of the segment's file states, None if its name states none.
-    Retention deletes whole files from the beginning of a log; what they had is missing, but no fault.
+    rule: str
+    message: str
+    seq: int
+
+
+def join(
+    log: IncarnationLog, segments: Iterable[tuple[ChainSegment, int | None]]
+) -> tuple[IncarnationLog, list[Joint]]:
+    """Join segments to the log of their incarnation, sorted by their first numbers: the new log, and the faults.
+
+    With each segment the first number that the name of its file states, None if its name states none. Retention deletes
+    whole files from the beginning of a log; what they had is missing, but no fault.
 
     A segment that arrives late and fills a gap is counted; the gap has been reported, because the files of an
-    incarnation are read in order and a gap in them is a loss.
+    incarnation are read in order and a gap in them is a loss. The time is linear, also where every other line is
+    missing.
     """
-    if segment.first_seq < log.next_seq:
-        return _join_late(log, segment)
-    found = []
-    missing = log.missing
-    if segment.first_seq > log.next_seq:
-        lost = (log.next_seq, segment.first_seq - 1)
-        missing = (*missing, lost)
-        if lost[0] or retained_from not in {None, segment.first_seq}:
-            found.append((SEQUENCE_GAP, f"records {lost[0]} to {lost[1]} are missing"))
-    elif segment.prev != log.digest:
-        found.append((CHAIN_BREAK, f"record {segment.first_seq} does not follow from the line before it"))
-    joined = IncarnationLog(segment.last_seq + 1, segment.digest, log.records + segment.count, missing)
-    return joined, found
+    joining = _Joining(log)
+    for segment, retained_from in segments:
+        joining.add(segment, retained_from)
+    return joining.log(), joining.found
 
 
-def _join_late(log: IncarnationLog, segment: ChainSegment) -> tuple[IncarnationLog, list[tuple[str, str]]]:
-    new, missing = 0, []
-    for first, last in log.missing:
-        low, high = max(first, segment.first_seq), min(last, segment.last_seq)
-        if low > high:
-            missing.append((first, last))
-            continue
-        new += high - low + 1
-        missing += [part for part in ((first, low - 1), (high + 1, last)) if part[0] <= part[1]]
-    beyond = max(0, segment.last_seq + 1 - log.next_seq)
-    repeated = segment.count - new - beyond
-    joined = IncarnationLog(
-        next_seq=log.next_seq + beyond,
-        digest=segment.digest if beyond else log.digest,
-        records=log.records + new + beyond,
-        missing=tuple(missing),
-    )
-    message = f"{repeated} of the records {segment.first_seq} to {segment.last_seq} were there before"
-    return joined, [(DUPLICATE_SEQUENCE, message)] if repeated else []
+class _Joining:
+    """Takes in segments. `found`: the faults."""
+
+    def __init__(self, log: IncarnationLog) -> None:
+        self.found: list[Joint] = []
+        self._next_seq, self._digest, self._records = log.next_seq, log.digest, log.records
+        self._missing = deque(log.missing)
+        self._passed: list[tuple[int, int]] = []
+        """Ranges that are missing before the segment; later ones begin no earlier."""
+
+    def add(self, segment: ChainSegment, retained_from: int | None) -> None:
+        while self._missing and self._missing[0][1] < segment.first_seq:
+            self._passed.append(self._missing.popleft())
+        if segment.first_seq < self._next_seq:
+            self._add_late(segment)
+            return
+        if segment.first_seq > self._next_seq:
+            lost = (self._next_seq, segment.first_seq - 1)
+            self._missing.append(lost)
+            if lost[0] or retained_from not in {None, segment.first_seq}:
+                self._report(SEQUENCE_GAP, f"records {lost[0]} to {lost[1]} are missing", segment)
+        elif segment.prev != self._digest:
+            message = f"record {segment.first_seq} does not follow from the line before it"
+            self._report(CHAIN_BREAK, message, segment)
+        self._records += segment.count
+        self._next_seq, self._digest = segment.last_seq + 1, segment.digest
+
+    def _add_late(self, segment: ChainSegment) -> None:
+        new = 0
+        while self._missing and self._missing[0][0] <= segment.last_seq:
+            first, last = self._missing.popleft()
+            low, high = max(first, segment.first_seq), min(last, segment.last_seq)
+            new += high - low + 1
+            if first < low:
+                self._passed.append((first, low - 1))
+            if high < last:
+                self._missing.appendleft((high + 1, last))
+        beyond = max(0, segment.last_seq + 1 - self._next_seq)
+        repeated = segment.count - new - beyond
+        self._records += new + beyond
+        if beyond:
+            self._next_seq, self._digest = self._next_seq + beyond, segment.digest
+        if repeated:
+            message = f"{repeated} of the records {segment.first_seq} to {segment.last_seq} were there before"
+            self._report(DUPLICATE_SEQUENCE, message, segment)
+
+    def _report(self, rule: str, message: str, segment: ChainSegment) -> None:
+        self.found.append(Joint(rule, message, segment.first_seq))
+
+    def log(self) -> IncarnationLog:
+        return IncarnationLog(self._next_seq, self._digest, self._records, (*self._passed, *self._missing))

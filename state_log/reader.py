@@ -5,10 +5,13 @@ crash. Malformed lines are skipped here; the audit keeps and counts them.
 """
 
 import heapq
+import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -17,8 +20,11 @@ from cluster.broker import ControllerEpoch
 from cluster.errors import DECODE_ERRORS
 from cluster.requests.cluster import ReadStateChangesResponse
 from state_log.chain import ChainSegment, IncarnationLog, extend, join
-from state_log.record import Kind, LoggedStateChange, MalformedLine, decode_line, start_state
+from state_log.record import LINE_BYTES_MAX, Kind, LoggedStateChange, MalformedLine, decode_line, start_state
 from state_log.writer import SEGMENT_SUFFIX, parse_segment_name
+
+_LINE_READ: Final = LINE_BYTES_MAX + 2
+"""With its newline: more than any record has."""
 
 
 class Break(Struct, frozen=True):
@@ -33,10 +39,19 @@ class Break(Struct, frozen=True):
 def find_segments(directories: Iterable[Path]) -> list[Path]:
     """All segments in these directory trees, each once, sorted by directory and name: oldest first per node.
 
-    Whoever opened a FIFO of such a name would wait for its writer.
+    Links to directories are not followed, and directories that cannot be listed are left out. Whoever opened a FIFO of
+    such a name would wait for its writer.
     """
-    named = (path for top in directories for path in top.rglob(f"*{SEGMENT_SUFFIX}"))
-    return sorted({path.resolve() for path in named if path.is_file()})
+    found: set[Path] = set()
+    waiting = [os.fspath(directory) for directory in directories]
+    while waiting:
+        with suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                elif entry.name.endswith(SEGMENT_SUFFIX) and os.path.isfile(entry.path):
+                    found.add(Path(entry.path).resolve())
+    return sorted(found)
 
 
 def complete_lines(path: Path) -> Iterator[bytes]:
@@ -47,7 +62,8 @@ def complete_lines(path: Path) -> Iterator[bytes]:
 def numbered_lines(path: Path, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
     """(byte offset, line) of the complete lines between two byte offsets; `start` must be the start of a line.
 
-    Empty for a segment that was deleted meanwhile.
+    Empty for a segment that was deleted meanwhile. Of a line that is too long to be a record only the beginning, which
+    is too long as well: a line may be longer than there is memory.
     """
     try:
         file = path.open("rb")
@@ -56,12 +72,17 @@ def numbered_lines(path: Path, start: int = 0, end: int | None = None) -> Iterat
     with file:
         file.seek(start)
         position = start
-        for line in file:
-            following = position + len(line)
-            if not line.endswith(b"\n") or (end is not None and following > end):
+        while line := file.readline(_LINE_READ):
+            rest, following = line, position + len(line)
+            while not rest.endswith(b"\n"):
+                rest = file.readline(_LINE_READ)
+                following += len(rest)
+                if not rest:
+                    return
+            if end is not None and following > end:
                 return
             if len(line) > 1:
-                yield position, line[:-1]
+                yield position, line.removesuffix(b"\n")
             position = following
 
 
@@ -187,11 +208,8 @@ def join_all(
     breaks = []
     by_incarnation = sorted(segments, key=lambda s: (s[0].node, s[0].incarnation, s[0].first_seq))
     for (node, incarnation), group in groupby(by_incarnation, key=lambda s: (s[0].node, s[0].incarnation)):
-        log = IncarnationLog()
-        for segment, retained_from in group:
-            log, found = join(log, segment, retained_from)
-            breaks += [Break(rule, node, incarnation, message) for rule, message in found]
-        logs[f"{node}/{incarnation}"] = log
+        logs[f"{node}/{incarnation}"], found = join(IncarnationLog(), group)
+        breaks += [Break(fault.rule, node, incarnation, fault.message) for fault in found]
     return logs, breaks
 
 

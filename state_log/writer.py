@@ -56,7 +56,7 @@ def read_audited(directory: Path) -> dict[str, int]:
     """Bytes of each segment processed by an audit; empty if there was none or its file is unreadable."""
     try:
         return msgspec.json.decode((directory / AUDITED_FILE).read_bytes(), type=dict[str, int])
-    except (FileNotFoundError, *DECODE_ERRORS):
+    except (OSError, *DECODE_ERRORS):
         return {}
 
 

@@ -1,7 +1,7 @@
 """Judges what concerns no partition: chains of lines, controllers, and which nodes there should be."""
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Final, NamedTuple
 
 import msgspec
@@ -17,6 +17,7 @@ from audit.reading.changed_files import FileFault
 from audit.reading.file_faults import converted_found, faults_found
 from audit.reading.kafka.log_state import KafkaLog, KafkaState, add_lines
 from audit.reading.lines_read import QuarantinedLine, ReadRange
+from audit.reading.unclear_records import Unclear, joined_unclear
 from audit.records.findings import Finding, changes
 from audit.records.vectors import is_one_of
 from audit.rules.limits import Limits
@@ -63,6 +64,8 @@ class ClusterState(Struct):
     kafka: KafkaState = field(default_factory=KafkaState)
     unread: dict[str, FileFault] = field(default_factory=dict)
     """By log: files without anything to read."""
+    unclear: dict[str, Unclear] = field(default_factory=dict)
+    """By node/incarnation: records that no rule can judge."""
     witnessed: Latest = field(default_factory=dict)
     """What nodes have seen of the logs of others."""
 
@@ -102,6 +105,7 @@ def check_cluster(
     for part in read:
         known.unread.pop(part.log, None)
         known.unread.pop(part.file, None)
+    known.unclear = joined_unclear((known.unclear, *(part.unclear for part in read)))
     add_witnessed(known.witnessed, _witnessed(rows))
     write_findings(output, place, findings)
     output.write_rows(RECORDS_TABLE, rows.drop_columns(["key"]), place.batch, place.bucket)
@@ -168,15 +172,17 @@ def _chains(known: ClusterState, read: Sequence[ReadRange]) -> list[Finding]:
                 add(f"{segment.node}/{segment.incarnation}", OUT_OF_ORDER, segment.first_seq, message)
     segments = [(segment, part.retained_from, part.starts_early) for part in read for segment in part.segments]
     segments.sort(key=lambda s: (s[0].node, s[0].incarnation, s[0].first_seq, s[2]))
-    for segment, retained_from, starts_early in segments:
-        name = f"{segment.node}/{segment.incarnation}"
-        known.incarnations[name], wrong = join(known.incarnations.get(name, IncarnationLog()), segment, retained_from)
-        if starts_early and not wrong:
-            wrong = [
-                (OUT_OF_ORDER, f"record {segment.first_seq} is in a file named for {retained_from} and later ones")
-            ]
-        for rule, message in wrong:
-            add(name, rule, segment.first_seq, message)
+    for name, group in groupby(segments, key=lambda s: f"{s[0].node}/{s[0].incarnation}"):
+        of_log = list(group)
+        log = known.incarnations.get(name, IncarnationLog())
+        known.incarnations[name], wrong = join(log, [(segment, named) for segment, named, _ in of_log])
+        for fault in wrong:
+            add(name, fault.rule, fault.seq, fault.message)
+        faulty = {fault.seq for fault in wrong}
+        for segment, named, starts_early in of_log:
+            if starts_early and segment.first_seq not in faulty:
+                message = f"record {segment.first_seq} is in a file named for {named} and later ones"
+                add(name, OUT_OF_ORDER, segment.first_seq, message)
     return [_chain_finding(known.faults[name][rule], name, rule) for name, rule in sorted(changed)]
 
 

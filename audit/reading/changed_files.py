@@ -20,10 +20,11 @@ from msgspec import Struct
 
 from audit.reading.kafka.files import KAFKA_LOG, is_compressed
 from audit.reading.log_files import START, Position, Positions, Segment
+from cluster.process.printable import path_text
 from state_log.chain import ChainSegment, extend
 from state_log.reader import complete_lines
 from state_log.record import MalformedLine, decode_line
-from state_log.writer import parse_segment_name
+from state_log.writer import SEGMENT_SUFFIX, parse_segment_name
 
 _OLDER_PER_CHECK: Final = 200
 _RUN: Final = re.compile(r"(?P<node>.+)-(?P<incarnation>[0-9]{13}\.[0-9]+)")
@@ -37,6 +38,7 @@ class Fault(StrEnum):
     COMPRESSED = "compressed"
     NO_FILE = "no-file"
     UNREADABLE = "unreadable"
+    LINK = "link"
 
 
 class FileFault(Struct, frozen=True):
@@ -96,7 +98,7 @@ class ReadFiles:
                 del self._active[log]
                 status = _status(path)
                 if status is not None and log in read:
-                    yield FileFault(Fault.SHRANK, log, str(path), read[log].byte, status.size)
+                    yield FileFault(Fault.SHRANK, log, path_text(path), read[log].byte, status.size)
         for log, (first, *_) in logs.items():
             if first.is_kafka:
                 self._active.pop(log, None)
@@ -120,15 +122,17 @@ class ReadFiles:
         self._seen[before.path] = status
         is_new = seen is None and bool(self._since_ns) and status.modified_ns > self._since_ns
         if (is_new or (seen is not None and seen != status)) and not _is_whole(before, after):
-            yield FileFault(Fault.CHANGED, log, str(before.path), 0, status.size)
+            yield FileFault(Fault.CHANGED, log, path_text(before.path), 0, status.size)
 
 
 def ignored_faults(paths: Sequence[Path]) -> list[FileFault]:
     """Of each why it is not read."""
-    return [FileFault(_why_ignored(path), str(path), str(path), 0, 0) for path in paths]
+    return [FileFault(_why_ignored(path), path_text(path), path_text(path), 0, 0) for path in paths]
 
 
 def _why_ignored(path: Path) -> Fault:
+    if path.is_symlink() and path.is_dir():
+        return Fault.LINK
     if path.is_dir() and not parse_segment_name(path.name):
         return Fault.UNREADABLE
     return Fault.COMPRESSED if is_compressed(path.name) and path.is_file() else Fault.NO_FILE
@@ -149,7 +153,8 @@ def _unreadable(segments: Sequence[Segment], position: Position) -> Iterator[Fil
         except FileNotFoundError:
             continue
         except OSError:
-            yield FileFault(Fault.UNREADABLE, str(segment.path), str(segment.path), done, status.size)
+            name = path_text(segment.path)
+            yield FileFault(Fault.UNREADABLE, name, name, done, status.size)
 
 
 def _has_rotated(segment: Segment, logs: Mapping[str, Sequence[Segment]]) -> bool:
@@ -163,7 +168,7 @@ def _without_lines(log: str, segments: Sequence[Segment]) -> Iterator[FileFault]
     first = segments[0].path
     status = _status(first)
     if status is not None and not any(complete_lines_present(segment.path) for segment in segments):
-        yield FileFault(Fault.EMPTY, log, str(first), 0, status.size)
+        yield FileFault(Fault.EMPTY, log, path_text(first), 0, status.size)
 
 
 def complete_lines_present(path: Path) -> bool:
@@ -186,10 +191,15 @@ def _newest(
     if current is not None:
         status = _status(current.path)
         if status is not None and status.size < position.byte:
-            yield FileFault(Fault.SHRANK, log, str(current.path), position.byte, status.size)
+            yield FileFault(Fault.SHRANK, log, path_text(current.path), position.byte, status.size)
         return
     run = _RUN.fullmatch(log)
-    if run is None or any(segment.first_seq > position.first_seq for segment in segments):
+    if run is None:
+        if log.endswith(SEGMENT_SUFFIX):
+            # Not named by a node, so that no retention deletes it.
+            yield FileFault(Fault.VANISHED, log, log, position.byte, 0)
+        return
+    if any(segment.first_seq > position.first_seq for segment in segments):
         return
     others = (_RUN.fullmatch(other) for other in logs)
     if not any(
@@ -223,6 +233,7 @@ def _status(path: Path) -> _Status | None:
 
 
 # In the offsets of the stream a fault stands beside the positions, so that it starts a batch, and the same one again.
+# Names of logs and files have no tabs (`path_text`).
 
 
 def to_offsets(faults: Sequence[FileFault]) -> dict[str, Position]:
@@ -232,7 +243,7 @@ def to_offsets(faults: Sequence[FileFault]) -> dict[str, Position]:
 
 def is_fault(name: str) -> bool:
     """Whether an entry of an offset is a fault's."""
-    return name.startswith("!")
+    return name.startswith("!") and "\t" in name
 
 
 def new_faults(start: Positions, end: Positions) -> list[FileFault]:

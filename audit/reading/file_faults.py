@@ -19,7 +19,7 @@ def faults_found(unread: dict[str, FileFault], faults: Sequence[FileFault]) -> l
     for fault in sorted(faults, key=lambda fault: (fault.file, fault.fault)):
         name = Path(fault.file).name
         match fault.fault:
-            case Fault.EMPTY | Fault.COMPRESSED | Fault.NO_FILE | Fault.UNREADABLE:
+            case Fault.EMPTY | Fault.COMPRESSED | Fault.NO_FILE | Fault.UNREADABLE | Fault.LINK:
                 unread[fault.log] = fault
             case Fault.SHRANK:
                 message = f"{name} has {fault.size} bytes, and {fault.read} bytes of it were read"
@@ -50,6 +50,8 @@ def why_unread(fault: FileFault) -> str:
         return "is compressed: unpack it beside the others"
     if fault.fault is Fault.NO_FILE:
         return "is no file, though it has the name of a log"
+    if fault.fault is Fault.LINK:
+        return "is a link to a folder, and such links are not followed: name the folder itself by --log-dir"
     if fault.fault is Fault.UNREADABLE:
         return "cannot be read: look at its permissions, and at the disk"
     return without_lines(fault.size)

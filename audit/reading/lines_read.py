@@ -9,8 +9,9 @@ import msgspec
 
 from audit.chains.incarnations import Span
 from audit.reading.kafka.log_state import KafkaLines
-from audit.reading.log_files import Content, Range
+from audit.reading.log_files import Content, Range, file_text
 from audit.reading.node_work import TopicSize, Work
+from audit.reading.unclear_records import Unclear
 from state_log.chain import ChainSegment
 from state_log.writer import parse_segment_name
 
@@ -39,6 +40,7 @@ class ReadRange(msgspec.Struct, frozen=True):
     `kafka`: of a log of Apache Kafka's, which has no chained segments. `converted`: lines that end with CR LF.
     `modified_ns`: when the file was changed last, since 1970. `digests`: of the lines of the segments, one after the
     other, as `audit.chains.line_digests` packs them. `size`: bytes of the range. `work`, `sizes`: of its records.
+    `unclear`: by node/incarnation.
     """
 
     log: str
@@ -56,6 +58,7 @@ class ReadRange(msgspec.Struct, frozen=True):
     size: int = 0
     work: tuple[Work, ...] = ()
     sizes: tuple[TopicSize, ...] = ()
+    unclear: dict[str, Unclear] = {}
 
     @property
     def retained_from(self) -> int | None:
@@ -84,7 +87,7 @@ class Quarantine:
         self.count += 1
         if len(self.lines) < QUARANTINED_MAX:
             text = line[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
-            self.lines.append(QuarantinedLine(str(self._path), offset, len(line), text, why[:_SHOWN_BYTES]))
+            self.lines.append(QuarantinedLine(file_text(self._path), offset, len(line), text, why[:_SHOWN_BYTES]))
 
 
 def modified_ns(path: Path | Content) -> int:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from audit.reading.kafka.files import KafkaFiles, is_compressed, is_kafka_name, may_be_kafka_log
+from cluster.process.printable import path_text
 from state_log.record import LINE_BYTES_MAX
 from state_log.writer import SEGMENT_SUFFIX, parse_segment_name
 
@@ -49,8 +50,10 @@ class Content(Struct, frozen=True):
     data: bytes
     modified_ns: int
 
-    def __str__(self) -> str:
-        return self.url
+
+def file_text(path: Path | Content) -> str:
+    """How a file is named in results: its URL, or its path with escapes."""
+    return path.url if isinstance(path, Content) else path_text(path)
 
 
 class Range(NamedTuple):
@@ -64,16 +67,19 @@ class Range(NamedTuple):
 
 
 class _Listing(NamedTuple):
-    """Of a folder: when it was changed last, files that may be logs, folders, and what only has the name of a log."""
+    """Of a folder: when it was changed last, files that may be logs, folders, links to folders, and what only has the
+    name of a log.
+    """
 
     modified_ns: int
     files: list[Path]
     below: list[Path]
+    links: list[Path]
     ignored: list[Path]
 
 
 def _listing(directory: Path, modified_ns: int) -> _Listing:
-    found = _Listing(modified_ns, [], [], [])
+    found = _Listing(modified_ns, [], [], [], [])
     with os.scandir(directory) as entries:
         present = sorted(entries, key=lambda entry: entry.name)
     for entry in present:
@@ -81,7 +87,9 @@ def _listing(directory: Path, modified_ns: int) -> _Listing:
         if entry.is_dir(follow_symlinks=False):
             found.below.append(path)
             found.ignored.extend([path] if parse_segment_name(entry.name) else [])
-        elif may_be_kafka_log(entry.name):
+        elif entry.is_symlink() and os.path.isdir(path):
+            found.links.append(path)
+        elif may_be_kafka_log(entry.name) or is_compressed(entry.name):
             if os.path.isfile(path):  # A link to itself is none, and no error.
                 found.files.append(path)
             elif entry.name.endswith(SEGMENT_SUFFIX) or is_kafka_name(entry.name):
@@ -97,7 +105,9 @@ class LogFiles:
         self._listed: dict[Path, _Listing] = {}
         self._kafka_files = KafkaFiles()
         self.ignored: list[Path] = []
-        """What the last listing has that is named as a log and cannot be read, and folders that cannot be listed."""
+        """What the last listing has that is named as a log and cannot be read, folders that cannot be listed, and links
+        to folders that are not searched: who may write a link must not choose what else is read.
+        """
 
     def logs(self) -> dict[str, list[Segment]]:
         """By log, the oldest segment first; of copies of one segment the longest."""
@@ -118,15 +128,16 @@ class LogFiles:
         """The log of which a file is a segment; empty if it is none."""
         name = parse_segment_name(path.name)
         if name is not None:
-            return f"{name.node}-{name.incarnation}", Segment(name.first_seq, path)
+            return path_text(f"{name.node}-{name.incarnation}"), Segment(name.first_seq, path)
         kafka_log = self._kafka_files.identify(path)
         if kafka_log is not None:
             return kafka_log, Segment(0, path, is_kafka=True)
-        return (path.name if path.name.endswith(SEGMENT_SUFFIX) else ""), Segment(0, path)
+        return (path_text(path.name) if path.name.endswith(SEGMENT_SUFFIX) else ""), Segment(0, path)
 
     def _files(self) -> Iterable[Path]:
         waiting = [path.resolve() for path in self._directories]
         seen: set[Path] = set()
+        links: list[Path] = []
         while waiting:
             directory = waiting.pop()
             if directory in seen:
@@ -134,8 +145,10 @@ class LogFiles:
             seen.add(directory)
             listing = self._list(directory)
             self.ignored += listing.ignored
+            links += listing.links
             yield from listing.files
             waiting += listing.below
+        self.ignored += [link for link in links if link.resolve() not in seen]
 
     def _list(self, directory: Path) -> "_Listing":
         """What is in a folder; nothing if it is gone."""
@@ -147,9 +160,9 @@ class LogFiles:
             if now - changed > _MTIME_NS:
                 self._listed[directory] = known
         except (FileNotFoundError, NotADirectoryError):
-            return _Listing(0, [], [], [])
+            return _Listing(0, [], [], [], [])
         except OSError:
-            return _Listing(0, [], [], [directory])
+            return _Listing(0, [], [], [], [directory])
         return known
 
 

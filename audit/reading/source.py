@@ -29,9 +29,10 @@ from audit.chains.line_digests import packed
 from audit.reading.changed_files import FileFault, ReadFiles, is_fault, new_faults, to_offsets
 from audit.reading.kafka.reading import KafkaSummary
 from audit.reading.lines_read import Quarantine, ReadRange, line_blocks, modified_ns
-from audit.reading.log_files import LogFiles, Position, Positions, Range, Segment, advance, ends, ranges
+from audit.reading.log_files import LogFiles, Position, Positions, Range, Segment, advance, ends, file_text, ranges
 from audit.reading.node_work import WorkRead
 from audit.reading.schema import SOURCE
+from audit.reading.unclear_records import Unclear, joined_unclear, unclear_records
 from audit.records.columns import RECORDS, decode_block, to_columns
 from audit.records.vectors import keys
 from state_log.chain import ChainSegment, extend_many
@@ -209,12 +210,14 @@ class RangeSummary:
         self._spans: list[Span] = []
         self._digests = bytearray()
         self._work = WorkRead()
+        self._unclear: dict[str, Unclear] = {}
 
     def columns(self) -> Iterator[pyarrow.RecordBatch]:
         """The records, some thousand at a time."""
         for records in self._blocks():
             columns = to_columns(records)
             self._add_spans(columns)
+            self._unclear = joined_unclear((self._unclear, unclear_records(columns)))
             yield columns
 
     def _blocks(self) -> Iterator[list[LoggedStateChange]]:
@@ -258,7 +261,7 @@ class RangeSummary:
     def result(self) -> ReadRange:
         return ReadRange(
             self._range.log,
-            str(self._range.path),
+            file_text(self._range.path),
             self._range.end,
             self._records,
             self._quarantine.count,
@@ -271,6 +274,7 @@ class RangeSummary:
             size=self._range.end - self._range.first,
             work=self._work.work,
             sizes=self._work.sizes,
+            unclear=self._unclear,
         )
 
     def _add_malformed(

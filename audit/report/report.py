@@ -14,6 +14,7 @@ from audit.chains.incarnations import overlaps
 from audit.reading.file_faults import why_unread
 from audit.reading.kafka.log_state import NODE, describe_time
 from audit.reading.kafka.log_state import gaps as kafka_gaps
+from audit.reading.lines_read import QUARANTINED_MAX
 from audit.records.findings import FOUND, NOT_COMPARED, Finding
 from audit.report.lasting_conditions import LastingCondition, lasting_conditions, lasting_findings
 from audit.report.log_ends import CheckedEnds, check_log_ends
@@ -161,6 +162,32 @@ def all_findings(folder: OutputFolder) -> list[dict[str, Any]]:
     return _findings(folder, _end_of_logs(folder, commit, cluster_state(folder, commit)))
 
 
+def without_doubles(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those that say something of their own.
+
+    An epoch that falls is a fault of the states of a partition, and of what one process shows in the order of its
+    records. Where both say it of the same records it is one fault, and the first of them stays.
+    """
+    said: dict[tuple[Any, ...], list[set[str]]] = {}
+    for finding in found:
+        if not _is_of_record(finding):
+            said.setdefault(_partition_of(finding), []).append(set(finding["records"]))
+    return [
+        finding
+        for finding in found
+        if not _is_of_record(finding)
+        or not any(set(finding["records"]) <= records for records in said.get(_partition_of(finding), ()))
+    ]
+
+
+def _is_of_record(finding: Mapping[str, Any]) -> bool:
+    return finding["partition"] is not None and " record " in finding["subject"]
+
+
+def _partition_of(finding: Mapping[str, Any]) -> tuple[Any, ...]:
+    return finding["rule"], finding["topic"], finding["topic_id"], finding["partition"]
+
+
 class _End(NamedTuple):
     """What holds at the end of what was read. `unknown`: what only logs that were not read could decide."""
 
@@ -181,7 +208,7 @@ def _end_of_logs(folder: OutputFolder, commit: Commit | None, state: ClusterStat
 
 
 def _findings(folder: OutputFolder, at_end: _End) -> list[dict[str, Any]]:
-    found = [*findings_of(folder), *(msgspec.structs.asdict(finding) for finding in at_end.findings)]
+    found = [*without_doubles(findings_of(folder)), *(msgspec.structs.asdict(finding) for finding in at_end.findings)]
     wrong = {node_of(finding) for finding in at_end.clocks}
     return [finding for finding in found if not is_measured_by(finding, wrong)]
 
@@ -220,10 +247,10 @@ def _gaps(
     if commit is None or not commit.records:
         yield Gap("records", "no record was read: is this the folder of the state-change logs?")
     if commit is not None and commit.quarantined:
-        files = Counter(row["file"] for row in folder.rows(QUARANTINE_TABLE, ["file"]))
-        for file, _ in files.most_common(_NAMED_MAX):
-            yield Gap(file, f"{files[file]} malformed lines; see the table 'quarantine'")
+        yield from _malformed(folder, commit)
     yield from _not_compared(folder)
+    for name, unclear in sorted(state.unclear.items()):
+        yield Gap(name, f"{unclear.count} records could not be judged, such as {unclear.example}")
     for name, log in sorted(state.incarnations.items()):
         if log.missing and log.missing[0][0] == 0:
             yield Gap(name, f"records 0 to {log.missing[0][1]} were not there: the log begins later")
@@ -234,6 +261,17 @@ def _gaps(
     wanted |= dict.fromkeys(expected_nodes, "it was expected")
     for node in sorted(set(wanted) - present):
         yield Gap(node, f"there is no log of this node, though {wanted[node]}")
+
+
+def _malformed(folder: OutputFolder, commit: Commit) -> Iterator[Gap]:
+    """The files with the most malformed lines. Of a file with very many the table has the first."""
+    files = Counter(row["file"] for row in folder.rows(QUARANTINE_TABLE, ["file"]))
+    is_full = files.total() < commit.quarantined
+    for file, count in files.most_common(_NAMED_MAX):
+        more = " and more" if is_full and count >= QUARANTINED_MAX else ""
+        yield Gap(file, f"{count} malformed lines{more}; see the table 'quarantine'")
+    if len(files) > _NAMED_MAX:
+        yield Gap("files", f"{len(files) - _NAMED_MAX} more have malformed lines; see the table 'quarantine'")
 
 
 def _not_compared(folder: OutputFolder) -> Iterator[Gap]:

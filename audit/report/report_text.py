@@ -1,4 +1,4 @@
-"""What `klamm audit run` and `report` print: as text, JSON or YAML."""
+"""What `klamm audit run`, `report` and `verify` print: as text, JSON or YAML."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -8,11 +8,13 @@ import typer
 
 from cluster.process.documents import Format, write_document
 from cluster.process.exit_codes import ExitCode
+from cluster.process.printable import printable
 
 if TYPE_CHECKING:
     from audit.report.lasting_conditions import LastingCondition
     from audit.report.report import AuditResult
     from audit.tables.summaries import Summary
+    from audit.verification import Verification
 
 
 def show_result(result: "AuditResult", output: str, form: Format, limit: int) -> NoReturn:
@@ -42,41 +44,53 @@ def show_result(result: "AuditResult", output: str, form: Format, limit: int) ->
     raise typer.Exit(codes.get(result.verdict, ExitCode.INCOMPLETE))
 
 
+def show_verification(result: "Verification") -> None:
+    """Print what `klamm audit verify` has found, for people."""
+    _print(f"verdict      {result.verdict}")
+    _print(f"records      {result.records}")
+    if result.ends:
+        _print(f"ends         {result.ends}")
+    for gap in result.incomplete:
+        _print(f"incomplete   {gap.what}: {gap.why}")
+    for found in result.breaks:
+        _print(f"{found.rule}  {found.node}/{found.incarnation}: {found.message}")
+
+
 def _show_table(
     result: "AuditResult", findings: Sequence[Mapping[str, Any]], malformed: Sequence[Mapping[str, Any]]
 ) -> None:
-    typer.echo(f"verdict      {result.verdict}")
-    typer.echo(f"records      {result.records} of {result.expected}, {result.incarnations} incarnations")
-    typer.echo(f"quarantined  {result.quarantined}")
+    _print(f"verdict      {result.verdict}")
+    _print(f"records      {result.records} of {result.expected}, {result.incarnations} incarnations")
+    _print(f"quarantined  {result.quarantined}")
     if result.ends:
-        typer.echo(f"ends         {result.ends}")
+        _print(f"ends         {result.ends}")
     if result.rules:
-        typer.echo(f"rules        {result.rules}")
+        _print(f"rules        {result.rules}")
     for log in result.kafka_logs:
         counts = f"{log.lines} lines, {log.records} records, {log.without_facts} lines without facts"
-        typer.echo(f"Kafka's log  {log.log} is {log.file}: {log.level}, {counts}, {log.first} to {log.last}")
+        _print(f"Kafka's log  {log.log} is {log.file}: {log.level}, {counts}, {log.first} to {log.last}")
     if result.kafka_logs:
-        typer.echo(f"timezone     {result.timezone}")
+        _print(f"timezone     {result.timezone}")
     for gap in result.incomplete:
-        typer.echo(f"incomplete   {gap.what}: {gap.why}")
+        _print(f"incomplete   {gap.what}: {gap.why}")
     for rule, count in result.findings.items():
-        typer.echo(f"  {count:>6}  {rule}")
+        _print(f"  {count:>6}  {rule}")
     for found in findings:
         where = "" if found["topic"] is None else f" {found['topic']}-{found['partition']}"
-        typer.echo(f"{found['severity']} {found['rule']}{where}: {found['message']} [{', '.join(found['records'])}]")
+        _print(f"{found['severity']} {found['rule']}{where}: {found['message']} [{', '.join(found['records'])}]")
         for cause in found["causes"]:
-            typer.echo(f"    {cause}")
+            _print(f"    {cause}")
     for rule, why in result.not_applicable.items():
-        typer.echo(f"not applicable: {rule}: {why}")
+        _print(f"not applicable: {rule}: {why}")
     for line in malformed:
-        typer.echo(f"malformed: {line['file']} at byte {line['offset']}, {line['size']} bytes: {line['why']}")
+        _print(f"malformed: {line['file']} at byte {line['offset']}, {line['size']} bytes: {line['why']}")
 
 
 def _show_lasting(lasting: "Sequence[LastingCondition]") -> None:
     for condition in lasting:
         by_records, by_clock = (ms / 1000 for ms in (condition.by_records_ms, condition.until_now_ms))
         since = f"{by_records:.0f} s at the last record, {by_clock:.0f} s by this machine's clock"
-        typer.echo(f"open: {condition.rule} {condition.subject}: for {since} [{condition.record}]")
+        _print(f"open: {condition.rule} {condition.subject}: for {since} [{condition.record}]")
 
 
 def _show_summary(summary: "Summary") -> None:
@@ -86,21 +100,25 @@ def _show_summary(summary: "Summary") -> None:
         failed = f"of broker {brokers}" if brokers else "found by a new controller"
         partitions = "1 partition" if row["partitions"] == 1 else f"{row['partitions']} partitions"
         leaderless = " ".join(f"{name} {_ms(row[f'leaderless_{name}_ms'])}" for name in ("p50", "p95", "p99", "max"))
-        typer.echo(
+        _print(
             f"failover     {row['detected_time']} {failed}: {partitions}, leaders written "
-            f"after {_ms(row['until_last_written_ms'])}, none for {leaderless}"
+            f"after {_ms(row['until_last_written_ms'])}, leaderless for {leaderless}"
         )
     for row in summary.controller_failovers:
-        typer.echo(
+        _print(
             f"controller   {row['from_time']} {row['controller']} in epoch {row['controller_epoch']}: "
             f"{_since_previous(row['since_previous_ms'])}, loaded after "
             f"{_ms(row['until_loaded_ms'])}, first write after {_ms(row['until_first_write_ms'])}"
         )
     for row in summary.ledgers:
-        typer.echo(
+        _print(
             f"log          {row['node']}/{row['incarnation']}: {row['records']} records, {row['bytes']} bytes, "
-            f"{row['missing'] or 0} missing, {row['quarantined']} malformed"
+            f"{_or_dash(row['missing'])} missing, {row['quarantined']} malformed"
         )
+
+
+def _or_dash(count: int | None) -> str:
+    return "-" if count is None else str(count)
 
 
 def _since_previous(ms: int | None) -> str:
@@ -112,3 +130,8 @@ def _since_previous(ms: int | None) -> str:
 
 def _ms(value: int | None) -> str:
     return "-" if value is None else f"{value:,} ms"
+
+
+def _print(line: str) -> None:
+    """Logs may say anything: none of it moves the cursor or makes a line of its own."""
+    typer.echo(printable(line))

@@ -5,9 +5,9 @@ sends it again. A receiver that is down costs nothing but the next attempt, with
 """
 
 import hashlib
-import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from http.client import HTTPException
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -67,14 +67,24 @@ class Webhook:
         request = urllib.request.Request(self._url, body, {"Content-Type": "application/json"}, method="POST")
         self._requests.mark()
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S):
+            with _opener.open(request, timeout=_TIMEOUT_S):
                 return True
-        except (OSError, ValueError, urllib.error.URLError) as error:
+        except (OSError, ValueError, HTTPException) as error:
             self._failures.mark()
             _log.warning(
                 "The webhook did not accept the findings; they are sent again", url=self._url, error=str(error)
             )
             return False
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirect is an error: it would be followed by a GET, without the findings."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+_opener: Final = urllib.request.build_opener(_NoRedirects)
 
 
 def document(result: AuditResult, found: Sequence[Mapping[str, Any]], sent: Sent, now: Sent) -> dict[str, Any]:

@@ -38,7 +38,9 @@ def read_given(folder: OutputFolder) -> Given:
 def add_given(folder: OutputFolder, heads: Sequence[GivenHead], *, lag_ms: int) -> None:
     """Keep the heads beside those of earlier runs. Raises OutputError."""
     known = read_given(folder)
-    given = Given(tuple(dict.fromkeys((*known.heads, *heads))), lag_ms)
+    # A head that has not moved is the same one, whenever it was read: its first time counts.
+    lines = {(head.node, head.incarnation, head.seq, head.digest): head for head in reversed((*known.heads, *heads))}
+    given = Given(tuple(reversed(lines.values())), lag_ms)
     if given == known:
         return
     try:

@@ -7,6 +7,8 @@ from typing import Any
 
 import typer
 
+from cluster.process.printable import printable
+
 
 class Format(StrEnum):
     """The output format."""
@@ -32,7 +34,8 @@ def write_document(document: dict[str, Any], form: Format) -> None:
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Write aligned columns without borders, under headers without blanks, for awk.
 
-    Values are never truncated, so that an address can be copied from a narrow terminal, where long lines wrap.
+    Characters that are not visible have escapes. Values are never truncated, so that an address can be copied from a
+    narrow terminal, where long lines wrap.
     """
     assert not any(" " in column for column in columns), columns
     cells = [[_cell(value) for value in row] for row in rows]
@@ -46,5 +49,5 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 def _cell(value: object) -> str:
     if isinstance(value, tuple | list):
-        return ",".join(map(str, value)) if value else "-"
-    return "-" if value is None or value == "" else str(value)
+        return printable(",".join(map(str, value))) if value else "-"
+    return "-" if value is None or value == "" else printable(str(value))

@@ -1,22 +1,25 @@
 """A fault of the corpus, what is said of it, and whether a result says exactly that."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from audit.report.report import CLEAN, FINDINGS, INCOMPLETE, AuditResult
+from state_log.heads_file import GivenHead
 from tests.audit_corpus.logs import Logs
 
 
 class Fault(NamedTuple):
     """`findings`: how many of each rule, and no others. `incomplete`: of each gap, and of no other, some of its text.
 
-    `later`: a second change, after an audit of what the first has made; a second run of the audit follows.
+    `later`: a second change, after an audit of what the first has made; a second run of the audit follows. `heads`:
+    those that the audit is given, of the logs before the change.
     """
 
     apply: Callable[[Logs], object]
     findings: Mapping[str, int] = {}
     incomplete: tuple[str, ...] = ()
     later: Callable[[Logs], object] | None = None
+    heads: Callable[[Logs], Sequence[GivenHead]] = lambda _: ()
 
     @property
     def verdict(self) -> str:

@@ -93,6 +93,12 @@ def link_to_moved(logs: Logs) -> None:
     path.symlink_to(logs.folder / "moved")
 
 
+def link_to_folder(logs: Logs) -> None:
+    elsewhere = logs.folder.with_name("elsewhere")
+    (logs.folder / "broker-4").rename(elsewhere)
+    (logs.folder / "broker-4").symlink_to(elsewhere)
+
+
 FAULTS_OF_FILES: Final[dict[str, Fault]] = {
     "no log at all": Fault(lambda logs: [path.unlink() for path in logs.all()], incomplete=("no record was read",)),
     "a folder named as no log of a node": Fault(lambda logs: (logs.folder / "x.jsonl").mkdir()),
@@ -142,6 +148,35 @@ FAULTS_OF_FILES: Final[dict[str, Fault]] = {
     "a log that nobody has seen, and that cannot be read": Fault(add(forbid), incomplete=("cannot be read",)),
     "an unreadable log of a name of its own": Fault(
         lambda logs: forbid(logs.folder / "x.jsonl"), incomplete=("cannot be read",)
+    ),
+    "a link to a folder of logs": Fault(link_to_folder, incomplete=("is a link to a folder", *WITHOUT_LOG)),
+    "a link to a folder that nobody has seen": Fault(
+        lambda logs: (logs.folder / "broker-9").symlink_to("/proc"), incomplete=("is a link to a folder",)
+    ),
+    "a compressed log": Fault(
+        lambda logs: rename(logs.largest(BROKER), f"{logs.largest(BROKER).name}.gz"),
+        incomplete=("is compressed", *WITHOUT_LOG),
+    ),
+    "a compressed log that nobody has seen": Fault(
+        add(lambda path: path.with_name(f"{path.name}.gz").touch()), incomplete=("is compressed",)
+    ),
+    "a file named like what is wrong with one": Fault(
+        lambda logs: (logs.folder / "!empty\tx.jsonl").write_bytes(b"x\n"), incomplete=("1 malformed lines",)
+    ),
+    "a file with an exclamation mark": Fault(
+        lambda logs: (logs.folder / "!x.jsonl").write_bytes(b"x\n"), incomplete=("1 malformed lines",)
+    ),
+    "a file whose name is no UTF-8": Fault(
+        lambda logs: (logs.folder / os.fsdecode(b"\xff.jsonl")).write_bytes(b"x\n"),
+        incomplete=("1 malformed lines",),
+    ),
+    "an empty file whose name has a tab": Fault(
+        lambda logs: (logs.folder / "a\tb\n.jsonl").touch(), incomplete=("a\\tb\\n.jsonl: is empty",)
+    ),
+    "a log of a name of its own that vanished": Fault(
+        lambda logs: rename(logs.largest(BROKER), "b4.jsonl"),
+        {"log-vanished": 1},
+        later=lambda logs: logs.all("b4")[0].unlink(),
     ),
     "a log that shrank": Fault(
         lambda _: None, {"log-shrank": 1}, later=lambda logs: shorten(logs.largest(CONTROLLER), 5_000)

@@ -132,14 +132,14 @@ FAULTS_OF_HISTORIES: Final[dict[str, Fault]] = {
         then(lambda b: [State(b.other, 1, [b.other, b.leader])]), {"leader-from-isr": 1}
     ),
     "a leader epoch that fell": Fault(
-        then(lambda b: [State(b.leader, step, [b.leader]) for step in (1, 1, -1)]), {"leader-epoch-never-back": 2}
+        then(lambda b: [State(b.leader, step, [b.leader]) for step in (1, 1, -1)]), {"leader-epoch-never-back": 1}
     ),
     "a leader epoch raised by seven": Fault(
         then(lambda b: [State(b.leader, 7, [b.leader])]), {"leader-epoch-by-one": 1}
     ),
     "two states of one partition epoch": Fault(write_twice, {"one-state-per-partition-epoch": 1}),
     "a write of an earlier controller epoch": Fault(
-        then(lambda b: [State(b.leader, 0, [b.leader])], controller_epoch=1), {"controller-epoch-never-back": 2}
+        then(lambda b: [State(b.leader, 0, [b.leader])], controller_epoch=1), {"controller-epoch-never-back": 1}
     ),
     "a leader missing for an hour": Fault(
         then(lambda b: [State(-1, 1, [b.leader]), State(b.leader, 1, [b.leader])], 3_600_000),

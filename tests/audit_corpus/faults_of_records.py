@@ -94,6 +94,19 @@ FAULTS_OF_RECORDS: Final[dict[str, Fault]] = {
     "a second leader, claimed by a broker without a topic id": Fault(
         of_agent(claim_leadership_without_topic_id), {"epoch-nobody-gave": 1}
     ),
+    "a role that there is not": Fault(
+        of_agent(lambda record: record.update(to_state="LEADER")), incomplete=("1 records could not be judged",)
+    ),
+    "a role without a leader epoch": Fault(
+        of_agent(lambda record: record.pop("leader_epoch")), incomplete=("1 records could not be judged",)
+    ),
+    "a role of no partition": Fault(
+        of_agent(lambda record: record.pop("partition")), incomplete=("1 records could not be judged",)
+    ),
+    "a state of a broker that there is not": Fault(
+        of_controller(lambda records: first(records, "broker", to_state="live").update(to_state="zombie")),
+        incomplete=("1 records could not be judged",),
+    ),
     "another ISR in a broker's role": Fault(
         of_agent(lambda record: record.update(isr=[record["leader"], 77])), {"agent-disagrees-with-controller": 1}
     ),

@@ -4,6 +4,8 @@ import shutil
 from pathlib import Path
 
 from audit.report.report import AuditResult, read_result
+from audit.storage.given_heads import add_given
+from audit.storage.output_folder import OutputFolder
 from tests.audit_corpus.fault import Fault
 from tests.audit_corpus.logs import Logs
 from tests.log_audits import FolderAudit
@@ -12,7 +14,9 @@ from tests.log_audits import FolderAudit
 def audit_fault(fault: Fault, sound: Path, folder: Path) -> AuditResult:
     """The result of an audit of a copy of the logs with this fault."""
     logs = Logs(Path(shutil.copytree(sound, folder / "logs")))
+    heads = fault.heads(logs)
     fault.apply(logs)
+    add_given(OutputFolder(folder / "output"), heads, lag_ms=0)
     audit = FolderAudit(logs.folder, folder / "output")
     audit.read()
     if fault.later is not None:

@@ -9,6 +9,9 @@ import re
 from pathlib import Path
 from typing import Final
 
+from cluster.process.printable import path_text
+from state_log.writer import SEGMENT_SUFFIX
+
 KAFKA_LOG: Final = "state-change.log"
 """The name of the file that Kafka writes to; those that were rotated have something after it."""
 HEAD_BYTES: Final = 4096
@@ -22,7 +25,7 @@ _COMPRESSED: Final = (".gz", ".zip", ".bz2", ".xz", ".zst")
 
 def may_be_kafka_log(name: str) -> bool:
     """Whether the name, or else the first line, can be one of Kafka's."""
-    return ".log" in name or name.endswith(".jsonl")
+    return ".log" in name or name.endswith(SEGMENT_SUFFIX)
 
 
 def is_kafka_name(name: str) -> bool:
@@ -31,8 +34,9 @@ def is_kafka_name(name: str) -> bool:
 
 
 def is_compressed(name: str) -> bool:
-    """Whether it is a log of Kafka's that must be unpacked to be read."""
-    return is_kafka_name(name) and name.endswith(_COMPRESSED)
+    """Whether it is a log, or a segment of klamm's, that must be unpacked to be read."""
+    packed = next((suffix for suffix in _COMPRESSED if name.endswith(suffix)), None)
+    return packed is not None and (is_kafka_name(name) or name.removesuffix(packed).endswith(SEGMENT_SUFFIX))
 
 
 class KafkaFiles:
@@ -60,9 +64,9 @@ class KafkaFiles:
 def _identity(path: Path) -> str | None:
     try:
         with path.open("rb") as file:
-            return identity_of(file.read(HEAD_BYTES), str(path), path.name)
+            return identity_of(file.read(HEAD_BYTES), path_text(path), path.name)
     except OSError:
-        return str(path) if is_kafka_name(path.name) else None
+        return path_text(path) if is_kafka_name(path.name) else None
 
 
 def identity_of(content: bytes, path: str, name: str) -> str | None:

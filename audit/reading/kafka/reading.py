@@ -18,7 +18,7 @@ from audit.reading.kafka.log_state import BROKER, CONTROLLER, INFO, TRACE, Kafka
 from audit.reading.kafka.message_fields import Said, UnclearMessageError
 from audit.reading.kafka.messages import read_message
 from audit.reading.lines_read import Quarantine, ReadRange, line_blocks, modified_ns
-from audit.reading.log_files import Range
+from audit.reading.log_files import Range, file_text
 from audit.reading.node_work import WorkRead
 from audit.records.columns import to_columns
 from state_log.record import LINE_BYTES_MAX, STATE_CHANGE_VERSION, LoggedStateChange
@@ -98,7 +98,7 @@ class KafkaSummary:
         )
         return ReadRange(
             self._range.log,
-            str(self._range.path),
+            file_text(self._range.path),
             self._range.end,
             self._records,
             self._quarantine.count,

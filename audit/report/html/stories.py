@@ -1,7 +1,6 @@
 """What happened around the records of a finding: the lines of the partition's story near them."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -10,6 +9,7 @@ import pyarrow.dataset
 from audit.report.report import nested
 from audit.storage.output_folder import OutputFolder
 from audit.storage.table_schemas import RECORDS_TABLE
+from state_log.causes import utc_text
 from state_log.record import LoggedStateChange
 from state_log.story import StoryLine, story
 
@@ -27,8 +27,9 @@ Name = tuple[str, str | None, int]
 def stories(folder: OutputFolder, findings: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """Of each finding the lines near its records, `>` before these; none for findings about no partition."""
     names = dict.fromkeys(name for name in map(_name, findings) if name is not None)
-    known = {name: story(records) for name, records in _records(folder, list(names)[:PARTITIONS_MAX]).items()}
-    return [_near(known.get(_name(finding) or ("", None, -1), []), finding["records"]) for finding in findings]
+    known = {name: _Story(records) for name, records in _records(folder, list(names)[:PARTITIONS_MAX]).items()}
+    of_findings = ((_name(finding), finding["records"]) for finding in findings)
+    return [_near(None if name is None else known.get(name), records) for name, records in of_findings]
 
 
 def _name(finding: Mapping[str, Any]) -> Name | None:
@@ -47,14 +48,26 @@ def _records(folder: OutputFolder, names: Sequence[Name]) -> dict[Name, list[Log
     return {name: records for name, records in found.items() if len(records) <= _RECORDS_MAX}
 
 
-def _near(lines: Sequence[StoryLine], records: Sequence[str]) -> list[str]:
-    evidence = {number for number, line in enumerate(lines) if line.record.reference in records}
+class _Story:
+    """The lines of a partition's story; `places`: where each record is."""
+
+    def __init__(self, records: Sequence[LoggedStateChange]) -> None:
+        self.lines: Sequence[StoryLine] = story(records)
+        self.places: dict[str, list[int]] = {}
+        for number, line in enumerate(self.lines):
+            self.places.setdefault(line.record.reference, []).append(number)
+
+
+def _near(found: _Story | None, records: Sequence[str]) -> list[str]:
+    if found is None:
+        return []
+    lines = found.lines
+    evidence = {number for name in records for number in found.places.get(name, ())}
     shown = sorted({n for at in evidence for n in range(at - _NEAR, at + _NEAR + 1) if 0 <= n < len(lines)})
     texts: list[str] = []
     for before, number in zip([None, *shown], shown, strict=False):
         if before is not None and number > before + 1:
             texts.append(_SKIPPED)
         line = lines[number]
-        at = datetime.fromtimestamp(line.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-        texts.append(f"{'>' if number in evidence else ' '} {at}  {line.node}  {line.message}")
+        texts.append(f"{'>' if number in evidence else ' '} {utc_text(line.at_ms)}  {line.node}  {line.message}")
     return texts

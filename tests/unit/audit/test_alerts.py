@@ -108,6 +108,9 @@ class Receiver(HTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.documents: list[dict[str, object]] = []
         self.status = 200
+        self.answer = b""
+        """Sent as it is, if there is any."""
+        self.gets = 0
 
     @property
     def url(self) -> str:
@@ -121,7 +124,16 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if self.server.status == 200:
             self.server.documents.append(json.loads(body))
+        if self.server.answer:
+            self.wfile.write(self.server.answer)
+            return
         self.send_response(self.server.status)
+        self.send_header("Location", self.server.url)
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.server.gets += 1
+        self.send_response(200)
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
@@ -169,6 +181,29 @@ def test_what_the_webhook_refused_is_sent_again(tmp_path: Path, receiver: Receiv
     receiver.status = 200
     webhook.update(read_result(tmp_path))
     assert len(receiver.documents) == 1
+    assert samples(metrics)["klamm_audit_webhook_failures_total", ""] == 1
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_of_the_webhook_is_no_acceptance(tmp_path: Path, receiver: Receiver, status: int) -> None:
+    """Whoever follows one asks by GET, without the findings, and is answered 200."""
+    metrics = Metrics()
+    commit(tmp_path)
+    receiver.status = status
+    Webhook(receiver.url, tmp_path, metrics).update(read_result(tmp_path))
+    assert receiver.gets == 0
+    assert samples(metrics)["klamm_audit_webhook_failures_total", ""] == 1
+    assert not (tmp_path / "webhook.json").exists()
+
+
+@pytest.mark.parametrize("answer", [b"220 mail.example ESMTP\r\n", b"\x00\xff\n", b"HTTP/1.1 200 " + b"x" * 100_000])
+def test_a_webhook_that_is_no_web_server_does_not_end_the_audit(
+    tmp_path: Path, receiver: Receiver, answer: bytes
+) -> None:
+    metrics = Metrics()
+    commit(tmp_path)
+    receiver.answer = answer
+    Webhook(receiver.url, tmp_path, metrics).update(read_result(tmp_path))
     assert samples(metrics)["klamm_audit_webhook_failures_total", ""] == 1
 
 

@@ -10,6 +10,7 @@ import pytest
 import vl_convert
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from audit.report.html.build import content
 from audit.report.html.charts import CHARTS
@@ -17,6 +18,9 @@ from audit.report.html.content import POINTS_MAX, STATES_MAX, Content, Curve
 from audit.report.html.page import page
 from audit.report.html.partitions import Timelines
 from audit.storage.table_schemas import TABLES, TIMELINES_TABLE
+from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
+from state_log.record import Kind, Stamper, StateChange
+from tests.log_audits import audit_folder
 
 END_MS = 1_000
 TIME = 1_795_356_180_000
@@ -162,6 +166,41 @@ def test_what_logs_say_cannot_leave_the_data_of_the_page() -> None:
     plain.feed(page(empty()))
     hostile.feed(page(empty(notes=["</script><script>alert(1)</script><!--<script>", "/*SCRIPT*/"])))
     assert hostile.count == plain.count
+
+
+@pytest.mark.parametrize("mark", ["STYLE", "CONTENT", "CHARTS", "LIBRARY", "SCRIPT"])
+def test_what_logs_say_does_not_take_the_place_of_a_part_of_the_page(mark: str) -> None:
+    note = f"/*{mark}*/"
+    assert page(empty(notes=[note])) == page(empty(notes=["@"])).replace('["@"]', f'["{note}"]')
+
+
+def written(folder: Path, at_ms: int, count: int = 1) -> None:
+    """A log of a controller that writes a leader outside of the ISR, so many times at that time."""
+    state = StateChange(
+        kind=Kind.PARTITION,
+        controller_epoch=ControllerEpoch(7),
+        topic="orders",
+        topic_id=TopicId("AAAAAAAAAAAAAAAAAAAAAA"),
+        partition=0,
+        from_state="OnlinePartition",
+        to_state="OnlinePartition",
+        leader=BrokerId(3),
+        leader_epoch=LeaderEpoch(0),
+        isr=(BrokerId(1),),
+        replicas=(BrokerId(1), BrokerId(3)),
+    )
+    changes = [replace(state, partition_epoch=PartitionEpoch(n)) for n in range(count)]
+    lines = Stamper("controller-1001", "1700000000000.1").stamp(changes, at_ms)
+    (folder / "logs").mkdir()
+    (folder / "logs" / f"controller-1001-1700000000000.1-{0:020}.jsonl").write_bytes(b"\n".join([*lines, b""]))
+
+
+@pytest.mark.parametrize("at_ms", [-(1 << 63) + 1, -62_135_596_800_001, 253_402_300_800_000, (1 << 63) - 1])
+def test_a_record_of_a_time_that_no_calendar_has_is_shown(tmp_path: Path, at_ms: int) -> None:
+    written(tmp_path, at_ms)
+    audit_folder(tmp_path / "logs", tmp_path / "output")
+    (story,) = [f["story"] for f in content(tmp_path / "output", 5).findings if f["rule"] == "leader-in-isr"]
+    assert any(f"{at_ms} ms" in line for line in story)
 
 
 def test_the_page_loads_nothing() -> None:

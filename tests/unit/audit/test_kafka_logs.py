@@ -8,6 +8,8 @@ import pytest
 
 from audit.report.report import read_result
 from audit.report.rule_catalogue import KAFKA_LACKS, KAFKA_RULES, RULES, not_applicable
+from audit.storage.output_folder import OutputFolder
+from audit.storage.table_schemas import LEDGERS_TABLE
 from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
 from state_log.record import Kind, Stamper, StateChange
 from tests.kafka_logs import DELETION, copy_cluster, copy_scenario
@@ -114,6 +116,14 @@ def test_of_logs_of_several_clusters_in_one_folder_it_says_that_they_overlap(tmp
         ("kafka-broker-101", "its logs unclean-by-confi"),
         ("Kafka brokers 1, 3, 4, 5", "there are no logs of thei"),
     ]
+
+
+def test_nothing_is_missing_of_the_second_node_of_a_file(tmp_path: Path) -> None:
+    """A broker and the controller on it write one file; the numbers of their records are bytes of it."""
+    audit_folder(copy_cluster(next(iter(DELETION)), tmp_path / "logs"), tmp_path / "output")
+    rows = OutputFolder(tmp_path / "output").current_rows(LEDGERS_TABLE)
+    assert len(rows) > 3
+    assert {row["missing"] for row in rows} == {None}
 
 
 def test_every_rule_of_the_lists_is_one_of_the_audit() -> None:

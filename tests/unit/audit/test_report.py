@@ -180,3 +180,13 @@ def test_a_table_holds_what_a_record_had(tmp_path: Path) -> None:
     write_batch(tmp_path, 0, [], [ELECTED, LEADS])
     expected = [{n: v for n, v in row.items() if n != "key"} for row in to_columns([ELECTED, LEADS]).to_pylist()]
     assert list(OutputFolder(tmp_path).rows(RECORDS_TABLE)) == expected
+
+
+def test_what_two_sides_of_a_rule_say_of_the_same_records_is_one_finding(tmp_path: Path) -> None:
+    by_state = finding("n/i/0", "n/i/1", subject="orders-0 partition-epoch 4")
+    same = finding("n/i/0", "n/i/1", subject="orders-0 record n/i/1")
+    other = finding("n/i/1", "n/i/2", subject="orders-0 record n/i/2")
+    elsewhere = finding("n/i/0", "n/i/1", subject="orders-1 record n/i/1", partition=1)
+    write_batch(tmp_path, 0, [by_state, same, other, elsewhere], [])
+    found = {each["subject"] for each in read_findings(tmp_path, 20)}
+    assert found == {each.subject for each in (by_state, other, elsewhere)}

@@ -32,9 +32,9 @@ def shown(capsys: pytest.CaptureFixture[str], *, failovers: tuple[Any, ...] = ()
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({}, "02:47:09.518 of broker 3, 4: 2 partitions, leaders written after 4 ms, none for p50 1,011 ms"),
+        ({}, "02:47:09.518 of broker 3, 4: 2 partitions, leaders written after 4 ms, leaderless for p50 1,011 ms"),
         ({"brokers": [], "partitions": 1}, "02:47:09.518 found by a new controller: 1 partition, leaders"),
-        ({"until_last_written_ms": None}, "2 partitions, leaders written after -, none for"),
+        ({"until_last_written_ms": None}, "2 partitions, leaders written after -, leaderless for"),
     ],
 )
 def test_a_failover_says_who_failed_or_that_a_new_controller_found_it(

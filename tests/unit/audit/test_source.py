@@ -97,8 +97,8 @@ def test_work_is_spread_over_the_tasks_by_size(tmp_path: Path) -> None:
 
 
 def test_records_come_in_buckets_by_partition_and_lines_as_chained_segments(tmp_path: Path) -> None:
-    changes = [StateChange(kind=Kind.ISR, topic="a/b", partition=n % 3) for n in range(6)]
-    changes.append(StateChange(kind=Kind.BROKER, broker=1))
+    changes = [StateChange(kind=Kind.TRUNCATION, topic="a/b", partition=n % 3) for n in range(6)]
+    changes.append(StateChange(kind=Kind.BROKER, broker=1, to_state="live"))
     lines = Stamper("n", "1700000000000.1").stamp(changes, 1)
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"".join(line + b"\n" for line in lines))

@@ -5,13 +5,14 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
 from audit.chains.witnesses import LAG_MS, SEALED_LAG_MS
 from audit.cli import app
 from audit.report.report import read_result
-from audit.storage.given_heads import add_given
+from audit.storage.given_heads import add_given, read_given
 from audit.storage.output_folder import OutputFolder
 from audit.verification import verify_logs
 from cluster.process.exit_codes import ExitCode
@@ -171,6 +172,15 @@ def test_heads_are_compared_with_the_ends(tmp_path: Path) -> None:
     # The logs are being followed, and the head was read after their newest record.
     add_given(folder, [], lag_ms=LAG_MS)
     assert read_result(tmp_path / "output").findings == {"log-cut": 1}
+
+
+def test_a_head_that_has_not_moved_is_kept_once(tmp_path: Path) -> None:
+    """An audit that is run every minute is given the heads of an idle cluster every minute."""
+    first = GivenHead("broker-1", "1700000000000.1", 7, "a" * 64, at_ms=5)
+    other = GivenHead("broker-1", "1700000000000.1", 7, "b" * 64, at_ms=9)
+    for head in (first, msgspec.structs.replace(first, at_ms=6), other):
+        add_given(OutputFolder(tmp_path), [head], lag_ms=0)
+    assert read_given(OutputFolder(tmp_path)).heads == (first, other)
 
 
 def test_a_log_that_is_being_followed_may_lag_by_a_minute(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ def segment(first: int, last: int) -> ChainSegment:
 def rules(log: IncarnationLog, *segments: ChainSegment) -> tuple[IncarnationLog, list[str]]:
     found = []
     for item in segments:
-        log, wrong = join(log, item)
-        found += [rule for rule, _ in wrong]
+        log, wrong = join(log, [(item, 0)])
+        found += [fault.rule for fault in wrong]
     return log, found
 
 
@@ -63,13 +63,29 @@ def test_counting_agrees_with_a_set_of_numbers(ranges: list[tuple[int, int]]) ->
     log, seen = IncarnationLog(), set[int]()
     for first, last in ranges:
         numbers = set(range(first, last + 1))
-        log, wrong = join(log, segment(first, last))
-        assert any(rule == "duplicate-sequence" for rule, _ in wrong) == bool(numbers & seen)
+        log, wrong = join(log, [(segment(first, last), 0)])
+        assert any(fault.rule == "duplicate-sequence" for fault in wrong) == bool(numbers & seen)
         seen |= numbers
         assert log.records == len(seen)
         assert log.next_seq == max(seen) + 1
         missing = {n for low, high in log.missing for n in range(low, high + 1)}
         assert missing == set(range(log.next_seq)) - seen
+
+
+@given(st.lists(st.tuples(st.integers(0, 29), st.integers(0, 9)).map(lambda t: (t[0], min(29, t[0] + t[1])))))
+def test_segments_joined_at_once_are_the_same_as_one_by_one(ranges: list[tuple[int, int]]) -> None:
+    segments = [segment(first, last) for first, last in sorted(ranges)]
+    log, wrong = join(IncarnationLog(), [(item, 0) for item in segments])
+    assert (log, [fault.rule for fault in wrong]) == rules(IncarnationLog(), *segments)
+
+
+def test_every_other_line_may_be_missing() -> None:
+    """The time was that of the square of the number: an hour for the lines of one batch."""
+    lines = [(ChainSegment("n", "1700000000000.1", n, n, CHAIN_START, ""), 0) for n in range(0, 400_000, 2)]
+    log, wrong = join(IncarnationLog(), lines)
+    late = [(ChainSegment("n", "1700000000000.1", n, n, "", ""), 0) for n in range(1, 399_999, 2)]
+    assert (len(log.missing), len(wrong)) == (199_999, 199_999)
+    assert join(log, late)[0] == IncarnationLog(399_999, "", 399_999, ())
 
 
 OTHER = Stamper("m", "1700000000000.1").stamp([StateChange(kind=Kind.BROKER, broker=n) for n in range(3)], 1)

@@ -1,12 +1,13 @@
 import json
+import resource
 from pathlib import Path
 
 import pytest
 
 from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
 from simulator.segments import write_segment
-from state_log.reader import merge, read_lines, read_state_changes, verify
-from state_log.record import Kind, LoadedPartition, Stamper, StateChange, line_digest
+from state_log.reader import merge, numbered_lines, read_lines, read_state_changes, verify
+from state_log.record import Kind, LoadedPartition, MalformedLine, Stamper, StateChange, decode_line, line_digest
 from state_log.writer import SegmentName
 
 
@@ -112,3 +113,22 @@ def test_a_log_whose_oldest_segments_retention_deleted_verifies_and_one_cut_with
     assert verify([tmp_path]) == []
     path.write_bytes(lines[3] + b"\n")
     assert [(b.rule, b.message) for b in verify([tmp_path])] == [("sequence-gap", "records 0 to 2 are missing")]
+
+
+def test_a_line_longer_than_memory_is_read_in_parts(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    with path.open("wb") as file:
+        file.write(b"first\n")
+        file.truncate(6 + (1 << 29))
+        file.seek(0, 2)
+        file.write(b"\nlast\n")
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 27), hard))
+    try:
+        first, long, last = numbered_lines(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    assert (first, last) == ((0, b"first"), (6 + (1 << 29) + 1, b"last"))
+    assert long[0] == 6
+    assert isinstance(decode_line(long[1]), MalformedLine)

@@ -107,6 +107,23 @@ def test_segment_names_sort_by_age_and_read_back() -> None:
     assert parse_segment_name("notes.jsonl") is None
 
 
+def test_segments_are_found_however_deep_and_not_through_links(tmp_path: Path) -> None:
+    folders = [tmp_path]
+    for _ in range(1200):
+        folders.append(folders[-1] / "d")
+        folders[-1].mkdir()
+    try:
+        name = str(SegmentName("n", "0000000000001.1", 0))
+        (folders[-1] / name).touch()
+        (tmp_path / "again").symlink_to(folders[-1])
+        (tmp_path / "self").symlink_to("self")
+        assert [path.parent for path in find_segments([tmp_path])] == [folders[-1]]
+    finally:
+        (folders[-1] / name).unlink(missing_ok=True)
+        for folder in reversed(folders[1:]):
+            folder.rmdir()
+
+
 def test_an_append_can_be_read_at_once_and_nothing_is_written_for_no_records(tmp_path: Path) -> None:
     log = open_log(tmp_path / "log", Clock())
     log.append([])
@@ -281,6 +298,9 @@ def test_a_damaged_file_of_an_audit_counts_as_none(tmp_path: Path, content: byte
     (tmp_path / AUDITED_FILE).write_bytes(content)
     assert read_audited(tmp_path) == {}
     (tmp_path / AUDITED_FILE).write_bytes(b"{torn")
+    assert read_audited(tmp_path) == {}
+    (tmp_path / AUDITED_FILE).unlink()
+    (tmp_path / AUDITED_FILE).mkdir()
     assert read_audited(tmp_path) == {}
 
 
