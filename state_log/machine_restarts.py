@@ -5,13 +5,18 @@ though they were acknowledged. A replica that then leads has the others truncate
 if need be. Kafka has no remedy but flushing (`flush.messages=1`) or replicas that do not lose power together.
 """
 
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
+from typing import Final
 
 from msgspec import Struct
 
 from state_log.invariants import TRUNCATED_BELOW_HIGH_WATERMARK, Finding
 from state_log.record import LoggedStateChange, by_partition
+
+
+_DIGITS_MAX: Final = 15
 
 
 class MachineRestart(Struct, frozen=True):
@@ -24,8 +29,12 @@ class MachineRestart(Struct, frozen=True):
 
     @property
     def by_ms(self) -> int:
-        """The machine was started anew before this time, by the node's clock: that is when the run began."""
-        return int(self.incarnation.partition(".")[0])
+        """The machine was started anew before this time, by the node's clock: that is when the run began.
+
+        The end of all time for a run that is not named as klamm names runs: nothing is known to come after it.
+        """
+        began = self.incarnation.partition(".")[0]
+        return int(began) if began.isdecimal() and len(began) <= _DIGITS_MAX else sys.maxsize
 
     def __str__(self) -> str:
         return (

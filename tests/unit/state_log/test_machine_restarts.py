@@ -57,6 +57,12 @@ def test_a_run_whose_boot_is_unknown_says_nothing() -> None:
     assert machine_restarts(boots_of(runs)) == []
 
 
+@pytest.mark.parametrize("incarnation", ["x", "-1.7", "", "9" * 5000, "1e9.7", "²"])
+def test_a_run_that_is_not_named_by_its_time_explains_nothing(incarnation: str) -> None:
+    restart = MachineRestart("broker-2", incarnation, "a", "b")
+    assert restarts_of_others([restart], "broker-1", 1 << 62, [1, 2]) == []
+
+
 def test_the_restart_says_what_is_lost_and_by_which_boots() -> None:
     restart = MachineRestart("broker-2", SECOND, "a", "b")
     assert str(restart) == (
