@@ -15,7 +15,6 @@ from msgspec import Struct
 from state_log.invariants import TRUNCATED_BELOW_HIGH_WATERMARK, Finding
 from state_log.record import LoggedStateChange, by_partition
 
-
 _DIGITS_MAX: Final = 15
 
 
