@@ -11,7 +11,7 @@ from audit.reading.kafka.rows import without_kafka, without_kafka_requests
 from audit.records.columns import RECORDS
 from audit.records.findings import WITHDRAWN, Finding, changes
 from audit.records.sorted_runs import Run, joined_runs
-from audit.records.vectors import keys
+from audit.records.vectors import in_one_chunk, keys
 from audit.rules.applied_states import (
     TAKEN,
     WAITING,
@@ -261,5 +261,4 @@ def _whole(output: OutputFolder, state: BucketState, name: str, empty: pyarrow.T
 
 def concatenated(streams: list[pyarrow.Table]) -> pyarrow.Table:
     """The records of several tasks as one table."""
-    whole = pyarrow.concat_tables([RECORDS.empty_table(), *streams])
-    return whole.unify_dictionaries().combine_chunks()
+    return in_one_chunk([RECORDS.empty_table(), *streams])

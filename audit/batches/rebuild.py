@@ -10,7 +10,7 @@ an audit does in batches. Memory has the state and the rows of one bucket.
 
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
@@ -24,6 +24,7 @@ from audit.batches.batch import next_commit
 from audit.batches.bucket import Place, check_bucket
 from audit.reading.source import split
 from audit.records.columns import RECORDS, partition_keys
+from audit.records.vectors import in_one_chunk
 from audit.rules.clock_differences import ClockDifference
 from audit.storage.commits import BucketResult, BucketState, Commit
 from audit.storage.output_folder import OutputError, OutputFolder
@@ -165,14 +166,10 @@ def _steps(parts: Iterable[pyarrow.Table]) -> Iterator[pyarrow.Table]:
     for part in parts:
         held.append(part)
         if sum(rows.num_rows for rows in held) >= _STEP_ROWS:
-            yield _joined(held)
+            yield in_one_chunk(held)
             held = []
     if held:
-        yield _joined(held)
-
-
-def _joined(parts: Sequence[pyarrow.Table]) -> pyarrow.Table:
-    return pyarrow.concat_tables(parts).unify_dictionaries().combine_chunks()
+        yield in_one_chunk(held)
 
 
 def _keys(rows: pyarrow.Table) -> pyarrow.Array:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy
 import pyarrow
 
-from audit.records.vectors import Flags, Keys, Longs, keys, longs
+from audit.records.vectors import Flags, Keys, Longs, in_one_chunk, keys, longs
 
 _GROWTH: Final = 3
 """Each run has more rows than this many times its successor's."""
@@ -81,7 +81,7 @@ def joined(tables: Iterable[pyarrow.Table], empty: pyarrow.Table) -> pyarrow.Tab
     """The rows of these tables in one chunk; `empty` has their columns."""
     found = [table for table in tables if table.num_rows]
     if len(found) > 1:
-        return pyarrow.concat_tables(found).unify_dictionaries().combine_chunks()
+        return in_one_chunk(found)
     return found[0] if found else empty
 
 

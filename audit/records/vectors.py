@@ -148,3 +148,8 @@ def group_starts(*columns: NDArray[numpy.generic]) -> Longs:
     for column in columns:
         changed |= column[1:] != column[:-1]
     return numpy.concatenate(([0], numpy.flatnonzero(changed) + 1)).astype(numpy.int64)
+
+
+def in_one_chunk(tables: Sequence[pyarrow.Table]) -> pyarrow.Table:
+    """The rows of these tables, of one schema, with one dictionary for each column."""
+    return pyarrow.concat_tables(tables).unify_dictionaries().combine_chunks()

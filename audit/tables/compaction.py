@@ -14,6 +14,7 @@ import pyarrow
 import pyarrow.parquet
 from msgspec.structs import replace
 
+from audit.records.vectors import in_one_chunk
 from audit.storage.commits import Commit
 from audit.storage.output_folder import OutputFolder
 from audit.storage.table_files import (
@@ -128,15 +129,11 @@ def _rows(folder: OutputFolder, table: str, files: Sequence[TableFile]) -> Itera
     for file in files:
         parts.append(folder.read_file(file))
         if not TABLES[table].is_revised and sum(part.num_rows for part in parts) >= _GROUP_ROWS:
-            yield _joined(parts)
+            yield in_one_chunk(parts)
             parts = []
     if parts:
-        rows = _joined(parts)
+        rows = in_one_chunk(parts)
         yield latest_rows(rows, TABLES[table].key) if TABLES[table].is_revised else rows
-
-
-def _joined(parts: Sequence[pyarrow.Table]) -> pyarrow.Table:
-    return pyarrow.concat_tables(parts).unify_dictionaries().combine_chunks()
 
 
 def delete_old(folder: OutputFolder, commit: Commit, keep_days: int, today: date) -> Compaction:
