@@ -85,7 +85,10 @@ async def _from_nodes(bootstrap: str) -> list[GivenHead]:
         for address in await _addresses(client, bootstrap):
             try:
                 heads = await client.describe_log_heads(address)
-            except (PeerUnreachableError, ApiError) as error:
+            except PeerUnreachableError as error:
+                say(f"left out: {address}: {error.why}")
+                continue
+            except ApiError as error:
                 say(f"left out: {address}: {error}")
                 continue
             for head in heads:
