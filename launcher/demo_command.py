@@ -47,8 +47,8 @@ def demo(
     Starts ZooKeeper, three controllers and three brokers, produces records
     while it kills the leader's broker and the active controller with SIGKILL,
     reads every acknowledged record back, and audits the state-change logs
-    and a copy of them with an injected second leader. Takes about two
-    minutes. Needs the extras 'embedded' and 'audit'.
+    and a copy of them with an injected second leader. Takes about a
+    minute. Needs the extras 'embedded' and 'audit'.
     """
     require_extras("embedded", "audit")
     started = time.monotonic()
