@@ -156,11 +156,13 @@ def delete_strays(folder: OutputFolder) -> None:
     Raises OutputError.
     """
     commit = folder.last_commit()
-    if commit is None:
-        return
     for table in TABLES:
         present = folder.all_files(table)
-        needed = {file.name for file in counting(present, commit.reached(table))}
+        if commit is None:
+            # Of the first batch, which may have had more buckets than it will have. Later ones had a commit before.
+            needed = {file.name for file in present if file.last}
+        else:
+            needed = {file.name for file in counting(present, commit.reached(table))}
         delete_files(folder, (file.name for file in present if file.name not in needed))
         delete_files(folder, (name for name in folder.files.sizes(f"tables/{table}") if name.endswith(".tmp")))
 

@@ -149,6 +149,20 @@ def restarted(top: str) -> OutputFolder:
     return folder
 
 
+def test_what_a_first_batch_left_that_was_killed_does_not_count_beside_fewer_buckets(tmp_path: Path) -> None:
+    folder = OutputFolder(tmp_path)
+    findings = findings_table([finding(Random(1))])
+    for bucket in (1, 7):
+        folder.write_rows(FINDINGS_TABLE, findings, 0, bucket)
+    folder.take_written()
+    delete_strays(folder)
+    folder.write_rows(FINDINGS_TABLE, findings, 0, 1)
+    result = BucketResult(1, BucketState(), tables=folder.take_written())
+    commit_batch(folder, Commit(VERSION, -1, "", {}), [result])
+    folder.check_tables()
+    assert len(list(folder.rows(FINDINGS_TABLE))) == 1
+
+
 def test_compacting_everything_leaves_a_file_for_each_day(tmp_path: Path) -> None:
     folder = OutputFolder(tmp_path)
     for number in range(5):
