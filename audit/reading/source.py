@@ -34,7 +34,7 @@ from audit.reading.node_work import WorkRead
 from audit.reading.schema import SOURCE
 from audit.reading.unclear_records import Unclear, joined_unclear, unclear_records
 from audit.records.columns import RECORDS, decode_block, to_columns
-from audit.records.vectors import keys
+from audit.records.vectors import keys, with_schema
 from state_log.chain import ChainSegment, extend_many
 from state_log.record import LoggedStateChange, MalformedLine
 
@@ -193,10 +193,7 @@ def to_stream(rows: pyarrow.Table) -> bytes:
 def from_stream(data: bytes) -> pyarrow.Table:
     """The table of `to_stream`, with all columns."""
     with pyarrow.ipc.open_stream(pyarrow.py_buffer(data)) as reader:
-        found = reader.read_all()
-    names, rows = set(found.column_names), found.num_rows
-    columns = [found[field.name] if field.name in names else pyarrow.nulls(rows, field.type) for field in RECORDS]
-    return pyarrow.table(columns, schema=RECORDS)
+        return with_schema(reader.read_all(), RECORDS)
 
 
 class RangeSummary:

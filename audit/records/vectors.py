@@ -150,6 +150,14 @@ def group_starts(*columns: NDArray[numpy.generic]) -> Longs:
     return numpy.concatenate(([0], numpy.flatnonzero(changed) + 1)).astype(numpy.int64)
 
 
+def with_schema(rows: pyarrow.Table, schema: pyarrow.Schema) -> pyarrow.Table:
+    """These rows with the columns of a schema; those that they lack are null."""
+    names, count = set(rows.column_names), rows.num_rows
+    columns = [rows[field.name] if field.name in names else pyarrow.nulls(count, field.type) for field in schema]
+    casts = ((c if c.type == field.type else c.cast(field.type)) for c, field in zip(columns, schema, strict=True))
+    return pyarrow.table(list(casts), schema=schema)
+
+
 def in_one_chunk(tables: Sequence[pyarrow.Table]) -> pyarrow.Table:
     """The rows of these tables, of one schema, with one dictionary for each column."""
     return pyarrow.concat_tables(tables).unify_dictionaries().combine_chunks()

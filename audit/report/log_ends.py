@@ -34,8 +34,7 @@ def check_log_ends(folder: OutputFolder, commit: Commit | None, state: ClusterSt
     given = read_given(folder)
     latest = dict(state.witnessed)
     add_witnessed(latest, witnessed_by_heads(given.heads))
-    stored = [bucket.runs.get(DIGESTS, ()) for bucket in (() if commit is None else commit.buckets.values())]
-    runs = [run for of_bucket in stored for run in folder.runs(of_bucket)]
+    runs = [] if commit is None else folder.runs(commit.cluster.runs.get(DIGESTS, ()))
     digests = find_digests(runs, {(log, each.seq) for log, seen in latest.items() for each in seen.values()})
     ends = check_ends(latest, _logs(state), lambda log, seq: digests[log, seq], _Lag(given, state).explains)
     return CheckedEnds(ends, unchecked_ends(given.heads, state.incarnations))

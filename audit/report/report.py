@@ -147,8 +147,8 @@ def _kafka_logs(state: ClusterState) -> tuple[ReadKafkaLog, ...]:
 
 def cluster_state(folder: OutputFolder, commit: Commit | None) -> ClusterState:
     """What is known of nodes and controllers."""
-    files = [] if commit is None else [state.file for state in commit.buckets.values() if state.file is not None]
-    return decode_state(folder.read_state(files[0])) if files else ClusterState()
+    stored = None if commit is None else commit.cluster.file
+    return ClusterState() if stored is None else decode_state(folder.read_state(stored))
 
 
 def findings_of(folder: OutputFolder) -> list[dict[str, Any]]:

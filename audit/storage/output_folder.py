@@ -21,6 +21,7 @@ import pyarrow.parquet
 from msgspec import Struct
 
 from audit.records.sorted_runs import Run
+from audit.records.vectors import with_schema
 from audit.rules.limits import Limits
 from audit.storage.commits import BucketState, Commit, StoredFile, content_digest
 from audit.storage.file_store import Location, is_remote, open_store
@@ -34,7 +35,6 @@ from audit.storage.table_files import (
     holding_rows,
     size_of,
     table_file,
-    with_columns,
 )
 from audit.storage.table_schemas import TABLES
 from cluster.errors import DECODE_ERRORS, ClusterError
@@ -341,7 +341,7 @@ class OutputFolder:
         try:
             with pyarrow.parquet.ParquetFile(self.files.read(file.name), page_checksum_verification=True) as parts:
                 for batch in parts.iter_batches(_PART_ROWS):
-                    yield with_columns(pyarrow.Table.from_batches([batch]), TABLES[file.table].stored)
+                    yield with_schema(pyarrow.Table.from_batches([batch]), TABLES[file.table].stored)
         except (OSError, pyarrow.ArrowInvalid) as error:
             raise OutputError(
                 f"{self.path(file.name)}: is missing or damaged ({first_line(error)}); {REMEDY}"

@@ -179,16 +179,6 @@ def latest_rows(rows: pyarrow.Table, key: Sequence[str]) -> pyarrow.Table:
     return rows.take(pyarrow.array(numpy.sort(kept.to_numpy())))
 
 
-def with_columns(rows: pyarrow.Table, schema: pyarrow.Schema) -> pyarrow.Table:
-    """These rows with the columns of a schema: what is new in it is null."""
-    names, count = set(rows.column_names), rows.num_rows
-    columns = [
-        rows[field.name].cast(field.type) if field.name in names else pyarrow.nulls(count, field.type)
-        for field in schema
-    ]
-    return pyarrow.table(columns, schema=schema)
-
-
 def holding_rows(table: str, written: Iterable[pyarrow.Table]) -> pyarrow.Table:
     """Of the rows of files of a revised table, in the order of the batches, those that hold: one for each key."""
     rows = pyarrow.concat_tables([TABLES[table].stored.empty_table(), *written])

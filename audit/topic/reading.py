@@ -23,6 +23,7 @@ from audit.reading.log_files import Content, Range
 from audit.reading.schema import SOURCE
 from audit.reading.source import Plan, RangeSummary, read_summaries
 from audit.records.vectors import group_starts
+from audit.storage.commits import BucketState
 from audit.storage.file_store import Location
 from audit.storage.output_folder import OutputFolder
 from audit.topic.topics import REQUEST_TIMEOUT_MS, Topic
@@ -90,11 +91,9 @@ class ReadBefore:
 
     def __init__(self, folder: OutputFolder) -> None:
         commit = folder.last_commit()
-        self._folder = folder
-        buckets = [] if commit is None else list(commit.buckets.values())
-        self._digests = [stored for bucket in buckets for stored in bucket.runs.get(DIGESTS, ())]
-        files = [bucket.file for bucket in buckets if bucket.file is not None]
-        chains = msgspec.msgpack.decode(folder.read_state(files[0]), type=_Chains) if files else _Chains()
+        cluster = BucketState() if commit is None else commit.cluster
+        self._folder, self._digests, file = folder, cluster.runs.get(DIGESTS, ()), cluster.file
+        chains = _Chains() if file is None else msgspec.msgpack.decode(folder.read_state(file), type=_Chains)
         self._next_seq = {name: log.next_seq for name, log in chains.incarnations.items()}
 
     def has_none_of(self, records: Sequence[LoggedStateChange]) -> bool:

@@ -1,7 +1,6 @@
 """The audit as a real Spark stream over generated logs. One session serves all tests of this module."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,28 +8,17 @@ from pyspark.sql import SparkSession
 
 from audit.job import run_audit
 from audit.options import AuditOptions
-from audit.report.report import AuditResult, read_findings, read_quarantine, read_result
-from audit.spark.session import start_session
+from audit.report.report import read_findings, read_quarantine, read_result
 from audit.storage.output_folder import OutputFolder
 from audit.storage.table_schemas import RECORDS_TABLE
 from state_log.heads_file import GivenHead
 from state_log.record import LoggedStateChange, by_partition, decode_line, line_digest
 from state_log.writer import read_audited
+from tests.spark_audits import audit
 from tests.state_change_histories import Cluster, Incarnation, Logs, draw, stamped, write_logs
 from tests.unit.state_log.test_invariants import second_leader_by_an_agent
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory, java_for_spark: None) -> Iterator[SparkSession]:
-    session = start_session(tmp_path_factory.mktemp("spark"))
-    yield session
-    session.stop()
-
-
-def audit(spark: SparkSession, logs: Path, output: Path) -> AuditResult:
-    return run_audit([logs], output, AuditOptions(once=True), session=spark)
 
 
 def size(logs: Logs) -> int:

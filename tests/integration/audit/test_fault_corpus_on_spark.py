@@ -1,13 +1,10 @@
 """The fault corpus on Spark: all faults in one session, and in the deep suite each in a session of its own."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from audit.spark.session import start_session
-from audit.spark.settings import SparkSettings
 from tests.audit_corpus.clean_logs import simulated_logs
 from tests.audit_corpus.fault import differences
 from tests.audit_corpus.faults import FAULTS
@@ -20,13 +17,6 @@ pytestmark = pytest.mark.real
 @pytest.fixture(scope="module")
 def sound_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return simulated_logs(tmp_path_factory.mktemp("simulated"), SEED, "--minutes", MINUTES)
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory, java_for_spark: None) -> Iterator[SparkSession]:
-    session = start_session(tmp_path_factory.mktemp("spark"), SparkSettings(cores=2))
-    yield session
-    session.stop()
 
 
 @pytest.mark.parametrize("name", list(FAULTS))

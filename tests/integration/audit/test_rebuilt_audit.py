@@ -1,34 +1,19 @@
 """A real Spark stream goes on behind a rebuild: its checkpoint is still that of its tables."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from audit.batches.rebuild import rebuild
-from audit.job import run_audit
-from audit.options import AuditOptions
-from audit.report.report import AuditResult
-from audit.spark.session import start_session
 from audit.storage.commits import Commit
 from audit.storage.output_folder import OutputFolder
 from tests.outputs import rows_that_hold
+from tests.spark_audits import audit
 from tests.state_change_histories import draw, write_logs
 from tests.unit.state_log.test_invariants import leader_epoch_leap, second_leader_by_an_agent
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory, java_for_spark: None) -> Iterator[SparkSession]:
-    session = start_session(tmp_path_factory.mktemp("spark"))
-    yield session
-    session.stop()
-
-
-def audit(spark: SparkSession, logs: Path, output: Path) -> AuditResult:
-    return run_audit([logs], output, AuditOptions(once=True), session=spark)
 
 
 def last_commit(output: Path) -> Commit:
