@@ -30,6 +30,7 @@ from cluster.process.diagnostics import configure_diagnostics, set_log_level
 from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics
 from cluster.process.metrics_server import serve_metrics
+from cluster.process.process_metrics import DiskSpaceMonitor, EventLoopMonitor
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
@@ -66,7 +67,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         except (ZooKeeperError, MalformedZnodeError) as error:
             raise StartupError(f"cannot get the cluster id and the broker id from ZooKeeper: {error}") from error
         configure_diagnostics("broker", broker_id, level=settings.log_level)
-        sink = open_state_change_log(settings, config.data, f"broker-{broker_id}", clock)
+        sink = open_state_change_log(settings, config.data, f"broker-{broker_id}", clock, metrics)
         cleanup.callback(sink.close)
         configs = TopicConfigs(zookeeper, default_log_config(settings), settings.request_timeout_ms)
         if config.metrics_listen is not None:
@@ -105,6 +106,8 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         )
         async with TaskSet() as tasks:
             tasks.start(sink.run(), name="state-change-log")
+            tasks.start(EventLoopMonitor(metrics).run(), name="event loop monitor")
+            tasks.start(DiskSpaceMonitor(metrics, config.data).run(), name="disk space monitor")
             agent = Agent(Broker(broker_id, (), config.rack), dependencies, tasks)
             await _serve(config, agent, dependencies, AdmissionLimits.from_settings(settings, connections), stop)
 
