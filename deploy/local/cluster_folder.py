@@ -1,7 +1,7 @@
 """The directory of a local cluster: its members, their configuration, logs and data.
 
-`cluster.json` holds members, ports and processes, `bootstrap` the addresses for clients, `prometheus-targets.json` those
-of metrics; `config/`, `logs/`, `data/` and `state-changes/` have an entry per member.
+`cluster.json` holds members, ports and processes, `bootstrap` the addresses for clients, `prometheus-targets.json`
+those of metrics; `config/`, `logs/`, `data/` and `state-changes/` have an entry per member.
 """
 
 import contextlib

@@ -242,7 +242,7 @@ def rendered(name: str) -> str:
     rules = [strimzi_rule(c) for c in strimzi()] if name == "strimzi" else [confluent_rule(c) for c in confluent()]
     made = f"# Made by deploy/prometheus/dashboard_rules.py: klamm's metrics for dashboards of {name.capitalize()}."
     document = {"groups": [{"name": f"{name}-dashboards", "rules": rules}]}
-    return made + "\n" + yaml.safe_dump(document, sort_keys=False, width=200)
+    return f"{made}\n{yaml.safe_dump(document, sort_keys=False, width=200)}"
 
 
 if __name__ == "__main__":

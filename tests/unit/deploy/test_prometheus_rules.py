@@ -50,8 +50,8 @@ def exposed_names() -> set[str]:
 def metrics_of(expression: str) -> set[str]:
     """The names of metrics in a PromQL expression."""
     bare = re.sub(r"\b(by|without|on)\s*\([^)]*\)", " ", re.sub(r"\{[^}]*\}|\"[^\"]*\"|\[[^\]]*\]", " ", expression))
-    words = re.findall(r"[a-z_:][a-z0-9_:]*", re.sub(r"\b\d[\d.e]*\b", " ", bare))
-    return {word for word in words if word not in NO_METRIC | {"and", "or", "on"}}
+    names = re.findall(r"[a-z_:][a-z0-9_:]*", re.sub(r"\b\d[\d.e]*\b", " ", bare))
+    return {name for name in names if name not in NO_METRIC | {"and", "or", "on"}}
 
 
 @pytest.mark.parametrize("name", ["strimzi", "confluent"])
