@@ -12,7 +12,8 @@ from tests.observability.run import run_all, write_documents
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        result = run_all(Path(folder), say=lambda line: sys.stdout.write(f"{line}\n") and sys.stdout.flush())
+        only = [argument for argument in sys.argv[1:] if argument != "--write"]
+        result = run_all(Path(folder), say=lambda line: sys.stdout.write(f"{line}\n") and sys.stdout.flush(), only=only)
     if "--write" in sys.argv:
         write_documents(result)
     sys.exit(1 if result.failures else 0)

@@ -13,8 +13,9 @@ from typing import Final
 import grpc
 
 from cluster.local_cluster import CONTROLLER
+from state_log.writer import STATE_CHANGE_FOLDER
 from tests.commands import run_klamm
-from tests.local_clusters import eventually, log_directory, partitions
+from tests.local_clusters import eventually, partitions
 from tests.observability.stage import CONNECTIONS_MAX, Stage, end, start_audit
 
 Provocation = Callable[[Stage], None]
@@ -98,6 +99,7 @@ def a_replica_outside_the_isr_is_elected(stage: Stage) -> None:
             election = ("elect", "unclean", "--topic", "unclean", "--partition", "0", "--yes")
 
             def is_elected() -> bool:
+                stage.restart_exited()
                 run_klamm(*election, "--data", str(stage.cluster.folder))
                 return bool(partitions(stage.cluster, "unclean")[0]["leader"] == 2)
 
@@ -179,7 +181,7 @@ def the_main_thread_of_a_standby_is_stopped(stage: Stage) -> None:
 def a_byte_of_a_follower_changes_on_disk(stage: Stage) -> None:
     create(stage, "damaged", "1:2")
     produce(stage, "damaged", 3000)
-    segment = log_directory(stage.cluster, 2) / "damaged-0" / _FIRST_SEGMENT
+    segment = stage.log_directory(2) / "damaged-0" / _FIRST_SEGMENT
     eventually(lambda: segment.exists() and segment.stat().st_size > 3000, "the follower has the records")
     with segment.open("r+b") as file:
         file.seek(200)
@@ -197,7 +199,7 @@ def a_batch_of_a_leader_gets_another_offset_on_disk(stage: Stage) -> None:
     with killed(stage, "broker-2"):
         eventually(lambda: partitions(stage.cluster, "misplaced")[0]["isr"] == [1], "2 left the ISR")
         produce_without_waiting(stage, "misplaced")
-        segment = log_directory(stage.cluster, 1) / "misplaced-0" / _FIRST_SEGMENT
+        segment = stage.log_directory(1) / "misplaced-0" / _FIRST_SEGMENT
         content = segment.read_bytes()
         position = last = 0
         while position < len(content):
@@ -213,20 +215,22 @@ def a_batch_of_a_leader_gets_another_offset_on_disk(stage: Stage) -> None:
 
 @provokes("StateChangeLogFailing")
 def a_state_change_log_cannot_be_written(stage: Stage) -> None:
-    """Its folder is a file when the broker starts."""
-    folder = next(path for path in stage.cluster.state_change_logs if path.name == "broker-3")
-    aside = folder.with_name("broker-3.aside")
-    stage.cluster.stop("broker-3")
+    """Its folder is a file when the broker starts, and gets a partition."""
+    folder = stage.fourth.directories[0] / STATE_CHANGE_FOLDER
+    aside = folder.with_name("aside")
+    stage.fourth.stop()
     folder.rename(aside)
     folder.write_text("not a folder\n")
-    stage.cluster.start("broker-3")
+    stage.fourth.start()
     try:
+        stage.until_healthy()
+        create(stage, "unrecorded", "4")
         stage.until_firing("StateChangeLogFailing")
     finally:
-        stage.cluster.stop("broker-3")
+        stage.fourth.stop()
         folder.unlink()
         aside.rename(folder)
-        stage.cluster.start("broker-3")
+        stage.fourth.start()
 
 
 @provokes("OfflineLogDirectory")
@@ -240,9 +244,10 @@ def a_log_directory_vanishes(stage: Stage) -> None:
     try:
         stage.until_firing("OfflineLogDirectory")
     finally:
+        stage.fourth.stop()
         directory.unlink()
         aside.rename(directory)
-        stage.fourth.restart()
+        stage.fourth.start()
 
 
 @provokes("RequestsRefused")

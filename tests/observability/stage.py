@@ -46,14 +46,26 @@ class Stage:
     def klamm(self, *arguments: str, stdin: str | None = None) -> str:
         return klamm(self.cluster, *arguments, stdin=stdin).stdout
 
+    def log_directory(self, broker: int) -> Path:
+        return self.cluster.folder / "data" / f"broker-{broker}"
+
+    def restart_exited(self) -> None:
+        """As a supervisor: a broker exits while the registration of its predecessor is there."""
+        self.cluster.restart_exited()
+        self.fourth.start_again()
+
     def until_firing(self, *names: str) -> None:
-        eventually(lambda: set(names) <= self.server.firing(), f"{names} fire")
+        def fire() -> bool:
+            self.restart_exited()
+            return set(names) <= self.server.firing()
+
+        eventually(fire, f"{names} fire")
 
     def until_healthy(self) -> None:
         """Every process runs, and every partition is fully replicated."""
 
         def is_healthy() -> bool:
-            self.cluster.restart_exited()
+            self.restart_exited()
             counts = self.server.query("klamm:under_replicated_partitions:sum + klamm:offline_partitions:max")
             up = self.server.query('sum(up{job=~"klamm-controller|klamm-broker"})')
             active = self.server.query("klamm:active_controllers:sum")
@@ -82,15 +94,21 @@ class FourthBroker:
         lines += ["[settings]", *(f'"{key}" = {json.dumps(value)}' for key, value in settings.items())]
         (folder / "broker.toml").write_text("\n".join(lines) + "\n")
         self._command = [*LAUNCHER, "broker", "--config", str(folder / "broker.toml")]
-        self.process = self.start()
+        self.process: subprocess.Popen[bytes] | None = None
+        self.start()
 
-    def start(self) -> "subprocess.Popen[bytes]":
+    def start(self) -> None:
         with self.log.open("ab") as log:
-            return subprocess.Popen(self._command, stdout=log, stderr=log)
+            self.process = subprocess.Popen(self._command, stdout=log, stderr=log)
 
-    def restart(self) -> None:
+    def start_again(self) -> None:
+        """Start it if it gave up."""
+        if self.process is not None and self.process.poll() is not None:
+            self.start()
+
+    def stop(self) -> None:
         end(self.process)
-        self.process = self.start()
+        self.process = None
 
 
 def end(process: "subprocess.Popen[bytes] | None") -> None:
@@ -135,14 +153,14 @@ def start_audit(stage: Stage, folder: Path) -> None:
     removed = folder / "line-removed"
     log = FileStateChangeLog(removed, node="broker-77", incarnation="1700000000000.1", clock=SystemClock())
     for _ in range(3):
-        log.append([StateChange(kind=Kind.SESSION, to_state="connected")])
+        log.append([StateChange(kind=Kind.ROLE, to_state="follower")])
     log.close()
     [segment] = removed.glob("*.jsonl")
     lines = segment.read_bytes().splitlines(keepends=True)
     segment.write_bytes(b"".join([lines[0], lines[2]]))
     folders = [*stage.cluster.state_change_logs, removed]
     arguments = [argument for path in folders for argument in ("--log-dir", str(path))]
-    command = [*LAUNCHER, "audit", "run", *arguments, "--output", str(folder / "output"), "--expect", "nobody-1"]
+    command = [*LAUNCHER, "audit", "run", *arguments, "--output", str(folder / "output"), "--expect", "broker-99"]
     command += ["--metrics-listen", f"127.0.0.1:{stage.audit_port}", "--trigger", "1"]
     with (folder / "audit.log").open("wb") as output:
         stage.audit = subprocess.Popen(command, stdout=output, stderr=output)
