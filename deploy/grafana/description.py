@@ -163,7 +163,7 @@ CONTROLLER: Final = Dashboard(
                 ),
                 stat(
                     "Unclean elections, last hour",
-                    f"sum(increase(kafka_controller_controllerstats_uncleanleaderelectionspersec_total{{{_C}}}[1h]))",
+                    f"round(sum(increase(kafka_controller_controllerstats_uncleanleaderelectionspersec_total{{{_C}}}[1h])))",
                     "Acknowledged records may be lost.",
                 ),
             ),
@@ -334,19 +334,25 @@ PARTITIONS: Final = Dashboard(
                 Panel(
                     "Not at full strength",
                     (
-                        (f"sum by (topic) ({_P}underreplicated{{{_TP}}})", "under-replicated {{topic}}"),
-                        (f"sum by (topic) ({_P}underminisr{{{_TP}}})", "under min ISR {{topic}}"),
-                        (f"sum by (topic) ({_P}atminisr{{{_TP}}})", "at min ISR {{topic}}"),
+                        (f"topk(5, sum by (topic) ({_P}underreplicated{{{_TP}}}))", "under-replicated {{topic}}"),
+                        (f"topk(5, sum by (topic) ({_P}underminisr{{{_TP}}}))", "under min ISR {{topic}}"),
+                        (f"topk(5, sum by (topic) ({_P}atminisr{{{_TP}}}))", "at min ISR {{topic}}"),
                     ),
                     kind=TABLE,
                 ),
                 graph(
-                    "In-sync replicas",
-                    (f"max by (topic, partition) ({_P}insyncreplicascount{{{_TP}}})", "{{topic}}-{{partition}}"),
+                    "Fewest in-sync replicas",
+                    (
+                        f"bottomk(10, max by (topic, partition) ({_P}insyncreplicascount{{{_TP}}}))",
+                        "{{topic}}-{{partition}}",
+                    ),
                 ),
                 graph(
-                    "Log end offset",
-                    (f"max by (topic, partition) (kafka_log_log_logendoffset{{{_TP}}})", "{{topic}}-{{partition}}"),
+                    "Highest log end offset",
+                    (
+                        f"topk(10, max by (topic, partition) (kafka_log_log_logendoffset{{{_TP}}}))",
+                        "{{topic}}-{{partition}}",
+                    ),
                 ),
                 graph(
                     "Largest lag of a follower",
