@@ -5,60 +5,14 @@ Queries use `$node`, and on the dashboard of partitions `$topic`, which are regu
 
 from typing import Final
 
-from msgspec import Struct
+from deploy.grafana.audit_and_zookeeper import AUDIT, ZOOKEEPER
+from deploy.grafana.panels import STAT, TABLE, Dashboard, Panel, graph, rate, stat
 
-STAT, GRAPH, TABLE = "stat", "graph", "table"
-_B, _C, _A = 'job="klamm-broker"', 'job="klamm-controller"', 'job="klamm-audit"'
+_B, _C = 'job="klamm-broker"', 'job="klamm-controller"'
 _NODE: Final = 'node=~"$node"'
 _BROKER, _CONTROLLER = f"{_B}, {_NODE}", f"{_C}, {_NODE}"
 _P: Final = "kafka_cluster_partition_"
 _ANY: Final = 'job=~"klamm-.*", node=~"$node"'
-
-
-class Panel(Struct, frozen=True):
-    """One panel. `queries`: PromQL and the legend of its series. `unit` is Grafana's. Red from `bad_from` on, or below
-    `bad_below`.
-    """
-
-    title: str
-    queries: tuple[tuple[str, str], ...]
-    unit: str = "short"
-    kind: str = GRAPH
-    help: str = ""
-    bad_from: float | None = None
-    bad_below: float | None = None
-
-
-class Dashboard(Struct, frozen=True):
-    """`rows`: titles and panels. `variables`: by name, the metric and the label whose values can be chosen."""
-
-    uid: str
-    title: str
-    rows: tuple[tuple[str, tuple[Panel, ...]], ...]
-    variables: tuple[tuple[str, str, str], ...] = ()
-
-    @property
-    def panels(self) -> tuple[Panel, ...]:
-        return tuple(panel for _, panels in self.rows for panel in panels)
-
-
-def columns(panels: tuple[Panel, ...], kind: str) -> int:
-    """Panels beside one another: four where that fills the row."""
-    beside = sum((panel.kind == STAT) == (kind == STAT) for panel in panels)
-    return 6 if kind == STAT else 4 if beside % 4 == 0 else 3
-
-
-def stat(title: str, query: str, help_: str = "", *, unit: str = "short", bad_from: float | None = 1) -> Panel:
-    return Panel(title, ((query, ""),), unit, STAT, help_, bad_from)
-
-
-def graph(title: str, *queries: tuple[str, str], unit: str = "short", help_: str = "") -> Panel:
-    return Panel(title, queries, unit, GRAPH, help_)
-
-
-def _rate(metric: str, labels: str) -> str:
-    return f"rate({metric}{{{labels}}}[$__rate_interval])"
-
 
 _TOPIC: Final = "kafka_server_brokertopicmetrics_"
 _KC: Final = "kafka_controller_kafkacontroller_"
@@ -156,7 +110,7 @@ CONTROLLER: Final = Dashboard(
                 graph(
                     "Broker events with elections",
                     (
-                        _rate("kafka_controller_controllerstats_leaderelectionrateandtimems_count", _CONTROLLER),
+                        rate("kafka_controller_controllerstats_leaderelectionrateandtimems_count", _CONTROLLER),
                         "{{node}}",
                     ),
                     unit="ops",
@@ -209,7 +163,7 @@ AGENTS: Final = Dashboard(
                 graph(
                     "Requests",
                     (
-                        f"sum by (request) ({_rate('kafka_network_requestmetrics_requestspersec_total', _BROKER)})",
+                        f"sum by (request) ({rate('kafka_network_requestmetrics_requestspersec_total', _BROKER)})",
                         "{{request}}",
                     ),
                     unit="reqps",
@@ -244,13 +198,13 @@ AGENTS: Final = Dashboard(
                 graph("Largest lag", (f"kafka_server_replicafetchermanager_maxlag{{{_BROKER}}}", "{{node}}")),
                 graph(
                     "Replication in",
-                    (_rate(f"{_TOPIC}replicationbytesinpersec_total", _BROKER), "{{node}}"),
+                    (rate(f"{_TOPIC}replicationbytesinpersec_total", _BROKER), "{{node}}"),
                     unit="Bps",
                 ),
                 graph(
                     "ISR shrinks and expands",
-                    (_rate(f"{_RM}isrshrinkspersec_total", _BROKER), "shrinks {{node}}"),
-                    (_rate(f"{_RM}isrexpandspersec_total", _BROKER), "expands {{node}}"),
+                    (rate(f"{_RM}isrshrinkspersec_total", _BROKER), "shrinks {{node}}"),
+                    (rate(f"{_RM}isrexpandspersec_total", _BROKER), "expands {{node}}"),
                     unit="ops",
                 ),
                 graph(
@@ -262,7 +216,7 @@ AGENTS: Final = Dashboard(
         (
             "Process",
             (
-                graph("CPU", (_rate("process_cpu_seconds_total", _ANY), "{{node}}"), unit="percentunit"),
+                graph("CPU", (rate("process_cpu_seconds_total", _ANY), "{{node}}"), unit="percentunit"),
                 graph("Memory", (f"process_resident_memory_bytes{{{_ANY}}}", "{{node}}"), unit="bytes"),
                 graph(
                     "Event loop idle",
@@ -277,7 +231,7 @@ AGENTS: Final = Dashboard(
                 graph("Open files", (f"process_open_fds{{{_ANY}}}", "{{node}}")),
                 graph(
                     "Disk writes",
-                    (_rate("kafka_server_kafkaserver_linux_disk_write_bytes", _ANY), "{{node}}"),
+                    (rate("kafka_server_kafkaserver_linux_disk_write_bytes", _ANY), "{{node}}"),
                     unit="Bps",
                 ),
                 graph(
@@ -287,7 +241,7 @@ AGENTS: Final = Dashboard(
                 ),
                 graph(
                     "State-change log",
-                    (_rate("klamm_statelog_statechangelog_recordspersec_total", _ANY), "{{node}}"),
+                    (rate("klamm_statelog_statechangelog_recordspersec_total", _ANY), "{{node}}"),
                     unit="ops",
                 ),
             ),
@@ -365,86 +319,6 @@ PARTITIONS: Final = Dashboard(
         ),
     ),
     (("topic", f"{_P}replicascount", "topic"),),
-)
-
-AUDIT: Final = Dashboard(
-    "klamm-audit",
-    "klamm audit",
-    (
-        (
-            "Verdict",
-            (
-                Panel("Verdict", ((f"klamm_audit_job_verdict{{{_A}}}", "{{value}}"),), kind=TABLE),
-                stat("Findings", f"sum(klamm_audit_job_findings{{{_A}}}) or vector(0)"),
-                stat("Reasons to be incomplete", f"sum(klamm_audit_job_incompletereasons{{{_A}}})"),
-                stat("Lines in quarantine", f"sum(klamm_audit_job_quarantinedlines{{{_A}}})"),
-            ),
-        ),
-        (
-            "Progress",
-            (
-                graph("Backlog", (f"klamm_audit_job_backlogbytes{{{_A}}}", "bytes"), unit="bytes"),
-                graph("Records", (_rate("klamm_audit_job_records_total", _A), "records"), unit="ops"),
-                graph(
-                    "Time of a batch, median",
-                    (f'klamm_audit_job_batchms{{{_A}, quantile="0.5"}}', "batch"),
-                    unit="ms",
-                ),
-                graph("Memory", (f"process_resident_memory_bytes{{{_A}}}", "driver"), unit="bytes"),
-            ),
-        ),
-    ),
-)
-
-ZOOKEEPER: Final = Dashboard(
-    "klamm-zookeeper",
-    "klamm ZooKeeper",
-    (
-        (
-            "As controllers and brokers see it",
-            (
-                graph(
-                    "Request latency, 99th percentile",
-                    (
-                        f'kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms{{{_ANY}, quantile="0.99"}}',
-                        "{{node}}",
-                    ),
-                    unit="ms",
-                ),
-                graph("Requests", (_rate("klamm_zookeeper_client_requests_total", _ANY), "{{node}}"), unit="ops"),
-                Panel(
-                    "Session state",
-                    ((f"kafka_server_sessionexpirelistener_sessionstate{{{_ANY}}}", "{{node}} {{value}}"),),
-                    kind=TABLE,
-                ),
-                graph(
-                    "Disconnects and expiries",
-                    (
-                        f"sum(increase(kafka_server_sessionexpirelistener_zookeeperdisconnectspersec_total{{{_ANY}}}[5m]))",
-                        "disconnects",
-                    ),
-                    (
-                        f"sum(increase(kafka_server_sessionexpirelistener_zookeeperexpirespersec_total{{{_ANY}}}[5m]))",
-                        "expiries",
-                    ),
-                ),
-            ),
-        ),
-        (
-            "ZooKeeper's own metrics (need its Prometheus provider)",
-            (
-                graph("Request latency, average", ('avg_latency{job="zookeeper"}', "{{node}}"), unit="ms"),
-                graph("Outstanding requests", ('outstanding_requests{job="zookeeper"}', "{{node}}")),
-                graph("Connections", ('num_alive_connections{job="zookeeper"}', "{{node}}")),
-                graph(
-                    "Znodes and watches",
-                    ('znode_count{job="zookeeper"}', "znodes {{node}}"),
-                    ('watch_count{job="zookeeper"}', "watches {{node}}"),
-                ),
-            ),
-        ),
-    ),
-    (("node", "kafka_server_sessionexpirelistener_sessionstate", "node"),),
 )
 
 DASHBOARDS: Final = (OVERVIEW, CONTROLLER, AGENTS, PARTITIONS, AUDIT, ZOOKEEPER)

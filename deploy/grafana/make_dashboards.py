@@ -20,7 +20,8 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
-from deploy.grafana.description import DASHBOARDS, STAT, TABLE, Dashboard, Panel, columns
+from deploy.grafana.description import DASHBOARDS
+from deploy.grafana.panels import STAT, TABLE, Dashboard, Panel, columns
 
 FOLDER: Final = Path(__file__).resolve().parent / "dashboards"
 _SOURCE: Final = DataSourceRef(type_val="prometheus", uid="prometheus")

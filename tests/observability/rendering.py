@@ -1,12 +1,11 @@
 """Pictures of dashboards: results of their queries on a live cluster, drawn by Vega-Lite and not by Grafana."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import vl_convert
 
-from deploy.grafana.description import GRAPH, STAT, Dashboard, Panel, columns
+from deploy.grafana.panels import GRAPH, STAT, Dashboard, Panel, columns
 from tests.observability.prometheus_server import Prometheus
 
 _RATE_INTERVAL: Final = "15s"
@@ -36,14 +35,9 @@ def series_without_data(dashboard: Dashboard, server: Prometheus) -> list[str]:
     ]
 
 
-def picture(dashboard: Dashboard, server: Prometheus) -> str:
+def drawing(dashboard: Dashboard, server: Prometheus) -> str:
     """The SVG of a dashboard."""
     return str(vl_convert.vegalite_to_svg(_specification(dashboard, server)))
-
-
-def write_pictures(dashboards: tuple[Dashboard, ...], server: Prometheus, folder: Path) -> None:
-    for dashboard in dashboards:
-        (folder / f"{dashboard.uid}.svg").write_text(picture(dashboard, server))
 
 
 def _specification(dashboard: Dashboard, server: Prometheus) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from deploy.grafana.description import DASHBOARDS
 from tests.observability.coverage import summary, without_data
 from tests.observability.provocations import PROVOCATIONS, produce
-from tests.observability.rendering import picture, series_without_data
+from tests.observability.rendering import drawing, series_without_data
 from tests.observability.stage import Stage, stage
 from tests.unit.deploy.test_prometheus_rules import exposed_names
 
@@ -27,7 +27,7 @@ class Result(Struct):
     fired: list[tuple[str, str]]
     """Each alert with what made it fire."""
     table: list[str]
-    pictures: dict[str, str]
+    drawings: dict[str, str]
     failures: list[str]
 
 
@@ -40,7 +40,7 @@ def run_all(folder: Path, say: Callable[[str], object], only: Collection[str] = 
         for name, (alerts, provoke) in chosen.items():
             live.until_healthy()
             if name == _LAST:
-                _look_at_dashboards(live, result, say)
+                _ask_dashboards(live, result, say)
             produce(live, "orders")
             live.klamm("consume", "orders", "--from-beginning", "--until-end")
             try:
@@ -58,7 +58,7 @@ def run_all(folder: Path, say: Callable[[str], object], only: Collection[str] = 
     return result
 
 
-def _look_at_dashboards(live: Stage, result: Result, say: Callable[[str], object]) -> None:
+def _ask_dashboards(live: Stage, result: Result, say: Callable[[str], object]) -> None:
     result.table = summary(live.server)
     result.failures += without_data(live.server)
     scraped = live.server.query('count by (__name__) ({job=~"klamm-.*", __name__=~"(kafka|klamm)_.*"})')
@@ -66,7 +66,7 @@ def _look_at_dashboards(live: Stage, result: Result, say: Callable[[str], object
     result.failures += [f"{name} is not in cluster/process/metrics.toml" for name in sorted(undescribed)]
     for dashboard in DASHBOARDS:
         result.failures += series_without_data(dashboard, live.server)
-        result.pictures[dashboard.uid] = picture(dashboard, live.server)
+        result.drawings[dashboard.uid] = drawing(dashboard, live.server)
     say("\n".join([*result.table, *result.failures]))
 
 
@@ -79,5 +79,5 @@ def write_documents(result: Result) -> None:
         block = "\n".join([on, "", *lines])
         text = re.sub(_MARKS.format(mark), lambda m, b=block: f"{m[1]}\n{b}\n\n{m[2]}", text, flags=re.DOTALL)
     page.write_text(text)
-    for uid, svg in result.pictures.items():
+    for uid, svg in result.drawings.items():
         (DOCS / "images" / f"{uid}.svg").write_text(svg)

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deploy.grafana.description import DASHBOARDS, Dashboard
+from deploy.grafana.description import DASHBOARDS
 from deploy.grafana.make_dashboards import FOLDER, made
+from deploy.grafana.panels import Dashboard
 from tests.unit.deploy.test_prometheus_rules import OF_OTHERS, exposed_names, metrics_of, rules
 
 PROVISIONING = FOLDER.parent / "provisioning"
