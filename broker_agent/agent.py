@@ -32,6 +32,7 @@ from broker_agent.topic_config_changes import TopicConfigChanges
 from broker_agent.topic_configs import TopicConfigs
 from cluster.broker import Broker, Endpoint
 from cluster.process.clock import WallClock
+from cluster.process.health import Health
 from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
@@ -95,6 +96,7 @@ class Agent:
         self._background: list[asyncio.Task[None]] = []
         self.is_serving = asyncio.Event()
         """Set when startup is complete; never cleared."""
+        self._session: SessionKeeper | None = None
         self._is_stopping = False
         settings = dependencies.settings
         self.metrics = AgentMetrics(dependencies.metrics, per_partition=settings.klamm_metrics_partitions)
@@ -168,11 +170,20 @@ class Agent:
             setting_changes=self._setting_changes,
             sink=dependencies.sink,
         )
+        self._session = session
         session.record("registered", Cause("Startup"))
         self._start_background_work(session)
         self._setting_changes.start_session()
         self.metrics.broker_state.set(RUNNING)
         self.is_serving.set()
+
+    def health(self) -> Health:
+        """Whether this agent is registered and serves."""
+        if self.control.is_stopping:
+            return Health("stopping", is_healthy=False)
+        if self._session is None or not self.is_serving.is_set():
+            return Health("starting: registers in ZooKeeper", is_healthy=False)
+        return self._session.health()
 
     def _report_logs(self) -> None:
         """Take the replicas whose logs could not be loaded offline, and record what others have lost (R9.22)."""

@@ -27,9 +27,11 @@ from cluster.process.clock import SystemClock
 from cluster.process.config import NodeConfig
 from cluster.process.descriptors import plan_descriptors, raise_limit, warn_if_low
 from cluster.process.diagnostics import configure_diagnostics, set_log_level
+from cluster.process.health import Health, HealthCheck
 from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics
 from cluster.process.metrics_server import serve_metrics
+from cluster.process.service_manager import ServiceManager
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
@@ -55,6 +57,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     events: asyncio.Queue[WatchEvent | SessionEvent] = asyncio.Queue()
     failed_directories: asyncio.Queue[str] = asyncio.Queue()
     broker_state = metrics.gauge("kafka.server", "KafkaServer", "BrokerState")
+    health, manager = _AgentHealth(), ServiceManager()
     disk, connections = _open_disk(settings)
     async with AsyncExitStack() as cleanup:
         broker_state.set(STARTING)
@@ -71,7 +74,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         configs = TopicConfigs(zookeeper, default_log_config(settings), settings.request_timeout_ms)
         if config.metrics_listen is not None:
             # Before the logs are loaded, so that a long recovery is visible in the metrics (R1.10 e, f).
-            _, close_metrics = serve_metrics(metrics, config.metrics_listen)
+            _, close_metrics = serve_metrics(metrics, config.metrics_listen, HealthCheck(health.describe))
             cleanup.callback(close_metrics)
         broker_state.set(RECOVERY)
         logs = await open_log_directories(
@@ -105,8 +108,10 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         )
         async with TaskSet() as tasks:
             tasks.start(sink.run(), name="state-change-log")
-            agent = Agent(Broker(broker_id, (), config.rack), dependencies, tasks)
-            await _serve(config, agent, dependencies, AdmissionLimits.from_settings(settings, connections), stop)
+            tasks.start(manager.run(), name="watchdog")
+            agent = health.agent = Agent(Broker(broker_id, (), config.rack), dependencies, tasks)
+            limits = AdmissionLimits.from_settings(settings, connections)
+            await _serve(config, agent, dependencies, limits, stop=stop, manager=manager)
 
 
 def _open_disk(settings: Settings) -> tuple[FileDisk, int]:
@@ -120,8 +125,24 @@ def _open_disk(settings: Settings) -> tuple[FileDisk, int]:
     return FileDisk(threads, plan.log_files), plan.connections
 
 
+class _AgentHealth:
+    """The health of the agent, or that there is none yet."""
+
+    def __init__(self) -> None:
+        self.agent: Agent | None = None
+
+    def describe(self) -> Health:
+        return Health("starting: loads its logs", is_healthy=False) if self.agent is None else self.agent.health()
+
+
 async def _serve(
-    config: NodeConfig, agent: Agent, dependencies: AgentDependencies, limits: AdmissionLimits, stop: asyncio.Event
+    config: NodeConfig,
+    agent: Agent,
+    dependencies: AgentDependencies,
+    limits: AdmissionLimits,
+    *,
+    stop: asyncio.Event,
+    manager: ServiceManager,
 ) -> None:
     """Bind both addresses, run, shut down. A failed start still closes the logs cleanly."""
     node, metrics = AgentNode(agent, dependencies), dependencies.metrics
@@ -135,7 +156,9 @@ async def _serve(
             await agent.start(servers.endpoints)
             addresses = {endpoint.listener: endpoint.address for endpoint in servers.endpoints}
             _log.info("Broker agent started", broker=agent.broker_id, **addresses, listening=servers.client.address)
+            manager.ready(f"broker {agent.broker_id} is registered")
             await stop.wait()
+            manager.stopping()
             _log.info("Broker agent is shutting down", broker=agent.broker_id)
             await agent.leave()
             await servers.stop()

@@ -18,9 +18,11 @@ from cluster.process.clock import SystemClock
 from cluster.process.config import NodeConfig
 from cluster.process.descriptors import plan_descriptors, raise_limit, warn_if_low
 from cluster.process.diagnostics import configure_diagnostics, set_log_level
+from cluster.process.health import HealthCheck
 from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics
 from cluster.process.metrics_server import serve_metrics
+from cluster.process.service_manager import ServiceManager
 from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
 from cluster.requests.context import RequestContext, RequestHandler
@@ -59,10 +61,6 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         cleanup.callback(state_changes.close)
         cleanup.push_async_callback(client.close)
         cleanup.push_async_callback(servers.stop)
-        if config.metrics_listen is not None:
-            address, close_metrics = serve_metrics(metrics, config.metrics_listen)
-            cleanup.callback(close_metrics)
-            _log.info("Metrics endpoint started", address=address)
         controller = Controller(
             config=ControllerConfig.from_settings(ControllerId(config.id), servers.endpoints, config.settings),
             zookeeper=zookeeper,
@@ -74,15 +72,31 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             random=Random(),
             log_level=LogLevel(config.settings.log_level, set_log_level),
         )
+        if config.metrics_listen is not None:
+            address, close_metrics = serve_metrics(metrics, config.metrics_listen, HealthCheck(controller.health))
+            cleanup.callback(close_metrics)
+            _log.info("Metrics endpoint started", address=address)
         entrance.open(ControllerNode(controller, zookeeper, state_log_apis(state_changes)))
         addresses = {endpoint.listener: endpoint.address for endpoint in servers.endpoints}
         _log.info("Controller started", **addresses, zookeeper=config.zookeeper)
         try:
             async with TaskSet() as tasks:
                 tasks.start(state_changes.run(), name="state-change log")
+                tasks.start(_notify(controller, stop), name="service manager")
                 await controller.run(stop)
         except* (ZooKeeperUnreachableError, ZooKeeperAuthenticationError, ZooKeeperAccessError) as group:
             raise StartupError(why_no_session(config, group.exceptions[0])) from group
+
+
+async def _notify(controller: Controller, stop: asyncio.Event) -> None:
+    """Tell the service manager when the candidate takes part in elections, and when it stops."""
+    manager = ServiceManager()
+    async with TaskSet() as tasks:
+        tasks.start(manager.run(), name="watchdog")
+        await controller.registered.wait()
+        manager.ready("registered, takes part in elections")
+        await stop.wait()
+        manager.stopping()
 
 
 class _Entrance:

@@ -39,6 +39,7 @@ _MODULES: Final = {
         "zookeeper": "launcher.nodes",
         "controller": "launcher.nodes",
         "broker": "launcher.nodes",
+        "health": "launcher.nodes",
     },
     "Audit, simulation, tests": {
         "simulate": "launcher.simulations",
@@ -68,6 +69,7 @@ _SUMMARIES: Final = {
     "controller": "Run one controller in the foreground. It competes for `/controller`; one controller is active at a "
     "time.",
     "broker": "Run one broker in the foreground: replicated partition logs, produce and fetch.",
+    "health": "Check one controller or broker by its metrics port: active, standby or registered.",
     "simulate": "Run simulated clusters under random faults and check the protocol's invariants.",
     "test": "Run all checks of the repository: format, lint, types, import contracts, coverage of decisions, tests.",
     "audit": "Audit state-change logs: check invariants, report findings, detect tampering.",

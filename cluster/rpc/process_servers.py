@@ -1,12 +1,17 @@
 """The servers of a process: one for each of its two listeners, started and stopped together."""
 
 import asyncio
+import ipaddress
 from collections.abc import Awaitable, Callable
 
+import structlog
+
 from cluster.broker import Endpoint
-from cluster.process.config import NodeConfig
+from cluster.process.config import NodeConfig, host_and_port
 from cluster.rpc.channels import MESSAGE_BYTES_MAX
 from cluster.rpc.serving import Listener, RpcServer
+
+_log = structlog.stdlib.get_logger()
 
 
 class ProcessServers:
@@ -22,6 +27,7 @@ class ProcessServers:
 
 async def serve_both(config: NodeConfig, serve: Callable[[Listener], Awaitable[RpcServer]]) -> ProcessServers:
     """Serve at both listeners of the process. Raises StartupError if an address cannot be bound."""
+    _warn_if_exposed(config)
     names = config.settings.listener_names
     client = await serve(Listener(config.listen, names.client, config.settings.socket_request_max_bytes))
     try:
@@ -30,3 +36,22 @@ async def serve_both(config: NodeConfig, serve: Callable[[Listener], Awaitable[R
         await client.stop(0)
         raise
     return ProcessServers(client, control, config.endpoints(client.port, control.port))
+
+
+def _warn_if_exposed(config: NodeConfig) -> None:
+    """Without TLS and authentication, whoever reaches a listener controls the cluster."""
+    exposed = [address for address in (config.listen, config.control_listen) if not _is_loopback(address)]
+    if exposed:
+        _log.warning(
+            "Listeners can be reached from other machines, and there is neither TLS nor authentication: let a firewall "
+            "admit only the cluster and its clients",
+            listeners=exposed,
+        )
+
+
+def _is_loopback(address: str) -> bool:
+    host, _ = host_and_port(address)
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
