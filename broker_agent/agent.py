@@ -89,6 +89,8 @@ class Agent:
     `broker` has no endpoints yet: they are known once the server is bound, and passed to `start`.
     """
 
+    _session: SessionKeeper | None = None
+
     def __init__(self, broker: Broker, dependencies: AgentDependencies, tasks: TaskSet) -> None:
         self.broker_id = broker.id
         self._dependencies = dependencies
@@ -96,7 +98,6 @@ class Agent:
         self._background: list[asyncio.Task[None]] = []
         self.is_serving = asyncio.Event()
         """Set when startup is complete; never cleared."""
-        self._session: SessionKeeper | None = None
         self._is_stopping = False
         settings = dependencies.settings
         self.metrics = AgentMetrics(dependencies.metrics, per_partition=settings.klamm_metrics_partitions)

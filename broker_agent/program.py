@@ -57,7 +57,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     events: asyncio.Queue[WatchEvent | SessionEvent] = asyncio.Queue()
     failed_directories: asyncio.Queue[str] = asyncio.Queue()
     broker_state = metrics.gauge("kafka.server", "KafkaServer", "BrokerState")
-    health, manager = _AgentHealth(), ServiceManager()
+    health = _AgentHealth()
     disk, connections = _open_disk(settings)
     async with AsyncExitStack() as cleanup:
         broker_state.set(STARTING)
@@ -108,10 +108,9 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         )
         async with TaskSet() as tasks:
             tasks.start(sink.run(), name="state-change-log")
-            tasks.start(manager.run(), name="watchdog")
             agent = health.agent = Agent(Broker(broker_id, (), config.rack), dependencies, tasks)
             limits = AdmissionLimits.from_settings(settings, connections)
-            await _serve(config, agent, dependencies, limits, stop=stop, manager=manager)
+            await _serve(config, agent, dependencies, limits, stop=stop, tasks=tasks)
 
 
 def _open_disk(settings: Settings) -> tuple[FileDisk, int]:
@@ -142,9 +141,11 @@ async def _serve(
     limits: AdmissionLimits,
     *,
     stop: asyncio.Event,
-    manager: ServiceManager,
+    tasks: TaskSet,
 ) -> None:
     """Bind both addresses, run, shut down. A failed start still closes the logs cleanly."""
+    manager = ServiceManager()
+    tasks.start(manager.run(), name="watchdog")
     node, metrics = AgentNode(agent, dependencies), dependencies.metrics
     admission = Admission(limits, metrics, node.recognize)
     try:

@@ -20,6 +20,10 @@ class NoEngineError(Exception):
     """There is no engine, or no images for it; the message says why, and the test is skipped."""
 
 
+class CommandError(Exception):
+    """A command failed; the message has it, and the end of what it printed."""
+
+
 class Engine:
     """A running engine. `folder`: for whatever the test needs on disk; removed at its end."""
 
@@ -28,7 +32,7 @@ class Engine:
         self.environment = {**os.environ, **({"DOCKER_HOST": host} if host else {})}
 
     def docker(self, *arguments: str, check: bool = True, **variables: str) -> str:
-        """stdout of the command; raises CalledProcessError."""
+        """stdout of the command; raises CommandError."""
         return run(["docker", *arguments], check=check, env={**self.environment, **variables}).stdout.strip()
 
     def inspect(self, container: str) -> dict[str, Any]:
@@ -38,10 +42,12 @@ class Engine:
 
 
 def run(command: Sequence[str], *, check: bool = True, **options: Any) -> "subprocess.CompletedProcess[str]":
-    """Run a command; an error shows what it printed."""
+    """Run a command. Raises CommandError."""
     answer = subprocess.run(command, capture_output=True, text=True, check=False, **options)
     if check and answer.returncode != 0:
-        raise subprocess.CalledProcessError(answer.returncode, command, answer.stdout, answer.stderr[-4000:])
+        raise CommandError(
+            f"{' '.join(command)}: exit code {answer.returncode}\n{(answer.stdout + answer.stderr)[-4000:]}"
+        )
     return answer
 
 

@@ -81,7 +81,7 @@ def _make_bases(engine: Engine, tree: Path) -> Images:
     shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for command in (("update",), ("install", "-y", "--no-install-recommends", *_PACKAGES), ("clean",)):
-        run(["chroot", str(root), "apt-get", "-qq", *command], env=environment)
+        run([*_in_chroot(root), "apt-get", "-qq", *command], env=environment)
     _import(engine, root, _SERVICES)
     shutil.rmtree(root, ignore_errors=True)
     for name in _DEBIANS:
@@ -93,6 +93,12 @@ def _make_bases(engine: Engine, tree: Path) -> Images:
     configuration.write_text("\n".join(lines) + "\n")
     variables = {f"{name.upper()}_IMAGE": f"klamm-test-{name}" for name in _DEBIANS}
     return Images(BASE, {**variables, "KLAMM_BASE": BASE}, has_grafana=False)
+
+
+def _in_chroot(root: Path) -> list[str]:
+    """With a /proc, which Java's packages need, and which ends with the command."""
+    script = 'mount -t proc proc "$0/proc" && exec chroot "$0" "$@"'
+    return ["unshare", "--mount", "sh", "-c", script, str(root)]
 
 
 def _debian() -> tuple[str, str]:

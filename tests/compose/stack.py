@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from tests.compose.engine import Engine, NoEngineError, run
+from tests.compose.engine import CommandError, Engine, NoEngineError, run
 from tests.compose.images import Images
 from tests.timeouts import TIMEOUT_S
 
@@ -131,8 +131,8 @@ def until(condition: Callable[[], bool], what: str, timeout_s: float = 2 * TIMEO
         try:
             if condition():
                 return
-        except (subprocess.CalledProcessError, OSError, ValueError) as error:
-            last = f": {error} {getattr(error, 'stderr', '') or ''}"
+        except (CommandError, OSError, ValueError) as error:
+            last = f": {error}"
         assert time.monotonic() < deadline, f"never: {what}{last}"
         time.sleep(_POLL_S)
 

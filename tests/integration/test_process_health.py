@@ -168,7 +168,7 @@ def test_health_imports_neither_typer_nor_grpc() -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_systemd_is_told_of_the_start_the_watchdog_and_the_stop(
+def test_systemd_is_notified_of_the_start_the_watchdog_and_the_stop(
     role: str, start: Callable[..., Node], zookeeper: str, tmp_path: Path
 ) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
