@@ -37,9 +37,12 @@ from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
 from cluster.rpc.admission import Admission
 from cluster.rpc.admission_limits import AdmissionLimits
-from cluster.rpc.process_servers import serve_both
+from cluster.rpc.external_listener import ExternalListener
+from cluster.rpc.process_servers import serve_listeners
+from cluster.rpc.serving import Listener, RpcServer
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import SessionEvent, WatchEvent
+from cluster.zookeeper.registrations import registered_endpoints
 from state_log.apis import state_log_apis
 from state_log.reader import newest_roles
 from state_log.writer import open_state_change_log
@@ -109,8 +112,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         async with TaskSet() as tasks:
             tasks.start(sink.run(), name="state-change-log")
             agent = health.agent = Agent(Broker(broker_id, (), config.rack), dependencies, tasks)
-            limits = AdmissionLimits.from_settings(settings, connections)
-            await _serve(config, agent, dependencies, limits, stop=stop, tasks=tasks)
+            await _serve(config, agent, dependencies, connections, stop=stop, tasks=tasks)
 
 
 def _open_disk(settings: Settings) -> tuple[FileDisk, int]:
@@ -138,18 +140,29 @@ async def _serve(
     config: NodeConfig,
     agent: Agent,
     dependencies: AgentDependencies,
-    limits: AdmissionLimits,
+    connections: int,
     *,
     stop: asyncio.Event,
     tasks: TaskSet,
 ) -> None:
-    """Bind both addresses, run, shut down. A failed start still closes the logs cleanly."""
+    """Bind all addresses, run, shut down. A failed start still closes the logs cleanly.
+
+    `connections`: descriptors for them.
+    """
     manager = ServiceManager()
     tasks.start(manager.run(), name="watchdog")
     node, metrics = AgentNode(agent, dependencies), dependencies.metrics
+    has_external = config.external_listen is not None
+    limits = AdmissionLimits.from_settings(config.settings, connections, has_external=has_external)
     admission = Admission(limits, metrics, node.recognize)
+    addresses_of = partial(registered_endpoints, dependencies.zookeeper)
+    external = ExternalListener(node, config.settings.listener_names, addresses_of)
+
+    async def serve(listener: Listener) -> RpcServer:
+        return await serve_broker_agent(listener, external if listener.is_external else node, metrics, admission)
+
     try:
-        servers = await serve_both(config, lambda listener: serve_broker_agent(listener, node, metrics, admission))
+        servers = await serve_listeners(config, serve)
         async with AsyncExitStack() as cleanup:
             # Also when a task fails: a server that outlives the event loop complains of that, not of the failure.
             cleanup.push_async_callback(servers.stop, 0)

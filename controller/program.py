@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from functools import partial
 from random import Random
 
 import structlog
@@ -28,7 +29,10 @@ from cluster.process.zookeeper import why_no_session, zookeeper_client
 from cluster.requests.context import RequestContext, RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.rpc.admission_limits import AdmissionLimits
-from cluster.rpc.process_servers import serve_both
+from cluster.rpc.external_listener import ExternalListener
+from cluster.rpc.process_servers import serve_listeners
+from cluster.rpc.serving import Listener, RpcServer
+from cluster.zookeeper.registrations import registered_endpoints
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
 from controller.adapters.grpc_server import serve_controller
 from controller.config import ControllerConfig
@@ -55,8 +59,15 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     client = GrpcBrokerClient(config.settings)
     zookeeper = zookeeper_client(config, metrics)
     entrance = _Entrance()
-    admission = Admission(AdmissionLimits.from_settings(config.settings, descriptors.connections), metrics)
-    servers = await serve_both(config, lambda listener: serve_controller(listener, entrance, metrics, admission))
+    external = ExternalListener(entrance, config.settings.listener_names, partial(registered_endpoints, zookeeper))
+    has_external = config.external_listen is not None
+    limits = AdmissionLimits.from_settings(config.settings, descriptors.connections, has_external=has_external)
+    admission = Admission(limits, metrics)
+
+    async def serve(listener: Listener) -> RpcServer:
+        return await serve_controller(listener, external if listener.is_external else entrance, metrics, admission)
+
+    servers = await serve_listeners(config, serve)
     async with AsyncExitStack() as cleanup:
         cleanup.callback(state_changes.close)
         cleanup.push_async_callback(client.close)

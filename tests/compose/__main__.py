@@ -1,5 +1,6 @@
 """`tests/compose/run`: the stack of compose.yaml on a Docker engine, with faults. Exit codes: 0 passed or skipped."""
 
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -29,6 +30,9 @@ def check(say: Callable[[str], None]) -> None:
 
 def main() -> int:
     started = time.monotonic()
+    # Also when it is ended from outside, or runs in the background of a shell: the engine and its gigabytes go.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(1))
 
     def say(line: str) -> None:
         print(f"{time.monotonic() - started:6.1f} s  {line}", flush=True)

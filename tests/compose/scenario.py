@@ -42,8 +42,7 @@ class Scenario:
         for name in (*CONTROLLERS.values(), *BROKERS.values()):
             _check_restrictions(stack, name)
         stack.klamm("topics", "create", TOPIC, f"--partitions={PARTITIONS}", "--replication-factor=3")
-        described = json.loads(stack.klamm("topics", "describe", TOPIC, "-o", "json").stdout)
-        assert len(described["topics"][0]["partitions"]) == PARTITIONS
+        assert len(self._partitions()) == PARTITIONS
         stack.klamm("produce", TOPIC, stdin="".join(f"first-{n}\n" for n in range(1000)))
         self._acknowledged |= {f"first-{n}" for n in range(1000)}
         in_container = stack.compose("run", "--rm", "cli", "topics", "list", "-o", "json")
@@ -80,8 +79,11 @@ class Scenario:
         self._until_well()
 
     def _until_well(self) -> None:
-        """Every broker is in every ISR, and there is nothing to report."""
-        until(lambda: self._stack.klamm("cluster", "health", check=False).returncode == 0, "the cluster is healthy")
+        """Every broker is in every ISR, preferred leaders lead, and there is nothing to report."""
+        stack = self._stack
+        until(lambda: all(set(p["isr"]) == set(BROKERS) for p in self._partitions()), "all replicas are in sync")
+        stack.klamm("elect", "preferred", "--all-topic-partitions")
+        until(lambda: stack.klamm("cluster", "health", check=False).returncode == 0, "the cluster is healthy")
 
     async def _until_acknowledged(self, number: int) -> None:
         async with asyncio.timeout(TIMEOUT_S):
@@ -166,8 +168,12 @@ class Scenario:
         self._say(f"stopped gracefully, exit codes {codes}")
 
     def _leader(self) -> int:
-        described = json.loads(self._stack.klamm("topics", "describe", TOPIC, "-o", "json").stdout)
-        return int(described["topics"][0]["partitions"][0]["leader"])
+        return int(self._partitions()[0]["leader"])
+
+    def _partitions(self) -> list[dict[str, Any]]:
+        (topic,) = json.loads(self._stack.klamm("topics", "describe", TOPIC, "-o", "json").stdout)["topics"]
+        partitions: list[dict[str, Any]] = topic["partitions"]
+        return partitions
 
     def _active_controller(self) -> int:
         described = json.loads(self._stack.klamm("cluster", "describe", "-o", "json").stdout)
