@@ -10,7 +10,7 @@ from admin.client import AdminClient
 from admin.producer import Delivery, Producer
 from admin.topology import Topology
 from cluster.process.clock import SystemClock
-from tests.compose.stack import BROKERS, CONTROLLERS, CORE, SUBNET, ZOOKEEPERS, Stack, get_json, until
+from tests.compose.stack import BROKERS, CONTROLLERS, CORE, ZOOKEEPERS, Stack, get_json, until
 from tests.timeouts import TIMEOUT_S
 
 TOPIC: Final = "orders"
@@ -74,7 +74,7 @@ class Scenario:
         self._say(f"cut {service} from the network")
         until(lambda: stack.health(service) == "unhealthy", f"{service} is unhealthy")
         until(lambda: self._leader() != broker, f"another broker leads than {broker}")
-        stack.reconnect(service, f"{SUBNET}.{30 + broker}")
+        stack.reconnect(service)
         stack.until_healthy(service)
         self._until_well()
 

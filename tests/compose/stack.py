@@ -17,7 +17,8 @@ from tests.compose.images import Images
 from tests.timeouts import TIMEOUT_S
 
 PROJECT: Final = "klamm-test"
-SUBNET: Final = "172.30.97"
+PORTS: Final = "291"
+"""How the ports on the host begin."""
 ZOOKEEPERS: Final = tuple(f"zookeeper-{n}" for n in (1, 2, 3))
 CONTROLLERS: Final = {1000 + n: f"controller-{n}" for n in (1, 2, 3)}
 BROKERS: Final = {n: f"broker-{n}" for n in (1, 2, 3)}
@@ -49,11 +50,11 @@ class Stack:
             **images.variables,
             "COMPOSE_PROJECT_NAME": PROJECT,
             "COMPOSE_PROFILES": "core,observe,audit",
-            "KLAMM_SUBNET": SUBNET,
+            "KLAMM_PORTS": PORTS,
             "KLAMM_OPEN_FILES": str(min(65_536, hard)),
         }
         self.observers = ["prometheus", "alertmanager", *(["grafana"] if images.has_grafana else [])]
-        self.bootstrap = [f"{SUBNET}.{20 + n}:9092" for n in (1, 2, 3)] + [f"{SUBNET}.{30 + n}:9092" for n in BROKERS]
+        self.bootstrap = [f"127.0.0.1:{PORTS}{number:02d}" for number in (1, 2, 3, 11, 12, 13)]
 
     def compose(self, *arguments: str, check: bool = True, **variables: str) -> str:
         environment = {**self._environment, **variables}
@@ -108,8 +109,8 @@ class Stack:
         """Disconnect it from the network, while it goes on running."""
         self._engine.docker("network", "disconnect", f"{PROJECT}_cluster", self.container(service))
 
-    def reconnect(self, service: str, address: str) -> None:
-        self._engine.docker("network", "connect", "--ip", address, f"{PROJECT}_cluster", self.container(service))
+    def reconnect(self, service: str) -> None:
+        self._engine.docker("network", "connect", "--alias", service, f"{PROJECT}_cluster", self.container(service))
 
     def execute(self, service: str, *command: str) -> "subprocess.CompletedProcess[str]":
         return run(["docker", "exec", self.container(service), *command], check=False, env=self._engine.environment)
