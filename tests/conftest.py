@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
 from deploy.local.zookeeper import ServerSettings
+from tests.documents.summary import DocumentSummary
 from tests.fuzz.summary import FuzzSummary
 from tests.rule_coverage import RuleCoverage
 
@@ -51,6 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("ours")
     config.pluginmanager.register(RuleCoverage(config))
     config.pluginmanager.register(FuzzSummary())
+    config.pluginmanager.register(DocumentSummary())
 
 
 @pytest.fixture(scope="session")
