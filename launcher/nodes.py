@@ -28,6 +28,12 @@ _ControlListen = Annotated[
 _ControlAdvertised = Annotated[
     str | None, typer.Option("--control-advertised", metavar="HOST:PORT", help="Address of it for other processes.")
 ]
+_ExternalListen = Annotated[
+    str | None, typer.Option("--external-listen", metavar="HOST:PORT", help="Listener for clients outside.")
+]
+_ExternalAdvertised = Annotated[
+    str | None, typer.Option("--external-advertised", metavar="HOST:PORT", help="Address of it that they connect to.")
+]
 _MetricsListen = Annotated[
     str | None, typer.Option("--metrics-listen", metavar="HOST:PORT", help="Metrics and health, over HTTP.")
 ]
@@ -69,6 +75,8 @@ def controller(
     advertised: _Advertised = None,
     control_listen: _ControlListen = None,
     control_advertised: _ControlAdvertised = None,
+    external_listen: _ExternalListen = None,
+    external_advertised: _ExternalAdvertised = None,
     metrics_listen: _MetricsListen = None,
     data: _Data = None,
     override: _Override = None,
@@ -88,6 +96,8 @@ def controller(
         "advertised": advertised,
         "control_listen": control_listen,
         "control_advertised": control_advertised,
+        "external_listen": external_listen,
+        "external_advertised": external_advertised,
         "metrics_listen": metrics_listen,
         "data": data,
         "settings": _settings(override),
@@ -111,6 +121,8 @@ def broker(
     advertised: _Advertised = None,
     control_listen: _ControlListen = None,
     control_advertised: _ControlAdvertised = None,
+    external_listen: _ExternalListen = None,
+    external_advertised: _ExternalAdvertised = None,
     metrics_listen: _MetricsListen = None,
     data: _Data = None,
     rack: Annotated[str | None, typer.Option("--rack", help="Rack of the broker.")] = None,
@@ -131,6 +143,8 @@ def broker(
         "advertised": advertised,
         "control_listen": control_listen,
         "control_advertised": control_advertised,
+        "external_listen": external_listen,
+        "external_advertised": external_advertised,
         "metrics_listen": metrics_listen,
         "data": data,
         "rack": rack,
