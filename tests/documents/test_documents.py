@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from cluster.process.config import load_config
 from launcher.__main__ import app
 from tests.documents.pages import PAGES, ROOT, Block, blocks, blocks_of, unmarked_commands
 from tests.documents.running import reader_folder, run
@@ -55,6 +56,14 @@ def test_the_commands_of_a_page_work_one_after_the_other(name: str, tmp_path: Pa
     with reader_folder(folder) as environment:
         wrong = [(block.name, why) for block, why in run(blocks(ROOT / name), folder, environment) if why]
     assert wrong == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_configuration_files_that_are_shown_are_accepted(page: Path, tmp_path: Path) -> None:
+    for number, text in enumerate(re.findall(r"^```toml\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)):
+        file = tmp_path / f"{number}.toml"
+        file.write_text(text)
+        load_config(file)
 
 
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
