@@ -93,7 +93,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Node]]:
         node.process.communicate()
 
 
-@pytest.mark.rule("FD-7")
+@pytest.mark.rule("FD-8")
 @pytest.mark.parametrize("role", ROLES)
 def test_a_paused_process_is_unhealthy_and_healthy_again_when_it_goes_on(
     role: str, start: Callable[..., Node], zookeeper: str
@@ -114,7 +114,7 @@ def test_a_paused_process_is_unhealthy_and_healthy_again_when_it_goes_on(
     assert node.end()[0] == 0
 
 
-@pytest.mark.rule("FD-7")
+@pytest.mark.rule("FD-8")
 def test_the_second_controller_is_on_standby_and_a_process_that_is_gone_is_refused(
     start: Callable[..., Node], zookeeper: str
 ) -> None:
@@ -129,7 +129,7 @@ def test_the_second_controller_is_on_standby_and_a_process_that_is_gone_is_refus
     assert "Connection refused" in active.health().stderr
 
 
-@pytest.mark.rule("FD-7")
+@pytest.mark.rule("FD-8")
 @pytest.mark.parametrize("role", ROLES)
 def test_without_zookeeper_a_process_is_unhealthy_but_a_restart_would_not_help(
     role: str, start: Callable[..., Node], own_zookeeper_server: EmbeddedZooKeeper
@@ -142,7 +142,7 @@ def test_without_zookeeper_a_process_is_unhealthy_but_a_restart_would_not_help(
     assert (node.get("/healthz")[0], node.get("/livez")[0]) == (503, 200)
 
 
-@pytest.mark.rule("FD-7")
+@pytest.mark.rule("FD-8")
 def test_health_costs_little_cpu(start: Callable[..., Node], zookeeper: str) -> None:
     node = start("controller", zookeeper)
     node.until_healthy()
@@ -154,7 +154,7 @@ def test_health_costs_little_cpu(start: Callable[..., Node], zookeeper: str) -> 
     assert (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / 5 < 0.2
 
 
-@pytest.mark.rule("FD-7")
+@pytest.mark.rule("FD-8")
 def test_health_imports_neither_typer_nor_grpc() -> None:
     program = (
         "import sys; sys.argv = ['klamm', 'health', '--metrics', '127.0.0.1:1']\n"

@@ -195,7 +195,7 @@ def test_without_descriptors_connections_wait_and_the_server_goes_on() -> None:
         assert [line["event"] for line in lines] == ["Metrics connections cannot be accepted"]
 
 
-@pytest.mark.rule("FD-7")
+@pytest.mark.rule("FD-8")
 def test_a_process_whose_event_loop_is_blocked_is_unhealthy_and_not_alive() -> None:
     served_at: queue.Queue[str] = queue.Queue()
     goes_on = threading.Event()
@@ -223,7 +223,7 @@ def test_a_process_whose_event_loop_is_blocked_is_unhealthy_and_not_alive() -> N
         thread.join()
 
 
-@pytest.mark.rule("FD-7")
+@pytest.mark.rule("FD-8")
 def test_health_is_not_behind_scrapes_that_nobody_reads() -> None:
     with served(padding=100_000) as address, ExitStack() as cleanup:
         for _ in range(5):
