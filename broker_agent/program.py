@@ -1,6 +1,7 @@
 """Builds a broker agent process: adapters are created, started and stopped in the order of R1.10 and R12.3."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from random import SystemRandom
@@ -75,10 +76,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         sink = open_state_change_log(settings, config.data, f"broker-{broker_id}", clock)
         cleanup.callback(sink.close)
         configs = TopicConfigs(zookeeper, default_log_config(settings), settings.request_timeout_ms)
-        if config.metrics_listen is not None:
-            # Before the logs are loaded, so that a long recovery is visible in the metrics (R1.10 e, f).
-            _, close_metrics = serve_metrics(metrics, config.metrics_listen, HealthCheck(health.describe))
-            cleanup.callback(close_metrics)
+        cleanup.callback(_serve_metrics(config, metrics, health))
         broker_state.set(RECOVERY)
         logs = await open_log_directories(
             LogDependencies(disk, clock, random, LogMetrics(metrics, per_partition=settings.klamm_metrics_partitions)),
@@ -124,6 +122,16 @@ def _open_disk(settings: Settings) -> tuple[FileDisk, int]:
     plan = plan_descriptors(raise_limit(), disk_threads=threads, log_files=settings.klamm_log_open_files_max)
     warn_if_low(plan)
     return FileDisk(threads, plan.log_files), plan.connections
+
+
+def _serve_metrics(config: NodeConfig, metrics: Metrics, health: "_AgentHealth") -> Callable[[], None]:
+    """Start the metrics port, if there is one: before the logs are loaded, so that a long recovery is visible
+    (R1.10 e, f). Returns what stops it.
+    """
+    if config.metrics_listen is None:
+        return lambda: None
+    _, close = serve_metrics(metrics, config.metrics_listen, HealthCheck(health.describe))
+    return close
 
 
 class _AgentHealth:
