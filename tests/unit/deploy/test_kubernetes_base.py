@@ -1,8 +1,12 @@
 """The kustomize base of deploy/kubernetes: the API's schemas, and what holds between its objects.
 
-kustomize itself is not needed: the base uses it for a namespace, a label, config maps and image tags only.
+kustomize itself, built with Go in the deep suite, must make of the base what it is meant to be.
 """
 
+import os
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
@@ -20,6 +24,7 @@ OBJECTS: list[dict[str, Any]] = [
 STATEFUL_SETS = {found["metadata"]["name"]: found for found in OBJECTS if found["kind"] == "StatefulSet"}
 OLDEST = "1.31"
 """The first with ordinals of stateful sets as a stable feature."""
+KUSTOMIZE = "sigs.k8s.io/kustomize/kustomize/v5@v5.7.1"
 
 
 def name(found: dict[str, Any]) -> str:
@@ -93,3 +98,24 @@ def test_policies_name_ports_that_exist() -> None:
         for rule in found["spec"].get("ingress", []):
             for role in roles:
                 assert {port["port"] for port in rule["ports"]} <= offered[role]
+
+
+@pytest.mark.deep
+def test_kustomize_builds_the_base(tmp_path: Path) -> None:
+    if shutil.which("go") is None:
+        pytest.skip("kustomize is built with Go, which is not installed")
+    environment = {**os.environ, "GOBIN": str(tmp_path)}
+    made = subprocess.run(["go", "install", KUSTOMIZE], env=environment, capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        pytest.skip(f"kustomize cannot be built: {made.stderr[-300:]}")
+    built = subprocess.run([tmp_path / "kustomize", "build", str(BASE)], capture_output=True, text=True, check=True)
+    objects = list(yaml.safe_load_all(built.stdout))
+    for found in objects:
+        kubernetes_validate.validate(found, OLDEST, strict=True)
+        assert found["metadata"].get("namespace", "klamm") == "klamm"
+    assert len(objects) == len(OBJECTS) + len(KUSTOMIZATION["configMapGenerator"])
+    (policy,) = [found for found in objects if found["metadata"]["name"] == "controllers-and-brokers"]
+    # kustomize would add its labels to the pods that may connect, if it were asked to add them to selectors.
+    assert {"podSelector": {"matchLabels": {"klamm-client": "true"}}} in [
+        peer for rule in policy["spec"]["ingress"] for peer in rule["from"]
+    ]
