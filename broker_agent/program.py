@@ -32,6 +32,7 @@ from cluster.process.health import Health, HealthCheck
 from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics
 from cluster.process.metrics_server import serve_metrics
+from cluster.process.process_metrics import DiskSpaceMonitor, EventLoopMonitor
 from cluster.process.service_manager import ServiceManager
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
@@ -73,7 +74,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         except (ZooKeeperError, MalformedZnodeError) as error:
             raise StartupError(f"cannot get the cluster id and the broker id from ZooKeeper: {error}") from error
         configure_diagnostics("broker", broker_id, level=settings.log_level)
-        sink = open_state_change_log(settings, config.data, f"broker-{broker_id}", clock)
+        sink = open_state_change_log(settings, config.data, f"broker-{broker_id}", clock, metrics)
         cleanup.callback(sink.close)
         configs = TopicConfigs(zookeeper, default_log_config(settings), settings.request_timeout_ms)
         cleanup.callback(_serve_metrics(config, metrics, health))
@@ -109,6 +110,8 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         )
         async with TaskSet() as tasks:
             tasks.start(sink.run(), name="state-change-log")
+            tasks.start(EventLoopMonitor(metrics).run(), name="event loop monitor")
+            tasks.start(DiskSpaceMonitor(metrics, config.data).run(), name="disk space monitor")
             agent = health.agent = Agent(Broker(broker_id, (), config.rack), dependencies, tasks)
             await _serve(config, agent, dependencies, connections, stop=stop, tasks=tasks)
 

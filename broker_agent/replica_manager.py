@@ -81,6 +81,11 @@ class ReplicaManager:
     def online_partitions(self) -> Iterator[HostedPartition]:
         return (partition for partition in self._hosted.values() if partition is not None)
 
+    @property
+    def offline_count(self) -> int:
+        """Number of offline partitions, counted anew."""
+        return sum(partition is None for partition in self._hosted.values())
+
     def leads_any_of(self, topic: str) -> bool:
         """Whether a partition of the topic is led here."""
         return self._led_of_topic[topic] > 0

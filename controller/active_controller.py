@@ -31,6 +31,7 @@ from controller.events import AutoPreferredReplicaLeaderElection, Event, Procedu
 from controller.fenced_writes import FencedWriter
 from controller.metrics import ControllerMetrics, FailoverTimings
 from controller.ports import BrokerQueries, RequestChannels, ZooKeeperReads
+from controller.procedures_in_progress import ProceduresInProgress
 from controller.recovery_store import RecoveryStore
 from controller.state_change_records import state_changes
 from controller.store import ControllerStore
@@ -98,6 +99,7 @@ class ActiveController:
         self.clock = clock
         self.feed = EventFeed(context.epoch, config.id, clock)
         self.metrics = metrics
+        self.in_progress = ProceduresInProgress()
         self.timings = timings
         self.random = random
         self.enqueue = enqueue
@@ -147,6 +149,7 @@ class ActiveController:
         for change in changes:
             records += state_changes(change, self.context, self.cause, self._caller)
             self.context.apply(change)
+            self.in_progress.follow(change, self.context, asyncio.get_running_loop().time())
         if not records:
             return
         self._sink.append(records)

@@ -91,7 +91,10 @@ class EventLoop:
         if self._closed:
             preempt(event)
             return
-        self._queue.append((event, _now()))
+        now = _now()
+        self._queue.append((event, now))
+        if self._metrics.oldest_event_at is None:
+            self._metrics.oldest_event_at = now
         self._metrics.queue_size.set(len(self._queue))
         self._filled.set()
 
@@ -107,6 +110,7 @@ class EventLoop:
         while True:
             event = await self._next()
             await self._process(event)
+            self._metrics.oldest_event_at = self._queue[0][1] if self._queue else None
             if isinstance(event, ShutdownEventLoop):
                 self._closed = True
                 self.clear_and_put(event)

@@ -3,16 +3,21 @@
 Gauges are copied from counters kept by the context; nothing is counted at scrape time.
 """
 
+import asyncio
 from collections import Counter
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from cluster.broker import NO_CONTROLLER, ControllerId
-from cluster.process.metrics import Metrics
+from cluster.process.metrics import Metrics, Samples
 from cluster.state_machines import ReplicaState
 from controller.context import ControllerContext
 from controller.controller_state import TIMER_OF_STATE, ControllerState
+from controller.procedures_in_progress import ProceduresInProgress, Since
 
 DOMAIN: Final = "kafka.controller"
+_OWN_DOMAIN: Final = "klamm.controller"
+_OLDEST_EVENT: Final = (_OWN_DOMAIN, "ControllerEventManager", "OldestEventAgeMs")
 _GAUGES: Final = (
     "ActiveControllerCount",
     "ControllerState",
@@ -41,6 +46,10 @@ class ControllerMetrics:
         self.unclean_elections = registry.meter(DOMAIN, "ControllerStats", "UncleanLeaderElectionsPerSec")
         self.queue_size = registry.gauge(DOMAIN, "ControllerEventManager", "EventQueueSize")
         self.queue_time_ms = registry.histogram(DOMAIN, "ControllerEventManager", "EventQueueTimeMs")
+        self.oldest_event_at: float | None = None
+        """When the oldest event that is queued or being processed arrived, in event loop time."""
+        self._in_progress = ProceduresInProgress()
+        self._register_ages()
         # Counted by the channels of an active controller; registered here so that the other candidates expose 0.
         registry.gauge(DOMAIN, "ControllerChannelManager", "TotalQueueSize")
         self.current_controller_id = registry.gauge("kafka.server", "MetadataLoader", "CurrentControllerId")
@@ -67,8 +76,32 @@ class ControllerMetrics:
         for name, value in _counts(context).items():
             self._gauges[name].set(value)
 
+    def show_in_progress(self, in_progress: ProceduresInProgress | None) -> None:
+        """Show how long deletions and reassignments have been going on; none for a candidate that is not active."""
+        self._in_progress = ProceduresInProgress() if in_progress is None else in_progress
+
+    def _register_ages(self) -> None:
+        """A scrape subtracts two numbers; what is the oldest is known by then."""
+        clock = asyncio.get_running_loop().time
+
+        def age(since: Callable[[], float | None]) -> Callable[[], Samples]:
+            def read() -> Samples:
+                began = since()
+                yield {}, 0 if began is None else max(0.0, clock() - began) * 1000
+
+            return read
+
+        def show(type_: str, members: Callable[[], Since[Any]]) -> None:
+            self.registry.readings(_OWN_DOMAIN, type_, "OldestAgeMs", age(lambda: members().oldest))
+            self.registry.readings(_OWN_DOMAIN, type_, "InProgressCount", lambda: [({}, len(members()))])
+
+        self.registry.readings(*_OLDEST_EVENT, age(lambda: self.oldest_event_at))
+        show("TopicDeletion", lambda: self._in_progress.deletions)
+        show("PartitionReassignment", lambda: self._in_progress.reassignments)
+
     def remove_event_loop(self) -> None:
         """Remove the metrics of the event loop (EV-7)."""
+        self.registry.remove(*_OLDEST_EVENT)
         self.registry.remove(DOMAIN, "ControllerEventManager", "EventQueueSize")
         self.registry.remove(DOMAIN, "ControllerEventManager", "EventQueueTimeMs")
 
@@ -118,7 +151,7 @@ class FailoverTimings:
 
     def __init__(self, registry: Metrics, elected_at: float) -> None:
         """`elected_at` and all times passed to this class: event loop time in seconds."""
-        self._gauges = {name: registry.gauge("klamm.controller", "Failover", f"{name}Ms") for name in self.PHASES}
+        self._gauges = {name: registry.gauge(_OWN_DOMAIN, "Failover", f"{name}Ms") for name in self.PHASES}
         for gauge in self._gauges.values():
             gauge.set(-1)
         self._elected_at = elected_at

@@ -23,6 +23,7 @@ from cluster.process.health import HealthCheck
 from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics
 from cluster.process.metrics_server import serve_metrics
+from cluster.process.process_metrics import DiskSpaceMonitor, EventLoopMonitor
 from cluster.process.service_manager import ServiceManager
 from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
@@ -55,7 +56,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     descriptors = plan_descriptors(raise_limit())
     warn_if_low(descriptors)
     metrics, clock = Metrics(), SystemClock()
-    state_changes = open_state_change_log(config.settings, config.data, f"controller-{config.id}", clock)
+    state_changes = open_state_change_log(config.settings, config.data, f"controller-{config.id}", clock, metrics)
     client = GrpcBrokerClient(config.settings)
     zookeeper = zookeeper_client(config, metrics)
     entrance = _Entrance()
@@ -94,6 +95,8 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             async with TaskSet() as tasks:
                 tasks.start(state_changes.run(), name="state-change log")
                 tasks.start(_notify(controller, stop), name="service manager")
+                tasks.start(EventLoopMonitor(metrics).run(), name="event loop monitor")
+                tasks.start(DiskSpaceMonitor(metrics, config.data).run(), name="disk space monitor")
                 await controller.run(stop)
         except* (ZooKeeperUnreachableError, ZooKeeperAuthenticationError, ZooKeeperAccessError) as group:
             raise StartupError(why_no_session(config, group.exceptions[0])) from group

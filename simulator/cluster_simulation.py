@@ -7,7 +7,7 @@ from typing import Final
 from cluster.process.settings import Settings
 from simulator.actions import Action, Limit, Weights, draw_action
 from simulator.cluster import DEFAULT_SETTINGS, SimulatedCluster
-from simulator.convergence import check_context, check_state_change_logs, differences
+from simulator.convergence import check_context, check_gauges, check_state_change_logs, differences
 from simulator.faults import Faults, Supervisor
 from simulator.replica_contents import are_level, check_contents
 from simulator.run import Simulation
@@ -66,6 +66,7 @@ class ClusterSimulation(Simulation):
         active = self.cluster.active_controller()
         assert active is not None, "the cluster has converged"
         check_context(active.context)
+        check_gauges(self.cluster)
         check_state_change_logs(self.cluster)
 
 

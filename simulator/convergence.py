@@ -10,6 +10,7 @@ from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from cluster.znodes.paths import DELETE_TOPICS, REASSIGN_PARTITIONS
 from controller.context import ControllerContext
 from simulator.cluster import SimulatedCluster
+from simulator.gauge_recount import check_agent_gauges, check_controller_gauges
 from simulator.nodes import SimulatedAgent
 from simulator.partition_znodes import assignments, partition_states
 from simulator.record_checker import check_all
@@ -46,6 +47,16 @@ def check_context(context: ControllerContext) -> None:
         raise violated("INV-10", f"{sorted(context.partitions_being_reassigned)} are being reassigned")
     if context.topics_to_be_deleted:
         raise violated("INV-10", f"{sorted(context.topics_to_be_deleted)} are to be deleted")
+
+
+def check_gauges(cluster: SimulatedCluster) -> None:
+    """Check the gauges of the active controller and of every agent against a recount. Raises ViolationError."""
+    active = cluster.active_controller()
+    if active is not None and active.controller is not None:
+        check_controller_gauges(active.controller)
+    for agent in cluster.agents.values():
+        if agent.agent is not None:
+            check_agent_gauges(agent.agent)
 
 
 def check_state_change_logs(cluster: SimulatedCluster) -> None:

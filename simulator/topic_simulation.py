@@ -21,7 +21,7 @@ from cluster.znodes.topics import decode_topic, encode_topic
 from cluster.zookeeper.port import Create, SetData
 from simulator.actions import Action
 from simulator.cluster import SimulatedCluster
-from simulator.convergence import check_context, check_state_change_logs
+from simulator.convergence import check_context, check_gauges, check_state_change_logs
 from simulator.faults import Supervisor
 from simulator.nodes import LOG_DIRECTORY
 from simulator.partition_znodes import assignments, partition_state, topics
@@ -122,6 +122,7 @@ class TopicSimulation(Simulation):
             raise violated("INV-10", f"deletions wait for nothing: {sorted(context.topics_marked_for_deletion)}")
         if set(context.partition_states) != set(context.leaderships):
             raise violated("INV-10", "a partition has a state or a leadership, but not both")
+        check_gauges(self.cluster)
         check_state_change_logs(self.cluster)
 
     def _replicas(self, first: BrokerId) -> ReplicaAssignment:

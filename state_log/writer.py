@@ -19,8 +19,10 @@ import structlog
 
 from cluster.errors import DECODE_ERRORS, StorageError
 from cluster.process.clock import WallClock
+from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
 from cluster.requests.control import StateLogHead
+from state_log.log_metrics import StateChangeLogMetrics
 from state_log.record import Boot, ChainHead, Stamper, StateChange, incarnation_id
 
 SEGMENT_SUFFIX: Final = ".jsonl"
@@ -92,6 +94,7 @@ class FileStateChangeLog:
         spare_unaudited: bool = True,
         on_failure: Callable[[StorageError], None] | None = None,
         boot: Callable[[], Boot] | None = None,
+        metrics: StateChangeLogMetrics | None = None,
     ) -> None:
         """Sizes in bytes, times in ms; `retention_ms` -1 keeps sealed segments for ever.
 
@@ -104,6 +107,7 @@ class FileStateChangeLog:
         self._fsync_interval_ms = fsync_interval_ms
         self._retention_ms, self._spare_unaudited = retention_ms, spare_unaudited
         self._on_failure = on_failure
+        self._metrics = StateChangeLogMetrics(Metrics()) if metrics is None else metrics
         self._stamper = Stamper(node, incarnation, boot)
         self._current: int | None = None
         self._size = 0
@@ -138,7 +142,9 @@ class FileStateChangeLog:
         lines = self._stamper.stamp(changes, now_ms)
         lines.append(b"")
         try:
-            self._write(first_seq, b"\n".join(lines), now_ms)
+            block = b"\n".join(lines)
+            self._write(first_seq, block, now_ms)
+            self._metrics.written(len(changes), len(block))
         except OSError as error:
             self._seal()
             self._fail(error, lost=len(changes))
@@ -179,6 +185,7 @@ class FileStateChangeLog:
                 self._unsynced = True
                 raise failure
             self._flushed_head = head
+            self._metrics.synced(self._clock.now_ms())
 
     def _take_unsynced(self) -> tuple[ChainHead, list[int]]:
         """The head of what was written, and the descriptors to sync and close until it is flushed: sealed segments, the
@@ -245,6 +252,7 @@ class FileStateChangeLog:
 
     def _fail(self, error: OSError, *, lost: int) -> None:
         self.failures += 1
+        self._metrics.failed(lost)
         _log.error("Writing the state-change log failed", directory=str(self.directory), error=str(error), lost=lost)
         if self._on_failure is not None:
             self._on_failure(StorageError(str(self.directory), str(error)))
@@ -263,7 +271,9 @@ def read_boot() -> Boot:
     return Boot(time.monotonic_ns() // 1_000_000, boot_id())
 
 
-def open_state_change_log(settings: Settings, data: Sequence[str], node: str, clock: WallClock) -> FileStateChangeLog:
+def open_state_change_log(
+    settings: Settings, data: Sequence[str], node: str, clock: WallClock, metrics: Metrics
+) -> FileStateChangeLog:
     """Open the log of this process, in `klamm.state.change.log.dir` or below the first data directory."""
     configured = settings.klamm_state_change_log_dir
     directory = Path(data[0]) / STATE_CHANGE_FOLDER if configured is None else Path(configured)
@@ -278,4 +288,5 @@ def open_state_change_log(settings: Settings, data: Sequence[str], node: str, cl
         retention_ms=settings.klamm_state_change_log_retention_ms,
         spare_unaudited=settings.klamm_state_change_log_retention_unaudited,
         boot=read_boot,
+        metrics=StateChangeLogMetrics(metrics),
     )

@@ -1,8 +1,8 @@
 """Counters, gauges and timers in memory, exposed to Prometheus under Kafka's names.
 
 Updates are O(1) and in memory, so that the same code runs in the simulator; sorting and formatting happen at scrape
-time. Source of names: Kafka's MBeans as the JMX exporter formats them, e.g.
-`kafka.controller:type=KafkaController,name=X` as `kafka_controller_kafkacontroller_x`.
+time. `metric_catalogue` says what each means. Source of names: Kafka's MBeans as the JMX exporter formats them without
+rules, e.g. `kafka.controller:type=KafkaController,name=X` as `kafka_controller_kafkacontroller_x`.
 """
 
 import re
@@ -11,6 +11,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
+
+from cluster.process.metric_catalogue import meanings
 
 QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 _WINDOW: Final = 1024
@@ -163,8 +165,8 @@ class Metrics(Collector):
             name = exposition_name(key.domain, key.type, key.name)
             family = families.get(name)
             if family is None:
-                text = f"{key.domain}:type={key.type},name={key.name}"
-                family = families[name] = Family(name, text, _family_type(instrument))
+                bean = f"{key.domain}:type={key.type},name={key.name}"
+                family = families[name] = Family(name, meanings().get(bean, bean), _family_type(instrument))
             _add_samples(family, instrument, dict(key.tags))
         return iter([families[name] for name in sorted(families)])
 

@@ -17,12 +17,14 @@ from typing import Any, Final, NamedTuple
 import structlog
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from cluster.errors import StartupError
 from cluster.process.config import host_and_port
 from cluster.process.health import RUNNING, Health, HealthCheck
 from cluster.process.metrics import Metrics
+from cluster.process.process_metrics import expose_process
 
 CONNECTIONS_MAX: Final = 32
 _PAUSE_S: Final = 1.0
@@ -197,7 +199,9 @@ def serve_metrics(
     host, port = host_and_port(listen)
     registry = CollectorRegistry()
     registry.register(metrics)
+    expose_process(metrics)
     ProcessCollector(registry=registry)
+    GCCollector(registry=registry)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host or "0.0.0.0", port), family=family, backlog=_BACKLOG)

@@ -1,7 +1,7 @@
 """The directory of a local cluster: its members, their configuration, logs and data.
 
-`cluster.json` holds members, ports and processes, `bootstrap` the addresses for clients; `config/`, `logs/`, `data/`
-and `state-changes/` have an entry per member.
+`cluster.json` holds members, ports and processes, `bootstrap` the addresses for clients, `prometheus-targets.json`
+those of metrics; `config/`, `logs/`, `data/` and `state-changes/` have an entry per member.
 """
 
 import contextlib
@@ -10,11 +10,15 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
 from cluster.errors import StartupError
 from cluster.local_cluster import STATE_FILE, ZOOKEEPER, ClusterState, Member, read_cluster_state
+
+TARGETS_FILE: Final = "prometheus-targets.json"
+"""For `file_sd_configs` of deploy/prometheus/prometheus-local.yml."""
 
 
 class ClusterFolder:
@@ -35,6 +39,7 @@ class ClusterFolder:
     def write(self, state: ClusterState) -> None:
         _replace(self._state, msgspec.json.format(msgspec.json.encode(state)))
         _replace(self.path / "bootstrap", ",".join(m.address for m in state.nodes).encode() + b"\n")
+        _replace(self.path / TARGETS_FILE, json.dumps(_targets(state), indent=1).encode() + b"\n")
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -99,3 +104,10 @@ def _replace(path: Path, content: bytes) -> None:
     draft = path.with_name(f"{path.name}.new")
     draft.write_bytes(content)
     draft.replace(path)
+
+
+def _targets(state: ClusterState) -> list[dict[str, Any]]:
+    return [
+        {"targets": [f"127.0.0.1:{m.metrics_port}"], "labels": {"job": f"klamm-{m.role}", "node": m.name}}
+        for m in state.nodes
+    ]

@@ -63,6 +63,10 @@ class ServerSettings(Struct, frozen=True):
     max_buffer_bytes: int = 16 * 1024 * 1024
     login_file: Path | None = None
     """A JAAS file whose section `Server` lists the users for SASL authentication; None: no users."""
+    metrics_port: int | None = None
+    """Where ZooKeeper's Prometheus provider serves its metrics on loopback; None: it does not. Needs `jars`."""
+    jars: tuple[Path, ...] = ()
+    """More classes: those of `zookeeper-prometheus-metrics`, and what it needs."""
 
 
 class ServerCommand(Struct, frozen=True):
@@ -100,7 +104,7 @@ def prepare(port: int | None, data: Path, settings: ServerSettings | None = None
             else [f"-Djava.security.auth.login.config={settings.login_file.resolve()}"]
         ),
         "-cp",
-        os.pathsep.join(_class_path()),
+        os.pathsep.join([*_class_path(), *map(str, settings.jars)]),
         MAIN_CLASS,
         str(folder / "zoo.cfg"),
     )
@@ -147,6 +151,12 @@ def _server_config(folder: Path, port: int, settings: ServerSettings) -> str:
         lines.append(f"maxSessionTimeout={settings.max_session_timeout_ms}")
     if settings.login_file is not None:
         lines.append("authProvider.sasl=org.apache.zookeeper.server.auth.SASLAuthenticationProvider")
+    if settings.metrics_port is not None:
+        lines += [
+            "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider",
+            "metricsProvider.httpHost=127.0.0.1",
+            f"metricsProvider.httpPort={settings.metrics_port}",
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -25,9 +25,7 @@ from launcher.serving import wait_until_serving
 from state_log.reader import complete_lines, find_segments
 from state_log.record import CHAIN_START, line_digest
 from tests.commands import as_json, klamm, run_klamm
-from tests.end_to_end.metric_names import AGENT as AGENT_METRICS
-from tests.end_to_end.metric_names import AGENT_MOVES, CONTROLLER_MOVES, exposed
-from tests.end_to_end.metric_names import CONTROLLER as CONTROLLER_METRICS
+from tests.end_to_end.metric_names import AGENT_MOVES, CONTROLLER_MOVES, Exposed, exposed_by
 from tests.local_clusters import eventually, partitions, serving_cluster
 from tests.plain_zookeeper import plain_client
 from tests.timeouts import TIMEOUT_S
@@ -97,10 +95,13 @@ def scrape(member: Member) -> list[Metric]:
         return [family for family in families if family.name.startswith(("kafka_", "klamm_"))]
 
 
-def names_of(families: list[Metric]) -> set[tuple[str, tuple[str, ...]]]:
-    """Each with the names of its labels."""
+def exposed(families: list[Metric]) -> Exposed:
     return {
-        (family.name, tuple(sorted(label for label in sample.labels if label not in {"quantile", "value"})))
+        (
+            family.name,
+            family.type,
+            tuple(sorted(label for label in sample.labels if label not in {"quantile", "value"})),
+        )
         for family in families
         for sample in family.samples
     }
@@ -127,13 +128,13 @@ def test_the_metrics_are_those_that_dashboards_for_kafka_ask_for(cluster: LocalC
     assert sorted(consumed(cluster, "measured")) == list(range(300))
     active_count = as_json(cluster, "cluster", "describe")["controller"]["id"]
     controller = cluster.member(f"{CONTROLLER}-{active_count}")
-    assert names_of(scrape(controller)) == exposed(CONTROLLER_METRICS)
+    assert exposed(scrape(controller)) == exposed_by(CONTROLLER)
     counted = totals_of(scrape(controller), "measured")
     assert [name for name in CONTROLLER_MOVES if counted[name] <= 0] == []
     assert counted["kafka_server_metadataloader_currentcontrollerid"] == active_count
     counted = Counter()
     for broker in cluster.members(BROKER):
-        assert names_of(scrape(broker)) == exposed(AGENT_METRICS)
+        assert exposed(scrape(broker)) == exposed_by(BROKER)
         # What expires and what followers fetch is counted a moment later.
         eventually(lambda: not unmoved(broker), f"{broker.name} has counted everything")  # noqa: B023
         counted += totals_of(scrape(broker), "measured")

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from broker_agent.agent_metrics import IDLE, AgentMetrics, PartitionStatus
 from broker_agent.log.log_metrics import LogMetrics
 from broker_agent.log.opening import open_log_directories
 from broker_agent.log.segments import LogDependencies
@@ -15,6 +16,7 @@ from cluster.errors import StorageError
 from cluster.partition import TopicPartition
 from cluster.process.metrics import Metrics
 from cluster.requests.data import ProducePartition, ProduceRequest
+from simulator.gauge_recount import check_agent_gauges, recount_agent
 from simulator.record_batches import encode_client_batch
 from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, virtually
 from tests.contract.log_worlds import OWNER, FileWorld, InMemoryWorld, Node, TestClock, batch, fill
@@ -165,3 +167,39 @@ async def test_fsyncs_are_timed_and_a_recovery_tells_how_far_it_is(tmp_path: Pat
         fill(log, 2)
         await log.flush()
     assert scrape(metrics)["kafka_log_logflushstats_logflushrateandtimems_count"] == 3
+
+
+@pytest.mark.rule("FD-7")
+@virtually
+async def test_gauges_of_a_broker_equal_a_recount_through_roles_failures_and_deletions() -> None:
+    world = AgentWorld()
+    await world.start(1, 2)
+    agent = world.agents[1].agent
+    await world.create(1, (1,), replicas=(1, 2))
+    check_agent_gauges(agent)
+    assert recount_agent(agent)["UnderReplicatedPartitions"] == 1
+    await world.agents[1].produce(3)
+    check_agent_gauges(agent)
+    agent.manager.mark_offline(TP)
+    check_agent_gauges(agent)
+    assert recount_agent(agent) == dict.fromkeys(recount_agent(agent), 0) | {
+        "PartitionCount": 1,
+        "OfflineReplicaCount": 1,
+    }
+    await world.stop()
+
+
+@pytest.mark.rule("FD-7")
+@pytest.mark.parametrize("per_partition", [False, True])
+def test_the_size_of_a_scrape_depends_on_partitions_only_if_they_are_exposed(per_partition: bool) -> None:
+    def size(partitions: int) -> int:
+        metrics = Metrics()
+        agent = AgentMetrics(metrics, per_partition=per_partition)
+        for number in range(partitions):
+            tp = TopicPartition(TOPIC, number)
+            agent.add_partition(tp)
+            agent.change_status(tp, IDLE, PartitionStatus(leads=True, replicas=3))
+            agent.record_expired_produces([tp])
+        return len(scrape(metrics))
+
+    assert (size(1000) > size(1)) == per_partition

@@ -1,12 +1,16 @@
 """Metrics of a controller under Kafka's names, and when they are registered and removed."""
 
+import asyncio
+
 import pytest
 
 from cluster.broker import BrokerId
+from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
 from cluster.znodes.paths import CONTROLLER_EPOCH
 from cluster.zookeeper.port import SetData
 from controller.controller_state import TIMER_OF_STATE
-from tests.controllers import RunningController, World, quiesce, run_virtually, until
+from simulator.gauge_recount import check_controller_gauges
+from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
 
 GAUGES = {
     "activecontrollercount",
@@ -124,6 +128,68 @@ def test_every_timer_is_there_from_the_start_and_counts_events_failed_ones_too()
         await world.write(SetData(CONTROLLER_EPOCH, b"9"))
         await world.create_topic("u", [1])
         await until(lambda: timers(c)["topicchangerateandtimems"] == before["topicchangerateandtimems"] + 2)
+        await c.stop()
+
+    run_virtually(main)
+
+
+def in_progress(c: RunningController) -> dict[str, float]:
+    prefix = "klamm_controller_"
+    return {
+        sample.name.removeprefix(prefix): sample.value
+        for family in c.metrics.collect()
+        for sample in family.samples
+        if sample.name.startswith((f"{prefix}topicdeletion", f"{prefix}partitionreassignment"))
+    }
+
+
+@pytest.mark.rule("EV-4", "D-70")
+def test_gauges_equal_a_recount_while_a_deletion_and_a_reassignment_wait_for_brokers() -> None:
+    async def main() -> None:
+        world, c = await running_cluster(1, 2, 3)
+        await world.create_topic("gone", [1, 2], [2, 3])
+        await world.create_topic("moved", [1], [1, 2])
+        await world.leads("gone", 1, leader=2)
+        await world.leads("moved", 1, leader=1)
+        await world.stop_broker(2)
+        await until(lambda: c.gauge("ActiveBrokerCount") == 2)
+        await world.create("/admin/delete_topics/gone")
+        await until(lambda: c.gauge("TopicsToDeleteCount") == 1)
+        await asyncio.sleep(20)
+        target, cancelled = (ReassignablePartition(0, r) for r in ((BrokerId(3),), None))
+        await c.ask(AlterPartitionReassignmentsRequest((ReassignableTopic("moved", (target,)),)))
+        await asyncio.sleep(5)
+        check_controller_gauges(c.controller)
+        shown_now = in_progress(c)
+        assert shown_now["topicdeletion_inprogresscount"] == shown_now["partitionreassignment_inprogresscount"] == 1
+        assert shown_now["topicdeletion_oldestagems"] > 24_000 > shown_now["partitionreassignment_oldestagems"] > 4_000
+        await c.ask(AlterPartitionReassignmentsRequest((ReassignableTopic("moved", (cancelled,)),)))
+        await world.start_broker(2)
+        await until(lambda: not c.context.topics_marked_for_deletion)
+        await quiesce()
+        check_controller_gauges(c.controller)
+        assert in_progress(c) == dict.fromkeys(shown_now, 0)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("D-70", "INV-11")
+def test_what_is_in_progress_is_measured_anew_by_the_next_active_controller() -> None:
+    async def main() -> None:
+        world, c = await running_cluster(1, 2)
+        await world.create_topic("gone", [1, 2])
+        await world.leads("gone", leader=1)
+        await world.stop_broker(2)
+        await until(lambda: c.gauge("ActiveBrokerCount") == 1)
+        await world.create("/admin/delete_topics/gone")
+        await until(lambda: c.gauge("TopicsToDeleteCount") == 1)
+        await quiesce(20)
+        assert in_progress(c)["topicdeletion_oldestagems"] > 19_000
+        await world.write(SetData("/controller", b"{}"))
+        await until(lambda: c.is_active and c.context.epoch == 2)
+        await until(lambda: in_progress(c)["topicdeletion_inprogresscount"] == 1)
+        assert 0 < in_progress(c)["topicdeletion_oldestagems"] < 10_000
         await c.stop()
 
     run_virtually(main)

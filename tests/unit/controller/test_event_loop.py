@@ -355,3 +355,31 @@ def test_every_notification_of_an_unresolved_request_means_its_event(
     path: str, kind: WatchKind, expected: Event
 ) -> None:
     assert event_of_watch(WatchEvent(path, kind), "/controllers/ids/1001", {path}) == expected
+
+
+@pytest.mark.rule("D-71")
+def test_the_age_of_the_oldest_event_is_shown_while_it_waits_and_while_it_is_processed() -> None:
+    async def main() -> None:
+        processor, loop, registry = a_loop()
+        processor.takes_s = 2
+
+        def age() -> float:
+            family = "klamm_controller_controllereventmanager_oldesteventagems"
+            return next(f.samples[0].value for f in registry.collect() if f.name == family)
+
+        assert age() == 0
+        loop.put(BrokerChange())
+        await asyncio.sleep(1)
+        assert age() == 1000
+        running = asyncio.ensure_future(loop.run())
+        await asyncio.sleep(1)
+        loop.put(TopicChange())
+        assert age() == 2000
+        await asyncio.sleep(1.5)
+        assert age() == 1500
+        await asyncio.sleep(2)
+        assert age() == 0
+        loop.put(ShutdownEventLoop())
+        await running
+
+    run_virtually(main)

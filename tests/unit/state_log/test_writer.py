@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from cluster.broker import BrokerId
 from cluster.errors import StorageError
+from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
 from cluster.requests.control import StateLogHead
 from state_log.reader import complete_lines, find_segments, numbered_lines, read_state_changes, verify
@@ -314,7 +315,7 @@ def test_only_complete_lines_are_read_and_a_range_of_bytes_can_be_chosen(tmp_pat
 
 
 def test_the_log_of_a_process_begins_with_the_boot_of_its_machine(tmp_path: Path) -> None:
-    log = open_state_change_log(Settings(), [str(tmp_path)], "broker-1", Clock())
+    log = open_state_change_log(Settings(), [str(tmp_path)], "broker-1", Clock(), Metrics())
     log.append([CHANGE])
     log.close()
     (record,) = read_state_changes([log.directory])

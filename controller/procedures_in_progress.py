@@ -1,0 +1,71 @@
+"""Since when the active controller knows of each topic deletion and reassignment that is not complete.
+
+Kept up to date by the changes of the context, so that the oldest is known without a search. Times are those of the
+event loop, in seconds. A new active controller begins anew: nothing in ZooKeeper says when a procedure started.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
+
+from cluster.partition import TopicPartition
+from controller import changes
+from controller.context import ControllerContext
+
+_K = TypeVar("_K")
+
+
+class Since(Generic[_K]):
+    """When each member was added. `oldest` is None if there are none; read by the scraper's thread."""
+
+    def __init__(self) -> None:
+        self._since: dict[_K, float] = {}
+        self.oldest: float | None = None
+
+    def __len__(self) -> int:
+        return len(self._since)
+
+    def __iter__(self) -> Iterator[_K]:
+        return iter(self._since)
+
+    def add(self, keys: Iterable[_K], now: float) -> None:
+        for key in keys:
+            self._since.setdefault(key, now)
+        self._find_oldest()
+
+    def remove(self, keys: Iterable[_K]) -> None:
+        for key in keys:
+            self._since.pop(key, None)
+        self._find_oldest()
+
+    def _find_oldest(self) -> None:
+        # The first was added first: a key that is there keeps its place.
+        self.oldest = next(iter(self._since.values()), None)
+
+
+class ProceduresInProgress:
+    """The deletions and reassignments of one controller epoch; the same as the sets of its context."""
+
+    def __init__(self) -> None:
+        self.deletions: Since[str] = Since()
+        self.reassignments: Since[TopicPartition] = Since()
+
+    def follow(self, change: changes.Change, context: ControllerContext, now: float) -> None:
+        """Take over a change that was applied to the context."""
+        match change:
+            case changes.AssignmentsRead(assignments):
+                self.reassignments.add((tp for tp, a in assignments.items() if a.is_being_reassigned), now)
+            case changes.ReassignmentsStarted(partitions):
+                self.reassignments.add(partitions, now)
+            case changes.ReassignmentsCompleted(assignments):
+                self.reassignments.remove(assignments)
+            case changes.DeletionsQueued(queued, postponed):
+                self.deletions.add((*queued, *postponed), now)
+            case changes.DeletionsWithdrawn(topics):
+                self.deletions.remove(topic for topic in topics if not context.is_marked_for_deletion(topic))
+            case changes.TopicsRemoved(topics):
+                self.deletions.remove(topics)
+                if self.reassignments:
+                    removed = set(topics)
+                    self.reassignments.remove([tp for tp in self.reassignments if tp.topic in removed])
+            case _:
+                pass

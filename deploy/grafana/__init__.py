@@ -1,0 +1,1 @@
+"""Grafana: dashboards, described in Python, and provisioning."""

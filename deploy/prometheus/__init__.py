@@ -1,0 +1,1 @@
+"""Prometheus: scrape configuration, rules, alerts and their tests."""

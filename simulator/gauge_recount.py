@@ -1,0 +1,84 @@
+"""Counts from scratch what the gauges of controllers and agents show, which are kept up to date by each change."""
+
+from collections import Counter
+from typing import Final
+
+from broker_agent.agent import Agent
+from cluster.process.metrics import Metrics
+from cluster.state_machines import ReplicaState
+from controller.context import ControllerContext
+from controller.controller import Controller
+from simulator.recount import recount
+from simulator.violations import violated
+
+Gauges = dict[str, float]
+
+_CONTROLLER: Final = ("kafka.controller", "KafkaController")
+_REPLICA_MANAGER: Final = ("kafka.server", "ReplicaManager")
+
+
+def recount_controller(context: ControllerContext) -> Gauges:
+    """The gauges of an active controller, by their names in Kafka."""
+    offline, imbalanced = recount(context)
+    marked = {topic for topic in context.topics if context.is_marked_for_deletion(topic)}
+    states = Counter(
+        context.replica_state(broker, tp)
+        for topic in marked
+        for tp in context.partitions_of(topic)
+        for broker in context.assignment(tp).replicas
+    )
+    return {
+        "OfflinePartitionsCount": offline,
+        "PreferredReplicaImbalanceCount": imbalanced,
+        "GlobalTopicCount": len(context.topics),
+        "GlobalPartitionCount": sum(
+            tp in context.leaderships for t in context.topics for tp in context.partitions_of(t)
+        ),
+        "TopicsToDeleteCount": len(marked),
+        "ReplicasToDeleteCount": states.total() - states[ReplicaState.DELETION_SUCCESSFUL],
+        "TopicsIneligibleToDeleteCount": len(context.topics_ineligible_for_deletion | context.deletions_postponed),
+        "ReplicasIneligibleToDeleteCount": states[ReplicaState.DELETION_INELIGIBLE],
+        "ActiveBrokerCount": len(context.live_or_shutting_down_ids),
+    }
+
+
+def recount_agent(agent: Agent) -> Gauges:
+    """The gauges of an agent's ReplicaManager, by their names in Kafka."""
+    manager = agent.manager
+    online = list(manager.online_partitions())
+    led = [partition for partition in online if partition.is_leader]
+    return {
+        "LeaderCount": len(led),
+        "PartitionCount": len(online) + manager.offline_count,
+        "OfflineReplicaCount": manager.offline_count,
+        "UnderReplicatedPartitions": sum(len(p.assignment.original) > len(p.isr) for p in led),
+        "UnderMinIsrPartitionCount": sum(len(p.isr) < p.min_isr for p in led),
+        "AtMinIsrPartitionCount": sum(len(p.isr) == p.min_isr for p in led),
+        "ReassigningPartitions": sum(p.assignment.is_being_reassigned for p in led),
+    }
+
+
+def shown(metrics: Metrics, bean: tuple[str, str], names: Gauges) -> Gauges:
+    return {name: metrics.gauge(*bean, name).value for name in names}
+
+
+def check_controller_gauges(controller: Controller) -> None:
+    """Raises ViolationError if a gauge of the active controller differs from a recount. Between two events only."""
+    active = controller._active
+    assert active is not None, "it is the active controller"
+    expected = recount_controller(active.context)
+    found = shown(controller.metrics.registry, _CONTROLLER, expected)
+    if found != expected:
+        raise violated("EV-4", f"the controller shows {found} instead of {expected}")
+    if set(active.in_progress.deletions) != active.context.topics_marked_for_deletion:
+        raise violated("D-70", f"deletions in progress are {list(active.in_progress.deletions)}")
+    if set(active.in_progress.reassignments) != active.context.partitions_being_reassigned:
+        raise violated("D-70", f"reassignments in progress are {list(active.in_progress.reassignments)}")
+
+
+def check_agent_gauges(agent: Agent) -> None:
+    """Raises ViolationError if a gauge of an agent differs from a recount. Not within a role change."""
+    expected = recount_agent(agent)
+    found = shown(agent.manager.metrics.registry, _REPLICA_MANAGER, expected)
+    if found != expected:
+        raise violated("FD-7", f"agent {agent.broker_id} shows {found} instead of {expected}")

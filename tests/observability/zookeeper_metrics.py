@@ -1,0 +1,48 @@
+"""A ZooKeeper server that serves its own metrics, with the jars of its Prometheus provider."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from deploy.local.processes import choose_free_ports
+from deploy.local.zookeeper import ServerSettings, is_serving, prepare
+from tests.local_clusters import eventually
+
+_COORDINATES: Final = (
+    "org.apache.zookeeper:zookeeper-prometheus-metrics:3.9.4+org.eclipse.jetty:jetty-servlet:9.4.57.v20241219"
+)
+_NEEDED: Final = ("jetty-", "simpleclient", "zookeeper-prometheus", "javax.servlet")
+
+
+def provider_jars() -> tuple[Path, ...]:
+    """The jars, from the cache of jgo or fetched by it; the test is skipped where neither is possible."""
+    import jgo
+
+    try:
+        environment = jgo.build(_COORDINATES)
+    except Exception as error:
+        pytest.skip(f"the jars of ZooKeeper's Prometheus provider cannot be fetched: {error}")
+    found = [Path(folder) / name for folder, _, names in os.walk(environment.path) for name in names]
+    return tuple(sorted(jar for jar in found if jar.suffix == ".jar" and jar.name.startswith(_NEEDED)))
+
+
+@contextmanager
+def measured_zookeeper(folder: Path) -> Iterator[tuple[str, "subprocess.Popen[bytes]", dict[str, Any]]]:
+    """Its address, its process, and a scrape job for Prometheus."""
+    [port] = choose_free_ports(1)
+    settings = ServerSettings(metrics_port=port, jars=provider_jars())
+    command = prepare(None, folder, settings)
+    with (folder / "console.log").open("wb") as log:
+        server = subprocess.Popen(command.arguments, stdout=log, stderr=log)
+        try:
+            eventually(lambda: is_serving("127.0.0.1", command.port), "ZooKeeper serves")
+            target = {"targets": [f"127.0.0.1:{port}"], "labels": {"node": "zookeeper-1"}}
+            yield f"127.0.0.1:{command.port}", server, {"job_name": "zookeeper", "static_configs": [target]}
+        finally:
+            server.kill()
+            server.wait()
