@@ -115,12 +115,13 @@ def down(data: DataOption = DEFAULT_DATA) -> None:
 def status(data: DataOption = DEFAULT_DATA, form: FormatOption = Format.TABLE) -> None:
     """Show every process of a cluster: state, pid, addresses, and which controller is active.
 
-    Also works while processes are down. A broker is unregistered if the
-    active controller does not know it; a process that runs without an answer
-    is unresponsive. -o json has the paths of the logs.
+    Also works while processes are down. The active controller's state is
+    active. A broker is unregistered if that controller does not know it; a
+    process that runs without an answer is unresponsive. -o json has the
+    paths of the logs.
     """
     document = asyncio.run(describe_status(LocalCluster.open(data)))
-    columns = ("role", "id", "pid", "address", "metrics", "state", "active", "epoch")
+    columns = ("role", "id", "pid", "address", "metrics", "state", "epoch")
     write(document, form, columns, _rows(document, columns))
     found = shortcomings(document)
     if found:
@@ -133,7 +134,8 @@ def _rows(document: dict[str, Any], columns: tuple[str, ...]) -> list[list[objec
     members = [{"role": "zookeeper", **zookeeper}]
     members += [{"role": "controller", **c} for c in document["controllers"]]
     members += [{"role": "broker", **b} for b in document["brokers"]]
-    return [["yes" if m.get(c) is True else ("" if m.get(c) is False else m.get(c)) for c in columns] for m in members]
+    shown = [m | {"state": "active"} if m.get("active") else m for m in members]
+    return [[m.get(c) for c in columns] for m in shown]
 
 
 def _announce(cluster: LocalCluster, seconds: float, data: Path) -> None:

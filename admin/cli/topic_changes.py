@@ -1,7 +1,7 @@
 """`klamm topics alter` and `klamm topics delete`."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -80,7 +80,6 @@ def alter(
         return None if wanted is None else await _add(client, wanted, dry_run), altered
 
     added, altered = cluster.ask(main, check=f"klamm topics describe {name} --configs")
-    warn_of_compaction(configs)
     would = "would be " if dry_run else ""
     document: dict[str, Any] = {"name": name, "dry_run": dry_run, "set": configs, "deleted": deleted, "added": []}
     if added is not None:
@@ -151,15 +150,6 @@ def delete(
         say("timed out: the deletion continues by itself once what it waits for is back")
     if refused or late:
         raise typer.Exit(ExitCode.REFUSED)
-
-
-def warn_of_compaction(configs: Mapping[str, str]) -> None:
-    """A topic may say that it is to be compacted, as in Kafka; nothing here does it."""
-    policies = [policy.strip() for policy in configs.get("cleanup.policy", "delete").split(",")]
-    if "delete" not in policies:
-        say("warning: klamm does not compact logs: the records of this topic are kept for ever")
-    elif "compact" in policies:
-        say("warning: klamm does not compact logs: records of this topic are only deleted by age and size")
 
 
 async def _alter_configs(
