@@ -34,6 +34,7 @@ _MODULES: Final = {
         "reassign": "admin.cli.reassign",
         "elect": "admin.cli.elect",
         "features": "admin.cli.features",
+        "contexts": "admin.cli.contexts",
     },
     "Single processes": {
         "zookeeper": "launcher.nodes",
@@ -46,6 +47,7 @@ _MODULES: Final = {
         "audit": "launcher.audits",
         "bench": "launcher.benches",
     },
+    "Shell": {"completion": "launcher.completion"},
 }
 """By panel of the help: each command or group, and the module whose `app` is this group or has this command."""
 _SUMMARIES: Final = {
@@ -71,6 +73,8 @@ _SUMMARIES: Final = {
     "simulate": "Run simulated clusters under random faults and check the protocol's invariants.",
     "test": "Run all checks of the repository: format, lint, types, import contracts, coverage of decisions, tests.",
     "audit": "Audit state-change logs: check invariants, report findings, detect tampering.",
+    "contexts": "Name clusters, and choose the one that commands connect to.",
+    "completion": "Print the completion script for a shell: commands, options, and names of topics and brokers.",
     "bench": "Benchmarks. They measure; only wrong results fail.",
 }
 """What the list of commands says of each; for a command, the first paragraph of its help."""
@@ -89,6 +93,10 @@ class _Lazy:
     def _command(self) -> Any:
         group = typer.main.get_group(import_module(self._module).app)
         return group.commands.get(self.name, group)
+
+    def get_short_help_str(self, limit: int = 0) -> str:
+        """For the list of commands that a shell completes."""
+        return self.short_help
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._command, name)
@@ -161,6 +169,11 @@ def main() -> None:
     if sys.stdin is None:
         # Started with stdin closed: read it as an empty file.
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
+    if "_KLAMM_COMPLETE" in os.environ:
+        # A shell asks for names (launcher/completion.py).
+        from typer._completion_classes import completion_init
+
+        completion_init()
     try:
         app(prog_name="klamm")
     except ConfigError as error:

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from admin.cli.options import DEFAULT_DATA, DataOption, FormatOption
+from admin.cli.contexts_file import DEFAULT_DATA
+from admin.cli.options import DataOption, FormatOption
 from admin.cli.output import examples, say, write
 from admin.cli.parsing import parse_configs
 from cluster.errors import StartupError

@@ -15,6 +15,7 @@ from admin.cli.broker_documents import (
     threat_documents,
     write_configs,
 )
+from admin.cli.completions import broker_ids, node_ids
 from admin.cli.damage import ACKNOWLEDGE_EXAMPLES, acknowledge_damage
 from admin.cli.options import Cluster, ConfigOption, DryRunOption, ShowConfigsOption, WaitOption, talks_to_cluster
 from admin.cli.output import counted, examples, say, write
@@ -34,7 +35,7 @@ app = typer.Typer(no_args_is_help=True, help="List, describe, configure and shut
 
 app.command("acknowledge-damage", epilog=ACKNOWLEDGE_EXAMPLES)(acknowledge_damage)
 
-BrokerArgument = Annotated[int, typer.Argument(metavar="ID", min=0)]
+BrokerArgument = Annotated[int, typer.Argument(metavar="ID", min=0, autocompletion=broker_ids)]
 _POLL_S = 0.2
 _THREATS_SHOWN = 20
 _OF_CONTROLLERS = frozenset({"log.level", "unclean.leader.election.enable"})
@@ -68,7 +69,8 @@ def list_(*, cluster: Cluster) -> None:
 @talks_to_cluster()
 def describe(
     ids: Annotated[
-        list[int] | None, typer.Argument(metavar="ID", help="Of brokers or controllers. Default: all brokers.")
+        list[int] | None,
+        typer.Argument(metavar="ID", help="Of brokers or controllers. Default: all brokers.", autocompletion=node_ids),
     ] = None,
     *,
     configs: ShowConfigsOption = False,
@@ -130,7 +132,9 @@ def alter(
     broker: Annotated[
         str,
         typer.Argument(
-            metavar="ID|default", help="The id of a broker or controller, or 'default' for the cluster-wide default."
+            metavar="ID|default",
+            help="The id of a broker or controller, or 'default' for the cluster-wide default.",
+            autocompletion=node_ids,
         ),
     ],
     *,

@@ -4,14 +4,15 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from msgspec import Struct
 
-from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, BootstrapOption, DataOption, connect, run
+from admin.cli.completions import topic_names
+from admin.cli.options import TIMEOUT_MAX_S, names_cluster, run
 from admin.cli.output import counted, examples, say
+from admin.cli.target import Target
 from admin.consumer import Consumer, list_offsets
 from admin.record_batches import Record
 from admin.topology import Topology
@@ -42,8 +43,9 @@ class _Order(Struct, frozen=True):
         exit_codes="0 done; 1 a partition cannot be read; 2 wrong usage; 130 Ctrl-C.",
     )
 )
+@names_cluster
 def consume(
-    topic: Annotated[str, typer.Argument(help="The topic to read.")],
+    topic: Annotated[str, typer.Argument(help="The topic to read.", autocompletion=topic_names)],
     *,
     from_beginning: Annotated[
         bool, typer.Option("--from-beginning", help="Start at the log start. Default: at the end.")
@@ -58,8 +60,7 @@ def consume(
     timeout: Annotated[
         float, typer.Option(min=0.1, max=TIMEOUT_MAX_S, help="Seconds to wait for partition leaders.")
     ] = 30,
-    bootstrap: BootstrapOption = None,
-    data: DataOption = DEFAULT_DATA,
+    target: Target,
 ) -> None:
     """Print the records of a topic to stdout, one per line, and follow new ones until Ctrl-C.
 
@@ -69,10 +70,10 @@ def consume(
     if from_beginning and offset is not None:
         raise typer.BadParameter("--from-beginning and --offset cannot be combined")
     order = _Order(topic, partition, from_beginning, offset, max_messages, until_end, with_keys, timeout)
-    run(_consume(order, bootstrap, data))
+    run(_consume(order, target))
 
 
-async def _consume(order: _Order, bootstrap: str | None, data: Path) -> None:
+async def _consume(order: _Order, target: Target) -> None:
     started = asyncio.get_running_loop().time()
     count = 0
 
@@ -81,7 +82,7 @@ async def _consume(order: _Order, bootstrap: str | None, data: Path) -> None:
         say(f"{counted(count, 'record')} in {seconds:.2f} s: {count / seconds:,.0f} records/s")
 
     try:
-        async with contextlib.aclosing(_copy(order, bootstrap, data)) as copied:
+        async with contextlib.aclosing(_copy(order, target)) as copied:
             async for number in copied:
                 count += number
     except asyncio.CancelledError:
@@ -91,10 +92,10 @@ async def _consume(order: _Order, bootstrap: str | None, data: Path) -> None:
     tell()
 
 
-async def _copy(order: _Order, bootstrap: str | None, data: Path) -> AsyncGenerator[int]:
+async def _copy(order: _Order, target: Target) -> AsyncGenerator[int]:
     """Write the records to stdout, yielding the number of records after each write."""
     left = order.max_messages
-    async with connect(bootstrap, data, order.timeout_s) as client:
+    async with target.connect(order.timeout_s) as client:
         topology = Topology(client)
         positions, ends = await _range(topology, order)
         async with (

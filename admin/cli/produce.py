@@ -11,9 +11,11 @@ import typer
 from msgspec import Struct
 
 from admin.accumulator import ProducerOptions
+from admin.cli.completions import topic_names
 from admin.cli.lines import read_lines
-from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, Acks, BootstrapOption, DataOption, connect, run
+from admin.cli.options import TIMEOUT_MAX_S, Acks, names_cluster, run
 from admin.cli.output import counted, examples, say
+from admin.cli.target import Target
 from admin.producer import Producer
 from admin.topology import Topology
 from cluster.errors import ApiError, ClusterError, ErrorCode
@@ -49,8 +51,11 @@ class _Order(Struct, frozen=True):
         exit_codes="0 all acknowledged; 1 some not acknowledged; 2 wrong usage; 130 Ctrl-C.",
     )
 )
+@names_cluster
 def produce(
-    topic: Annotated[str, typer.Argument(help="An existing topic; 'klamm topics create' makes one.")],
+    topic: Annotated[
+        str, typer.Argument(help="An existing topic; 'klamm topics create' makes one.", autocompletion=topic_names)
+    ],
     *,
     file: Annotated[Path | None, typer.Option(help="Read lines from this file instead of stdin.")] = None,
     count: Annotated[
@@ -69,8 +74,7 @@ def produce(
             help="Seconds until an unacknowledged record fails. Default: 120, or 15 with --count.",
         ),
     ] = None,
-    bootstrap: BootstrapOption = None,
-    data: DataOption = DEFAULT_DATA,
+    target: Target,
 ) -> None:
     """Produce one record per line of stdin or of a file; a tab separates key and value.
 
@@ -93,10 +97,10 @@ def produce(
         linger_ms=linger_ms,
         timeout_s=default_timeout if timeout is None else timeout,
     )
-    run(_produce(order, bootstrap, data))
+    run(_produce(order, target))
 
 
-async def _produce(order: _Order, bootstrap: str | None, data: Path) -> None:
+async def _produce(order: _Order, target: Target) -> None:
     options = ProducerOptions(
         acks=_ACKS[order.acks],
         batch_size=order.batch_size,
@@ -106,7 +110,7 @@ async def _produce(order: _Order, bootstrap: str | None, data: Path) -> None:
     )
     started = asyncio.get_running_loop().time()
     refused: ClusterError | None = None
-    async with connect(bootstrap, data, min(order.timeout_s, _FIND_TIMEOUT_S)) as client:
+    async with target.connect(min(order.timeout_s, _FIND_TIMEOUT_S)) as client:
         producer = Producer(Topology(client), SystemClock(), options)
         try:
             with _reported_on_interrupt(producer):

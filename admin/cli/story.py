@@ -7,9 +7,11 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, BootstrapOption, FormatOption, connect, run
+from admin.cli.completions import partition_names
+from admin.cli.options import TIMEOUT_MAX_S, FormatOption, names_cluster, run
 from admin.cli.output import examples, say, write
 from admin.cli.parsing import parse_partition_names, parse_since
+from admin.cli.target import Target
 from admin.client import AdminClient
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError, StartupError
 from cluster.partition import TopicPartition
@@ -34,15 +36,14 @@ app = typer.Typer()
         exit_codes="0 done; 1 unknown partition, no logs or no answer; 2 wrong usage.",
     ),
 )
+@names_cluster
 def show(
-    partition: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="Such as orders-0.")],
+    partition: Annotated[
+        str, typer.Argument(metavar="TOPIC-PARTITION", help="Such as orders-0.", autocompletion=partition_names)
+    ],
     *,
     log_dir: Annotated[
         list[Path] | None, typer.Option(help="Read the state-change logs in this folder. Repeatable.")
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option("--data", envvar="KLAMM_CLUSTER", help="Read the logs of the cluster in this data folder."),
     ] = None,
     since: Annotated[
         str | None,
@@ -51,25 +52,24 @@ def show(
         ),
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the last so many events.")] = None,
-    bootstrap: BootstrapOption = None,
     timeout: Annotated[float, typer.Option(min=0.1, max=TIMEOUT_MAX_S, help="Seconds to wait for each node.")] = 10,
     form: FormatOption = Format.TABLE,
+    target: Target,
 ) -> None:
     """Show the history of one partition: its leaders, and every recorded change with its cause.
 
     Oldest first, and causes always before their effects: where the clocks
     of two nodes disagree, times step back from one line to the next.
-    --log-dir and --data read files, which works while the cluster is down;
-    --bootstrap asks every live node. Default: --data .klamm
+    Of a data folder and with --log-dir it reads files, which works while the
+    cluster is down; otherwise it asks every live node.
     """
     (wanted,) = parse_partition_names([partition])
     begins_ms = None if since is None else parse_since(since, SystemClock().now_ms())
     missing: list[str] = []
-    if log_dir or data is not None or bootstrap is None:
-        folders = log_dir if log_dir else [(DEFAULT_DATA if data is None else data) / "state-changes"]
-        records = _read_files(folders, wanted)
+    if log_dir or target.bootstrap is None:
+        records = _read_files(log_dir if log_dir else [target.data / "state-changes"], wanted)
     else:
-        records, missing = run(_ask_nodes(bootstrap, timeout, wanted))
+        records, missing = run(_ask_nodes(target, timeout, wanted))
     for node in missing:
         say(f"incomplete: {node} did not answer")
     if all(record.partition != wanted.partition for record in records):
@@ -154,12 +154,12 @@ def _read_files(folders: Sequence[Path], wanted: TopicPartition) -> list[LoggedS
 
 
 async def _ask_nodes(
-    bootstrap: str, timeout_s: float, wanted: TopicPartition
+    target: Target, timeout_s: float, wanted: TopicPartition
 ) -> tuple[list[LoggedStateChange], list[str]]:
     """The records of all nodes that answered, merged, and the names of those that did not."""
     lines: list[bytes] = []
     missing = []
-    async with connect(bootstrap, DEFAULT_DATA, timeout_s) as client:
+    async with target.connect(timeout_s) as client:
         described = await client.describe_cluster()
         if described.controller_address and not described.brokers:
             # A standby, which does not know the brokers.
@@ -169,7 +169,7 @@ async def _ask_nodes(
                 missing.append(f"{described.controller_address} (and with it the addresses of the brokers)")
         if described.controller_address:
             missing += await _dead_hosts(client, wanted)
-        for address in _nodes(described, bootstrap):
+        for address in _nodes(described, client.bootstrap):
             try:
                 answer = await client.read_state_changes(address, wanted.topic, wanted.partition)
             except PeerUnreachableError:
@@ -181,12 +181,12 @@ async def _ask_nodes(
     return list(merge(lines, wanted.topic, wanted.partition)), missing
 
 
-def _nodes(described: DescribeClusterResponse, bootstrap: str) -> list[str]:
+def _nodes(described: DescribeClusterResponse, bootstrap: Sequence[str]) -> list[str]:
     """The bootstrap addresses, all registered controllers and all live brokers.
 
     Every controller is asked: each has the records of the epochs in which it was active.
     """
-    nodes = [a.strip() for a in bootstrap.split(",")]
+    nodes = list(bootstrap)
     nodes += [c.address for c in described.controllers]
     nodes += [b.endpoint.address for b in described.brokers]
     return list(dict.fromkeys(nodes))

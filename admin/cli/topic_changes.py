@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from admin.cli.completions import topic_names
 from admin.cli.options import Cluster, ConfigOption, DryRunOption, WaitOption, YesOption, confirm, talks_to_cluster
 from admin.cli.output import counted, examples, say, write
 from admin.cli.parsing import alterations, parse_assignment, parse_configs
@@ -42,7 +43,7 @@ _POLL_S = 0.5
 
 @talks_to_cluster()
 def alter(
-    name: Annotated[str, typer.Argument(metavar="TOPIC")],
+    name: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=topic_names)],
     *,
     partitions: Annotated[
         int | None, typer.Option(min=1, help="New number of partitions, larger than the current one.")
@@ -99,7 +100,7 @@ def alter(
 
 @talks_to_cluster()
 def delete(
-    names: Annotated[list[str], typer.Argument(metavar="TOPIC")],
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC", autocompletion=topic_names)],
     *,
     yes: YesOption = False,
     wait: WaitOption = True,

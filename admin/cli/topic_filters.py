@@ -13,20 +13,16 @@ from cluster.requests.topics import DescribedTopic
 
 UnderReplicatedOption = Annotated[
     bool,
-    typer.Option(
-        "--under-replicated", "--under-replicated-partitions", help="Only where replicas are missing in the ISR."
-    ),
+    typer.Option("--under-replicated", help="Only where replicas are missing in the ISR."),
 ]
-UnavailableOption = Annotated[
-    bool, typer.Option("--unavailable", "--unavailable-partitions", help="Only without an available leader.")
-]
+UnavailableOption = Annotated[bool, typer.Option("--unavailable", help="Only without an available leader.")]
 UnderMinIsrOption = Annotated[
     bool,
-    typer.Option("--under-min-isr", "--under-min-isr-partitions", help="Only with fewer than min.insync.replicas."),
+    typer.Option("--under-min-isr", help="Only with fewer than min.insync.replicas."),
 ]
 AtMinIsrOption = Annotated[
     bool,
-    typer.Option("--at-min-isr", "--at-min-isr-partitions", help="Only with exactly min.insync.replicas in sync."),
+    typer.Option("--at-min-isr", help="Only with exactly min.insync.replicas in sync."),
 ]
 
 

@@ -12,6 +12,7 @@ from admin.brokers_view import (
     of_controller_or_brokers,
 )
 from admin.cli.broker_documents import config_documents, write_configs
+from admin.cli.completions import topic_names
 from admin.cli.delete_records import DELETE_RECORDS_EXAMPLES, delete_records
 from admin.cli.options import Cluster, DryRunOption, ShowConfigsOption, talks_to_cluster
 from admin.cli.output import examples, say, say_source, source, write
@@ -165,7 +166,9 @@ def list_(
 )
 @talks_to_cluster()
 def describe(
-    names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Default: all topics.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="TOPIC", help="Default: all topics.", autocompletion=topic_names)
+    ] = None,
     *,
     configs: ShowConfigsOption = False,
     under_replicated: UnderReplicatedOption = False,

@@ -22,8 +22,8 @@ WIDTH = 80
 def check(columns: list[str], *rows: list[str]) -> None:
     shown = [line for row in table_lines([c.upper() for c in columns], rows, WIDTH) for line in row]
     assert max(map(len, shown)) <= WIDTH, "\n".join(shown)
-    words = {word for row in rows for cell in row for word in cell.replace(",", " ").split()}
-    assert words <= {word for line in shown for word in line.replace(",", " ").split()}
+    values = {word for row in rows for cell in row for word in cell.replace(",", " ").split()}
+    assert values <= {word for line in shown for word in line.replace(",", " ").split()}
 
 
 def ids(*numbers: int) -> tuple[BrokerId, ...]:

@@ -15,7 +15,7 @@ def test_without_a_width_each_row_is_a_line() -> None:
     ]
 
 
-def test_the_widest_cells_are_folded_between_words_and_items() -> None:
+def test_the_widest_cells_are_folded_at_blanks_and_between_items() -> None:
     shown = lines(
         ["ISSUE", "WHERE", "DETAIL"],
         [["dead_broker", "broker 3", "not registered, hosts 12 replicas"], ["x", "1,2,3", "y"]],
