@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncGenerator
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -12,12 +13,15 @@ from msgspec import Struct
 from admin.cli.completions import topic_names
 from admin.cli.options import TIMEOUT_MAX_S, names_cluster, run
 from admin.cli.output import counted, examples, say
+from admin.cli.parsing import parse_since
+from admin.cli.record_formats import Part, json_lines, text_lines
 from admin.cli.target import Target
 from admin.consumer import Consumer, list_offsets
 from admin.record_batches import Record
 from admin.topology import Topology
-from cluster.broker import Offset
+from cluster.broker import UNKNOWN_OFFSET, Offset
 from cluster.errors import ApiError, ErrorCode
+from cluster.process.clock import SystemClock
 from cluster.requests.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 app = typer.Typer()
@@ -32,14 +36,30 @@ class _Order(Struct, frozen=True):
     offset: int | None
     max_messages: int | None
     until_end: bool
-    with_keys: bool
+    since_ms: int | None
+    parts: tuple[Part, ...]
+    separator: bytes
+    as_json: bool
     timeout_s: float
+
+    @property
+    def begins_at_end(self) -> bool:
+        return not self.from_beginning and self.offset is None and self.since_ms is None
+
+
+class _Format(StrEnum):
+    """How records are printed."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 @app.command(
     epilog=examples(
         "klamm consume orders --from-beginning --until-end",
         "klamm consume orders --partition 0 --offset 1000 --max-messages 10 --with-keys",
+        "klamm consume orders --since 10m --with-timestamps --with-offsets --separator ' '",
+        "klamm consume orders --from-beginning --until-end -o json | klamm produce copy --input json",
         exit_codes="0 done; 1 a partition cannot be read; 2 wrong usage; 130 Ctrl-C.",
     )
 )
@@ -56,7 +76,17 @@ def consume(
     until_end: Annotated[
         bool, typer.Option("--until-end", help="Stop at the high watermarks seen at the start.")
     ] = False,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Start at this time: 10m (ago), 2h, or a UTC time '2026-01-31 09:00'."),
+    ] = None,
+    with_timestamps: Annotated[bool, typer.Option("--with-timestamps", help="Print CreateTime:MILLISECONDS.")] = False,
+    with_partitions: Annotated[bool, typer.Option("--with-partitions", help="Print Partition:NUMBER.")] = False,
+    with_offsets: Annotated[bool, typer.Option("--with-offsets", help="Print Offset:NUMBER.")] = False,
+    with_headers: Annotated[bool, typer.Option("--with-headers", help="Print NAME:VALUE,… or NO_HEADERS.")] = False,
     with_keys: Annotated[bool, typer.Option("--with-keys", help="Print KEY<TAB>VALUE.")] = False,
+    separator: Annotated[str, typer.Option(help="What stands between these and the value. Default: a tab.")] = "\t",
+    form: Annotated[_Format, typer.Option("-o", "--format", help="json: one object per line.")] = _Format.TEXT,
     timeout: Annotated[
         float, typer.Option(min=0.1, max=TIMEOUT_MAX_S, help="Seconds to wait for partition leaders.")
     ] = 30,
@@ -65,11 +95,27 @@ def consume(
     """Print the records of a topic to stdout, one per line, and follow new ones until Ctrl-C.
 
     Records of one partition are in offset order; partitions are
-    interleaved.
+    interleaved. In JSON, keys and values that are not UTF-8 are
+    {"base64": …}.
     """
-    if from_beginning and offset is not None:
-        raise typer.BadParameter("--from-beginning and --offset cannot be combined")
-    order = _Order(topic, partition, from_beginning, offset, max_messages, until_end, with_keys, timeout)
+    if sum((from_beginning, offset is not None, since is not None)) > 1:
+        raise typer.BadParameter("--from-beginning, --offset and --since cannot be combined")
+    wanted = (with_timestamps, with_partitions, with_offsets, with_headers, with_keys)
+    order = _Order(
+        topic=topic,
+        partition=partition,
+        from_beginning=from_beginning,
+        offset=offset,
+        max_messages=max_messages,
+        until_end=until_end,
+        since_ms=None if since is None else parse_since(since, SystemClock().now_ms()),
+        parts=tuple(part for part, is_wanted in zip(Part, wanted, strict=True) if is_wanted),
+        separator=separator.encode(),
+        as_json=form is _Format.JSON,
+        timeout_s=timeout,
+    )
+    if order.until_end and order.begins_at_end:
+        say("--until-end stops where consume starts by itself: add --from-beginning, --offset or --since")
     run(_consume(order, target))
 
 
@@ -104,7 +150,7 @@ async def _copy(order: _Order, target: Target) -> AsyncGenerator[int]:
         ):
             async for part in fetched:
                 records = part.records[:left]
-                sys.stdout.buffer.write(_lines(records, order.with_keys))
+                sys.stdout.buffer.write(_lines(order, part.partition, records))
                 sys.stdout.buffer.flush()
                 yield len(records)
                 left = None if left is None else left - len(records)
@@ -130,14 +176,17 @@ async def _range(topology: Topology, order: _Order) -> tuple[dict[int, Offset], 
         ends = await list_offsets(topology, order.topic, latest, order.timeout_s)
     if order.offset is not None:
         return dict.fromkeys(partitions, Offset(order.offset)), ends
-    timestamp = EARLIEST_TIMESTAMP if order.from_beginning else LATEST_TIMESTAMP
+    since = LATEST_TIMESTAMP if order.since_ms is None else order.since_ms
+    timestamp = EARLIEST_TIMESTAMP if order.from_beginning else since
     starts = await list_offsets(topology, order.topic, dict.fromkeys(partitions, timestamp), order.timeout_s)
+    # A partition without a record of that time or later.
+    if late := [p for p, start in starts.items() if start == UNKNOWN_OFFSET]:
+        latest = dict.fromkeys(late, LATEST_TIMESTAMP)
+        starts |= await list_offsets(topology, order.topic, latest, order.timeout_s)
     return starts, ends
 
 
-def _lines(records: list[Record], with_keys: bool) -> bytes:
-    if with_keys:
-        parts = [b"%b\t%b" % (b"" if r.key is None else r.key, b"" if r.value is None else r.value) for r in records]
-    else:
-        parts = [b"" if r.value is None else r.value for r in records]
-    return b"\n".join(parts) + b"\n" if parts else b""
+def _lines(order: _Order, partition: int, records: list[Record]) -> bytes:
+    if order.as_json:
+        return json_lines(order.topic, partition, records)
+    return text_lines(partition, records, order.parts, order.separator)
