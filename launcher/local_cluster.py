@@ -17,6 +17,7 @@ from cluster.process.config import load_config
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode
 from deploy.local.cluster import LocalCluster
+from deploy.local.ports import LAST_FIRST_PORT
 from launcher.serving import describe_status, shortcomings, wait_until_serving
 
 app = typer.Typer()
@@ -33,6 +34,7 @@ _SOME_NODE = {"id": 1, "zookeeper": "localhost:2181", "listen": "localhost:0", "
     epilog=examples(
         "klamm up --detach",
         "klamm up --brokers 5 --config min.insync.replicas=2 --data /tmp/klamm",
+        "klamm up --brokers 6 --racks eu-1,eu-2,eu-3 --port 9091   (broker 1 at 9092, broker 2 at 9093, …)",
         exit_codes="0 up, or stopped by Ctrl-C; 1 not up in time; 2 wrong usage.",
     )
 )
@@ -46,6 +48,15 @@ def up(
     config: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="A setting of every process, from its next start. Repeatable."),
+    ] = None,
+    racks: Annotated[
+        str | None, typer.Option(metavar="RACK,…", help="Racks over which brokers are spread, in order.")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=1024, max=LAST_FIRST_PORT, help="ZooKeeper's port; broker 1 has the next. Default: free ports."
+        ),
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return once the cluster is up.")] = False,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds to wait until the cluster is up.")] = 120,
@@ -66,34 +77,11 @@ def up(
         zookeeper=zookeeper,
         settings=settings,
         owns_nodes=zookeeper_set_acl,
+        racks=_parse_racks(racks),
+        first_port=port or 0,
     )
     say(f"starting the cluster in {cluster.folder} …")
-    started = time.monotonic()
-    if detach:
-        try:
-            cluster.start_all()
-            wait_until_serving(cluster, timeout)
-        except StartupError:
-            if any(cluster.state_of(member.name) != "stopped" for member in cluster.state.members):
-                where = "" if data == DEFAULT_DATA else f" --data {data}"
-                say(f"some processes are running: see 'klamm status{where}', stop them with 'klamm down{where}'")
-            raise
-        _announce(cluster, time.monotonic() - started, data)
-        return
-    # SIGTERM, sent by 'klamm down', stops like Ctrl-C, which shells make background jobs ignore.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.default_int_handler)
-    try:
-        cluster.start_all()
-        cluster.claim_supervision()
-        wait_until_serving(cluster, timeout)
-        _announce(cluster, time.monotonic() - started, data)
-        say("Ctrl-C stops it")
-        _watch(cluster)
-    except KeyboardInterrupt:
-        say("stopping …")
-    finally:
-        cluster.stop_all()
+    (_start_detached if detach else _run_in_foreground)(cluster, data, timeout)
 
 
 @app.command(epilog=examples("klamm down", "klamm down --data /tmp/klamm"))
@@ -128,6 +116,44 @@ def status(data: DataOption = DEFAULT_DATA, form: FormatOption = Format.TABLE) -
     if found:
         say("; ".join(found))
         raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _start_detached(cluster: LocalCluster, data: Path, timeout: float) -> None:
+    started = time.monotonic()
+    try:
+        cluster.start_all()
+        wait_until_serving(cluster, timeout)
+    except StartupError:
+        if any(cluster.state_of(member.name) != "stopped" for member in cluster.state.members):
+            where = "" if data == DEFAULT_DATA else f" --data {data}"
+            say(f"some processes are running: see 'klamm status{where}', stop them with 'klamm down{where}'")
+        raise
+    _announce(cluster, time.monotonic() - started, data)
+
+
+def _run_in_foreground(cluster: LocalCluster, data: Path, timeout: float) -> None:
+    started = time.monotonic()
+    # SIGTERM, sent by 'klamm down', stops like Ctrl-C, which shells make background jobs ignore.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
+    try:
+        cluster.start_all()
+        cluster.claim_supervision()
+        wait_until_serving(cluster, timeout)
+        _announce(cluster, time.monotonic() - started, data)
+        say("Ctrl-C stops it")
+        _watch(cluster)
+    except KeyboardInterrupt:
+        say("stopping …")
+    finally:
+        cluster.stop_all()
+
+
+def _parse_racks(text: str | None) -> list[str]:
+    racks = [] if text is None else [rack.strip() for rack in text.split(",")]
+    if not all(racks):
+        raise typer.BadParameter(f"{text!r}: must be names like eu-1,eu-2", param_hint="--racks")
+    return racks
 
 
 def _rows(document: dict[str, Any], columns: tuple[str, ...]) -> list[list[object]]:

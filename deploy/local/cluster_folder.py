@@ -89,6 +89,7 @@ class ClusterFolder:
             "control_listen": f"127.0.0.1:{member.control_port}",
             "metrics_listen": f"127.0.0.1:{member.metrics_port}",
             "data": str(data),
+            **({"rack": member.rack} if member.rack else {}),
         }
         lines = [f"{name} = {json.dumps(value)}" for name, value in fields.items()]
         lines += ["", "[settings]", *(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in settings.items())]

@@ -50,10 +50,10 @@ def script(shell: str, folder: Path) -> Path:
 
 
 def in_bash(line: str, environment: dict[str, str], folder: Path) -> list[str]:
-    words = line.split(" ")
+    parts = line.split(" ")
     # As bash splits the line: a word that is not begun is an empty one.
-    split = line if words[-1] else f"{line}''"
-    asked = f"COMP_WORDS=({split}); COMP_CWORD={len(words) - 1}; _klamm_completion klamm"
+    split = line if parts[-1] else f"{line}''"
+    asked = f"COMP_WORDS=({split}); COMP_CWORD={len(parts) - 1}; _klamm_completion klamm"
     command = f'source {script("bash", folder)}; {asked}; printf "%s\\n" "${{COMPREPLY[@]}}"'
     return shell_output(["bash", "--norc", "-c", command], environment)
 
