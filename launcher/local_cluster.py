@@ -13,11 +13,14 @@ from admin.cli.options import DataOption, FormatOption
 from admin.cli.output import examples, say, write
 from admin.cli.parsing import parse_configs
 from cluster.errors import StartupError
+from cluster.local_cluster import ZOOKEEPER
 from cluster.process.config import load_config
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode
 from deploy.local.cluster import LocalCluster
+from deploy.local.java import find_java
 from deploy.local.ports import LAST_FIRST_PORT
+from deploy.local.zookeeper_jars import find_jars
 from launcher.serving import describe_status, shortcomings, wait_until_serving
 
 app = typer.Typer()
@@ -80,6 +83,10 @@ def up(
         racks=_parse_racks(racks),
         first_port=port or 0,
     )
+    if cluster.members(ZOOKEEPER):
+        # What is missing is fetched, or named, before anything starts.
+        find_java()
+        find_jars(say)
     say(f"starting the cluster in {cluster.folder} …")
     (_start_detached if detach else _run_in_foreground)(cluster, data, timeout)
 
