@@ -6,12 +6,13 @@ in parallel. Joining the segments of an incarnation in order finds the faults be
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from state_log.record import CHAIN_START, LoggedStateChange, line_digest
+from state_log.record import CHAIN_START, LoggedStateChange, line_digest, line_digests
 
 SEQUENCE_GAP: Final = "sequence-gap"
 CHAIN_BREAK: Final = "chain-break"
@@ -67,36 +68,55 @@ def extend_many(
 
     Returns the digests of the lines.
     """
-    if not records:
-        return []
-    digests = [line_digest(line) for line in lines]
-    before = segments[-1] if segments else None
-    prevs = ["" if before is None else before.digest, *digests]
-    for index, (record, prev) in enumerate(zip(records, prevs, strict=False)):
-        last = records[index - 1] if index else before
-        follows = (
-            last is not None
-            and record.prev == prev
-            and record.seq == (last.seq if isinstance(last, LoggedStateChange) else last.last_seq) + 1
-            and record.incarnation == last.incarnation
-            and record.node == last.node
-        )
-        if follows:
-            continue
-        if index:
-            _close(segments, records, digests, index - 1)
-        segments.append(
-            ChainSegment(record.node, record.incarnation, record.seq, record.seq, record.prev, digests[index])
-        )
-    _close(segments, records, digests, len(records) - 1)
+    digests = line_digests(lines)
+    for first, last in _runs(records, digests):
+        record = records[first]
+        run = ChainSegment(record.node, record.incarnation, record.seq, records[last].seq, record.prev, digests[last])
+        before = segments[-1] if segments else None
+        if before is not None and _continues(run, before):
+            segments[-1] = replace(before, last_seq=run.last_seq, digest=run.digest)
+        else:
+            segments.append(run)
     return digests
 
 
-def _close(
-    segments: list[ChainSegment], records: Sequence[LoggedStateChange], digests: Sequence[str], last: int
-) -> None:
-    """The last segment ends with this record."""
-    segments[-1] = replace(segments[-1], last_seq=records[last].seq, digest=digests[last])
+def _continues(later: ChainSegment, before: ChainSegment) -> bool:
+    return (
+        later.first_seq == before.last_seq + 1
+        and later.prev == before.digest
+        and later.incarnation == before.incarnation
+        and later.node == before.node
+    )
+
+
+def _runs(records: Sequence[LoggedStateChange], digests: Sequence[str]) -> list[tuple[int, int]]:
+    """The first and last index of each run of records that continue one another."""
+    if not records:
+        return []
+    if _is_one_run(records, digests):
+        return [(0, len(records) - 1)]
+    starts = [0]
+    for index, (last, record) in enumerate(pairwise(records), 1):
+        follows = (
+            record.prev == digests[index - 1]
+            and record.seq == last.seq + 1
+            and record.incarnation == last.incarnation
+            and record.node == last.node
+        )
+        if not follows:
+            starts.append(index)
+    return list(zip(starts, [start - 1 for start in starts[1:]] + [len(records) - 1], strict=True))
+
+
+def _is_one_run(records: Sequence[LoggedStateChange], digests: Sequence[str]) -> bool:
+    """What almost always holds, without a step of Python for each record and field."""
+    count, first = len(records), records[0]
+    return (
+        [record.seq for record in records] == list(range(first.seq, first.seq + count))
+        and [record.prev for record in records[1:]] == digests[:-1]
+        and [record.incarnation for record in records].count(first.incarnation) == count
+        and [record.node for record in records].count(first.node) == count
+    )
 
 
 class Joint(NamedTuple):

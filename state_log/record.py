@@ -243,6 +243,12 @@ def line_digest(line: bytes) -> str:
     return hashlib.sha256(line).hexdigest()
 
 
+def line_digests(lines: Sequence[bytes]) -> list[str]:
+    """The digest of each line."""
+    sha256 = hashlib.sha256
+    return [sha256(line).hexdigest() for line in lines]
+
+
 def decode_line(line: bytes) -> LoggedStateChange | MalformedLine:
     """Decode a line of a log without its newline. Unknown fields are ignored."""
     if len(line) > LINE_BYTES_MAX:

@@ -15,7 +15,7 @@ from audit.reading.unclear_records import Unclear
 from state_log.chain import ChainSegment
 from state_log.writer import parse_segment_name
 
-_BLOCK_BYTES: Final = 1 << 20
+_BLOCK_BYTES: Final = 4 << 20
 """Lines decoded at a time: what fits into the processor's cache is decoded twice as fast."""
 _SHOWN_BYTES: Final = 1000
 QUARANTINED_MAX: Final = 1000

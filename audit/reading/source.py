@@ -239,7 +239,7 @@ class RangeSummary:
 
     def _without_returns(self, lines: Sequence[bytes]) -> Sequence[bytes]:
         """Lines that somebody has given CR LF endings are chained as they were without; that is said once."""
-        converted = sum(line.endswith(b"\r") for line in lines)
+        converted = [line[-1:] for line in lines].count(b"\r")
         if not converted:
             return lines
         self._converted += converted

@@ -6,12 +6,12 @@ JVM on its way through the audit, only batches of these columns.
 
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from types import SimpleNamespace
-from typing import Final
+from typing import Any, Final
 
 import numpy
 import pyarrow
 import pyarrow.compute
+from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from audit.records.vectors import mixed, text_hash
@@ -82,10 +82,9 @@ def decode_block(lines: Sequence[bytes]) -> list[LoggedStateChange | MalformedLi
 
 def to_columns(records: Sequence[LoggedStateChange]) -> pyarrow.RecordBatch:
     """These records as a batch of RECORDS, in their order."""
-    rows = list(_by_partition(records))
-    columns = [_column(rows, name, kind) for name, kind in _OWN_FIELDS.items()]
-    whole = {outer: _whole(rows, outer) for outer, _, _ in _NESTED.values()}
-    columns += [_column(whole[outer], inner, kind) for outer, inner, kind in _NESTED.values()]
+    values = _transposed(list(_by_partition(records)))
+    columns = [_column(values[name], kind) for name, kind in _OWN_FIELDS.items()]
+    columns += [_column(_parts(values[outer], inner), kind) for outer, inner, kind in _NESTED.values()]
     topic, topic_id, partition = (columns[RECORDS.get_field_index(n)] for n in ("topic", "topic_id", "partition"))
     columns.append(pyarrow.array(partition_keys(topic, topic_id, partition), pyarrow.uint64()))
     return pyarrow.RecordBatch.from_arrays(columns, schema=RECORDS)
@@ -99,18 +98,27 @@ def _by_partition(records: Iterable[LoggedStateChange]) -> Iterable[LoggedStateC
             yield record
 
 
-def _whole(rows: Sequence[LoggedStateChange], outer: str) -> list[object]:
-    """What the rows have under this name, to take the parts from."""
-    values = list(map(attrgetter(outer), rows))
-    return values if None not in values else [_WITHOUT_PARTS if value is None else value for value in values]
+def _transposed(rows: Sequence[LoggedStateChange]) -> dict[str, Sequence[Any]]:
+    """The values of each field. All fields at once: one at a time takes twice as long."""
+    fields = LoggedStateChange.__struct_fields__
+    return dict(zip(fields, zip(*map(astuple, rows), strict=True), strict=True)) if rows else dict.fromkeys(fields, ())
 
 
-_WITHOUT_PARTS: Final = SimpleNamespace(**{inner: None for _, inner, _ in _NESTED.values()})
+def _parts(whole: Sequence[Any], name: str) -> Sequence[Any]:
+    """What these have under a name, those that are None excepted."""
+    if not _is_none(whole):
+        part = attrgetter(name)
+        return [None if value is None else part(value) for value in whole]
+    return whole
 
 
-def _column(rows: Sequence[object], name: str, kind: pyarrow.DataType) -> pyarrow.Array:
-    values = list(map(attrgetter(name), rows))
-    if not values or (values[0] is None and values.count(None) == len(values)):
+def _is_none(values: Sequence[Any]) -> bool:
+    """Whether each of them is None."""
+    return not values or (values[0] is None and values.count(None) == len(values))
+
+
+def _column(values: Sequence[Any], kind: pyarrow.DataType) -> pyarrow.Array:
+    if _is_none(values):
         return pyarrow.nulls(len(values), kind)
     if kind == _TEXT:
         return pyarrow.array(values, pyarrow.string()).dictionary_encode()

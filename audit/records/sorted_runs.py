@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy
 import pyarrow
 
-from audit.records.vectors import Flags, Keys, Longs, in_one_chunk, keys, longs
+from audit.records.vectors import Flags, Keys, Longs, are_in_order, in_one_chunk, keys, longs
 
 _GROWTH: Final = 3
 """Each run has more rows than this many times its successor's."""
@@ -89,7 +89,8 @@ def expand(first: Longs, end: Longs) -> Longs:
     """The numbers first[i] up to end[i] of every i, each once, ascending."""
     lengths = numpy.maximum(end - first, 0)
     starts = numpy.repeat(first - (numpy.cumsum(lengths) - lengths), lengths)
-    return numpy.unique(starts + numpy.arange(lengths.sum(), dtype=numpy.int64))
+    found = starts + numpy.arange(lengths.sum(), dtype=numpy.int64)
+    return found if are_in_order(found) else numpy.unique(found)
 
 
 def neighbours(runs: Sequence[Run], key: Keys, sub: Longs) -> tuple[Longs, Longs, Flags]:

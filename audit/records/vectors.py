@@ -1,7 +1,7 @@
 """Columns of records as numpy arrays, and what the rules do with lists of brokers."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy
@@ -148,6 +148,27 @@ def group_starts(*columns: NDArray[numpy.generic]) -> Longs:
     for column in columns:
         changed |= column[1:] != column[:-1]
     return numpy.concatenate(([0], numpy.flatnonzero(changed) + 1)).astype(numpy.int64)
+
+
+def order_in_groups(order: Longs, starts: Longs, ties: Callable[[Longs], Sequence[NDArray[Any]]]) -> Longs:
+    """The order of rows, with those of each group by further columns; groups begin at these places of the order.
+
+    `ties`: the columns of some rows, the least significant first. Most groups have one row, and need none.
+    """
+    sizes = numpy.diff(numpy.append(starts, len(order)))
+    places = numpy.flatnonzero(numpy.repeat(sizes > 1, sizes))
+    if not len(places):
+        return order
+    group = numpy.repeat(numpy.arange(len(starts)), sizes)[places]
+    found = order.copy()
+    found[places] = order[places[numpy.lexsort((*ties(order[places]), group))]]
+    return found
+
+
+def by_reference(rows: pyarrow.Table, chosen: Longs) -> tuple[Longs, ...]:
+    """Sort columns of some rows, the least significant first: by time, node, incarnation and number of the record."""
+    part = rows.select(["seq", "incarnation", "node", "at_ms"]).take(chosen)
+    return longs(part["seq"]), ranks(part["incarnation"]), ranks(part["node"]), longs(part["at_ms"])
 
 
 def with_schema(rows: pyarrow.Table, schema: pyarrow.Schema) -> pyarrow.Table:

@@ -15,7 +15,19 @@ import pyarrow.compute
 from audit.reading.kafka.message_fields import CACHED
 from audit.records.findings import Finding, Violation, changes
 from audit.records.sorted_runs import NOTHING, Run, gather, neighbours
-from audit.records.vectors import ABSENT, Flags, Keys, Longs, group_starts, is_one_of, keys, longs, ranks
+from audit.records.vectors import (
+    ABSENT,
+    Flags,
+    Keys,
+    Longs,
+    are_in_order,
+    by_reference,
+    group_starts,
+    is_one_of,
+    keys,
+    longs,
+    order_in_groups,
+)
 from audit.rules.partition_states import STATES, STATES_OF_RECORDS, WRITTEN, Contents, reduce_states, state_rows
 from audit.rules.subjects import Subjects, reference
 from state_log.record import Kind
@@ -89,11 +101,11 @@ def reduce_taken(rows: pyarrow.Table) -> pyarrow.Table:
     """Sorted by key and leader epoch, each once."""
     rows = rows.unify_dictionaries()
     key, sub = keys(rows["key"]), longs(rows["sub"])
-    place = longs(rows["seq"]), ranks(rows["incarnation"]), ranks(rows["node"]), longs(rows["at_ms"])
-    order = numpy.lexsort((*place, sub, key))
-    starts = group_starts(key[order], sub[order])
-    if not len(starts):
+    if are_in_order(key, sub):
         return rows
+    order = numpy.lexsort((sub, key))
+    starts = group_starts(key[order], sub[order])
+    order = order_in_groups(order, starts, lambda chosen: by_reference(rows, chosen))
     minimum = longs(rows["min_insync_replicas"])[order]
     least = numpy.minimum.reduceat(numpy.where(minimum == ABSENT, _UNKNOWN, minimum), starts)
     values = pyarrow.array(least, pyarrow.int64(), mask=least == _UNKNOWN).cast(pyarrow.int32())

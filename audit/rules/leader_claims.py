@@ -8,7 +8,16 @@ import pyarrow
 
 from audit.records.findings import Finding, Violation, changes
 from audit.records.sorted_runs import Run, gather
-from audit.records.vectors import ABSENT, group_starts, is_one_of, keys, longs, ranks
+from audit.records.vectors import (
+    ABSENT,
+    are_in_order,
+    by_reference,
+    group_starts,
+    is_one_of,
+    keys,
+    longs,
+    order_in_groups,
+)
 from audit.rules.subjects import Subjects, reference
 from state_log.histories import ONE_LEADER_PER_EPOCH
 from state_log.record import Kind
@@ -50,9 +59,12 @@ def reduce_claims(rows: pyarrow.Table) -> pyarrow.Table:
     """Sorted by key, leader epoch, leader; of each the first record by time, node, incarnation and number."""
     rows = rows.unify_dictionaries()
     key, sub, leader = keys(rows["key"]), longs(rows["sub"]), longs(rows["leader"])
-    reference = longs(rows["seq"]), ranks(rows["incarnation"]), ranks(rows["node"]), longs(rows["at_ms"])
-    order = numpy.lexsort((*reference, leader, sub, key))
-    return rows.take(order[group_starts(key[order], sub[order], leader[order])])
+    if are_in_order(key, sub, leader):
+        return rows
+    order = numpy.lexsort((leader, sub, key))
+    starts = group_starts(key[order], sub[order], leader[order])
+    order = order_in_groups(order, starts, lambda chosen: by_reference(rows, chosen))
+    return rows.take(order[starts])
 
 
 def check_claims(runs: Sequence[Run], new: pyarrow.Table, subjects: Subjects) -> list[Finding]:

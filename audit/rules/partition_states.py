@@ -21,12 +21,13 @@ from audit.records.vectors import (
     Keys,
     Longs,
     are_in_order,
+    by_reference,
     group_starts,
     is_one_of,
     keys,
     longs,
     mixed,
-    ranks,
+    order_in_groups,
 )
 from audit.rules.subjects import Subjects, reference
 from state_log.histories import (
@@ -133,7 +134,7 @@ def reduce_states(rows: pyarrow.Table) -> pyarrow.Table:
     starts = group_starts(key[order], sub[order], content[order])
     if len(starts) == len(order):
         return rows.take(order)
-    order = _by_reference_in_groups(rows, order, starts)
+    order = order_in_groups(order, starts, lambda chosen: _by_first_controller(rows, chosen))
     reduced = rows.take(order[starts])
     for name, reduce in (("first_controller_epoch", numpy.minimum), ("last_controller_epoch", numpy.maximum)):
         values = reduce.reduceat(longs(rows[name])[order], starts)
@@ -141,25 +142,10 @@ def reduce_states(rows: pyarrow.Table) -> pyarrow.Table:
     return reduced
 
 
-_REFERENCE: Final = ("seq", "incarnation", "node", "at_ms", "first_controller_epoch")
-
-
-def _by_reference_in_groups(rows: pyarrow.Table, order: Longs, starts: Longs) -> Longs:
-    """The order of the rows, with those of each group by their references. Most groups have one row."""
-    sizes = numpy.diff(numpy.append(starts, len(order)))
-    group = numpy.repeat(numpy.arange(len(starts)), sizes)
-    places = numpy.flatnonzero(numpy.repeat(sizes > 1, sizes))
-    of_groups = rows.select(_REFERENCE).take(order[places])
-    again = numpy.lexsort((*_reference_order(of_groups), group[places]))
-    order[places] = order[places[again]]
-    return order
-
-
-def _reference_order(rows: pyarrow.Table) -> tuple[Longs, ...]:
-    """Sort columns, the least significant first."""
-    place = longs(rows["seq"]), ranks(rows["incarnation"]), ranks(rows["node"]), longs(rows["at_ms"])
+def _by_first_controller(rows: pyarrow.Table, chosen: Longs) -> tuple[Longs, ...]:
+    """Sort columns of some rows, the least significant first."""
     # Whoever wrote a state knew it first, whatever the clocks of later controllers say.
-    return (*place, longs(rows["first_controller_epoch"]))
+    return (*by_reference(rows, chosen), longs(rows["first_controller_epoch"].take(chosen)))
 
 
 class Groups:
@@ -169,8 +155,9 @@ class Groups:
         states = reduce_states(states)
         key, sub = keys(states["key"]), longs(states["sub"])
         if not are_in_order(key, sub):
-            order = numpy.lexsort((*_reference_order(states), sub, key))
-            states, key, sub = states.take(order), key[order], sub[order]
+            places = numpy.arange(len(key))
+            starts = group_starts(key, sub)
+            states = states.take(order_in_groups(places, starts, lambda chosen: _by_first_controller(states, chosen)))
         self.states = states
         self.starts = group_starts(key, sub)
         self.ends = numpy.append(self.starts[1:], len(key))

@@ -8,7 +8,7 @@ import numpy
 import pyarrow
 
 from audit.records.findings import FOUND, Finding, Violation
-from audit.records.vectors import keys
+from audit.records.vectors import Keys, Longs, keys
 
 
 def reference(row: Mapping[str, Any]) -> str:
@@ -29,8 +29,13 @@ class Subjects:
 
     @cached_property
     def _first_rows(self) -> dict[int, int]:
-        found, first = numpy.unique(keys(self._rows["key"]), return_index=True)
+        found, first = self._firsts
         return dict(zip(found.tolist(), first.tolist(), strict=True))
+
+    @cached_property
+    def _firsts(self) -> tuple[Keys, Longs]:
+        """The partitions, and the first row of each."""
+        return numpy.unique(keys(self._rows["key"]), return_index=True)
 
     def finding(self, violation: Violation, status: str = FOUND) -> Finding:
         """The finding, with the partition that the key stands for."""
@@ -51,8 +56,9 @@ class Subjects:
 
     def named(self, states: pyarrow.Table) -> pyarrow.Table:
         """The rows of a table with a `key`, with the names of their partitions."""
-        found, first = numpy.unique(keys(self._rows["key"]), return_index=True)
-        rows = self._rows.take(pyarrow.array(first[numpy.searchsorted(found, keys(states["key"]))]))
+        found, first = self._firsts
+        place = pyarrow.array(first[numpy.searchsorted(found, keys(states["key"]))])
+        rows = self._rows.select(["topic", "topic_id", "partition"]).take(place)
         for name, kind in (("topic", pyarrow.string()), ("topic_id", pyarrow.string()), ("partition", pyarrow.int32())):
             states = states.append_column(name, rows[name].cast(kind))
         return states

@@ -13,7 +13,18 @@ import pyarrow
 
 from audit.records.findings import Finding, Violation, changes
 from audit.records.sorted_runs import gather_all
-from audit.records.vectors import ABSENT, Keys, Longs, group_starts, is_one_of, keys, longs, ranks
+from audit.records.vectors import (
+    ABSENT,
+    Keys,
+    Longs,
+    are_in_order,
+    group_starts,
+    is_one_of,
+    keys,
+    longs,
+    order_in_groups,
+    ranks,
+)
 from audit.rules.applied_states import TAKEN, reduce_taken
 from audit.rules.intervals import Intervals
 from audit.rules.partition_states import WRITTEN
@@ -86,16 +97,21 @@ def reduce_offsets(rows: pyarrow.Table) -> pyarrow.Table:
     rows = rows.unify_dictionaries()
     key, sub, broker = keys(rows["key"]), longs(rows["sub"]), longs(rows["broker"])
     cut = longs(rows["to_offset"])
-    seq, incarnation = longs(rows["seq"]), ranks(rows["incarnation"])
-    order = numpy.lexsort((seq, incarnation, -longs(rows["high_watermark"]), cut, broker, sub, key))
-    single = numpy.where(cut == ABSENT, 0, 1 + seq)[order]
-    starts = group_starts(key[order], sub[order], broker[order], cut[order], single)
-    if not len(starts):
+    single = numpy.where(cut == ABSENT, 0, 1 + longs(rows["seq"]))
+    if are_in_order(key, sub, broker, cut, single):
         return rows
+    order = numpy.lexsort((single, cut, broker, sub, key))
+    starts = group_starts(key[order], sub[order], broker[order], cut[order], single[order])
+    order = order_in_groups(order, starts, lambda chosen: _highest_first(rows, chosen))
     ends = longs(rows["log_end_offset"])[order]
     least = numpy.minimum.reduceat(numpy.where(ends == ABSENT, _NO_OFFSET, ends), starts)
     values = pyarrow.array(least, pyarrow.int64(), mask=least == _NO_OFFSET)
     return rows.take(order[starts]).set_column(4, "log_end_offset", values)
+
+
+def _highest_first(rows: pyarrow.Table, chosen: Longs) -> tuple[Longs, ...]:
+    part = rows.select(["seq", "incarnation", "high_watermark"]).take(chosen)
+    return longs(part["seq"]), ranks(part["incarnation"]), -longs(part["high_watermark"])
 
 
 def reduce_unclean(rows: pyarrow.Table) -> pyarrow.Table:

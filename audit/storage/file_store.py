@@ -42,8 +42,9 @@ class FileStore(Protocol):
         What is beyond the end is left out.
         """
 
-    def write(self, name: str, data: bytes | pyarrow.Buffer) -> None:
-        """Write a file so that it is there as a whole or not at all, also after a crash; one of this name is replaced.
+    def write(self, name: str, *parts: bytes | pyarrow.Buffer) -> None:
+        """Write a file, these parts one after the other, so that it is there as a whole or not at all, also after a
+        crash; one of this name is replaced.
 
         Several processes on several machines may write the same file at a time.
         """

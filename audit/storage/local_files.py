@@ -36,13 +36,13 @@ class LocalFiles:
             file.seek(first)
             return file.read_buffer(size)
 
-    def write(self, name: str, data: bytes | pyarrow.Buffer) -> None:
+    def write(self, name: str, *parts: bytes | pyarrow.Buffer) -> None:
         path = self._top / name
         path.parent.mkdir(parents=True, exist_ok=True)
         # Unique over machines: a task that Spark believes lost may still write the file of its successor.
         temporary = path.with_name(f"{path.stem}.{uuid.uuid4().hex}.tmp")
         with temporary.open("wb") as file:
-            file.write(data)
+            file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

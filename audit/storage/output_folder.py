@@ -72,10 +72,10 @@ class OutputFolder:
         """A name below the folder, for messages."""
         return f"{self.location.rstrip('/')}/{name}"
 
-    def put(self, name: str, data: bytes | pyarrow.Buffer) -> None:
-        """Write a file. Raises OutputError."""
+    def put(self, name: str, *parts: bytes | pyarrow.Buffer) -> None:
+        """Write a file that has these parts one after the other. Raises OutputError."""
         try:
-            self.files.write(name, data)
+            self.files.write(name, *parts)
         except OSError as error:
             raise OutputError(f"{self.path(name)}: cannot be written: {_why(error)}") from error
 

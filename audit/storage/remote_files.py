@@ -1,6 +1,7 @@
 """The files of an audit in an object store or in HDFS, through Arrow's file systems."""
 
 import uuid
+from collections.abc import Iterable
 from typing import Final
 
 import pyarrow
@@ -28,14 +29,14 @@ class RemoteFiles:
             file.seek(first)
             return file.read_buffer(size)
 
-    def write(self, name: str, data: bytes | pyarrow.Buffer) -> None:
+    def write(self, name: str, *parts: bytes | pyarrow.Buffer) -> None:
         path = f"{self._top}/{name}"
         if self._system.type_name in _OBJECT_STORES:
-            self._put(path, data)
+            self._put(path, parts)
             return
         temporary = f"{path.rpartition('.')[0]}.{uuid.uuid4().hex}.tmp"
         self._system.create_dir(path.rpartition("/")[0], recursive=True)
-        self._put(temporary, data)
+        self._put(temporary, parts)
         # HDFS renames only to names that are free.
         self.remove(name)
         self._system.move(temporary, path)
@@ -46,6 +47,7 @@ class RemoteFiles:
         if self._system.get_file_info(path).type != pyarrow.fs.FileType.NotFound:
             self._system.delete_file(path)
 
-    def _put(self, path: str, data: bytes | pyarrow.Buffer) -> None:
+    def _put(self, path: str, parts: Iterable[bytes | pyarrow.Buffer]) -> None:
         with self._system.open_output_stream(path) as stream:
-            stream.write(data)
+            for part in parts:
+                stream.write(part)

@@ -41,4 +41,4 @@ class StateFile:
     def write(self) -> None:
         """Write the file, if anything was added. Raises OutputError."""
         if self._parts:
-            self._output.put(self._name, b"".join(self._parts))
+            self._output.put(self._name, *self._parts)
