@@ -25,6 +25,7 @@ _MODULES: Final = {
     },
     "Cluster operations": {
         "watch": "admin.cli.watch",
+        "top": "admin.cli.top",
         "produce": "admin.cli.produce",
         "consume": "admin.cli.consume",
         "story": "admin.cli.story",
@@ -57,6 +58,7 @@ _SUMMARIES: Final = {
     "down": "Stop the processes of a cluster. Its data stays; 'klamm up' starts it again.",
     "status": "Show every process of a cluster: state, pid, addresses, and which controller is active.",
     "watch": "Stream changes of leaders, ISRs, brokers, topics, reassignments and configs until Ctrl-C.",
+    "top": "Show what a cluster is busy with: event queue, failovers, elections, ISR changes, busiest partitions.",
     "produce": "Produce one record per line of stdin or of a file; a tab separates key and value.",
     "consume": "Print the records of a topic to stdout, one per line, and follow new ones until Ctrl-C.",
     "story": "Show the history of one partition: its leaders, and every recorded change with its cause.",

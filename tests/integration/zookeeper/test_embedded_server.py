@@ -14,6 +14,7 @@ from cluster.errors import StartupError
 from deploy.local import processes
 from deploy.local.zookeeper import is_serving, prepare
 from tests.contract.zookeeper_worlds import eventually
+from tests.local_clusters import eventually as polled
 
 pytestmark = pytest.mark.real
 
@@ -74,7 +75,7 @@ async def test_the_foreground_server_says_where_it_serves_and_ends_on_sigterm(
     assert not is_serving(host, int(port))
 
 
-async def test_a_server_starts_from_the_jars_of_the_lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_starts_from_the_jars_of_the_lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "pyspark" else found(name))
     try:
@@ -82,9 +83,8 @@ async def test_a_server_starts_from_the_jars_of_the_lock_file(tmp_path: Path, mo
     except StartupError as error:
         pytest.skip(str(error))
     assert "pyspark" not in " ".join(command.arguments)
-    process = subprocess.Popen(command.arguments)
-    try:
-        await eventually(lambda: is_serving("127.0.0.1", command.port))
-    finally:
-        process.kill()
-        process.wait()
+    with subprocess.Popen(command.arguments) as process:
+        try:
+            polled(lambda: is_serving("127.0.0.1", command.port), "the server serves")
+        finally:
+            process.kill()
