@@ -22,6 +22,7 @@ _MODULES: Final = {
         "up": "launcher.local_cluster",
         "down": "launcher.local_cluster",
         "status": "launcher.local_cluster",
+        "doctor": "launcher.doctor",
     },
     "Cluster operations": {
         "watch": "admin.cli.watch",
@@ -57,6 +58,7 @@ _SUMMARIES: Final = {
     "up": "Start a cluster on this machine: ZooKeeper, controllers 1001… and brokers 1…, one process each.",
     "down": "Stop the processes of a cluster. Its data stays; 'klamm up' starts it again.",
     "status": "Show every process of a cluster: state, pid, addresses, and which controller is active.",
+    "doctor": "Check this machine, the installation and the cluster: what is wrong, and what to do.",
     "watch": "Stream changes of leaders, ISRs, brokers, topics, reassignments and configs until Ctrl-C.",
     "top": "Show what a cluster is busy with: event queue, failovers, elections, ISR changes, busiest partitions.",
     "produce": "Produce one record per line of stdin or of a file; a tab separates key and value.",

@@ -67,7 +67,9 @@ def top(
     cluster.ask(main)
 
 
-async def _loads(client: AdminClient, interval: float, lines: int, metrics: list[str]) -> AsyncGenerator[dict[str, Any]]:
+async def _loads(
+    client: AdminClient, interval: float, lines: int, metrics: list[str]
+) -> AsyncGenerator[dict[str, Any]]:
     """A document per interval; the first one comes early."""
     before = await take_sample(client)
     wait = min(interval, _FIRST_INTERVAL_S)
