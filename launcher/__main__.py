@@ -23,6 +23,7 @@ _MODULES: Final = {
         "down": "launcher.local_cluster",
         "status": "launcher.local_cluster",
         "doctor": "launcher.doctor",
+        "bundle": "launcher.bundle",
     },
     "Cluster operations": {
         "watch": "admin.cli.watch",
@@ -59,6 +60,7 @@ _SUMMARIES: Final = {
     "down": "Stop the processes of a cluster. Its data stays; 'klamm up' starts it again.",
     "status": "Show every process of a cluster: state, pid, addresses, and which controller is active.",
     "doctor": "Check this machine, the installation and the cluster: what is wrong, and what to do.",
+    "bundle": "Write an archive for support: versions, checks, descriptions, health, configs, ends of logs, metrics.",
     "watch": "Stream changes of leaders, ISRs, brokers, topics, reassignments and configs until Ctrl-C.",
     "top": "Show what a cluster is busy with: event queue, failovers, elections, ISR changes, busiest partitions.",
     "produce": "Produce one record per line of stdin or of a file; a tab separates key and value.",
