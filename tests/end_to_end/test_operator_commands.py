@@ -195,6 +195,13 @@ def test_reassignments_and_deletions_name_the_dead_broker_and_resume_when_it_is_
     klamm(cluster, "topics", "create", "short", "--replica-assignment", "2:3")
     cluster.kill(f"{BROKER}-3")
     wait_until_dead(cluster, 3)
+    states = {b["id"]: b["state"] for b in as_json(cluster, "brokers", "list")["brokers"]}
+    assert states == {1: "running", 2: "running", 3: "dead"}
+    unavailable = as_json(cluster, "topics", "describe", "--unavailable")["topics"]
+    assert {(t["name"], p["partition"]) for t in unavailable for p in t["partitions"] if p["leader"] == -1} == {
+        (t["name"], p["partition"]) for t in unavailable for p in t["partitions"]
+    }
+    assert "short" in klamm(cluster, "topics", "list", "--under-replicated").stdout
 
     def is_on_hold() -> bool:
         deleted = klamm(cluster, "topics", "delete", "leaving", "--yes", "--timeout", "5", "-o", "json", code=1)
