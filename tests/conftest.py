@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
 from deploy.local.zookeeper import ServerSettings
+from tests.documents.summary import DocumentSummary
 from tests.fuzz.summary import FuzzSummary
 from tests.rule_coverage import RuleCoverage
 
@@ -39,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # No test may reach a cluster that whoever runs the tests works with.
     for name in ("KLAMM_BOOTSTRAP", "KLAMM_CLUSTER", "KLAMM_CONTEXT"):
         os.environ.pop(name, None)
-    os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
+    os.environ["XDG_CONFIG_HOME"] = "/dev/null/none"
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell makes what it runs in the background deaf to Ctrl-C, and so all processes that a test starts.
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -55,6 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("ours")
     config.pluginmanager.register(RuleCoverage(config))
     config.pluginmanager.register(FuzzSummary())
+    config.pluginmanager.register(DocumentSummary())
 
 
 @pytest.fixture(scope="session")

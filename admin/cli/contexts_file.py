@@ -62,7 +62,7 @@ def read_contexts() -> Contexts:
     path = contexts_path()
     try:
         return msgspec.json.decode(path.read_bytes(), type=Contexts)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return Contexts()
     except (OSError, *DECODE_ERRORS) as error:
         raise StartupError(f"{path} cannot be read: {error}; mend or remove it") from error

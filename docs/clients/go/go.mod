@@ -1,0 +1,3 @@
+module example.com/topics
+
+go 1.24
