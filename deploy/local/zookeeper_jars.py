@@ -82,6 +82,11 @@ def fetch_jars(jars: list[LockedJar], folder: Path, say: Say) -> list[Path]:
 
 
 def _fetch_all(jars: list[LockedJar], folder: Path, say: Say) -> None:
+    if importlib.util.find_spec("jgo") is None:
+        raise StartupError(
+            "the embedded ZooKeeper needs the extra 'embedded': pip install 'klamm[embedded]', or name a running server"
+            " with --zookeeper"
+        )
     say(f"fetching {len(jars)} jars of ZooKeeper once, {sum(j.bytes for j in jars) / 1e6:.1f} MB, to {folder}")
     folder.mkdir(parents=True, exist_ok=True)
     # Each becomes visible whole: a fetch that is interrupted leaves nothing that the next one would take.
@@ -93,13 +98,8 @@ def _fetch_all(jars: list[LockedJar], folder: Path, say: Say) -> None:
 
 def _fetch(jar: LockedJar, draft: Path) -> Path:
     """One jar, by jgo from the Maven repository, checked against the lock file. Raises StartupError."""
-    try:
-        from jgo.maven import MavenContext  # noqa: PLC0415 - Only where something is to be fetched.
-    except ImportError:
-        raise StartupError(
-            "the embedded ZooKeeper needs the extra 'embedded': pip install 'klamm[embedded]', or name a running server"
-            " with --zookeeper"
-        ) from None
+    from jgo.maven import MavenContext  # noqa: PLC0415 - Only where something is to be fetched.
+
     group, artifact, version = jar.coordinates.split(":")
     try:
         path = Path(MavenContext(repo_cache=draft).project(group, artifact).at_version(version).artifact().resolve())
