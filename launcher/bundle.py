@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from http.client import HTTPException
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Annotated, Final
@@ -22,6 +23,7 @@ from msgspec import Struct
 
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import counted, examples, say, write
+from admin.cli.target import parse_addresses
 from cluster.errors import StartupError
 from cluster.local_cluster import ClusterState, read_cluster_state
 from launcher.redaction import redact, redact_document
@@ -80,7 +82,11 @@ def bundle(
     send it. Works while the cluster is down, with what is there.
     """
     state = _local_state(cluster)
-    configs, logs, nodes = list(config or ()), list(log or ()), list(metrics or ())
+    configs, logs, nodes = (
+        list(config or ()),
+        list(log or ()),
+        [a for m in metrics or () for a in parse_addresses(m, "--metrics")],
+    )
     if state is not None:
         configs += sorted((cluster.target.data / "config").glob("*.toml"))
         logs += sorted((cluster.target.data / "logs").glob("*.log"))
@@ -164,7 +170,7 @@ def _metrics(address: str) -> _Part:
     try:
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as response:
             text = response.read(FILE_BYTES_MAX * 4).decode(errors="replace")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         text = f"{address}: {error}\n"
     return _Part(f"metrics/{address.replace(':', '-')}.txt", _begin(redact(text)))
 

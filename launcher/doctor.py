@@ -1,5 +1,6 @@
 """`klamm doctor`: what is wrong with this machine, this installation and this cluster, and what to do about it."""
 
+import contextlib
 import resource
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ from msgspec import to_builtins
 from admin.cli.clusters import examine
 from admin.cli.options import Cluster, run, talks_to_cluster
 from admin.cli.output import counted, examples, say, write
+from admin.cli.target import parse_addresses
 from cluster.errors import ClusterError, ConfigError, StartupError
 from cluster.local_cluster import ClusterState, Member, read_cluster_state
 from cluster.process.config import host_and_port, load_config
@@ -67,8 +69,8 @@ def doctor(
     found = [*_machine(), *_configs(config or ())]
     state = _local_state(cluster)
     servers = _servers(zookeeper, config or (), state)
-    found += [checks.check_zookeeper(server, is_serving(*host_and_port(server))) for server in servers]
-    nodes = list(metrics or ())
+    found += [checks.check_zookeeper(server, _serves(server)) for server in servers]
+    nodes = [address for text in metrics or () for address in parse_addresses(text, "--metrics")]
     if state is not None:
         found += [_member(member, cluster.target.data) for member in state.members]
         found.append(_disk(cluster.target.data))
@@ -145,7 +147,7 @@ def _local_state(cluster: Cluster) -> ClusterState | None:
 
 def _servers(named: str | None, files: list[Path] | tuple[Path, ...], state: ClusterState | None) -> list[str]:
     """The addresses of all ZooKeeper servers that are named anywhere."""
-    connects = [named] if named else []
+    connects = [] if named is None else [",".join(parse_addresses(named, "--zookeeper"))]
     for file in files:
         try:
             connects.append(load_config(file, {}).zookeeper)
@@ -153,6 +155,14 @@ def _servers(named: str | None, files: list[Path] | tuple[Path, ...], state: Clu
             continue
     connects += [] if state is None else [state.zookeeper]
     return list(dict.fromkeys(server for connect in connects for server in connect.partition("/")[0].split(",")))
+
+
+def _serves(server: str) -> bool:
+    try:
+        return is_serving(*host_and_port(server))
+    except ValueError:
+        # A name that no host can have.
+        return False
 
 
 def _member(member: Member, data: Path) -> Diagnosis:
@@ -166,17 +176,16 @@ def _member(member: Member, data: Path) -> Diagnosis:
 
 def _skew(node: str) -> Diagnosis | None:
     """From the header `Date` of the node's metrics; None if it does not answer."""
-    connection = HTTPConnection(node, timeout=_HTTP_TIMEOUT_S)
     try:
         asked = time.time()
-        connection.request("HEAD", "/metrics")
-        date = connection.getresponse().headers.get("Date")
+        with contextlib.closing(HTTPConnection(node, timeout=_HTTP_TIMEOUT_S)) as connection:
+            connection.request("HEAD", "/metrics")
+            date = connection.getresponse().headers.get("Date")
         ours = (asked + time.time()) / 2
-    except (OSError, HTTPException):
+        theirs = None if date is None else parsedate_to_datetime(date).timestamp()
+    except (OSError, HTTPException, ValueError):
         return Diagnosis("clock", Level.WARNING, f"{node} does not answer", "is it a node's metrics_listen?")
-    finally:
-        connection.close()
-    return None if date is None else checks.check_skew(node, round(parsedate_to_datetime(date).timestamp() - ours))
+    return None if theirs is None else checks.check_skew(node, round(theirs - ours))
 
 
 def _health(cluster: Cluster) -> Diagnosis:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import sys
 from collections.abc import AsyncGenerator
 from enum import StrEnum
@@ -110,7 +111,7 @@ def consume(
         until_end=until_end,
         since_ms=None if since is None else parse_since(since, SystemClock().now_ms()),
         parts=tuple(part for part, is_wanted in zip(Part, wanted, strict=True) if is_wanted),
-        separator=separator.encode(),
+        separator=os.fsencode(separator),
         as_json=form is _Format.JSON,
         timeout_s=timeout,
     )

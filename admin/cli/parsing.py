@@ -85,10 +85,11 @@ def parse_partition_names(names: Sequence[str]) -> list[TopicPartition]:
 def parse_since(text: str, now_ms: int) -> int:
     """`10m` before now, or a UTC time in ISO 8601; in ms since the Unix epoch. Raises BadParameter."""
     if match := _AGO.fullmatch(text):
-        return now_ms - int(match["number"]) * _MS_OF_UNIT[match["unit"]]
+        # Negative ones have a meaning of their own in ListOffsets.
+        return max(0, now_ms - int(match["number"]) * _MS_OF_UNIT[match["unit"]])
     try:
         at = datetime.fromisoformat(text)
-        return int((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000)
+        return max(0, int((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000))
     except (ValueError, OverflowError):
         message = f"{text!r}: must be a time before now like 30s, 10m, 2h or 1d, or a UTC time like '2026-01-31 09:00'"
         raise typer.BadParameter(message, param_hint="--since") from None

@@ -1,6 +1,7 @@
 """`klamm produce`: one record per line; prints the number of acknowledged records to stdout."""
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
@@ -130,7 +131,7 @@ def produce(
         file=file,
         acks=acks,
         split_keys=keys,
-        separator=key_separator.encode(),
+        separator=os.fsencode(key_separator),
         as_json=input_ is _Input.JSON,
         headers=_parse_headers(header or ()),
         codec=Codec[compression.name],
@@ -233,9 +234,21 @@ def _record(order: _Order, number: int, line: bytes) -> NewRecord:
 def _parse_headers(pairs: Sequence[str]) -> Headers:
     """`NAME=VALUE`, of which a name may come several times. Raises BadParameter."""
     split = [pair.partition("=") for pair in pairs]
-    if wrong := [pair for pair, (name, equals, _) in zip(pairs, split, strict=True) if not name or not equals]:
-        raise typer.BadParameter("; ".join(f"{pair!r}: must be NAME=VALUE" for pair in wrong), param_hint="--header")
-    return tuple((name, value.encode()) for name, _, value in split)
+    wrong = [p for p, (name, equals, _) in zip(pairs, split, strict=True) if not (name and equals and _is_utf8(name))]
+    if wrong:
+        raise typer.BadParameter(
+            "; ".join(f"{pair!r}: must be NAME=VALUE, the name in UTF-8" for pair in wrong), param_hint="--header"
+        )
+    return tuple((name, os.fsencode(value)) for name, _, value in split)
+
+
+def _is_utf8(text: str) -> bool:
+    """Arguments may have any bytes; Python makes surrogates of those that are not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 async def _show_progress(producer: Producer, total: int | None) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import urllib.request
 from collections.abc import Sequence
+from http.client import HTTPException
 from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -18,7 +19,7 @@ QUEUE_METRICS: Final = ("size", *_QUANTILES.values())
 def read_queue(addresses: Sequence[str]) -> dict[str, float] | None:
     """By the names of QUEUE_METRICS, from the first of these addresses that is the active controller's; or None."""
     for address in addresses:
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, HTTPException):
             with urllib.request.urlopen(f"http://{address}/metrics", timeout=_TIMEOUT_S) as response:
                 text = response.read().decode()
             if (queue := parse_queue(text)) is not None:

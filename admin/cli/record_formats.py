@@ -7,10 +7,10 @@ import base64
 import json
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from admin.record_batches import Headers, Record
 from cluster.errors import DECODE_ERRORS, ConfigError
@@ -106,7 +106,7 @@ class _Line(Struct):
     value: str | _Base64 | None = None
     key: str | _Base64 | None = None
     headers: list[_Header] = []
-    timestamp: int | None = None
+    timestamp: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
 
 
 _DECODER: Final = msgspec.json.Decoder(_Line)

@@ -13,6 +13,7 @@ from msgspec import to_builtins
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import examples
 from admin.cli.queue_metrics import QUEUE_METRICS, read_queue
+from admin.cli.target import parse_addresses
 from admin.client import AdminClient
 from admin.load import Load, compare, take_sample
 from cluster.local_cluster import CONTROLLER, read_cluster_state
@@ -51,7 +52,8 @@ def top(
     controller's event queue is known of a cluster on this machine, and with
     --metrics. Ends with Ctrl-C.
     """
-    addresses = [*(metrics or ()), *_metrics_of_local_controllers(cluster)]
+    given = [address for text in metrics or () for address in parse_addresses(text, "--metrics")]
+    addresses = [*given, *_metrics_of_local_controllers(cluster)]
 
     async def main(client: AdminClient) -> None:
         async with contextlib.aclosing(_loads(client, interval, lines, addresses)) as loads:
