@@ -16,7 +16,7 @@ from tests.documents.pages import PAGES, ROOT, Block, blocks, blocks_of, unmarke
 from tests.documents.running import reader_folder, run
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
-AT_ONCE = {"README.md", "docs/tutorial.md"}
+AT_ONCE = {"docs/tutorial.md"}
 """Pages whose commands run with the other tests; those of the others in the deep suite."""
 
 
