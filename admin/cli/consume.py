@@ -86,7 +86,9 @@ def consume(
     with_offsets: Annotated[bool, typer.Option("--with-offsets", help="Print Offset:NUMBER.")] = False,
     with_headers: Annotated[bool, typer.Option("--with-headers", help="Print NAME:VALUE,… or NO_HEADERS.")] = False,
     with_keys: Annotated[bool, typer.Option("--with-keys", help="Print KEY<TAB>VALUE.")] = False,
-    separator: Annotated[str, typer.Option(help="What stands between these and the value. Default: a tab.")] = "\t",
+    separator: Annotated[
+        str, typer.Option(help="What stands between these and the value. Default: a tab.", show_default=False)
+    ] = "\t",
     form: Annotated[_Format, typer.Option("-o", "--format", help="json: one object per line.")] = _Format.TEXT,
     timeout: Annotated[
         float, typer.Option(min=0.1, max=TIMEOUT_MAX_S, help="Seconds to wait for partition leaders.")

@@ -93,7 +93,9 @@ def produce(
     acks: Annotated[Acks, typer.Option(help="0 none, 1 the leader, all the in-sync replicas.")] = Acks.ALL,
     input_: Annotated[_Input, typer.Option("--input", help="json: an object per line.")] = _Input.LINES,
     keys: Annotated[bool, typer.Option(help="Split lines at the first tab into key and value.")] = True,
-    key_separator: Annotated[str, typer.Option(help="Split lines at this instead of a tab.")] = "\t",
+    key_separator: Annotated[
+        str, typer.Option(help="Split lines at this instead of a tab.", show_default=False)
+    ] = "\t",
     header: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header of every record. Repeatable.")
     ] = None,
