@@ -11,7 +11,7 @@ import typer
 from msgspec import to_builtins
 
 from admin.cli.options import Cluster, talks_to_cluster
-from admin.cli.output import examples
+from admin.cli.output import counted, examples
 from admin.cli.queue_metrics import QUEUE_METRICS, read_queue
 from admin.cli.target import parse_addresses
 from admin.client import AdminClient
@@ -130,14 +130,17 @@ def screen_lines(document: dict[str, Any], width: int | None = None) -> list[str
     counts, seconds = document["counts"], document["seconds"]
     queue = document["event_queue"]
     times = "" if queue is None else ", ".join(f"{name} {queue[name]:,.0f} ms" for name in QUEUE_METRICS[1:])
+    happened = f"{counted(document['elections'], 'election')}, {counted(document['isr_changes'], 'ISR change')}"
     return [
         f"controller {document['controller_id']}, epoch {document['controller_epoch']}, "
-        f"{document['failovers']} failovers seen",
-        "event queue: not known" if queue is None else f"event queue: {queue['size']:,.0f} events, {times}",
-        f"{counts['topics']:,} topics, {counts['partitions']:,} partitions: {counts['unavailable']:,} unavailable, "
-        f"{counts['under_min_isr']:,} under min ISR, {counts['under_replicated']:,} under-replicated",
-        f"in {seconds:.1f} s: {document['elections']:,} elections, {document['isr_changes']:,} ISR changes, "
-        f"{document['records_per_s']:,.0f} records/s",
+        f"{counted(document['failovers'], 'failover')} seen",
+        "event queue: not known"
+        if queue is None
+        else f"event queue: {counted(round(queue['size']), 'event')}, {times}",
+        f"{counted(counts['topics'], 'topic')}, {counted(counts['partitions'], 'partition')}: "
+        f"{counts['unavailable']:,} unavailable, {counts['under_min_isr']:,} under min ISR, "
+        f"{counts['under_replicated']:,} under-replicated",
+        f"in {seconds:.1f} s: {happened}, {document['records_per_s']:,.0f} records/s",
         "",
         *_table(document["brokers"], ("id", "state", "leaders", "replicas", "records_per_s"), width),
         "",

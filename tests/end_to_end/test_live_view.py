@@ -80,4 +80,4 @@ def test_doctor_and_bundle_work_while_a_broker_is_dead(cluster: LocalCluster, tm
         (health,) = [m for m in archive.getmembers() if m.name.endswith("/health.json")]
         content = archive.extractfile(health)
         assert content is not None
-        assert b"dead_broker" in content.read()
+        assert b'"healthy": false' in content.read()
