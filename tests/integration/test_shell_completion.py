@@ -114,9 +114,17 @@ def test_without_a_cluster_there_are_no_names_and_no_messages(
     assert in_bash("klamm consume or", {**environment, "KLAMM_BOOTSTRAP": "no address"}, tmp_path) == [""]
 
 
-def test_zsh_completes_what_is_typed(shell_environment: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("autoloaded", [False, True])
+def test_zsh_completes_what_is_typed(shell_environment: dict[str, str], tmp_path: Path, autoloaded: bool) -> None:
     completion = script("zsh", tmp_path)
-    (tmp_path / ".zshrc").write_text(f"PS1='ready> '\nautoload -U compinit; compinit -u\nsource {completion}\n")
+    initialise = "autoload -U compinit; compinit -u"
+    if autoloaded:
+        (tmp_path / "functions").mkdir()
+        completion.rename(tmp_path / "functions" / "_klamm")
+        settings = f"fpath=({tmp_path / 'functions'} $fpath)\n{initialise}"
+    else:
+        settings = f"{initialise}\nsource {completion}"
+    (tmp_path / ".zshrc").write_text(f"PS1='ready> '\n{settings}\n")
     process, terminal = pty.fork()
     if process == 0:
         os.execve(shutil.which("zsh") or "", ["zsh", "-i"], shell_environment)
