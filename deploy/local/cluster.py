@@ -202,7 +202,7 @@ class LocalCluster:
     def failures(self) -> list[str]:
         """Members that exited by themselves, each with the last line of its log."""
         return [
-            f"{name} exited with code {self._children[name].returncode}: {self.log_tail(name, lines=1)}"
+            f"{name} exited with code {self._children[name].returncode}: {self._files.reason(name)}"
             for name in self._gave_up_by_themselves()
         ]
 
@@ -236,7 +236,8 @@ class LocalCluster:
             deadline = time.monotonic() + timeout_s
             while not is_serving("127.0.0.1", member.port):
                 if self.state_of(member.name) == GONE or time.monotonic() > deadline:
-                    raise StartupError(f"ZooKeeper did not start: {self.log_tail(member.name)}")
+                    log = self._files.log(member.name)
+                    raise StartupError(f"ZooKeeper did not start: {self._files.reason(member.name)}; its log is {log}")
                 time.sleep(0.05)
 
     def _grow(self, role: str, count: int | None) -> None:

@@ -66,6 +66,12 @@ class ClusterFolder:
         except OSError:
             return "(no log)"
 
+    def reason(self, name: str) -> str:
+        """The last line of a member's log that is no frame of a Java trace: what it is about is in the line above."""
+        lines = self.log_tail(name, lines=100).splitlines()
+        said = [line for line in lines if line.strip() and not line[0].isspace()]
+        return said[-1] if said else "it said nothing"
+
     def make_ready(self, member: Member, state: ClusterState) -> list[str]:
         """Create the files that a member needs to start; returns its arguments of `klamm`."""
         for sub_folder in ("config", "logs", "data", "state-changes"):

@@ -111,3 +111,25 @@ def test_brokers_are_spread_over_racks_also_later(tmp_path: Path) -> None:
     for member in moved.members(BROKER):
         arguments = ClusterFolder(tmp_path).make_ready(member, moved.state)
         assert tomllib.loads(Path(arguments[-1]).read_text())["rack"] == member.rack
+
+
+def test_a_java_that_fails_gives_its_reason_and_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "home" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(
+        """#!/bin/sh
+[ "$1" = -version ] && { echo 'openjdk version "21"' >&2; exit 0; }
+printf 'Exception in thread "main" java.lang.OutOfMemoryError: no memory\\n' >&2
+printf '\\tat org.example.Thing.run(Thing.java:1)\\n\\t... 3 more\\n' >&2
+exit 1
+"""
+    )
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    cluster = LocalCluster.create_or_open(tmp_path / "c", controllers=1, brokers=1)
+    with pytest.raises(StartupError) as refused:
+        cluster.start_all()
+    assert str(refused.value) == (
+        'ZooKeeper did not start: Exception in thread "main" java.lang.OutOfMemoryError: no memory; its log is '
+        f"{tmp_path / 'c' / 'logs' / 'zookeeper.log'}"
+    )
