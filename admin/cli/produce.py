@@ -121,10 +121,7 @@ def produce(
     producer is not idempotent: retries may store a record twice. Prints the
     number of acknowledged records to stdout.
     """
-    if count is not None and file is not None:
-        raise typer.BadParameter("--count generates its records: it cannot be combined with --file")
-    if not key_separator:
-        raise typer.BadParameter("--key-separator must not be empty; --no-keys takes lines as they are")
+    _check(count, file, key_separator)
     default_timeout = _LINES_TIMEOUT_S if count is None else _PROBE_TIMEOUT_S
     order = _Order(
         topic=topic,
@@ -142,6 +139,13 @@ def produce(
         timeout_s=default_timeout if timeout is None else timeout,
     )
     run(_produce(order, target))
+
+
+def _check(count: int | None, file: Path | None, key_separator: str) -> None:
+    if count is not None and file is not None:
+        raise typer.BadParameter("--count generates its records: it cannot be combined with --file")
+    if not key_separator:
+        raise typer.BadParameter("--key-separator must not be empty; --no-keys takes lines as they are")
 
 
 async def _produce(order: _Order, target: Target) -> None:
