@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from admin.cli.output import examples
+from admin.cli.output import examples, say
 
 app = typer.Typer()
 
@@ -56,7 +56,7 @@ def zookeeper(
     """
     from deploy.local.zookeeper import ServerSettings, run_foreground
 
-    run_foreground(port, data, ServerSettings(heap_mb=heap))
+    run_foreground(port, data, ServerSettings(heap_mb=heap), say)
 
 
 @app.command(

@@ -10,6 +10,7 @@ import io
 import socket
 import threading
 from collections.abc import Callable, Mapping
+from email.utils import formatdate
 from http import HTTPStatus
 from http.client import HTTPException, parse_headers
 from typing import Any, Final, NamedTuple
@@ -50,7 +51,9 @@ class _Response(NamedTuple):
     headers: Mapping[str, str] = {"Content-Type": "text/plain; charset=utf-8"}
 
     def encode(self, *, with_body: bool) -> bytes:
-        fields = {**self.headers, "Content-Length": str(len(self.body)), "Connection": "close"}
+        # With the date `klamm doctor` compares clocks.
+        always = {"Date": formatdate(usegmt=True), "Content-Length": str(len(self.body)), "Connection": "close"}
+        fields = {**self.headers, **always}
         lines = [
             f"HTTP/1.1 {self.status.value} {self.status.phrase}",
             *(f"{k}: {v}" for k, v in fields.items()),
