@@ -10,8 +10,9 @@ from random import Random
 from msgspec import Struct
 
 from admin.partitioner import next_sticky_partition, partition_for_key
-from admin.record_batches import BatchBuilder, build_batches, decode_records
+from admin.record_batches import BatchBuilder, Headers, Record, build_batches, decode_records
 from cluster.broker import Offset
+from cluster.compression import LARGEST_BATCH, Codec
 from cluster.errors import ClusterError
 from cluster.partition import TopicPartition
 
@@ -19,9 +20,13 @@ _RECORD_OVERHEAD = 32
 
 
 class ProducerOptions(Struct, frozen=True, kw_only=True):
-    """Kafka's producer settings under its names; times in ms, sizes in bytes. `acks`: 0, 1 or -1 (all)."""
+    """Kafka's producer settings under its names; times in ms, sizes in bytes. `acks`: 0, 1 or -1 (all).
+
+    `batch_size`: before compression.
+    """
 
     acks: int = -1
+    compression_type: Codec = Codec.NONE
     batch_size: int = 262_144
     linger_ms: int = 5
     buffer_memory: int = 33_554_432
@@ -34,25 +39,25 @@ class ProducerOptions(Struct, frozen=True, kw_only=True):
 class Batch:
     """Records of one partition on their way. `encoded` is None while records may still be added."""
 
-    def __init__(self, *, deadline: float, due: float, batch_size: int) -> None:
-        self.deadline, self.due = deadline, due
+    def __init__(self, *, deadline: float, due: float, batch_size: int, codec: Codec = Codec.NONE) -> None:
+        self.deadline, self.due, self._codec = deadline, due, codec
         self.encoded: bytes | None = None
         self.values: list[bytes | None] = []
         self.attempts = 0
         self.last_error: ClusterError | None = None
         self.memory = 0
-        self._builder = BatchBuilder(batch_size)
+        self._builder = BatchBuilder(batch_size, codec)
 
     @property
     def count(self) -> int:
         return len(self.values)
 
-    def append(self, timestamp: int, key: bytes | None, value: bytes | None) -> bool:
+    def append(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers = ()) -> bool:
         """Add a record; False when the batch is closed or full."""
-        if self.encoded is not None or not self._builder.append(timestamp, key, value):
+        if self.encoded is not None or not self._builder.append(timestamp, key, value, headers):
             return False
         self.values.append(value)
-        self.memory += record_memory(key, value)
+        self.memory += record_memory(key, value, headers)
         return True
 
     def close(self) -> bytes:
@@ -64,17 +69,17 @@ class Batch:
     def split(self) -> "list[Batch]":
         """Halves of a batch that was too large for its leader, in order; at least two records are needed."""
         assert self.count > 1, "a batch of one record cannot be split"
-        encoded = self.close()
-        parts = []
-        for part in build_batches(decode_records(encoded, Offset(0)).records, len(encoded) // 2 + 1):
-            records = decode_records(part, Offset(0)).records
-            batch = Batch(deadline=self.deadline, due=self.due, batch_size=len(part))
-            batch.encoded = part
-            batch.values = [r.value for r in records]
-            batch.memory = sum(record_memory(r.key, r.value) for r in records)
-            batch.attempts = self.attempts
-            parts.append(batch)
-        return parts
+        records = decode_records(self.close(), Offset(0)).records
+        middle = len(records) // 2
+        return [self._part(records[:middle]), self._part(records[middle:])]
+
+    def _part(self, records: Sequence[Record]) -> "Batch":
+        part = Batch(deadline=self.deadline, due=self.due, batch_size=LARGEST_BATCH, codec=self._codec)
+        (part.encoded,) = build_batches(records, LARGEST_BATCH, self._codec)
+        part.values = [r.value for r in records]
+        part.memory = sum(record_memory(r.key, r.value, r.headers) for r in records)
+        part.attempts = self.attempts
+        return part
 
 
 class PartitionQueue:
@@ -113,37 +118,38 @@ class Accumulator:
         topic: str,
         partitions: Sequence[int],
         partition: int | None,
-        record: tuple[bytes | None, bytes | None],
+        record: tuple[bytes | None, bytes | None, Headers],
         *,
         timestamp: int,
         now: float,
     ) -> bool:
-        """Add a (key, value) to `partition`, or to the one its key hashes to, or to the sticky one.
+        """Add a (key, value, headers) to `partition`, or to the one its key hashes to, or to the sticky one.
 
         Returns whether a new batch was begun, or one became full: a reason to look for work.
         """
-        key, value = record
+        key, value, headers = record
         sticky = partition is None and key is None
         if partition is None:
             partition = (
                 self._sticky_partition(topic, partitions) if key is None else partition_for_key(key, len(partitions))
             )
         queue = self._queue(TopicPartition(topic, partition))
-        self.memory += record_memory(key, value)
-        if queue.batches and queue.batches[-1].append(timestamp, key, value):
+        self.memory += record_memory(key, value, headers)
+        if queue.batches and queue.batches[-1].append(timestamp, key, value, headers):
             return False
         if sticky:
             queue = self._move_on(topic, partitions)
-            if queue.batches and queue.batches[-1].append(timestamp, key, value):
+            if queue.batches and queue.batches[-1].append(timestamp, key, value, headers):
                 return True
         queue.batches.append(
             Batch(
                 deadline=now + self._options.delivery_timeout_ms / 1000,
                 due=now + self._options.linger_ms / 1000,
                 batch_size=self._options.batch_size,
+                codec=self._options.compression_type,
             )
         )
-        fitted = queue.batches[-1].append(timestamp, key, value)
+        fitted = queue.batches[-1].append(timestamp, key, value, headers)
         assert fitted, "the first record of a batch always fits"
         return True
 
@@ -185,6 +191,7 @@ class Accumulator:
         return self._queue(TopicPartition(topic, self._sticky[topic]))
 
 
-def record_memory(key: bytes | None, value: bytes | None) -> int:
+def record_memory(key: bytes | None, value: bytes | None, headers: Headers = ()) -> int:
     """Bytes a record is counted with against `buffer.memory` and `max.request.size`."""
-    return _RECORD_OVERHEAD + (0 if key is None else len(key)) + (0 if value is None else len(value))
+    contents = (key, value, *(part for name, of in headers for part in (name, of)))
+    return _RECORD_OVERHEAD + sum(len(part) for part in contents if part is not None)

@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from admin.partition_filters import is_under_replicated, wanted_in_sync
 from cluster.broker import NO_LEADER, BrokerId
 from cluster.requests.cluster import DescribedBroker, Finding
 from cluster.requests.plans import DescribedPartition
@@ -102,16 +103,14 @@ def _check_partition(topic: DescribedTopic, p: DescribedPartition) -> Iterator[H
     in_sync = f"in sync {list(p.isr)} of replicas {list(p.replicas)}"
     if p.leader == NO_LEADER:
         yield HealthIssue(Trouble.OFFLINE, f"no leader; {in_sync}", topic.name, p.partition)
-    # min.insync.replicas above the number of replicas counts as that number.
-    elif len(p.isr) < (wanted := min(topic.min_insync_replicas, len(p.replicas))):
+    elif len(p.isr) < (wanted := wanted_in_sync(topic, p)):
         yield HealthIssue(
             Trouble.UNDER_MIN_ISR,
             f"{in_sync}, below min.insync.replicas {wanted}: produce with acks=all fails",
             topic.name,
             p.partition,
         )
-    # Adding replicas of a reassignment are expected to be out of sync at first.
-    if len(p.isr) < len(p.replicas) - len(p.adding_replicas):
+    if is_under_replicated(p):
         yield HealthIssue(Trouble.UNDER_REPLICATED, in_sync, topic.name, p.partition)
 
 

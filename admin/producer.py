@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from admin.accumulator import Accumulator, PartitionQueue, ProducerOptions, record_memory
-from admin.record_batches import BATCH_OVERHEAD
+from admin.record_batches import BATCH_OVERHEAD, Headers
 from admin.topology import Topology
 from cluster.broker import UNKNOWN_OFFSET, Offset
 from cluster.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError, RequestTooLargeError
@@ -105,13 +105,22 @@ class Producer:
             await self.flush()
         await self._tasks.leave(error)
 
-    async def send(self, topic: str, key: bytes | None, value: bytes | None, partition: int | None = None) -> None:
+    async def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int | None = None,
+        *,
+        headers: Headers = (),
+        timestamp: int | None = None,
+    ) -> None:
         """Put a record into its partition's batch; waits only while the buffer is full.
 
-        Raises ApiError for a topic or partition that does not exist and for a record above
-        `max_request_size`.
+        `timestamp` in ms; None: now. Raises ApiError for a topic or partition that does not exist and for a record
+        above `max_request_size`.
         """
-        size = record_memory(key, value)
+        size = record_memory(key, value, headers)
         if size + BATCH_OVERHEAD > self._options.max_request_size:
             raise ApiError(
                 ErrorCode.MESSAGE_TOO_LARGE,
@@ -132,8 +141,8 @@ class Producer:
         while self._accumulator.memory + size > self._options.buffer_memory:
             await self._wait_for_progress()
         now = asyncio.get_running_loop().time()
-        timestamp = self._clock.now_ms()
-        if self._accumulator.append(topic, partitions, partition, (key, value), timestamp=timestamp, now=now):
+        created = self._clock.now_ms() if timestamp is None else timestamp
+        if self._accumulator.append(topic, partitions, partition, (key, value, headers), timestamp=created, now=now):
             self._wake.set()
 
     def refuse(self, count: int, error: ClusterError) -> None:

@@ -21,6 +21,10 @@ BATCH_OVERHEAD = 61
 """Bytes of a batch's header."""
 
 
+Headers = tuple[tuple[str, bytes | None], ...]
+"""Names, of which one may come several times, and values."""
+
+
 class Record(Struct, frozen=True):
     """One consumed record. `timestamp` in ms since the Unix epoch."""
 
@@ -28,6 +32,7 @@ class Record(Struct, frozen=True):
     timestamp: int
     key: bytes | None
     value: bytes | None
+    headers: Headers = ()
 
 
 class BatchBuilder:
@@ -36,10 +41,10 @@ class BatchBuilder:
     Without a producer id: idempotent producing would set id, epoch and sequence here.
     """
 
-    def __init__(self, batch_size: int) -> None:
+    def __init__(self, batch_size: int, codec: Codec = Codec.NONE) -> None:
         self._builder = DefaultRecordBatchBuilder(
             magic=_MAGIC,
-            compression_type=0,
+            compression_type=int(codec),
             is_transactional=0,
             producer_id=_NO_PRODUCER,
             producer_epoch=_NO_PRODUCER,
@@ -48,9 +53,9 @@ class BatchBuilder:
         )
         self.count = 0
 
-    def append(self, timestamp: int, key: bytes | None, value: bytes | None) -> bool:
+    def append(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers = ()) -> bool:
         """Add a record. Returns False if it does not fit; the first record always does."""
-        if self._builder.append(self.count, timestamp, key, value, []) is None:
+        if self._builder.append(self.count, timestamp, key, value, list(headers)) is None:
             return False
         self.count += 1
         return True
@@ -64,15 +69,18 @@ class BatchBuilder:
         return bytes(self._builder.build())
 
 
-def build_batches(records: Iterable[Record], batch_size: int) -> list[bytes]:
-    """Encode records into as many batches of at most `batch_size` bytes as they need, in order."""
+def build_batches(records: Iterable[Record], batch_size: int, codec: Codec = Codec.NONE) -> list[bytes]:
+    """Encode records into as many batches of at most `batch_size` bytes as they need, in order.
+
+    The size is that before compression.
+    """
     batches = []
-    builder = BatchBuilder(batch_size)
+    builder = BatchBuilder(batch_size, codec)
     for record in records:
-        if not builder.append(record.timestamp, record.key, record.value):
+        if not builder.append(record.timestamp, record.key, record.value, record.headers):
             batches.append(builder.build())
-            builder = BatchBuilder(batch_size)
-            builder.append(record.timestamp, record.key, record.value)
+            builder = BatchBuilder(batch_size, codec)
+            builder.append(record.timestamp, record.key, record.value, record.headers)
     if builder.count:
         batches.append(builder.build())
     return batches
@@ -177,7 +185,7 @@ def _read_batch(data: bytes, extent: _Extent, wanted: Offset) -> list[Record]:
         raise _UnreadableError("a length in it is larger than the batch") from None
     if any(not extent.base_offset <= r.offset < extent.next_offset for r in records):
         raise _UnreadableError("the offsets of its records contradict its header")
-    return [Record(r.offset, r.timestamp, r.key, r.value) for r in records if r.offset >= wanted]
+    return [Record(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in records if r.offset >= wanted]
 
 
 def _decompressed(batch: DefaultRecordBatch, content: bytes) -> DefaultRecordBatch:

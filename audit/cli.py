@@ -182,7 +182,7 @@ def _audited(
 
 def _check_mode(once: bool, follow: bool, until_clean: bool, timeout: float | None) -> None:
     if once + follow + until_clean > 1:
-        raise typer.BadParameter("--once, --follow and --until-clean exclude one another", param_hint="--once")
+        raise typer.BadParameter("--once, --follow and --until-clean are mutually exclusive", param_hint="--once")
     if once and timeout is not None:
         raise typer.BadParameter("is for --follow and --until-clean; --once ends by itself", param_hint="--timeout")
 

@@ -2,8 +2,10 @@
 
 import argparse
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from broker_agent.program import run
 from cluster.errors import ConfigError
@@ -13,11 +15,11 @@ from cluster.process.exit_codes import ExitCode
 from cluster.process.tasks import run_program
 
 
-def main(config: Path | None) -> int:
-    """Run with that TOML file; returns the exit code."""
+def main(config: Path | None, flags: Mapping[str, Any] | None = None) -> int:
+    """Run with that TOML file; returns the exit code. `flags`: fields that win over the file's."""
     configure_diagnostics("broker")
     try:
-        node = load_config(config)
+        node = load_config(config, flags)
     except ConfigError as error:
         sys.stderr.writelines(f"klamm: {line}\n" for line in error.errors)
         return ExitCode.USAGE

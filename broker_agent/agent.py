@@ -32,6 +32,7 @@ from broker_agent.topic_config_changes import TopicConfigChanges
 from broker_agent.topic_configs import TopicConfigs
 from cluster.broker import Broker, Endpoint
 from cluster.process.clock import WallClock
+from cluster.process.health import Health
 from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
@@ -87,6 +88,8 @@ class Agent:
 
     `broker` has no endpoints yet: they are known once the server is bound, and passed to `start`.
     """
+
+    _session: SessionKeeper | None = None
 
     def __init__(self, broker: Broker, dependencies: AgentDependencies, tasks: TaskSet) -> None:
         self.broker_id = broker.id
@@ -168,11 +171,20 @@ class Agent:
             setting_changes=self._setting_changes,
             sink=dependencies.sink,
         )
+        self._session = session
         session.record("registered", Cause("Startup"))
         self._start_background_work(session)
         self._setting_changes.start_session()
         self.metrics.broker_state.set(RUNNING)
         self.is_serving.set()
+
+    def health(self) -> Health:
+        """Whether this agent is registered and serves."""
+        if self.control.is_stopping:
+            return Health("stopping", is_healthy=False)
+        if self._session is None or not self.is_serving.is_set():
+            return Health("starting: registers in ZooKeeper", is_healthy=False)
+        return self._session.health()
 
     def _report_logs(self) -> None:
         """Take the replicas whose logs could not be loaded offline, and record what others have lost (R9.22)."""

@@ -1,6 +1,7 @@
 """Builds a broker agent process: adapters are created, started and stopped in the order of R1.10 and R12.3."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from random import SystemRandom
@@ -27,18 +28,23 @@ from cluster.process.clock import SystemClock
 from cluster.process.config import NodeConfig
 from cluster.process.descriptors import plan_descriptors, raise_limit, warn_if_low
 from cluster.process.diagnostics import configure_diagnostics, set_log_level
+from cluster.process.health import Health, HealthCheck
 from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics
 from cluster.process.metrics_server import serve_metrics
 from cluster.process.process_metrics import DiskSpaceMonitor, EventLoopMonitor
+from cluster.process.service_manager import ServiceManager
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
 from cluster.rpc.admission import Admission
 from cluster.rpc.admission_limits import AdmissionLimits
-from cluster.rpc.process_servers import serve_both
+from cluster.rpc.external_listener import ExternalListener
+from cluster.rpc.process_servers import serve_listeners
+from cluster.rpc.serving import Listener, RpcServer
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import SessionEvent, WatchEvent
+from cluster.zookeeper.registrations import registered_endpoints
 from state_log.apis import state_log_apis
 from state_log.reader import newest_roles
 from state_log.writer import open_state_change_log
@@ -56,6 +62,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     events: asyncio.Queue[WatchEvent | SessionEvent] = asyncio.Queue()
     failed_directories: asyncio.Queue[str] = asyncio.Queue()
     broker_state = metrics.gauge("kafka.server", "KafkaServer", "BrokerState")
+    health = _AgentHealth()
     disk, connections = _open_disk(settings)
     async with AsyncExitStack() as cleanup:
         broker_state.set(STARTING)
@@ -70,10 +77,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         sink = open_state_change_log(settings, config.data, f"broker-{broker_id}", clock, metrics)
         cleanup.callback(sink.close)
         configs = TopicConfigs(zookeeper, default_log_config(settings), settings.request_timeout_ms)
-        if config.metrics_listen is not None:
-            # Before the logs are loaded, so that a long recovery is visible in the metrics (R1.10 e, f).
-            _, close_metrics = serve_metrics(metrics, config.metrics_listen)
-            cleanup.callback(close_metrics)
+        cleanup.callback(_serve_metrics(config, metrics, health))
         broker_state.set(RECOVERY)
         logs = await open_log_directories(
             LogDependencies(disk, clock, random, LogMetrics(metrics, per_partition=settings.klamm_metrics_partitions)),
@@ -108,8 +112,8 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             tasks.start(sink.run(), name="state-change-log")
             tasks.start(EventLoopMonitor(metrics).run(), name="event loop monitor")
             tasks.start(DiskSpaceMonitor(metrics, config.data).run(), name="disk space monitor")
-            agent = Agent(Broker(broker_id, (), config.rack), dependencies, tasks)
-            await _serve(config, agent, dependencies, AdmissionLimits.from_settings(settings, connections), stop)
+            agent = health.agent = Agent(Broker(broker_id, (), config.rack), dependencies, tasks)
+            await _serve(config, agent, dependencies, connections, stop=stop, tasks=tasks)
 
 
 def _open_disk(settings: Settings) -> tuple[FileDisk, int]:
@@ -123,14 +127,53 @@ def _open_disk(settings: Settings) -> tuple[FileDisk, int]:
     return FileDisk(threads, plan.log_files), plan.connections
 
 
+def _serve_metrics(config: NodeConfig, metrics: Metrics, health: "_AgentHealth") -> Callable[[], None]:
+    """Start the metrics port, if there is one: before the logs are loaded, so that a long recovery is visible
+    (R1.10 e, f). Returns what stops it.
+    """
+    if config.metrics_listen is None:
+        return lambda: None
+    _, close = serve_metrics(metrics, config.metrics_listen, HealthCheck(health.describe))
+    return close
+
+
+class _AgentHealth:
+    """The health of the agent, or that there is none yet."""
+
+    def __init__(self) -> None:
+        self.agent: Agent | None = None
+
+    def describe(self) -> Health:
+        return Health("starting: loads its logs", is_healthy=False) if self.agent is None else self.agent.health()
+
+
 async def _serve(
-    config: NodeConfig, agent: Agent, dependencies: AgentDependencies, limits: AdmissionLimits, stop: asyncio.Event
+    config: NodeConfig,
+    agent: Agent,
+    dependencies: AgentDependencies,
+    connections: int,
+    *,
+    stop: asyncio.Event,
+    tasks: TaskSet,
 ) -> None:
-    """Bind both addresses, run, shut down. A failed start still closes the logs cleanly."""
+    """Bind all addresses, run, shut down. A failed start still closes the logs cleanly.
+
+    `connections`: descriptors for them.
+    """
+    manager = ServiceManager()
+    tasks.start(manager.run(), name="watchdog")
     node, metrics = AgentNode(agent, dependencies), dependencies.metrics
+    has_external = config.external_listen is not None
+    limits = AdmissionLimits.from_settings(config.settings, connections, has_external=has_external)
     admission = Admission(limits, metrics, node.recognize)
+    addresses_of = partial(registered_endpoints, dependencies.zookeeper)
+    external = ExternalListener(node, config.settings.listener_names, addresses_of)
+
+    async def serve(listener: Listener) -> RpcServer:
+        return await serve_broker_agent(listener, external if listener.is_external else node, metrics, admission)
+
     try:
-        servers = await serve_both(config, lambda listener: serve_broker_agent(listener, node, metrics, admission))
+        servers = await serve_listeners(config, serve)
         async with AsyncExitStack() as cleanup:
             # Also when a task fails: a server that outlives the event loop complains of that, not of the failure.
             cleanup.push_async_callback(servers.stop, 0)
@@ -138,7 +181,9 @@ async def _serve(
             await agent.start(servers.endpoints)
             addresses = {endpoint.listener: endpoint.address for endpoint in servers.endpoints}
             _log.info("Broker agent started", broker=agent.broker_id, **addresses, listening=servers.client.address)
+            manager.ready(f"broker {agent.broker_id} is registered")
             await stop.wait()
+            manager.stopping()
             _log.info("Broker agent is shutting down", broker=agent.broker_id)
             await agent.leave()
             await servers.stop()

@@ -12,6 +12,7 @@ from broker_agent.controller_finder import ControllerFinder
 from broker_agent.registration import Registration
 from cluster.broker import BrokerId
 from cluster.errors import SessionExpiredError, ZooKeeperError
+from cluster.process.health import Health
 from cluster.znodes.paths import CONFIG_CHANGES
 from cluster.zookeeper.config_changes import ConfigChanges
 from cluster.zookeeper.port import SessionEvent, SessionState, WatchEvent, ZooKeeper
@@ -44,11 +45,22 @@ class SessionKeeper:
         self._finder = finder
         self._setting_changes = setting_changes
         self._sink = sink
+        self._is_connected = self._is_registered = True  # It is made once the agent has registered.
+
+    def health(self) -> Health:
+        """Whether controllers and clients can find this agent."""
+        if not self._is_connected:
+            return Health("no connection to ZooKeeper", is_healthy=False)
+        if not self._is_registered:
+            return Health("not registered in ZooKeeper", is_healthy=False)
+        return Health("registered", is_healthy=True)
 
     async def follow(self) -> None:
         """Process session and watch events, in their order, until cancelled."""
         while True:
             event = await self._events.get()
+            if isinstance(event, SessionEvent):
+                self._is_connected = event.state is SessionState.CONNECTED
             match event:
                 case WatchEvent(path=path, kind=kind) if path == CONFIG_CHANGES:
                     self._setting_changes.changed(kind)
@@ -70,6 +82,7 @@ class SessionKeeper:
         """
         _log.warning("ZooKeeper session expired; registering again", broker=self._broker)
         self.record("expired", _EXPIRED)
+        self._is_registered = False
         needs_session = True
         while True:
             try:
@@ -83,6 +96,7 @@ class SessionKeeper:
             except ZooKeeperError as error:
                 _log.warning("Registration failed; retrying", error=str(error))
             await asyncio.sleep(_RETRY_S)
+        self._is_registered = True
         self.record("registered", _EXPIRED)
         self._finder.refresh()
         self._setting_changes.start_session()

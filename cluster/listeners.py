@@ -1,4 +1,5 @@
-"""The two listeners of a process: one for clients and replication, and one for control requests.
+"""The listeners of a process: one for clients and replication, one for control requests, and perhaps one for clients
+that reach the cluster by other addresses, as those outside of a network of containers.
 
 The second is the control plane of Kafka's KIP-291, so that clients can neither delay nor send control requests. A Kafka
 broker without a control plane, or an agent of klamm 0.2, has only the first, which then answers both (LS-3).
@@ -12,6 +13,7 @@ from msgspec import Struct
 from cluster.broker import DEFAULT_LISTENER, Endpoint
 
 DEFAULT_CONTROL_LISTENER: Final = "CONTROL"
+EXTERNAL_LISTENER: Final = "EXTERNAL"
 
 
 class ListenerNames(Struct, frozen=True):

@@ -33,6 +33,7 @@ class Member(Struct):
     metrics_port: int
     process: ProcessIdentity | None = None
     control_port: int = 0
+    rack: str = ""
 
     @property
     def name(self) -> str:
@@ -44,13 +45,17 @@ class Member(Struct):
 
 
 class ClusterState(Struct):
-    """The content of `cluster.json`. `supervisor`: the `klamm up` that supervises the members, if any."""
+    """The content of `cluster.json`. `supervisor`: the `klamm up` that supervises the members, if any.
+
+    `first_port`: the one that all ports are counted from; 0: free ones were chosen.
+    """
 
     version: int
     zookeeper: str
     members: list[Member]
     settings: dict[str, Any]
     supervisor: ProcessIdentity | None = None
+    first_port: int = 0
 
     @property
     def nodes(self) -> list[Member]:

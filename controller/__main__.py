@@ -2,7 +2,9 @@
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from cluster.errors import ConfigError
 from cluster.process.config import load_config
@@ -11,11 +13,12 @@ from cluster.process.tasks import run_program
 from controller.program import run
 
 
-def main(config_path: Path) -> int:
-    """Run until SIGTERM or SIGINT; returns the exit code."""
+def main(config_path: Path | None, flags: Mapping[str, Any] | None = None) -> int:
+    """Run until SIGTERM or SIGINT; returns the exit code. `flags`: fields that win over the file's."""
+    # The only data of a controller is its state-change log; by default it is stored beside the configuration file.
+    defaults = {} if config_path is None else {"data": str(config_path.absolute().with_suffix(""))}
     try:
-        # The only data of a controller is its state-change log; by default it is stored beside the configuration file.
-        config = load_config(config_path, defaults={"data": str(config_path.absolute().with_suffix(""))})
+        config = load_config(config_path, flags, defaults=defaults)
     except ConfigError as error:
         sys.stderr.writelines(f"klamm: {line}\n" for line in error.errors)
         return ExitCode.USAGE

@@ -13,6 +13,7 @@ import structlog
 from cluster.broker import Broker, BrokerId
 from cluster.errors import ControllerMovedError, SessionExpiredError, StartupError, ZooKeeperAccessError, ZooKeeperError
 from cluster.process.clock import WallClock
+from cluster.process.health import Health
 from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics
 from cluster.process.tasks import TaskSet
@@ -87,7 +88,8 @@ class Controller:
         self._active: ActiveController | None = None
         self._tasks = TaskSet()
         self._session_lost = asyncio.Event()
-        self._is_registered = False
+        self.registered = asyncio.Event()
+        """Set while clients can find this candidate, and it takes part in elections."""
         self.is_connected = False
         """Whether there is a connection to ZooKeeper, by the last that its client reported."""
         self._compete_from = 0.0
@@ -96,6 +98,14 @@ class Controller:
     def is_active(self) -> bool:
         """Whether this candidate is the active controller; its context may still be loading."""
         return self._active is not None
+
+    def health(self) -> Health:
+        """Whether this candidate is active or could be elected."""
+        if not self.is_connected:
+            return Health("no connection to ZooKeeper", is_healthy=False)
+        if not self.registered.is_set():
+            return Health("not registered in ZooKeeper", is_healthy=False)
+        return Health("active" if self.is_active else "standby", is_healthy=True)
 
     def registered_broker(self, broker: BrokerId) -> Broker | None:
         """The broker as this controller knows it; None unless this candidate is active."""
@@ -149,7 +159,7 @@ class Controller:
                     # `/controller` may have been deleted before the watch was re-armed; no event would report that.
                     await self._elect(cause)
             case events.Expire():
-                self._is_registered = False
+                self.registered.clear()
                 self.election.forget()
                 self._on_controller_resignation()
                 self._session_lost.set()
@@ -197,7 +207,7 @@ class Controller:
         await self.election.refresh()
         if self.election.owns_controller_znode:
             await self._delete_controller_znode(ended)
-        elif not (self.election.is_taken and self._is_registered):
+        elif not (self.election.is_taken and self.registered.is_set()):
             # No controller is active and no watch will fire: the attempt failed before the election was won.
             self._put_later(events.RegisterAndReelect())
         else:
@@ -238,7 +248,10 @@ class Controller:
         try:
             await self.election.create_paths()
             self._config_listener.changes.start_session()
-            self._is_registered = await self.election.register()
+            if await self.election.register():
+                self.registered.set()
+            else:
+                self.registered.clear()
         except ZooKeeperAccessError as error:
             if is_start:
                 raise StartupError(f"{error}: the credentials must be those of the rest of the cluster") from error
@@ -256,7 +269,7 @@ class Controller:
             await self.election.delete_controller_znode()
 
     async def _elect(self, cause: Cause) -> None:
-        if not self._is_registered:
+        if not self.registered.is_set():
             # Clients could not find this controller. It takes part in elections once it is registered.
             return
         pause = self._compete_from - asyncio.get_running_loop().time()

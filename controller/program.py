@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from functools import partial
 from random import Random
 
 import structlog
@@ -18,16 +19,21 @@ from cluster.process.clock import SystemClock
 from cluster.process.config import NodeConfig
 from cluster.process.descriptors import plan_descriptors, raise_limit, warn_if_low
 from cluster.process.diagnostics import configure_diagnostics, set_log_level
+from cluster.process.health import HealthCheck
 from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics
 from cluster.process.metrics_server import serve_metrics
 from cluster.process.process_metrics import DiskSpaceMonitor, EventLoopMonitor
+from cluster.process.service_manager import ServiceManager
 from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
 from cluster.requests.context import RequestContext, RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.rpc.admission_limits import AdmissionLimits
-from cluster.rpc.process_servers import serve_both
+from cluster.rpc.external_listener import ExternalListener
+from cluster.rpc.process_servers import serve_listeners
+from cluster.rpc.serving import Listener, RpcServer
+from cluster.zookeeper.registrations import registered_endpoints
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
 from controller.adapters.grpc_server import serve_controller
 from controller.config import ControllerConfig
@@ -54,16 +60,19 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     client = GrpcBrokerClient(config.settings)
     zookeeper = zookeeper_client(config, metrics)
     entrance = _Entrance()
-    admission = Admission(AdmissionLimits.from_settings(config.settings, descriptors.connections), metrics)
-    servers = await serve_both(config, lambda listener: serve_controller(listener, entrance, metrics, admission))
+    external = ExternalListener(entrance, config.settings.listener_names, partial(registered_endpoints, zookeeper))
+    has_external = config.external_listen is not None
+    limits = AdmissionLimits.from_settings(config.settings, descriptors.connections, has_external=has_external)
+    admission = Admission(limits, metrics)
+
+    async def serve(listener: Listener) -> RpcServer:
+        return await serve_controller(listener, external if listener.is_external else entrance, metrics, admission)
+
+    servers = await serve_listeners(config, serve)
     async with AsyncExitStack() as cleanup:
         cleanup.callback(state_changes.close)
         cleanup.push_async_callback(client.close)
         cleanup.push_async_callback(servers.stop)
-        if config.metrics_listen is not None:
-            address, close_metrics = serve_metrics(metrics, config.metrics_listen)
-            cleanup.callback(close_metrics)
-            _log.info("Metrics endpoint started", address=address)
         controller = Controller(
             config=ControllerConfig.from_settings(ControllerId(config.id), servers.endpoints, config.settings),
             zookeeper=zookeeper,
@@ -75,17 +84,33 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             random=Random(),
             log_level=LogLevel(config.settings.log_level, set_log_level),
         )
+        if config.metrics_listen is not None:
+            address, close_metrics = serve_metrics(metrics, config.metrics_listen, HealthCheck(controller.health))
+            cleanup.callback(close_metrics)
+            _log.info("Metrics endpoint started", address=address)
         entrance.open(ControllerNode(controller, zookeeper, state_log_apis(state_changes)))
         addresses = {endpoint.listener: endpoint.address for endpoint in servers.endpoints}
         _log.info("Controller started", **addresses, zookeeper=config.zookeeper)
         try:
             async with TaskSet() as tasks:
                 tasks.start(state_changes.run(), name="state-change log")
+                tasks.start(_notify(controller, stop), name="service manager")
                 tasks.start(EventLoopMonitor(metrics).run(), name="event loop monitor")
                 tasks.start(DiskSpaceMonitor(metrics, config.data).run(), name="disk space monitor")
                 await controller.run(stop)
         except* (ZooKeeperUnreachableError, ZooKeeperAuthenticationError, ZooKeeperAccessError) as group:
             raise StartupError(why_no_session(config, group.exceptions[0])) from group
+
+
+async def _notify(controller: Controller, stop: asyncio.Event) -> None:
+    """Tell the service manager when the candidate takes part in elections, and when it stops."""
+    manager = ServiceManager()
+    async with TaskSet() as tasks:
+        tasks.start(manager.run(), name="watchdog")
+        await controller.registered.wait()
+        manager.ready("registered, takes part in elections")
+        await stop.wait()
+        manager.stopping()
 
 
 class _Entrance:

@@ -22,9 +22,12 @@ _MODULES: Final = {
         "up": "launcher.local_cluster",
         "down": "launcher.local_cluster",
         "status": "launcher.local_cluster",
+        "doctor": "launcher.doctor",
+        "bundle": "launcher.bundle",
     },
     "Cluster operations": {
         "watch": "admin.cli.watch",
+        "top": "admin.cli.top",
         "produce": "admin.cli.produce",
         "consume": "admin.cli.consume",
         "story": "admin.cli.story",
@@ -34,11 +37,13 @@ _MODULES: Final = {
         "reassign": "admin.cli.reassign",
         "elect": "admin.cli.elect",
         "features": "admin.cli.features",
+        "contexts": "admin.cli.contexts",
     },
     "Single processes": {
         "zookeeper": "launcher.nodes",
         "controller": "launcher.nodes",
         "broker": "launcher.nodes",
+        "health": "launcher.nodes",
     },
     "Audit, simulation, tests": {
         "simulate": "launcher.simulations",
@@ -46,6 +51,7 @@ _MODULES: Final = {
         "audit": "launcher.audits",
         "bench": "launcher.benches",
     },
+    "Shell": {"completion": "launcher.completion"},
 }
 """By panel of the help: each command or group, and the module whose `app` is this group or has this command."""
 _SUMMARIES: Final = {
@@ -54,7 +60,10 @@ _SUMMARIES: Final = {
     "up": "Start a cluster on this machine: ZooKeeper, controllers 1001… and brokers 1…, one process each.",
     "down": "Stop the processes of a cluster. Its data stays; 'klamm up' starts it again.",
     "status": "Show every process of a cluster: state, pid, addresses, and which controller is active.",
+    "doctor": "Check this machine, the installation and the cluster: what is wrong, and what to do.",
+    "bundle": "Write an archive for support: versions, checks, descriptions, health, configs, ends of logs, metrics.",
     "watch": "Stream changes of leaders, ISRs, brokers, topics, reassignments and configs until Ctrl-C.",
+    "top": "Show what a cluster is busy with: event queue, failovers, elections, ISR changes, busiest partitions.",
     "produce": "Produce one record per line of stdin or of a file; a tab separates key and value.",
     "consume": "Print the records of a topic to stdout, one per line, and follow new ones until Ctrl-C.",
     "story": "Show the history of one partition: its leaders, and every recorded change with its cause.",
@@ -68,9 +77,12 @@ _SUMMARIES: Final = {
     "controller": "Run one controller in the foreground. It competes for `/controller`; one controller is active at a "
     "time.",
     "broker": "Run one broker in the foreground: replicated partition logs, produce and fetch.",
+    "health": "Check one controller or broker by its metrics port: active, standby or registered.",
     "simulate": "Run simulated clusters under random faults and check the protocol's invariants.",
     "test": "Run all checks of the repository: format, lint, types, import contracts, coverage of decisions, tests.",
     "audit": "Audit state-change logs: check invariants, report findings, detect tampering.",
+    "contexts": "Name clusters, and choose the one that commands connect to.",
+    "completion": "Print the completion script for a shell: commands, options, and names of topics and brokers.",
     "bench": "Benchmarks. They measure; only wrong results fail.",
 }
 """What the list of commands says of each; for a command, the first paragraph of its help."""
@@ -89,6 +101,10 @@ class _Lazy:
     def _command(self) -> Any:
         group = typer.main.get_group(import_module(self._module).app)
         return group.commands.get(self.name, group)
+
+    def get_short_help_str(self, limit: int = 0) -> str:
+        """For the list of commands that a shell completes."""
+        return self.short_help
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._command, name)
@@ -161,6 +177,11 @@ def main() -> None:
     if sys.stdin is None:
         # Started with stdin closed: read it as an empty file.
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
+    if "_KLAMM_COMPLETE" in os.environ:
+        # A shell asks for names (launcher/completion.py).
+        from typer._completion_classes import completion_init
+
+        completion_init()
     try:
         app(prog_name="klamm")
     except ConfigError as error:

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -32,9 +31,10 @@ def prepare(context: typer.Context) -> None:
     if context.invoked_subcommand not in _WITHOUT_EXTRAS:
         require_extras("audit")
     if context.invoked_subcommand == "run":
-        from deploy.local.java import find_java, spark_environment
+        from deploy.local.java import find_java, spark_environment, user_shim_folder
 
-        os.environ.update(spark_environment(find_java(), Path(sys.prefix) / "klamm-java"))
+        java = find_java()
+        os.environ.update(spark_environment(java, user_shim_folder(java)))
 
 
 @app.command(

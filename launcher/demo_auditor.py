@@ -18,7 +18,7 @@ from audit.options import AuditOptions
 from audit.report.html.write import write_report
 from audit.spark.session import start_session
 from cluster.errors import ClusterError
-from deploy.local.java import find_java, spark_environment
+from deploy.local.java import find_java, spark_environment, user_shim_folder
 from launcher.demo_audit import (
     AUDIT_FOLDER,
     FINISH_FILE,
@@ -41,7 +41,8 @@ def main(folder: Path) -> None:
     request = msgspec.json.decode((folder / REQUEST_FILE).read_bytes(), type=AuditRequest)
     outcome = AuditOutcome()
     try:
-        os.environ.update(spark_environment(find_java(), Path(sys.prefix) / "klamm-java"))
+        java = find_java()
+        os.environ.update(spark_environment(java, user_shim_folder(java)))
         session = start_session(folder)
         try:
             _audit(request, folder, session, parent, outcome)

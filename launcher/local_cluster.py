@@ -8,14 +8,19 @@ from typing import Annotated, Any
 
 import typer
 
-from admin.cli.options import DEFAULT_DATA, DataOption, FormatOption
+from admin.cli.contexts_file import DEFAULT_DATA
+from admin.cli.options import DataOption, FormatOption
 from admin.cli.output import examples, say, write
 from admin.cli.parsing import parse_configs
 from cluster.errors import StartupError
+from cluster.local_cluster import ZOOKEEPER
 from cluster.process.config import load_config
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode
 from deploy.local.cluster import LocalCluster
+from deploy.local.java import find_java
+from deploy.local.ports import LAST_FIRST_PORT
+from deploy.local.zookeeper_jars import find_jars
 from launcher.serving import describe_status, shortcomings, wait_until_serving
 
 app = typer.Typer()
@@ -32,19 +37,33 @@ _SOME_NODE = {"id": 1, "zookeeper": "localhost:2181", "listen": "localhost:0", "
     epilog=examples(
         "klamm up --detach",
         "klamm up --brokers 5 --config min.insync.replicas=2 --data /tmp/klamm",
+        "klamm up --brokers 6 --racks eu-1,eu-2,eu-3 --port 9091   (broker 1 at 9092, broker 2 at 9093, …)",
         exit_codes="0 up, or stopped by Ctrl-C; 1 not up in time; 2 wrong usage.",
     )
 )
 def up(
     *,
-    controllers: Annotated[int | None, typer.Option(min=1, help="How many. Default: as before, or 3.")] = None,
-    brokers: Annotated[int | None, typer.Option(min=1, help="How many. Default: as before, or 3.")] = None,
+    controllers: Annotated[
+        int | None, typer.Option(min=1, help="How many. Default: those there are, or 3 in a new cluster.")
+    ] = None,
+    brokers: Annotated[
+        int | None, typer.Option(min=1, help="How many. Default: those there are, or 3 in a new cluster.")
+    ] = None,
     data: DataOption = DEFAULT_DATA,
     zookeeper: Annotated[str | None, typer.Option(metavar="HOST:PORT[/CHROOT]", help="Use this ZooKeeper.")] = None,
     zookeeper_set_acl: _SetAclOption = False,
     config: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="A setting of every process, from its next start. Repeatable."),
+    ] = None,
+    racks: Annotated[
+        str | None, typer.Option(metavar="RACK,…", help="Racks over which brokers are spread, in order.")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=1024, max=LAST_FIRST_PORT, help="ZooKeeper's port; broker 1 has the next. Default: free ports."
+        ),
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return once the cluster is up.")] = False,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds to wait until the cluster is up.")] = 120,
@@ -65,34 +84,15 @@ def up(
         zookeeper=zookeeper,
         settings=settings,
         owns_nodes=zookeeper_set_acl,
+        racks=_parse_racks(racks),
+        first_port=port or 0,
     )
+    if cluster.members(ZOOKEEPER):
+        # What is missing is fetched, or named, before anything starts.
+        find_java()
+        find_jars(say)
     say(f"starting the cluster in {cluster.folder} …")
-    started = time.monotonic()
-    if detach:
-        try:
-            cluster.start_all()
-            wait_until_serving(cluster, timeout)
-        except StartupError:
-            if any(cluster.state_of(member.name) != "stopped" for member in cluster.state.members):
-                where = "" if data == DEFAULT_DATA else f" --data {data}"
-                say(f"some processes are running: see 'klamm status{where}', stop them with 'klamm down{where}'")
-            raise
-        _announce(cluster, time.monotonic() - started, data)
-        return
-    # SIGTERM, sent by 'klamm down', stops like Ctrl-C, which shells make background jobs ignore.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.default_int_handler)
-    try:
-        cluster.start_all()
-        cluster.claim_supervision()
-        wait_until_serving(cluster, timeout)
-        _announce(cluster, time.monotonic() - started, data)
-        say("Ctrl-C stops it")
-        _watch(cluster)
-    except KeyboardInterrupt:
-        say("stopping …")
-    finally:
-        cluster.stop_all()
+    (_start_detached if detach else _run_in_foreground)(cluster, data, timeout)
 
 
 @app.command(epilog=examples("klamm down", "klamm down --data /tmp/klamm"))
@@ -115,12 +115,13 @@ def down(data: DataOption = DEFAULT_DATA) -> None:
 def status(data: DataOption = DEFAULT_DATA, form: FormatOption = Format.TABLE) -> None:
     """Show every process of a cluster: state, pid, addresses, and which controller is active.
 
-    Also works while processes are down. A broker is unregistered if the
-    active controller does not know it; a process that runs without an answer
-    is unresponsive. -o json has the paths of the logs.
+    Also works while processes are down. The active controller's state is
+    active. A broker is unregistered if that controller does not know it; a
+    process that runs without an answer is unresponsive. -o json has the
+    paths of the logs.
     """
     document = asyncio.run(describe_status(LocalCluster.open(data)))
-    columns = ("role", "id", "pid", "address", "metrics", "state", "active", "epoch")
+    columns = ("role", "id", "pid", "address", "metrics", "state", "epoch")
     write(document, form, columns, _rows(document, columns))
     found = shortcomings(document)
     if found:
@@ -128,12 +129,51 @@ def status(data: DataOption = DEFAULT_DATA, form: FormatOption = Format.TABLE) -
         raise typer.Exit(ExitCode.FINDINGS)
 
 
+def _start_detached(cluster: LocalCluster, data: Path, timeout: float) -> None:
+    started = time.monotonic()
+    try:
+        cluster.start_all()
+        wait_until_serving(cluster, timeout)
+    except StartupError:
+        if any(cluster.state_of(member.name) != "stopped" for member in cluster.state.members):
+            where = "" if data == DEFAULT_DATA else f" --data {data}"
+            say(f"some processes are running: see 'klamm status{where}', stop them with 'klamm down{where}'")
+        raise
+    _announce(cluster, time.monotonic() - started, data)
+
+
+def _run_in_foreground(cluster: LocalCluster, data: Path, timeout: float) -> None:
+    started = time.monotonic()
+    # SIGTERM, sent by 'klamm down', stops like Ctrl-C, which shells make background jobs ignore.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
+    try:
+        cluster.start_all()
+        cluster.claim_supervision()
+        wait_until_serving(cluster, timeout)
+        _announce(cluster, time.monotonic() - started, data)
+        say("Ctrl-C stops it")
+        _watch(cluster)
+    except KeyboardInterrupt:
+        say("stopping …")
+    finally:
+        cluster.stop_all()
+
+
+def _parse_racks(text: str | None) -> list[str]:
+    racks = [] if text is None else [rack.strip() for rack in text.split(",")]
+    if not all(racks):
+        raise typer.BadParameter(f"{text!r}: must be names like eu-1,eu-2", param_hint="--racks")
+    return racks
+
+
 def _rows(document: dict[str, Any], columns: tuple[str, ...]) -> list[list[object]]:
     zookeeper = {"address": document["zookeeper"]} | {c: document[f"zookeeper_{c}"] for c in ("pid", "state")}
     members = [{"role": "zookeeper", **zookeeper}]
     members += [{"role": "controller", **c} for c in document["controllers"]]
     members += [{"role": "broker", **b} for b in document["brokers"]]
-    return [["yes" if m.get(c) is True else ("" if m.get(c) is False else m.get(c)) for c in columns] for m in members]
+    shown = [m | {"state": "active"} if m.get("active") else m for m in members]
+    return [[m.get(c) for c in columns] for m in shown]
 
 
 def _announce(cluster: LocalCluster, seconds: float, data: Path) -> None:

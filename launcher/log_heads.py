@@ -4,8 +4,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from admin.cli.options import DEFAULT_DATA, connect, run
+from admin.cli.options import run
 from admin.cli.output import say
+from admin.cli.target import Target
 from admin.client import AdminClient
 from cluster.errors import (
     ApiError,
@@ -80,7 +81,7 @@ async def _from_zookeeper(where: str) -> list[GivenHead]:
 
 
 async def _from_nodes(bootstrap: str) -> list[GivenHead]:
-    async with connect(bootstrap, DEFAULT_DATA, _TIMEOUT_S) as client:
+    async with Target(bootstrap).connect(_TIMEOUT_S) as client:
         found: dict[str, StateLogHead] = {}
         for address in await _addresses(client, bootstrap):
             try:

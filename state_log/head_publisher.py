@@ -70,9 +70,9 @@ class HeadPublisher:
                 return
             if written.error in _CHANGED_BY_OTHERS:
                 return
-            if written.stat is None:
+            if not written.ok:
                 raise refusal(f"{path} cannot be written", written.error)
-            stored = _Stored(heads, written.stat.version)
+            stored = _Stored(heads, 0 if stored.version is None or written.stat is None else written.stat.version)
         self._stored = stored
 
     async def _read(self, path: str, node: str) -> _Stored:

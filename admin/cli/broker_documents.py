@@ -13,13 +13,18 @@ from cluster.requests.configs import DescribedConfig
 from cluster.requests.elections import PlanControlledShutdownResponse
 from cluster.requests.topics import DescribedTopic
 
-_SOURCES: Final = {1: "topic", 2: "broker", 3: "default of brokers", 4: "file", 5: "built in"}
+_SOURCES: Final = {1: "topic", 2: "broker", 3: "default of brokers", 4: "file", 5: "default"}
 BROKER_COLUMNS: Final = ("id", "address", "rack", "epoch", "state")
 
 
 def broker_document(b: DescribedBroker) -> dict[str, Any]:
     epoch = None if b.epoch == UNKNOWN_BROKER_EPOCH else b.epoch
     return {"id": b.id, "address": b.endpoint.address, "rack": b.rack, "epoch": epoch, "state": b.state}
+
+
+def dead_broker_document(broker_id: int) -> dict[str, Any]:
+    """Of a broker that hosts replicas and is not registered."""
+    return {"id": broker_id, "address": None, "rack": None, "epoch": None, "state": "dead"}
 
 
 def load_of_brokers(topics: Sequence[DescribedTopic]) -> dict[int, dict[str, int]]:

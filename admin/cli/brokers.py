@@ -10,17 +10,19 @@ from admin.cli.broker_documents import (
     BROKER_COLUMNS,
     broker_document,
     config_documents,
+    dead_broker_document,
     load_of_brokers,
     threat_documents,
     write_configs,
 )
+from admin.cli.completions import broker_ids, node_ids
 from admin.cli.damage import ACKNOWLEDGE_EXAMPLES, acknowledge_damage
 from admin.cli.options import Cluster, ConfigOption, DryRunOption, ShowConfigsOption, WaitOption, talks_to_cluster
 from admin.cli.output import counted, examples, say, write
 from admin.cli.parsing import alterations, parse_configs
 from admin.cli.plans import plan_document, write_plan
 from admin.client import AdminClient
-from cluster.broker import BrokerId
+from cluster.broker import NO_LEADER, BrokerId
 from cluster.errors import ApiError, ErrorCode
 from cluster.process.documents import Format, write_document, write_table
 from cluster.process.exit_codes import ExitCode
@@ -33,7 +35,7 @@ app = typer.Typer(no_args_is_help=True, help="List, describe, configure and shut
 
 app.command("acknowledge-damage", epilog=ACKNOWLEDGE_EXAMPLES)(acknowledge_damage)
 
-BrokerArgument = Annotated[int, typer.Argument(metavar="ID", min=0)]
+BrokerArgument = Annotated[int, typer.Argument(metavar="ID", min=0, autocompletion=broker_ids)]
 _POLL_S = 0.2
 _THREATS_SHOWN = 20
 _OF_CONTROLLERS = frozenset({"log.level", "unclean.leader.election.enable"})
@@ -43,9 +45,17 @@ _OF_CONTROLLERS = frozenset({"log.level", "unclean.leader.election.enable"})
 @app.command("list", epilog=examples("klamm brokers list", "klamm brokers list -o json"))
 @talks_to_cluster()
 def list_(*, cluster: Cluster) -> None:
-    """List the registered brokers with address, rack, broker epoch and state."""
-    registered = cluster.ask(AdminClient.describe_controller).brokers
-    brokers = [broker_document(b) for b in sorted(registered, key=lambda b: b.id)]
+    """List the brokers with address, rack, broker epoch and state.
+
+    A broker that is not registered and hosts replicas all the same is dead.
+    """
+
+    async def main(client: AdminClient) -> list[dict[str, Any]]:
+        registered = {int(b.id): broker_document(b) for b in (await client.describe_controller()).brokers}
+        hosting = load_of_brokers((await client.describe_topics()).topics).keys() - {NO_LEADER}
+        return [registered.get(id_, dead_broker_document(id_)) for id_ in sorted(registered.keys() | hosting)]
+
+    brokers = cluster.ask(main)
     write({"brokers": brokers}, cluster.form, BROKER_COLUMNS, (tuple(b.values()) for b in brokers))
 
 
@@ -59,7 +69,8 @@ def list_(*, cluster: Cluster) -> None:
 @talks_to_cluster()
 def describe(
     ids: Annotated[
-        list[int] | None, typer.Argument(metavar="ID", help="Of brokers or controllers. Default: all brokers.")
+        list[int] | None,
+        typer.Argument(metavar="ID", help="Of brokers or controllers. Default: all brokers.", autocompletion=node_ids),
     ] = None,
     *,
     configs: ShowConfigsOption = False,
@@ -121,7 +132,9 @@ def alter(
     broker: Annotated[
         str,
         typer.Argument(
-            metavar="ID|default", help="The id of a broker or controller, or 'default' for the cluster-wide default."
+            metavar="ID|default",
+            help="The id of a broker or controller, or 'default' for the cluster-wide default.",
+            autocompletion=node_ids,
         ),
     ],
     *,

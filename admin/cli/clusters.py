@@ -76,7 +76,7 @@ def health(*, cluster: Cluster) -> None:
     znodes, directories that cannot be partitions, and brokers that lost more
     than 10 % of their preferred leaderships.
     """
-    findings, counts = cluster.ask(_examine)
+    findings, counts = cluster.ask(examine)
     is_complete = None not in counts.values()
     document = {
         "healthy": not findings,
@@ -98,7 +98,7 @@ def health(*, cluster: Cluster) -> None:
         raise typer.Exit(ExitCode.FINDINGS if is_complete else ExitCode.REFUSED)
 
 
-async def _examine(client: AdminClient) -> tuple[list[HealthIssue], dict[str, int | None]]:
+async def examine(client: AdminClient) -> tuple[list[HealthIssue], dict[str, int | None]]:
     """The issues, and how much was examined: None without a controller, which alone knows."""
     try:
         brokers = (await client.describe_controller()).brokers

@@ -2,21 +2,27 @@
 
 import asyncio
 import contextlib
+import os
 import sys
 from collections.abc import AsyncGenerator
-from pathlib import Path
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 from msgspec import Struct
 
-from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, BootstrapOption, DataOption, connect, run
+from admin.cli.completions import topic_names
+from admin.cli.options import TIMEOUT_MAX_S, names_cluster, run
 from admin.cli.output import counted, examples, say
+from admin.cli.parsing import parse_since
+from admin.cli.record_formats import Part, json_lines, text_lines
+from admin.cli.target import Target
 from admin.consumer import Consumer, list_offsets
 from admin.record_batches import Record
 from admin.topology import Topology
-from cluster.broker import Offset
+from cluster.broker import UNKNOWN_OFFSET, Offset
 from cluster.errors import ApiError, ErrorCode
+from cluster.process.clock import SystemClock
 from cluster.requests.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 app = typer.Typer()
@@ -31,19 +37,36 @@ class _Order(Struct, frozen=True):
     offset: int | None
     max_messages: int | None
     until_end: bool
-    with_keys: bool
+    since_ms: int | None
+    parts: tuple[Part, ...]
+    separator: bytes
+    as_json: bool
     timeout_s: float
+
+    @property
+    def begins_at_end(self) -> bool:
+        return not self.from_beginning and self.offset is None and self.since_ms is None
+
+
+class _Format(StrEnum):
+    """How records are printed."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 @app.command(
     epilog=examples(
         "klamm consume orders --from-beginning --until-end",
         "klamm consume orders --partition 0 --offset 1000 --max-messages 10 --with-keys",
+        "klamm consume orders --since 10m --with-timestamps --with-offsets --separator ' '",
+        "klamm consume orders --from-beginning --until-end -o json | klamm produce copy --input json",
         exit_codes="0 done; 1 a partition cannot be read; 2 wrong usage; 130 Ctrl-C.",
     )
 )
+@names_cluster
 def consume(
-    topic: Annotated[str, typer.Argument(help="The topic to read.")],
+    topic: Annotated[str, typer.Argument(help="The topic to read.", autocompletion=topic_names)],
     *,
     from_beginning: Annotated[
         bool, typer.Option("--from-beginning", help="Start at the log start. Default: at the end.")
@@ -54,25 +77,52 @@ def consume(
     until_end: Annotated[
         bool, typer.Option("--until-end", help="Stop at the high watermarks seen at the start.")
     ] = False,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Start at this time: 10m (ago), 2h, or a UTC time '2026-01-31 09:00'."),
+    ] = None,
+    with_timestamps: Annotated[bool, typer.Option("--with-timestamps", help="Print CreateTime:MILLISECONDS.")] = False,
+    with_partitions: Annotated[bool, typer.Option("--with-partitions", help="Print Partition:NUMBER.")] = False,
+    with_offsets: Annotated[bool, typer.Option("--with-offsets", help="Print Offset:NUMBER.")] = False,
+    with_headers: Annotated[bool, typer.Option("--with-headers", help="Print NAME:VALUE,… or NO_HEADERS.")] = False,
     with_keys: Annotated[bool, typer.Option("--with-keys", help="Print KEY<TAB>VALUE.")] = False,
+    separator: Annotated[
+        str, typer.Option(help="What stands between these and the value. Default: a tab.", show_default=False)
+    ] = "\t",
+    form: Annotated[_Format, typer.Option("-o", "--format", help="json: one object per line.")] = _Format.TEXT,
     timeout: Annotated[
         float, typer.Option(min=0.1, max=TIMEOUT_MAX_S, help="Seconds to wait for partition leaders.")
     ] = 30,
-    bootstrap: BootstrapOption = None,
-    data: DataOption = DEFAULT_DATA,
+    target: Target,
 ) -> None:
     """Print the records of a topic to stdout, one per line, and follow new ones until Ctrl-C.
 
     Records of one partition are in offset order; partitions are
-    interleaved.
+    interleaved. In JSON, keys and values that are not UTF-8 are
+    {"base64": …}.
     """
-    if from_beginning and offset is not None:
-        raise typer.BadParameter("--from-beginning and --offset cannot be combined")
-    order = _Order(topic, partition, from_beginning, offset, max_messages, until_end, with_keys, timeout)
-    run(_consume(order, bootstrap, data))
+    if sum((from_beginning, offset is not None, since is not None)) > 1:
+        raise typer.BadParameter("--from-beginning, --offset and --since cannot be combined")
+    wanted = (with_timestamps, with_partitions, with_offsets, with_headers, with_keys)
+    order = _Order(
+        topic=topic,
+        partition=partition,
+        from_beginning=from_beginning,
+        offset=offset,
+        max_messages=max_messages,
+        until_end=until_end,
+        since_ms=None if since is None else parse_since(since, SystemClock().now_ms()),
+        parts=tuple(part for part, is_wanted in zip(Part, wanted, strict=True) if is_wanted),
+        separator=os.fsencode(separator),
+        as_json=form is _Format.JSON,
+        timeout_s=timeout,
+    )
+    if order.until_end and order.begins_at_end:
+        say("--until-end stops where consume starts by itself: add --from-beginning, --offset or --since")
+    run(_consume(order, target))
 
 
-async def _consume(order: _Order, bootstrap: str | None, data: Path) -> None:
+async def _consume(order: _Order, target: Target) -> None:
     started = asyncio.get_running_loop().time()
     count = 0
 
@@ -81,7 +131,7 @@ async def _consume(order: _Order, bootstrap: str | None, data: Path) -> None:
         say(f"{counted(count, 'record')} in {seconds:.2f} s: {count / seconds:,.0f} records/s")
 
     try:
-        async with contextlib.aclosing(_copy(order, bootstrap, data)) as copied:
+        async with contextlib.aclosing(_copy(order, target)) as copied:
             async for number in copied:
                 count += number
     except asyncio.CancelledError:
@@ -91,10 +141,10 @@ async def _consume(order: _Order, bootstrap: str | None, data: Path) -> None:
     tell()
 
 
-async def _copy(order: _Order, bootstrap: str | None, data: Path) -> AsyncGenerator[int]:
+async def _copy(order: _Order, target: Target) -> AsyncGenerator[int]:
     """Write the records to stdout, yielding the number of records after each write."""
     left = order.max_messages
-    async with connect(bootstrap, data, order.timeout_s) as client:
+    async with target.connect(order.timeout_s) as client:
         topology = Topology(client)
         positions, ends = await _range(topology, order)
         async with (
@@ -103,7 +153,7 @@ async def _copy(order: _Order, bootstrap: str | None, data: Path) -> AsyncGenera
         ):
             async for part in fetched:
                 records = part.records[:left]
-                sys.stdout.buffer.write(_lines(records, order.with_keys))
+                sys.stdout.buffer.write(_lines(order, part.partition, records))
                 sys.stdout.buffer.flush()
                 yield len(records)
                 left = None if left is None else left - len(records)
@@ -129,14 +179,17 @@ async def _range(topology: Topology, order: _Order) -> tuple[dict[int, Offset], 
         ends = await list_offsets(topology, order.topic, latest, order.timeout_s)
     if order.offset is not None:
         return dict.fromkeys(partitions, Offset(order.offset)), ends
-    timestamp = EARLIEST_TIMESTAMP if order.from_beginning else LATEST_TIMESTAMP
+    since = LATEST_TIMESTAMP if order.since_ms is None else order.since_ms
+    timestamp = EARLIEST_TIMESTAMP if order.from_beginning else since
     starts = await list_offsets(topology, order.topic, dict.fromkeys(partitions, timestamp), order.timeout_s)
+    # A partition without a record of that time or later.
+    if late := [p for p, start in starts.items() if start == UNKNOWN_OFFSET]:
+        latest = dict.fromkeys(late, LATEST_TIMESTAMP)
+        starts |= await list_offsets(topology, order.topic, latest, order.timeout_s)
     return starts, ends
 
 
-def _lines(records: list[Record], with_keys: bool) -> bytes:
-    if with_keys:
-        parts = [b"%b\t%b" % (b"" if r.key is None else r.key, b"" if r.value is None else r.value) for r in records]
-    else:
-        parts = [b"" if r.value is None else r.value for r in records]
-    return b"\n".join(parts) + b"\n" if parts else b""
+def _lines(order: _Order, partition: int, records: list[Record]) -> bytes:
+    if order.as_json:
+        return json_lines(order.topic, partition, records)
+    return text_lines(partition, records, order.parts, order.separator)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from admin.cli.completions import partition_names
 from admin.cli.options import Cluster, DryRunOption, YesOption, confirm, talks_to_cluster
 from admin.cli.output import counted, examples, say, write
 from admin.cli.parsing import parse_partition_names, read_input
@@ -28,7 +29,11 @@ DELETE_RECORDS_EXAMPLES = examples(
 def delete_records(
     partitions: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TOPIC-PARTITION", help="Partitions such as orders-0; need --before-offset."),
+        typer.Argument(
+            metavar="TOPIC-PARTITION",
+            help="Partitions such as orders-0; need --before-offset.",
+            autocompletion=partition_names,
+        ),
     ] = None,
     *,
     before_offset: Annotated[

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from admin.cli.completions import topic_names
 from admin.cli.options import Cluster, DryRunOption, YesOption, confirm, talks_to_cluster
 from admin.cli.output import counted, examples, say, write
 from admin.cli.parsing import by_topic, read_input
@@ -20,7 +21,10 @@ from cluster.requests.elections import PREFERRED, UNCLEAN, ElectLeadersResponse,
 app = typer.Typer(no_args_is_help=True, help="Trigger preferred or unclean leader elections.")
 
 _OUTCOMES = {"NONE": "elected"}
-TopicOption = Annotated[str | None, typer.Option(help="All partitions of this topic, unless --partition is set.")]
+TopicOption = Annotated[
+    str | None,
+    typer.Option(help="All partitions of this topic, unless --partition is set.", autocompletion=topic_names),
+]
 PartitionOption = Annotated[int | None, typer.Option(min=0, help="Only this partition of --topic.")]
 AllOption = Annotated[bool, typer.Option("--all-topic-partitions", help="All partitions of the cluster.")]
 FileOption = Annotated[

@@ -5,24 +5,21 @@ import functools
 import inspect
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import typer
 
+from admin.cli.completions import context_names
+from admin.cli.target import Target, find_target
 from admin.client import AdminClient
 from admin.node_search import NoAnswerError
-from cluster import bounds
-from cluster.errors import ConfigError, StartupError
-from cluster.local_cluster import ClusterState, read_cluster_state
+from cluster.errors import StartupError
 from cluster.process.documents import Format
-from cluster.process.identity import GONE, state_of
 
 _T = TypeVar("_T")
-
-DEFAULT_DATA = Path(".klamm")
 
 
 class Acks(StrEnum):
@@ -39,13 +36,24 @@ DataOption = Annotated[
         "--data", envvar="KLAMM_CLUSTER", help="Data folder of the cluster that 'klamm up' started.", show_default=True
     ),
 ]
-BootstrapOption = Annotated[
+_BootstrapOption = Annotated[
     str | None,
     typer.Option(
         "--bootstrap",
-        envvar="KLAMM_BOOTSTRAP",
         metavar="HOST:PORT[,…]",
-        help="Addresses of any controllers or brokers of the cluster. Overrides --data.",
+        help="Addresses of any controllers or brokers. \\[env: KLAMM_BOOTSTRAP]",
+    ),
+]
+_TargetDataOption = Annotated[
+    Path | None,
+    typer.Option("--data", help="Data folder of a cluster that 'klamm up' started. \\[env: KLAMM_CLUSTER]"),
+]
+_ContextOption = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        help="A cluster that 'klamm contexts' knows. \\[env: KLAMM_CONTEXT]",
+        autocompletion=context_names,
     ),
 ]
 TIMEOUT_MAX_S: Final = 2_000_000
@@ -61,40 +69,10 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmat
 WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for completion, up to --timeout seconds.")]
 
 
-def connect(bootstrap: str | None, data: Path, timeout_s: float) -> AdminClient:
-    """A client for the named addresses, or else for the embedded cluster of the folder.
-
-    Raises ConfigError for a malformed address and StartupError when the folder holds no cluster.
-    """
-    if bootstrap is None:
-        members = _running_cluster(data).nodes
-        names = {member.address: f"{member.role} {member.id}" for member in members}
-        return AdminClient(list(names), timeout_ms=int(timeout_s * 1000), names=names)
-    addresses = [a.strip() for a in bootstrap.split(",") if a.strip()]
-    errors = [
-        f"--bootstrap: {a!r}: must be HOST:PORT with a port from 1 to 65535" for a in addresses if not _is_address(a)
-    ]
-    if not addresses:
-        errors = [f"--bootstrap: {bootstrap!r}: must be HOST:PORT[,HOST:PORT…]"]
-    if errors:
-        raise ConfigError(errors)
-    return AdminClient(addresses, timeout_ms=int(timeout_s * 1000))
-
-
-def _running_cluster(data: Path) -> ClusterState:
-    """The cluster of a data folder. Raises StartupError when there is none, or none of its nodes is running."""
-    state = read_cluster_state(data)
-    if all(state_of(member.process) == GONE for member in state.nodes):
-        where = "" if data == DEFAULT_DATA else f" --data {data}"
-        raise StartupError(f"the cluster in {data} is stopped; start it with 'klamm up --detach{where}'")
-    return state
-
-
 class Cluster(NamedTuple):
     """Which cluster a command talks to, for how long it tries, and how it answers."""
 
-    bootstrap: str | None
-    data: Path
+    target: Target
     timeout: float
     form: Format
 
@@ -105,7 +83,7 @@ class Cluster(NamedTuple):
         """
 
         async def main() -> _T:
-            async with connect(self.bootstrap, self.data, self.timeout) as client:
+            async with self.target.connect(self.timeout) as client:
                 return await request(client)
 
         try:
@@ -116,41 +94,49 @@ class Cluster(NamedTuple):
             raise StartupError(f"{error}: check with '{check}' before you repeat it") from error
 
 
-_OPTIONS_OF_CLUSTER: Final = {
-    "bootstrap": BootstrapOption,
-    "data": DataOption,
-    "timeout": TimeoutOption,
-    "form": FormatOption,
+_TARGET_OPTIONS: Final[dict[str, tuple[Any, object]]] = {
+    "bootstrap": (_BootstrapOption, None),
+    "data": (_TargetDataOption, None),
+    "context": (_ContextOption, None),
 }
+"""By parameter: its annotation and its default."""
+
+
+def names_cluster(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that make up its keyword argument `target`."""
+    return _with_options(command, "target", _TARGET_OPTIONS, find_target)
 
 
 def talks_to_cluster(timeout: float = 30) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options that make up its keyword argument `cluster`. `timeout`: the default, in seconds."""
+    options = {**_TARGET_OPTIONS, "timeout": (TimeoutOption, timeout), "form": (FormatOption, Format.TABLE)}
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(command)
-        def with_options(**values: Any) -> None:
-            cluster = Cluster(**{name: values.pop(name) for name in _OPTIONS_OF_CLUSTER})
-            command(**values, cluster=cluster)
+    def make(timeout: float, form: Format, **named: Any) -> Cluster:
+        return Cluster(find_target(**named), timeout, form)
 
-        defaults: dict[str, object] = {
-            "bootstrap": None,
-            "data": DEFAULT_DATA,
-            "timeout": timeout,
-            "form": Format.TABLE,
-        }
-        signature = inspect.signature(command)
-        own = [parameter for name, parameter in signature.parameters.items() if name != "cluster"]
-        shared = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=annotation)
-            for name, annotation in _OPTIONS_OF_CLUSTER.items()
-        ]
-        # Typer builds the command line from the signature and the annotations.
-        with_options.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
-        with_options.__annotations__ = {p.name: p.annotation for p in (*own, *shared)}
-        return with_options
+    return lambda command: _with_options(command, "cluster", options, make)
 
-    return decorate
+
+def _with_options(
+    command: Callable[..., None], name: str, options: Mapping[str, tuple[Any, object]], make: Callable[..., object]
+) -> Callable[..., None]:
+    """The command with these options instead of the keyword argument, which is made of their values."""
+
+    @functools.wraps(command)
+    def with_options(**values: Any) -> None:
+        made = make(**{option: values.pop(option) for option in options})
+        command(**values, **{name: made})
+
+    signature = inspect.signature(command)
+    own = [parameter for parameter in signature.parameters.values() if parameter.name != name]
+    shared = [
+        inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for option, (annotation, default) in options.items()
+    ]
+    # Typer builds the command line from the signature and the annotations.
+    with_options.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
+    with_options.__annotations__ = {p.name: p.annotation for p in (*own, *shared)}
+    return with_options
 
 
 def run(main: Coroutine[Any, Any, _T]) -> _T:
@@ -178,9 +164,3 @@ def confirm(question: str, yes: bool) -> None:
     """Ask for confirmation at a terminal; "no" exits with 1. Without a terminal, as in scripts, do not ask."""
     if not yes and sys.stdin.isatty():
         typer.confirm(question, abort=True, err=True)
-
-
-def _is_address(text: str) -> bool:
-    host, colon, port = text.rpartition(":")
-    number = bounds.parse_number(bounds.PORT, port)
-    return bool(host and colon and number)

@@ -1,7 +1,10 @@
 """Parsers for option values: configs, brokers, partitions, files."""
 
+import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 import typer
 
@@ -11,6 +14,9 @@ from cluster.errors import ConfigError
 from cluster.partition import TopicPartition
 from cluster.process.files import read_file
 from cluster.requests.configs import DELETE_CONFIG, SET_CONFIG, AlterableConfig
+
+_AGO: Final = re.compile(r"(?P<number>\d{1,9})(?P<unit>[smhd])")
+_MS_OF_UNIT: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def parse_configs(pairs: Sequence[str] | None) -> dict[str, str]:
@@ -74,6 +80,19 @@ def parse_partition_names(names: Sequence[str]) -> list[TopicPartition]:
     if errors:
         raise typer.BadParameter("; ".join(errors))
     return list(dict.fromkeys(partitions))
+
+
+def parse_since(text: str, now_ms: int) -> int:
+    """`10m` before now, or a UTC time in ISO 8601; in ms since the Unix epoch. Raises BadParameter."""
+    if match := _AGO.fullmatch(text):
+        # Negative ones have a meaning of their own in ListOffsets.
+        return max(0, now_ms - int(match["number"]) * _MS_OF_UNIT[match["unit"]])
+    try:
+        at = datetime.fromisoformat(text)
+        return max(0, int((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000))
+    except (ValueError, OverflowError):
+        message = f"{text!r}: must be a time before now like 30s, 10m, 2h or 1d, or a UTC time like '2026-01-31 09:00'"
+        raise typer.BadParameter(message, param_hint="--since") from None
 
 
 def by_topic(partitions: Sequence[TopicPartition]) -> dict[str, list[int]]:

@@ -1,9 +1,11 @@
 """`klamm produce`: one record per line; prints the number of acknowledged records to stdout."""
 
 import asyncio
+import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -11,11 +13,16 @@ import typer
 from msgspec import Struct
 
 from admin.accumulator import ProducerOptions
+from admin.cli.completions import topic_names
 from admin.cli.lines import read_lines
-from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, Acks, BootstrapOption, DataOption, connect, run
+from admin.cli.options import TIMEOUT_MAX_S, Acks, names_cluster, run
 from admin.cli.output import counted, examples, say
+from admin.cli.record_formats import NewRecord, parse_json_line
+from admin.cli.target import Target
 from admin.producer import Producer
+from admin.record_batches import Headers
 from admin.topology import Topology
+from cluster.compression import Codec
 from cluster.errors import ApiError, ClusterError, ErrorCode
 from cluster.process.clock import SystemClock
 
@@ -27,6 +34,23 @@ _FIND_TIMEOUT_S = 30.0
 _ACKS = {Acks.NONE: 0, Acks.LEADER: 1, Acks.ALL: -1}
 
 
+class _Input(StrEnum):
+    """What is read."""
+
+    LINES = "lines"
+    JSON = "json"
+
+
+class _Compression(StrEnum):
+    """Kafka's compression.type; each has the name of its Codec."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
 class _Order(Struct, frozen=True):
     """What to produce, and how."""
 
@@ -36,6 +60,10 @@ class _Order(Struct, frozen=True):
     file: Path | None
     acks: Acks
     split_keys: bool
+    separator: bytes
+    as_json: bool
+    headers: Headers
+    codec: Codec
     batch_size: int
     linger_ms: int
     timeout_s: float
@@ -45,12 +73,17 @@ class _Order(Struct, frozen=True):
     epilog=examples(
         "seq 1000 | klamm produce orders",
         "klamm produce orders --file lines.txt --no-keys --acks 1",
+        "echo 'key=value' | klamm produce orders --key-separator = --header source=shell --compression zstd",
+        "klamm produce orders --input json --file records.json",
         "klamm produce orders --count 100   (is the topic writable?)",
         exit_codes="0 all acknowledged; 1 some not acknowledged; 2 wrong usage; 130 Ctrl-C.",
     )
 )
+@names_cluster
 def produce(
-    topic: Annotated[str, typer.Argument(help="An existing topic; 'klamm topics create' makes one.")],
+    topic: Annotated[
+        str, typer.Argument(help="An existing topic; 'klamm topics create' makes one.", autocompletion=topic_names)
+    ],
     *,
     file: Annotated[Path | None, typer.Option(help="Read lines from this file instead of stdin.")] = None,
     count: Annotated[
@@ -58,7 +91,15 @@ def produce(
     ] = None,
     partition: Annotated[int | None, typer.Option(min=0, help="Send all records to this partition.")] = None,
     acks: Annotated[Acks, typer.Option(help="0 none, 1 the leader, all the in-sync replicas.")] = Acks.ALL,
+    input_: Annotated[_Input, typer.Option("--input", help="json: an object per line.")] = _Input.LINES,
     keys: Annotated[bool, typer.Option(help="Split lines at the first tab into key and value.")] = True,
+    key_separator: Annotated[
+        str, typer.Option(help="Split lines at this instead of a tab.", show_default=False)
+    ] = "\t",
+    header: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header of every record. Repeatable.")
+    ] = None,
+    compression: Annotated[_Compression, typer.Option(help="How batches are compressed.")] = _Compression.NONE,
     batch_size: Annotated[int, typer.Option(min=1, help="Maximum bytes per batch.")] = 262_144,
     linger_ms: Annotated[int, typer.Option(min=0, help="Milliseconds a batch waits for more records.")] = 5,
     timeout: Annotated[
@@ -69,18 +110,18 @@ def produce(
             help="Seconds until an unacknowledged record fails. Default: 120, or 15 with --count.",
         ),
     ] = None,
-    bootstrap: BootstrapOption = None,
-    data: DataOption = DEFAULT_DATA,
+    target: Target,
 ) -> None:
     """Produce one record per line of stdin or of a file; a tab separates key and value.
 
     A record with a key goes to the partition its key hashes to, as with
     Kafka's clients; records without a key are spread over all partitions.
-    The producer is not idempotent: retries may store a record twice. Prints
-    the number of acknowledged records to stdout.
+    --input json takes key, value, headers and timestamp of each object, as
+    'klamm consume -o json' writes them; other fields are ignored. The
+    producer is not idempotent: retries may store a record twice. Prints the
+    number of acknowledged records to stdout.
     """
-    if count is not None and file is not None:
-        raise typer.BadParameter("--count generates its records: it cannot be combined with --file")
+    _check(count, file, key_separator)
     default_timeout = _LINES_TIMEOUT_S if count is None else _PROBE_TIMEOUT_S
     order = _Order(
         topic=topic,
@@ -89,16 +130,28 @@ def produce(
         file=file,
         acks=acks,
         split_keys=keys,
+        separator=os.fsencode(key_separator),
+        as_json=input_ is _Input.JSON,
+        headers=_parse_headers(header or ()),
+        codec=Codec[compression.name],
         batch_size=batch_size,
         linger_ms=linger_ms,
         timeout_s=default_timeout if timeout is None else timeout,
     )
-    run(_produce(order, bootstrap, data))
+    run(_produce(order, target))
 
 
-async def _produce(order: _Order, bootstrap: str | None, data: Path) -> None:
+def _check(count: int | None, file: Path | None, key_separator: str) -> None:
+    if count is not None and file is not None:
+        raise typer.BadParameter("--count generates its records: it cannot be combined with --file")
+    if not key_separator:
+        raise typer.BadParameter("--key-separator must not be empty; --no-keys takes lines as they are")
+
+
+async def _produce(order: _Order, target: Target) -> None:
     options = ProducerOptions(
         acks=_ACKS[order.acks],
+        compression_type=order.codec,
         batch_size=order.batch_size,
         linger_ms=order.linger_ms,
         delivery_timeout_ms=int(order.timeout_s * 1000),
@@ -106,7 +159,7 @@ async def _produce(order: _Order, bootstrap: str | None, data: Path) -> None:
     )
     started = asyncio.get_running_loop().time()
     refused: ClusterError | None = None
-    async with connect(bootstrap, data, min(order.timeout_s, _FIND_TIMEOUT_S)) as client:
+    async with target.connect(min(order.timeout_s, _FIND_TIMEOUT_S)) as client:
         producer = Producer(Topology(client), SystemClock(), options)
         try:
             with _reported_on_interrupt(producer):
@@ -143,10 +196,18 @@ async def _send_all(producer: Producer, order: _Order) -> int:
     """Send every record. Returns the bytes of their keys and values."""
     size = 0
     async for records in _records(order):
-        for key, value in records:
+        for record in records:
+            headers = (*order.headers, *record.headers)
             try:
-                await producer.send(order.topic, key, value, order.partition)
-                size += len(value) + (0 if key is None else len(key))
+                await producer.send(
+                    order.topic,
+                    record.key,
+                    record.value,
+                    order.partition,
+                    headers=headers,
+                    timestamp=record.timestamp,
+                )
+                size += record.size
             except ApiError as error:
                 # A record that is too large is refused alone; the others are sent.
                 if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
@@ -155,21 +216,45 @@ async def _send_all(producer: Producer, order: _Order) -> int:
     return size
 
 
-async def _records(order: _Order) -> AsyncIterator[list[tuple[bytes | None, bytes]]]:
+async def _records(order: _Order) -> AsyncIterator[list[NewRecord]]:
     if order.count is not None:
         for start in range(0, order.count, 1000):
-            yield [(None, b"record %d" % n) for n in range(start, min(start + 1000, order.count))]
+            yield [NewRecord(None, b"record %d" % n) for n in range(start, min(start + 1000, order.count))]
             await asyncio.sleep(0)
         return
     if order.file is None and sys.stdin.isatty():
         say("reading lines from the terminal; Ctrl-D ends the input")
+    number = 1
     async for lines in read_lines(order.file):
-        yield [_split(line) for line in lines] if order.split_keys else [(None, line) for line in lines]
+        yield [_record(order, number + index, line) for index, line in enumerate(lines)]
+        number += len(lines)
 
 
-def _split(line: bytes) -> tuple[bytes | None, bytes]:
-    key, tab, value = line.partition(b"\t")
-    return (key, value) if tab else (None, line)
+def _record(order: _Order, number: int, line: bytes) -> NewRecord:
+    if order.as_json:
+        return parse_json_line(number, line)
+    key, separator, value = line.partition(order.separator) if order.split_keys else (b"", b"", line)
+    return NewRecord(key, value) if separator else NewRecord(None, line)
+
+
+def _parse_headers(pairs: Sequence[str]) -> Headers:
+    """`NAME=VALUE`, of which a name may come several times. Raises BadParameter."""
+    split = [pair.partition("=") for pair in pairs]
+    wrong = [p for p, (name, equals, _) in zip(pairs, split, strict=True) if not (name and equals and _is_utf8(name))]
+    if wrong:
+        raise typer.BadParameter(
+            "; ".join(f"{pair!r}: must be NAME=VALUE, the name in UTF-8" for pair in wrong), param_hint="--header"
+        )
+    return tuple((name, os.fsencode(value)) for name, _, value in split)
+
+
+def _is_utf8(text: str) -> bool:
+    """Arguments may have any bytes; Python makes surrogates of those that are not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 async def _show_progress(producer: Producer, total: int | None) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from admin.cli.completions import topic_names
 from admin.cli.options import Cluster, DryRunOption, talks_to_cluster
 from admin.cli.output import counted, examples, say, write
 from admin.cli.parsing import parse_brokers, read_input
@@ -63,7 +64,9 @@ WaitForMoves = Annotated[
 def generate(
     *,
     broker_list: Annotated[str, typer.Option(metavar="ID,ID,…", help="Brokers to spread the topics over.")],
-    topic: Annotated[list[str] | None, typer.Option(help="Topic to move. Repeatable.")] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option(help="Topic to move. Repeatable.", autocompletion=topic_names)
+    ] = None,
     topics_to_move_json_file: Annotated[
         Path | None, typer.Option(help='Kafka\'s file of topics: {"topics": [{"topic": "orders"}], "version": 1}.')
     ] = None,

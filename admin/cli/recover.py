@@ -19,7 +19,7 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would b
 ExecuteOption = Annotated[bool, typer.Option("--execute", help="Write it; the active controller then resigns.")]
 AcceptLossOption = Annotated[
     bool,
-    typer.Option("--accept-loss", help="Go on although replicas are absent that may have the only copy of records."),
+    typer.Option("--accept-loss", help="Proceed even if replicas are absent that may have the only copy of records."),
 ]
 _COLUMNS: Final = ("topic", "partition", "leader", "leader_epoch", "isr", "replicas", "log_end_offset", "absent")
 

@@ -1,18 +1,21 @@
 """`klamm story TOPIC-PARTITION`: leaders and changes of one partition, from the state-change logs of all nodes."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from admin.cli.options import DEFAULT_DATA, TIMEOUT_MAX_S, BootstrapOption, FormatOption, connect, run
+from admin.cli.completions import partition_names
+from admin.cli.options import TIMEOUT_MAX_S, FormatOption, names_cluster, run
 from admin.cli.output import examples, say, write
-from admin.cli.parsing import parse_partition_names
+from admin.cli.parsing import parse_partition_names, parse_since
+from admin.cli.target import Target
 from admin.client import AdminClient
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError, StartupError
 from cluster.partition import TopicPartition
+from cluster.process.clock import SystemClock
 from cluster.process.documents import Format, write_table
 from cluster.requests.cluster import DescribeClusterResponse
 from state_log.causes import Call, request_text, utc_text
@@ -28,38 +31,45 @@ app = typer.Typer()
     epilog=examples(
         "klamm story orders-0",
         "klamm story orders-0 --bootstrap localhost:9092 -o json",
+        "klamm story orders-0 --since 10m --limit 20",
         "klamm story t1-0 --log-dir runs/seed-60",
         exit_codes="0 done; 1 unknown partition, no logs or no answer; 2 wrong usage.",
     ),
 )
+@names_cluster
 def show(
-    partition: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="Such as orders-0.")],
+    partition: Annotated[
+        str, typer.Argument(metavar="TOPIC-PARTITION", help="Such as orders-0.", autocompletion=partition_names)
+    ],
     *,
     log_dir: Annotated[
         list[Path] | None, typer.Option(help="Read the state-change logs in this folder. Repeatable.")
     ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option("--data", envvar="KLAMM_CLUSTER", help="Read the logs of the cluster in this data folder."),
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Only what happened since: 30s, 10m, 2h, 1d, or a UTC time '2026-01-31 09:00'."
+        ),
     ] = None,
-    bootstrap: BootstrapOption = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the last so many events.")] = None,
     timeout: Annotated[float, typer.Option(min=0.1, max=TIMEOUT_MAX_S, help="Seconds to wait for each node.")] = 10,
     form: FormatOption = Format.TABLE,
+    target: Target,
 ) -> None:
     """Show the history of one partition: its leaders, and every recorded change with its cause.
 
     Oldest first, and causes always before their effects: where the clocks
     of two nodes disagree, times step back from one line to the next.
-    --log-dir and --data read files, which works while the cluster is down;
-    --bootstrap asks every live node. Default: --data .klamm
+    Of a data folder and with --log-dir it reads files, which works while the
+    cluster is down; otherwise it asks every live node.
     """
     (wanted,) = parse_partition_names([partition])
+    begins_ms = None if since is None else parse_since(since, SystemClock().now_ms())
     missing: list[str] = []
-    if log_dir or data is not None or bootstrap is None:
-        folders = log_dir if log_dir else [(DEFAULT_DATA if data is None else data) / "state-changes"]
-        records = _read_files(folders, wanted)
+    if log_dir or target.bootstrap is None:
+        records = _read_files(log_dir if log_dir else [target.data / "state-changes"], wanted)
     else:
-        records, missing = run(_ask_nodes(bootstrap, timeout, wanted))
+        records, missing = run(_ask_nodes(target, timeout, wanted))
     for node in missing:
         say(f"incomplete: {node} did not answer")
     if all(record.partition != wanted.partition for record in records):
@@ -68,13 +78,16 @@ def show(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"no records of partition {partition}{known}; 'klamm topics list' shows the existing topics",
         )
-    _show(records, missing, form)
+    # All are put in order first: the cause of what is shown may be older than what is shown.
+    lines, leaderships = story(records), leadership_history(records)
+    if begins_ms is not None:
+        lines = [line for line in lines if line.at_ms >= begins_ms]
+        leaderships = [span for span in leaderships if span.until_ms is None or span.until_ms >= begins_ms]
+    _show(lines if limit is None else lines[-limit:], leaderships, missing, form)
 
 
-def _show(records: list[LoggedStateChange], missing: list[str], form: Format) -> None:
-    """Print the leaders over time first, because they are asked for most, then every record."""
-    lines = story(records)
-    leaderships = leadership_history(records)
+def _show(lines: list[StoryLine], leaderships: list[LeadershipSpan], missing: list[str], form: Format) -> None:
+    """Print the leaders over time first, because they are asked for most, then every record, then the requests."""
     document: dict[str, Any] = {
         "records": [_with_call(line) for line in lines],
         "story": [{"at_ms": line.at_ms, "node": line.node, "message": line.message} for line in lines],
@@ -86,17 +99,19 @@ def _show(records: list[LoggedStateChange], missing: list[str], form: Format) ->
         return
     several = len({span.topic_id for span in leaderships}) > 1
     columns = (*(("topic_id",) if several else ()), "leader", "epoch", "from_utc", "until", "cause", "request")
-    requests = _requests(span.call for span in leaderships)
-    rows = map(_row, leaderships, requests)
+    numbers = _numbered(call for of in (leaderships, lines) for call in (item.call for item in of))
+    rows = [_row(span, _number(numbers, span.call)) for span in leaderships]
     write_table(columns, [row[-len(columns) :] for row in rows])
     typer.echo("")
-    requests = _requests(line.call for line in lines)
-    events = ((utc_text(line.at_ms), line.node, line.change, line.cause) for line in lines)
     columns = ("time_utc", "node", "event", "cause", "request")
-    write_table(columns, [(*event, request) for event, request in zip(events, requests, strict=True)])
+    events = ((utc_text(line.at_ms), line.node, line.change, line.cause, _number(numbers, line.call)) for line in lines)
+    write_table(columns, events)
+    if numbers:
+        typer.echo("")
+        write_table(("request", "what_is_known_of_it"), ((n, request_text(call)) for call, n in numbers.items()))
 
 
-def _row(span: LeadershipSpan, request: str) -> tuple[object, ...]:
+def _row(span: LeadershipSpan, request: int | None) -> tuple[object, ...]:
     since, until = utc_text(span.since_ms), "now" if span.until_ms is None else utc_text(span.until_ms)
     if span.deleted:
         return span.topic_id, "deleted", None, since, None, span.cause, request
@@ -104,15 +119,13 @@ def _row(span: LeadershipSpan, request: str) -> tuple[object, ...]:
     return span.topic_id, leader, span.leader_epoch, since, until, span.cause, request
 
 
-def _requests(calls: Iterable[Call | None]) -> Iterator[str]:
-    """What is known of each request, where it is another than that of the line before."""
-    last: Call | None = None
-    for call in calls:
-        if call is None:
-            yield ""
-        else:
-            yield "as above" if call == last else request_text(call)
-        last = call
+def _numbered(calls: Iterable[Call | None]) -> dict[Call, int]:
+    """The requests, numbered from 1 in the order in which they are shown."""
+    return {call: number for number, call in enumerate(dict.fromkeys(c for c in calls if c is not None), 1)}
+
+
+def _number(numbers: Mapping[Call, int], call: Call | None) -> int | None:
+    return None if call is None else numbers[call]
 
 
 def _span_document(span: LeadershipSpan) -> dict[str, Any]:
@@ -141,12 +154,12 @@ def _read_files(folders: Sequence[Path], wanted: TopicPartition) -> list[LoggedS
 
 
 async def _ask_nodes(
-    bootstrap: str, timeout_s: float, wanted: TopicPartition
+    target: Target, timeout_s: float, wanted: TopicPartition
 ) -> tuple[list[LoggedStateChange], list[str]]:
     """The records of all nodes that answered, merged, and the names of those that did not."""
     lines: list[bytes] = []
     missing = []
-    async with connect(bootstrap, DEFAULT_DATA, timeout_s) as client:
+    async with target.connect(timeout_s) as client:
         described = await client.describe_cluster()
         if described.controller_address and not described.brokers:
             # A standby, which does not know the brokers.
@@ -156,7 +169,7 @@ async def _ask_nodes(
                 missing.append(f"{described.controller_address} (and with it the addresses of the brokers)")
         if described.controller_address:
             missing += await _dead_hosts(client, wanted)
-        for address in _nodes(described, bootstrap):
+        for address in _nodes(described, client.bootstrap):
             try:
                 answer = await client.read_state_changes(address, wanted.topic, wanted.partition)
             except PeerUnreachableError:
@@ -168,12 +181,12 @@ async def _ask_nodes(
     return list(merge(lines, wanted.topic, wanted.partition)), missing
 
 
-def _nodes(described: DescribeClusterResponse, bootstrap: str) -> list[str]:
+def _nodes(described: DescribeClusterResponse, bootstrap: Sequence[str]) -> list[str]:
     """The bootstrap addresses, all registered controllers and all live brokers.
 
     Every controller is asked: each has the records of the epochs in which it was active.
     """
-    nodes = [a.strip() for a in bootstrap.split(",")]
+    nodes = list(bootstrap)
     nodes += [c.address for c in described.controllers]
     nodes += [b.endpoint.address for b in described.brokers]
     return list(dict.fromkeys(nodes))

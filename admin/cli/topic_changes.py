@@ -1,11 +1,12 @@
 """`klamm topics alter` and `klamm topics delete`."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
+from admin.cli.completions import topic_names
 from admin.cli.options import Cluster, ConfigOption, DryRunOption, WaitOption, YesOption, confirm, talks_to_cluster
 from admin.cli.output import counted, examples, say, write
 from admin.cli.parsing import alterations, parse_assignment, parse_configs
@@ -42,7 +43,7 @@ _POLL_S = 0.5
 
 @talks_to_cluster()
 def alter(
-    name: Annotated[str, typer.Argument(metavar="TOPIC")],
+    name: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=topic_names)],
     *,
     partitions: Annotated[
         int | None, typer.Option(min=1, help="New number of partitions, larger than the current one.")
@@ -80,7 +81,6 @@ def alter(
         return None if wanted is None else await _add(client, wanted, dry_run), altered
 
     added, altered = cluster.ask(main, check=f"klamm topics describe {name} --configs")
-    warn_of_compaction(configs)
     would = "would be " if dry_run else ""
     document: dict[str, Any] = {"name": name, "dry_run": dry_run, "set": configs, "deleted": deleted, "added": []}
     if added is not None:
@@ -100,7 +100,7 @@ def alter(
 
 @talks_to_cluster()
 def delete(
-    names: Annotated[list[str], typer.Argument(metavar="TOPIC")],
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC", autocompletion=topic_names)],
     *,
     yes: YesOption = False,
     wait: WaitOption = True,
@@ -151,15 +151,6 @@ def delete(
         say("timed out: the deletion continues by itself once what it waits for is back")
     if refused or late:
         raise typer.Exit(ExitCode.REFUSED)
-
-
-def warn_of_compaction(configs: Mapping[str, str]) -> None:
-    """A topic may say that it is to be compacted, as in Kafka; nothing here does it."""
-    policies = [policy.strip() for policy in configs.get("cleanup.policy", "delete").split(",")]
-    if "delete" not in policies:
-        say("warning: klamm does not compact logs: the records of this topic are kept for ever")
-    elif "compact" in policies:
-        say("warning: klamm does not compact logs: records of this topic are only deleted by age and size")
 
 
 async def _alter_configs(

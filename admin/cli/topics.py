@@ -1,28 +1,39 @@
 """`klamm topics`: create, list, describe, alter, delete, delete-records."""
 
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, Final
 
 import typer
 from msgspec.structs import asdict
 
 from admin.brokers_view import (
     UNKNOWN_PARTITION_EPOCH,
-    described_topics,
     listed_topics,
     of_controller_or_brokers,
 )
 from admin.cli.broker_documents import config_documents, write_configs
+from admin.cli.completions import topic_names
 from admin.cli.delete_records import DELETE_RECORDS_EXAMPLES, delete_records
 from admin.cli.options import Cluster, DryRunOption, ShowConfigsOption, talks_to_cluster
 from admin.cli.output import examples, say, say_source, source, write
 from admin.cli.parsing import parse_assignment, parse_configs
 from admin.cli.plans import partition_document, plan_document, write_plan
-from admin.cli.topic_changes import ALTER_EXAMPLES, DELETE_EXAMPLES, alter, delete, warn_of_compaction
+from admin.cli.topic_changes import ALTER_EXAMPLES, DELETE_EXAMPLES, alter, delete
+from admin.cli.topic_filters import (
+    AtMinIsrOption,
+    UnavailableOption,
+    UnderMinIsrOption,
+    UnderReplicatedOption,
+    chosen_of_metadata,
+    filters_of,
+)
 from admin.client import AdminClient
+from admin.partition_filters import chosen
 from cluster.errors import ApiError, ErrorCode
 from cluster.process.documents import Format
 from cluster.requests.configs import TOPIC_RESOURCE, ConfigResource
-from cluster.requests.plans import Plan
+from cluster.requests.data import MetadataResponse
+from cluster.requests.plans import DescribedPartition, Plan
 from cluster.requests.topics import CreatableTopicResult, DescribedTopic, ListedTopic, NewTopic
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, describe, alter and delete topics.")
@@ -33,8 +44,11 @@ app.command("delete-records", epilog=DELETE_RECORDS_EXAMPLES)(delete_records)
 _COLUMNS = ("topic", "partition", "leader", "leader_epoch", "partition_epoch", "isr", "replicas")
 _Described = tuple[list[DescribedTopic], dict[str, list[dict[str, Any]]]]
 """Topics, and the configs in effect of each."""
-_EXTRA_COLUMNS = ("offline", "adding", "removing")
-"""Replicas; shown where a partition has some."""
+_EXTRA_COLUMNS: Final[dict[str, Callable[[DescribedPartition], Sequence[object]]]] = {
+    "offline": lambda p: p.offline_replicas,
+    "moving": lambda p: [*(f"+{b}" for b in p.adding_replicas), *(f"-{b}" for b in p.removing_replicas)],
+}
+"""Replicas that are offline, and those that a reassignment adds and removes; shown where a partition has some."""
 
 
 @app.command(
@@ -90,7 +104,6 @@ def create(
         "partitions": result.num_partitions,
         "replication_factor": result.replication_factor,
     }
-    warn_of_compaction(topic.configs)
     say(f"topic {name} {'could be created' if dry_run else 'created'}")
     document = {"topics": [row], "dry_run": dry_run, "plan": None if plan is None else plan_document(plan)}
     if plan is not None and cluster.form is Format.TABLE:
@@ -99,77 +112,96 @@ def create(
         write(document, cluster.form, list(row), [list(row.values())])
 
 
-@app.command("list", epilog=examples("klamm topics list", "klamm topics list -o json"))
+@app.command(
+    "list", epilog=examples("klamm topics list", "klamm topics list --under-replicated", "klamm topics list -o json")
+)
 @talks_to_cluster()
-def list_(*, cluster: Cluster) -> None:
+def list_(
+    *,
+    under_replicated: UnderReplicatedOption = False,
+    unavailable: UnavailableOption = False,
+    under_min_isr: UnderMinIsrOption = False,
+    at_min_isr: AtMinIsrOption = False,
+    cluster: Cluster,
+) -> None:
     """List all topics with id, number of partitions and replication factor; those being deleted are marked.
 
-    While no controller is active, from the metadata of the brokers.
+    With filters, the topics that have such a partition. While no controller
+    is active, from the metadata of the brokers.
     """
+    filters = filters_of(under_replicated, unavailable, under_min_isr, at_min_isr)
 
     async def ask(client: AdminClient) -> tuple[list[ListedTopic], set[str] | None]:
         topics = sorted((await client.list_topics()).topics, key=lambda t: t.name)
+        if filters:
+            found = {t.name for t in chosen((await client.describe_topics()).topics, filters)}
+            topics = [t for t in topics if t.name in found]
         return topics, {d.topic for d in (await client.describe_topic_deletions()).deletions}
 
+    def of_metadata(known: MetadataResponse) -> tuple[list[ListedTopic], None]:
+        found = {t.name for t in chosen_of_metadata(known, filters)}
+        return [t for t in listed_topics(known) if t.name in found], None
+
     (listed, deleted), is_of_brokers = cluster.ask(
-        lambda client: of_controller_or_brokers(client, ask(client), None, lambda known: (listed_topics(known), None))
+        lambda client: of_controller_or_brokers(client, ask(client), None, of_metadata)
     )
     say_source(is_of_brokers)
     rows = [asdict(t) | {"queued_for_deletion": None if deleted is None else t.name in deleted} for t in listed]
     columns = ("name", "topic_id", "partitions", "replication_factor", *(("state",) if deleted else ()))
     states = ({**row, "queued_for_deletion": "deleting" if row["queued_for_deletion"] else ""} for row in rows)
     document = {"topics": rows, "source": source(is_of_brokers)}
-    write(document, cluster.form, columns, (list(row.values())[: len(columns)] for row in states))
+    if filters and not rows:
+        say("no topic has such partitions")
+    if rows or not filters or cluster.form is not Format.TABLE:
+        write(document, cluster.form, columns, (list(row.values())[: len(columns)] for row in states))
 
 
 @app.command(
     epilog=examples(
-        "klamm topics describe orders", "klamm topics describe orders --configs", "klamm topics describe -o json"
+        "klamm topics describe orders",
+        "klamm topics describe orders --configs",
+        "klamm topics describe --under-min-isr --unavailable",
+        "klamm topics describe -o json",
     )
 )
 @talks_to_cluster()
 def describe(
-    names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Default: all topics.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="TOPIC", help="Default: all topics.", autocompletion=topic_names)
+    ] = None,
     *,
     configs: ShowConfigsOption = False,
+    under_replicated: UnderReplicatedOption = False,
+    unavailable: UnavailableOption = False,
+    under_min_isr: UnderMinIsrOption = False,
+    at_min_isr: AtMinIsrOption = False,
     cluster: Cluster,
 ) -> None:
     """Show leader, leader epoch, ISR and replicas of each partition.
 
-    While no controller is active, from the metadata of the brokers, which has
-    no configs and no partition epochs.
+    With several filters, the partitions to which any of them applies. While
+    no controller is active, from the metadata of the brokers, which has no
+    configs and no partition epochs.
     """
+    filters = filters_of(under_replicated, unavailable, under_min_isr, at_min_isr)
 
     async def ask(client: AdminClient) -> _Described:
-        topics = list((await client.describe_topics(names if names else None)).topics)
+        topics = chosen((await client.describe_topics(names if names else None)).topics, filters)
         return topics, await _settings(client, topics) if configs else {}
 
     (described, settings), is_of_brokers = cluster.ask(
         lambda client: of_controller_or_brokers(
-            client, ask(client), names if names else None, lambda known: (described_topics(known), {})
+            client, ask(client), names if names else None, lambda known: (chosen_of_metadata(known, filters), {})
         )
     )
     say_source(is_of_brokers)
     known = [t for t in described if t.error_code is ErrorCode.NONE]
-    extra = [key for key in _EXTRA_COLUMNS if any(getattr(p, f"{key}_replicas") for t in known for p in t.partitions)]
-    rows = (
-        (
-            t.name,
-            p.partition,
-            "none" if p.leader < 0 else p.leader,
-            p.leader_epoch,
-            None if p.partition_epoch == UNKNOWN_PARTITION_EPOCH else p.partition_epoch,
-            p.isr,
-            p.replicas,
-            *(getattr(p, f"{key}_replicas") for key in extra),
-        )
-        for t in known
-        for p in t.partitions
-    )
     documents = [_document(t) | ({"settings": settings.get(t.name)} if configs else {}) for t in known]
-    if known or not described or cluster.form is not Format.TABLE:
+    if filters and not described:
+        say("there are no such partitions")
+    if known or not (described or filters) or cluster.form is not Format.TABLE:
         document = {"topics": documents, "source": source(is_of_brokers)}
-        write(document, cluster.form, (*_COLUMNS, *extra), rows)
+        write(document, cluster.form, *_table(known))
     if configs and cluster.form is Format.TABLE:
         for name, found in settings.items():
             typer.echo(f"\ntopic {name}")
@@ -184,6 +216,26 @@ def describe(
             raise ApiError(
                 topic.error_code, f"topic {topic.name!r} does not exist; 'klamm topics list' shows the existing ones"
             )
+
+
+def _table(topics: Sequence[DescribedTopic]) -> tuple[list[str], Iterable[Sequence[object]]]:
+    """Columns, and a row for each partition."""
+    extra = [key for key, of in _EXTRA_COLUMNS.items() if any(of(p) for t in topics for p in t.partitions)]
+    rows = (
+        (
+            t.name,
+            p.partition,
+            "none" if p.leader < 0 else p.leader,
+            p.leader_epoch,
+            None if p.partition_epoch == UNKNOWN_PARTITION_EPOCH else p.partition_epoch,
+            p.isr,
+            p.replicas,
+            *(_EXTRA_COLUMNS[key](p) for key in extra),
+        )
+        for t in topics
+        for p in t.partitions
+    )
+    return [*_COLUMNS, *extra], rows
 
 
 async def _settings(client: AdminClient, topics: list[DescribedTopic]) -> dict[str, list[dict[str, Any]]]:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from msgspec.structs import replace
 
+from admin.cli.completions import topic_names
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import examples, say
 from admin.client import AdminClient
@@ -30,7 +31,10 @@ app = typer.Typer()
 @talks_to_cluster()
 def watch(
     *,
-    topic: Annotated[list[str] | None, typer.Option(help="Only this topic, and broker events. Repeatable.")] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this topic, and broker events. Repeatable.", autocompletion=topic_names),
+    ] = None,
     since: Annotated[
         str, typer.Option(metavar="CURSOR", help="Resume after this cursor, taken from an earlier -o json.")
     ] = "",

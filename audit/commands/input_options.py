@@ -42,7 +42,7 @@ def _folders(log_dirs: Sequence[str]) -> list[Path | str]:
     found: list[Path | str] = [name if "://" in name else Path(name) for name in log_dirs]
     for folder in found:
         if isinstance(folder, Path) and not folder.is_dir():
-            raise typer.BadParameter(f"{folder}: is no folder", param_hint="--log-dir")
+            raise typer.BadParameter(f"{folder}: is not a directory", param_hint="--log-dir")
     if len({type(folder) is str for folder in found}) > 1:
         raise typer.BadParameter("local folders and URIs do not go together: give file:///… for the local ones")
     return found

@@ -19,6 +19,7 @@ from cluster import bounds
 from cluster.bounds import Number, shortened
 from cluster.broker import Endpoint
 from cluster.errors import ConfigError
+from cluster.listeners import EXTERNAL_LISTENER
 from cluster.process.files import cut, first_line, read_file, shown
 from cluster.process.listener_addresses import (
     FIELDS_OF_KEY,
@@ -102,6 +103,10 @@ class NodeConfig(BaseModel):
     """Where controllers and brokers send control requests; a free port on the host of `listen` unless given."""
     control_advertised: Address | None = None
     """What they are told; the host of `advertised` with the bound port of `control_listen` unless given."""
+    external_listen: Address | None = None
+    """Where clients connect that do not reach `advertised`, as from outside of a network of containers."""
+    external_advertised: Address | None = None
+    """What they are told; `external_listen` with the bound port unless given."""
     metrics_listen: Address | None = None
     """Address of the Prometheus endpoint; None: no endpoint."""
     data: tuple[str, ...]
@@ -136,8 +141,8 @@ class NodeConfig(BaseModel):
     def _no_blank_rack(cls, value: str | None) -> str | None:
         return None if value == "" else value
 
-    def endpoints(self, port: int, control_port: int) -> tuple[Endpoint, Endpoint]:
-        """The endpoints to register, for clients and for control requests, with these bound ports.
+    def endpoints(self, port: int, control_port: int, external_port: int | None = None) -> tuple[Endpoint, ...]:
+        """The endpoints to register, for clients, for control requests and for external clients, with the bound ports.
 
         Port 0 becomes the bound port, an empty host the canonical host name (R1.7).
         """
@@ -148,7 +153,11 @@ class NodeConfig(BaseModel):
         else:
             host, wanted = host_and_port(self.control_listen)
             control = (host if self.advertised is None else client[0]), wanted
-        return _endpoint(*client, port, names.client), _endpoint(*control, control_port, names.control)
+        inside = _endpoint(*client, port, names.client), _endpoint(*control, control_port, names.control)
+        external = self.external_advertised or self.external_listen
+        if external is None or external_port is None:
+            return inside
+        return *inside, _endpoint(*host_and_port(external), external_port, EXTERNAL_LISTENER)
 
 
 def _endpoint(host: str, port: int, bound_port: int, listener: str) -> Endpoint:
@@ -174,6 +183,8 @@ class _Environment(BaseSettings):
     advertised: Any = None
     control_listen: Any = None
     control_advertised: Any = None
+    external_listen: Any = None
+    external_advertised: Any = None
     metrics_listen: Any = None
     data: Any = None
     rack: Any = None
@@ -202,7 +213,10 @@ def load_config(
         )
     except ValidationError as error:
         raise ConfigError(_errors(error)) from error
-    if further := _disagreements(config) + misnamed_listeners(config.settings) + _unusable_credentials(config):
+    further = _disagreements(config) + misnamed_listeners(config.settings) + _unusable_credentials(config)
+    if config.external_advertised is not None and config.external_listen is None:
+        further.append(f"external_advertised: {shown(config.external_advertised)}: needs external_listen")
+    if further:
         raise ConfigError(further)
     return config
 

@@ -1,5 +1,6 @@
 """Writes results to stdout: tables for people, JSON or YAML documents for programs. The keys are an interface."""
 
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -8,6 +9,7 @@ from typing import Any
 import typer
 
 from cluster.process.printable import printable
+from cluster.process.tables import table_lines
 
 
 class Format(StrEnum):
@@ -34,17 +36,22 @@ def write_document(document: dict[str, Any], form: Format) -> None:
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Write aligned columns without borders, under headers without blanks, for awk.
 
-    Characters that are not visible have escapes. Values are never truncated, so that an address can be copied from a
-    narrow terminal, where long lines wrap.
+    Characters that are not visible have escapes. On a terminal long cells are folded between words to fit it; in a pipe
+    each row is a line. Values are never truncated, so that an address can be copied.
     """
     assert not any(" " in column for column in columns), columns
     cells = [[_cell(value) for value in row] for row in rows]
-    header = [column.upper() for column in columns]
-    widths = [max(len(row[i]) for row in (header, *cells)) for i in range(len(header))]
-    lines = ["  ".join(text.ljust(w) for text, w in zip(row, widths, strict=True)).rstrip() for row in (header, *cells)]
-    typer.secho(lines[0], bold=True)
-    for line in lines[1:]:
-        typer.echo(line)
+    header, *rest = table_lines([column.upper() for column in columns], cells, _terminal_width())
+    for line in header:
+        typer.secho(line, bold=True)
+    for lines in rest:
+        typer.echo("\n".join(lines))
+
+
+def _terminal_width() -> int | None:
+    """Columns of the terminal that stdout is; None if it is none."""
+    on_terminal = sys.stdout is not None and sys.stdout.isatty()
+    return shutil.get_terminal_size().columns if on_terminal else None
 
 
 def _cell(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Addresses of the two listeners in Kafka's keys: `listeners`, `advertised.listeners` and the map of protocols.
+"""Addresses of the listeners in Kafka's keys: `listeners`, `advertised.listeners` and the map of protocols.
 
 Source: Kafka KafkaConfig.effectiveListenerSecurityProtocolMap, CoreUtils.listenerListToEndPoints.
 """
@@ -7,15 +7,15 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from cluster.listeners import DEFAULT_CONTROL_LISTENER, ListenerNames
+from cluster.listeners import DEFAULT_CONTROL_LISTENER, EXTERNAL_LISTENER
 from cluster.process.files import cut, shown
 from cluster.process.settings import Settings
 
 FIELDS_OF_KEY: Final = {
-    "listeners": ("listen", "control_listen"),
-    "advertised.listeners": ("advertised", "control_advertised"),
+    "listeners": ("listen", "control_listen", "external_listen"),
+    "advertised.listeners": ("advertised", "control_advertised", "external_advertised"),
 }
-"""For each of Kafka's keys, the fields with the address for clients and with that for control requests."""
+"""For each of Kafka's keys, the fields with the address for clients, for control requests, for external clients."""
 _LISTENER: Final = re.compile("^([A-Z][A-Z0-9_]*)://")
 _PROTOCOL: Final = "PLAINTEXT"
 
@@ -26,14 +26,15 @@ class _Address(NamedTuple):
 
 
 def fields_in_kafka_keys(settings: Mapping[str, Any]) -> dict[str, str]:
-    """The fields that Kafka's keys give; the first address that is not for control is that for clients."""
+    """The fields that Kafka's keys give; the first address that is neither EXTERNAL nor for control is for clients."""
     control = str(settings.get("control.plane.listener.name", DEFAULT_CONTROL_LISTENER)).upper()
     found: dict[str, str] = {}
-    for key, (for_clients, for_control) in FIELDS_OF_KEY.items():
+    for key, (for_clients, for_control, external) in FIELDS_OF_KEY.items():
         given = settings.get(key)
         if isinstance(given, str):
+            fields = {control: for_control, EXTERNAL_LISTENER: external}
             for listener, address in _split(given):
-                found.setdefault(for_control if listener == control else for_clients, address)
+                found.setdefault(fields.get(listener, for_clients), address)
     return found
 
 
@@ -43,25 +44,26 @@ def without_listener(address: str) -> str:
 
 
 def misnamed_listeners(settings: Settings) -> list[str]:
-    """Errors of names and protocols: a process has one address for clients and one for control requests."""
+    """Errors of names and protocols: each listener has one address."""
     names, errors = settings.listener_names, []
     for key, given in (("listeners", settings.listeners), ("advertised.listeners", settings.advertised_listeners)):
         if given is None:
             continue
         listeners = [listener or names.client for listener, _ in _split(given)]
-        if set(listeners) - {names.client, names.control} or len(set(listeners)) < len(listeners):
+        if set(listeners) - {names.client, names.control, EXTERNAL_LISTENER} or len(set(listeners)) < len(listeners):
             errors.append(
                 f'settings."{key}": {shown(given)}: must have one address named {cut(names.client)}, as '
-                f"inter.broker.listener.name says, and at most one named {cut(names.control)}, as "
-                "control.plane.listener.name says"
+                f"inter.broker.listener.name says, at most one named {cut(names.control)}, as "
+                f"control.plane.listener.name says, and at most one named {EXTERNAL_LISTENER}"
             )
-    return errors + list(_other_protocols(settings.listener_security_protocol_map, names))
+    used = {names.client, names.control, *(listener for listener, _ in _split(settings.listeners or ""))} - {""}
+    return errors + list(_other_protocols(settings.listener_security_protocol_map, used))
 
 
-def _other_protocols(given: str | None, names: ListenerNames) -> Iterator[str]:
+def _other_protocols(given: str | None, used: set[str]) -> Iterator[str]:
     for entry in (given or "").split(","):
         listener, _, protocol = (part.strip().upper() for part in entry.partition(":"))
-        if listener in (names.client, names.control) and protocol != _PROTOCOL:
+        if listener in used and protocol != _PROTOCOL:
             yield f'settings."listener.security.protocol.map": {shown(entry.strip())}: the protocol must be {_PROTOCOL}'
 
 

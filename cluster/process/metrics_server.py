@@ -1,4 +1,4 @@
-"""Serves metrics to Prometheus over HTTP, on one thread however many connect.
+"""Serves metrics to Prometheus and the health of the process over HTTP, on one thread however many connect.
 
 Connections are few and short: each is for one request, which must arrive within a deadline, and so must its response.
 When there are too many the one that has waited longest with its request is closed for the new one.
@@ -10,6 +10,7 @@ import io
 import socket
 import threading
 from collections.abc import Callable, Mapping
+from email.utils import formatdate
 from http import HTTPStatus
 from http.client import HTTPException, parse_headers
 from typing import Any, Final, NamedTuple
@@ -22,6 +23,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from cluster.errors import StartupError
 from cluster.process.config import host_and_port
+from cluster.process.health import RUNNING, Health, HealthCheck
 from cluster.process.metrics import Metrics
 from cluster.process.process_metrics import expose_process
 
@@ -29,6 +31,10 @@ CONNECTIONS_MAX: Final = 32
 _PAUSE_S: Final = 1.0
 """Before the next attempt to accept a connection for which there was no descriptor."""
 PATH: Final = "/metrics"
+HEALTH_PATH: Final = "/healthz"
+"""Whether the process does its part: 200 or 503, and the state as text."""
+LIVE_PATH: Final = "/livez"
+"""Whether its event loop runs: what a restart can mend. Losing ZooKeeper is not among it."""
 _BACKLOG: Final = 128
 _RESPONSES_AT_ONCE: Final = 4
 """Limit of responses in memory; others wait their turn."""
@@ -45,7 +51,9 @@ class _Response(NamedTuple):
     headers: Mapping[str, str] = {"Content-Type": "text/plain; charset=utf-8"}
 
     def encode(self, *, with_body: bool) -> bytes:
-        fields = {**self.headers, "Content-Length": str(len(self.body)), "Connection": "close"}
+        # With the date `klamm doctor` compares clocks.
+        always = {"Date": formatdate(usegmt=True), "Content-Length": str(len(self.body)), "Connection": "close"}
+        fields = {**self.headers, **always}
         lines = [
             f"HTTP/1.1 {self.status.value} {self.status.phrase}",
             *(f"{k}: {v}" for k, v in fields.items()),
@@ -55,11 +63,23 @@ class _Response(NamedTuple):
         return "\r\n".join(lines).encode("latin-1") + (self.body if with_body else b"")
 
 
+class _Request(NamedTuple):
+    method: str
+    path: str
+    headers: Any
+
+
 class MetricsServer:
     """Runs on an event loop of its own. Times in seconds."""
 
-    def __init__(self, registry: CollectorRegistry, request_timeout_s: float, response_timeout_s: float) -> None:
-        self._registry = registry
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        request_timeout_s: float,
+        response_timeout_s: float,
+        health: HealthCheck | None = None,
+    ) -> None:
+        self._registry, self._health = registry, health
         self._request_timeout_s, self._response_timeout_s = request_timeout_s, response_timeout_s
         self._responding = asyncio.Semaphore(_RESPONSES_AT_ONCE)
         self._connections = 0
@@ -95,11 +115,14 @@ class MetricsServer:
             async with asyncio.timeout(self._request_timeout_s):
                 head = await _read_head(reader)
             self._waiting.pop(writer, None)
-            async with asyncio.timeout(self._response_timeout_s), self._responding:
-                writer.write(self._respond(head))
-                await writer.drain()
-                writer.close()
-                await writer.wait_closed()
+            async with asyncio.timeout(self._response_timeout_s):
+                request = _parse(head)
+                if request is not None and request.path in (HEALTH_PATH, LIVE_PATH):
+                    # Not behind scrapes: it is small, and whoever reads a scrape slowly must not make us look ill.
+                    await _send(writer, (await self._describe_health(request)).encode(with_body=True))
+                    return
+                async with self._responding:
+                    await _send(writer, self._respond(request))
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             return  # It left, or is too slow.
         finally:
@@ -113,20 +136,21 @@ class MetricsServer:
         del self._waiting[oldest]
         oldest.transport.abort()
 
-    def _respond(self, head: bytes) -> bytes:
-        try:
-            line, _, fields = head.partition(b"\r\n")
-            method, target, version = line.decode("latin-1").split(" ")
-            headers = parse_headers(io.BytesIO(fields))
-        except (HTTPException, ValueError):
-            version = ""
-        if not version.startswith("HTTP/"):
+    async def _describe_health(self, request: _Request) -> _Response:
+        health: Health = RUNNING if self._health is None else await self._health.ask()
+        is_well = health.is_alive if request.path == LIVE_PATH else health.is_healthy
+        status = HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE
+        return _Response(status, f"{health.state}\n".encode())
+
+    def _respond(self, request: _Request | None) -> bytes:
+        if request is None:
             return _Response(HTTPStatus.BAD_REQUEST, b"this is no HTTP request\n").encode(with_body=True)
-        return self._get(method, target.partition("?")[0], headers).encode(with_body=method != "HEAD")
+        return self._get(*request).encode(with_body=request.method != "HEAD")
 
     def _get(self, method: str, path: str, headers: Any) -> _Response:
         if path != PATH:
-            return _Response(HTTPStatus.NOT_FOUND, f"nothing is here; metrics are at {PATH}\n".encode())
+            where = f"nothing is here; metrics are at {PATH}, health is at {HEALTH_PATH}\n"
+            return _Response(HTTPStatus.NOT_FOUND, where.encode())
         if method not in ("GET", "HEAD"):
             return _Response(HTTPStatus.METHOD_NOT_ALLOWED, f"{PATH} answers GET and HEAD\n".encode())
         encode, content_type = choose_encoder(headers.get("Accept", ""))
@@ -134,6 +158,24 @@ class MetricsServer:
         if "gzip" in headers.get("Accept-Encoding", ""):
             body, fields = gzip.compress(body, compresslevel=1), {**fields, "Content-Encoding": "gzip"}
         return _Response(HTTPStatus.OK, body, fields)
+
+
+def _parse(head: bytes) -> _Request | None:
+    """The request of a head; None if it is no HTTP."""
+    try:
+        line, _, fields = head.partition(b"\r\n")
+        method, target, version = line.decode("latin-1").split(" ")
+        headers = parse_headers(io.BytesIO(fields))
+    except (HTTPException, ValueError):
+        return None
+    return _Request(method, target.partition("?")[0], headers) if version.startswith("HTTP/") else None
+
+
+async def _send(writer: asyncio.StreamWriter, content: bytes) -> None:
+    writer.write(content)
+    await writer.drain()
+    writer.close()
+    await writer.wait_closed()
 
 
 async def _read_head(reader: asyncio.StreamReader) -> bytes:
@@ -147,12 +189,14 @@ async def _read_head(reader: asyncio.StreamReader) -> bytes:
 def serve_metrics(
     metrics: Metrics,
     listen: str,
+    health: HealthCheck | None = None,
     *,
     request_timeout_s: float = _REQUEST_TIMEOUT_S,
     response_timeout_s: float = _RESPONSE_TIMEOUT_S,
 ) -> tuple[str, Callable[[], None]]:
-    """Serve metrics at `/metrics`; returns the bound address and a function to stop it.
+    """Serve metrics at `/metrics` and health at `/healthz`; returns the bound address and a function to stop it.
 
+    `health`: None for a process without an event loop, of which it is only known that it runs.
     Raises StartupError if the address cannot be bound.
     """
     host, port = host_and_port(listen)
@@ -172,7 +216,7 @@ def serve_metrics(
 
     async def serve() -> None:
         with listener:
-            server = MetricsServer(registry, request_timeout_s, response_timeout_s)
+            server = MetricsServer(registry, request_timeout_s, response_timeout_s, health)
             accepting = asyncio.ensure_future(server.accept(listener))
             await stop.wait()
             accepting.cancel()

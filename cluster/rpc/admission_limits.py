@@ -9,7 +9,7 @@ from cluster.process.settings import Settings
 class AdmissionLimits(Struct, frozen=True):
     """Sizes in bytes, times in ms; each under the name of its setting.
 
-    `max_control_connections`: as `max_connections`, of the control listener.
+    `max_connections` is that of the listener for clients; `max_other_connections`: of each other listener.
     """
 
     queued_max_requests: int
@@ -22,12 +22,18 @@ class AdmissionLimits(Struct, frozen=True):
     max_connections_per_ip: int
     connections_max_idle_ms: int
     socket_connection_setup_timeout_ms: int
-    max_control_connections: int
+    max_other_connections: int
 
     @classmethod
-    def from_settings(cls, settings: Settings, descriptors: int = UNLIMITED) -> "AdmissionLimits":
-        """`descriptors`: for connections of both listeners together; the control listener gets a quarter."""
+    def from_settings(
+        cls, settings: Settings, descriptors: int = UNLIMITED, *, has_external: bool = False
+    ) -> "AdmissionLimits":
+        """`descriptors`: for connections of all listeners; each but that for clients gets a quarter.
+
+        `has_external`: whether there is a listener for external clients.
+        """
         named = {name: getattr(settings, name) for name in cls.__struct_fields__ if hasattr(settings, name)}
-        of_control = descriptors // 4
-        named["max_connections"] = min(settings.max_connections, descriptors - of_control)
-        return cls(**named, max_control_connections=min(settings.max_connections, of_control))
+        of_other = descriptors // 4
+        left = descriptors - of_other * (2 if has_external else 1)
+        named["max_connections"] = min(settings.max_connections, left)
+        return cls(**named, max_other_connections=min(settings.max_connections, of_other))

@@ -55,9 +55,9 @@ def server_options(request_bytes_max: int) -> list[tuple[str, int]]:
     ]
 
 
-def admission_options(limits: AdmissionLimits, *, is_control: bool) -> list[tuple[str, int]]:
-    """Options of a server that bound what its clients may open and send."""
-    connections = limits.max_control_connections if is_control else limits.max_connections
+def admission_options(limits: AdmissionLimits, *, is_main: bool) -> list[tuple[str, int]]:
+    """Options of a server that bound what its clients may open and send. `is_main`: of the listener for clients."""
+    connections = limits.max_connections if is_main else limits.max_other_connections
     return [
         ("grpc.max_allowed_incoming_connections", connections),
         ("grpc.max_concurrent_streams", limits.klamm_max_requests_per_connection),

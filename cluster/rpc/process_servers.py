@@ -1,32 +1,67 @@
-"""The servers of a process: one for each of its two listeners, started and stopped together."""
+"""The servers of a process: one for each of its listeners, started and stopped together."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import ipaddress
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
 
 from cluster.broker import Endpoint
-from cluster.process.config import NodeConfig
+from cluster.listeners import EXTERNAL_LISTENER
+from cluster.process.config import NodeConfig, host_and_port
 from cluster.rpc.channels import MESSAGE_BYTES_MAX
 from cluster.rpc.serving import Listener, RpcServer
+
+_log = structlog.stdlib.get_logger()
 
 
 class ProcessServers:
     """`endpoints`: what to register; the first is for clients."""
 
-    def __init__(self, client: RpcServer, control: RpcServer, endpoints: tuple[Endpoint, ...]) -> None:
-        self.client, self.control, self.endpoints = client, control, endpoints
+    def __init__(self, client: RpcServer, others: Sequence[RpcServer], endpoints: tuple[Endpoint, ...]) -> None:
+        self.client, self._others, self.endpoints = client, others, endpoints
 
     async def stop(self, grace_s: float = 1.0) -> None:
         """Refuse new calls, let those in flight finish for `grace_s`, then cancel them."""
-        await asyncio.gather(self.client.stop(grace_s), self.control.stop(grace_s))
+        await asyncio.gather(*(server.stop(grace_s) for server in (self.client, *self._others)))
 
 
-async def serve_both(config: NodeConfig, serve: Callable[[Listener], Awaitable[RpcServer]]) -> ProcessServers:
-    """Serve at both listeners of the process. Raises StartupError if an address cannot be bound."""
-    names = config.settings.listener_names
-    client = await serve(Listener(config.listen, names.client, config.settings.socket_request_max_bytes))
+async def serve_listeners(config: NodeConfig, serve: Callable[[Listener], Awaitable[RpcServer]]) -> ProcessServers:
+    """Serve at each listener of the process. Raises StartupError if an address cannot be bound."""
+    _warn_if_exposed(config)
+    names, largest = config.settings.listener_names, config.settings.socket_request_max_bytes
+    listeners = [
+        Listener(config.listen, names.client, largest),
+        Listener(config.control_listen, names.control, MESSAGE_BYTES_MAX, is_control=True),
+    ]
+    if config.external_listen is not None:
+        listeners.append(Listener(config.external_listen, EXTERNAL_LISTENER, largest, is_external=True))
+    servers: list[RpcServer] = []
     try:
-        control = await serve(Listener(config.control_listen, names.control, MESSAGE_BYTES_MAX, is_control=True))
+        for listener in listeners:
+            servers.append(await serve(listener))  # noqa: PERF401 - if a later one fails, these are stopped.
     except BaseException:
-        await client.stop(0)
+        for server in servers:
+            await server.stop(0)
         raise
-    return ProcessServers(client, control, config.endpoints(client.port, control.port))
+    return ProcessServers(servers[0], servers[1:], config.endpoints(*(server.port for server in servers)))
+
+
+def _warn_if_exposed(config: NodeConfig) -> None:
+    """Without TLS and authentication, whoever reaches a listener controls the cluster."""
+    listening = (config.listen, config.control_listen, config.external_listen)
+    exposed = [address for address in listening if address is not None and not _is_loopback(address)]
+    if exposed:
+        _log.warning(
+            "Listeners can be reached from other machines, and there is neither TLS nor authentication: let a firewall "
+            "admit only the cluster and its clients",
+            listeners=exposed,
+        )
+
+
+def _is_loopback(address: str) -> bool:
+    host, _ = host_and_port(address)
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -26,6 +26,7 @@ class Listener(Struct, frozen=True):
     """One port of a process: `host:port` (port 0: a free one), the listener's name, and the largest request in bytes.
 
     `is_control`: whether control requests are let in as such; at other listeners they are calls like others.
+    `is_external`: whether its clients reach the cluster by other addresses.
     The transport refuses a larger request with RESOURCE_EXHAUSTED before it has been read. Responses are bounded by
     what was requested, not by this limit.
     """
@@ -34,6 +35,7 @@ class Listener(Struct, frozen=True):
     name: str = DEFAULT_LISTENER
     request_bytes_max: int = MESSAGE_BYTES_MAX
     is_control: bool = False
+    is_external: bool = False
 
 
 class RpcServer:
@@ -82,7 +84,7 @@ async def start_server(
     admission = Admission(AdmissionLimits.from_settings(Settings()), metrics) if admission is None else admission
     options = [
         *server_options(listener.request_bytes_max),
-        *admission_options(admission.limits, is_control=listener.is_control),
+        *admission_options(admission.limits, is_main=not (listener.is_control or listener.is_external)),
     ]
     server = grpc.aio.server(options=options)
     behaviours = Behaviours(handler, admission, metrics, listener=listener.name, is_control=listener.is_control)

@@ -14,6 +14,7 @@ from msgspec import Struct
 from cluster.zookeeper.acl import Access, access_of
 from cluster.zookeeper.port import Check, Create, Delete, Op, OpResult, SetData, Stat, ZkError, Znode
 
+CREATE: Final = 1
 EXISTS: Final = 3
 GET_DATA: Final = 4
 SET_DATA: Final = 5
@@ -191,7 +192,8 @@ class MultiRead(Request):
 class Multi(Request):
     """A transaction. Response: a list of OpResult; paths of created znodes include the chroot.
 
-    `sets_acl`: created znodes get the ACL of their path, instead of an open one.
+    `sets_acl`: created znodes get the ACL of their path, instead of an open one. Servers before 3.9 answer each create
+    without its stat, although it is asked for.
     """
 
     type = MULTI
@@ -216,7 +218,7 @@ class Multi(Request):
             if operation == ERROR:
                 error = _failure(_INT.unpack_from(buffer, offset)[0])
                 offset += 4
-            elif operation == CREATE_WITH_STAT:
+            elif operation in (CREATE, CREATE_WITH_STAT):
                 path, offset = _text(buffer, offset)
             if operation in (SET_DATA, CREATE_WITH_STAT):
                 stat = _stat(buffer, offset)

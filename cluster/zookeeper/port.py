@@ -132,7 +132,7 @@ class ZkError(IntEnum):
 class OpResult(Struct, frozen=True, gc=False):
     """The result of one operation.
 
-    `stat`: of successful SetData, and of successful Create if it was requested in a transaction; `path`: the actual
+    `stat`: of successful SetData, and of successful Create from ZooKeeper 3.9 on: do not rely on it. `path`: the actual
     name of a sequential Create.
     """
 

@@ -31,12 +31,22 @@ def decode_registration(broker: BrokerId, znode: Znode) -> RegisteredBroker:
 
 async def registered_controllers(zookeeper: ZooKeeper) -> tuple[DescribedController, ...]:
     """Active or not, by id; a malformed registration is left out. Raises ZooKeeperError."""
+    found = await _controller_endpoints(zookeeper)
+    return tuple(DescribedController(controller, found[controller][0].address) for controller in sorted(found))
+
+
+async def registered_endpoints(zookeeper: ZooKeeper) -> list[tuple[Endpoint, ...]]:
+    """The endpoints of each registered process. Raises ZooKeeperError."""
+    brokers = [registered.broker.endpoints for registered in await registered_brokers(zookeeper)]
+    return [*brokers, *(await _controller_endpoints(zookeeper)).values()]
+
+
+async def _controller_endpoints(zookeeper: ZooKeeper) -> dict[ControllerId, tuple[Endpoint, ...]]:
     names = await zookeeper.children(CONTROLLERS_IDS) or ()
     # They share the number space of broker ids.
     ids = [ControllerId(number) for name in names if (number := broker_of_name(name)) is not None]
     znodes = await zookeeper.get_many([controller_registration_path(controller) for controller in ids])
-    found = decode_each(ids, znodes, lambda id_, znode: decode_controller_registration(id_, znode.data)[0].address)
-    return tuple(DescribedController(controller, found[controller]) for controller in sorted(found))
+    return decode_each(ids, znodes, lambda id_, znode: decode_controller_registration(id_, znode.data))
 
 
 async def active_controller(zookeeper: ZooKeeper, *, watch: bool = False) -> tuple[ControllerId, tuple[Endpoint, ...]]:

@@ -5,12 +5,13 @@ same addresses. Used by `klamm up`, the demo and the end-to-end tests.
 """
 
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,13 +20,12 @@ from cluster.local_cluster import BROKER, CONTROLLER, STATE_VERSION, ZOOKEEPER, 
 from cluster.process import identity
 from cluster.process.exit_codes import ExitCode
 from cluster.process.identity import GONE
-from deploy.local import processes
+from deploy.local import ports, processes
 from deploy.local.cluster_folder import ClusterFolder
 from deploy.local.zookeeper import is_serving
 from deploy.local.zookeeper_user import settings_of_owner
 
 FIRST_CONTROLLER_ID: Final = 1001
-MAX_MEMBERS: Final = 100
 STOP_TIMEOUT_S: Final = 30.0
 _PORT_TIMEOUT_S = 3.0
 _RESTART_PAUSE_S = 1.0
@@ -59,16 +59,19 @@ class LocalCluster:
         zookeeper: str | None = None,
         settings: Mapping[str, Any] | None = None,
         owns_nodes: bool = False,
+        racks: Sequence[str] = (),
+        first_port: int = 0,
     ) -> "LocalCluster":
         """A directory's cluster, created or extended to these counts (None: unchanged; 3 of each in a new one).
 
         `zookeeper`: an already running server. `settings` (Kafka keys) are kept for all members. `owns_nodes`: znodes
-        created from now on get ACLs of this cluster. Raises StartupError for counts that would drop members and for a
-        different ZooKeeper.
+        created from now on get ACLs of this cluster. `racks`: brokers are spread over them, in order, from their next
+        start. `first_port`: see `deploy.local.ports`; 0: as before, or free ones. Raises StartupError for counts that
+        would drop members, for a different ZooKeeper and for other ports.
         """
         for count, what in ((controllers, "controllers"), (brokers, "brokers")):
-            if count is not None and not 1 <= count <= MAX_MEMBERS:
-                raise StartupError(f"--{what} {count}: must be 1 to {MAX_MEMBERS}")
+            if count is not None and not 1 <= count <= ports.MAX_MEMBERS:
+                raise StartupError(f"--{what} {count}: must be 1 to {ports.MAX_MEMBERS}")
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -80,10 +83,14 @@ class LocalCluster:
                     f"the cluster in {folder} lives in ZooKeeper {cluster.state.zookeeper}, not {zookeeper}:"
                     " a cluster there needs a folder of its own"
                 )
+            if first_port not in {0, cluster.state.first_port}:
+                raise StartupError(f"the cluster in {folder} has its ports already: they stay as they are")
         else:
-            cluster = cls(folder, _new_state(zookeeper, owns_nodes))
+            cluster = cls(folder, _new_state(zookeeper, owns_nodes, first_port))
         cluster._grow(CONTROLLER, controllers)
         cluster._grow(BROKER, brokers)
+        for member, rack in zip(cluster.members(BROKER), itertools.cycle(racks or ("",)), strict=False):
+            member.rack = rack if racks else member.rack
         cluster.state.settings |= (settings_of_owner(folder) if owns_nodes else {}) | dict(settings or {})
         cluster._save()
         return cluster
@@ -195,7 +202,7 @@ class LocalCluster:
     def failures(self) -> list[str]:
         """Members that exited by themselves, each with the last line of its log."""
         return [
-            f"{name} exited with code {self._children[name].returncode}: {self.log_tail(name, lines=1)}"
+            f"{name} exited with code {self._children[name].returncode}: {self._files.reason(name)}"
             for name in self._gave_up_by_themselves()
         ]
 
@@ -229,7 +236,8 @@ class LocalCluster:
             deadline = time.monotonic() + timeout_s
             while not is_serving("127.0.0.1", member.port):
                 if self.state_of(member.name) == GONE or time.monotonic() > deadline:
-                    raise StartupError(f"ZooKeeper did not start: {self.log_tail(member.name)}")
+                    log = self._files.log(member.name)
+                    raise StartupError(f"ZooKeeper did not start: {self._files.reason(member.name)}; its log is {log}")
                 time.sleep(0.05)
 
     def _grow(self, role: str, count: int | None) -> None:
@@ -239,12 +247,12 @@ class LocalCluster:
             raise StartupError(
                 f"the cluster in {self.folder} has {len(present)} {role}s: {wanted} would abandon the others' data"
             )
-        missing = wanted - len(present)
+        numbers = range(len(present) + 1, wanted + 1)
+        first = FIRST_CONTROLLER_ID if role == CONTROLLER else 1
         taken = [p for m in self.state.members for p in (m.port, m.metrics_port, m.control_port)]
-        ports = iter(processes.choose_free_ports(missing * 3, taken))
-        first = (FIRST_CONTROLLER_ID if role == CONTROLLER else 1) + len(present)
-        for number in range(missing):
-            member = Member(role, first + number, next(ports), next(ports), control_port=next(ports))
+        chosen = ports.ports_of_members(self.state.first_port, role, numbers, taken)
+        for number, (port, metrics_port, control_port) in zip(numbers, chosen, strict=True):
+            member = Member(role, first + number - 1, port, metrics_port, control_port=control_port)
             self.state.members.append(member)
 
     @contextlib.contextmanager
@@ -263,12 +271,14 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("KLAMM_")}
 
 
-def _new_state(zookeeper: str | None, owns_nodes: bool) -> ClusterState:
+def _new_state(zookeeper: str | None, owns_nodes: bool, first_port: int) -> ClusterState:
     # On shutdown of the whole cluster the last agents cannot hand their partitions over, so their retries are short.
     settings: dict[str, Any] = {"zookeeper.session.timeout.ms": 6000, "controlled.shutdown.retry.backoff.ms": 500}
     if zookeeper is not None:
-        return ClusterState(STATE_VERSION, zookeeper, [], settings)
-    port = processes.choose_free_ports(1)[0]
+        return ClusterState(STATE_VERSION, zookeeper, [], settings, first_port=first_port)
+    port = first_port or processes.choose_free_ports(1)[0]
     # Write permission on a znode includes deletion of its children, and the root is open to everyone.
     chroot = "/klamm" if owns_nodes else ""
-    return ClusterState(STATE_VERSION, f"127.0.0.1:{port}{chroot}", [Member(ZOOKEEPER, 0, port, 0)], settings)
+    return ClusterState(
+        STATE_VERSION, f"127.0.0.1:{port}{chroot}", [Member(ZOOKEEPER, 0, port, 0)], settings, first_port=first_port
+    )

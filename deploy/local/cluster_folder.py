@@ -71,6 +71,12 @@ class ClusterFolder:
         except OSError:
             return "(no log)"
 
+    def reason(self, name: str) -> str:
+        """The last line of a member's log that is no frame of a Java trace: what it is about is in the line above."""
+        lines = self.log_tail(name, lines=100).splitlines()
+        said = [line for line in lines if line.strip() and not line[0].isspace()]
+        return said[-1] if said else "it said nothing"
+
     def make_ready(self, member: Member, state: ClusterState) -> list[str]:
         """Create the files that a member needs to start; returns its arguments of `klamm`."""
         for sub_folder in ("config", "logs", "data", "state-changes"):
@@ -94,6 +100,7 @@ class ClusterFolder:
             "control_listen": f"127.0.0.1:{member.control_port}",
             "metrics_listen": f"127.0.0.1:{member.metrics_port}",
             "data": str(data),
+            **({"rack": member.rack} if member.rack else {}),
         }
         lines = [f"{name} = {json.dumps(value)}" for name, value in fields.items()]
         lines += ["", "[settings]", *(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in settings.items())]

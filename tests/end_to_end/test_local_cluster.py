@@ -171,6 +171,14 @@ def test_100_000_lines_are_produced_and_consumed(cluster: LocalCluster) -> None:
 def test_keys_keep_their_order_and_offsets_and_limits_hold(cluster: LocalCluster) -> None:
     klamm(cluster, "topics", "create", "keyed", "--partitions", "3", "--replication-factor", "1")
     klamm(cluster, "produce", "keyed", stdin="".join(f"k{n % 7}\t{n}\n" for n in range(700)))
+    copied = klamm(cluster, "consume", "keyed", "--from-beginning", "--until-end", "-o", "json")
+    klamm(cluster, "topics", "create", "copied")
+    klamm(cluster, "produce", "copied", "--input", "json", "--compression", "zstd", stdin=copied.stdout)
+    again = klamm(cluster, "consume", "copied", "--from-beginning", "--until-end", "-o", "json")
+    fields = ("key", "value", "headers", "timestamp")
+    records = [[json.loads(line) for line in answer.stdout.splitlines()] for answer in (copied, again)]
+    before, after = (sorted([r[field] for field in fields] for r in of) for of in records)
+    assert before == after
     answer = klamm(cluster, "consume", "keyed", "--from-beginning", "--until-end", "--with-keys")
     by_key: dict[str, list[int]] = {}
     for line in answer.stdout.splitlines():

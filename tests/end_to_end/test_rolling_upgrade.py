@@ -96,6 +96,12 @@ class Nodes:
         process.send_signal(signal.SIGTERM)
         assert await asyncio.to_thread(process.wait, TIMEOUT_S) == 0, self.log(node).read_text()
 
+    def verify_state_change_logs(self) -> int:
+        """Exit code of `klamm audit verify`."""
+        logs = [f"--log-dir={self._folder / str(node)}" for node in (*CONTROLLERS, *BROKERS)]
+        command = [sys.executable, "-P", "-m", "klamm", "audit", "verify", *logs]
+        return subprocess.run(command, check=False).returncode
+
     def kill_all(self) -> None:
         for process in self._processes.values():
             if process.poll() is None:
@@ -216,6 +222,24 @@ async def test_controllers_and_then_brokers_are_upgraded_while_a_producer_writes
                 await cluster.replace_controller(controller, ROOT)
         assert len(cluster.acknowledged) > 100
         assert set(cluster.acknowledged) <= await cluster.consumed()
+
+
+@pytest.mark.deep
+async def test_a_cluster_goes_back_to_the_release_brokers_first_while_a_producer_writes(
+    nodes: Nodes, release: Path
+) -> None:
+    async with cluster_of(nodes, ROOT) as cluster:
+        async with cluster.producing():
+            for broker in BROKERS:
+                await cluster.replace(broker, release)
+            for controller in CONTROLLERS:
+                await cluster.replace_controller(controller, release)
+            # Controllers of the release elect among brokers of the release that have the newer ones' files.
+            await cluster.replace(1, release)
+        assert len(cluster.acknowledged) > 100
+        assert set(cluster.acknowledged) <= await cluster.consumed()
+    # Logs that both have written, one after the other, are whole.
+    assert nodes.verify_state_change_logs() == 0
 
 
 @pytest.mark.rule("LS-3")

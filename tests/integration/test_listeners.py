@@ -1,7 +1,8 @@
-"""The two ports of real processes: what is answered where, up to which size, and what clients are told."""
+"""The ports of real processes: what is answered where, up to which size, and what clients are told."""
 
+import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, LeaderEpoch
 from cluster.errors import ApiError, ErrorCode, RequestTooLargeError
 from cluster.requests.agents import AllocateProducerIdsRequest
-from cluster.requests.cluster import DescribeClusterRequest
+from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResponse
 from cluster.requests.control import StopReplicaPartitionState, StopReplicaRequest
 from cluster.requests.data import MetadataRequest, ProducePartition, ProduceRequest
+from cluster.requests.topics import ListTopicsRequest
 from cluster.rpc.client import RpcClient
+from deploy.local.processes import choose_free_ports
 from tests.plain_zookeeper import plain_client
 from tests.programs import LONG_SESSIONS, Programs
 from tests.timeouts import TIMEOUT_S
@@ -43,14 +46,14 @@ def ports(tmp_path: Path, zookeeper: str) -> Iterator[dict[str, list[str]]]:
         programs.end()
 
 
-def registered(client: Any, path: str) -> list[str]:
+def registered(client: Any, path: str, names: Sequence[str] = ("PLAINTEXT", "CONTROL")) -> list[str]:
     """The addresses in a registration, once it is there."""
     found = client.handler.event_object()
     while not client.exists(path, watch=lambda _: found.set()):
         assert found.wait(TIMEOUT_S), path
         found.clear()
     endpoints = json.loads(client.get(path)[0])["endpoints"]
-    assert [endpoint.partition("://")[0] for endpoint in endpoints] == ["PLAINTEXT", "CONTROL"]
+    assert [endpoint.partition("://")[0] for endpoint in endpoints] == list(names)
     return [endpoint.partition("://")[2] for endpoint in endpoints]
 
 
@@ -118,3 +121,66 @@ async def test_health_and_reflection_are_at_every_port(ports: dict[str, list[str
             async for answer in stub.ServerReflectionInfo(iter([listing])):
                 names = {service.name for service in answer.list_services_response.service}
                 assert "klamm.v1.ClusterService" in names
+
+
+@pytest.fixture
+def outside(tmp_path: Path, zookeeper: str) -> Iterator[list[str]]:
+    """The external addresses of two controllers and a broker, whose addresses inside are reached by nobody but them."""
+    programs = Programs(tmp_path)
+    ids = (("controller", 1001), ("controller", 1002), ("broker_agent", 1))
+    ports = choose_free_ports(2 * len(ids))
+    try:
+        with plain_client(zookeeper) as client:
+            for (module, node), inside, external in zip(ids, ports[::2], ports[1::2], strict=True):
+                # Another name for loopback, and so another address.
+                fields = {
+                    "id": node,
+                    "zookeeper": zookeeper,
+                    "listen": f"127.0.0.1:{inside}",
+                    "advertised": f"127.0.0.2:{inside}",
+                    "control_listen": "127.0.0.2:0",
+                    "external_listen": f"127.0.0.1:{external}",
+                    "external_advertised": f"127.0.0.3:{external}",
+                }
+                programs.start(module, fields, LONG_SESSIONS)
+                kind = "brokers" if module == "broker_agent" else "controllers"
+                registered(client, f"/{kind}/ids/{node}", ["PLAINTEXT", "CONTROL", "EXTERNAL"])
+            yield [f"127.0.0.1:{external}" for external in ports[1::2]]
+    finally:
+        programs.end()
+
+
+@pytest.mark.rule("LS-5")
+async def test_clients_at_the_external_listener_get_its_addresses(outside: list[str]) -> None:
+    rpc = RpcClient()
+    advertised = {address.replace("127.0.0.1", "127.0.0.3") for address in outside}
+    controllers, broker = outside[:2], outside[2]
+
+    async def until_known(address: str) -> DescribeClusterResponse:
+        async with asyncio.timeout(TIMEOUT_S):
+            while True:
+                described: DescribeClusterResponse = await rpc.call(address, DescribeClusterRequest(), TIMEOUT_MS)
+                if described.controller_address and len(described.controllers) == 2:
+                    return described
+                await asyncio.sleep(0.1)
+
+    try:
+        for address in outside:
+            described = await until_known(address)
+            assert described.controller_address in advertised
+            assert {c.address for c in described.controllers} <= advertised
+            assert {b.endpoint.address for b in described.brokers} <= advertised
+        metadata = await rpc.call(broker, MetadataRequest(), TIMEOUT_MS)
+        assert {f"{b.host}:{b.port}" for b in metadata.brokers} <= advertised
+        leaders = set()
+        for address in controllers:
+            try:
+                await rpc.call(address, ListTopicsRequest(), TIMEOUT_MS)
+            except ApiError as error:
+                leaders.add(error.leader_address)
+        assert len(leaders) == 1
+        assert leaders <= advertised
+        with pytest.raises(ApiError):
+            await rpc.call(broker, stop_replica(), TIMEOUT_MS)
+    finally:
+        await rpc.close()

@@ -17,8 +17,16 @@ def _replica_list(value: str) -> str | None:
     return "must be * or partition:broker, separated by commas"
 
 
+def _cleanup_policy(value: str) -> str | None:
+    """Only `delete`, which may stand twice in Kafka's list: what agents would not carry out is not accepted."""
+    policies = {part.strip() for part in value.split(",")}
+    if policies <= {"delete"}:
+        return None
+    return "must be delete" + (": logs are not compacted" if "compact" in policies else "")
+
+
 _CHECKS: Final[dict[str, values.Check]] = {
-    "cleanup.policy": values.some_of("delete", "compact"),
+    "cleanup.policy": _cleanup_policy,
     "compression.type": values.one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
     "delete.retention.ms": values.whole_number(0),
     "file.delete.delay.ms": values.whole_number(0),

@@ -54,16 +54,6 @@ def boolean(value: str) -> str | None:
     return None if value.lower() in {"true", "false"} else "must be true or false"
 
 
-def some_of(*allowed: str) -> Check:
-    """A Check: a comma-separated list of these values."""
-
-    def check(value: str) -> str | None:
-        parts = {part.strip() for part in value.split(",")}
-        return None if parts <= set(allowed) else f"must be a list of {', '.join(allowed)}"
-
-    return check
-
-
 def check_values(configs: Mapping[str, str], checks: Mapping[str, Check], *, of: str) -> None:
     """Raise ApiError(INVALID_CONFIG) that names every unknown key and invalid value, sorted by key.
 

@@ -43,18 +43,19 @@ def _why_it_is_held(view: ContextView, topic: str, waiting: tuple[WaitingReplica
     reasons: list[str] = []
     moving = [tp.partition for tp in view.partitions_of(topic) if tp in view.partitions_being_reassigned]
     if moving:
-        reasons.append(f"being reassigned: partitions {_listed(moving)}")
+        reasons.append(f"being reassigned: {_listed('partition', moving)}")
     offline = {replica.broker_id for replica in waiting if replica.reason and replica.state != _STARTED}
     if offline:
-        reasons.append(f"replicas are offline on brokers {_listed(offline)}")
+        reasons.append(f"replicas offline on {_listed('broker', offline)}")
     if not reasons:
         refused = {replica.broker_id for replica in waiting}
-        reasons.append(f"refused by brokers {_listed(refused)}; tried again when a broker of the topic starts")
+        reasons.append(f"refused by {_listed('broker', refused)}; tried again when a broker of the topic starts")
     return "; ".join(reasons)
 
 
 _STARTED = ReplicaState.DELETION_STARTED.value
 
 
-def _listed(numbers: "list[int] | set[BrokerId]") -> str:
-    return ", ".join(str(number) for number in sorted(numbers))
+def _listed(thing: str, numbers: "list[int] | set[BrokerId]") -> str:
+    """`broker 1`, `brokers 1, 2`."""
+    return f"{thing}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, sorted(numbers)))}"

@@ -174,7 +174,7 @@ def test_a_dead_replica_holds_its_topic_until_it_returns() -> None:
         waiting = WaitingReplica(0, BrokerId(3), ReplicaState.OFFLINE.value, "broker 3 is not alive")
         described = await describe(c)
         assert described == DescribedTopicDeletion(
-            "t", "on hold", "replicas are offline on brokers 3", deleted_replicas=2, replicas=3, waiting=(waiting,)
+            "t", "on hold", "replicas offline on broker 3", deleted_replicas=2, replicas=3, waiting=(waiting,)
         )
         c.brokers.received.clear()
         await world.start_broker(3)
@@ -202,7 +202,7 @@ def test_a_broker_that_refuses_holds_the_topic_until_a_broker_of_it_starts() -> 
         assert [s for s in stops(c, 2) if s[3]] == [("t", 0, -2, True)]
         described = await describe(c)
         assert (described.state, described.deleted_replicas) == ("on hold", 1)
-        assert described.reason == "refused by brokers 2; tried again when a broker of the topic starts"
+        assert described.reason == "refused by broker 2; tried again when a broker of the topic starts"
         await world.start_broker(3)
         await quiesce()
         assert await world.topic("t") is not None, "broker 3 has nothing to do with it"
@@ -277,7 +277,7 @@ def test_a_topic_on_the_move_is_deleted_when_the_move_is_over() -> None:
         await quiesce()
         assert c.gauge("TopicsIneligibleToDeleteCount") == 1
         assert not any(delete for *_, delete in stops(c, 1))
-        assert (await describe(c)).reason == "being reassigned: partitions 0"
+        assert (await describe(c)).reason == "being reassigned: partition 0"
         # Another broker of the topic starts, which is no reason to begin.
         await world.stop_broker(2)
         await quiesce()

@@ -122,7 +122,7 @@ def test_wrong_usage_is_distinguished_from_findings(tmp_path: Path) -> None:
     assert run("report", "--output", str(tmp_path / "absent")).returncode == 2
     at = ("run", "--log-dir", str(tmp_path), "--output", str(tmp_path / "out"))
     for wrong, named in (
-        (["--once", "--until-clean"], "exclude one another"),
+        (["--once", "--until-clean"], "are mutually exclusive"),
         (["--once", "--timeout", "5"], "--timeout"),
         (["--webhook", "alerts:80"], "alerts:80"),
         (["--metrics-listen", "9090"], "9090: must be host:port"),

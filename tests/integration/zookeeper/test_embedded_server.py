@@ -1,5 +1,6 @@
 """The embedded server as a child and as a foreground program."""
 
+import importlib.util
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from cluster.errors import StartupError
 from deploy.local import processes
 from deploy.local.zookeeper import is_serving, prepare
 from tests.contract.zookeeper_worlds import eventually
+from tests.local_clusters import eventually as polled
 
 pytestmark = pytest.mark.real
 
@@ -52,8 +54,8 @@ def test_a_server_without_a_port_gets_one_that_it_finds_free_again(
 @pytest.fixture
 def foreground(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     program = (
-        "import sys; from pathlib import Path; from deploy.local.zookeeper import run_foreground; "
-        "run_foreground(0, Path(sys.argv[1]))"
+        "import sys; from pathlib import Path; from deploy.local.zookeeper import ServerSettings, run_foreground; "
+        "run_foreground(0, Path(sys.argv[1]), ServerSettings(), print)"
     )
     process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     yield process
@@ -71,3 +73,18 @@ async def test_the_foreground_server_says_where_it_serves_and_ends_on_sigterm(
     foreground.send_signal(signal.SIGTERM)
     await eventually(lambda: foreground.poll() is not None)
     assert not is_serving(host, int(port))
+
+
+def test_a_server_starts_from_the_jars_of_the_lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "pyspark" else found(name))
+    try:
+        command = prepare(None, tmp_path, say=print)
+    except StartupError as error:
+        pytest.skip(str(error))
+    assert "pyspark" not in " ".join(command.arguments)
+    with subprocess.Popen(command.arguments) as process:
+        try:
+            polled(lambda: is_serving("127.0.0.1", command.port), "the server serves")
+        finally:
+            process.kill()

@@ -6,6 +6,9 @@ from random import Random
 import pytest
 
 from admin.accumulator import Accumulator, ProducerOptions
+from admin.record_batches import decode_records
+from cluster.broker import Offset
+from cluster.compression import Codec, find_codec
 from cluster.partition import TopicPartition
 
 PARTITIONS = [0, 1, 2]
@@ -19,7 +22,7 @@ def accumulator(
 
 
 def put(queues: Accumulator, value: bytes, *, key: bytes | None = None, partition: int | None = None) -> bool:
-    return queues.append("t", PARTITIONS, partition, (key, value), timestamp=1, now=100.0)
+    return queues.append("t", PARTITIONS, partition, (key, value, ()), timestamp=1, now=100.0)
 
 
 def test_records_without_key_stay_together_until_their_batch_is_full_and_then_move_on() -> None:
@@ -99,3 +102,19 @@ def test_a_batch_that_is_too_large_is_split_in_order_and_without_loss() -> None:
     assert [v for b in queue.batches for v in b.values] == values
     assert sum(b.memory for b in queue.batches) == before
     assert not queue.batches[0].append(1, None, b"late")
+
+
+def test_a_compressed_batch_with_headers_is_split_into_such_batches() -> None:
+    queues = accumulator(ProducerOptions(batch_size=10_000, compression_type=Codec.GZIP))
+    headers = tuple((f"name-{n}", b"") for n in range(100))
+    for n in range(4):
+        queues.append("t", PARTITIONS, 0, (None, b"%d" % n, headers), timestamp=1, now=100.0)
+    (queue,) = queues.waiting()
+    before = queues.memory
+    for _ in range(2):
+        queues.split_first(queue)
+    assert [b.values for b in queue.batches] == [[b"0"], [b"1"], [b"2", b"3"]]
+    parts = [decode_records(b.close(), Offset(0)).records for b in queue.batches]
+    assert [r.headers for records in parts for r in records] == [headers] * 4
+    assert all(find_codec(int.from_bytes(b.close()[21:23], "big")) is Codec.GZIP for b in queue.batches)
+    assert sum(b.memory for b in queue.batches) == before

@@ -7,7 +7,6 @@ import pytest
 from msgspec.structs import replace
 
 from admin.cli.elect import _report
-from admin.cli.topic_changes import warn_of_compaction
 from admin.cli.watch import _show
 from admin.connection import ClusterConnection
 from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch
@@ -15,22 +14,6 @@ from cluster.errors import ApiError, ErrorCode
 from cluster.process.documents import Format
 from cluster.requests.cluster import ClusterEvent, WatchResponse
 from cluster.requests.elections import ElectLeadersResponse, PartitionElectionResult, ReplicaElectionResult
-
-
-@pytest.mark.parametrize(
-    ("policy", "warning"),
-    [
-        (None, ""),
-        ("delete", ""),
-        ("compact", "the records of this topic are kept for ever"),
-        ("compact, delete", "records of this topic are only deleted by age and size"),
-    ],
-)
-def test_a_topic_that_is_to_be_compacted_is_warned_of(policy: str | None, warning: str, capsys: Any) -> None:
-    warn_of_compaction({} if policy is None else {"cleanup.policy": policy})
-    said = capsys.readouterr().err
-    assert warning in said
-    assert bool(said) is bool(warning)
 
 
 @pytest.mark.parametrize(

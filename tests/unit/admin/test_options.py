@@ -3,6 +3,9 @@
 import subprocess
 import sys
 
+import pytest
+
+from admin.cli.parsing import parse_since
 from tests.timeouts import TIMEOUT_S
 
 INTERRUPTED = """
@@ -33,3 +36,25 @@ def test_a_command_notices_sigint_on_any_thread() -> None:
         [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=True, timeout=TIMEOUT_S
     )
     assert ended.stdout == "interrupted\n"
+
+
+NOW_MS = 1_000_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "at_ms"),
+    [
+        ("30s", NOW_MS - 30_000),
+        ("10m", NOW_MS - 600_000),
+        ("2h", NOW_MS - 7_200_000),
+        ("1d", NOW_MS - 86_400_000),
+        ("999999999d", 0),
+        ("1970-01-01", 0),
+        ("1969-12-31 23:59:59.999", 0),
+        ("1970-01-01 00:01", 60_000),
+        ("1970-01-01T02:01+02:00", 60_000),
+    ],
+)
+def test_a_time_is_one_before_now_or_in_utc(text: str, at_ms: int) -> None:
+    # Never negative: -1 and -2 are the end and the beginning of a log.
+    assert parse_since(text, NOW_MS) == at_ms

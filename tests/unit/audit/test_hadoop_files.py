@@ -47,7 +47,7 @@ def test_a_file_without_lines_is_named() -> None:
     ("arguments", "said"),
     [
         (["--log-dir", "s3a://b/x", "--log-dir", "/tmp"], "do not go together"),
-        (["--log-dir", "/does/not/exist"], "is no folder"),
+        (["--log-dir", "/does/not/exist"], "is not a directory"),
         (["--log-dir", "s3a://b/x", "--until-clean"], "local folders only"),
         (["--log-dir", "/tmp", "--timezone", "Mars/Olympus"], "no such time zone"),
     ],

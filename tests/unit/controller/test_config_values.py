@@ -2,7 +2,7 @@
 
 import pytest
 
-from controller.decisions.configs.values import one_of, some_of, whole_number
+from controller.decisions.configs.values import one_of, whole_number
 
 WHOLE, LEAST, WIDE = "must be a whole number", "must be between 2 and 5", f"must be between 0 and {2**63 - 1}"
 
@@ -28,13 +28,3 @@ def test_a_word_may_be_any_of_those_allowed(value: str) -> None:
 @pytest.mark.parametrize("value", ["red", "", "Red,blue", "green"])
 def test_a_refused_value_names_what_is_allowed(value: str) -> None:
     assert one_of("Red", "blue")(value) == "must be one of Red, blue"
-
-
-@pytest.mark.parametrize("value", ["Red", "blue", "blue,Red", " Red , blue "])
-def test_a_list_may_have_some_of_the_values_in_any_order(value: str) -> None:
-    assert some_of("Red", "blue")(value) is None
-
-
-@pytest.mark.parametrize("value", ["", "red", "Red,green", "Red,", "Red blue"])
-def test_a_refused_list_names_what_is_allowed(value: str) -> None:
-    assert some_of("Red", "blue")(value) == "must be a list of Red, blue"

@@ -176,7 +176,8 @@ def test_values_of_a_file_keep_their_case_unless_they_are_booleans() -> None:
         ("min.cleanable.dirty.ratio", "1.01", "must be between 0 and 1"),
         ("min.cleanable.dirty.ratio", "-0.01", "must be between 0 and 1"),
         ("preallocate", "maybe", "must be true or false"),
-        ("cleanup.policy", "delete,burn", "must be a list of delete, compact"),
+        ("cleanup.policy", "delete,burn", "must be delete"),
+        ("cleanup.policy", "delete, compact", "must be delete: logs are not compacted"),
         ("message.timestamp.type", "Never", "must be one of CreateTime, LogAppendTime"),
         ("leader.replication.throttled.replicas", "1", "must be * or partition:broker, separated by commas"),
     ],
@@ -205,19 +206,20 @@ def test_an_unknown_setting_is_named() -> None:
         ("segment.bytes", "14"),
         ("segment.bytes", str(2**31 - 1)),
         ("retention.ms", str(2**63 - 1)),
-        ("cleanup.policy", "delete, compact"),
+        ("cleanup.policy", "delete"),
     ],
 )
 def test_settings_at_their_bounds_are_accepted(key: str, value: str) -> None:
     check_topic_configs({key: value})
 
 
+@pytest.mark.rule("D-52")
 @pytest.mark.parametrize(
     ("key", "good", "bad"),
     [
         ("min.insync.replicas", "1", ["0", "x", "2147483648"]),
         ("retention.ms", "-1", ["-2", "", "1_000"]),
-        ("cleanup.policy", "delete,compact", ["keep", "delete,keep"]),
+        ("cleanup.policy", "delete", ["keep", "delete,keep", "compact", "compact,delete", ""]),
         ("message.timestamp.type", "LogAppendTime", ["logappendtime"]),
         ("min.cleanable.dirty.ratio", "0.5", ["1.5", "much", "0_0"]),
         ("unclean.leader.election.enable", "TRUE", ["yes"]),

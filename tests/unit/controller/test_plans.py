@@ -74,7 +74,7 @@ def test_a_deletion_that_waits_goes_on_or_is_held_is_distinguished() -> None:
     view.apply(ReassignmentsStarted((T0,)))
     held = describe_deletion(view, "t")
     assert held.state == "on hold"
-    assert held.reason == "being reassigned: partitions 0; replicas are offline on brokers 2"
+    assert held.reason == "being reassigned: partition 0; replicas offline on broker 2"
 
 
 @pytest.mark.rule("RQ-3")

@@ -158,7 +158,7 @@ def test_a_held_deletion_tells_all_that_holds_it() -> None:
     cluster.apply(ReassignmentsStarted((tp("t-1"),)))
     cluster.apply(DeletionsIneligible(frozenset(["t"])))
     described = describe_deletion(cluster, "t")
-    assert described.reason == "being reassigned: partitions 1; replicas are offline on brokers 2, 3"
+    assert described.reason == "being reassigned: partition 1; replicas offline on brokers 2, 3"
     assert (described.deleted_replicas, described.replicas) == (1, 4)
     assert [(r.partition, r.broker_id, r.reason) for r in described.waiting] == [
         (0, 1, ""),
@@ -170,7 +170,7 @@ def test_a_held_deletion_tells_all_that_holds_it() -> None:
 def test_a_refused_deletion_says_what_it_is_tried_again_upon() -> None:
     cluster = queued({"t-0": {1: OFFLINE, 2: DELETED}})
     cluster.apply(DeletionsIneligible(frozenset(["t"])))
-    assert describe_deletion(cluster, "t").reason.startswith("refused by brokers 1;")
+    assert describe_deletion(cluster, "t").reason.startswith("refused by broker 1;")
 
 
 partitions = st.builds(TopicPartition, st.sampled_from("tu"), st.integers(0, 2))

@@ -11,6 +11,7 @@ from cluster.local_cluster import BROKER, CONTROLLER, ZOOKEEPER
 from cluster.process.config import load_config
 from deploy.local.cluster import LocalCluster
 from deploy.local.cluster_folder import ClusterFolder
+from deploy.local.ports import LAST_FIRST_PORT, MAX_MEMBERS, ports_of_members
 
 
 def test_a_new_cluster_has_three_of_each_with_ports_of_their_own(tmp_path: Path) -> None:
@@ -80,3 +81,55 @@ def test_member_configurations_are_what_the_programs_read(tmp_path: Path) -> Non
     assert config.data == (str(folder / "data" / "broker-2"),)
     assert config.settings.zookeeper_session_timeout_ms == 6000
     assert config.settings.replica_lag_time_max_ms == 5000
+
+
+def test_fixed_ports_are_counted_from_the_first_also_for_later_members(tmp_path: Path) -> None:
+    LocalCluster.create_or_open(tmp_path, controllers=1, brokers=2, first_port=19_091)
+    grown = LocalCluster.create_or_open(tmp_path, controllers=2, brokers=3)
+    assert [m.port for m in grown.members(ZOOKEEPER)] == [19_091]
+    assert [m.port for m in grown.members(BROKER)] == [19_092, 19_093, 19_094]
+    assert [m.port for m in grown.members(CONTROLLER)] == [19_192, 19_193]
+    every = [p for m in grown.state.members for p in (m.port, m.metrics_port, m.control_port) if p]
+    assert len(set(every)) == len(every)
+    assert LocalCluster.create_or_open(tmp_path, first_port=19_091).bootstrap == grown.bootstrap
+    with pytest.raises(StartupError, match="has its ports already"):
+        LocalCluster.create_or_open(tmp_path, first_port=19_092)
+
+
+def test_the_last_fixed_port_that_a_member_can_have_is_a_port() -> None:
+    for role in (BROKER, CONTROLLER):
+        (last,) = ports_of_members(LAST_FIRST_PORT, role, [MAX_MEMBERS], ())
+        assert max(last) <= 65_535
+
+
+def test_brokers_are_spread_over_racks_also_later(tmp_path: Path) -> None:
+    LocalCluster.create_or_open(tmp_path, brokers=3, racks=["a", "b"])
+    unchanged = LocalCluster.create_or_open(tmp_path)
+    assert [m.rack for m in unchanged.members(BROKER)] == ["a", "b", "a"]
+    moved = LocalCluster.create_or_open(tmp_path, brokers=4, racks=["x", "y", "z"])
+    assert [m.rack for m in moved.members(BROKER)] == ["x", "y", "z", "x"]
+    for member in moved.members(BROKER):
+        arguments = ClusterFolder(tmp_path).make_ready(member, moved.state)
+        assert tomllib.loads(Path(arguments[-1]).read_text())["rack"] == member.rack
+
+
+def test_a_java_that_fails_gives_its_reason_and_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "home" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(
+        """#!/bin/sh
+[ "$1" = -version ] && { echo 'openjdk version "21"' >&2; exit 0; }
+printf 'Exception in thread "main" java.lang.OutOfMemoryError: no memory\\n' >&2
+printf '\\tat org.example.Thing.run(Thing.java:1)\\n\\t... 3 more\\n' >&2
+exit 1
+"""
+    )
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    cluster = LocalCluster.create_or_open(tmp_path / "c", controllers=1, brokers=1)
+    with pytest.raises(StartupError) as refused:
+        cluster.start_all()
+    assert str(refused.value) == (
+        'ZooKeeper did not start: Exception in thread "main" java.lang.OutOfMemoryError: no memory; its log is '
+        f"{tmp_path / 'c' / 'logs' / 'zookeeper.log'}"
+    )

@@ -17,6 +17,8 @@ ROOT = Path(__file__).resolve().parents[3]
         (None, "1 2 /r", "embedded,audit", False),
         ("1 2 /r\nembedded,audit\n", "1 2 /r", "embedded,audit", True),
         ("1 2 /r\nembedded,audit,dev\n", "1 2 /r", "embedded,audit", True),
+        ("1 2 /r\nembedded,audit\n", "1 2 /r", "embedded", True),
+        ("1 2 /r\nembedded\n", "1 2 /r", "embedded,audit", False),
         ("1 2 /r\nembedded,audit\n", "1 2 /r", "embedded,audit,dev", False),
         ("1 2 /elsewhere\nembedded,audit\n", "1 2 /r", "embedded,audit", False),
         ("1 2 /r\n", "1 2 /r", "embedded,audit", False),
@@ -92,6 +94,31 @@ def test_an_installation_that_failed_leaves_no_stamp_and_an_exit_code(tmp_path: 
     assert "pip could not install" in answer.stderr
     assert answer.stdout == ""
     assert not (root / ".venv" / bootstrap.STAMP).exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "extras", "installed"),
+    [
+        ("up", "embedded", True),
+        ("audit", "embedded", False),
+        ("demo", "embedded", False),
+        ("audit", "embedded,audit", True),
+        ("topics", "embedded,audit", True),
+        ("test", "embedded,audit", False),
+    ],
+)
+def test_spark_is_installed_only_for_what_needs_it(tmp_path: Path, command: str, extras: str, installed: bool) -> None:
+    root = clone(tmp_path / "clone")
+    bin_folder = root / ".venv" / "bin"
+    bin_folder.mkdir(parents=True)
+    (bin_folder / "python").write_text("#!/bin/sh\necho ran\n")
+    (bin_folder / "python").chmod(0o755)
+    checksum = subprocess.run(["cksum"], input=(root / "pyproject.toml").read_bytes(), capture_output=True, check=True)
+    (root / ".venv" / bootstrap.STAMP).write_text(f"{checksum.stdout.decode().strip()} {root}\n{extras}\n")
+    # Without any Python to install with: what is missing is an error.
+    path = path_with(tmp_path)
+    answer = subprocess.run([str(root / "klamm"), command], env={"PATH": path}, capture_output=True, check=False)
+    assert (answer.returncode == 0) is installed
 
 
 def test_an_installed_environment_is_used_without_asking_python_for_anything(tmp_path: Path) -> None:

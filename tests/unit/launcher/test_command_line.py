@@ -39,6 +39,18 @@ HEAVY = ("pyspark", "kazoo", "pandas", "pyarrow", "aiokafka", "uvicorn")
         ["topics", "list", "-o", "xml"],
         ["produce", "t", "--acks", "2"],
         ["produce", "t", "--count", "0"],
+        ["produce", "t", "--header", "noequals", "--bootstrap", "localhost:1"],
+        ["produce", "t", "--header", b"\xff=1".decode(errors="surrogateescape"), "--bootstrap", "localhost:1"],
+        ["produce", "t", "--key-separator", "", "--bootstrap", "localhost:1"],
+        ["produce", "t", "--compression", "brotli"],
+        ["consume", "t", "--since", "soon", "--bootstrap", "localhost:1"],
+        ["consume", "t", "--since", "1d", "--from-beginning", "--bootstrap", "localhost:1"],
+        ["top", "--metrics", "nohost", "--bootstrap", "localhost:1"],
+        ["doctor", "--zookeeper", "nohost", "--bootstrap", "localhost:1"],
+        ["bundle", "--metrics", "nohost", "--bootstrap", "localhost:1"],
+        ["completion", "tcsh"],
+        ["up", "--racks", "a,,b"],
+        ["up", "--port", "80"],
         ["produce", "t", "--count", "1", "--file", "/dev/null", "--bootstrap", "localhost:1"],
         ["topics", "list", "--timeout", "inf", "--bootstrap", "localhost:1"],
         ["produce", "t", "--timeout", "inf", "--bootstrap", "localhost:1"],
@@ -119,7 +131,7 @@ def test_the_story_of_an_unknown_partition_is_an_error(partition: str, tmp_path:
     assert f"no records of partition {partition}" in answer.stderr
 
 
-def test_the_story_names_each_request_once(tmp_path: Path) -> None:
+def test_the_story_explains_each_request_once(tmp_path: Path) -> None:
     log = FileStateChangeLog(tmp_path, node="controller-1001", incarnation="1700000000000.1", clock=SystemClock())
     asked = StateChange(
         kind=Kind.PARTITION,
@@ -134,9 +146,27 @@ def test_the_story_names_each_request_once(tmp_path: Path) -> None:
     log.append([asked, replace(asked, to_state="OnlinePartition", reason="initialised")])
     log.close()
     answer = run_klamm("story", "orders-0", "--log-dir", str(tmp_path))
-    first, second = answer.stdout.splitlines()[-2:]
-    assert "request id r-1, at " in first
-    assert second.endswith("CreateTopics, initialised  as above")
+    first, second, _, header, explained = answer.stdout.splitlines()[-5:]
+    assert first.endswith("CreateTopics               1")
+    assert second.endswith("CreateTopics, initialised  1")
+    assert header.split() == ["REQUEST", "WHAT_IS_KNOWN_OF_IT"]
+    assert explained.startswith("1        request id r-1, at ")
+
+
+def test_the_story_is_cut_to_the_last_events_and_to_a_time(tmp_path: Path) -> None:
+    log = FileStateChangeLog(tmp_path, node="controller-1001", incarnation="1700000000000.1", clock=SystemClock())
+    states = [f"state-{number}" for number in range(5)]
+    log.append([StateChange(kind=Kind.PARTITION, topic="orders", partition=0, to_state=state) for state in states])
+    log.close()
+
+    def shown(*options: str) -> list[str]:
+        answer = run_klamm("story", "orders-0", "--log-dir", str(tmp_path), "-o", "json", *options)
+        return [record["to_state"] for record in json.loads(answer.stdout)["records"]]
+
+    assert shown("--limit", "2") == states[-2:]
+    assert shown("--since", "1d") == states
+    assert shown("--since", "2999-01-01") == []
+    assert run_klamm("story", "orders-0", "--log-dir", str(tmp_path), "--since", "soon").returncode == 2
 
 
 def test_an_unreachable_address_is_named(tmp_path: Path) -> None:

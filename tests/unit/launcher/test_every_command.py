@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from launcher.__main__ import app
 
 READS = {
+    "top",
     "brokers describe",
     "brokers list",
     "cluster describe",
@@ -73,7 +74,7 @@ def test_the_list_of_commands_says_of_each_what_its_help_begins_with(command: An
 
 
 def test_every_command_of_a_group_is_known_here() -> None:
-    assert {name for name in ALL if name.split()[0] in GROUPS | {"cluster", "watch"}} == READS | CHANGES
+    assert {name for name in ALL if name.split()[0] in GROUPS | {"cluster", "top", "watch"}} == READS | CHANGES
 
 
 @pytest.mark.parametrize("name", sorted(READS | CHANGES))

@@ -112,7 +112,7 @@ def test_all_errors_are_reported_at_once_with_their_fields(write: Any) -> None:
         ('"num.replica.alter.log.dirs.threads" = 1', "num.replica.alter.log.dirs.threads"),
         ('"inter.broker.listener.name" = "a b"', "inter.broker.listener.name"),
         ('"control.plane.listener.name" = "plaintext"', "control.plane.listener.name"),
-        ('"advertised.listeners" = "EXTERNAL://h:1"', "advertised.listeners"),
+        ('"advertised.listeners" = "OTHER://h:1"', "advertised.listeners"),
         ('"log.segment.bytes" = 9999999999', "log.segment.bytes"),
         ('"num_partitions" = 1', "num_partitions"),
         ('"broker.id" = 8', "broker.id"),
@@ -246,8 +246,14 @@ def test_kafkas_keys_give_both_listeners_their_addresses_names_and_protocol(writ
 @pytest.mark.parametrize(
     ("settings", "key", "part"),
     [
-        ('"listeners" = "PLAINTEXT://127.0.0.1:9092,EXTERNAL://h:1"', "listeners", "one address named PLAINTEXT"),
+        ('"listeners" = "PLAINTEXT://127.0.0.1:9092,OTHER://h:1"', "listeners", "one address named PLAINTEXT"),
         ('"listeners" = "PLAINTEXT://127.0.0.1:9092,PLAINTEXT://127.0.0.1:9092"', "listeners", "at most one named"),
+        (
+            '"listeners" = "PLAINTEXT://127.0.0.1:9092,EXTERNAL://h:1"\n'
+            '"listener.security.protocol.map" = "EXTERNAL:SSL"',
+            "listener.security.protocol.map",
+            "must be PLAINTEXT",
+        ),
         ('"listener.security.protocol.map" = "CONTROL:SSL"', "listener.security.protocol.map", "must be PLAINTEXT"),
     ],
 )
@@ -261,6 +267,24 @@ def test_a_control_address_in_kafkas_key_must_agree_with_the_field(write: Any) -
     text = FILE.replace("rack", 'control_listen = "127.0.0.1:9094"\nrack')
     (error,) = errors(write(f'{text}"listeners" = "PLAINTEXT://127.0.0.1:9092,CONTROL://127.0.0.1:9093"\n'))
     assert error == "settings.\"listeners\": '127.0.0.1:9093': contradicts control_listen ('127.0.0.1:9094')"
+
+
+@pytest.mark.rule("LS-5")
+def test_kafkas_keys_and_fields_give_the_external_listener_its_address(write: Any) -> None:
+    inside = "PLAINTEXT://127.0.0.1:9092,CONTROL://127.0.0.1:9093"
+    config = load_config(
+        write(
+            f'{FILE}"listeners" = "{inside},EXTERNAL://0.0.0.0:9094"\n'
+            '"advertised.listeners" = "PLAINTEXT://inside:9092,EXTERNAL://127.0.0.1:19011"\n'
+        )
+    )
+    assert (config.external_listen, config.external_advertised) == ("0.0.0.0:9094", "127.0.0.1:19011")
+    assert config.endpoints(1, 2, 3)[2] == Endpoint("127.0.0.1", 19011, "EXTERNAL")
+    text = FILE.replace("rack", 'external_listen = "127.0.0.1:0"\nrack')
+    assert load_config(write(text)).endpoints(1, 2, 3)[2] == Endpoint("127.0.0.1", 3, "EXTERNAL")
+    assert len(load_config(write(FILE)).endpoints(1, 2)) == 2
+    (error,) = errors(write(FILE.replace("rack", 'external_advertised = "127.0.0.1:5"\nrack')))
+    assert "external_listen" in error
 
 
 @pytest.mark.rule("R1.7")

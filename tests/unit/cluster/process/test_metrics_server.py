@@ -1,7 +1,9 @@
 """The metrics port, among clients that are idle, slow or no scrapers at all."""
 
+import asyncio
 import gzip
 import os
+import queue
 import resource
 import socket
 import threading
@@ -15,6 +17,7 @@ import pytest
 import structlog
 
 from cluster.errors import StartupError
+from cluster.process.health import Health, HealthCheck
 from cluster.process.metrics import Metrics
 from cluster.process.metrics_server import CONNECTIONS_MAX, serve_metrics
 from tests.timeouts import TIMEOUT_S
@@ -190,3 +193,41 @@ def test_without_descriptors_connections_wait_and_the_server_goes_on() -> None:
         assert client.makefile("rb").readline() == b"HTTP/1.1 200 OK\r\n"
         client.close()
         assert [line["event"] for line in lines] == ["Metrics connections cannot be accepted"]
+
+
+@pytest.mark.rule("FD-8")
+def test_a_process_whose_event_loop_is_blocked_is_unhealthy_and_not_alive() -> None:
+    served_at: queue.Queue[str] = queue.Queue()
+    goes_on = threading.Event()
+
+    async def program() -> None:
+        check = HealthCheck(lambda: Health("registered", is_healthy=True), timeout_s=0.3)
+        address, close = serve_metrics(Metrics(), "127.0.0.1:0", check)
+        try:
+            await asyncio.to_thread(lambda: until(lambda: scrape(address, "/healthz") == (200, b"registered\n")))
+            served_at.put(address)
+            goes_on.wait(TIMEOUT_S)  # Blocks the loop.
+            assert await asyncio.to_thread(scrape, address, "/healthz") == (200, b"registered\n")
+        finally:
+            close()
+
+    thread = threading.Thread(target=lambda: asyncio.run(program()))
+    thread.start()
+    try:
+        address = served_at.get(timeout=TIMEOUT_S)
+        assert scrape(address, "/healthz") == (503, b"the event loop does not respond\n")
+        assert scrape(address, "/livez")[0] == 503
+        assert scrape(address)[0] == 200
+    finally:
+        goes_on.set()
+        thread.join()
+
+
+@pytest.mark.rule("FD-8")
+def test_health_is_not_behind_scrapes_that_nobody_reads() -> None:
+    with served(padding=100_000) as address, ExitStack() as cleanup:
+        for _ in range(5):
+            client = cleanup.enter_context(connect(address))
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert scrape(address, "/healthz") == (200, b"running\n")

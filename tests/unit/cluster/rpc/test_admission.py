@@ -393,8 +393,10 @@ def test_whatever_becomes_of_calls_all_is_given_back(plans: list[tuple[CallKind,
     run()
 
 
-def test_the_connections_of_both_listeners_stay_below_the_descriptors_for_them() -> None:
+def test_the_connections_of_all_listeners_stay_below_the_descriptors_for_them() -> None:
     few = AdmissionLimits.from_settings(Settings(), descriptors=100)
-    assert (few.max_connections, few.max_control_connections) == (75, 25)
+    assert (few.max_connections, few.max_other_connections) == (75, 25)
+    three = AdmissionLimits.from_settings(Settings(), descriptors=100, has_external=True)
+    assert (three.max_connections, three.max_other_connections) == (50, 25)
     configured = AdmissionLimits.from_settings(Settings(max_connections=10), descriptors=100)
-    assert (configured.max_connections, configured.max_control_connections) == (10, 10)
+    assert (configured.max_connections, configured.max_other_connections) == (10, 10)

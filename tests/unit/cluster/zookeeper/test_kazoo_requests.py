@@ -167,3 +167,17 @@ def test_all_watches_are_put_back_with_the_time_since_when_news_are_due() -> Non
         SetWatches(7, children=["/parent"]),
     ]
     assert [request.body for request in watches.requests(since_zxid=7)] == [request.body for request in expected]
+
+
+def test_a_server_before_3_9_answers_creates_without_their_stat() -> None:
+    # What ZooKeeper 3.8.0 responded to a create with stat and a set-data.
+    response = bytes.fromhex(
+        "000000010000000000000000162f626231373935343133373536313531333832383334000000050000000000000000010000035b00000001"
+        "0000035b000001a206ffc8f8000001a206ffc8f800000001000000000000000000000000000000000000000100000000000000010000035b"
+        "ffffffff01ffffffff"
+    )
+    stat = Stat(0x10000035B, 0x10000035B, 1, 0, 0x1A206FFC8F8, 0x1A206FFC8F8, 0)
+    assert Multi([], "").deserialize(response, 0) == [
+        OpResult(ZkError.OK, "/bb1795413756151382834"),
+        OpResult(ZkError.OK, stat=stat),
+    ]

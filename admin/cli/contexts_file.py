@@ -1,0 +1,79 @@
+"""Clusters by name, in the user's configuration folder: `$XDG_CONFIG_HOME/klamm/contexts.json`.
+
+The context `local`, which is always there, is the cluster that `klamm up` started in the current folder.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from cluster.errors import DECODE_ERRORS, StartupError
+
+DEFAULT_DATA: Final = Path(".klamm")
+LOCAL: Final = "local"
+
+
+class Context(Struct, frozen=True, omit_defaults=True):
+    """How a cluster is reached: by addresses of its nodes, or by the data folder of one on this machine."""
+
+    bootstrap: str = ""
+    data: str = ""
+
+    @property
+    def text(self) -> str:
+        return self.bootstrap or self.data
+
+
+class Contexts(Struct, frozen=True, omit_defaults=True):
+    """The content of the file. `current`: what commands connect to unless they are told otherwise."""
+
+    current: str = LOCAL
+    contexts: dict[str, Context] = {}
+
+    @property
+    def all(self) -> dict[str, Context]:
+        """By name, `local` included."""
+        return {LOCAL: Context(data=str(DEFAULT_DATA)), **dict(sorted(self.contexts.items()))}
+
+    def named(self, name: str) -> Context:
+        """Raises StartupError if there is none of this name."""
+        try:
+            return self.all[name]
+        except KeyError:
+            known = ", ".join(self.all)
+            raise StartupError(
+                f"no context {name!r}; there are: {known}; 'klamm contexts add {name} --bootstrap …' adds it"
+            ) from None
+
+
+def contexts_path(environment: Mapping[str, str] | None = None) -> Path:
+    """Where the file is. Source: XDG Base Directory Specification, by which a relative folder is ignored."""
+    variables = os.environ if environment is None else environment
+    folder = Path(variables.get("XDG_CONFIG_HOME", ""))
+    return (folder if folder.is_absolute() else Path.home() / ".config") / "klamm" / "contexts.json"
+
+
+def read_contexts() -> Contexts:
+    """What the file says; without a file only `local`. Raises StartupError if it cannot be read."""
+    path = contexts_path()
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Contexts)
+    except (FileNotFoundError, NotADirectoryError):
+        return Contexts()
+    except (OSError, *DECODE_ERRORS) as error:
+        raise StartupError(f"{path} cannot be read: {error}; mend or remove it") from error
+
+
+def write_contexts(contexts: Contexts) -> Path:
+    """Replace the file, which only its owner can read; returns where it is. Raises OSError."""
+    path = contexts_path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    draft.touch(0o600)
+    draft.write_bytes(msgspec.json.format(msgspec.json.encode(contexts)) + b"\n")
+    draft.replace(path)
+    return path

@@ -1,0 +1,42 @@
+"""The event queue of the active controller, as its metrics have it."""
+
+import contextlib
+import urllib.request
+from collections.abc import Sequence
+from http.client import HTTPException
+from typing import Final
+
+from prometheus_client.parser import text_string_to_metric_families
+
+_TIMEOUT_S: Final = 2.0
+_MANAGER: Final = "kafka_controller_controllereventmanager"
+_ACTIVE: Final = "kafka_controller_kafkacontroller_activecontrollercount"
+_QUANTILES: Final = {"0.5": "median", "0.99": "p99"}
+QUEUE_METRICS: Final = ("size", *_QUANTILES.values())
+"""Events that wait, and for how long events waited, in ms."""
+
+
+def read_queue(addresses: Sequence[str]) -> dict[str, float] | None:
+    """By the names of QUEUE_METRICS, from the first of these addresses that is the active controller's; or None."""
+    for address in addresses:
+        with contextlib.suppress(OSError, ValueError, HTTPException):
+            with urllib.request.urlopen(f"http://{address}/metrics", timeout=_TIMEOUT_S) as response:
+                text = response.read().decode()
+            if (queue := parse_queue(text)) is not None:
+                return queue
+    return None
+
+
+def parse_queue(text: str) -> dict[str, float] | None:
+    """None if these are not the metrics of an active controller."""
+    wanted = "\n".join(line for line in text.splitlines() if line.startswith((_MANAGER, _ACTIVE)))
+    samples = [sample for family in text_string_to_metric_families(wanted) for sample in family.samples]
+    if not any(s.name == _ACTIVE and s.value == 1 for s in samples):
+        return None
+    found = {}
+    for sample in samples:
+        if sample.name == f"{_MANAGER}_eventqueuesize":
+            found["size"] = sample.value
+        elif sample.name == f"{_MANAGER}_eventqueuetimems" and sample.labels.get("quantile") in _QUANTILES:
+            found[_QUANTILES[sample.labels["quantile"]]] = sample.value
+    return found

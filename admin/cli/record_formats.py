@@ -1,0 +1,128 @@
+"""Records as text: one per line, for people, and as JSON objects, for programs and for `klamm produce --input json`.
+
+In JSON, keys and values that are UTF-8 are strings; others, as nothing is to be lost, {"base64": "…"}.
+"""
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta, Struct
+
+from admin.record_batches import Headers, Record
+from cluster.errors import DECODE_ERRORS, ConfigError
+
+
+class NewRecord(Struct, frozen=True):
+    """A record to be produced. `timestamp` in ms since the Unix epoch; None: now."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    timestamp: int | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of key and value."""
+        return (0 if self.key is None else len(self.key)) + (0 if self.value is None else len(self.value))
+
+
+class Part(StrEnum):
+    """What a line may show of a record besides its value; in this order. Source: Kafka DefaultMessageFormatter."""
+
+    TIMESTAMP = "timestamp"
+    PARTITION = "partition"
+    OFFSET = "offset"
+    HEADERS = "headers"
+    KEY = "key"
+
+
+_PARTS: Final[dict[Part, Callable[[int, Record], bytes]]] = {
+    Part.TIMESTAMP: lambda _, r: b"CreateTime:%d" % r.timestamp,
+    Part.PARTITION: lambda partition, _: b"Partition:%d" % partition,
+    Part.OFFSET: lambda _, r: b"Offset:%d" % r.offset,
+    Part.HEADERS: lambda _, r: b",".join(b"%b:%b" % (n.encode(), v or b"") for n, v in r.headers) or b"NO_HEADERS",
+    Part.KEY: lambda _, r: b"" if r.key is None else r.key,
+}
+
+
+def text_lines(partition: int, records: Sequence[Record], parts: Sequence[Part], separator: bytes) -> bytes:
+    """A line per record: the parts, then the value."""
+    shown = [_PARTS[part] for part in Part if part in parts]
+    values = [b"" if r.value is None else r.value for r in records]
+    if shown:
+        values = [
+            separator.join((*(part(partition, r) for part in shown), value))
+            for r, value in zip(records, values, strict=True)
+        ]
+    return b"\n".join(values) + b"\n" if values else b""
+
+
+def json_lines(topic: str, partition: int, records: Sequence[Record]) -> bytes:
+    """A JSON object per line."""
+    return b"".join(
+        json.dumps(
+            {
+                "topic": topic,
+                "partition": partition,
+                "offset": r.offset,
+                "timestamp": r.timestamp,
+                "key": _to_json(r.key),
+                "value": _to_json(r.value),
+                "headers": [{"key": name, "value": _to_json(value)} for name, value in r.headers],
+            },
+            ensure_ascii=False,
+        ).encode()
+        + b"\n"
+        for r in records
+    )
+
+
+def _to_json(content: bytes | None) -> str | dict[str, str] | None:
+    if content is None:
+        return None
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(content).decode()}
+
+
+class _Base64(Struct, forbid_unknown_fields=True):
+    base64: bytes
+    """Decoded by msgspec."""
+
+
+class _Header(Struct):
+    key: str
+    value: str | _Base64 | None = None
+
+
+class _Line(Struct):
+    """What is taken of a line: topic, partition and offset, which `klamm consume` writes, are not."""
+
+    value: str | _Base64 | None = None
+    key: str | _Base64 | None = None
+    headers: list[_Header] = []
+    timestamp: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+
+
+_DECODER: Final = msgspec.json.Decoder(_Line)
+
+
+def parse_json_line(number: int, line: bytes) -> NewRecord:
+    """The record of the `number`th line. Raises ConfigError."""
+    try:
+        read = _DECODER.decode(line)
+    except DECODE_ERRORS as error:
+        raise ConfigError([f"line {number}: {error}"]) from None
+    headers = tuple((header.key, _from_json(header.value)) for header in read.headers)
+    return NewRecord(_from_json(read.key), _from_json(read.value), headers, read.timestamp)
+
+
+def _from_json(content: Any) -> bytes | None:
+    if isinstance(content, _Base64):
+        return content.base64
+    return None if content is None else str(content).encode()

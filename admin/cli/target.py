@@ -1,0 +1,89 @@
+"""Which cluster a command talks to: options, then environment variables, then the current context."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from admin.cli.contexts_file import DEFAULT_DATA, Context, read_contexts
+from admin.client import AdminClient
+from cluster import bounds
+from cluster.errors import ConfigError, StartupError
+from cluster.local_cluster import ClusterState, read_cluster_state
+from cluster.process.identity import GONE, state_of
+
+_BOOTSTRAP, _DATA, _CONTEXT = "KLAMM_BOOTSTRAP", "KLAMM_CLUSTER", "KLAMM_CONTEXT"
+
+
+class Target(NamedTuple):
+    """A cluster: by addresses of its nodes, or by the data folder of one on this machine if there are none."""
+
+    bootstrap: str | None = None
+    data: Path = DEFAULT_DATA
+
+    def connect(self, timeout_s: float) -> AdminClient:
+        """A client. Raises ConfigError for a malformed address, StartupError if the folder holds no running cluster."""
+        timeout_ms = int(timeout_s * 1000)
+        if self.bootstrap is not None:
+            return AdminClient(parse_addresses(self.bootstrap), timeout_ms=timeout_ms)
+        members = _running_cluster(self.data).nodes
+        names = {member.address: f"{member.role} {member.id}" for member in members}
+        return AdminClient(list(names), timeout_ms=timeout_ms, names=names)
+
+
+def find_target(
+    bootstrap: str | None = None,
+    data: Path | None = None,
+    context: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Target:
+    """The cluster that the options name, else the environment, else the current context.
+
+    Of each, addresses go before a folder, and a folder before a context. Raises StartupError for an unknown context.
+    """
+    variables = os.environ if environment is None else environment
+    folder = variables.get(_DATA)
+    given = (
+        (bootstrap, data, context),
+        (variables.get(_BOOTSTRAP) or None, Path(folder) if folder else None, variables.get(_CONTEXT) or None),
+    )
+    for addresses, path, name in given:
+        if addresses is not None:
+            return Target(addresses)
+        if path is not None:
+            return Target(data=path)
+        if name is not None:
+            return _of_context(read_contexts().named(name))
+    contexts = read_contexts()
+    return _of_context(contexts.named(contexts.current))
+
+
+def parse_addresses(text: str, option: str = "--bootstrap") -> list[str]:
+    """`HOST:PORT[,HOST:PORT…]`. Raises ConfigError with all errors."""
+    addresses = [a.strip() for a in text.split(",") if a.strip()]
+    wrong = [a for a in addresses if not _is_address(a)]
+    errors = [f"{option}: {a!r}: must be HOST:PORT with a port from 1 to 65535" for a in wrong]
+    if not addresses:
+        errors = [f"{option}: {text!r}: must be HOST:PORT[,HOST:PORT…]"]
+    if errors:
+        raise ConfigError(errors)
+    return addresses
+
+
+def _of_context(context: Context) -> Target:
+    return Target(context.bootstrap) if context.bootstrap else Target(data=Path(context.data))
+
+
+def _running_cluster(data: Path) -> ClusterState:
+    """The cluster of a data folder. Raises StartupError when there is none, or none of its nodes is running."""
+    state = read_cluster_state(data)
+    if all(state_of(member.process) == GONE for member in state.nodes):
+        where = "" if data == DEFAULT_DATA else f" --data {data}"
+        raise StartupError(f"the cluster in {data} is stopped; start it with 'klamm up --detach{where}'")
+    return state
+
+
+def _is_address(text: str) -> bool:
+    host, colon, port = text.rpartition(":")
+    number = bounds.parse_number(bounds.PORT, port)
+    return bool(host and colon and number)

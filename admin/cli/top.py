@@ -1,0 +1,157 @@
+"""`klamm top`: what a cluster is busy with, live."""
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import AsyncGenerator
+from typing import Annotated, Any, Final
+
+import typer
+from msgspec import to_builtins
+
+from admin.cli.options import Cluster, talks_to_cluster
+from admin.cli.output import counted, examples
+from admin.cli.queue_metrics import QUEUE_METRICS, read_queue
+from admin.cli.target import parse_addresses
+from admin.client import AdminClient
+from admin.load import Load, compare, take_sample
+from cluster.local_cluster import CONTROLLER, read_cluster_state
+from cluster.process.documents import Format
+from cluster.process.tables import table_lines
+
+app = typer.Typer()
+
+_FIRST_INTERVAL_S: Final = 1.0
+
+
+@app.command(
+    epilog=examples(
+        "klamm top",
+        "klamm top --once",
+        "klamm top --interval 5 -o json      (one object per line)",
+        "klamm top --bootstrap broker-1:9092 --metrics controller-1:9404 --metrics controller-2:9404",
+        exit_codes="0 ended; 1 no active controller within --timeout; 2 wrong usage; 130 Ctrl-C.",
+    )
+)
+@talks_to_cluster()
+def top(
+    *,
+    interval: Annotated[float, typer.Option(min=0.5, max=3600, metavar="SECONDS", help="Between two looks.")] = 2,
+    once: Annotated[bool, typer.Option("--once", help="Show one interval and exit.")] = False,
+    lines: Annotated[int, typer.Option(min=1, help="How many of the busiest partitions to show.")] = 10,
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST:PORT", help="Where a controller serves metrics, for its event queue. Repeatable."),
+    ] = None,
+    cluster: Cluster,
+) -> None:
+    """Show what a cluster is busy with: event queue, failovers, elections, ISR changes, busiest partitions.
+
+    Elections, ISR changes and records are those between two looks. The
+    controller's event queue is known of a cluster on this machine, and with
+    --metrics. Ends with Ctrl-C.
+    """
+    given = [address for text in metrics or () for address in parse_addresses(text, "--metrics")]
+    addresses = [*given, *_metrics_of_local_controllers(cluster)]
+
+    async def main(client: AdminClient) -> None:
+        async with contextlib.aclosing(_loads(client, interval, lines, addresses)) as loads:
+            with _Screen(live=cluster.form is Format.TABLE and not once and sys.stdout.isatty()) as screen:
+                async for document in loads:
+                    if cluster.form is Format.TABLE:
+                        screen.show(document)
+                    else:
+                        typer.echo(json.dumps(document, ensure_ascii=False))
+                    if once:
+                        return
+
+    cluster.ask(main)
+
+
+async def _loads(
+    client: AdminClient, interval: float, lines: int, metrics: list[str]
+) -> AsyncGenerator[dict[str, Any]]:
+    """A document per interval; the first one comes early."""
+    before = await take_sample(client)
+    wait = min(interval, _FIRST_INTERVAL_S)
+    failovers = 0
+    while True:
+        await asyncio.sleep(wait)
+        after = await take_sample(client)
+        load = compare(before, after, lines)
+        failovers += load.failovers
+        queue = await asyncio.to_thread(read_queue, metrics)
+        yield {**_document(load), "failovers": failovers, "event_queue": queue}
+        before, wait = after, interval
+
+
+def _document(load: Load) -> dict[str, Any]:
+    document: dict[str, Any] = to_builtins(load)
+    return document
+
+
+def _metrics_of_local_controllers(cluster: Cluster) -> list[str]:
+    if cluster.target.bootstrap is not None:
+        return []
+    members = read_cluster_state(cluster.target.data).nodes
+    return [f"127.0.0.1:{member.metrics_port}" for member in members if member.role == CONTROLLER]
+
+
+class _Screen:
+    """Shows one document after the other: in the same place on a terminal, else below one another."""
+
+    def __init__(self, *, live: bool) -> None:
+        from rich.live import Live
+
+        self._live = Live(auto_refresh=False, screen=True) if live else None
+
+    def __enter__(self) -> "_Screen":
+        if self._live is not None:
+            self._live.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.__exit__(None, None, None)
+
+    def show(self, document: dict[str, Any]) -> None:
+        if self._live is None:
+            typer.echo("\n".join(screen_lines(document)))
+            return
+        from rich.text import Text
+
+        width = self._live.console.width
+        self._live.update(Text("\n".join(screen_lines(document, width)), no_wrap=True), refresh=True)
+
+
+def screen_lines(document: dict[str, Any], width: int | None = None) -> list[str]:
+    """The document as people see it."""
+    counts, seconds = document["counts"], document["seconds"]
+    queue = document["event_queue"]
+    times = "" if queue is None else ", ".join(f"{name} {queue[name]:,.0f} ms" for name in QUEUE_METRICS[1:])
+    happened = f"{counted(document['elections'], 'election')}, {counted(document['isr_changes'], 'ISR change')}"
+    return [
+        f"controller {document['controller_id']}, epoch {document['controller_epoch']}, "
+        f"{counted(document['failovers'], 'failover')} seen",
+        "event queue: not known"
+        if queue is None
+        else f"event queue: {counted(round(queue['size']), 'event')}, {times}",
+        f"{counted(counts['topics'], 'topic')}, {counted(counts['partitions'], 'partition')}: "
+        f"{counts['unavailable']:,} unavailable, {counts['under_min_isr']:,} under min ISR, "
+        f"{counts['under_replicated']:,} under-replicated",
+        f"in {seconds:.1f} s: {happened}, {document['records_per_s']:,.0f} records/s",
+        "",
+        *_table(document["brokers"], ("id", "state", "leaders", "replicas", "records_per_s"), width),
+        "",
+        *(
+            _table(document["busiest"], ("topic", "partition", "leader", "records_per_s", "end_offset"), width)
+            if document["busiest"]
+            else ["no partition has new records"]
+        ),
+    ]
+
+
+def _table(rows: list[dict[str, Any]], columns: tuple[str, ...], width: int | None) -> list[str]:
+    cells = [[f"{row[c]:,.0f}" if isinstance(row[c], float) else str(row[c]) for c in columns] for row in rows]
+    return [line for lines in table_lines([c.upper() for c in columns], cells, width) for line in lines]

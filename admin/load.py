@@ -1,0 +1,159 @@
+"""What a cluster is busy with, from two looks at it: elections, ISR changes, failovers and records per second.
+
+All of it comes from what every cluster answers: epochs count elections and ISR changes, end offsets count records.
+"""
+
+import asyncio
+import contextlib
+import heapq
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from admin.client import AdminClient
+from admin.consumer import CONSUMER
+from admin.partition_filters import PartitionFilter, chosen
+from cluster.broker import NO_LEADER, BrokerId, Offset
+from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.partition import TopicPartition
+from cluster.requests.cluster import DescribeClusterResponse
+from cluster.requests.data import (
+    LATEST_TIMESTAMP,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+from cluster.requests.plans import DescribedPartition
+from cluster.requests.topics import DescribedTopic
+
+_OFFSETS_TIMEOUT_MS: Final = 3_000
+
+
+class Sample(Struct, frozen=True):
+    """One look. `at_s`: of the event loop; `ends`: end offsets for consumers, where the leader answered."""
+
+    at_s: float
+    cluster: DescribeClusterResponse
+    topics: Sequence[DescribedTopic]
+    ends: Mapping[TopicPartition, Offset]
+
+    @property
+    def partitions(self) -> dict[TopicPartition, DescribedPartition]:
+        return {TopicPartition(t.name, p.partition): p for t in self.topics for p in t.partitions}
+
+
+class BusyPartition(Struct, frozen=True):
+    """`records_per_s`: appended to the leader and replicated, as consumers see them."""
+
+    topic: str
+    partition: int
+    leader: BrokerId
+    records_per_s: float
+    end_offset: Offset
+
+
+class BrokerLoad(Struct, frozen=True):
+    """`records_per_s`: of the partitions that it leads."""
+
+    id: BrokerId
+    state: str
+    leaders: int
+    replicas: int
+    records_per_s: float
+
+
+class Load(Struct, frozen=True):
+    """What happened between two samples, `seconds` apart, and how the cluster was at the second.
+
+    `failovers`: elections of a controller. `counts`: partitions, and those to which each filter applies.
+    """
+
+    seconds: float
+    controller_id: int
+    controller_epoch: int
+    failovers: int
+    elections: int
+    isr_changes: int
+    records_per_s: float
+    counts: dict[str, int]
+    brokers: list[BrokerLoad]
+    busiest: list[BusyPartition]
+
+
+async def take_sample(client: AdminClient) -> Sample:
+    """Raises as the client does when no controller answers; a leader that does not answer lacks its offsets."""
+    described = await client.describe_controller()
+    topics = (await client.describe_topics()).topics
+    addresses = {broker.id: broker.endpoint.address for broker in described.brokers}
+    by_leader: dict[str, list[ListOffsetsPartition]] = {}
+    for topic in topics:
+        for p in topic.partitions:
+            if p.leader in addresses:
+                asked = ListOffsetsPartition(topic.name, p.partition, LATEST_TIMESTAMP, p.leader_epoch)
+                by_leader.setdefault(addresses[p.leader], []).append(asked)
+    found = await asyncio.gather(*(_ends(client, address, asked) for address, asked in by_leader.items()))
+    ends = {partition: end for of_leader in found for partition, end in of_leader.items()}
+    return Sample(asyncio.get_running_loop().time(), described, topics, ends)
+
+
+async def _ends(
+    client: AdminClient, address: str, asked: Sequence[ListOffsetsPartition]
+) -> dict[TopicPartition, Offset]:
+    with contextlib.suppress(ApiError, PeerUnreachableError):
+        response = await client.rpc.call(address, ListOffsetsRequest(CONSUMER, tuple(asked)), _OFFSETS_TIMEOUT_MS)
+        assert isinstance(response, ListOffsetsResponse)
+        answered = (result for result in response.partitions if result.error_code is ErrorCode.NONE)
+        return {TopicPartition(result.topic, result.partition): result.offset for result in answered}
+    return {}
+
+
+def compare(before: Sample, after: Sample, busiest: int) -> Load:
+    """`busiest`: how many partitions to name, most records first; those without new records are not named."""
+    seconds = after.at_s - before.at_s
+    old, new = before.partitions, after.partitions
+    elections = isr_changes = 0
+    for key, p in new.items():
+        # A partition that is new, or that was deleted and created anew, begins with its first epochs.
+        if (was := old.get(key)) is not None and p.partition_epoch >= was.partition_epoch:
+            elections += (elected := max(0, p.leader_epoch - was.leader_epoch))
+            isr_changes += max(0, p.partition_epoch - was.partition_epoch - elected)
+    rates = {
+        key: (end - before.ends[key]) / seconds
+        for key, end in after.ends.items()
+        if key in before.ends and end >= before.ends[key]
+    }
+    busy = heapq.nlargest(busiest, (key for key, rate in rates.items() if rate > 0), key=lambda key: rates[key])
+    return Load(
+        seconds,
+        int(after.cluster.controller_id),
+        int(after.cluster.controller_epoch),
+        int(after.cluster.controller_epoch) - int(before.cluster.controller_epoch),
+        elections,
+        isr_changes,
+        sum(rates.values()),
+        _counts(after.topics),
+        _brokers(after, rates),
+        [BusyPartition(*key, new[key].leader, rates[key], after.ends[key]) for key in busy],
+    )
+
+
+def _counts(topics: Sequence[DescribedTopic]) -> dict[str, int]:
+    counts = {"topics": len(topics), "partitions": sum(len(t.partitions) for t in topics)}
+    for kind in PartitionFilter:
+        name = str(kind).replace("-", "_")
+        counts[name] = sum(len(t.partitions) for t in chosen(topics, [kind]))
+    return counts
+
+
+def _brokers(sample: Sample, rates: Mapping[TopicPartition, float]) -> list[BrokerLoad]:
+    leaders, replicas = Counter[BrokerId](), Counter[BrokerId]()
+    records: defaultdict[BrokerId, float] = defaultdict(float)
+    for key, p in sample.partitions.items():
+        leaders[p.leader] += 1
+        replicas.update(p.replicas)
+        records[p.leader] += rates.get(key, 0)
+    states = {broker.id: broker.state for broker in sample.cluster.brokers}
+    known = sorted({*states, *replicas} - {NO_LEADER})
+    return [BrokerLoad(id_, states.get(id_, "dead"), leaders[id_], replicas[id_], records[id_]) for id_ in known]

@@ -1,0 +1,102 @@
+"""Requests of clients that reach the cluster by other addresses, as those outside of a network of containers.
+
+They are handled as at the listener for clients; in the responses each process has the address of its external listener,
+so that whoever follows it arrives there. Source: Kafka MetadataCache.getAliveBrokerNodes(listenerName).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from cluster.broker import Endpoint
+from cluster.errors import ApiError, ZooKeeperError
+from cluster.listeners import EXTERNAL_LISTENER, ListenerNames
+from cluster.requests.cluster import DescribeClusterResponse
+from cluster.requests.context import RequestContext, RequestHandler
+from cluster.requests.data import MetadataResponse
+
+_READ_TIMEOUT_S: Final = 2.0
+_READ_INTERVAL_S: Final = 1.0
+
+
+class ExternalListener:
+    """A RequestHandler in front of that of the process. `registered` reads the endpoints of all processes; it may raise
+    ZooKeeperError. A process without an external listener keeps its address.
+    """
+
+    def __init__(
+        self,
+        handler: RequestHandler,
+        names: ListenerNames,
+        registered: Callable[[], Awaitable[Sequence[Sequence[Endpoint]]]],
+    ) -> None:
+        self._handler, self._names, self._registered = handler, names, registered
+        self._external: dict[str, Endpoint] = {}
+        self._read_at = float("-inf")
+        self._reading = asyncio.Lock()
+
+    async def handle(self, context: RequestContext, request: Any) -> Any:
+        try:
+            response = await self._handler.handle(replace(context, listener=self._names.client), request)
+        except ApiError as error:
+            if error.leader_address:
+                await self._read()
+                error.leader_address = self._address(error.leader_address)
+            raise
+        match response:
+            case MetadataResponse():
+                await self._read()
+                return self._metadata(response)
+            case DescribeClusterResponse():
+                await self._read()
+                return self._description(response)
+        return response
+
+    def _metadata(self, response: MetadataResponse) -> MetadataResponse:
+        ends = [self._external.get(Endpoint(b.host, b.port).address) for b in response.brokers]
+        return replace(
+            response,
+            brokers=tuple(
+                broker if end is None else replace(broker, host=end.host, port=end.port)
+                for broker, end in zip(response.brokers, ends, strict=True)
+            ),
+        )
+
+    def _description(self, response: DescribeClusterResponse) -> DescribeClusterResponse:
+        return replace(
+            response,
+            controller_address=self._address(response.controller_address),
+            brokers=tuple(
+                replace(b, endpoint=self._external.get(b.endpoint.address, b.endpoint)) for b in response.brokers
+            ),
+            controllers=tuple(replace(c, address=self._address(c.address)) for c in response.controllers),
+        )
+
+    def _address(self, address: str) -> str:
+        external = self._external.get(address)
+        return address if external is None else external.address
+
+    async def _read(self) -> None:
+        """Read the addresses, unless that was done a moment ago. Without ZooKeeper the last ones stay."""
+        async with self._reading:
+            now = asyncio.get_running_loop().time()
+            if now - self._read_at < _READ_INTERVAL_S:
+                return
+            self._read_at = now
+            try:
+                async with asyncio.timeout(_READ_TIMEOUT_S):
+                    self._external = self._by_address(await self._registered())
+            except (ZooKeeperError, TimeoutError):
+                return
+
+    def _by_address(self, processes: Sequence[Sequence[Endpoint]]) -> dict[str, Endpoint]:
+        """The external endpoint of each process that has one, by its address for other clients."""
+        found: dict[str, Endpoint] = {}
+        for endpoints in processes:
+            client = self._names.client_endpoint(endpoints)
+            external = next((e for e in endpoints if e.listener == EXTERNAL_LISTENER), None)
+            if client is not None and external is not None:
+                found[client.address] = external
+        return found

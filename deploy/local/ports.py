@@ -1,0 +1,34 @@
+"""Which ports the members of a local cluster get: free ones, or fixed ones, which are counted from the first.
+
+| port | of |
+|---|---|
+| first | ZooKeeper |
+| first + n | broker n: with 9091, broker 1 has Kafka's port 9092 |
+| first + 100 + n | the nth controller |
+| + 200 | metrics of either |
+| + 400 | control requests to either |
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from cluster.local_cluster import BROKER
+from deploy.local.processes import choose_free_ports
+
+MAX_MEMBERS: Final = 100
+"""Brokers, and as many controllers."""
+_METRICS, _CONTROL = 2 * MAX_MEMBERS, 4 * MAX_MEMBERS
+LAST_FIRST_PORT: Final = 65_535 - _CONTROL - 2 * MAX_MEMBERS
+
+
+def ports_of_members(first: int, role: str, numbers: Iterable[int], taken: Iterable[int]) -> list[tuple[int, int, int]]:
+    """For the members of these numbers, from 1 on: ports of clients, metrics and control requests.
+
+    `first` 0: free ports but for those `taken`. Raises StartupError if there are too few.
+    """
+    if first:
+        base = first + (0 if role == BROKER else MAX_MEMBERS)
+        return [(base + n, base + n + _METRICS, base + n + _CONTROL) for n in numbers]
+    wanted = len(list(numbers))
+    chosen = iter(choose_free_ports(wanted * 3, taken))
+    return [(next(chosen), next(chosen), next(chosen)) for _ in range(wanted)]

@@ -1,0 +1,221 @@
+"""`klamm bundle`: one archive with what somebody needs who is to help from afar, without secrets."""
+
+import concurrent.futures
+import io
+import json
+import os
+import platform
+import subprocess
+import sys
+import tarfile
+import tomllib
+import urllib.request
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from http.client import HTTPException
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from msgspec import Struct
+
+from admin.cli.options import Cluster, talks_to_cluster
+from admin.cli.output import counted, examples, say, write
+from admin.cli.target import parse_addresses
+from cluster.errors import StartupError
+from cluster.local_cluster import ClusterState, read_cluster_state
+from launcher.redaction import redact, redact_document
+
+app = typer.Typer()
+
+FILE_BYTES_MAX: Final = 2 << 20
+"""Of one file in the archive, before compression; of a log its end is kept, of others their beginning."""
+TOTAL_BYTES_MAX: Final = 64 << 20
+_LOG_BYTES: Final = 256 << 10
+_COMMANDS: Final = {
+    "doctor.json": ("doctor",),
+    "cluster.json": ("cluster", "describe"),
+    "health.json": ("cluster", "health"),
+    "topics.json": ("topics", "describe"),
+    "deletions-and-topics.json": ("topics", "list"),
+    "brokers.json": ("brokers", "describe", "--configs"),
+    "reassignments.json": ("reassign", "list"),
+    "features.json": ("features", "describe"),
+    "load.json": ("top", "--once"),
+}
+"""By name in the archive: what is asked of the cluster, with -o json."""
+_CUT: Final = "\n[cut: the rest does not fit into the archive]\n"
+
+
+class _Part(Struct, frozen=True):
+    name: str
+    content: str
+
+
+@app.command(
+    epilog=examples(
+        "klamm bundle",
+        "klamm bundle --bootstrap broker-1:9092 --config /etc/klamm/broker.toml --log /var/log/klamm/broker.log",
+        exit_codes="0 written; 1 cannot be written; 2 wrong usage.",
+    )
+)
+@talks_to_cluster(timeout=10)
+def bundle(
+    *,
+    output: Annotated[Path, typer.Option(help="Folder to write the archive to.")] = Path(),
+    config: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="Add the configuration of a node. Repeatable.")
+    ] = None,
+    log: Annotated[list[Path] | None, typer.Option(metavar="FILE", help="Add the end of a log. Repeatable.")] = None,
+    metrics: Annotated[
+        list[str] | None, typer.Option(metavar="HOST:PORT", help="Add the metrics of a node. Repeatable.")
+    ] = None,
+    cluster: Cluster,
+) -> None:
+    """Write an archive for support: versions, checks, descriptions, health, configs, ends of logs, metrics.
+
+    Secrets are removed: values of keys such as password, token and jaas,
+    logins in URLs, private keys; files of logins are not read. Records are
+    not in it, names of topics and addresses are. Look through it before you
+    send it. Works while the cluster is down, with what is there.
+    """
+    state = _local_state(cluster)
+    configs, logs, nodes = (
+        list(config or ()),
+        list(log or ()),
+        [a for m in metrics or () for a in parse_addresses(m, "--metrics")],
+    )
+    if state is not None:
+        configs += sorted((cluster.target.data / "config").glob("*.toml"))
+        logs += sorted((cluster.target.data / "logs").glob("*.log"))
+        nodes += [f"127.0.0.1:{member.metrics_port}" for member in state.nodes]
+    gather: list[Callable[[], _Part]] = [
+        _versions,
+        *(partial(_answer, cluster, name, command) for name, command in _COMMANDS.items()),
+        *(partial(_metrics, address) for address in dict.fromkeys(nodes)),
+        *(partial(_config, path) for path in configs),
+        *(partial(_log, path) for path in logs),
+    ]
+    with concurrent.futures.ThreadPoolExecutor(max_workers=4) as pool:
+        parts = _bounded(pool.map(lambda part: part(), gather))
+    path = _write(output, parts)
+    row = {"file": str(path), "bytes": path.stat().st_size, "parts": [part.name for part in parts]}
+    write(row, cluster.form, ("file", "bytes"), [(row["file"], row["bytes"])])
+    say(f"{counted(len(parts), 'file')} in the archive; look through it before you send it")
+
+
+def _bounded(parts: Iterable[_Part]) -> list[_Part]:
+    """All of them; those that do not fit any more have only a line that says so."""
+    left, bounded = TOTAL_BYTES_MAX, []
+    for part in parts:
+        left -= len(part.content)
+        bounded.append(part if left >= 0 else _Part(part.name, _CUT))
+    return bounded
+
+
+def _write(folder: Path, parts: Sequence[_Part]) -> Path:
+    """The archive, which its owner alone can read. Raises StartupError."""
+    name = f"klamm-bundle-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    path = folder / f"{name}.tar.gz"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
+            for part in parts:
+                content = part.content.encode(errors="replace")
+                entry = tarfile.TarInfo(f"{name}/{part.name}")
+                entry.size, entry.mode = len(content), 0o600
+                entry.mtime = int(datetime.now(UTC).timestamp())
+                archive.addfile(entry, io.BytesIO(content))
+    except OSError as error:
+        raise StartupError(f"{path}: cannot be written: {error.strerror}; name another folder with --output") from error
+    return path
+
+
+def _versions() -> _Part:
+    known = {d.metadata["Name"]: d.version for d in distributions() if d.metadata["Name"]}
+    document = {
+        "python": sys.version,
+        "platform": platform.platform(),
+        "made_at": datetime.now(UTC).isoformat(),
+        "distributions": dict(sorted(known.items(), key=lambda item: item[0].lower())),
+    }
+    return _Part("versions.json", json.dumps(document, indent=1))
+
+
+def _answer(cluster: Cluster, name: str, command: Sequence[str]) -> _Part:
+    """What a command says; an error is an answer, too."""
+    target = cluster.target
+    where = ["--bootstrap", target.bootstrap] if target.bootstrap is not None else ["--data", str(target.data)]
+    full = [sys.executable, "-P", "-m", "klamm", *command, *where, "--timeout", f"{cluster.timeout:g}", "-o", "json"]
+    try:
+        ended = subprocess.run(
+            full, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=cluster.timeout * 3, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return _Part(name, f"no answer within {cluster.timeout * 3:g} s\n")
+    try:
+        answer = json.dumps(redact_document(json.loads(ended.stdout)), ensure_ascii=False, indent=1)
+    except ValueError:
+        answer = redact(ended.stdout)
+    said = redact(ended.stderr)
+    return _Part(
+        name, _begin(answer) + (f"\n[exit code {ended.returncode}]\n{_begin(said)}" if ended.returncode else "")
+    )
+
+
+def _metrics(address: str) -> _Part:
+    try:
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as response:
+            text = response.read(FILE_BYTES_MAX * 4).decode(errors="replace")
+    except (OSError, ValueError, HTTPException) as error:
+        text = f"{address}: {error}\n"
+    return _Part(f"metrics/{address.replace(':', '-')}.txt", _begin(redact(text)))
+
+
+def _config(path: Path) -> _Part:
+    """Comments are left out: they may have anything in them."""
+    name = f"config/{_flat(path)}.json"
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        return _Part(name, f"{path}: {error.strerror}\n")
+    except ValueError as error:
+        # Not shown: what is not TOML may have a secret anywhere.
+        return _Part(name, f"{path}: is not TOML at {str(error).rpartition('(')[2].rstrip(')')}\n")
+    return _Part(name, _begin(json.dumps(redact_document(document), indent=1, default=str)))
+
+
+def _log(path: Path) -> _Part:
+    name = f"logs/{_flat(path)}"
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _LOG_BYTES))
+            text = file.read(_LOG_BYTES).decode(errors="replace")
+    except OSError as error:
+        return _Part(name, f"{path}: {error.strerror}\n")
+    # Half a line may be the second half of a secret.
+    whole = text if size <= _LOG_BYTES else text.partition("\n")[2]
+    return _Part(name, redact(whole))
+
+
+def _flat(path: Path) -> str:
+    """A name for the file in the archive that says where it comes from."""
+    return "-".join(path.resolve().parts[-3:])
+
+
+def _begin(text: str) -> str:
+    return text if len(text) <= FILE_BYTES_MAX else text[: FILE_BYTES_MAX - len(_CUT)] + _CUT
+
+
+def _local_state(cluster: Cluster) -> ClusterState | None:
+    if cluster.target.bootstrap is not None:
+        return None
+    try:
+        return read_cluster_state(cluster.target.data)
+    except StartupError as error:
+        say(str(error))
+        return None

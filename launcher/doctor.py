@@ -1,0 +1,203 @@
+"""`klamm doctor`: what is wrong with this machine, this installation and this cluster, and what to do about it."""
+
+import contextlib
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
+from http.client import HTTPConnection, HTTPException
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from msgspec import to_builtins
+
+from admin.cli.clusters import examine
+from admin.cli.options import Cluster, run, talks_to_cluster
+from admin.cli.output import counted, examples, say, write
+from admin.cli.target import parse_addresses
+from cluster.errors import ClusterError, ConfigError, StartupError
+from cluster.local_cluster import ClusterState, Member, read_cluster_state
+from cluster.process.config import host_and_port, load_config
+from cluster.process.exit_codes import ExitCode
+from cluster.process.identity import GONE, state_of
+from deploy.local.java import find_java
+from deploy.local.processes import is_free
+from deploy.local.zookeeper import is_serving
+from launcher import doctor_checks as checks
+from launcher.doctor_checks import Diagnosis, Level
+
+app = typer.Typer()
+
+_LIBRARIES: Final = ("grpcio", "kazoo", "msgspec", "protobuf", "pydantic", "uvloop")
+_HTTP_TIMEOUT_S: Final = 2.0
+
+
+@app.command(
+    epilog=examples(
+        "klamm doctor",
+        "klamm doctor --bootstrap broker-1:9092 --metrics broker-1:9404",
+        "klamm doctor --config /etc/klamm/broker.toml --zookeeper zk-1:2181,zk-2:2181",
+        exit_codes="0 no problem; 2 wrong usage; 3 problems found.",
+    )
+)
+@talks_to_cluster(timeout=10)
+def doctor(
+    *,
+    config: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="Check the configuration of a node. Repeatable.")
+    ] = None,
+    zookeeper: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT[,…]", help="Check these ZooKeeper servers, too.")
+    ] = None,
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST:PORT", help="Compare the clock of the node that serves metrics here. Repeatable."),
+    ] = None,
+    cluster: Cluster,
+) -> None:
+    """Check this machine, the installation and the cluster: what is wrong, and what to do.
+
+    Java, versions, open files, disk, clocks, configuration files, ZooKeeper,
+    processes and ports of a cluster on this machine, and whether the cluster
+    is healthy. Nothing is changed.
+    """
+    found = [*_machine(), *_configs(config or ())]
+    state = _local_state(cluster)
+    servers = _servers(zookeeper, config or (), state)
+    found += [checks.check_zookeeper(server, _serves(server)) for server in servers]
+    nodes = [address for text in metrics or () for address in parse_addresses(text, "--metrics")]
+    if state is not None:
+        found += [_member(member, cluster.target.data) for member in state.members]
+        found.append(_disk(cluster.target.data))
+        nodes += [f"127.0.0.1:{m.metrics_port}" for m in state.nodes if state_of(m.process) != GONE]
+    found += [skew for node in nodes if (skew := _skew(node)) is not None]
+    if cluster.target.bootstrap is not None or state is not None:
+        found.append(_health(cluster))
+    rows = [(d.level, d.check, f"{d.detail}{'; ' if d.remedy else ''}{d.remedy}") for d in found]
+    document = {"checks": to_builtins(found), "problems": sum(d.level is Level.PROBLEM for d in found)}
+    write(document, cluster.form, ("result", "check", "detail"), rows)
+    say(f"{counted(len(found), 'check')}: {counted(document['problems'], 'problem')}")
+    if document["problems"]:
+        raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _machine() -> Iterator[Diagnosis]:
+    yield checks.check_python(sys.version_info[:3], sys.executable)
+    yield checks.check_versions(version("klamm"), {name: _version(name) for name in _LIBRARIES})
+    try:
+        java = find_java()
+        yield Diagnosis("java", Level.OK, f"Java {java.major} at {java.executable}")
+    except StartupError as error:
+        # Only the embedded ZooKeeper and the audit need it.
+        yield Diagnosis("java", Level.WARNING, str(error), "only 'klamm up', 'zookeeper', 'demo' and 'audit' need it")
+    yield checks.check_open_files(*resource.getrlimit(resource.RLIMIT_NOFILE))
+    yield checks.check_synchronised(_ntp())
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
+
+
+def _ntp() -> str | None:
+    command = ["timedatectl", "show", "--property=NTPSynchronized", "--value"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip()
+
+
+def _configs(files: list[Path] | tuple[Path, ...]) -> Iterator[Diagnosis]:
+    for file in files:
+        try:
+            config = load_config(file, {})
+        except ConfigError as error:
+            yield from (Diagnosis("config", Level.PROBLEM, f"{file}: {line}", "correct it") for line in error.errors)
+            continue
+        yield Diagnosis("config", Level.OK, f"{file}: node {config.id}")
+        yield from (_disk(Path(folder)) for folder in config.data)
+
+
+def _disk(folder: Path) -> Diagnosis:
+    """Of a folder that may not exist yet: of the one that it will be made in."""
+    folder = folder.resolve()
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    usage = shutil.disk_usage(existing)
+    return checks.check_disk(str(folder), usage.free, usage.total)
+
+
+def _local_state(cluster: Cluster) -> ClusterState | None:
+    """The cluster on this machine, None if there is none or another is meant."""
+    if cluster.target.bootstrap is not None:
+        return None
+    try:
+        return read_cluster_state(cluster.target.data)
+    except StartupError as error:
+        say(f"no cluster is checked: {error}")
+        return None
+
+
+def _servers(named: str | None, files: list[Path] | tuple[Path, ...], state: ClusterState | None) -> list[str]:
+    """The addresses of all ZooKeeper servers that are named anywhere."""
+    connects = [] if named is None else [",".join(parse_addresses(named, "--zookeeper"))]
+    for file in files:
+        try:
+            connects.append(load_config(file, {}).zookeeper)
+        except ConfigError:
+            continue
+    connects += [] if state is None else [state.zookeeper]
+    return list(dict.fromkeys(server for connect in connects for server in connect.partition("/")[0].split(",")))
+
+
+def _serves(server: str) -> bool:
+    try:
+        return is_serving(*host_and_port(server))
+    except ValueError:
+        # A name that no host can have.
+        return False
+
+
+def _member(member: Member, data: Path) -> Diagnosis:
+    state = state_of(member.process)
+    ports = [port for port in (member.port, member.metrics_port, member.control_port) if port]
+    in_use = [port for port in ports if not is_free(port)] if state == GONE else []
+    log = data / "logs" / f"{member.name}.log"
+    start = f"start it with 'klamm up --detach --data {data}'" if state == GONE else "continue it with kill -CONT"
+    return checks.check_member(member.name, state, in_use, f"{start}; its log is {log}")
+
+
+def _skew(node: str) -> Diagnosis | None:
+    """From the header `Date` of the node's metrics; None if it does not answer."""
+    try:
+        asked = time.time()
+        with contextlib.closing(HTTPConnection(node, timeout=_HTTP_TIMEOUT_S)) as connection:
+            connection.request("HEAD", "/metrics")
+            date = connection.getresponse().headers.get("Date")
+        ours = (asked + time.time()) / 2
+        theirs = None if date is None else parsedate_to_datetime(date).timestamp()
+    except (OSError, HTTPException, ValueError):
+        return Diagnosis("clock", Level.WARNING, f"{node} does not answer", "is it a node's metrics_listen?")
+    return None if theirs is None else checks.check_skew(node, round(theirs - ours))
+
+
+def _health(cluster: Cluster) -> Diagnosis:
+    async def ask() -> Diagnosis:
+        async with cluster.target.connect(cluster.timeout) as client:
+            findings, _ = await examine(client)
+        if findings:
+            detail = f"{counted(len(findings), 'issue')}, the most severe: {findings[0].trouble}: {findings[0].detail}"
+            return Diagnosis("cluster", Level.PROBLEM, detail, "'klamm cluster health' lists all issues")
+        return Diagnosis("cluster", Level.OK, "healthy")
+
+    try:
+        return run(ask())
+    except ClusterError as error:
+        return Diagnosis("cluster", Level.PROBLEM, str(error), "see 'When nothing answers' in docs/operating.md")

@@ -1,0 +1,104 @@
+"""What deploy/docker/compose.yaml promises, without an engine; tests/compose runs it on one."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster.process.config import load_config
+from tests.installations import ROOT
+
+FOLDER = ROOT / "deploy" / "docker"
+CONTENT = yaml.safe_load((FOLDER / "compose.yaml").read_text())
+SERVICES: dict[str, dict[str, Any]] = CONTENT["services"]
+NODES = {name: service for name, service in SERVICES.items() if name.startswith(("controller-", "broker-"))}
+PROFILES = ("core", "observe", "audit")
+COMPOSE_V2 = "github.com/docker/compose/v2@v2.40.3"
+
+
+@pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES)
+def test_every_service_is_restricted(service: dict[str, Any]) -> None:
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert "mem_limit" in service
+    assert not service.get("privileged")
+
+
+def test_every_service_that_stays_has_a_health_check_and_starts_again() -> None:
+    for name, service in SERVICES.items():
+        if name != "cli":
+            assert service["restart"] == "unless-stopped"
+            assert {"test", "interval", "timeout", "retries", "start_period"} <= service["healthcheck"].keys()
+    for service in (*NODES.values(), SERVICES["audit"]):
+        assert service["healthcheck"]["test"] == ["CMD", "klamm", "health"]
+        assert int(service["healthcheck"]["interval"].removesuffix("s")) >= 10
+
+
+def test_ports_are_published_on_loopback_only() -> None:
+    published = [port for service in SERVICES.values() for port in service.get("ports", ())]
+    assert len(published) == len(NODES) + 3
+    assert all(port.startswith("127.0.0.1:") for port in published)
+
+
+def test_the_cluster_is_in_every_profile() -> None:
+    assert {profile for service in SERVICES.values() for profile in service["profiles"]} == {*PROFILES, "cli"}
+    for name, service in SERVICES.items():
+        if name.startswith(("zookeeper-", "controller-", "broker-")):
+            assert service["profiles"] == list(PROFILES)
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_the_environment_of_a_process_is_a_whole_configuration(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_image = {"KLAMM_DATA": "/var/lib/klamm", "KLAMM_LISTEN": "0.0.0.0:9092", "KLAMM_CONTROL_LISTEN": "0.0.0.0:9093"}
+    for key, value in {**of_image, **NODES[name]["environment"]}.items():
+        monkeypatch.setenv(key, value.replace("${KLAMM_PORTS}", "190"))
+    config = load_config(None)
+    client, control, external = config.endpoints(9092, 9093, 9094)
+    assert (client.address, control.address) == (f"{name}:9092", f"{name}:9093")
+    assert NODES[name]["ports"] == [f"127.0.0.1:${{KLAMM_PORTS}}{external.port - 19_000:02d}:9094"]
+    assert config.settings.min_insync_replicas == 2
+
+
+def test_every_variable_has_a_default() -> None:
+    given = {line.partition("=")[0] for line in (FOLDER / ".env").read_text().splitlines()}
+    text = (FOLDER / "compose.yaml").read_text()
+    used = {part.partition("}")[0] for part in text.split("${")[1:]}
+    assert used <= given
+
+
+def accepted(command: list[str]) -> str:
+    """What compose makes of the file. The commands do not speak to an engine."""
+    environment = {**os.environ, "COMPOSE_PROFILES": ",".join(PROFILES)}
+    answer = subprocess.run(
+        [*command, "config"], cwd=FOLDER, env=environment, capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
+
+
+def test_the_first_compose_accepts_the_file() -> None:
+    if shutil.which("docker-compose") is None:
+        pytest.skip("docker-compose is not installed")
+    assert "image: klamm-audit" in accepted(["docker-compose"])
+
+
+@pytest.mark.deep
+def test_the_second_compose_accepts_the_file(tmp_path: Path) -> None:
+    """Built from its sources: `go install` refuses a module with exclude directives."""
+    if shutil.which("go") is None:
+        pytest.skip("compose v2 is built with Go, which is not installed")
+    download = subprocess.run(
+        ["go", "mod", "download", "-json", COMPOSE_V2], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    if download.returncode != 0:
+        pytest.skip(f"the sources of compose v2 cannot be had: {download.stdout[-300:]}")
+    source = shutil.copytree(json.loads(download.stdout)["Dir"], tmp_path / "source", copy_function=shutil.copyfile)
+    source.chmod(0o755)
+    subprocess.run(["go", "build", "-o", str(tmp_path / "compose"), "./cmd"], cwd=source, check=True)
+    assert "image: klamm-audit" in accepted([str(tmp_path / "compose")])

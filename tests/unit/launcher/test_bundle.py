@@ -1,0 +1,110 @@
+"""The archive for support: what is in it, and what must not be."""
+
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.local.cluster import LocalCluster
+from launcher.bundle import FILE_BYTES_MAX, TOTAL_BYTES_MAX, _begin, _bounded, _Part
+from launcher.redaction import REDACTED, redact, redact_document
+from tests.commands import run_klamm
+
+SECRET = "hunter2-x9"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'password="{SECRET}";',
+        f"  password='{SECRET}'",
+        f'ssl.keystore.password = "{SECRET} with blanks"',
+        f'{{"sasl.jaas.config": "Module required username=\\"u\\" password=\\"{SECRET}\\";"}}',
+        f'{{\\"password\\": \\"{SECRET}\\"}}',
+        f"KLAMM_TOKEN={SECRET} klamm",
+        f"token: {SECRET}, next",
+        f"connecting to postgres://user:{SECRET}@db:5432/x",
+        f"Authorization: Bearer {SECRET}aaaa",
+        f"Authorization: Basic {SECRET}aaaa==",
+        f"-----BEGIN RSA PRIVATE KEY-----\n{SECRET}\n-----END RSA PRIVATE KEY-----",
+        f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n",
+        f"api_key={SECRET}",
+        f"clientSecret={SECRET}",
+    ],
+)
+def test_secrets_are_removed_from_text(text: str) -> None:
+    assert SECRET not in redact(f"before\n{text}\nafter")
+    assert redact(f"before\n{text}").startswith("before\n")
+
+
+def test_other_text_stays_as_it_is() -> None:
+    text = "2026-01-01 broker 1: leader_epoch=7 topic=orders at 127.0.0.1:9092 file:///a/b?c=d\n{'a': 'b'}"
+    assert redact(text) == text
+
+
+def test_values_of_secret_configs_are_removed_whatever_their_place() -> None:
+    def config(name: str) -> dict[str, Any]:
+        return {"name": name, "value": SECRET, "source": "broker"}
+
+    document = {
+        "brokers": [{"id": 1, "configs": [config("ssl.key.password"), config("log.level")]}],
+        "settings": {"sasl.jaas.config": {"deep": SECRET}, "empty.password": ""},
+        "plan": [{"config": "ssl.key.password", "before": SECRET, "after": SECRET}],
+        "said": f"password={SECRET}",
+        "number": 7,
+    }
+    assert redact_document(document) == {
+        "brokers": [{"id": 1, "configs": [{**config("ssl.key.password"), "value": REDACTED}, config("log.level")]}],
+        "settings": {"sasl.jaas.config": REDACTED, "empty.password": ""},
+        "plan": [{"config": "ssl.key.password", "before": REDACTED, "after": REDACTED}],
+        "said": f"password={REDACTED}",
+        "number": 7,
+    }
+
+
+def test_the_archive_of_a_stopped_cluster_has_no_secret_and_is_bounded(tmp_path: Path) -> None:
+    cluster = LocalCluster.create_or_open(tmp_path / "c", controllers=1, brokers=1, owns_nodes=True)
+    password = (tmp_path / "c" / "zookeeper-login.jaas").read_text().split('password="')[1].split('"')[0]
+    for folder in ("config", "logs"):
+        (tmp_path / "c" / folder).mkdir()
+    (tmp_path / "c" / "config" / "broker-1.toml").write_text(
+        f'# the old password was {SECRET}\nid = 1\n[settings]\n"ssl.key.password" = "{SECRET}"\n'
+    )
+    (tmp_path / "c" / "config" / "broker-2.toml").write_text(f"password = {SECRET}\n[broken")
+    line = f"connecting with password={SECRET} user=u\n"
+    (tmp_path / "c" / "logs" / "broker-1.log").write_text(line * (1 << 20))
+    answer = run_klamm(
+        *("bundle", "--data", str(cluster.folder), "--output", str(tmp_path / "out"), "--timeout", "1", "-o", "json")
+    )
+    assert answer.returncode == 0, answer.stderr
+    written = json.loads(answer.stdout)
+    file = Path(written["file"])
+    assert file.stat().st_mode & 0o777 == 0o600
+    with tarfile.open(file) as archive:
+        contents = {
+            member.name.partition("/")[2]: (archive.extractfile(member) or pytest.fail(member.name)).read()
+            for member in archive.getmembers()
+        }
+    assert sorted(contents) == sorted(written["parts"])
+    assert {"versions.json", "doctor.json", "health.json", "topics.json"} <= set(contents)
+    assert json.loads(contents["config/c-config-broker-1.toml.json"]) == {
+        "id": 1,
+        "settings": {"ssl.key.password": REDACTED},
+    }
+    log = contents["logs/c-logs-broker-1.log"]
+    assert log.startswith(f"connecting with password={REDACTED} user=u\n".encode())
+    assert len(log) <= 256 << 10
+    assert b"is stopped" in contents["health.json"]
+    for name, content in contents.items():
+        assert SECRET.encode() not in content, name
+        assert password.encode() not in content, name
+
+
+def test_what_does_not_fit_is_cut_and_says_so() -> None:
+    assert len(_begin("x" * (FILE_BYTES_MAX + 1))) == FILE_BYTES_MAX
+    assert "[cut" in _begin("x" * (FILE_BYTES_MAX + 1))
+    assert _begin("x") == "x"
+    parts = [_Part(str(n), "x" * (TOTAL_BYTES_MAX // 2)) for n in range(3)]
+    assert [len(part.content) > 1000 for part in _bounded(parts)] == [True, True, False]
