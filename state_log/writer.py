@@ -19,10 +19,9 @@ import structlog
 
 from cluster.errors import DECODE_ERRORS, StorageError
 from cluster.process.clock import WallClock
-from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
 from cluster.requests.control import StateLogHead
-from state_log.log_metrics import StateChangeLogMetrics
+from state_log.log_metrics import LogRegistry, StateChangeLogMetrics
 from state_log.record import Boot, ChainHead, Stamper, StateChange, incarnation_id
 
 SEGMENT_SUFFIX: Final = ".jsonl"
@@ -107,7 +106,7 @@ class FileStateChangeLog:
         self._fsync_interval_ms = fsync_interval_ms
         self._retention_ms, self._spare_unaudited = retention_ms, spare_unaudited
         self._on_failure = on_failure
-        self._metrics = StateChangeLogMetrics(Metrics()) if metrics is None else metrics
+        self._metrics = metrics
         self._stamper = Stamper(node, incarnation, boot)
         self._current: int | None = None
         self._size = 0
@@ -144,7 +143,8 @@ class FileStateChangeLog:
         try:
             block = b"\n".join(lines)
             self._write(first_seq, block, now_ms)
-            self._metrics.written(len(changes), len(block))
+            if self._metrics is not None:
+                self._metrics.written(len(changes), len(block))
         except OSError as error:
             self._seal()
             self._fail(error, lost=len(changes))
@@ -185,7 +185,8 @@ class FileStateChangeLog:
                 self._unsynced = True
                 raise failure
             self._flushed_head = head
-            self._metrics.synced(self._clock.now_ms())
+            if self._metrics is not None:
+                self._metrics.synced(self._clock.now_ms())
 
     def _take_unsynced(self) -> tuple[ChainHead, list[int]]:
         """The head of what was written, and the descriptors to sync and close until it is flushed: sealed segments, the
@@ -252,7 +253,8 @@ class FileStateChangeLog:
 
     def _fail(self, error: OSError, *, lost: int) -> None:
         self.failures += 1
-        self._metrics.failed(lost)
+        if self._metrics is not None:
+            self._metrics.failed(lost)
         _log.error("Writing the state-change log failed", directory=str(self.directory), error=str(error), lost=lost)
         if self._on_failure is not None:
             self._on_failure(StorageError(str(self.directory), str(error)))
@@ -272,7 +274,7 @@ def read_boot() -> Boot:
 
 
 def open_state_change_log(
-    settings: Settings, data: Sequence[str], node: str, clock: WallClock, metrics: Metrics
+    settings: Settings, data: Sequence[str], node: str, clock: WallClock, metrics: LogRegistry
 ) -> FileStateChangeLog:
     """Open the log of this process, in `klamm.state.change.log.dir` or below the first data directory."""
     configured = settings.klamm_state_change_log_dir

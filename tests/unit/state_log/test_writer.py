@@ -12,6 +12,7 @@ from cluster.errors import StorageError
 from cluster.process.metrics import Metrics
 from cluster.process.settings import Settings
 from cluster.requests.control import StateLogHead
+from state_log.log_metrics import StateChangeLogMetrics
 from state_log.reader import complete_lines, find_segments, numbered_lines, read_state_changes, verify
 from state_log.record import CHAIN_START, Boot, ChainHead, Kind, StateChange, incarnation_id, line_digest
 from state_log.writer import (
@@ -312,6 +313,24 @@ def test_only_complete_lines_are_read_and_a_range_of_bytes_can_be_chosen(tmp_pat
     assert list(complete_lines(path)) == lines
     assert list(numbered_lines(path, start=700_001, end=1_400_002)) == [(700_001, lines[1])]
     assert list(complete_lines(tmp_path / "vanished.jsonl")) == []
+
+
+def test_metrics_count_what_was_written_flushed_and_lost(tmp_path: Path) -> None:
+    metrics, directory = Metrics(), tmp_path / "log"
+    log = open_log(directory, Clock(), metrics=StateChangeLogMetrics(metrics))
+
+    def counted(name: str) -> int:
+        return metrics.meter("klamm.statelog", "StateChangeLog", name).count
+
+    log.append([CHANGE, CHANGE])
+    assert counted("RecordsPerSec") == 2
+    assert counted("BytesPerSec") == sum(path.stat().st_size for path in directory.iterdir())
+    log.close()
+    assert metrics.gauge("klamm.statelog", "StateChangeLog", "LastSyncTimestampMs").value == Clock().at_ms
+    directory.rename(tmp_path / "aside")
+    directory.write_text("not a folder")
+    log.append([CHANGE])
+    assert (counted("RecordsPerSec"), counted("FailuresPerSec"), counted("LostRecordsPerSec")) == (2, 1, 1)
 
 
 def test_the_log_of_a_process_begins_with_the_boot_of_its_machine(tmp_path: Path) -> None:
