@@ -77,6 +77,8 @@ def read_cluster_state(folder: Path) -> ClusterState:
         raise StartupError(f"{file} cannot be read: {error}") from error
     if state.version != STATE_VERSION:
         raise StartupError(f"{file} was written by another version of klamm; use another folder")
+    if not state.nodes:
+        raise StartupError(f"{file} names no controller and no broker; use another folder")
     for address in state.zookeeper.partition("/")[0].split(","):
         host, _, port = address.rpartition(":")
         if not host or bounds.parse_number(bounds.PORT, port) is None:

@@ -134,6 +134,7 @@ def test_files_of_commands(data: st.DataObject) -> None:
 @example(b'{"version": 1, "zookeeper": "\x80", "members": [], "settings": {}}')
 @example(b'{"version": 1, "zookeeper": "z", "members": [], "settings": ' + b"[" * 5000)
 @example(b'{"version": 1, "zookeeper": "", "members": [], "settings": {}}')
+@example(b'{"version": 1, "zookeeper": "127.0.0.1:1", "members": [], "settings": {}, "supervisor": null}')
 def test_cluster_files(content: bytes) -> None:
     count_case("cluster files")
     with tempfile.TemporaryDirectory() as folder:
