@@ -1,4 +1,4 @@
-"""`klamm audit`: run the Spark job, show its report, check logs for tampering. Only `run` needs Spark and Java.
+"""`klamm audit`: run the Spark job, show its report, check logs for tampering. Only `run` starts Spark.
 
 The result goes to stdout, messages to stderr. Exit codes: `cluster.process.exit_codes`.
 """
@@ -281,7 +281,7 @@ def verify(
     """Check the logs themselves: finds lines that are missing, altered or repeated, and logs that were cut.
 
     Compares numbers, hash chains, and what nodes have seen of one another's
-    logs. Needs no Spark.
+    logs. Needs the extra 'audit', but no Java.
     """
     from audit.verification import CLEAN, FINDINGS, verify_logs  # noqa: PLC0415
 

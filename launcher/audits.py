@@ -14,8 +14,6 @@ from launcher.installation import require_extras
 if TYPE_CHECKING:
     from state_log.heads_file import GivenHead
 
-_WITHOUT_EXTRAS = {"verify", "heads", "publish"}
-
 app = typer.Typer(no_args_is_help=True, help=cli.app.info.help)
 # Beside the audit's own commands, without changing `cli.app`, which runs alone where there is no launcher.
 app.registered_commands += cli.app.registered_commands
@@ -23,12 +21,12 @@ app.registered_commands += cli.app.registered_commands
 
 @app.callback()
 def prepare(context: typer.Context) -> None:
-    """Find a Java for `run`, which starts Spark. All but `verify`, `heads` and `publish` need the extra `audit`."""
+    """Find a Java for `run`, which starts Spark. All but `heads` need the extra `audit`."""
     if "--help" in sys.argv:
         return
     # The audit itself asks neither ZooKeeper nor the nodes.
     context.obj = _read_heads
-    if context.invoked_subcommand not in _WITHOUT_EXTRAS:
+    if context.invoked_subcommand != "heads":
         require_extras("audit")
     if context.invoked_subcommand == "run":
         from deploy.local.java import find_java, spark_environment, user_shim_folder

@@ -9,7 +9,7 @@ from cluster.errors import StartupError
 ROOT: Final = Path(__file__).resolve().parents[1]
 """The folder of our packages; in a clone, the clone."""
 
-_MODULES_OF_EXTRA: Final = {"embedded": ("jgo",), "audit": ("pyspark", "pandas", "pyarrow")}
+_MODULES_OF_EXTRA: Final = {"embedded": ("jgo",), "audit": ("pyspark", "pandas", "pyarrow", "duckdb")}
 
 
 def require_extras(*extras: str) -> None:

