@@ -13,7 +13,6 @@ from admin.cli.options import DataOption, FormatOption
 from admin.cli.output import examples, say, write
 from admin.cli.parsing import parse_configs
 from cluster.errors import StartupError
-from cluster.local_cluster import ZOOKEEPER
 from cluster.process.config import load_config
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode
@@ -77,6 +76,10 @@ def up(
     settings = parse_configs(config)
     # Validated here, so that all errors are reported at once and not by processes that fail to start.
     load_config(None, {**_SOME_NODE, **({} if zookeeper is None else {"zookeeper": zookeeper}), "settings": settings})
+    if LocalCluster.runs_zookeeper(data, zookeeper):
+        # What is missing is fetched, or named, before anything is written.
+        find_java()
+        find_jars(say)
     cluster = LocalCluster.create_or_open(
         data,
         controllers=controllers,
@@ -87,10 +90,6 @@ def up(
         racks=_parse_racks(racks),
         first_port=port or 0,
     )
-    if cluster.members(ZOOKEEPER):
-        # What is missing is fetched, or named, before anything starts.
-        find_java()
-        find_jars(say)
     say(f"starting the cluster in {cluster.folder} …")
     (_start_detached if detach else _run_in_foreground)(cluster, data, timeout)
 

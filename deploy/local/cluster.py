@@ -50,6 +50,13 @@ class LocalCluster:
         return cls(folder, ClusterFolder(folder).read())
 
     @classmethod
+    def runs_zookeeper(cls, folder: Path, zookeeper: str | None) -> bool:
+        """Whether the cluster of a directory, or the one that would be created there, has a ZooKeeper of its own."""
+        if ClusterFolder(folder).has_cluster:
+            return bool(cls.open(folder).members(ZOOKEEPER))
+        return zookeeper is None
+
+    @classmethod
     def create_or_open(
         cls,
         folder: Path,

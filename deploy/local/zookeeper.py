@@ -69,13 +69,15 @@ def prepare(
     use, or Java or the jars are missing.
     """
     settings = ServerSettings() if settings is None else settings
+    # What is missing is fetched, or named, before anything is written.
+    java, jars = find_java(), find_jars(say)
     data.mkdir(parents=True, exist_ok=True)
     folder = data.resolve()
     chosen = _claim_port(port)
     (folder / "zoo.cfg").write_text(_server_config(folder, chosen, settings))
     (folder / "log4j2.properties").write_text(LOG_CONFIG)
     arguments = (
-        str(find_java().executable),
+        str(java.executable),
         f"-Xmx{settings.heap_mb}m",
         "-XX:+UseSerialGC",
         "-XX:+ExitOnOutOfMemoryError",
@@ -90,7 +92,7 @@ def prepare(
             else [f"-Djava.security.auth.login.config={settings.login_file.resolve()}"]
         ),
         "-cp",
-        os.pathsep.join([*find_jars(say), *map(str, settings.jars)]),
+        os.pathsep.join([*jars, *map(str, settings.jars)]),
         MAIN_CLASS,
         str(folder / "zoo.cfg"),
     )

@@ -119,6 +119,7 @@ def test_a_command_without_its_extra_names_it(wheel: Path, tmp_path: Path, argum
     assert answer.returncode == 1
     assert f"pip install 'klamm[{extras}]'" in answer.stderr
     assert "Traceback" not in answer.stderr
+    assert not (tmp_path / "data").exists(), "nothing is written before the extra is found"
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,6 @@ def plan_elections(
     elections: list[Election] = []
     failures: dict[TopicPartition, ElectionFailure] = {}
     epoch = view.epoch
-    nothing_chosen = ElectionFailure(f"no leader can be elected under strategy {type(strategy).__name__}")
     for tp, leadership in current.items():
         if leadership is None:
             failures[tp] = NO_STATE_ZNODE
@@ -203,10 +202,29 @@ def plan_elections(
             allowed = False
         election = _elect(view, tp, leadership, strategy, unclean_allowed=allowed, mark_recovering=mark_recovering)
         if election is None:
-            failures[tp] = nothing_chosen
+            failures[tp] = _nobody_eligible(view, tp, leadership, strategy)
         else:
             elections.append(election)
     return ElectionPlan(tuple(elections), failures)
+
+
+def _nobody_eligible(
+    view: ContextView, tp: TopicPartition, leadership: LeaderAndIsr, strategy: Strategy
+) -> ElectionFailure:
+    """Says which replicas there are, and which of them are alive."""
+    replicas = view.assignment(tp).replicas
+    online = view.online_brokers(tp)
+    alive = [b for b in replicas if b in online]
+    if not alive:
+        return ElectionFailure(f"none of the replicas is alive: start one of the brokers {_listed(replicas)}")
+    return ElectionFailure(
+        f"no leader can be elected under strategy {type(strategy).__name__}: "
+        f"replicas {_listed(replicas)}, of which {_listed(alive)} alive, ISR {_listed(leadership.isr)}"
+    )
+
+
+def _listed(brokers: Sequence[BrokerId]) -> str:
+    return ", ".join(map(str, brokers))
 
 
 def has_online_isr_member(view: ContextView, tp: TopicPartition, leadership: LeaderAndIsr) -> bool:

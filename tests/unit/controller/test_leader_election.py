@@ -185,9 +185,17 @@ def test_unreadable_settings_fail_only_partitions_that_needed_them() -> None:
     assert made.failures[tp("t-1")] != why
 
 
-def test_nobody_to_elect_is_a_failure_that_names_the_strategy() -> None:
+def test_nobody_to_elect_is_a_failure_that_names_the_strategy_and_the_replicas() -> None:
     made = plan(Offline(), {tp("t-0"): leadership(4, [4])})
-    assert "Offline" in made.failures[tp("t-0")].reason
+    said = "no leader can be elected under strategy Offline: replicas 1, 2, 4, of which 1, 2 alive, ISR 4"
+    assert made.failures[tp("t-0")].reason == said
+
+
+@pytest.mark.parametrize("strategy", [Offline(allow_unclean=True), Offline(), Preferred()])
+def test_where_no_replica_is_alive_the_failure_names_those_that_could_be_started(strategy: Strategy) -> None:
+    cluster = context([1], {"t-0": [2, 4]})
+    made = plan_elections(cluster, {tp("t-0"): leadership(4, [4])}, strategy, {}, mark_recovering=True)
+    assert made.failures[tp("t-0")].reason == "none of the replicas is alive: start one of the brokers 2, 4"
 
 
 broker_ids = st.integers(1, 5)
