@@ -8,6 +8,7 @@ from random import Random
 from typing import NamedTuple
 
 from cluster.broker import Broker, BrokerId
+from cluster.errors import ApiError, ErrorCode
 from cluster.partition import TopicPartition
 from cluster.replica_placement import place_replicas
 from cluster.requests.cluster import DescribedBroker
@@ -49,16 +50,25 @@ def propose_moves(
             target = tuple(b for b in partition.replicas if b not in partition.removing_replicas)
             current[TopicPartition(topic.name, partition.partition)] = target
         factor = len(current[TopicPartition(topic.name, topic.partitions[0].partition)])
+        if factor > len(places):
+            raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, _too_few(topic.name, factor, len(places)))
         placed = place_replicas(
             places,
             len(topic.partitions),
             factor,
-            start=random.randrange(len(places)) if places else 0,
-            shift=random.randrange(len(places)) if places else 0,
+            start=random.randrange(len(places)),
+            shift=random.randrange(len(places)),
         )
         proposed |= {TopicPartition(topic.name, number): replicas for number, replicas in placed.items()}
     moved = {tp: replicas for tp, replicas in proposed.items() if current.get(tp) != replicas}
     return Proposal({tp: current[tp] for tp in moved}, moved)
+
+
+def _too_few(topic: str, factor: int, brokers: int) -> str:
+    return (
+        f"--broker-list names {brokers} broker{'' if brokers == 1 else 's'}, but partitions of topic {topic} have "
+        f"{factor} replicas: name at least {factor}"
+    )
 
 
 def compare(wanted: Assignment, present: Assignment, going_on: Iterable[DescribedReassignment]) -> list[Arrival]:

@@ -1,6 +1,7 @@
 """`klamm topics`: create, list, describe, alter, delete, delete-records."""
 
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Annotated, Any, Final
 
 import typer
@@ -29,6 +30,7 @@ from admin.cli.topic_filters import (
 )
 from admin.client import AdminClient
 from admin.partition_filters import chosen
+from cluster.broker import BrokerId
 from cluster.errors import ApiError, ErrorCode
 from cluster.process.documents import Format
 from cluster.requests.configs import TOPIC_RESOURCE, ConfigResource
@@ -87,6 +89,8 @@ def create(
     async def main(client: AdminClient) -> tuple[CreatableTopicResult, Plan | None]:
         response = await client.create_topics([topic], validate_only=dry_run)
         (result,) = client.results_for([f"topic {name}"], response.topics)
+        if topic.assignments and result.error_code is ErrorCode.NONE:
+            await _warn_of_absent_brokers(client, {b for replicas in topic.assignments.values() for b in replicas})
         return result, response.plan
 
     result, plan = cluster.ask(main, check=f"klamm topics describe {name}")
@@ -110,6 +114,13 @@ def create(
         write_plan(plan)
     else:
         write(document, cluster.form, list(row), [list(row.values())])
+
+
+async def _warn_of_absent_brokers(client: AdminClient, named: AbstractSet[BrokerId]) -> None:
+    """As in Kafka replicas can be placed on brokers that are not running; more often the number is a mistake."""
+    known = {b.id for b in (await client.describe_controller()).brokers}
+    for broker in sorted(named - known):
+        say(f"warning: no broker {broker} is registered; its replicas are offline until it starts")
 
 
 @app.command(

@@ -2,14 +2,16 @@
 
 import json
 import os
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
 from deploy.local.cluster import LocalCluster
-from tests.commands import as_json, klamm
+from tests.commands import LAUNCHER, as_json, klamm
 from tests.local_clusters import eventually, serving_cluster
 from tests.plain_zookeeper import plain_client
 
@@ -113,3 +115,24 @@ def test_settings_altered_by_command_can_be_read_by_any_tool(cluster: LocalClust
     announced = [json.loads(tool.get(f"/config/changes/{name}")[0])["entity_path"] for name in names]
     assert announced[-3:] == ["topics/changing", "topics/changing", "brokers/<default>"]
     assert describe(cluster, "changing")["configs"] == {"retention.ms": "60000"}
+
+
+def test_a_deletion_that_waits_for_a_broker_that_never_was_ends_once_one_of_its_id_starts(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    created = klamm(cluster, "topics", "create", "misplaced", "--replica-assignment", "1:2,9:1")
+    assert "warning: no broker 9 is registered; its replicas are offline until it starts" in created.stderr
+    klamm(cluster, "topics", "delete", "misplaced", "--yes", "--no-wait")
+
+    def names_the_broker() -> bool:
+        again = klamm(cluster, "topics", "create", "misplaced", code=1)
+        return "topic misplaced is still being deleted: replicas offline on broker 9" in again.stderr
+
+    eventually(names_the_broker, "its name is refused with the reason")
+    move = {"topic": "misplaced", "partition": 1, "replicas": [1, 2]}
+    plan = json.dumps({"version": 1, "partitions": [move]})
+    assert "The topic is being deleted" in klamm(cluster, "reassign", "execute", "-", stdin=plan, code=1).stdout
+    address = ("--zookeeper", cluster.state.zookeeper, "--listen", "127.0.0.1:0", "--data", str(tmp_path))
+    with subprocess.Popen([*LAUNCHER, "broker", "--id", "9", *address], stderr=subprocess.DEVNULL) as broker:
+        klamm(cluster, "topics", "delete", "misplaced", "--yes", "--timeout", "60")
+        broker.terminate()

@@ -5,6 +5,7 @@ Kafka ZkAdminManager.createTopics, AdminZkClient.
 """
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 from msgspec.structs import replace
 
@@ -30,6 +31,7 @@ from controller.decisions.replicas_of_call import (
     replicas_of_new_topic,
 )
 from controller.decisions.topics.creation import TakenNames, duplicate_names, new_topic_id, plan_new_topic
+from controller.decisions.topics.deletion_progress import describe_deletion
 from controller.decisions.topics.expansion import plan_expansion
 from controller.fenced_writes import MAX_UNIT_BYTES, Conflict, Outcome, TooLarge, Written
 from controller.handlers.malformed_znode_findings import ways_out_of
@@ -75,7 +77,7 @@ async def create_topics(active: ActiveController, request: CreateTopicsRequest) 
     created = [name for name, outcome in outcomes.items() if isinstance(outcome, Written)]
     active.topic_calls.remember(created, CREATION, active.asked_by)
     return TopicsDecision(
-        tuple(_explained(results[position], active) for position in range(len(request.topics))),
+        tuple(_explained(results[position], active, marked) for position in range(len(request.topics))),
         {name: active.leaders_elected(name) for name in created},
     )
 
@@ -115,10 +117,21 @@ def _result(name: str, assignment: TopicAssignment, outcome: Outcome) -> Creatab
             return refused_topic(name, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused: {outcome}"))
 
 
-def _explained(result: CreatableTopicResult, active: ActiveController) -> CreatableTopicResult:
-    """A name may be taken by a topic of which nothing can be seen, because its znode is malformed."""
+def _explained(
+    result: CreatableTopicResult, active: ActiveController, marked: AbstractSet[str]
+) -> CreatableTopicResult:
+    """A name may be taken by a topic of which nothing can be seen, because its znode is malformed or it is `marked` for
+    deletion.
+    """
     path = topic_path(result.name)
-    if result.error_code is not ErrorCode.TOPIC_ALREADY_EXISTS or path not in active.store.malformed:
+    if result.error_code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+        return result
+    if result.name in marked or active.context.is_marked_for_deletion(result.name):
+        known = result.name in active.context.topics
+        reason = describe_deletion(active.context, result.name).reason if known else ""
+        why = f"topic {result.name} is still being deleted" + (f": {reason}" if reason else "")
+        return replace(result, error_message=why)
+    if path not in active.store.malformed:
         return result
     why = f"{result.error_message}, but its znode {path} is malformed: {ways_out_of(result.name)}"
     return replace(result, error_message=why)

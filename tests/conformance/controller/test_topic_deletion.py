@@ -13,9 +13,11 @@ from cluster.requests.control import ControlRequest, LeaderAndIsrRequest, StopRe
 from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
 from cluster.requests.topics import (
     CreatePartitionsRequest,
+    CreateTopicsRequest,
     DescribedTopicDeletion,
     DescribeTopicDeletionsRequest,
     NewPartitions,
+    NewTopic,
     WaitingReplica,
 )
 from cluster.state_machines import ReplicaState
@@ -431,5 +433,25 @@ def test_many_topics_go_in_few_transactions_and_requests() -> None:
         assert len(c.brokers.received) < 12
         assert counters_agree(c)
         await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("TP-1")
+def test_the_name_of_a_topic_that_is_being_deleted_is_refused_with_what_the_deletion_waits_for() -> None:
+    async def main() -> None:
+        world, c = await running_cluster(1)
+        await world.create_topic("t", [1, 9])
+        await world.leads("t", 0, leader=1)
+        await mark(world, "t")
+
+        async def on_hold() -> bool:
+            return (await describe(c)).state == "on hold"
+
+        await until(on_hold, "the deletion waits for broker 9")
+        for validate_only in (False, True):
+            answer = await c.ask(CreateTopicsRequest((NewTopic("t", 1, 1),), validate_only=validate_only))
+            assert answer.topics[0].error_code is E.TOPIC_ALREADY_EXISTS
+            assert answer.topics[0].error_message == "topic t is still being deleted: replicas offline on broker 9"
 
     run_virtually(main)

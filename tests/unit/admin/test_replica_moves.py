@@ -67,6 +67,14 @@ def test_brokers_that_cannot_host_the_topic_are_refused(brokers: list[DescribedB
         propose_moves([topic("t", (7, 8))], brokers, Random(1))
 
 
+def test_a_list_of_brokers_that_is_too_short_is_named() -> None:
+    with pytest.raises(ApiError) as caught:
+        propose_moves([topic("t", (7, 8, 9))], [broker(1), broker(2)], Random(1))
+    assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+    said = "--broker-list names 2 brokers, but partitions of topic t have 3 replicas: name at least 3"
+    assert caught.value.message == said
+
+
 def test_each_partition_of_a_file_is_held_against_where_it_is() -> None:
     wanted = {TopicPartition("t", number): ids(3, 4) for number in (4, 3, 2, 1, 0)}
     present = {
