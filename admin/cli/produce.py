@@ -1,4 +1,4 @@
-"""`klamm produce`: one record per line; prints the number of acknowledged records to stdout."""
+"""`klamm produce`: one record per line; prints the number of acknowledged records, but not to a terminal."""
 
 import asyncio
 import os
@@ -93,9 +93,7 @@ def produce(
     acks: Annotated[Acks, typer.Option(help="0 none, 1 the leader, all the in-sync replicas.")] = Acks.ALL,
     input_: Annotated[_Input, typer.Option("--input", help="json: an object per line.")] = _Input.LINES,
     keys: Annotated[bool, typer.Option(help="Split lines at the first tab into key and value.")] = True,
-    key_separator: Annotated[
-        str, typer.Option(help="Split lines at this instead of a tab.", show_default=False)
-    ] = "\t",
+    key_separator: Annotated[str | None, typer.Option(help="Split lines at this instead of a tab.")] = None,
     header: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header of every record. Repeatable.")
     ] = None,
@@ -117,11 +115,12 @@ def produce(
     A record with a key goes to the partition its key hashes to, as with
     Kafka's clients; records without a key are spread over all partitions.
     --input json takes key, value, headers and timestamp of each object, as
-    'klamm consume -o json' writes them; other fields are ignored. The
-    producer is not idempotent: retries may store a record twice. Prints the
-    number of acknowledged records to stdout.
+    'klamm consume -o json' writes them, whose topic, partition and offset are
+    ignored; other keys are refused. The producer is not idempotent: retries
+    may store a record twice. Where stdout is not a terminal, it gets the
+    number of acknowledged records.
     """
-    _check(count, file, key_separator)
+    _check(count, file, input_, key_separator)
     default_timeout = _LINES_TIMEOUT_S if count is None else _PROBE_TIMEOUT_S
     order = _Order(
         topic=topic,
@@ -130,7 +129,7 @@ def produce(
         file=file,
         acks=acks,
         split_keys=keys,
-        separator=os.fsencode(key_separator),
+        separator=os.fsencode("\t" if key_separator is None else key_separator),
         as_json=input_ is _Input.JSON,
         headers=_parse_headers(header or ()),
         codec=Codec[compression.name],
@@ -141,10 +140,12 @@ def produce(
     run(_produce(order, target))
 
 
-def _check(count: int | None, file: Path | None, key_separator: str) -> None:
+def _check(count: int | None, file: Path | None, input_: _Input, key_separator: str | None) -> None:
     if count is not None and file is not None:
         raise typer.BadParameter("--count generates its records: it cannot be combined with --file")
-    if not key_separator:
+    if input_ is _Input.JSON and key_separator is not None:
+        raise typer.BadParameter("--input json and --key-separator are mutually exclusive: objects name their key")
+    if key_separator == "":
         raise typer.BadParameter("--key-separator must not be empty; --no-keys takes lines as they are")
 
 
@@ -160,10 +161,13 @@ async def _produce(order: _Order, target: Target) -> None:
     started = asyncio.get_running_loop().time()
     refused: ClusterError | None = None
     async with target.connect(min(order.timeout_s, _FIND_TIMEOUT_S)) as client:
-        producer = Producer(Topology(client), SystemClock(), options)
+        topology = Topology(client)
+        producer = Producer(topology, SystemClock(), options)
         try:
             with _reported_on_interrupt(producer):
                 async with producer, asyncio.TaskGroup() as tasks:
+                    # Before anything is read: it may come slowly, or not at all.
+                    await topology.partitions(order.topic)
                     progress = tasks.create_task(_show_progress(producer, order.count))
                     size = await _send_all(producer, order)
                     await producer.flush()
@@ -174,7 +178,7 @@ async def _produce(order: _Order, target: Target) -> None:
     totals = producer.totals
     if refused is None:
         _report(producer, order, size, asyncio.get_running_loop().time() - started)
-    typer.echo(totals.acknowledged)
+    _print_acknowledged(totals.acknowledged)
     error = refused if refused is not None else totals.first_error
     if error is not None:
         if totals.failed:
@@ -188,8 +192,14 @@ def _reported_on_interrupt(producer: Producer) -> Iterator[None]:
     try:
         yield
     except asyncio.CancelledError:
-        typer.echo(producer.totals.acknowledged)
+        _print_acknowledged(producer.totals.acknowledged)
         raise
+
+
+def _print_acknowledged(records: int) -> None:
+    """For programs; on a terminal the report on stderr says it in words."""
+    if not sys.stdout.isatty():
+        typer.echo(records)
 
 
 async def _send_all(producer: Producer, order: _Order) -> int:
@@ -277,7 +287,7 @@ def _report(producer: Producer, order: _Order, size: int, seconds: float) -> Non
     if not totals.acknowledged and totals.failed:
         return
     done = "sent without acknowledgement" if order.acks is Acks.NONE else "acknowledged"
-    rates = f"{totals.acknowledged / seconds:,.0f} records/s"
+    rates = f"{counted(round(totals.acknowledged / seconds), 'record')}/s"
     # How large the records are that failed on their way is not known.
     bytes_ = "" if totals.failed else f" ({size / 1e6:.2f} MB)"
     rates += "" if totals.failed else f", {size / 1e6 / seconds:.2f} MB/s"

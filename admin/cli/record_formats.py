@@ -95,18 +95,21 @@ class _Base64(Struct, forbid_unknown_fields=True):
     """Decoded by msgspec."""
 
 
-class _Header(Struct):
+class _Header(Struct, forbid_unknown_fields=True):
     key: str
     value: str | _Base64 | None = None
 
 
-class _Line(Struct):
-    """What is taken of a line: topic, partition and offset, which `klamm consume` writes, are not."""
+class _Line(Struct, forbid_unknown_fields=True):
+    """The keys that a line may have; topic, partition and offset, which `klamm consume` writes, are not used."""
 
     value: str | _Base64 | None = None
     key: str | _Base64 | None = None
     headers: list[_Header] = []
     timestamp: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    topic: Any = None
+    partition: Any = None
+    offset: Any = None
 
 
 _DECODER: Final = msgspec.json.Decoder(_Line)
@@ -117,7 +120,8 @@ def parse_json_line(number: int, line: bytes) -> NewRecord:
     try:
         read = _DECODER.decode(line)
     except DECODE_ERRORS as error:
-        raise ConfigError([f"line {number}: {error}"]) from None
+        why = str(error).replace("Object contains unknown field", "unknown key")
+        raise ConfigError([f"line {number}: {why}"]) from None
     headers = tuple((header.key, _from_json(header.value)) for header in read.headers)
     return NewRecord(_from_json(read.key), _from_json(read.value), headers, read.timestamp)
 
