@@ -41,15 +41,22 @@ class ClusterConnection:
     """
 
     def __init__(
-        self, bootstrap: Sequence[str], *, timeout_ms: int = 30_000, names: Mapping[str, str] | None = None
+        self,
+        bootstrap: Sequence[str],
+        *,
+        timeout_ms: int = 30_000,
+        names: Mapping[str, str] | None = None,
+        origin: str = "",
     ) -> None:
-        """`names`: what messages call the nodes at these addresses, such as "controller 1001"."""
+        """`names`: what messages call the nodes at these addresses, such as "controller 1001"; `origin`: where the
+        addresses come from, such as "--bootstrap".
+        """
         from cluster.rpc.client import RpcClient  # noqa: PLC0415 - gRPC loads slowly; the help of a command needs none.
 
         assert bootstrap, "a client needs an address to start from"
         self.timeout_s = timeout_ms / 1000
         self.rpc = RpcClient(connect_timeout_ms=_CONNECT_TIMEOUT_MS, connect_timeout_max_ms=_CONNECT_TIMEOUT_MS)
-        self._search = NodeSearch(bootstrap, names or {})
+        self._search = NodeSearch(bootstrap, names or {}, origin)
         self._timeout_ms = timeout_ms
         self._controller: str | None = None
 
@@ -208,7 +215,8 @@ class ClusterConnection:
     ) -> _T:
         """Retry an attempt that gets no answer, until the limit (default: the client's timeout).
 
-        The attempt may extend the timeout that it is given. Raises NoAnswerError.
+        The attempt may extend the timeout that it is given. Raises NoAnswerError; at once if no address can be
+        resolved.
         """
         limit = self.timeout_s if limit_s is None else limit_s
         failure: NoAnswerError | None = None
@@ -219,11 +227,16 @@ class ClusterConnection:
                         return await attempt(ends)
                     except NoAnswerError as error:
                         failure = error
+                    if self._search.is_hopeless:
+                        raise self._with_advice(failure.missing, failure)
                     await asyncio.sleep(RETRY_PAUSE_S)
         except TimeoutError:
             # Where the first attempt was cut off, the search knows who has answered so far.
             last = failure or self._search.failure()
-        raise NoAnswerError(f"{last.missing} within {limit:g} s", last.reasons, last.cause)
+        raise self._with_advice(f"{last.missing} within {limit:g} s", last)
+
+    def _with_advice(self, missing: str, last: NoAnswerError) -> NoAnswerError:
+        return NoAnswerError(missing, "; ".join(filter(None, (last.reasons, self._search.advice))), last.cause)
 
 
 def _changes_something(request: Any) -> bool:

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
-from cluster.errors import ApiError, PeerUnreachableError
+from cluster.errors import ApiError, PeerUnreachableError, UnresolvableHostError
 from cluster.requests.cluster import NO_ZOOKEEPER, DescribeClusterResponse
 
 SILENCE_S: Final = 0.25
@@ -36,11 +36,14 @@ class NoAnswerError(PeerUnreachableError):
 class NodeSearch:
     """The nodes of one cluster. `names`: what is known of them by address, such as "controller 1001"."""
 
-    def __init__(self, bootstrap: Iterable[str], names: Mapping[str, str]) -> None:
+    def __init__(self, bootstrap: Iterable[str], names: Mapping[str, str], origin: str = "") -> None:
+        """`origin`: where the addresses come from, such as an option; "" if nobody can correct them."""
+        self._origin = origin
+        self._unresolvable: set[str] = set()
         self._bootstrap = tuple(dict.fromkeys(bootstrap))
         self._names = dict(names)
         self._outcomes: dict[str, str] = {}
-        self._any_answered = self._called = False
+        self._any_answered = self._called = self._has_ever_answered = False
 
     async def first(
         self, describe: Describe, is_wanted: Callable[[DescribeClusterResponse], bool]
@@ -82,6 +85,19 @@ class NodeSearch:
     def bootstrap(self) -> tuple[str, ...]:
         """The addresses that the cluster was given by."""
         return self._bootstrap
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether no address can be resolved, and none ever was: waiting does not mend that."""
+        return not self._has_ever_answered and self._unresolvable.issuperset(self._bootstrap)
+
+    @property
+    def advice(self) -> str:
+        """What to do about addresses at which nothing has ever answered; "" otherwise."""
+        if self._has_ever_answered or not self._origin:
+            return ""
+        this, it = ("this address", "it") if len(self._bootstrap) == 1 else ("these addresses", "them")
+        return f"{self._origin} has {this}: correct {it}, or start the cluster"
 
     def name(self, address: str) -> str:
         """What the node at an address is called in messages."""
@@ -127,11 +143,15 @@ class NodeSearch:
             self._outcomes[address] = _refusal(error)
         except PeerUnreachableError as error:
             self._outcomes[address] = _silence(error.why)
+            if isinstance(error, UnresolvableHostError):
+                self._unresolvable.add(address)
+            else:
+                self._unresolvable.discard(address)
             return None
         else:
             self._outcomes[address] = _RUNNING
             self._learn_names(address, answer)
-        self._any_answered = True
+        self._any_answered = self._has_ever_answered = True
         return answer
 
     def _learn_names(self, address: str, answer: DescribeClusterResponse) -> None:

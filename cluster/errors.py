@@ -173,6 +173,10 @@ class PeerNotConnectedError(PeerUnreachableError):
     """There is no connection to the other node; the request was not sent."""
 
 
+class UnresolvableHostError(PeerNotConnectedError):
+    """The host name in an address cannot be resolved."""
+
+
 class PeerBusyError(PeerUnreachableError):
     """A request was refused for lack of room; it was not processed. Later attempts may be."""
 

@@ -13,19 +13,24 @@ from cluster.local_cluster import ClusterState, read_cluster_state
 from cluster.process.identity import GONE, state_of
 
 _BOOTSTRAP, _DATA, _CONTEXT = "KLAMM_BOOTSTRAP", "KLAMM_CLUSTER", "KLAMM_CONTEXT"
+_BOOTSTRAP_OPTION = "--bootstrap"
 
 
 class Target(NamedTuple):
-    """A cluster: by addresses of its nodes, or by the data folder of one on this machine if there are none."""
+    """A cluster: by addresses of its nodes, or by the data folder of one on this machine if there are none.
+
+    `origin`: what gave the addresses, for messages.
+    """
 
     bootstrap: str | None = None
     data: Path = DEFAULT_DATA
+    origin: str = _BOOTSTRAP_OPTION
 
     def connect(self, timeout_s: float) -> AdminClient:
         """A client. Raises ConfigError for a malformed address, StartupError if the folder holds no running cluster."""
         timeout_ms = int(timeout_s * 1000)
         if self.bootstrap is not None:
-            return AdminClient(parse_addresses(self.bootstrap), timeout_ms=timeout_ms)
+            return AdminClient(parse_addresses(self.bootstrap), timeout_ms=timeout_ms, origin=self.origin)
         members = _running_cluster(self.data).nodes
         names = {member.address: f"{member.role} {member.id}" for member in members}
         return AdminClient(list(names), timeout_ms=timeout_ms, names=names)
@@ -44,21 +49,26 @@ def find_target(
     variables = os.environ if environment is None else environment
     folder = variables.get(_DATA)
     given = (
-        (bootstrap, data, context),
-        (variables.get(_BOOTSTRAP) or None, Path(folder) if folder else None, variables.get(_CONTEXT) or None),
+        (_BOOTSTRAP_OPTION, bootstrap, data, context),
+        (
+            _BOOTSTRAP,
+            variables.get(_BOOTSTRAP) or None,
+            Path(folder) if folder else None,
+            variables.get(_CONTEXT) or None,
+        ),
     )
-    for addresses, path, name in given:
+    for origin, addresses, path, name in given:
         if addresses is not None:
-            return Target(addresses)
+            return Target(addresses, origin=origin)
         if path is not None:
             return Target(data=path)
         if name is not None:
-            return _of_context(read_contexts().named(name))
+            return _of_context(name, read_contexts().named(name))
     contexts = read_contexts()
-    return _of_context(contexts.named(contexts.current))
+    return _of_context(contexts.current, contexts.named(contexts.current))
 
 
-def parse_addresses(text: str, option: str = "--bootstrap") -> list[str]:
+def parse_addresses(text: str, option: str = _BOOTSTRAP_OPTION) -> list[str]:
     """`HOST:PORT[,HOST:PORT…]`. Raises ConfigError with all errors."""
     addresses = [a.strip() for a in text.split(",") if a.strip()]
     wrong = [a for a in addresses if not _is_address(a)]
@@ -70,8 +80,10 @@ def parse_addresses(text: str, option: str = "--bootstrap") -> list[str]:
     return addresses
 
 
-def _of_context(context: Context) -> Target:
-    return Target(context.bootstrap) if context.bootstrap else Target(data=Path(context.data))
+def _of_context(name: str, context: Context) -> Target:
+    if not context.bootstrap:
+        return Target(data=Path(context.data))
+    return Target(context.bootstrap, origin=f"the context {name}")
 
 
 def _running_cluster(data: Path) -> ClusterState:

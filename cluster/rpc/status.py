@@ -23,6 +23,7 @@ from cluster.errors import (
     PeerNotConnectedError,
     PeerUnreachableError,
     RequestTooLargeError,
+    UnresolvableHostError,
 )
 
 DOMAIN: Final = "klamm"
@@ -91,9 +92,12 @@ STATUS_OF_ERROR: Final[dict[ErrorCode, grpc.StatusCode]] = {
     ErrorCode.NEW_LEADER_ELECTED: _CONFLICT,
 }
 
+_UNRESOLVABLE: Final = "the host name cannot be resolved"
 _UNSENT: Final = {
     "Connection refused": "connection refused",
-    "DNS resolution failed": "the host name cannot be resolved",
+    "DNS resolution failed": _UNRESOLVABLE,
+    "address lookup failed": _UNRESOLVABLE,
+    "Failed parsing HTTP/2": "it is no gRPC port of klamm's, perhaps a metrics port",
     "Timeout occurred": "connection timed out",
     "No route to host": "no route to the host",
     "Network is unreachable": "the network is unreachable",
@@ -160,6 +164,8 @@ def error_of(call: grpc.aio.AioRpcError, address: str) -> ApiError | PeerUnreach
                 violations=[FieldViolation(v.field, v.description) for v in wrong.field_violations],
             )
     reason = _short_reason(call)
+    if reason == _UNRESOLVABLE:
+        return UnresolvableHostError(address, reason)
     return (PeerNotConnectedError if reason in _UNSENT.values() else PeerUnreachableError)(address, reason)
 
 

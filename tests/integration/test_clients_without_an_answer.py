@@ -100,3 +100,39 @@ async def test_a_dry_run_that_is_not_answered_changes_nothing(cluster: ScriptedC
         with pytest.raises(PeerUnreachableError) as gave_up:
             await client.create_topics([], validate_only=True)
         assert "may still" not in str(gave_up.value)
+
+
+async def test_names_that_do_not_resolve_end_the_wait_and_are_named_with_where_they_come_from() -> None:
+    async with AdminClient(["nope.invalid:1"], timeout_ms=3_600_000, origin="KLAMM_BOOTSTRAP") as client:
+        async with asyncio.timeout(TIMEOUT_S):
+            with pytest.raises(PeerUnreachableError) as gave_up:
+                await client.list_topics()
+        assert str(gave_up.value) == (
+            "no answer: nope.invalid:1 not answering (the host name cannot be resolved);"
+            " KLAMM_BOOTSTRAP has this address: correct it, or start the cluster"
+        )
+
+
+async def test_the_wait_goes_on_while_one_address_may_still_answer(cluster: ScriptedCluster) -> None:
+    address = cluster.servers[FIRST_CONTROLLER].address
+    await stop_all(cluster)
+    async with AdminClient(["nope.invalid:1", address], timeout_ms=1_000, origin="the context far") as client:
+        said = await failure_of(client, f"{address} not answering (")
+        assert said.startswith("no answer within 1 s: nope.invalid:1 not answering (the host name cannot be resolved)")
+        assert said.endswith("; the context far has these addresses: correct them, or start the cluster")
+
+
+async def test_a_port_that_speaks_http_is_not_one_of_klamm(cluster: ScriptedCluster) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with AdminClient([address], timeout_ms=1_000) as client:
+            said = await failure_of(client, "no gRPC port of klamm")
+            assert said == (
+                f"no answer within 1 s: {address} not answering (it is no gRPC port of klamm's, perhaps a metrics port)"
+            )

@@ -37,7 +37,7 @@ def test_contexts_are_added_used_shown_and_removed(tmp_path: Path) -> None:
     klamm("contexts", "add", "demo", "--data", "somewhere", "--use")
     assert find_target() == Target(None, Path("somewhere").resolve())
     klamm("contexts", "use", "production")
-    assert find_target() == Target("a:1,b:2")
+    assert find_target() == Target("a:1,b:2", origin="the context production")
     assert json.loads(klamm("contexts", "show", "-o", "json")) == {"bootstrap": "a:1,b:2", "data": None}
     listed = klamm("contexts", "list").splitlines()
     assert [line.split()[0] for line in listed] == ["CURRENT", "-", "-", "*"]
@@ -51,16 +51,16 @@ def test_contexts_are_added_used_shown_and_removed(tmp_path: Path) -> None:
 def test_options_go_before_the_environment_and_that_before_the_current_context() -> None:
     klamm("contexts", "add", "one", "--bootstrap", "one:1", "--use")
     klamm("contexts", "add", "two", "--bootstrap", "two:2")
-    assert find_target() == Target("one:1")
+    assert find_target() == Target("one:1", origin="the context one")
     by_context = {"KLAMM_CONTEXT": "two"}
-    assert find_target(environment=by_context) == Target("two:2")
+    assert find_target(environment=by_context) == Target("two:2", origin="the context two")
     by_folder = {**by_context, "KLAMM_CLUSTER": "/f"}
     assert find_target(environment=by_folder) == Target(None, Path("/f"))
     by_address = {**by_folder, "KLAMM_BOOTSTRAP": "env:1"}
-    assert find_target(environment=by_address) == Target("env:1")
-    assert find_target(context="two", environment=by_address) == Target("two:2")
+    assert find_target(environment=by_address) == Target("env:1", origin="KLAMM_BOOTSTRAP")
+    assert find_target(context="two", environment=by_address) == Target("two:2", origin="the context two")
     assert find_target(None, Path("/g"), "two", by_address) == Target(None, Path("/g"))
-    assert find_target("flag:1", Path("/g"), "two", by_address) == Target("flag:1")
+    assert find_target("flag:1", Path("/g"), "two", by_address) == Target("flag:1", origin="--bootstrap")
 
 
 @pytest.mark.parametrize(
