@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from admin.partition_filters import is_under_replicated, wanted_in_sync
 from cluster.broker import NO_LEADER, BrokerId
+from cluster.counted import counted
 from cluster.requests.cluster import DescribedBroker, Finding
 from cluster.requests.plans import DescribedPartition
 from cluster.requests.reassignments import DescribedReassignment
@@ -117,7 +118,8 @@ def _check_partition(topic: DescribedTopic, p: DescribedPartition) -> Iterator[H
 def _dead_brokers(topics: Sequence[DescribedTopic], live: set[BrokerId]) -> Iterator[HealthIssue]:
     hosted = Counter(b for t in topics for p in t.partitions for b in p.replicas)
     for broker in sorted(hosted.keys() - live):
-        yield HealthIssue(Trouble.DEAD_BROKER, f"not registered, hosts {hosted[broker]} replicas", broker=broker)
+        detail = f"not registered, hosts {counted(hosted[broker], 'replica')}"
+        yield HealthIssue(Trouble.DEAD_BROKER, detail, broker=broker)
 
 
 def _imbalance(topics: Sequence[DescribedTopic], live: set[BrokerId]) -> Iterator[HealthIssue]:

@@ -10,6 +10,7 @@ from typing import Final
 from admin.request_parts import send_in_parts
 from admin.topology import Topology
 from cluster.broker import Offset
+from cluster.counted import counted
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.partition import TopicPartition
 from cluster.requests.data import (
@@ -79,7 +80,7 @@ async def _partitions(topology: Topology, topic: str) -> list[int]:
 def _unknown(tp: TopicPartition, known: list[int]) -> str:
     if not known:
         return f"topic {tp.topic!r} does not exist; 'klamm topics list' shows the existing ones"
-    return f"topic {tp.topic!r} has {len(known)} partitions, numbered from 0"
+    return f"topic {tp.topic!r} has {counted(len(known), 'partition')}, numbered from 0"
 
 
 async def _ask_leaders(

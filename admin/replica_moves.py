@@ -8,6 +8,7 @@ from random import Random
 from typing import NamedTuple
 
 from cluster.broker import Broker, BrokerId
+from cluster.counted import counted
 from cluster.errors import ApiError, ErrorCode
 from cluster.partition import TopicPartition
 from cluster.replica_placement import place_replicas
@@ -66,8 +67,8 @@ def propose_moves(
 
 def _too_few(topic: str, factor: int, brokers: int) -> str:
     return (
-        f"--broker-list names {brokers} broker{'' if brokers == 1 else 's'}, but partitions of topic {topic} have "
-        f"{factor} replicas: name at least {factor}"
+        f"--broker-list names {counted(brokers, 'broker')}, but partitions of topic {topic} have "
+        f"{counted(factor, 'replica')}: name at least {factor}"
     )
 
 

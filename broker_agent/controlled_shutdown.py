@@ -10,6 +10,7 @@ import structlog
 
 from broker_agent.ports import ClusterClient
 from cluster.broker import BrokerEpoch, BrokerId, Endpoint
+from cluster.counted import counted
 from cluster.errors import ErrorCode, PeerUnreachableError
 from cluster.process.settings import Settings
 from cluster.requests.agents import ControlledShutdownRequest
@@ -68,6 +69,6 @@ class ControlledShutdown:
             return response.error_code.name
         if response.remaining_partitions:
             first = response.remaining_partitions[0]
-            count = len(response.remaining_partitions)
-            return f"{count} partitions have no other leader, such as {first.topic_name}-{first.partition_index}"
+            count = counted(len(response.remaining_partitions), "partition")
+            return f"{count} without another leader, such as {first.topic_name}-{first.partition_index}"
         return None

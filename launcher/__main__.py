@@ -121,6 +121,11 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except typer.BadParameter as error:
+            from launcher.usage_errors import reworded
+
+            error.message = reworded(error)
+            raise
         except BrokenPipeError:
             return None
         finally:

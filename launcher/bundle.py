@@ -22,8 +22,9 @@ import typer
 from msgspec import Struct
 
 from admin.cli.options import Cluster, talks_to_cluster
-from admin.cli.output import counted, examples, say, write
+from admin.cli.output import examples, say, write
 from admin.cli.target import parse_addresses
+from cluster.counted import counted
 from cluster.errors import StartupError
 from cluster.local_cluster import ClusterState, read_cluster_state
 from launcher.redaction import redact, redact_document

@@ -18,8 +18,9 @@ from msgspec import to_builtins
 
 from admin.cli.clusters import examine
 from admin.cli.options import Cluster, run, talks_to_cluster
-from admin.cli.output import counted, examples, say, write
+from admin.cli.output import examples, say, write
 from admin.cli.target import parse_addresses
+from cluster.counted import counted
 from cluster.errors import ClusterError, ConfigError, StartupError
 from cluster.local_cluster import ClusterState, Member, read_cluster_state
 from cluster.process.config import host_and_port, load_config

@@ -23,6 +23,7 @@ class Level(StrEnum):
     """How much a result matters; only problems end the command with an exit code of their own."""
 
     OK = "ok"
+    UNKNOWN = "unknown"
     WARNING = "warning"
     PROBLEM = "problem"
 
@@ -76,7 +77,7 @@ def check_synchronised(answer: str | None) -> Diagnosis:
             remedy = "start chrony or systemd-timesyncd: timestamps of records and logs are those of this clock"
             return Diagnosis("clock", Level.WARNING, "not synchronised by NTP", remedy)
         case _:
-            return Diagnosis("clock", Level.OK, "whether NTP synchronises it is not known here")
+            return Diagnosis("clock", Level.UNKNOWN, "whether NTP synchronises it is not known here")
 
 
 def check_skew(node: str, ahead_s: float) -> Diagnosis:

@@ -15,7 +15,8 @@ import msgspec
 import structlog
 import typer
 
-from admin.cli.output import counted, say, write
+from admin.cli.output import say, write
+from cluster.counted import counted
 from cluster.errors import ConfigError
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode

@@ -18,11 +18,12 @@ from admin.cli.broker_documents import (
 from admin.cli.completions import broker_ids, node_ids
 from admin.cli.damage import ACKNOWLEDGE_EXAMPLES, acknowledge_damage
 from admin.cli.options import Cluster, ConfigOption, DryRunOption, ShowConfigsOption, WaitOption, talks_to_cluster
-from admin.cli.output import counted, examples, say, write
+from admin.cli.output import examples, say, write
 from admin.cli.parsing import alterations, parse_configs
 from admin.cli.plans import plan_document, write_plan
 from admin.client import AdminClient
 from cluster.broker import NO_LEADER, BrokerId
+from cluster.counted import counted
 from cluster.errors import ApiError, ErrorCode
 from cluster.process.documents import Format, write_document, write_table
 from cluster.process.exit_codes import ExitCode

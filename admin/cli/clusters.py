@@ -8,10 +8,11 @@ import typer
 from admin.brokers_view import described_cluster, of_controller_or_brokers
 from admin.cli.broker_documents import BROKER_COLUMNS, broker_document
 from admin.cli.options import Cluster, talks_to_cluster
-from admin.cli.output import counted, examples, say, say_source, source, write
+from admin.cli.output import examples, say, say_source, source, write
 from admin.cli.recover import EPILOG, recover
 from admin.client import AdminClient
 from admin.health import HealthIssue, Trouble, find_trouble
+from cluster.counted import counted
 from cluster.errors import ApiError, PeerUnreachableError
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode

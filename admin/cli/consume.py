@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from admin.cli.completions import topic_names
 from admin.cli.options import TIMEOUT_MAX_S, names_cluster, run
-from admin.cli.output import counted, examples, say
+from admin.cli.output import examples, say
 from admin.cli.parsing import parse_since
 from admin.cli.record_formats import Part, json_lines, text_lines
 from admin.cli.target import Target
@@ -21,6 +21,7 @@ from admin.consumer import Consumer, list_offsets
 from admin.record_batches import Record
 from admin.topology import Topology
 from cluster.broker import UNKNOWN_OFFSET, Offset
+from cluster.counted import counted
 from cluster.errors import ApiError, ErrorCode
 from cluster.process.clock import SystemClock
 from cluster.requests.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -128,7 +129,7 @@ async def _consume(order: _Order, target: Target) -> None:
 
     def tell() -> None:
         seconds = asyncio.get_running_loop().time() - started
-        say(f"{counted(count, 'record')} in {seconds:.2f} s: {count / seconds:,.0f} records/s")
+        say(f"{counted(count, 'record')} in {seconds:.2f} s: {counted(round(count / seconds), 'record')}/s")
 
     try:
         async with contextlib.aclosing(_copy(order, target)) as copied:

@@ -8,10 +8,11 @@ import typer
 
 from admin.cli.completions import partition_names
 from admin.cli.options import Cluster, DryRunOption, YesOption, confirm, talks_to_cluster
-from admin.cli.output import counted, examples, say, write
+from admin.cli.output import examples, say, write
 from admin.cli.parsing import parse_partition_names, read_input
 from admin.partition_files import parse_offsets
 from cluster.broker import Offset
+from cluster.counted import counted
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.process.exit_codes import ExitCode

@@ -7,11 +7,12 @@ import typer
 
 from admin.cli.completions import topic_names
 from admin.cli.options import Cluster, DryRunOption, YesOption, confirm, talks_to_cluster
-from admin.cli.output import counted, examples, say, write
+from admin.cli.output import examples, say, write
 from admin.cli.parsing import by_topic, read_input
 from admin.cli.plans import plan_document, write_plan
 from admin.client import AdminClient
 from admin.partition_files import parse_partitions
+from cluster.counted import counted
 from cluster.errors import ApiError, ErrorCode
 from cluster.partition import TopicPartition
 from cluster.process.documents import Format

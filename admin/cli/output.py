@@ -35,8 +35,3 @@ def say_source(is_of_brokers: bool) -> None:
 def examples(*lines: str, exit_codes: str = "0 done; 1 refused, failed or timed out; 2 wrong usage.") -> str:
     """The end of a command's help: one line per example, and the exit codes."""
     return "\n".join(("Examples:", *(f"  {line}" for line in lines), f"Exit codes: {exit_codes}"))
-
-
-def counted(number: int, thing: str, things: str | None = None) -> str:
-    """`1 partition`, `2,000 partitions`. `things`: the plural that is not made with an s."""
-    return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"

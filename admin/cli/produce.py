@@ -16,13 +16,14 @@ from admin.accumulator import ProducerOptions
 from admin.cli.completions import topic_names
 from admin.cli.lines import read_lines
 from admin.cli.options import TIMEOUT_MAX_S, Acks, names_cluster, run
-from admin.cli.output import counted, examples, say
+from admin.cli.output import examples, say
 from admin.cli.record_formats import NewRecord, parse_json_line
 from admin.cli.target import Target
 from admin.producer import Producer
 from admin.record_batches import Headers
 from admin.topology import Topology
 from cluster.compression import Codec
+from cluster.counted import counted
 from cluster.errors import ApiError, ClusterError, ErrorCode
 from cluster.process.clock import SystemClock
 

@@ -10,7 +10,7 @@ import typer
 
 from admin.cli.completions import topic_names
 from admin.cli.options import Cluster, DryRunOption, talks_to_cluster
-from admin.cli.output import counted, examples, say, write
+from admin.cli.output import examples, say, write
 from admin.cli.parsing import parse_brokers, read_input
 from admin.cli.plans import plan_document, write_plan
 from admin.cli.reassignment_outcomes import (
@@ -25,6 +25,7 @@ from admin.client import AdminClient
 from admin.partition_files import parse_reassignment, parse_topics, reassignment_document
 from admin.replica_moves import Assignment, Proposal, compare, propose_moves
 from cluster.broker import BrokerId
+from cluster.counted import counted
 from cluster.errors import ApiError, ConfigError, ErrorCode
 from cluster.partition import TopicPartition
 from cluster.process.documents import Format

@@ -7,9 +7,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from admin.cli.options import Cluster, YesOption, confirm, talks_to_cluster
-from admin.cli.output import counted, examples, say, write
+from admin.cli.output import examples, say, write
 from admin.cli.plans import change_text, partition_document
 from admin.client import AdminClient
+from cluster.counted import counted
 from cluster.process.documents import Format, write_table
 from cluster.process.exit_codes import ExitCode
 from cluster.requests.recovery import ClusterRecovery, RecoveredPartition

@@ -11,11 +11,12 @@ import typer
 from msgspec import to_builtins
 
 from admin.cli.options import Cluster, talks_to_cluster
-from admin.cli.output import counted, examples
+from admin.cli.output import examples
 from admin.cli.queue_metrics import QUEUE_METRICS, read_queue
 from admin.cli.target import parse_addresses
 from admin.client import AdminClient
 from admin.load import Load, compare, take_sample
+from cluster.counted import counted
 from cluster.local_cluster import CONTROLLER, read_cluster_state
 from cluster.process.documents import Format
 from cluster.process.tables import table_lines
@@ -140,7 +141,7 @@ def screen_lines(document: dict[str, Any], width: int | None = None) -> list[str
         f"{counted(counts['topics'], 'topic')}, {counted(counts['partitions'], 'partition')}: "
         f"{counts['unavailable']:,} unavailable, {counts['under_min_isr']:,} under min ISR, "
         f"{counts['under_replicated']:,} under-replicated",
-        f"in {seconds:.1f} s: {happened}, {document['records_per_s']:,.0f} records/s",
+        f"in {seconds:.1f} s: {happened}, {counted(round(document['records_per_s']), 'record')}/s",
         "",
         *_table(document["brokers"], ("id", "state", "leaders", "replicas", "records_per_s"), width),
         "",

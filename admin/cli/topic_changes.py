@@ -8,11 +8,12 @@ import typer
 
 from admin.cli.completions import topic_names
 from admin.cli.options import Cluster, ConfigOption, DryRunOption, WaitOption, YesOption, confirm, talks_to_cluster
-from admin.cli.output import counted, examples, say, write
+from admin.cli.output import examples, say, write
 from admin.cli.parsing import alterations, parse_assignment, parse_configs
 from admin.cli.plans import join_plans, plan_document, write_plan
 from admin.client import AdminClient
 from admin.progress import Progress
+from cluster.counted import counted
 from cluster.errors import ApiError, ErrorCode, FieldViolation
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode

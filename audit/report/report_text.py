@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 import typer
 
-from cluster.process.documents import Format, write_document
+from cluster.counted import counted
+from cluster.process.documents import Format, write_document, write_line
 from cluster.process.exit_codes import ExitCode
-from cluster.process.printable import printable
 
 if TYPE_CHECKING:
     from audit.report.lasting_conditions import LastingCondition
@@ -46,51 +46,51 @@ def show_result(result: "AuditResult", output: str, form: Format, limit: int) ->
 
 def show_verification(result: "Verification") -> None:
     """Print what `klamm audit verify` has found, for people."""
-    _print(f"verdict      {result.verdict}")
-    _print(f"records      {result.records}")
+    write_line(f"verdict      {result.verdict}")
+    write_line(f"records      {result.records}")
     if result.ends:
-        _print(f"ends         {result.ends}")
+        write_line(f"ends         {result.ends}")
     for gap in result.incomplete:
-        _print(f"incomplete   {gap.what}: {gap.why}")
+        write_line(f"incomplete   {gap.what}: {gap.why}")
     for found in result.breaks:
-        _print(f"{found.rule}  {found.node}/{found.incarnation}: {found.message}")
+        write_line(f"{found.rule}  {found.node}/{found.incarnation}: {found.message}")
 
 
 def _show_table(
     result: "AuditResult", findings: Sequence[Mapping[str, Any]], malformed: Sequence[Mapping[str, Any]]
 ) -> None:
-    _print(f"verdict      {result.verdict}")
-    _print(f"records      {result.records} of {result.expected}, {result.incarnations} incarnations")
-    _print(f"quarantined  {result.quarantined}")
+    write_line(f"verdict      {result.verdict}")
+    write_line(f"records      {result.records} of {result.expected}, {counted(result.incarnations, 'incarnation')}")
+    write_line(f"quarantined  {result.quarantined}")
     if result.ends:
-        _print(f"ends         {result.ends}")
+        write_line(f"ends         {result.ends}")
     if result.rules:
-        _print(f"rules        {result.rules}")
+        write_line(f"rules        {result.rules}")
     for log in result.kafka_logs:
-        counts = f"{log.lines} lines, {log.records} records, {log.without_facts} lines without facts"
-        _print(f"Kafka's log  {log.log} is {log.file}: {log.level}, {counts}, {log.first} to {log.last}")
+        counts = f"{counted(log.lines, 'line')}, {counted(log.records, 'record')}, {log.without_facts} without facts"
+        write_line(f"Kafka's log  {log.log} is {log.file}: {log.level}, {counts}, {log.first} to {log.last}")
     if result.kafka_logs:
-        _print(f"timezone     {result.timezone}")
+        write_line(f"timezone     {result.timezone}")
     for gap in result.incomplete:
-        _print(f"incomplete   {gap.what}: {gap.why}")
+        write_line(f"incomplete   {gap.what}: {gap.why}")
     for rule, count in result.findings.items():
-        _print(f"  {count:>6}  {rule}")
+        write_line(f"  {count:>6}  {rule}")
     for found in findings:
         where = "" if found["topic"] is None else f" {found['topic']}-{found['partition']}"
-        _print(f"{found['severity']} {found['rule']}{where}: {found['message']} [{', '.join(found['records'])}]")
+        write_line(f"{found['severity']} {found['rule']}{where}: {found['message']} [{', '.join(found['records'])}]")
         for cause in found["causes"]:
-            _print(f"    {cause}")
+            write_line(f"    {cause}")
     for rule, why in result.not_applicable.items():
-        _print(f"not applicable: {rule}: {why}")
+        write_line(f"not applicable: {rule}: {why}")
     for line in malformed:
-        _print(f"malformed: {line['file']} at byte {line['offset']}, {line['size']} bytes: {line['why']}")
+        write_line(f"malformed: {line['file']} at byte {line['offset']}, {line['size']} bytes: {line['why']}")
 
 
 def _show_lasting(lasting: "Sequence[LastingCondition]") -> None:
     for condition in lasting:
         by_records, by_clock = (ms / 1000 for ms in (condition.by_records_ms, condition.until_now_ms))
         since = f"{by_records:.0f} s at the last record, {by_clock:.0f} s by this machine's clock"
-        _print(f"open: {condition.rule} {condition.subject}: for {since} [{condition.record}]")
+        write_line(f"open: {condition.rule} {condition.subject}: for {since} [{condition.record}]")
 
 
 def _show_summary(summary: "Summary") -> None:
@@ -98,20 +98,20 @@ def _show_summary(summary: "Summary") -> None:
     for row in summary.failovers:
         brokers = ", ".join(map(str, row["brokers"]))
         failed = f"of broker {brokers}" if brokers else "found by a new controller"
-        partitions = "1 partition" if row["partitions"] == 1 else f"{row['partitions']} partitions"
+        partitions = counted(row["partitions"], "partition")
         leaderless = " ".join(f"{name} {_ms(row[f'leaderless_{name}_ms'])}" for name in ("p50", "p95", "p99", "max"))
-        _print(
+        write_line(
             f"failover     {row['detected_time']} {failed}: {partitions}, leaders written "
             f"after {_ms(row['until_last_written_ms'])}, leaderless for {leaderless}"
         )
     for row in summary.controller_failovers:
-        _print(
+        write_line(
             f"controller   {row['from_time']} {row['controller']} in epoch {row['controller_epoch']}: "
             f"{_since_previous(row['since_previous_ms'])}, loaded after "
             f"{_ms(row['until_loaded_ms'])}, first write after {_ms(row['until_first_write_ms'])}"
         )
     for row in summary.ledgers:
-        _print(
+        write_line(
             f"log          {row['node']}/{row['incarnation']}: {row['records']} records, {row['bytes']} bytes, "
             f"{_or_dash(row['missing'])} missing, {row['quarantined']} malformed"
         )
@@ -130,8 +130,3 @@ def _since_previous(ms: int | None) -> str:
 
 def _ms(value: int | None) -> str:
     return "-" if value is None else f"{value:,} ms"
-
-
-def _print(line: str) -> None:
-    """Logs may say anything: none of it moves the cursor or makes a line of its own."""
-    typer.echo(printable(line))

@@ -29,6 +29,7 @@ from cluster.process.listener_addresses import (
 )
 from cluster.process.setting_types import INT32_MAX
 from cluster.process.settings import Settings
+from cluster.process.validation_reasons import reason
 from cluster.zookeeper.login import Credentials, Scheme, parse_login
 
 LOGIN_FILE_KEY: Final = "java.security.auth.login.config"
@@ -251,22 +252,6 @@ def _errors(error: ValidationError) -> list[str]:
     return [_describe(detail) for detail in details]
 
 
-_REASONS: Final = {
-    "int_parsing": "must be a whole number",
-    "int_type": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "float_parsing": "must be a number",
-    "float_type": "must be a number",
-    "bool_parsing": "must be true or false",
-    "bool_type": "must be true or false",
-    "string_type": "must be a string",
-    "greater_than_equal": "must be at least {ge}",
-    "greater_than": "must be greater than {gt}",
-    "less_than_equal": "must be at most {le}",
-}
-"""What pydantic's kinds of errors are called to people."""
-
-
 def _describe(detail: ErrorDetails) -> str:
     location = [str(part) for part in detail["loc"]]
     in_settings = location[0] == "settings" and len(location) > 1
@@ -278,12 +263,8 @@ def _describe(detail: ErrorDetails) -> str:
             fields = [f.alias or n for n, f in (Settings if in_settings else NodeConfig).model_fields.items()]
             near = get_close_matches(location[1] if in_settings else location[0], fields, n=1)
             return f"{name}: is not a known key" + (f"; did you mean {near[0]}?" if near else "")
-    known = _REASONS.get(detail["type"])
-    why = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-    if known is not None:
-        why = known.format_map(detail.get("ctx", {}))
     # Errors in defaults name the attribute instead of the key.
-    return f"{name.replace('_', '.') if in_settings else name}: {shown(detail['input'])}: {why}"
+    return f"{name.replace('_', '.') if in_settings else name}: {shown(detail['input'])}: {reason(detail)}"
 
 
 def read_credentials(settings: Settings) -> Credentials | None:

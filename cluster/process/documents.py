@@ -4,12 +4,14 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import typer
 
 from cluster.process.printable import printable
 from cluster.process.tables import table_lines
+
+_INDENT: Final = 4
 
 
 class Format(StrEnum):
@@ -41,14 +43,21 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     """
     assert not any(" " in column for column in columns), columns
     cells = [[_cell(value) for value in row] for row in rows]
-    header, *rest = table_lines([column.upper() for column in columns], cells, _terminal_width())
+    header, *rest = table_lines([column.upper() for column in columns], cells, terminal_width())
     for line in header:
         typer.secho(line, bold=True)
     for lines in rest:
         typer.echo("\n".join(lines))
 
 
-def _terminal_width() -> int | None:
+def write_line(text: str) -> None:
+    """Write a line of text; on a terminal it is folded between words, further lines indented. Escapes as in tables."""
+    width = terminal_width()
+    _, (first, *others) = table_lines([""], [[printable(text)]], None if width is None else max(width - _INDENT, 1))
+    typer.echo("\n".join((first, *(" " * _INDENT + line for line in others))))
+
+
+def terminal_width() -> int | None:
     """Columns of the terminal that stdout is; None if it is none."""
     on_terminal = sys.stdout is not None and sys.stdout.isatty()
     return shutil.get_terminal_size().columns if on_terminal else None

@@ -6,8 +6,10 @@ from typing import Final
 
 _GAPS: Final = ("  ", " ")
 """Between columns; the narrow one where it makes the table fit."""
-_BREAKS: Final = re.compile(r"(?<=[ ,;])(?=[^ ])")
-"""Where a cell may go on in the next line: behind a blank, and between the items of a list."""
+_BREAKS: Final = re.compile(r"(?<=[ ,;])(?<!\d{4}-\d\d-\d\d )(?=[^ ])")
+"""Where a cell may go on in the next line: behind a blank, but not that between date and time, and between the items of
+a list.
+"""
 _BREAKS_OF_HEADERS: Final = re.compile(r"(?<=_)")
 
 

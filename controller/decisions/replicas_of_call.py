@@ -4,17 +4,21 @@ Source: Kafka ReplicationControlManager.validateTotalNumberOfPartitions, which b
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from cluster import bounds
 from cluster.errors import ApiError
 from cluster.requests.topics import NewPartitions, NewTopic
+
+_LARGEST_SHOWN: Final = 10**15
 
 
 def check_replicas_of_call(field: str, replicas: Iterable[int]) -> None:
     """Raise ApiError if the sum is beyond the bound; `field`: what of the request asks for them."""
     total, bound = sum(replicas), bounds.REPLICAS_OF_CALL
     if not bound.accepts(total):
-        why = f"{field}: {bounds.why_not(bound, total)}: use several calls"
+        placed = f"{total:,}" if total < _LARGEST_SHOWN else bounds.shortened(total)
+        why = f"{field}: one call places at most {bound.maximum:,} replicas, not {placed}: use several calls"
         raise ApiError(bound.code, why, field=field, value=total)
 
 

@@ -3,7 +3,8 @@
 Source: Kafka ConfigDef, its types and validators.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from typing import Final
 
 from cluster.errors import ApiError, ErrorCode, all_refusals
@@ -13,6 +14,7 @@ Check = Callable[[str], str | None]
 
 INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
+_COMPARED_LENGTH: Final = 100
 
 
 def whole_number(least: int, most: int = _INT64_MAX) -> Check:
@@ -62,9 +64,15 @@ def check_values(configs: Mapping[str, str], checks: Mapping[str, Check], *, of:
     errors: list[ApiError] = []
     for key in sorted(configs):
         check = checks.get(key)
-        why = f"unknown {of} config {key}" if check is None else check(configs[key])
+        why = _unknown(key, checks, of) if check is None else check(configs[key])
         if why is not None:
             message = why if check is None else f"{key}={configs[key]!r}: {why}"
             errors.append(ApiError(ErrorCode.INVALID_CONFIG, message, field=key, value=configs[key]))
     if errors:
         raise all_refusals(errors)
+
+
+def _unknown(key: str, known: Iterable[str], of: str) -> str:
+    # Long names are no slip of the finger, and comparing them takes long.
+    near = get_close_matches(key, known, n=1) if len(key) <= _COMPARED_LENGTH else []
+    return f"unknown {of} config {key}" + (f": did you mean {near[0]}?" if near else "")

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 
 from cluster.broker import Broker, BrokerId
+from cluster.counted import counted
 from cluster.errors import ApiError, ErrorCode, all_refusals
 from cluster.partition import ReplicaAssignment, TopicAssignment
 from cluster.replica_placement import place_replicas
@@ -30,7 +31,7 @@ def plan_expansion(
     if wanted.count <= present:
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
-            f"the topic has {present} partitions; the new number must be above that",
+            f"the topic has {counted(present, 'partition')}; the new number must be above that",
             field="count",
             value=wanted.count,
         )
@@ -59,7 +60,10 @@ def _place(
 def _check(assignments: Sequence[tuple[BrokerId, ...]], count: int, factor: int, known: Collection[BrokerId]) -> None:
     """Raise ApiError that names everything that is wrong with the assignments of `count` new partitions."""
     if len(assignments) != count:
-        raise _bad(f"{count} partitions are added, but {len(assignments)} assignments given", [len(assignments)])
+        raise _bad(
+            f"{counted(count, 'partition')} added, but {counted(len(assignments), 'assignment')} given",
+            [len(assignments)],
+        )
     unknown = sorted({broker for brokers in assignments for broker in brokers}.difference(known))
     errors = [_bad("some brokers are not registered", unknown)] if unknown else []
     for brokers in assignments:

@@ -9,6 +9,7 @@ import asyncio
 import structlog
 
 from cluster.broker import Broker, BrokerId
+from cluster.counted import counted
 from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, PeerUnreachableError
 from cluster.partition import TopicPartition
 from cluster.requests.recovery import (
@@ -53,7 +54,7 @@ async def recover_cluster(active: ActiveController, request: RecoverClusterReque
     failed = await active.recovery.write_topics(plan.topics)
     await _commit(active, plan.topics)
     if failed:
-        raise RecoveryInterruptedError(f"{len(failed)} topics were not written, {failed[0]} first: run it again")
+        raise RecoveryInterruptedError(f"{counted(len(failed), 'topic')} not written, {failed[0]} first: run it again")
     await _raise_producer_ids(active, plan)
     if not await active.recovery.resign_above(plan.controller_epoch):
         raise RecoveryInterruptedError("the controller epoch was not raised: run it again")

@@ -14,7 +14,7 @@ from launcher.__main__ import app
         ([], "pass partitions with --before-offset"),
         (["orders-0"], "pass partitions with --before-offset"),
         (["--before-offset", "1"], "pass partitions with --before-offset"),
-        (["orders-0", "--before-offset", "-2"], "greater than or equal to -1"),
+        (["orders-0", "--before-offset", "-2"], "must be at least -1"),
         (["orders-0", "--offset-json-file", "f"], "cannot be combined with partitions"),
         (["--before-offset", "1", "--offset-json-file", "f"], "cannot be combined with partitions"),
     ],

@@ -3,6 +3,7 @@
 import os
 import pty
 import subprocess
+import sys
 from pathlib import Path
 
 from admin.cli.broker_documents import BROKER_COLUMNS
@@ -46,6 +47,29 @@ def test_brokers_describe() -> None:
 def test_reassign_list() -> None:
     row = dict.fromkeys(MOVE_COLUMNS, "1,2,3") | {MOVE_COLUMNS[0]: "orders-11"}
     check(list(MOVE_COLUMNS), [*list(row.values())[:-1], "broker 3 is not alive; it has 12,000 records to fetch yet"])
+
+
+def test_story() -> None:
+    time = "2026-11-23 02:47:09.518"
+    row = [time, "controller-1001", "OnlinePartition → OfflinePartition", "broker 3 has failed", "12"]
+    shown = [line for of in table_lines(["TIME_UTC", "NODE", "EVENT", "CAUSE", "REQUEST"], [row], WIDTH) for line in of]
+    assert max(map(len, shown)) <= WIDTH
+    assert any(line.startswith(time) for line in shown), "\n".join(shown)
+
+
+def test_lines_are_folded_on_a_terminal_only() -> None:
+    text = "log          broker-1/a: 12 records, " + "word " * 30 + "end"
+    program = f"from cluster.process.documents import write_line; write_line({text!r})"
+    command = [sys.executable, "-c", program]
+    assert subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout == f"{text}\n"
+    ours, of_command = pty.openpty()
+    subprocess.run(command, stdout=of_command, env={**os.environ, "COLUMNS": str(WIDTH)}, check=True)
+    os.close(of_command)
+    first, *others = os.read(ours, 65_536).decode().splitlines()
+    os.close(ours)
+    assert first.startswith("log          broker-1/a: 12 records, word")
+    assert others
+    assert all(line.startswith(("    word", "    end")) and len(line) <= WIDTH for line in others)
 
 
 def test_status_on_a_terminal(tmp_path: Path) -> None:

@@ -198,6 +198,15 @@ def test_an_unknown_setting_is_named() -> None:
     assert (refused.value.field, refused.value.value) == ("no.such", "1")
 
 
+def test_a_setting_that_is_nearly_known_is_suggested() -> None:
+    with pytest.raises(ApiError) as refused:
+        check_topic_configs({"retention.mss": "1"})
+    assert refused.value.message == "unknown topic config retention.mss: did you mean retention.ms?"
+    with pytest.raises(ApiError) as refused:
+        check_topic_configs({"retention.ms" * 1000: "1"})
+    assert "did you mean" not in refused.value.message
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [

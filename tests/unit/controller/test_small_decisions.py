@@ -210,7 +210,7 @@ TWO = TopicAssignment({0: ReplicaAssignment(ids(1, 2))})
 @pytest.mark.parametrize(
     ("count", "assignments", "message", "value"),
     [
-        (3, [(1, 2)], "2 partitions are added, but 1 assignments given: 1", "1"),
+        (3, [(1, 2)], "2 partitions added, but 1 assignment given: 1", "1"),
         (2, [(8, 9)], "some brokers are not registered: 8:9", "8:9"),
         (2, [(1, 1)], "an assignment names a broker twice: 1:1", "1:1"),
         (2, [(1,)], "an assignment has not as many replicas as partition 0, which has 2: 1", "1"),

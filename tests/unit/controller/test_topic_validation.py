@@ -37,12 +37,12 @@ ONE, TWO = ReplicaAssignment(ids(1)), ReplicaAssignment(ids(2))
         (
             {0: ONE},
             1,
-            (E.INVALID_PARTITIONS, "the topic has 1 partitions; the new number must be above that", "count", 1),
+            (E.INVALID_PARTITIONS, "the topic has 1 partition; the new number must be above that", "count", 1),
         ),
         (
             {0: ONE},
             0,
-            (E.INVALID_PARTITIONS, "the topic has 1 partitions; the new number must be above that", "count", 0),
+            (E.INVALID_PARTITIONS, "the topic has 1 partition; the new number must be above that", "count", 0),
         ),
         (
             {0: ONE, 2: ONE},

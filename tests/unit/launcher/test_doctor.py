@@ -37,7 +37,7 @@ GB = 10**9
         (checks.check_disk("/d", 0, 0), Level.PROBLEM),
         (checks.check_synchronised("yes"), Level.OK),
         (checks.check_synchronised("no"), Level.WARNING),
-        (checks.check_synchronised(None), Level.OK),
+        (checks.check_synchronised(None), Level.UNKNOWN),
         (checks.check_skew("n", 2), Level.OK),
         (checks.check_skew("n", -3), Level.WARNING),
         (checks.check_skew("n", 31), Level.PROBLEM),
@@ -52,7 +52,7 @@ GB = 10**9
 )
 def test_each_check_has_its_limits_and_says_what_to_do(diagnosis: checks.Diagnosis, level: Level) -> None:
     assert diagnosis.level is level
-    assert bool(diagnosis.remedy) is (level is not Level.OK)
+    assert bool(diagnosis.remedy) is (level not in {Level.OK, Level.UNKNOWN})
 
 
 def examined(*arguments: str, code: int) -> list[dict[str, Any]]:

@@ -30,6 +30,15 @@ def test_the_widest_cells_are_folded_at_blanks_and_between_items() -> None:
     assert max(map(len, shown)) == 40
 
 
+def test_a_time_stays_on_one_line() -> None:
+    assert lines(["TIME_UTC", "EVENT"], [["2026-01-31 09:00:00.123", "a new leader of it all"]], 34) == [
+        "TIME_UTC                 EVENT",
+        "2026-01-31 09:00:00.123  a new",
+        "                         leader of",
+        "                         it all",
+    ]
+
+
 def test_headers_are_folded_at_their_underscores_when_the_table_is_too_wide() -> None:
     assert lines(["TOPIC", "PARTITION_EPOCH"], [["t", "7"]], 18) == ["TOPIC  PARTITION_", "       EPOCH", "t      7"]
 
