@@ -1,8 +1,8 @@
 """Serves metrics to Prometheus and the health of the process over HTTP, on one thread however many connect.
 
 Connections are few and short: each is for one request, which must arrive within a deadline, and so must its response.
-When there are too many the one that has waited longest with its request is closed for the new one, or if all others have
-sent theirs, the one that has been reading its response for the longest.
+When there are too many the one that has waited longest with its request is closed for the new one, or if all others
+have sent theirs, the oldest.
 """
 
 import asyncio
