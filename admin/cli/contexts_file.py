@@ -84,7 +84,7 @@ def changing_contexts() -> Iterator[Contexts]:
 
 
 def write_contexts(contexts: Contexts) -> Path:
-    """Replace the file, which only its owner can read, within `changing_contexts`; returns where it is. Raises OSError."""
+    """Replace the file, which only its owner can read, within `changing_contexts`; returns its path. Raises OSError."""
     path = contexts_path().resolve()  # Where it is a link to a file elsewhere it stays one.
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     draft.touch(0o600)

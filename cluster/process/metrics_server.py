@@ -10,7 +10,8 @@ import gzip
 import io
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from email.utils import formatdate
 from http import HTTPStatus
 from http.client import HTTPException, parse_headers
@@ -39,6 +40,9 @@ LIVE_PATH: Final = "/livez"
 _BACKLOG: Final = 128
 _RESPONSES_AT_ONCE: Final = 4
 """Limit of responses in memory; others wait their turn."""
+_TURN_TIMEOUT_S: Final = 3.0
+"""How long a response waits for those before it; then the oldest of them, which nobody seems to read, is given up. Well
+below the 10 s that Prometheus waits for a scrape."""
 _REQUEST_BYTES_MAX: Final = 16 << 10
 _REQUEST_TIMEOUT_S: Final = 10.0
 _RESPONSE_TIMEOUT_S: Final = 60.0
@@ -84,6 +88,7 @@ class MetricsServer:
         self._request_timeout_s, self._response_timeout_s = request_timeout_s, response_timeout_s
         self._responding = asyncio.Semaphore(_RESPONSES_AT_ONCE)
         self._open: dict[asyncio.StreamWriter, None] = {}  # The oldest first.
+        self._sending: dict[asyncio.StreamWriter, None] = {}  # Metrics, the oldest first.
         self._waiting: dict[asyncio.StreamWriter, None] = {}  # For their requests, the oldest first.
 
     async def accept(self, listener: socket.socket) -> None:
@@ -123,13 +128,32 @@ class MetricsServer:
                         writer, (await self._describe_health(request)).encode(with_body=request.method != "HEAD")
                     )
                     return
-                async with self._responding:
+                async with self._turn(writer):
                     await _send(writer, self._respond(request))
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             return  # It left, or is too slow.
         finally:
             writer.transport.abort()
             self._forget(writer)
+
+    @asynccontextmanager
+    async def _turn(self, writer: asyncio.StreamWriter) -> AsyncIterator[None]:
+        """One of the few responses that may be in memory at once."""
+        try:
+            async with asyncio.timeout(_TURN_TIMEOUT_S):
+                await self._responding.acquire()
+        except TimeoutError:
+            if self._sending:
+                oldest = next(iter(self._sending))
+                del self._sending[oldest]
+                oldest.transport.abort()
+            await self._responding.acquire()
+        self._sending[writer] = None
+        try:
+            yield
+        finally:
+            self._sending.pop(writer, None)
+            self._responding.release()
 
     def _close_oldest(self) -> None:
         """Close the one that has waited longest with its request, else the oldest: a health check always gets in."""

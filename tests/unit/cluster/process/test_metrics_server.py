@@ -244,6 +244,17 @@ def test_who_reads_slowly_keeps_neither_health_checks_nor_connections_out() -> N
             assert scrape(address, "/healthz") == (200, b"running\n")
 
 
+@pytest.mark.parametrize("readers", [4, CONNECTIONS_MAX - 1])
+def test_who_reads_slowly_makes_way_for_other_scrapers(readers: int) -> None:
+    with served(padding=200_000) as address, ExitStack() as stack:
+        slow = [stack.enter_context(connect(address)) for _ in range(readers)]
+        for client in slow:
+            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert slow[3].recv(1) == b"H"
+        assert scrape(address, Accept_Encoding="gzip")[0] == 200
+        assert any(is_closed(client) for client in slow)
+
+
 def test_a_head_of_health_has_no_body() -> None:
     with served() as address, connect(address) as client:
         client.sendall(b"HEAD /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
