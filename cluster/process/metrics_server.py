@@ -139,21 +139,28 @@ class MetricsServer:
     @asynccontextmanager
     async def _turn(self, writer: asyncio.StreamWriter) -> AsyncIterator[None]:
         """One of the few responses that may be in memory at once."""
-        try:
-            async with asyncio.timeout(_TURN_TIMEOUT_S):
-                await self._responding.acquire()
-        except TimeoutError:
-            if self._sending:
-                oldest = next(iter(self._sending))
-                del self._sending[oldest]
-                oldest.transport.abort()
-            await self._responding.acquire()
+        while not await self._has_turn():
+            pass
         self._sending[writer] = None
         try:
             yield
         finally:
-            self._sending.pop(writer, None)
-            self._responding.release()
+            if writer in self._sending:  # Otherwise its turn is another's.
+                del self._sending[writer]
+                self._responding.release()
+
+    async def _has_turn(self) -> bool:
+        """Wait for a turn; in the end take that of the oldest, if there is one."""
+        try:
+            async with asyncio.timeout(_TURN_TIMEOUT_S):
+                return await self._responding.acquire()
+        except TimeoutError:
+            oldest = next(iter(self._sending), None)
+            if oldest is None:
+                return False
+            del self._sending[oldest]
+            oldest.transport.abort()
+            return True
 
     def _close_oldest(self) -> None:
         """Close the one that has waited longest with its request, else the oldest: a health check always gets in."""
