@@ -1,29 +1,32 @@
 """`klamm bundle`: one archive with what somebody needs who is to help from afar, without secrets."""
 
 import concurrent.futures
+import errno
 import io
 import json
 import os
 import platform
+import stat
 import subprocess
 import sys
 import tarfile
 import tomllib
-import urllib.request
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from http.client import HTTPException
 from importlib.metadata import distributions
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, BinaryIO, Final
 
 import typer
 from msgspec import Struct
 
+from admin.cli.metrics_text import read_metrics
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import examples, say, write
 from admin.cli.target import parse_addresses
+from cluster.bounds import FILE_BYTES
 from cluster.counted import counted
 from cluster.errors import StartupError
 from cluster.local_cluster import ClusterState, read_cluster_state
@@ -34,6 +37,7 @@ app = typer.Typer()
 FILE_BYTES_MAX: Final = 2 << 20
 """Of one file in the archive, before compression; of a log its end is kept, of others their beginning."""
 TOTAL_BYTES_MAX: Final = 64 << 20
+_METRICS_TIMEOUT_S: Final = 5.0
 _LOG_BYTES: Final = 256 << 10
 _COMMANDS: Final = {
     "doctor.json": ("doctor",),
@@ -89,8 +93,8 @@ def bundle(
         [a for m in metrics or () for a in parse_addresses(m, "--metrics")],
     )
     if state is not None:
-        configs += sorted((cluster.target.data / "config").glob("*.toml"))
-        logs += sorted((cluster.target.data / "logs").glob("*.log"))
+        configs += _files_in(cluster.target.data / "config", "*.toml")
+        logs += _files_in(cluster.target.data / "logs", "*.log")
         nodes += [f"127.0.0.1:{member.metrics_port}" for member in state.nodes]
     gather: list[Callable[[], _Part]] = [
         _versions,
@@ -105,6 +109,20 @@ def bundle(
     row = {"file": str(path), "bytes": path.stat().st_size, "parts": [part.name for part in parts]}
     write(row, cluster.form, ("file", "bytes"), [(row["file"], row["bytes"])])
     say(f"{counted(len(parts), 'file')} in the archive; look through it before you send it")
+
+
+def _files_in(folder: Path, pattern: str) -> list[Path]:
+    """Files of the folder itself: links would let whoever writes there choose what is sent away."""
+    return [path for path in sorted(folder.glob(pattern)) if not path.is_symlink()]
+
+
+def _open_file(path: Path) -> BinaryIO:
+    """Open a regular file; nobody is waited for who might write to anything else. Raises OSError."""
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "is not a regular file")
+    return file
 
 
 def _bounded(parts: Iterable[_Part]) -> list[_Part]:
@@ -169,8 +187,7 @@ def _answer(cluster: Cluster, name: str, command: Sequence[str]) -> _Part:
 
 def _metrics(address: str) -> _Part:
     try:
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as response:
-            text = response.read(FILE_BYTES_MAX * 4).decode(errors="replace")
+        text = read_metrics(address, _METRICS_TIMEOUT_S)
     except (OSError, ValueError, HTTPException) as error:
         text = f"{address}: {error}\n"
     return _Part(f"metrics/{address.replace(':', '-')}.txt", _begin(redact(text)))
@@ -180,9 +197,15 @@ def _config(path: Path) -> _Part:
     """Comments are left out: they may have anything in them."""
     name = f"config/{_flat(path)}.json"
     try:
-        document = tomllib.loads(path.read_text("utf-8"))
+        with _open_file(path) as file:
+            content = file.read(FILE_BYTES.maximum + 1)
+        if len(content) > FILE_BYTES.maximum:
+            return _Part(name, f"{path}: has more than {FILE_BYTES.maximum >> 20} MiB\n")
+        document = tomllib.loads(content.decode())
     except OSError as error:
         return _Part(name, f"{path}: {error.strerror}\n")
+    except RecursionError:
+        return _Part(name, f"{path}: is not TOML: brackets are nested too deeply\n")
     except ValueError as error:
         # Not shown: what is not TOML may have a secret anywhere.
         return _Part(name, f"{path}: is not TOML at {str(error).rpartition('(')[2].rstrip(')')}\n")
@@ -192,7 +215,7 @@ def _config(path: Path) -> _Part:
 def _log(path: Path) -> _Part:
     name = f"logs/{_flat(path)}"
     try:
-        with path.open("rb") as file:
+        with _open_file(path) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _LOG_BYTES))
             text = file.read(_LOG_BYTES).decode(errors="replace")

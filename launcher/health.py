@@ -6,6 +6,7 @@ Imports the standard library only, and little of it: container engines run this 
 import os
 import socket
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -18,7 +19,10 @@ DEFAULT_TIMEOUT_S: Final = 5.0
 """More than a process takes to find that its event loop is stuck."""
 VARIABLE: Final = "KLAMM_METRICS_LISTEN"
 _LOOPBACK_OF: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+_TIMEOUT_MIN_S: Final = 0.1
+_TIMEOUT_MAX_S: Final = 3600.0
 _RESPONSE_BYTES_MAX: Final = 16 << 10
+_STATE_LENGTH_MAX: Final = 200
 _OPTIONS: Final = {"--metrics": "metrics", "--config": "config", "--timeout": "timeout_s"}
 
 
@@ -42,6 +46,8 @@ def plain_options(arguments: Sequence[str]) -> dict[str, Any] | None:
         if "timeout_s" in options:
             options["timeout_s"] = float(options["timeout_s"])
     except ValueError:
+        return None
+    if not _TIMEOUT_MIN_S <= options.get("timeout_s", DEFAULT_TIMEOUT_S) <= _TIMEOUT_MAX_S:
         return None
     return None if len(arguments) % 2 else options
 
@@ -98,13 +104,28 @@ def _in_file(path: str) -> str:
 
 def _ask(host: str, port: int, timeout_s: float) -> _Answer:
     """GET /healthz. Raises OSError, TimeoutError among them; ValueError if the response is not HTTP."""
+    deadline = time.monotonic() + timeout_s
     with socket.create_connection((host, port), timeout=timeout_s) as connection:
         connection.sendall(f"GET /healthz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
         received = b""
-        while len(received) < _RESPONSE_BYTES_MAX and (part := connection.recv(4096)):
+        while len(received) < _RESPONSE_BYTES_MAX:
+            # For all of the response: one that trickles has no time of its own for each byte.
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            connection.settimeout(left)
+            if not (part := connection.recv(4096)):
+                break
             received += part
-    head, _, body = received.decode("latin-1").partition("\r\n\r\n")
+    return _parse(received)
+
+
+def _parse(received: bytes) -> _Answer:
+    """Raises ValueError if this is no answer of a process of klamm: a state is one short line of visible characters."""
+    head, _, body = received.decode(errors="replace").partition("\r\n\r\n")
     version, _, rest = head.partition(" ")
-    if not version.startswith("HTTP/") or not rest[:3].isdecimal():
+    state = body.strip()
+    is_state = 0 < len(state) <= _STATE_LENGTH_MAX and state.isprintable()
+    if not version.startswith("HTTP/") or rest[:3] not in ("200", "503") or not is_state:
         raise ValueError("what answers there is no klamm process")
-    return _Answer(int(rest[:3]), body.strip())
+    return _Answer(int(rest[:3]), state)

@@ -9,16 +9,18 @@ from typing import Any, Final
 
 REDACTED: Final = "[removed]"
 _SECRET: Final = (
-    r"[\w.\-]*(?:password|passwd|passphrase|secret|token|credential|private[._-]?key|api[._-]?key|jaas)[\w.\-]*"
+    r"(?:password|passwd|passphrase|passcode|pwd|secret|token|credential|webhook|jaas"
+    r"|(?:private|api|access|account)[._-]?key)"
 )
 _NAME: Final = re.compile(_SECRET, re.IGNORECASE)
+# Words are taken whole, from their beginning and for good, so that the time grows with the length of the text alone.
 _ASSIGNED: Final = re.compile(
     # A name in quotes or not, = or :, and a value: quoted, with escapes, or up to a blank or a separator.
-    rf"""(?P<name>(?P<quote>\\?["']?){_SECRET}(?P=quote))(?P<sep>\s*[=:]\s*)"""
-    r"""(?P<value>\\"(?:[^"\\]|\\[^"])*\\"|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s,;}\]]+)""",
+    rf"""(?P<name>(?P<quote>\\?["']?)(?<![\w.\-])(?=[\w.\-]*?{_SECRET})[\w.\-]++(?P=quote))(?P<sep>\s*+[=:]\s*+)"""
+    r"""(?P<value>\\"(?:[^"\\]|\\[^"])*+\\"|"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'|[^\s,;}\]]++)""",
     re.IGNORECASE,
 )
-_LOGIN: Final = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.\-]*://)[^/\s:@]+:[^/\s@]+@", re.IGNORECASE)
+_LOGIN: Final = re.compile(r"""(?P<scheme>(?<![a-z0-9+.\-])[a-z0-9+.\-]++://)[^/\s"?#]*@""", re.IGNORECASE)
 _BEARER: Final = re.compile(r"\b(?P<kind>Bearer|Basic)\s+[A-Za-z0-9._~+/=\-]{8,}", re.IGNORECASE)
 _BLOCK: Final = re.compile(r"-----BEGIN (?P<what>[A-Z ]*PRIVATE KEY)-----.*?(-----END (?P=what)-----|\Z)", re.DOTALL)
 
@@ -53,7 +55,7 @@ _VALUES: Final = frozenset({"value", "before", "after", "default"})
 
 
 def _is_secret(name: object) -> bool:
-    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+    return isinstance(name, str) and _NAME.search(name) is not None
 
 
 def _without_value(match: re.Match[str]) -> str:

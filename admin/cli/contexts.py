@@ -7,7 +7,15 @@ import typer
 from msgspec.structs import replace
 
 from admin.cli.completions import context_names
-from admin.cli.contexts_file import LOCAL, Context, Contexts, contexts_path, read_contexts, write_contexts
+from admin.cli.contexts_file import (
+    LOCAL,
+    Context,
+    Contexts,
+    changing_contexts,
+    contexts_path,
+    read_contexts,
+    write_contexts,
+)
 from admin.cli.options import FormatOption
 from admin.cli.output import examples, say, write
 from admin.cli.target import find_target, parse_addresses
@@ -77,27 +85,27 @@ def add(
         raise typer.BadParameter(f"{name!r}: use letters, digits, '.', '_' and '-'; {LOCAL!r} is always there")
     addresses = "" if bootstrap is None else ",".join(parse_addresses(bootstrap))
     context = Context(addresses, "" if data is None else str(data.resolve()))
-    known = read_contexts()
-    path = write_contexts(Contexts(name if use_ else known.current, {**known.contexts, name: context}))
+    with changing_contexts() as known:
+        path = write_contexts(Contexts(name if use_ else known.current, {**known.contexts, name: context}))
     say(f"context {name} written to {path}{', and is the current one' if use_ else ''}")
 
 
 @app.command(epilog=examples("klamm contexts use production", "klamm contexts use local"))
 def use(name: _ExistingName) -> None:
     """Make a context the current one, which commands connect to without options."""
-    known = read_contexts()
-    context = known.named(name)
-    write_contexts(replace(known, current=name))
+    with changing_contexts() as known:
+        context = known.named(name)
+        write_contexts(replace(known, current=name))
     say(f"commands now connect to {name} ({context.text})")
 
 
 @app.command(epilog=examples("klamm contexts remove production"))
 def remove(name: _ExistingName) -> None:
     """Remove a context. If it is the current one, `local` becomes it."""
-    known = read_contexts()
-    known.named(name)
-    if name == LOCAL:
-        raise StartupError(f"context {LOCAL!r} cannot be removed")
-    left = {other: context for other, context in known.contexts.items() if other != name}
-    write_contexts(Contexts(LOCAL if known.current == name else known.current, left))
+    with changing_contexts() as known:
+        known.named(name)
+        if name == LOCAL:
+            raise StartupError(f"context {LOCAL!r} cannot be removed")
+        left = {other: context for other, context in known.contexts.items() if other != name}
+        write_contexts(Contexts(LOCAL if known.current == name else known.current, left))
     say(f"context {name} removed")

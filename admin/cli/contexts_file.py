@@ -3,8 +3,10 @@
 The context `local`, which is always there, is the cluster that `klamm up` started in the current folder.
 """
 
+import contextlib
+import fcntl
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -68,10 +70,22 @@ def read_contexts() -> Contexts:
         raise StartupError(f"{path} cannot be read: {error}; mend or remove it") from error
 
 
+@contextlib.contextmanager
+def changing_contexts() -> Iterator[Contexts]:
+    """What the file says; until the block ends others who change it wait. Raises StartupError, OSError."""
+    folder = contexts_path().parent
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield read_contexts()
+    finally:
+        os.close(descriptor)
+
+
 def write_contexts(contexts: Contexts) -> Path:
-    """Replace the file, which only its owner can read; returns where it is. Raises OSError."""
-    path = contexts_path()
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Replace the file, which only its owner can read, within `changing_contexts`; returns its path. Raises OSError."""
+    path = contexts_path().resolve()  # Where it is a link to a file elsewhere it stays one.
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     draft.touch(0o600)
     draft.write_bytes(msgspec.json.format(msgspec.json.encode(contexts)) + b"\n")

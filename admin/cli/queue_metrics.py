@@ -1,12 +1,13 @@
 """The event queue of the active controller, as its metrics have it."""
 
 import contextlib
-import urllib.request
 from collections.abc import Sequence
 from http.client import HTTPException
 from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
+
+from admin.cli.metrics_text import read_metrics
 
 _TIMEOUT_S: Final = 2.0
 _MANAGER: Final = "kafka_controller_controllereventmanager"
@@ -20,9 +21,7 @@ def read_queue(addresses: Sequence[str]) -> dict[str, float] | None:
     """By the names of QUEUE_METRICS, from the first of these addresses that is the active controller's; or None."""
     for address in addresses:
         with contextlib.suppress(OSError, ValueError, HTTPException):
-            with urllib.request.urlopen(f"http://{address}/metrics", timeout=_TIMEOUT_S) as response:
-                text = response.read().decode()
-            if (queue := parse_queue(text)) is not None:
+            if (queue := parse_queue(read_metrics(address, _TIMEOUT_S))) is not None:
                 return queue
     return None
 

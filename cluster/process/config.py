@@ -27,6 +27,7 @@ from cluster.process.listener_addresses import (
     misnamed_listeners,
     without_listener,
 )
+from cluster.process.printable import printable
 from cluster.process.setting_types import INT32_MAX
 from cluster.process.settings import Settings
 from cluster.process.validation_reasons import reason
@@ -255,7 +256,7 @@ def _errors(error: ValidationError) -> list[str]:
 def _describe(detail: ErrorDetails) -> str:
     location = [str(part) for part in detail["loc"]]
     in_settings = location[0] == "settings" and len(location) > 1
-    name = f'settings."{cut(location[1])}"' if in_settings else cut(".".join(location))
+    name = printable(f'settings."{cut(location[1])}"' if in_settings else cut(".".join(location)))
     match detail["type"]:
         case "missing":
             return f"{name}: is missing"

@@ -46,6 +46,9 @@ def without_listener(address: str) -> str:
 def misnamed_listeners(settings: Settings) -> list[str]:
     """Errors of names and protocols: each listener has one address."""
     names, errors = settings.listener_names, []
+    for key, name in (("inter.broker.listener.name", names.client), ("control.plane.listener.name", names.control)):
+        if name == EXTERNAL_LISTENER:
+            errors.append(f'settings."{key}": {name!r}: is the name of the external listener; give another')
     for key, given in (("listeners", settings.listeners), ("advertised.listeners", settings.advertised_listeners)):
         if given is None:
             continue

@@ -1,7 +1,8 @@
 """Serves metrics to Prometheus and the health of the process over HTTP, on one thread however many connect.
 
 Connections are few and short: each is for one request, which must arrive within a deadline, and so must its response.
-When there are too many the one that has waited longest with its request is closed for the new one.
+When there are too many the one that has waited longest with its request is closed for the new one, or if all others
+have sent theirs, the oldest.
 """
 
 import asyncio
@@ -9,7 +10,8 @@ import gzip
 import io
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from email.utils import formatdate
 from http import HTTPStatus
 from http.client import HTTPException, parse_headers
@@ -38,6 +40,9 @@ LIVE_PATH: Final = "/livez"
 _BACKLOG: Final = 128
 _RESPONSES_AT_ONCE: Final = 4
 """Limit of responses in memory; others wait their turn."""
+_TURN_TIMEOUT_S: Final = 3.0
+"""How long a response waits for those before it; then the oldest of them, which nobody seems to read, is given up. Well
+below the 10 s that Prometheus waits for a scrape."""
 _REQUEST_BYTES_MAX: Final = 16 << 10
 _REQUEST_TIMEOUT_S: Final = 10.0
 _RESPONSE_TIMEOUT_S: Final = 60.0
@@ -82,7 +87,8 @@ class MetricsServer:
         self._registry, self._health = registry, health
         self._request_timeout_s, self._response_timeout_s = request_timeout_s, response_timeout_s
         self._responding = asyncio.Semaphore(_RESPONSES_AT_ONCE)
-        self._connections = 0
+        self._open: dict[asyncio.StreamWriter, None] = {}  # The oldest first.
+        self._sending: dict[asyncio.StreamWriter, None] = {}  # Metrics, the oldest first.
         self._waiting: dict[asyncio.StreamWriter, None] = {}  # For their requests, the oldest first.
 
     async def accept(self, listener: socket.socket) -> None:
@@ -107,10 +113,9 @@ class MetricsServer:
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection, for one request."""
-        self._connections += 1
-        self._waiting[writer] = None
-        if self._connections > CONNECTIONS_MAX:
+        if len(self._open) >= CONNECTIONS_MAX:
             self._close_oldest()
+        self._open[writer] = self._waiting[writer] = None
         try:
             async with asyncio.timeout(self._request_timeout_s):
                 head = await _read_head(reader)
@@ -119,22 +124,53 @@ class MetricsServer:
                 request = _parse(head)
                 if request is not None and request.path in (HEALTH_PATH, LIVE_PATH):
                     # Not behind scrapes: it is small, and whoever reads a scrape slowly must not make us look ill.
-                    await _send(writer, (await self._describe_health(request)).encode(with_body=True))
+                    await _send(
+                        writer, (await self._describe_health(request)).encode(with_body=request.method != "HEAD")
+                    )
                     return
-                async with self._responding:
+                async with self._turn(writer):
                     await _send(writer, self._respond(request))
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             return  # It left, or is too slow.
         finally:
             writer.transport.abort()
-            self._waiting.pop(writer, None)
-            self._connections -= 1
+            self._forget(writer)
+
+    @asynccontextmanager
+    async def _turn(self, writer: asyncio.StreamWriter) -> AsyncIterator[None]:
+        """One of the few responses that may be in memory at once."""
+        while not await self._has_turn():
+            pass
+        self._sending[writer] = None
+        try:
+            yield
+        finally:
+            if writer in self._sending:  # Otherwise its turn is another's.
+                del self._sending[writer]
+                self._responding.release()
+
+    async def _has_turn(self) -> bool:
+        """Wait for a turn; in the end take that of the oldest, if there is one."""
+        try:
+            async with asyncio.timeout(_TURN_TIMEOUT_S):
+                return await self._responding.acquire()
+        except TimeoutError:
+            oldest = next(iter(self._sending), None)
+            if oldest is None:
+                return False
+            del self._sending[oldest]
+            oldest.transport.abort()
+            return True
 
     def _close_oldest(self) -> None:
-        """Close the one that has waited longest: the new one itself if all others have sent their requests."""
-        oldest = next(iter(self._waiting))
-        del self._waiting[oldest]
+        """Close the one that has waited longest with its request, else the oldest: a health check always gets in."""
+        oldest = next(iter(self._waiting or self._open))
+        self._forget(oldest)
         oldest.transport.abort()
+
+    def _forget(self, writer: asyncio.StreamWriter) -> None:
+        self._waiting.pop(writer, None)
+        self._open.pop(writer, None)
 
     async def _describe_health(self, request: _Request) -> _Response:
         health: Health = RUNNING if self._health is None else await self._health.ask()
@@ -153,7 +189,10 @@ class MetricsServer:
             return _Response(HTTPStatus.NOT_FOUND, where.encode())
         if method not in ("GET", "HEAD"):
             return _Response(HTTPStatus.METHOD_NOT_ALLOWED, f"{PATH} answers GET and HEAD\n".encode())
-        encode, content_type = choose_encoder(headers.get("Accept", ""))
+        try:
+            encode, content_type = choose_encoder(headers.get("Accept", ""))
+        except (TypeError, ValueError):
+            encode, content_type = choose_encoder("")  # A version that is no number.
         body, fields = encode(self._registry), {"Content-Type": content_type}
         if "gzip" in headers.get("Accept-Encoding", ""):
             body, fields = gzip.compress(body, compresslevel=1), {**fields, "Content-Encoding": "gzip"}

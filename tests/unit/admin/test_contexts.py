@@ -1,5 +1,6 @@
 """Clusters by name, and what goes before what."""
 
+import concurrent.futures
 import json
 import stat
 from pathlib import Path
@@ -7,7 +8,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from admin.cli.contexts_file import DEFAULT_DATA, contexts_path, read_contexts
+from admin.cli.contexts_file import (
+    DEFAULT_DATA,
+    Context,
+    Contexts,
+    changing_contexts,
+    contexts_path,
+    read_contexts,
+    write_contexts,
+)
 from admin.cli.target import Target, find_target
 from cluster.errors import StartupError
 from launcher.__main__ import app
@@ -95,3 +104,24 @@ def test_the_folder_is_that_of_the_xdg_specification(monkeypatch: pytest.MonkeyP
     assert contexts_path({}) == Path("/somebody/.config/klamm/contexts.json")
     assert contexts_path({"XDG_CONFIG_HOME": "relative"}) == Path("/somebody/.config/klamm/contexts.json")
     assert contexts_path({"XDG_CONFIG_HOME": "/c"}) == Path("/c/klamm/contexts.json")
+
+
+def test_who_changes_them_at_the_same_time_loses_nothing() -> None:
+    def add(number: int) -> None:
+        with changing_contexts() as known:
+            write_contexts(Contexts(known.current, {**known.contexts, f"c{number}": Context("h:1")}))
+
+    with concurrent.futures.ThreadPoolExecutor(max_workers=16) as pool:
+        list(pool.map(add, range(64)))
+    assert len(read_contexts().contexts) == 64
+
+
+def test_a_file_that_is_a_link_stays_one(tmp_path: Path) -> None:
+    """As of people who keep their configuration in a repository."""
+    elsewhere = tmp_path / "elsewhere.json"
+    elsewhere.write_text("{}")
+    contexts_path().parent.mkdir(parents=True)
+    contexts_path().symlink_to(elsewhere)
+    klamm("contexts", "add", "production", "--bootstrap", "a:1")
+    assert contexts_path().is_symlink()
+    assert "production" in elsewhere.read_text()

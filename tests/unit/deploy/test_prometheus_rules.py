@@ -74,7 +74,8 @@ def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
     for alert in alerts():
         name, severity = alert["alert"], alert["labels"]["severity"]
         assert alert["annotations"]["runbook_url"] == f"docs/alerts.md#{name.lower()}"
-        expression = alert["expr"].replace("|", "&#124;")
+        expression = alert["expr"]
+        assert "|" not in expression, "it would end a cell of the table"
         assert f"| [{name}](#{name.lower()}) | {severity} | {alert.get('for', 'at once')} | `{expression}` |" in text
         assert severity in {"critical", "warning"}
 

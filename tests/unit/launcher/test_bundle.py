@@ -1,14 +1,16 @@
 """The archive for support: what is in it, and what must not be."""
 
 import json
+import os
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cluster import bounds
 from deploy.local.cluster import LocalCluster
-from launcher.bundle import FILE_BYTES_MAX, TOTAL_BYTES_MAX, _begin, _bounded, _Part
+from launcher.bundle import FILE_BYTES_MAX, TOTAL_BYTES_MAX, _begin, _bounded, _config, _files_in, _log, _Part
 from launcher.redaction import REDACTED, redact, redact_document
 from tests.commands import run_klamm
 
@@ -32,11 +34,54 @@ SECRET = "hunter2-x9"
         f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n",
         f"api_key={SECRET}",
         f"clientSecret={SECRET}",
+        f"redis://:{SECRET}@cache:6379",
+        f"https://{SECRET}@example.org/x",
+        f"amqp://user:p@{SECRET}@queue/",
+        f"secret_access_key={SECRET}",
+        f"aws.access.key.id={SECRET}",
+        f"AccountKey={SECRET}==",
+        f'webhook_url = "https://hooks.example.org/services/T0/{SECRET}"',
+        f"pwd={SECRET}",
     ],
 )
 def test_secrets_are_removed_from_text(text: str) -> None:
     assert SECRET not in redact(f"before\n{text}\nafter")
     assert redact(f"before\n{text}").startswith("before\n")
+
+
+@pytest.mark.parametrize("word", ["a", "a.", "password", "-password", "a+", "password=", 'token="', "x://", "secret: "])
+def test_the_time_grows_with_the_length_of_the_text_alone(word: str) -> None:
+    """A log may be binary, and metrics come from whoever answers at that port: by squares this would take hours."""
+    text = word * ((2 << 20) // len(word))
+    assert redact(f"{text}\npassword={SECRET}").endswith(f"password={REDACTED}")
+    assert redact_document({f"{text}!": "x"}) is not None
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "broker-1.log")
+    for path in (tmp_path / "broker-1.log", Path("/dev/zero")):
+        assert _log(path).content == f"{path}: is not a regular file\n"
+        assert _config(path).content == f"{path}: is not a regular file\n"
+
+
+def test_a_configuration_that_is_too_large_or_too_deep_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "broker.toml"
+    for content in ("#" * (bounds.FILE_BYTES.maximum + 1), f"a = {'[' * 100_000}"):
+        path.write_text(content)
+        assert str(path) in _config(path).content
+
+
+def test_logs_that_lead_out_of_the_data_folder_are_not_read(tmp_path: Path) -> None:
+    """Whoever may write to the data folder must not choose what of the caller's files is sent away."""
+    outside = tmp_path / "shadow"
+    outside.write_text(f"root {SECRET}\n")
+    cluster = LocalCluster.create_or_open(tmp_path / "c", controllers=1, brokers=1, owns_nodes=True)
+    for folder, name in (("config", "a.toml"), ("logs", "a.log")):
+        (tmp_path / "c" / folder).mkdir()
+        (tmp_path / "c" / folder / name).symlink_to(outside)
+    (tmp_path / "c" / "logs" / "own.log").write_text("mine\n")
+    assert [path.name for path in _files_in(cluster.folder / "logs", "*.log")] == ["own.log"]
+    assert _files_in(cluster.folder / "config", "*.toml") == []
 
 
 def test_other_text_stays_as_it_is() -> None:

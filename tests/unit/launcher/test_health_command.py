@@ -3,6 +3,7 @@
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -75,11 +76,39 @@ def test_what_is_wrong_is_said_with_exit_code_1(capsys: pytest.CaptureFixture[st
         (b"HTTP/1.1 503 Service Unavailable\r\n\r\nno connection to ZooKeeper\n", "no connection to ZooKeeper"),
         (b"+OK POP3 ready\r\n", "what answers there is no klamm process"),
         (b"", "what answers there is no klamm process"),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://h/\r\n\r\n", "what answers there is no klamm process"),
+        (b"HTTP/1.1 200 OK\r\n\r\n<html>" + b"y" * 5000, "what answers there is no klamm process"),
+        (b"HTTP/1.1 200 OK\r\n\r\n\x1b[2Jactive\n", "what answers there is no klamm process"),
+        (b"HTTP/1.1 503 x\r\n\r\nno\xc2\x9b2J\nactive", "what answers there is no klamm process"),
     ):
         server = Answering(answer)
         assert report(f"127.0.0.1:{server.port}") == 1
         server.close()
         assert capsys.readouterr().err == f"klamm: 127.0.0.1:{server.port}: {said}\n"
+
+
+def test_a_server_that_never_ends_its_answer_does_not_keep_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ended = threading.Event()
+
+        def trickle() -> None:
+            client, _ = listener.accept()
+            with client, suppress(OSError):
+                client.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+                while not ended.wait(0.01):
+                    client.sendall(b"x")
+
+        thread = threading.Thread(target=trickle)
+        thread.start()
+        timer = threading.Timer(TIMEOUT_S, ended.set)
+        timer.start()
+        port = listener.getsockname()[1]
+        assert report(f"127.0.0.1:{port}", timeout_s=0.3) == 1
+        assert not ended.is_set()
+        ended.set()
+        timer.cancel()
+        thread.join()
+    assert capsys.readouterr().err == f"klamm: 127.0.0.1:{port}: no answer within 0.3 s\n"
 
 
 @pytest.mark.parametrize("metrics", ["nowhere", "host:", "host:x", "host:0", "host:70000"])
@@ -103,6 +132,9 @@ def test_without_an_address_it_says_how_to_give_one(tmp_path: Path, capsys: pyte
         (["--config", "f"], {"config": "f"}),
         (["--help"], None),
         (["--timeout", "soon"], None),
+        (["--timeout", "inf"], None),
+        (["--timeout", "nan"], None),
+        (["--timeout", "0"], None),
         (["--metrics", "--config"], None),
         (["--metric", "h:1"], None),
     ],

@@ -374,3 +374,16 @@ def test_errors_stay_short_and_end_with_their_reason(tmp_path: Path, settings: d
         load_config(file, {"settings": settings})
     assert any(line.startswith(named) for line in refused.value.errors)
     assert all(len(line) < 1000 and not line.endswith("…") for line in refused.value.errors)
+
+
+@pytest.mark.parametrize("key", ["inter.broker.listener.name", "control.plane.listener.name"])
+def test_no_other_listener_has_the_name_of_the_external_one(write: Any, key: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        load_config(write(f'{FILE}"{key}" = "EXTERNAL"\n'))
+    assert [line for line in error.value.errors if line.startswith(f"settings.\"{key}\": 'EXTERNAL': ")]
+
+
+def test_an_unknown_key_is_named_on_one_line_without_control_characters(write: Any) -> None:
+    with pytest.raises(ConfigError) as error:
+        load_config(write(FILE), {"settings": {"x\x1b[2J\ny": "1"}})
+    assert error.value.errors == [r'settings."x\x1b[2J\ny": is not a known key']

@@ -47,6 +47,16 @@ def connect(address: str) -> socket.socket:
     return socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
 
 
+def connect_to_read_slowly(address: str) -> socket.socket:
+    """With so little room that what is not read stays with the server, whatever the kernel's buffers could take."""
+    host, _, port = address.rpartition(":")
+    client = socket.socket()
+    client.settimeout(TIMEOUT_S)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+    client.connect((host, int(port)))
+    return client
+
+
 def scrape(address: str, path: str = "/metrics", method: str = "GET", **headers: str) -> tuple[int, bytes]:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     request = urllib.request.Request(f"http://{address}{path}", method=method, headers=named)
@@ -231,3 +241,37 @@ def test_health_is_not_behind_scrapes_that_nobody_reads() -> None:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         assert scrape(address, "/healthz") == (200, b"running\n")
+
+
+def test_who_reads_slowly_keeps_neither_health_checks_nor_connections_out() -> None:
+    """As many as there may be connections have sent their requests, and read nothing."""
+    with served(padding=200_000) as address, ExitStack() as stack:
+        slow = [stack.enter_context(connect_to_read_slowly(address)) for _ in range(CONNECTIONS_MAX + 8)]
+        for client in slow:
+            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        until(lambda: any(is_closed(client) for client in slow))
+        for _ in range(3):
+            assert scrape(address, "/healthz") == (200, b"running\n")
+
+
+@pytest.mark.parametrize("readers", [4, CONNECTIONS_MAX - 1])
+def test_who_reads_slowly_makes_way_for_other_scrapers(readers: int) -> None:
+    with served(padding=200_000) as address, ExitStack() as stack:
+        slow = [stack.enter_context(connect_to_read_slowly(address)) for _ in range(readers)]
+        for client in slow:
+            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert slow[3].recv(1) == b"H"
+        assert scrape(address, Accept_Encoding="gzip")[0] == 200
+
+
+def test_a_head_of_health_has_no_body() -> None:
+    with served() as address, connect(address) as client:
+        client.sendall(b"HEAD /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert client.makefile("rb").read().endswith(b"\r\n\r\n")
+
+
+@pytest.mark.parametrize("version", ["abc", "", "1.x", "0x1", "1.0.0.0.0", "-1", "1e9", "9" * 5000, "\xff"])
+def test_a_version_that_is_none_gets_the_plain_format(version: str) -> None:
+    with served() as address:
+        for form in ("application/openmetrics-text", "text/plain"):
+            assert scrape(address, Accept=f"{form};version={version};escaping=x")[0] == 200

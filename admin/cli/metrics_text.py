@@ -1,0 +1,46 @@
+"""The metrics of a process, as text; who answers at its port may be anybody.
+
+Not by urllib.request, which follows redirects and sends requests to the proxy of the environment.
+"""
+
+import contextlib
+import socket
+import threading
+import time
+from http.client import HTTPConnection, HTTPException
+from typing import Final
+
+METRICS_BYTES_MAX: Final = 16 << 20
+"""What is read of one process; the rest is left out."""
+
+
+def read_metrics(address: str, timeout_s: float) -> str:
+    """The text of `/metrics` at host:port. Raises OSError, TimeoutError among them, ValueError, HTTPException.
+
+    `timeout_s`: for all of it, however it trickles.
+    """
+    deadline = time.monotonic() + timeout_s
+    with contextlib.closing(HTTPConnection(address, timeout=timeout_s)) as connection:
+        connection.connect()
+        timer = threading.Timer(max(0.0, deadline - time.monotonic()), _shut_down, [connection.sock])
+        timer.daemon = True
+        timer.start()
+        try:
+            connection.request("GET", "/metrics")
+            with connection.getresponse() as response:
+                content = response.read(METRICS_BYTES_MAX)
+        except HTTPException:
+            if time.monotonic() < deadline:
+                raise
+        finally:
+            timer.cancel()
+    if time.monotonic() >= deadline:
+        raise TimeoutError(f"no answer within {timeout_s:g} s")
+    if response.status != 200:
+        raise ValueError(f"answers with {response.status}, not with metrics")
+    return content.decode(errors="replace")
+
+
+def _shut_down(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
