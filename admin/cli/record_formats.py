@@ -4,7 +4,6 @@ In JSON, keys and values that are UTF-8 are strings; others, as nothing is to be
 """
 
 import base64
-import json
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Final
@@ -14,6 +13,7 @@ from msgspec import Meta, Struct
 
 from admin.record_batches import Headers, Record
 from cluster.errors import DECODE_ERRORS, ConfigError
+from cluster.process.printable import printable_json
 
 
 class NewRecord(Struct, frozen=True):
@@ -64,7 +64,7 @@ def text_lines(partition: int, records: Sequence[Record], parts: Sequence[Part],
 def json_lines(topic: str, partition: int, records: Sequence[Record]) -> bytes:
     """A JSON object per line."""
     return b"".join(
-        json.dumps(
+        printable_json(
             {
                 "topic": topic,
                 "partition": partition,
@@ -73,8 +73,7 @@ def json_lines(topic: str, partition: int, records: Sequence[Record]) -> bytes:
                 "key": _to_json(r.key),
                 "value": _to_json(r.value),
                 "headers": [{"key": name, "value": _to_json(value)} for name, value in r.headers],
-            },
-            ensure_ascii=False,
+            }
         ).encode()
         + b"\n"
         for r in records

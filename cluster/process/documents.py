@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import typer
 
-from cluster.process.printable import printable
+from cluster.process.printable import printable, printable_json
 from cluster.process.tables import table_lines
 
 _INDENT: Final = 4
@@ -29,10 +29,8 @@ def write_document(document: dict[str, Any], form: Format) -> None:
 
         typer.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
         return
-    import json  # noqa: PLC0415
-
     indent = 2 if sys.stdout is not None and sys.stdout.isatty() else None
-    typer.echo(json.dumps(document, indent=indent, ensure_ascii=False))
+    typer.echo(printable_json(document, indent))
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -1,6 +1,8 @@
 """Texts as they can be printed: logs, requests and names of files may have any characters in them."""
 
+import re
 from pathlib import Path
+from typing import Any, Final
 
 
 def printable(text: str) -> str:
@@ -17,3 +19,17 @@ def path_text(path: Path | str) -> str:
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
+
+
+def printable_json(document: Any, indent: int | None = None) -> str:
+    """JSON in which characters that are not visible have escapes, so that no text in it controls a terminal."""
+    import json  # noqa: PLC0415 - What nobody asks for costs nothing.
+
+    text = json.dumps(document, indent=indent, ensure_ascii=False)
+    if text.isprintable():
+        return text
+    return _NOT_ASCII.sub(lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text)
+
+
+_NOT_ASCII: Final = re.compile(r"[^\x20-\x7e\n]")
+"""JSON has its own escapes for control characters of ASCII; DEL is none of these."""
