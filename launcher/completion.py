@@ -27,7 +27,8 @@ class Shell(StrEnum):
 _SCRIPTS: Final = {
     Shell.BASH: """\
 _klamm_completion() {
-    local IFS=$'\\n'
+    local IFS=$'\\n' -
+    set -f
     COMPREPLY=($(COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD _KLAMM_COMPLETE=complete_bash "$1" 2>/dev/null))
 }
 complete -o default -F _klamm_completion klamm

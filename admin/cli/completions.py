@@ -6,12 +6,15 @@ cluster does not answer in time there are no names.
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import typer
 
 _TIMEOUT_S: Final = 2.0
+_PLAIN: Final = re.compile(r"[A-Za-z0-9._-]+")
+"""All that names of topics, partitions, nodes and contexts have in them."""
 
 
 def context_names() -> list[str]:
@@ -68,8 +71,9 @@ def _of_cluster(ctx: typer.Context, ask: Callable[[Any], Awaitable[list[str]]]) 
 
 
 def _quietly(find: Callable[[], list[str]]) -> list[str]:
+    """The names, but for those that a shell would not take as they are: a server may say `$(…)`."""
     from cluster.errors import ClusterError
 
     with contextlib.suppress(ClusterError, OSError):
-        return find()
+        return [name for name in find() if _PLAIN.fullmatch(name)]
     return []
