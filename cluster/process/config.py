@@ -56,7 +56,7 @@ def host_and_port(address: str) -> tuple[str, int]:
         raise ValueError("must be host:port")
     if host.startswith("[") and host.endswith("]"):
         return host[1:-1], number
-    if ":" in host or "/" in host or host != host.strip():
+    if ":" in host or "/" in host or host != host.strip() or not host.isprintable():
         raise ValueError("must be host:port")
     return host, number
 
@@ -215,7 +215,12 @@ def load_config(
         )
     except ValidationError as error:
         raise ConfigError(_errors(error)) from error
-    further = _disagreements(config) + misnamed_listeners(config.settings) + _unusable_credentials(config)
+    further = (
+        _disagreements(config)
+        + _shared_addresses(config)
+        + misnamed_listeners(config.settings)
+        + _unusable_credentials(config)
+    )
     if config.external_advertised is not None and config.external_listen is None:
         further.append(f"external_advertised: {shown(config.external_advertised)}: needs external_listen")
     if further:
@@ -301,3 +306,17 @@ def _disagreements(config: NodeConfig) -> list[str]:
         for field, value in _in_kafka_keys(given).items()
         if getattr(config, field) != value
     ]
+
+
+def _shared_addresses(config: NodeConfig) -> list[str]:
+    """Listeners that cannot both be opened. Port 0 is another one for each."""
+    found: dict[str, str] = {}
+    errors = []
+    for field in ("listen", "control_listen", "external_listen", "metrics_listen"):
+        address = getattr(config, field)
+        if address is None or host_and_port(address)[1] == 0:
+            continue
+        first = found.setdefault(address, field)
+        if first != field:
+            errors.append(f"{field}: {shown(address)}: {first} has this address too; each listener needs its own")
+    return errors

@@ -387,3 +387,21 @@ def test_an_unknown_key_is_named_on_one_line_without_control_characters(write: A
     with pytest.raises(ConfigError) as error:
         load_config(write(FILE), {"settings": {"x\x1b[2J\ny": "1"}})
     assert error.value.errors == [r'settings."x\x1b[2J\ny": is not a known key']
+
+
+def test_two_listeners_cannot_have_one_address(write: Any) -> None:
+    path = write(FILE)
+    taken = {"listen": "127.0.0.1:5", "external_listen": "127.0.0.1:5", "metrics_listen": "127.0.0.1:5"}
+    assert errors(path, taken) == [
+        f"{field}: '127.0.0.1:5': listen has this address too; each listener needs its own"
+        for field in ("external_listen", "metrics_listen")
+    ]
+    load_config(path, {"listen": "127.0.0.1:0", "external_listen": "127.0.0.1:0", "control_listen": "127.0.0.1:0"})
+
+
+@pytest.mark.parametrize("address", ["\x1b[2J:1", "a\udcff:1", "a\u202eb:1"])
+def test_a_host_that_cannot_be_printed_is_refused(write: Any, address: str) -> None:
+    for field in ("zookeeper", "listen", "external_listen"):
+        [error] = errors(write(FILE), {field: address})
+        assert error.startswith(f"{field}: ")
+        assert error.isprintable()
