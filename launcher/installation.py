@@ -17,7 +17,7 @@ def require_extras(*extras: str) -> None:
     missing = [extra for extra in extras if any(find_spec(module) is None for module in _MODULES_OF_EXTRA[extra])]
     if missing:
         named = " and ".join(f"the extra '{extra}'" for extra in missing)
-        raise StartupError(f"this command needs {named}: pip install 'klamm[{','.join(missing)}]'")
+        raise StartupError(f"this command needs {named}: install klamm's wheel as 'klamm-….whl[{','.join(missing)}]'")
 
 
 def require_clone(folder: str, command: str) -> None:

@@ -65,7 +65,9 @@ def _files() -> Iterator[tuple[str, Path]]:
         try:
             listed = distribution(name).files or []
         except PackageNotFoundError:
-            raise StartupError(f"the distribution {name} is not installed: pip install 'klamm[audit]'") from None
+            raise StartupError(
+                f"the distribution {name} is not installed: install klamm with the extra 'audit'"
+            ) from None
         for entry in listed:
             path = Path(str(entry.locate()))
             if ".." not in entry.parts and path.is_file() and _is_wanted(Path(str(entry))):

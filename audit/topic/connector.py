@@ -39,8 +39,7 @@ def connector_jars(version: str) -> list[Path]:
         import jgo  # noqa: PLC0415
     except ImportError:
         raise StartupError(
-            "the jars of Spark's connector to Kafka need the extra 'audit-kafka': pip install 'klamm[audit-kafka]', "
-            f"{_OTHERWISE}"
+            f"the jars of Spark's connector to Kafka need the extra 'audit-kafka': install klamm with it, {_OTHERWISE}"
         ) from None
     endpoint = _ENDPOINT.format(version=version)
     try:

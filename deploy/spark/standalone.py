@@ -121,7 +121,7 @@ def standalone_cluster(
 def _spark_home() -> Path:
     found = importlib.util.find_spec("pyspark")
     if found is None or found.origin is None:
-        raise StartupError("pyspark is not installed: pip install 'klamm[audit]'")
+        raise StartupError("pyspark is not installed: install klamm with the extra 'audit'")
     return Path(found.origin).parent
 
 

@@ -117,7 +117,7 @@ def test_a_command_without_its_extra_names_it(wheel: Path, tmp_path: Path, argum
     environment.install_wheel(wheel)
     answer = environment.klamm(*arguments.split(), folder=tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache"))
     assert answer.returncode == 1
-    assert f"pip install 'klamm[{extras}]'" in answer.stderr
+    assert f"install klamm's wheel as 'klamm-….whl[{extras}]'" in answer.stderr
     assert "Traceback" not in answer.stderr
     assert not (tmp_path / "data").exists(), "nothing is written before the extra is found"
 
