@@ -84,8 +84,8 @@ def fetch_jars(jars: list[LockedJar], folder: Path, say: Say) -> list[Path]:
 def _fetch_all(jars: list[LockedJar], folder: Path, say: Say) -> None:
     if importlib.util.find_spec("jgo") is None:
         raise StartupError(
-            "the embedded ZooKeeper needs the extra 'embedded': install klamm's wheel as 'klamm-….whl[embedded]', or name a"
-            " running server with --zookeeper"
+            "the embedded ZooKeeper needs the extra 'embedded': install klamm's wheel as 'klamm-….whl[embedded]',"
+            " or name a running server with --zookeeper"
         )
     say(f"fetching {len(jars)} jars of ZooKeeper once, {sum(j.bytes for j in jars) / 1e6:.1f} MB, to {folder}")
     folder.mkdir(parents=True, exist_ok=True)
