@@ -1,13 +1,14 @@
 """`klamm zookeeper|controller|broker`: one process of a cluster in the foreground; `klamm health` of one."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
 from admin.cli.output import examples, say
+from admin.cli.shared_options import with_options
 
 app = typer.Typer()
 
@@ -43,6 +44,38 @@ _Override = Annotated[
     typer.Option("--override", metavar="KEY=VALUE", help="A setting, as of kafka-server-start. Repeatable."),
 ]
 
+_NODE_OPTIONS: Final[dict[str, tuple[Any, object]]] = {
+    "config": (_ConfigOption, None),
+    "id": (_Id, None),
+    "zookeeper": (_ZooKeeper, None),
+    "listen": (_Listen, None),
+    "advertised": (_Advertised, None),
+    "control_listen": (_ControlListen, None),
+    "control_advertised": (_ControlAdvertised, None),
+    "external_listen": (_ExternalListen, None),
+    "external_advertised": (_ExternalAdvertised, None),
+    "metrics_listen": (_MetricsListen, None),
+    "data": (_Data, None),
+    "override": (_Override, None),
+}
+"""Of controllers and brokers; by the fields of their files."""
+
+
+class _Node(NamedTuple):
+    """The file of a process, and the fields that options give."""
+
+    config: Path | None
+    fields: dict[str, Any]
+
+
+def _runs_node(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that make up its keyword argument `node`."""
+
+    def make(config: Path | None, override: list[str] | None, **fields: Any) -> _Node:
+        return _Node(config, {**fields, "settings": _settings(override)})
+
+    return with_options(command, "node", _NODE_OPTIONS, make)
+
 
 @app.command(epilog=examples("klamm zookeeper --port 2181 --data /var/lib/zookeeper"))
 def zookeeper(
@@ -66,21 +99,8 @@ def zookeeper(
         exit_codes=_EXIT_CODES,
     )
 )
-def controller(
-    *,
-    config: _ConfigOption = None,
-    id_: _Id = None,
-    zookeeper: _ZooKeeper = None,
-    listen: _Listen = None,
-    advertised: _Advertised = None,
-    control_listen: _ControlListen = None,
-    control_advertised: _ControlAdvertised = None,
-    external_listen: _ExternalListen = None,
-    external_advertised: _ExternalAdvertised = None,
-    metrics_listen: _MetricsListen = None,
-    data: _Data = None,
-    override: _Override = None,
-) -> None:
+@_runs_node
+def controller(*, node: _Node) -> None:
     """Run one controller in the foreground. It competes for `/controller`; one controller is active at a time.
 
     Options win over KLAMM_… variables, and these over the file. Any of the three is enough.
@@ -89,20 +109,7 @@ def controller(
     """
     from controller.__main__ import main
 
-    flags = {
-        "id": id_,
-        "zookeeper": zookeeper,
-        "listen": listen,
-        "advertised": advertised,
-        "control_listen": control_listen,
-        "control_advertised": control_advertised,
-        "external_listen": external_listen,
-        "external_advertised": external_advertised,
-        "metrics_listen": metrics_listen,
-        "data": data,
-        "settings": _settings(override),
-    }
-    sys.exit(main(config, flags))
+    sys.exit(main(node.config, node.fields))
 
 
 @app.command(
@@ -112,21 +119,9 @@ def controller(
         exit_codes=_EXIT_CODES,
     )
 )
+@_runs_node
 def broker(
-    *,
-    config: _ConfigOption = None,
-    id_: _Id = None,
-    zookeeper: _ZooKeeper = None,
-    listen: _Listen = None,
-    advertised: _Advertised = None,
-    control_listen: _ControlListen = None,
-    control_advertised: _ControlAdvertised = None,
-    external_listen: _ExternalListen = None,
-    external_advertised: _ExternalAdvertised = None,
-    metrics_listen: _MetricsListen = None,
-    data: _Data = None,
-    rack: Annotated[str | None, typer.Option("--rack", help="Rack of the broker.")] = None,
-    override: _Override = None,
+    *, rack: Annotated[str | None, typer.Option("--rack", help="Rack of the broker.")] = None, node: _Node
 ) -> None:
     """Run one broker in the foreground: replicated partition logs, produce and fetch.
 
@@ -136,21 +131,7 @@ def broker(
     """
     from broker_agent.__main__ import main
 
-    flags = {
-        "id": id_,
-        "zookeeper": zookeeper,
-        "listen": listen,
-        "advertised": advertised,
-        "control_listen": control_listen,
-        "control_advertised": control_advertised,
-        "external_listen": external_listen,
-        "external_advertised": external_advertised,
-        "metrics_listen": metrics_listen,
-        "data": data,
-        "rack": rack,
-        "settings": _settings(override),
-    }
-    sys.exit(main(config, flags))
+    sys.exit(main(node.config, {**node.fields, "rack": rack}))
 
 
 @app.command(

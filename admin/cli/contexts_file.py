@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from cluster.errors import DECODE_ERRORS, StartupError
+from cluster.process.files import read_file
 
 DEFAULT_DATA: Final = Path(".klamm")
 LOCAL: Final = "local"
@@ -63,7 +64,7 @@ def read_contexts() -> Contexts:
     """What the file says; without a file only `local`. Raises StartupError if it cannot be read."""
     path = contexts_path()
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Contexts)
+        return msgspec.json.decode(read_file(path), type=Contexts)
     except (FileNotFoundError, NotADirectoryError):
         return Contexts()
     except (OSError, *DECODE_ERRORS) as error:

@@ -1,11 +1,9 @@
 """Options that several commands share, and the connection to a cluster that they describe."""
 
 import asyncio
-import functools
-import inspect
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
@@ -13,6 +11,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 import typer
 
 from admin.cli.completions import context_names
+from admin.cli.shared_options import with_options
 from admin.cli.target import Target, find_target
 from admin.client import AdminClient
 from admin.node_search import NoAnswerError
@@ -104,7 +103,7 @@ _TARGET_OPTIONS: Final[dict[str, tuple[Any, object]]] = {
 
 def names_cluster(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that make up its keyword argument `target`."""
-    return _with_options(command, "target", _TARGET_OPTIONS, find_target)
+    return with_options(command, "target", _TARGET_OPTIONS, find_target)
 
 
 def talks_to_cluster(timeout: float = 30) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -114,29 +113,7 @@ def talks_to_cluster(timeout: float = 30) -> Callable[[Callable[..., None]], Cal
     def make(timeout: float, form: Format, **named: Any) -> Cluster:
         return Cluster(find_target(**named), timeout, form)
 
-    return lambda command: _with_options(command, "cluster", options, make)
-
-
-def _with_options(
-    command: Callable[..., None], name: str, options: Mapping[str, tuple[Any, object]], make: Callable[..., object]
-) -> Callable[..., None]:
-    """The command with these options instead of the keyword argument, which is made of their values."""
-
-    @functools.wraps(command)
-    def with_options(**values: Any) -> None:
-        made = make(**{option: values.pop(option) for option in options})
-        command(**values, **{name: made})
-
-    signature = inspect.signature(command)
-    own = [parameter for parameter in signature.parameters.values() if parameter.name != name]
-    shared = [
-        inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for option, (annotation, default) in options.items()
-    ]
-    # Typer builds the command line from the signature and the annotations.
-    with_options.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
-    with_options.__annotations__ = {p.name: p.annotation for p in (*own, *shared)}
-    return with_options
+    return lambda command: with_options(command, "cluster", options, make)
 
 
 def run(main: Coroutine[Any, Any, _T]) -> _T:

@@ -114,7 +114,7 @@ def produce(
     """Produce one record per line of stdin or of a file; a tab separates key and value.
 
     A record with a key goes to the partition its key hashes to, as with
-    Kafka's clients; records without a key are spread over all partitions.
+    Kafka's clients; of those without a key each batch goes to another one.
     --input json takes key, value, headers and timestamp of each object, as
     'klamm consume -o json' writes them, whose topic, partition and offset are
     ignored; other keys are refused. The producer is not idempotent: retries

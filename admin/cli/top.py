@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import sys
 from collections.abc import AsyncGenerator
 from typing import Annotated, Any, Final
@@ -19,6 +18,7 @@ from admin.load import Load, compare, take_sample
 from cluster.counted import counted
 from cluster.local_cluster import CONTROLLER, read_cluster_state
 from cluster.process.documents import Format
+from cluster.process.printable import printable, printable_json
 from cluster.process.tables import table_lines
 
 app = typer.Typer()
@@ -63,7 +63,7 @@ def top(
                     if cluster.form is Format.TABLE:
                         screen.show(document)
                     else:
-                        typer.echo(json.dumps(document, ensure_ascii=False))
+                        typer.echo(printable_json(document))
                     if once:
                         return
 
@@ -154,5 +154,11 @@ def screen_lines(document: dict[str, Any], width: int | None = None) -> list[str
 
 
 def _table(rows: list[dict[str, Any]], columns: tuple[str, ...], width: int | None) -> list[str]:
-    cells = [[f"{row[c]:,.0f}" if isinstance(row[c], float) else str(row[c]) for c in columns] for row in rows]
+    cells = [
+        [f"{row[c]:,.0f}" if isinstance(row[c], float) else printable(str(row[c])) for c in columns] for row in rows
+    ]
     return [line for lines in table_lines([c.upper() for c in columns], cells, width) for line in lines]
+
+
+def _cell(value: object) -> str:
+    return f"{value:,.0f}" if isinstance(value, float) else printable(str(value))

@@ -18,7 +18,7 @@ from admin.cli.contexts_file import (
     write_contexts,
 )
 from admin.cli.target import Target, find_target
-from cluster.errors import StartupError
+from cluster.errors import ConfigError, StartupError
 from launcher.__main__ import app
 
 
@@ -125,3 +125,10 @@ def test_a_file_that_is_a_link_stays_one(tmp_path: Path) -> None:
     klamm("contexts", "add", "production", "--bootstrap", "a:1")
     assert contexts_path().is_symlink()
     assert "production" in elsewhere.read_text()
+
+
+def test_a_file_that_never_ends_is_refused(tmp_path: Path) -> None:
+    contexts_path().parent.mkdir()
+    contexts_path().symlink_to("/dev/zero")
+    with pytest.raises(ConfigError, match="has more than"):
+        read_contexts()

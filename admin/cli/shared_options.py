@@ -1,0 +1,28 @@
+"""Options that several commands share, made into one argument of each."""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def with_options(
+    command: Callable[..., None], name: str, options: Mapping[str, tuple[Any, object]], make: Callable[..., object]
+) -> Callable[..., None]:
+    """The command with these options instead of the keyword argument, which is made of their values."""
+
+    @functools.wraps(command)
+    def decorated(**values: Any) -> None:
+        made = make(**{option: values.pop(option) for option in options})
+        command(**values, **{name: made})
+
+    signature = inspect.signature(command)
+    own = [parameter for parameter in signature.parameters.values() if parameter.name != name]
+    shared = [
+        inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for option, (annotation, default) in options.items()
+    ]
+    # Typer builds the command line from the signature and the annotations.
+    decorated.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
+    decorated.__annotations__ = {p.name: p.annotation for p in (*own, *shared)}
+    return decorated
