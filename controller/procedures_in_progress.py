@@ -4,6 +4,7 @@ Kept up to date by the changes of the context, so that the oldest is known witho
 event loop, in seconds. A new active controller begins anew: nothing in ZooKeeper says when a procedure started.
 """
 
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
@@ -18,7 +19,8 @@ class Since(Generic[_K]):
     """When each member was added. `oldest` is None if there are none; read by the scraper's thread."""
 
     def __init__(self) -> None:
-        self._since: dict[_K, float] = {}
+        # Its first key is found at once however many were removed before it, unlike that of a dict.
+        self._since: OrderedDict[_K, float] = OrderedDict()
         self.oldest: float | None = None
 
     def __len__(self) -> int:
@@ -48,24 +50,32 @@ class ProceduresInProgress:
     def __init__(self) -> None:
         self.deletions: Since[str] = Since()
         self.reassignments: Since[TopicPartition] = Since()
+        self._reassigned: defaultdict[str, set[TopicPartition]] = defaultdict(set)
+        """By topic: when one is removed the others are not looked through."""
 
     def follow(self, change: changes.Change, context: ControllerContext, now: float) -> None:
         """Take over a change that was applied to the context."""
         match change:
             case changes.AssignmentsRead(assignments):
-                self.reassignments.add((tp for tp, a in assignments.items() if a.is_being_reassigned), now)
+                self._start([tp for tp, a in assignments.items() if a.is_being_reassigned], now)
             case changes.ReassignmentsStarted(partitions):
-                self.reassignments.add(partitions, now)
+                self._start(list(partitions), now)
             case changes.ReassignmentsCompleted(assignments):
                 self.reassignments.remove(assignments)
+                for tp in assignments:
+                    self._reassigned[tp.topic].discard(tp)
             case changes.DeletionsQueued(queued, postponed):
                 self.deletions.add((*queued, *postponed), now)
             case changes.DeletionsWithdrawn(topics):
                 self.deletions.remove(topic for topic in topics if not context.is_marked_for_deletion(topic))
             case changes.TopicsRemoved(topics):
                 self.deletions.remove(topics)
-                if self.reassignments:
-                    removed = set(topics)
-                    self.reassignments.remove([tp for tp in self.reassignments if tp.topic in removed])
+                for topic in topics:
+                    self.reassignments.remove(self._reassigned.pop(topic, ()))
             case _:
                 pass
+
+    def _start(self, partitions: list[TopicPartition], now: float) -> None:
+        self.reassignments.add(partitions, now)
+        for tp in partitions:
+            self._reassigned[tp.topic].add(tp)

@@ -115,11 +115,10 @@ def _fetch(jar: LockedJar, draft: Path) -> Path:
 
 
 def _digest(path: Path) -> str | None:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except FileNotFoundError:
-        return None
+    if not path.is_file():
+        return None  # Nor of a pipe, which would never end.
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _jars_of_pyspark(jars: Path) -> list[str]:
