@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from cluster.errors import DECODE_ERRORS, StartupError
 from cluster.process.files import read_file
+from cluster.process.user_folders import user_configuration
 
 DEFAULT_DATA: Final = Path(".klamm")
 LOCAL: Final = "local"
@@ -54,10 +55,8 @@ class Contexts(Struct, frozen=True, omit_defaults=True):
 
 
 def contexts_path(environment: Mapping[str, str] | None = None) -> Path:
-    """Where the file is. Source: XDG Base Directory Specification, by which a relative folder is ignored."""
-    variables = os.environ if environment is None else environment
-    folder = Path(variables.get("XDG_CONFIG_HOME", ""))
-    return (folder if folder.is_absolute() else Path.home() / ".config") / "klamm" / "contexts.json"
+    """Where the file is."""
+    return user_configuration(environment) / "contexts.json"
 
 
 def read_contexts() -> Contexts:

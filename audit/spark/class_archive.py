@@ -15,6 +15,8 @@ from typing import Final
 
 import pyspark
 
+from cluster.process.user_folders import user_cache
+
 _UNFINISHED, _FINISHED = ".new", ".jsa"
 _KEPT: Final = 3
 """Archives of different installations, such as an old and a new release."""
@@ -28,7 +30,7 @@ def class_archive_options(cache: Path | None = None) -> str:
     java_home = _java_home()
     if not Path(java_home, "lib", "server", "classes.jsa").exists():
         return ""  # The archive of Java's own classes, on which this one rests.
-    folder = _cache_folder() if cache is None else cache
+    folder = user_cache() if cache is None else cache
     name = f"spark-{_fingerprint(java_home)}"
     if any(character.isspace() for character in str(folder)):
         return ""
@@ -104,11 +106,6 @@ def _java_home() -> str:
     """As Spark finds it."""
     on_path = shutil.which("java") or ""
     return os.environ.get("JAVA_HOME") or str(Path(on_path).resolve().parents[1] if on_path else "")
-
-
-def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "klamm"
 
 
 def _fingerprint(java_home: str) -> str:

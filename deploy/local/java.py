@@ -14,6 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from cluster.errors import StartupError
+from cluster.process.user_folders import user_cache
 
 OLDEST_JAVA: Final = 17
 VECTOR_MODULE: Final = "jdk.incubator.vector"
@@ -47,8 +48,7 @@ def find_java() -> JavaRuntime:
 
 def user_shim_folder(java: JavaRuntime) -> Path:
     """Where the user keeps a shim for this Java: an installation may be read-only for whoever runs it."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "klamm" / f"java-{sha256(bytes(java.executable)).hexdigest()[:8]}"
+    return user_cache() / f"java-{sha256(bytes(java.executable)).hexdigest()[:8]}"
 
 
 def spark_environment(java: JavaRuntime, shim_folder: Path) -> dict[str, str]:

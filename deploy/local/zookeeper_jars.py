@@ -7,16 +7,16 @@ user's cache (`$XDG_CACHE_HOME/klamm/jars`); a jar that differs from the lock fi
 import glob
 import hashlib
 import importlib.util
-import os
 import tempfile
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct, convert
 
 from cluster.errors import StartupError
+from cluster.process.user_folders import user_cache
 
 LOCK_FILE: Final = Path(__file__).with_name("zookeeper.lock.toml")
 OF_PYSPARK: Final = (
@@ -56,18 +56,11 @@ def find_jars(say: Say = lambda _: None) -> list[str]:
     package = importlib.util.find_spec("pyspark")
     if package is not None and package.origin is not None:
         return _jars_of_pyspark(Path(package.origin).parent / "jars")
-    return [str(path) for path in fetch_jars(read_lock(), cache_folder(), say)]
+    return [str(path) for path in fetch_jars(read_lock(), user_cache() / "jars", say)]
 
 
 def read_lock() -> list[LockedJar]:
     return convert(tomllib.loads(LOCK_FILE.read_text())["jars"], list[LockedJar])
-
-
-def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """Source: XDG Base Directory Specification, by which a relative folder is ignored."""
-    variables = os.environ if environment is None else environment
-    folder = Path(variables.get("XDG_CACHE_HOME", ""))
-    return (folder if folder.is_absolute() else Path.home() / ".cache") / "klamm" / "jars"
 
 
 def fetch_jars(jars: list[LockedJar], folder: Path, say: Say) -> list[Path]:

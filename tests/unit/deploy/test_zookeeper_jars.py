@@ -7,8 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.errors import StartupError
+from cluster.process.user_folders import user_cache
 from deploy.local import zookeeper_jars
-from deploy.local.zookeeper_jars import LockedJar, cache_folder, fetch_jars, read_lock
+from deploy.local.zookeeper_jars import LockedJar, fetch_jars, read_lock
 
 CONTENT = b"a jar"
 JAR = LockedJar("org.example:thing:1.0", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))
@@ -106,5 +107,5 @@ def test_jars_of_pyspark_are_taken_where_it_is_installed(monkeypatch: pytest.Mon
 
 def test_the_cache_is_that_of_the_xdg_specification(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/somebody")
-    assert cache_folder({"XDG_CACHE_HOME": "relative"}) == Path("/somebody/.cache/klamm/jars")
-    assert cache_folder({"XDG_CACHE_HOME": "/c"}) == Path("/c/klamm/jars")
+    assert user_cache({"XDG_CACHE_HOME": "relative"}) == Path("/somebody/.cache/klamm")
+    assert user_cache({"XDG_CACHE_HOME": "/c"}) == Path("/c/klamm")
