@@ -135,6 +135,10 @@ class Cluster:
         self.nodes, self.admin = nodes, admin
         self.acknowledged: list[bytes] = []
 
+    async def has_controllers(self) -> bool:
+        described = await self.admin.describe_cluster(require_controller=True)
+        return {c.id for c in described.controllers} == set(CONTROLLERS)
+
     async def is_in_sync(self) -> bool:
         described = await self.admin.describe_topics([TOPIC])
         return all(set(p.isr) == set(BROKERS) for topic in described.topics for p in topic.partitions)
@@ -153,12 +157,7 @@ class Cluster:
     async def replace_controller(self, node: int, tree: Path) -> None:
         await self.nodes.stop(node)
         self.nodes.start(node, tree)
-
-        async def is_complete() -> bool:
-            described = await self.admin.describe_cluster(require_controller=True)
-            return {c.id for c in described.controllers} == set(CONTROLLERS)
-
-        await eventually(is_complete, f"controller {node} registered")
+        await eventually(self.has_controllers, f"controller {node} registered")
 
     @asynccontextmanager
     async def producing(self) -> AsyncIterator[None]:
@@ -202,8 +201,10 @@ async def cluster_of(nodes: Nodes, tree: Path) -> AsyncIterator[Cluster]:
             return len((await admin.describe_controller()).brokers) == len(BROKERS)
 
         await eventually(has_brokers, "all brokers known")
-        await admin.create_topics([NewTopic(TOPIC, 6, 3)])
         cluster = Cluster(nodes, admin)
+        # One controller is enough to serve; SIGTERM would end one that still starts before it handles signals.
+        await eventually(cluster.has_controllers, "all controllers registered")
+        await admin.create_topics([NewTopic(TOPIC, 6, 3)])
         await eventually(cluster.is_in_sync, "in sync")
         yield cluster
 
