@@ -15,6 +15,8 @@ from typer.core import TyperGroup
 from admin.cli.output import examples, say
 from cluster.errors import ApiError, ClusterError, ConfigError
 from cluster.process.exit_codes import ExitCode
+from cluster.process.printable import printable
+from launcher.environment import unknown_variables
 
 _MODULES: Final = {
     "Cluster on this machine": {
@@ -187,6 +189,9 @@ def main() -> None:
         from typer._completion_classes import completion_init
 
         completion_init()
+    else:
+        for line in unknown_variables(os.environ):
+            say(f"klamm: {printable(line)}")
     try:
         app(prog_name="klamm")
     except ConfigError as error:
