@@ -20,14 +20,13 @@ from broker_agent.role_changes import AppliedRole, BecomeLeaderOrFollower, LogsO
 from cluster.broker import (
     INITIAL_CONTROLLER_EPOCH,
     NO_LEADER_EPOCH,
-    Broker,
     BrokerEpoch,
     ControllerEpoch,
     LeaderEpoch,
     TopicId,
 )
 from cluster.errors import ErrorCode
-from cluster.listeners import EXTERNAL_LISTENER
+from cluster.listeners import needed_listeners
 from cluster.partition import TopicPartition
 from cluster.process.tasks import TaskSet
 from cluster.requests import control
@@ -129,7 +128,7 @@ class ControlRequests:
         async with self.lock:
             code = self._admit_request(request)
             if code is ErrorCode.NONE:
-                listeners = {_needed_listeners(broker) for broker in request.live_brokers}
+                listeners = {needed_listeners(broker.endpoints) for broker in request.live_brokers}
                 if len(listeners) > 1:
                     _log.error("Brokers have different listeners", listeners=sorted(listeners))
                 self._manager.metadata.apply(request)
@@ -399,8 +398,3 @@ def _stop_change(
         leader_epoch=state.leader_epoch,
         reason=None if failure is None else str(failure),
     )
-
-
-def _needed_listeners(broker: Broker) -> tuple[str, ...]:
-    """Those that every broker needs to have; an external one may be added to one broker after the other."""
-    return tuple(sorted(e.listener for e in broker.endpoints if e.listener != EXTERNAL_LISTENER))

@@ -7,7 +7,7 @@ import os
 import sys
 from functools import cached_property
 from importlib import import_module
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -185,13 +185,9 @@ def main() -> None:
         # Started with stdin closed: read it as an empty file.
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
     if "_KLAMM_COMPLETE" in os.environ:
-        # A shell asks for names (launcher/completion.py).
-        from typer._completion_classes import completion_init
-
-        completion_init()
-    else:
-        for line in unknown_variables(os.environ):
-            say(f"klamm: {printable(line)}")
+        _complete()
+    for line in unknown_variables(os.environ):
+        say(f"klamm: {printable(line)}")
     try:
         app(prog_name="klamm")
     except ConfigError as error:
@@ -200,19 +196,31 @@ def main() -> None:
         sys.exit(ExitCode.USAGE)
     except ApiError as error:
         for line in error_lines(error):
-            say(f"klamm: {line}")
+            say(f"klamm: {printable(line)}")
         sys.exit(ExitCode.REFUSED)
     except ClusterError as error:
-        say(f"klamm: {error}")
+        say("\n".join(map(printable, f"klamm: {error}".split("\n"))))
         sys.exit(ExitCode.REFUSED)
     except OSError as error:
         if error.errno is None:
             raise
         # A file that cannot be written, or a full disk behind stdout.
         place = "" if error.filename is None else f"{error.filename}: "
-        say(f"klamm: {place}{error.strerror}")
+        say(f"klamm: {printable(place)}{error.strerror}")
         _close_stdout()
         sys.exit(ExitCode.REFUSED)
+
+
+def _complete() -> NoReturn:
+    """Print names for a shell (launcher/completion.py); none where its variables are not what shells set."""
+    from typer._completion_classes import completion_init
+
+    completion_init()
+    try:
+        app(prog_name="klamm")
+    except (KeyError, ValueError):
+        sys.exit(ExitCode.USAGE)
+    sys.exit(ExitCode.OK)
 
 
 def error_lines(error: ApiError) -> list[str]:
