@@ -26,6 +26,7 @@ _MODULES: Final = {
         "status": "launcher.local_cluster",
         "doctor": "launcher.doctor",
         "bundle": "launcher.bundle",
+        "monitoring": "launcher.monitoring",
     },
     "Cluster operations": {
         "watch": "admin.cli.watch",
@@ -64,6 +65,7 @@ _SUMMARIES: Final = {
     "status": "Show every process of a cluster: state, pid, addresses, and which controller is active.",
     "doctor": "Check this machine, the installation and the cluster: what is wrong, and what to do.",
     "bundle": "Write an archive for support: versions, checks, descriptions, health, configs, ends of logs, metrics.",
+    "monitoring": "Write the configuration of Prometheus, Alertmanager and Grafana: targets, alerts, dashboards.",
     "watch": "Stream changes of leaders, ISRs, brokers, topics, reassignments and configs until Ctrl-C.",
     "top": "Show what a cluster is busy with: event queue, failovers, elections, ISR changes, busiest partitions.",
     "produce": "Produce one record per line of stdin or of a file; a tab separates key and value.",
