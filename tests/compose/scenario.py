@@ -60,6 +60,7 @@ class Scenario:
             ("leading ZooKeeper", self._leading_zookeeper),
         )
         async with self._producing():
+            await asyncio.to_thread(self._stop_one_gracefully)
             for what, find in faults:
                 service = await asyncio.to_thread(find)
                 await asyncio.to_thread(stack.kill, service)
@@ -70,6 +71,19 @@ class Scenario:
             broker = await asyncio.to_thread(self._leader)
             await asyncio.to_thread(self._cut, broker)
         self._say(f"{len(self._acknowledged)} records acknowledged")
+
+    def _stop_one_gracefully(self) -> None:
+        """A broker under load moves its leaderships away before it ends, within its stop period."""
+        stack, broker = self._stack, self._leader()
+        service = BROKERS[broker]
+        stack.compose("stop", service)
+        assert stack.exit_code(service) == 0, f"{service}: exit code {stack.exit_code(service)}"
+        assert "Controlled shutdown succeeded" in stack.log(service), stack.log(service)
+        leaders = {p["leader"] for p in self._partitions()}
+        assert leaders <= set(BROKERS) - {broker}, f"leaders are {leaders} after {service} was stopped"
+        stack.start(service)
+        self._until_well()
+        self._say(f"stopped {service} under load: leaderships moved first, exit code 0")
 
     def _cut(self, broker: int) -> None:
         stack, service = self._stack, BROKERS[broker]
