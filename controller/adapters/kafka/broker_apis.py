@@ -97,9 +97,7 @@ def _shut_down(
     )
 
 
-def _shutdown_refused(
-    _: shutdown.ControlledShutdownRequest, error: ApiError
-) -> shut_down.ControlledShutdownResponse:
+def _shutdown_refused(_: shutdown.ControlledShutdownRequest, error: ApiError) -> shut_down.ControlledShutdownResponse:
     return shut_down.ControlledShutdownResponse(error_code=error.code)
 
 

@@ -1,15 +1,15 @@
 """The controller's `BrokerClient` for brokers of Apache Kafka: one ordered connection for each broker."""
 
-import asyncio
 import ssl
 
+from cluster.kafka_wire.connection import KafkaConnection
+
 from cluster.broker import Broker, BrokerId, Endpoint
-from cluster.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError
-from cluster.kafka_wire.connection import KafkaConnection, connect
+from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.process.settings import Settings
 from cluster.requests import control
 from cluster.requests.recovery import DescribeReplicasResponse
-from controller.adapters.kafka.control_messages import ControlMessages, response_of
+from controller.adapters.kafka.control_messages import ControlMessages, answer_type, response_of
 
 
 class KafkaBrokerClient:
@@ -18,7 +18,10 @@ class KafkaBrokerClient:
     `controller`: see ControlMessages. `tls`: for brokers whose listener is SSL; None: those are refused.
     """
 
-    def __init__(self, settings: Settings, controller: Broker | None, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, settings: Settings, client_id: str, controller: Broker | None, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._client_id = client_id
         self._messages = ControlMessages(settings.inter_broker_protocol_version, controller)
         self._listeners = settings.listener_names
         self._connect_timeout_s = (
@@ -31,12 +34,7 @@ class KafkaBrokerClient:
     async def send(self, broker: Broker, request: control.ControlRequest) -> control.ControlResponse:
         message, version = self._messages.message(request)
         connection = await self._connection(broker)
-        try:
-            answer = await connection.call(message, version, self._timeout_s)
-        except ClusterError as error:
-            # The next attempt is made on a new connection.
-            await self.forget(broker)
-            raise PeerUnreachableError(self._endpoint(broker).address, str(error)) from error
+        answer = await connection.call(message, version, answer_type(request), timeout_s=self._timeout_s)
         return response_of(request, answer)
 
     async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse:
@@ -48,20 +46,20 @@ class KafkaBrokerClient:
     async def forget(self, broker: Broker) -> None:
         connection = self._connections.pop(broker.id, None)
         if connection is not None:
-            await connection.close()
+            connection.close()
 
     async def close(self) -> None:
-        connections, self._connections = list(self._connections.values()), {}
-        await asyncio.gather(*(connection.close() for connection in connections))
+        while self._connections:
+            self._connections.popitem()[1].close()
 
     async def _connection(self, broker: Broker) -> KafkaConnection:
         endpoint = self._endpoint(broker)
         known = self._connections.get(broker.id)
-        if known is not None:
+        if known is not None and known.is_open:
             return known
-        tls = self._tls_for(endpoint)
-        opened = await connect(endpoint.host, endpoint.port, timeout_s=self._connect_timeout_s, tls=tls)
-        self._connections[broker.id] = opened
+        opened = self._connections[broker.id] = await KafkaConnection.open(
+            endpoint, client_id=self._client_id, timeout_s=self._connect_timeout_s, tls=self._tls_for(endpoint)
+        )
         return opened
 
     def _tls_for(self, endpoint: Endpoint) -> ssl.SSLContext | None:

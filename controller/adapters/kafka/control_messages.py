@@ -11,7 +11,7 @@ from typing import Any, Final, assert_never
 
 from msgspec import Struct
 
-from cluster.broker import ZERO_TOPIC_ID, Broker, BrokerId, TopicId
+from cluster.broker import ZERO_TOPIC_ID, Broker, TopicId
 from cluster.encoded_parts import EncodedParts
 from cluster.errors import known_code
 from cluster.kafka_wire.codec import encode
@@ -138,6 +138,19 @@ class ControlMessages:
 
 _ONE_FLAG_PER_REQUEST: Final = 2
 """The last version of StopReplica that deletes all of its partitions or none; batches are made for that (RQ-13)."""
+
+
+def answer_type(request: control.ControlRequest) -> type[Message]:
+    """The message that answers the request."""
+    match request:
+        case control.LeaderAndIsrRequest():
+            return LeaderAndIsrAnswer
+        case control.UpdateMetadataRequest():
+            return UpdateMetadataAnswer
+        case control.StopReplicaRequest():
+            return StopReplicaAnswer
+        case _:
+            assert_never(request)
 
 
 def response_of(request: control.ControlRequest, answer: Any) -> control.ControlResponse:

@@ -88,9 +88,7 @@ def _creation_result(
 def _creation_refused(message: creation.CreateTopicsRequest, error: ApiError) -> created.CreateTopicsResponse:
     return created.CreateTopicsResponse(
         topics=tuple(
-            created.CreatableTopicResult(
-                name=name, error_code=error.code, error_message=error.message, configs=None
-            )
+            created.CreatableTopicResult(name=name, error_code=error.code, error_message=error.message, configs=None)
             for name in dict.fromkeys(topic.name for topic in message.topics)
         )
     )
@@ -117,11 +115,13 @@ def _deleted(_: deletion.DeleteTopicsRequest, response: topics.DeleteTopicsRespo
 
 
 def _deletion_refused(message: deletion.DeleteTopicsRequest, error: ApiError) -> deleted.DeleteTopicsResponse:
-    refused = {"error_code": error.code, "error_message": error.message}
+    by_name = [deletion.DeleteTopicState(name=name) for name in message.topic_names]
     return deleted.DeleteTopicsResponse(
-        responses=(
-            *(deleted.DeletableTopicResult(name=name, **refused) for name in message.topic_names),
-            *(deleted.DeletableTopicResult(name=t.name, topic_id=t.topic_id, **refused) for t in message.topics),
+        responses=tuple(
+            deleted.DeletableTopicResult(
+                name=topic.name, topic_id=topic.topic_id, error_code=error.code, error_message=error.message
+            )
+            for topic in (*by_name, *message.topics)
         )
     )
 
