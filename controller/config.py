@@ -6,6 +6,7 @@ from cluster.broker import BrokerProtocol, ControllerId, Endpoint, FeatureRange
 from cluster.listeners import ListenerNames
 from cluster.process.settings import Settings
 from cluster.protocol_version import NEWEST, ProtocolVersion
+from cluster.takeover import Takeover
 from controller.decisions.broker_requests import RequestSettings
 
 _STOP_REPLICA_FLAG_PER_PARTITION = ProtocolVersion((2, 6), 0)
@@ -30,6 +31,9 @@ class ControllerConfig(Struct, frozen=True):
     default_replication_factor: int = 1
     min_insync_replicas: int = 1
     damaged_replica_election_delay_ms: int = 60_000
+    takeover: Takeover = "never"
+    governs_kafka: bool = False
+    """Whether the brokers are Apache Kafka's: then one of them is the active controller where no candidate is to be."""
     file: Settings = Settings()
     """The settings this process was started with, for DescribeConfigs."""
 
@@ -52,6 +56,7 @@ class ControllerConfig(Struct, frozen=True):
             default_replication_factor=settings.default_replication_factor,
             min_insync_replicas=settings.min_insync_replicas,
             damaged_replica_election_delay_ms=settings.klamm_damaged_replica_election_delay_ms,
+            takeover=settings.klamm_takeover,
             file=settings,
         )
 

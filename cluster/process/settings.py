@@ -29,6 +29,7 @@ from cluster.process.setting_types import (
     Version,
 )
 from cluster.protocol_version import NEWEST
+from cluster.takeover import Takeover
 
 _MS_PER_MINUTE: Final = 60_000
 _MS_PER_HOUR: Final = 3_600_000
@@ -325,6 +326,11 @@ class _KlammKeys(_Keys):
     """Log lines of this level and above are written. `klamm brokers alter` changes it while a process runs."""
     klamm_metrics_partitions: bool = True
     """Whether metrics of single partitions and logs are exported."""
+    klamm_takeover: Takeover = "never"
+    """How a controller takes `/controller` from Apache Kafka's brokers. `never`: only while `klamm adopt` says so.
+    `atomic`: at once, and a broker takes it back when no controller of klamm lives. `persistent`: so that no broker
+    competes for it; while no controller of klamm lives, nobody elects leaders.
+    """
     klamm_damaged_replica_election_delay_ms: NotNegative = 60_000
     """How long a damaged replica that is the only one in sync waits for another before it is elected."""
     klamm_log_scrub_bytes_per_second: NotNegative = 4_194_304
