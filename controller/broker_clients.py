@@ -1,6 +1,5 @@
 """Opens the client for the kind of brokers that the configuration names: klamm's agents, or brokers of Apache Kafka."""
 
-import os
 from contextlib import AsyncExitStack
 from functools import partial
 from random import SystemRandom
@@ -47,7 +46,7 @@ async def open_broker_client(
         return agents
     client_id = f"klamm-{config.id}"
     request_metrics = RequestMetrics(metrics)
-    local = LocalAnswers([conversion.key for conversion in OF_ACTIVE_CONTROLLER], os.path.abspath(config.data[0]))
+    local = LocalAnswers([conversion.key for conversion in OF_ACTIVE_CONTROLLER], config.data[0])
     conversions = {c.key: c for c in (*OF_ACTIVE_CONTROLLER, *config_apis(ControllerId(config.id)))}
 
     def services() -> KafkaServices:

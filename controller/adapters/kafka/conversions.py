@@ -17,8 +17,8 @@ class Conversion(Struct, Generic[M], frozen=True):
     """One API of Kafka's that the controller answers.
 
     `request`: message -> request of `cluster.requests`; raises ApiError. `response`: the message that it was asked
-    with and the controller's response -> message. `refusal`: the response that refuses the whole request. `concerns`: whether the
-    controller answers this message; others of the API are passed on to a broker.
+    with and the controller's response -> message. `refusal`: the response that refuses the whole request.
+    `concerns`: whether the controller answers this message; others of the API are passed on to a broker.
     """
 
     key: ApiKey
