@@ -16,6 +16,7 @@ from cluster.rpc.admission import Admission
 from cluster.zookeeper.port import ZooKeeper
 from cluster.zookeeper.registrations import registered_brokers, registered_controllers
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
+from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_client import KafkaBrokerClient
 from controller.adapters.kafka.config_apis import config_apis
 from controller.adapters.kafka.live_brokers import LiveBrokers
@@ -47,11 +48,12 @@ async def open_broker_client(
         return agents
     client_id = f"klamm-{config.id}"
     request_metrics = RequestMetrics(metrics)
+    authorizers = Authorizers()
     local = LocalAnswers([conversion.key for conversion in OF_ACTIVE_CONTROLLER], config.data[0])
     conversions = {c.key: c for c in (*OF_ACTIVE_CONTROLLER, *config_apis(ControllerId(config.id)))}
 
     def services() -> KafkaServices:
-        return KafkaServices(handler, admission, request_metrics, live, local, conversions)
+        return KafkaServices(handler, admission, request_metrics, live, local, conversions, authorizers)
 
     tasks = await cleanup.enter_async_context(TaskSet())
     servers = await serve_kafka(config.kafka_listeners, admission.limits, tasks, services)
