@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from cluster.broker import ControllerId, Endpoint, FeatureRange
+from cluster.broker import BrokerProtocol, ControllerId, Endpoint, FeatureRange
 from cluster.listeners import ListenerNames
 from cluster.process.settings import Settings
 from cluster.protocol_version import NEWEST, ProtocolVersion
@@ -25,6 +25,7 @@ class ControllerConfig(Struct, frozen=True):
     leader_imbalance_check_interval_seconds: int = 300
     supported_features: dict[str, FeatureRange] = {}
     """Feature ranges this process supports; nothing requires a feature yet."""
+    broker_protocol: BrokerProtocol = "klamm"
     delete_topic_enable: bool = True
     default_partitions: int = 1
     default_replication_factor: int = 1
@@ -49,6 +50,7 @@ class ControllerConfig(Struct, frozen=True):
             auto_leader_rebalance_enable=settings.auto_leader_rebalance_enable,
             leader_imbalance_per_broker_percentage=settings.leader_imbalance_per_broker_percentage,
             leader_imbalance_check_interval_seconds=settings.leader_imbalance_check_interval_seconds,
+            broker_protocol=settings.klamm_broker_protocol,
             delete_topic_enable=settings.delete_topic_enable,
             default_partitions=settings.num_partitions,
             default_replication_factor=settings.default_replication_factor,

@@ -341,7 +341,7 @@ class SimulatedAgent(SimulatedNode):
             log_level=LogLevel(),
         )
         async with TaskSet() as tasks:
-            self.agent = Agent(Broker(self.id, (), self.rack), dependencies, tasks)
+            self.agent = Agent(Broker(self.id, (), self.rack, klamm_version="simulated"), dependencies, tasks)
             incarnation.serve(AgentNode(self.agent, dependencies))
             await self.agent.start(incarnation.endpoints)
             await incarnation.stop.wait()

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from cluster.broker import DEFAULT_LISTENER
+from cluster.broker import DEFAULT_LISTENER, BrokerProtocol
 from cluster.compression import LARGEST_BATCH
 from cluster.listeners import DEFAULT_CONTROL_LISTENER, ListenerNames
 from cluster.process.setting_types import (
@@ -306,6 +306,18 @@ class _KlammKeys(_Keys):
     """Whether retention keeps segments that no audit has processed yet."""
     klamm_replica_truncation_mode: Literal["fetch", "epoch-query"] = "fetch"
     """How a follower finds where its log diverges: from fetch responses, or by requesting epoch end offsets."""
+    klamm_broker_protocol: BrokerProtocol = "klamm"
+    """The kind of brokers that the controllers govern: `klamm`, or `kafka` for brokers of Apache Kafka 2.4 to 3.9 in
+    ZooKeeper mode.
+    """
+    klamm_kafka_listeners: str | None = None
+    """Where a controller answers brokers of Apache Kafka and their clients, `LISTENER://host:port,…`; one for each
+    listener name that the brokers have. Needed with `klamm.broker.protocol` `kafka`.
+    """
+    klamm_kafka_advertised_listeners: str | None = None
+    """What Kafka's brokers and clients are told, in the same form; `klamm.kafka.listeners` unless given."""
+    klamm_kafka_rack: str | None = None
+    """The rack under which brokers see the controller; needed if they have racks, else they create no topics."""
     klamm_zookeeper_auth_scheme: Literal["sasl", "digest"] = "sasl"
     """Authentication scheme: SASL DIGEST-MD5 as in Kafka, or ZooKeeper's `digest`, which needs no
     server configuration.
