@@ -51,6 +51,7 @@ class ControllerConfig(Struct, frozen=True):
             leader_imbalance_per_broker_percentage=settings.leader_imbalance_per_broker_percentage,
             leader_imbalance_check_interval_seconds=settings.leader_imbalance_check_interval_seconds,
             broker_protocol=settings.klamm_broker_protocol,
+            governs_kafka=settings.klamm_broker_protocol == "kafka",
             delete_topic_enable=settings.delete_topic_enable,
             default_partitions=settings.num_partitions,
             default_replication_factor=settings.default_replication_factor,
