@@ -250,3 +250,20 @@ def test_an_election_won_late_is_known_as_won_whenever_it_shows(reads: int) -> N
         await c.stop()
 
     run_virtually(main)
+
+
+@pytest.mark.rule("D-88")
+def test_a_candidate_is_registered_as_a_broker_too_where_that_is_configured() -> None:
+    async def main() -> None:
+        world = await World().start()
+        own = Broker(BrokerId(901), (Endpoint("klamm", 9095),), rack="a", klamm_version="0.3.0")
+        c = world.start_controller(901, as_broker=own, governs_kafka=True, takeover="atomic")
+        await until(lambda: c.is_active, "active")
+        znode = await world.client.get(broker_path(own.id))
+        assert znode is not None
+        assert decode_broker(own.id, znode.data) == own
+        assert c.context.brokers == {}
+        await c.stop()
+        assert await world.client.get(broker_path(own.id)) is None
+
+    run_virtually(main)
