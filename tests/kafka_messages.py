@@ -1,6 +1,7 @@
 """Example values of every message of Kafka's protocol, in Python and as the JSON that Kafka's converters read."""
 
 import base64
+import sys
 from struct import calcsize
 from typing import Any
 from zlib import crc32
@@ -17,6 +18,12 @@ EVERY_VERSION = [
     for version in range(load_schema(name).valid_versions.first, load_schema(name).valid_versions.last + 1)
 ]
 """Names of messages, each with one of its versions."""
+
+
+def class_of(message: str, struct: str) -> type[Message]:
+    """The class of a struct of a message."""
+    found: type[Message] = getattr(sys.modules[message_type(message).__module__], struct)
+    return found
 
 
 def full_example(name: str, version: int) -> Message:
@@ -58,12 +65,9 @@ class _Examples:
         self._structs: dict[str, StructSchema] = schema.structs()
 
     def struct(self, name: str, seed: str = "") -> Message:
-        module_of = message_type(self._schema.name)
-        type_ = getattr(__import__(module_of.__module__, fromlist=[name]), name)
         fields = [field for field in self._structs[name].fields if self._version in field.versions]
         values = {snake_case(field.name): self._field(field, f"{seed}{name}.{field.name}") for field in fields}
-        made: Message = type_(**values)
-        return made
+        return class_of(self._schema.name, name)(**values)
 
     def _field(self, field: Field, seed: str) -> Any:
         if not self._is_full and self._version in field.nullable_versions:
