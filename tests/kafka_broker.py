@@ -20,13 +20,13 @@ from tests.timeouts import TIMEOUT_S
 VERSION: Final = "3.9.1"
 
 
-def kafka_class_path() -> str:
+def kafka_class_path(version: str = VERSION) -> str:
     """Skips the test, visibly, where the jars cannot be had."""
     jgo = pytest.importorskip("jgo", reason="needs jgo, for the jars of Apache Kafka")
     try:
-        folder = Path(jgo.build(f"org.apache.kafka:kafka_2.13:{VERSION}").path)
+        folder = Path(jgo.build(f"org.apache.kafka:kafka_2.13:{version}").path)
     except Exception as error:
-        pytest.skip(f"the jars of Apache Kafka {VERSION} cannot be had: {error}")
+        pytest.skip(f"the jars of Apache Kafka {version} cannot be had: {error}")
     return f"{folder}/jars/*:{folder}/modules/*"
 
 
