@@ -142,6 +142,7 @@ class KafkaCluster(RealCluster):
             acks=acks if acks == "all" else int(acks),
             request_timeout_ms=round(PRODUCE_S * 1000),
             metadata_max_age_ms=1000,
+            retry_backoff_ms=500,
         )
         try:
             async with asyncio.timeout(PRODUCE_S + 3):
