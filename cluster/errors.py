@@ -79,6 +79,14 @@ class ErrorCode(IntEnum):
     NEW_LEADER_ELECTED = 108
 
 
+def known_code(number: int) -> ErrorCode:
+    """The code with this number; UNKNOWN_SERVER_ERROR for one of Kafka's that has no name here."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class ClusterError(Exception):
     """Base of all failures caused by the environment or a caller; `code` is the wire code."""
 

@@ -41,6 +41,8 @@ class BrokerImage:
         """The last report of each broker that has named damaged replicas."""
         self.awaited_reports: dict[BrokerId, AwaitedReport] = {}
         """Registered brokers that have not joined, because they have not named their damaged replicas yet."""
+        self.not_admitted: dict[BrokerId, str] = {}
+        """Registered brokers that cannot join, each with why."""
         self._live: frozenset[BrokerId] = frozenset()
         self._registered: frozenset[BrokerId] = frozenset()
 
@@ -69,6 +71,8 @@ class BrokerImage:
             case changes.BrokerModified(registered):
                 assert registered.broker.id in self.broker_epochs, f"broker {registered.broker.id} is not registered"
                 self.brokers[registered.broker.id] = registered.broker
+            case changes.BrokersNotAdmitted(reasons):
+                self.not_admitted = dict(reasons)
             case changes.BrokerShuttingDown(broker, since_ms=since_ms):
                 self.shutting_down.add(broker)
                 self.shutting_down_since[broker] = since_ms

@@ -52,6 +52,12 @@ class BrokerModified(Struct, frozen=True):
     registered: RegisteredBroker
 
 
+class BrokersNotAdmitted(Struct, frozen=True):
+    """The registered brokers that cannot join, each with why, in words that follow its name. Not recorded."""
+
+    reasons: Mapping[BrokerId, str]
+
+
 class BrokerShuttingDown(Struct, frozen=True):
     """A broker with this epoch requested a controlled shutdown, at `since_ms` of the wall clock."""
 
@@ -109,7 +115,13 @@ class DamagedReplicasReleased(Struct, frozen=True):
 
 
 BrokersChange = (
-    BrokersJoined | BrokersBounced | BrokersDied | BrokerModified | BrokerShuttingDown | OfflineReplicasReported
+    BrokersJoined
+    | BrokersBounced
+    | BrokersDied
+    | BrokerModified
+    | BrokersNotAdmitted
+    | BrokerShuttingDown
+    | OfflineReplicasReported
 )
 DamageChange = (
     DamagedReplicasReported

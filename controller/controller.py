@@ -27,6 +27,7 @@ from controller.changes import ControllerResigned
 from controller.config import ControllerConfig
 from controller.context import ControllerContext
 from controller.controller_election import ControllerElection, ElectedEpoch
+from controller.decisions.takeover import Step
 from controller.dispatch import dispatch
 from controller.dynamic_settings import ConfigListener
 from controller.event_feed import EventFeed
@@ -36,6 +37,7 @@ from controller.handlers.topics.deletions import deletion_answer
 from controller.metrics import ControllerMetrics, FailoverTimings
 from controller.ports import BrokerClient
 from controller.request_events import RequestEvent
+from controller.take_overs import TakeOvers
 from controller.watched_znodes import event_of_watch
 from state_log.head_publisher import HeadPublisher
 from state_log.record import Cause, StateChangeLog
@@ -93,6 +95,7 @@ class Controller:
         self.is_connected = False
         """Whether there is a connection to ZooKeeper, by the last that its client reported."""
         self._compete_from = 0.0
+        self._take_overs = TakeOvers()
 
     @property
     def is_active(self) -> bool:
@@ -138,8 +141,16 @@ class Controller:
             await loop
             self.metrics.remove_event_loop()
             self._on_controller_resignation()
+            await self._leave_election()
             self.metrics.remove_gauges()
         await self._zookeeper.close()
+
+    async def _leave_election(self) -> None:
+        try:
+            async with asyncio.timeout(SHUTDOWN_TIMEOUT_S):
+                await self.election.leave()
+        except (ZooKeeperError, TimeoutError) as error:
+            _log.warning("Leaving the election failed; if /controller is persistent, delete it", error=repr(error))
 
     # EventProcessor: called by the event loop
 
@@ -155,7 +166,7 @@ class Controller:
                 await self._elect(cause)
             case events.ControllerChange():
                 await self._maybe_resign()
-                if not self.election.is_taken:
+                if self.election.competes:
                     # `/controller` may have been deleted before the watch was re-armed; no event would report that.
                     await self._elect(cause)
             case events.Expire():
@@ -207,7 +218,7 @@ class Controller:
         await self.election.refresh()
         if self.election.owns_controller_znode:
             await self._delete_controller_znode(ended)
-        elif not (self.election.is_taken and self.registered.is_set()):
+        elif self.election.competes or not self.registered.is_set():
             # No controller is active and no watch will fire: the attempt failed before the election was won.
             self._put_later(events.RegisterAndReelect())
         else:
@@ -264,28 +275,36 @@ class Controller:
         await self.election.refresh()
         if not self.election.owns_controller_znode:
             self._on_controller_resignation()
-        if self.election.controller_znode_malformed or (self.election.owns_controller_znode and self._active is None):
+        if self.election.step is Step.DELETE or (self.election.owns_controller_znode and self._active is None):
             # This session owns `/controller` but is not active; nobody else can be elected until it is deleted.
             await self.election.delete_controller_znode()
+        elif self._active is not None:
+            await self.election.convert(self._active.context.epoch_zk_version)
 
     async def _elect(self, cause: Cause) -> None:
         if not self.registered.is_set():
             # Clients could not find this controller. It takes part in elections once it is registered.
             return
-        pause = self._compete_from - asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time()
+        pause = self._compete_from - now
+        if self.election.takes_from_broker:
+            pause = max(pause, self._take_overs.pause(now))
         if pause > 0:
-            # This candidate has just failed as the active controller; the others get the first attempt.
+            # This candidate has just failed as the active controller, so others get the first attempt; or brokers took
+            # `/controller` from it again and again.
             self._put_later(events.Reelect())
             return
         try:
             elected = await self.election.elect()
         except ControllerMovedError:
             await self._maybe_resign()
-            if not self.election.is_taken:
-                # The winner is gone already, perhaps before the watch was armed.
+            if self.election.competes:
+                # The winner is gone already, perhaps before the watch was armed, or is a broker.
                 self.events.put(events.Reelect())
             return
         if elected is not None:
+            if elected.was_brokers:
+                self._take_overs.took(now)
             await self._on_controller_failover(elected, cause)
 
     async def _on_controller_failover(self, elected: ElectedEpoch, cause: Cause) -> None:

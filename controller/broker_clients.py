@@ -1,0 +1,67 @@
+"""Opens the way to brokers that the configuration names: gRPC for klamm's agents, Kafka's protocol for Kafka's brokers."""
+
+from contextlib import AsyncExitStack
+from functools import partial
+from random import SystemRandom
+
+import structlog
+
+from cluster.broker import Broker
+from cluster.process.config import NodeConfig
+from cluster.process.metrics import Metrics
+from cluster.process.request_metrics import RequestMetrics
+from cluster.requests.context import RequestHandler
+from cluster.rpc.admission import Admission
+from cluster.zookeeper.port import ZooKeeper
+from cluster.zookeeper.registrations import registered_brokers, registered_controllers
+from controller.adapters.grpc_broker_client import GrpcBrokerClient
+from controller.adapters.kafka.broker_client import KafkaBrokerClient
+from controller.adapters.kafka.live_brokers import LiveBrokers
+from controller.adapters.kafka.local_answers import LocalAnswers
+from controller.adapters.kafka.server import serve_kafka
+from controller.adapters.kafka.session import CONVERSIONS, KafkaServices
+from controller.ports import BrokerClient
+
+_log = structlog.stdlib.get_logger()
+
+
+async def open_broker_client(
+    config: NodeConfig,
+    zookeeper: ZooKeeper,
+    handler: RequestHandler,
+    admission: Admission,
+    metrics: Metrics,
+    cleanup: AsyncExitStack,
+) -> BrokerClient:
+    """The client for the brokers of this cluster, closed by `cleanup`.
+
+    With Kafka's brokers also their listeners, of which brokers are told in turn. Raises StartupError if an address
+    cannot be bound.
+    """
+    if config.settings.klamm_broker_protocol == "klamm":
+        agents = GrpcBrokerClient(config.settings)
+        cleanup.push_async_callback(agents.close)
+        return agents
+    client_id = f"klamm-{config.id}"
+    request_metrics = RequestMetrics(metrics)
+    local = LocalAnswers(CONVERSIONS)
+
+    def services() -> KafkaServices:
+        return KafkaServices(handler, admission, request_metrics, live, local)
+
+    servers = await serve_kafka(config.kafka_listeners, admission.limits, services)
+    cleanup.push_async_callback(servers.stop)
+    own_addresses = [endpoint.address for endpoint in servers.endpoints]
+    live = LiveBrokers(partial(_kafka_brokers, zookeeper), SystemRandom(), client_id, own_addresses)
+    controller = servers.controller(config.id, config.settings.klamm_kafka_rack)
+    client = KafkaBrokerClient(config.settings, client_id, controller)
+    cleanup.push_async_callback(client.close)
+    _log.info("Kafka listeners started", **{endpoint.listener: endpoint.address for endpoint in servers.endpoints})
+    return client
+
+
+async def _kafka_brokers(zookeeper: ZooKeeper) -> list[Broker]:
+    """Those that are neither controllers, which may be registered as brokers too, nor klamm's agents."""
+    controllers = {controller.id for controller in await registered_controllers(zookeeper)}
+    registered = [found.broker for found in await registered_brokers(zookeeper)]
+    return [broker for broker in registered if broker.id not in controllers and not broker.klamm_version]
