@@ -1,4 +1,4 @@
-"""Opens the way to brokers that the configuration names: gRPC for klamm's agents, Kafka's protocol for Kafka's brokers."""
+"""Opens the client for the kind of brokers that the configuration names: klamm's agents, or brokers of Apache Kafka."""
 
 from contextlib import AsyncExitStack
 from functools import partial
@@ -6,7 +6,7 @@ from random import SystemRandom
 
 import structlog
 
-from cluster.broker import Broker
+from cluster.broker import Broker, BrokerId
 from cluster.process.config import NodeConfig
 from cluster.process.metrics import Metrics
 from cluster.process.request_metrics import RequestMetrics
@@ -30,6 +30,7 @@ async def open_broker_client(
     zookeeper: ZooKeeper,
     handler: RequestHandler,
     admission: Admission,
+    *,
     metrics: Metrics,
     cleanup: AsyncExitStack,
 ) -> BrokerClient:
@@ -62,6 +63,7 @@ async def open_broker_client(
 
 async def _kafka_brokers(zookeeper: ZooKeeper) -> list[Broker]:
     """Those that are neither controllers, which may be registered as brokers too, nor klamm's agents."""
-    controllers = {controller.id for controller in await registered_controllers(zookeeper)}
+    # They share the number space of broker ids.
+    controllers = {BrokerId(controller.id) for controller in await registered_controllers(zookeeper)}
     registered = [found.broker for found in await registered_brokers(zookeeper)]
     return [broker for broker in registered if broker.id not in controllers and not broker.klamm_version]

@@ -317,17 +317,18 @@ def _unusable_for_kafka(config: NodeConfig) -> list[str]:
     """Errors of the settings with which a controller governs brokers of Apache Kafka."""
     settings = config.settings
     try:
-        config.kafka_listeners  # noqa: B018 - only whether it can be had.
+        listeners = config.kafka_listeners
     except ValueError as error:
-        return [str(error)]
-    is_kafka = settings.klamm_broker_protocol == "kafka"
-    if settings.klamm_kafka_listeners is not None and not is_kafka:
-        return ['settings."klamm.kafka.listeners": needs klamm.broker.protocol = "kafka": only Kafka\'s brokers use them']
-    if is_kafka and settings.inter_broker_protocol_version < OLDEST_KAFKA:
-        return [
-            f'settings."inter.broker.protocol.version": {settings.inter_broker_protocol_version}: klamm governs brokers '
-            f"of Apache Kafka from {OLDEST_KAFKA} on"
+        return [f"settings: {error}"]
+    if settings.klamm_broker_protocol == "klamm":
+        needless = [
+            'settings."klamm.kafka.listeners": needs klamm.broker.protocol = "kafka"; no other brokers use them'
         ]
+        return needless if listeners else []
+    version = settings.inter_broker_protocol_version
+    if version < OLDEST_KAFKA:
+        why = f"brokers of Apache Kafka must be of {OLDEST_KAFKA} or later"
+        return [f'settings."inter.broker.protocol.version": {version}: {why}']
     return []
 
 
