@@ -65,6 +65,7 @@ class KafkaBroker(Struct, frozen=True):
     settings: Mapping[str, Any] = {}
     rack: str = ""
     heap_mb: int = 384
+    jvm_options: tuple[str, ...] = JVM_OPTIONS
     state_change_level: str = "TRACE"
 
     def properties(self) -> dict[str, Any]:
@@ -95,7 +96,7 @@ def prepare(broker: KafkaBroker, config: Path, class_path: Sequence[str]) -> lis
     return [
         str(java.executable),
         f"-Xmx{broker.heap_mb}m",
-        *JVM_OPTIONS,
+        *broker.jvm_options,
         f"-Dlog4j.configuration=file:{log_config}",
         f"-Dklamm.state.change.log={broker.state_changes.resolve() / STATE_CHANGE_LOG}",
         f"-Dklamm.state.change.level={broker.state_change_level}",

@@ -23,6 +23,11 @@ def kafka_lock(version: str) -> JarLock:
     return JarLock(f"{_PREFIX}{version}", f"Apache Kafka {version}")
 
 
+def protocol_of(version: str) -> str:
+    """The inter.broker.protocol.version that its brokers speak unless told otherwise."""
+    return ".".join(version.split(".")[:2])
+
+
 def find_kafka_jars(version: str, say: Say = lambda _: None) -> list[str]:
     """Paths for the class path; what is missing is fetched, of which `say` is told. Raises StartupError."""
     return [str(path) for path in jars_of(kafka_lock(version), say)]

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from cluster.local_cluster import BROKER, ClusterState, Member
 from cluster.process.settings import Settings
+from deploy.local.kafka_jars import protocol_of
 
 _OWN: Final = "klamm."
 _INTERNAL_REPLICAS: Final = 3
@@ -22,13 +23,17 @@ def known_to_klamm(settings: Mapping[str, Any]) -> dict[str, Any]:
 def settings_of_controller(state: ClusterState, controller: Member) -> dict[str, Any]:
     """Kafka's brokers compete for /controller, and keep it only while no controller of klamm's is there.
 
-    Brokers before 3.0 send a controlled shutdown to where the controller is registered as a broker.
+    Brokers before 3.0 send a controlled shutdown to where the controller is registered as a broker. Brokers with racks
+    create no topics while anybody in the cluster has none.
     """
+    racks = sorted({member.rack for member in state.kafka_brokers if member.rack})
     return {
         "klamm.broker.protocol": "kafka",
         "klamm.takeover": "atomic",
         "klamm.kafka.listeners": f"PLAINTEXT://127.0.0.1:{controller.kafka_port}",
+        "inter.broker.protocol.version": protocol_of(state.kafka),
         "klamm.kafka.register.as.broker": int(state.kafka.partition(".")[0]) < 3,
+        **({"klamm.kafka.rack": racks[0]} if racks else {}),
         **known_to_klamm(state.settings),
     }
 

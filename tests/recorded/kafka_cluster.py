@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from cluster.zookeeper.port import ZooKeeper
 from deploy.local.kafka_broker import STARTED, KafkaBroker, prepare
+from deploy.local.kafka_jars import protocol_of
 from tests.kafka_broker import kafka_class_path
 from tests.recorded.real_cluster import CONTROLLERS, RealCluster, session, until
 from tests.recorded.scenario import Scenario
@@ -31,7 +32,7 @@ QUIET: Final[Mapping[str, Any]] = {
     # Ids of klamm's controllers are above those that Kafka gives to brokers by itself.
     "reserved.broker.max.id": 9999,
 }
-OF_CONTROLLERS: Final[Mapping[str, Any]] = {"klamm.broker.protocol": "kafka"}
+OF_CONTROLLERS: Final[Mapping[str, Any]] = {"klamm.broker.protocol": "kafka", "klamm.takeover": "atomic"}
 _BEFORE_3: Final = {"klamm.kafka.register.as.broker": True}
 
 
@@ -82,7 +83,8 @@ class KafkaCluster(RealCluster):
             return {**QUIET, **settings, **self._version.settings}
         before_3 = _BEFORE_3 if int(self._version.jars.partition(".")[0]) < 3 else {}
         listeners = {"klamm.kafka.listeners": f"PLAINTEXT://127.0.0.1:{self.kafka_port(node)}"}
-        return {**settings, **OF_CONTROLLERS, **listeners, **before_3}
+        protocol = self._version.protocol or protocol_of(self._version.jars)
+        return {**settings, **OF_CONTROLLERS, **listeners, **before_3, "inter.broker.protocol.version": protocol}
 
     def kafka_port(self, controller: int) -> int:
         """Where a controller answers Kafka's requests; its other port is for klamm's."""

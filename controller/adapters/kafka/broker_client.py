@@ -2,10 +2,9 @@
 
 import ssl
 
-from cluster.kafka_wire.connection import KafkaConnection
-
 from cluster.broker import Broker, BrokerId, Endpoint
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.kafka_wire.connection import KafkaConnection
 from cluster.process.settings import Settings
 from cluster.requests import control
 from cluster.requests.recovery import DescribeReplicasResponse

@@ -8,13 +8,13 @@ this one alone uses. Source: Kafka KafkaApis.handle; the requests that it answer
 from typing import Any, Final
 
 import structlog
-from cluster.kafka_wire.connection import KafkaConnection
 from msgspec import Struct
 
 from cluster.errors import ApiError, ClusterError, ErrorCode
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.apis import Api, api
 from cluster.kafka_wire.codec import decode
+from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.headers import RequestHeader, decode_request_header, encode_response
 from cluster.kafka_wire.message import Message
 from cluster.process.parking import CURRENT
