@@ -30,11 +30,11 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.kafka_clients import View, create_topics, elect_preferred, until_all_see, until_created, view
 from benchmarks.kafka_stand import BROKERS, KLAMM, KafkaStand
 from benchmarks.report import describe_machine
 from cluster.partition import TopicPartition
 from cluster.znodes.paths import state_path
+from deploy.local.kafka_clients import View, create_topics, elect_preferred, until_all_see, until_created, view
 from deploy.local.kafka_jars import NEWEST
 
 REPLICAS: Final = 3

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
-from benchmarks.kafka_clients import DEADLINE_S, until_all_see
 from benchmarks.processes import ControllerProcess, ProcessFailedError
 from cluster.broker import BrokerId
 from cluster.znodes.paths import CONTROLLER, broker_path
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from deploy.local.kafka_broker import KafkaBroker, prepare
+from deploy.local.kafka_clients import DEADLINE_S, until_all_see
 from deploy.local.kafka_jars import find_kafka_jars, protocol_of
 from deploy.local.processes import choose_free_ports
 from deploy.local.zookeeper import ServerSettings

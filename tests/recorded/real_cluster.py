@@ -67,7 +67,7 @@ class RealCluster:
             for controller in sorted(CONTROLLERS):
                 self.start(controller)
                 await self.until_active()
-                await until(lambda: self._client.exists(self.registration(controller)))  # noqa: B023
+                await self._until_registered(controller)
             yield
         finally:
             self.end_all()
@@ -152,6 +152,9 @@ class RealCluster:
 
         await until(someone)
 
+    async def _until_registered(self, controller: int) -> None:
+        await until(lambda: self._client.exists(self.registration(controller)))
+
     async def restart_exited(self) -> None:
         for node in sorted(self._processes):
             if node not in CONTROLLERS and not self.is_running(node):
@@ -201,8 +204,12 @@ class RealCluster:
         await self.until_active()
 
     async def restart_controllers(self) -> None:
-        for controller in sorted(CONTROLLERS - self._processes.keys()):
+        killed = sorted(CONTROLLERS - self._processes.keys())
+        for controller in killed:
             self.start(controller)
+        for controller in killed:
+            # Else the next step might kill the only one that can be elected.
+            await self._until_registered(controller)
 
     async def pause_controller(self, *, expire: bool) -> None:
         active = await self._active()

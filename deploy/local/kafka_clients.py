@@ -1,4 +1,4 @@
-"""What the benchmark asks Kafka's brokers: how each of them sees the cluster, and a few requests to the controller."""
+"""What is asked of Kafka brokers on this machine: how each of them sees the cluster, and a few requests."""
 
 import asyncio
 import time
@@ -25,9 +25,10 @@ Partitions = Sequence[MetadataResponsePartition]
 
 
 class View(Struct, frozen=True):
-    """The answer of one broker: ids of the brokers that it knows, and the partitions of the topics asked for."""
+    """The answer of one broker: the ids of those that it knows, and the partitions of the topics asked for."""
 
     brokers: frozenset[int]
+    controller: int
     partitions: tuple[MetadataResponsePartition, ...]
 
     def led_by(self, broker: int) -> int:
@@ -35,7 +36,7 @@ class View(Struct, frozen=True):
 
 
 async def connect(port: int, timeout_s: float = 10.0) -> KafkaConnection:
-    return await KafkaConnection.open(Endpoint("127.0.0.1", port, "PLAINTEXT"), client_id="bench", timeout_s=timeout_s)
+    return await KafkaConnection.open(Endpoint("127.0.0.1", port, "PLAINTEXT"), client_id="klamm", timeout_s=timeout_s)
 
 
 async def view(port: int, topics: Iterable[str]) -> View:
@@ -53,7 +54,7 @@ async def _view(connection: KafkaConnection, topics: Iterable[str]) -> View:
     )
     answer = await connection.call(request, METADATA, MetadataResponse, timeout_s=DEADLINE_S)
     partitions = tuple(partition for topic in answer.topics for partition in topic.partitions)
-    return View(frozenset(broker.node_id for broker in answer.brokers), partitions)
+    return View(frozenset(broker.node_id for broker in answer.brokers), answer.controller_id, partitions)
 
 
 async def until_all_see(ports: Iterable[int], topics: Sequence[str], holds: Callable[[View], bool]) -> float:
