@@ -6,7 +6,7 @@ from random import SystemRandom
 
 import structlog
 
-from cluster.broker import Broker, BrokerId
+from cluster.broker import Broker, BrokerId, ControllerId
 from cluster.process.config import NodeConfig
 from cluster.process.metrics import Metrics
 from cluster.process.request_metrics import RequestMetrics
@@ -16,10 +16,11 @@ from cluster.zookeeper.port import ZooKeeper
 from cluster.zookeeper.registrations import registered_brokers, registered_controllers
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
 from controller.adapters.kafka.broker_client import KafkaBrokerClient
+from controller.adapters.kafka.config_apis import config_apis
 from controller.adapters.kafka.live_brokers import LiveBrokers
 from controller.adapters.kafka.local_answers import LocalAnswers
 from controller.adapters.kafka.server import serve_kafka
-from controller.adapters.kafka.session import CONVERSIONS, KafkaServices
+from controller.adapters.kafka.session import OF_ACTIVE_CONTROLLER, KafkaServices
 from controller.ports import BrokerClient
 
 _log = structlog.stdlib.get_logger()
@@ -45,10 +46,11 @@ async def open_broker_client(
         return agents
     client_id = f"klamm-{config.id}"
     request_metrics = RequestMetrics(metrics)
-    local = LocalAnswers(CONVERSIONS)
+    local = LocalAnswers([conversion.key for conversion in OF_ACTIVE_CONTROLLER], config.data[0])
+    conversions = {c.key: c for c in (*OF_ACTIVE_CONTROLLER, *config_apis(ControllerId(config.id)))}
 
     def services() -> KafkaServices:
-        return KafkaServices(handler, admission, request_metrics, live, local)
+        return KafkaServices(handler, admission, request_metrics, live, local, conversions)
 
     servers = await serve_kafka(config.kafka_listeners, admission.limits, services)
     cleanup.push_async_callback(servers.stop)

@@ -18,12 +18,14 @@ class Conversion(Struct, Generic[M], frozen=True):
 
     `request`: message -> request of `cluster.requests`; raises ApiError. `response`: the message that it was asked
     with and the controller's response -> message. `refusal`: the response that refuses the whole request.
+    `concerns`: whether the controller answers this message; others of the API are passed on to a broker.
     """
 
     key: ApiKey
     request: Callable[[M], Any]
     response: Callable[[M, Any], Message]
     refusal: Callable[[M, ApiError], Message]
+    concerns: Callable[[M], bool] = lambda _: True
 
 
 def topic_id_or_none(topic_id: TopicId) -> TopicId | None:

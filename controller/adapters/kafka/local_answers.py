@@ -5,38 +5,38 @@ from typing import Final
 
 from cluster.errors import ClusterError, ErrorCode
 from cluster.kafka_wire.api_keys import ApiKey
-from cluster.kafka_wire.apis import Api, api
+from cluster.kafka_wire.apis import api
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.headers import RequestHeader, encode_response
 from cluster.kafka_wire.message import Message
 from cluster.kafka_wire.messages.api_versions_request import ApiVersionsRequest
 from cluster.kafka_wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
-from cluster.kafka_wire.messages.describe_log_dirs_response import DescribeLogDirsResponse
+from cluster.kafka_wire.messages.describe_log_dirs_response import DescribeLogDirsResponse, DescribeLogDirsResult
 from cluster.kafka_wire.messages.list_groups_response import ListGroupsResponse
 from cluster.kafka_wire.messages.list_transactions_response import ListTransactionsResponse
 from controller.adapters.kafka.versions import announced
 
 Connected = Callable[[], Awaitable[KafkaConnection]]
-_NOTHING_HERE: Final[dict[ApiKey, Message]] = {
-    # A controller has no replicas and coordinates neither groups nor transactions. Passed on, these would show what
-    # some broker has a second time.
-    ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsResponse(),
-    ApiKey.LIST_GROUPS: ListGroupsResponse(),
-    ApiKey.LIST_TRANSACTIONS: ListTransactionsResponse(),
-}
 _ASKED_VERSION: Final = 3
 _TIMEOUT_S: Final = 5.0
 
 
 class LocalAnswers:
-    """`own`: the APIs that the controller answers."""
+    """`own`: the APIs that only the active controller answers. `data`: the directory of the controller's own data."""
 
-    def __init__(self, own: Collection[ApiKey]) -> None:
+    def __init__(self, own: Collection[ApiKey], data: str) -> None:
         self._own = own
+        # A controller has no replicas and coordinates neither groups nor transactions. Passed on, these would show
+        # what some broker has a second time. Without any directory clients take the answer for a refusal.
+        self._answers: dict[ApiKey, Message] = {
+            ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsResponse(results=(DescribeLogDirsResult(log_dir=data),)),
+            ApiKey.LIST_GROUPS: ListGroupsResponse(),
+            ApiKey.LIST_TRANSACTIONS: ListTransactionsResponse(),
+        }
 
-    def answer(self, called: Api, header: RequestHeader, frame: bytes, start: int) -> Message | None:
+    def answer(self, key: ApiKey) -> Message | None:
         """The answer about this node; None if a broker is to be asked."""
-        return _NOTHING_HERE.get(called.key)
+        return self._answers.get(key)
 
     async def api_versions(self, header: RequestHeader, frame: bytes, start: int, connected: Connected) -> bytes:
         """The response to ApiVersions. Of a version that is not known here it is version 0 and an error, from which

@@ -5,6 +5,7 @@ limits, metrics and records apply. Everything else goes to a live broker and bac
 this one alone uses. Source: Kafka KafkaApis.handle; the requests that it answers with NOT_CONTROLLER.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import structlog
@@ -32,9 +33,8 @@ from controller.adapters.kafka.topic_apis import TOPIC_APIS
 from controller.adapters.kafka.versions import NEVER_PASSED_ON
 
 _log = structlog.stdlib.get_logger()
-CONVERSIONS: Final[dict[ApiKey, Conversion[Any]]] = {
-    conversion.key: conversion for conversion in (*TOPIC_APIS, *PARTITION_APIS, *BROKER_APIS)
-}
+OF_ACTIVE_CONTROLLER: Final = (*TOPIC_APIS, *PARTITION_APIS, *BROKER_APIS)
+"""What only the active controller answers."""
 _PASSED_ON_TIMEOUT_S: Final = 600.0
 """Longer than any request waits by the defaults of Kafka's clients; a broker that dies closes the connection."""
 _OF_BROKERS: Final = frozenset({ApiKey.ALTER_PARTITION, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.ALLOCATE_PRODUCER_IDS})
@@ -52,6 +52,7 @@ class KafkaServices(Struct, frozen=True):
     metrics: RequestMetrics
     brokers: LiveBrokers
     local: LocalAnswers
+    conversions: Mapping[ApiKey, Conversion[Any]]
 
 
 class KafkaSession:
@@ -97,13 +98,14 @@ class KafkaSession:
     async def _answer(
         self, called: Api, header: RequestHeader, frame: bytes, start: int, measured: MeasuredRequest
     ) -> bytes:
-        conversion = CONVERSIONS.get(called.key)
+        conversion = self._services.conversions.get(called.key)
         if conversion is not None:
             message = decode(called.request_type, header.api_version, frame, start)
-            return self._encoded(await self._converted(conversion, message, measured), header)
+            if conversion.concerns(message):
+                return self._encoded(await self._converted(conversion, message, measured), header)
         if called.key is ApiKey.API_VERSIONS:
             return await self._services.local.api_versions(header, frame, start, self._connected)
-        own = self._services.local.answer(called, header, frame, start)
+        own = self._services.local.answer(called.key)
         if own is not None:
             return self._encoded(own, header)
         if called.key in NEVER_PASSED_ON:
