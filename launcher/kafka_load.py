@@ -16,12 +16,11 @@ from msgspec import Struct
 
 PRODUCERS: Final = 2
 MEMBERS: Final = 2
-GROUP: Final = "klamm-demo"
 _PER_STEP: Final = 10
 _STEP_S: Final = 0.02
 _TIMEOUT_MS: Final = 120_000
 """A producer sends a batch again for so long; longer than any failover here takes."""
-_READ_MS: Final = 500
+READ_MS: Final = 500
 
 
 class Outcome(Struct, frozen=True):
@@ -124,14 +123,14 @@ class Load:
         consumer = AIOKafkaConsumer(
             self._topic,
             bootstrap_servers=self._bootstrap,
-            group_id=GROUP,
+            group_id=self._topic,
             auto_offset_reset="earliest",
             metadata_max_age_ms=5_000,
         )
         await consumer.start()
         try:
             while True:
-                for records in (await consumer.getmany(timeout_ms=_READ_MS)).values():
+                for records in (await consumer.getmany(timeout_ms=READ_MS)).values():
                     self._seen.update(record.value for record in records)
                     self._read_more.set()
         finally:
@@ -147,7 +146,7 @@ class Load:
             ends = await consumer.end_offsets(partitions)
             stored: Counter[bytes] = Counter()
             while any([await consumer.position(partition) < ends[partition] for partition in partitions]):
-                for records in (await consumer.getmany(timeout_ms=_READ_MS)).values():
+                for records in (await consumer.getmany(timeout_ms=READ_MS)).values():
                     stored.update(record.value for record in records)
             return stored
         finally:
