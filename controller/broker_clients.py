@@ -10,6 +10,7 @@ from cluster.broker import Broker, BrokerId, ControllerId
 from cluster.process.config import NodeConfig
 from cluster.process.metrics import Metrics
 from cluster.process.request_metrics import RequestMetrics
+from cluster.process.tasks import TaskSet
 from cluster.requests.context import RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.zookeeper.port import ZooKeeper
@@ -52,7 +53,8 @@ async def open_broker_client(
     def services() -> KafkaServices:
         return KafkaServices(handler, admission, request_metrics, live, local, conversions)
 
-    servers = await serve_kafka(config.kafka_listeners, admission.limits, services)
+    tasks = await cleanup.enter_async_context(TaskSet())
+    servers = await serve_kafka(config.kafka_listeners, admission.limits, tasks, services)
     cleanup.push_async_callback(servers.stop)
     own_addresses = [endpoint.address for endpoint in servers.endpoints]
     live = LiveBrokers(partial(_kafka_brokers, zookeeper), SystemRandom(), client_id, own_addresses)

@@ -30,6 +30,7 @@ from controller.controller_election import ControllerElection, ElectedEpoch
 from controller.decisions.takeover import Step
 from controller.dispatch import dispatch
 from controller.dynamic_settings import ConfigListener
+from controller.election_pauses import NEXT_ATTEMPT_S, ElectionPauses
 from controller.event_feed import EventFeed
 from controller.event_loop import EventLoop, preempt
 from controller.handlers.activation import activate
@@ -37,14 +38,11 @@ from controller.handlers.topics.deletions import deletion_answer
 from controller.metrics import ControllerMetrics, FailoverTimings
 from controller.ports import BrokerClient
 from controller.request_events import RequestEvent
-from controller.take_overs import TakeOvers
 from controller.watched_znodes import event_of_watch
 from state_log.head_publisher import HeadPublisher
 from state_log.record import Cause, StateChangeLog
 from state_log.witnessed_heads import WitnessedHeads
 
-NEXT_ATTEMPT_S: Final = 1
-"""Delay between attempts to open a session, and before a controller that stepped down takes part in an election."""
 SHUTDOWN_TIMEOUT_S: Final = 5
 """Timeout for the current event on shutdown; without ZooKeeper the event might never end."""
 _log = structlog.stdlib.get_logger()
@@ -94,8 +92,7 @@ class Controller:
         """Set while clients can find this candidate, and it takes part in elections."""
         self.is_connected = False
         """Whether there is a connection to ZooKeeper, by the last that its client reported."""
-        self._compete_from = 0.0
-        self._take_overs = TakeOvers()
+        self._pauses = ElectionPauses()
 
     @property
     def is_active(self) -> bool:
@@ -141,16 +138,9 @@ class Controller:
             await loop
             self.metrics.remove_event_loop()
             self._on_controller_resignation()
-            await self._leave_election()
+            await self.election.leave(SHUTDOWN_TIMEOUT_S)
             self.metrics.remove_gauges()
         await self._zookeeper.close()
-
-    async def _leave_election(self) -> None:
-        try:
-            async with asyncio.timeout(SHUTDOWN_TIMEOUT_S):
-                await self.election.leave()
-        except (ZooKeeperError, TimeoutError) as error:
-            _log.warning("Leaving the election failed; if /controller is persistent, delete it", error=repr(error))
 
     # EventProcessor: called by the event loop
 
@@ -205,7 +195,7 @@ class Controller:
         ended = self._active
         # First: whatever happens below, nothing may act on this controller's memory any more.
         self._on_controller_resignation()
-        self._compete_from = asyncio.get_running_loop().time() + NEXT_ATTEMPT_S
+        self._pauses.stepped_down(asyncio.get_running_loop().time())
         try:
             await self._trigger_controller_move(ended)
         except ZooKeeperError:
@@ -286,12 +276,7 @@ class Controller:
             # Clients could not find this controller. It takes part in elections once it is registered.
             return
         now = asyncio.get_running_loop().time()
-        pause = self._compete_from - now
-        if self.election.takes_from_broker:
-            pause = max(pause, self._take_overs.pause(now))
-        if pause > 0:
-            # This candidate has just failed as the active controller, so others get the first attempt; or brokers took
-            # `/controller` from it again and again.
+        if self._pauses.forbids(now, from_broker=self.election.takes_from_broker):
             self._put_later(events.Reelect())
             return
         try:
@@ -304,7 +289,7 @@ class Controller:
             return
         if elected is not None:
             if elected.was_brokers:
-                self._take_overs.took(now)
+                self._pauses.took_over(now)
             await self._on_controller_failover(elected, cause)
 
     async def _on_controller_failover(self, elected: ElectedEpoch, cause: Cause) -> None:

@@ -6,6 +6,7 @@ and what a candidate does about a znode that is somebody else's, is decided in `
 Kafka KafkaController.elect, KafkaZkClient.registerControllerAndIncrementControllerEpoch.
 """
 
+import asyncio
 import base64
 import uuid
 from collections.abc import Callable, Iterable
@@ -16,7 +17,7 @@ import structlog
 from msgspec import Struct
 
 from cluster.broker import INITIAL_CONTROLLER_EPOCH, NO_CONTROLLER, ControllerEpoch, ControllerId, ZkVersion
-from cluster.errors import ControllerMovedError, OutcomeUnknownError
+from cluster.errors import ControllerMovedError, OutcomeUnknownError, ZooKeeperError
 from cluster.process.clock import WallClock
 from cluster.znodes.cluster_wide import encode_cluster_id
 from cluster.znodes.controller import decode_controller_epoch, encode_controller_epoch
@@ -149,7 +150,7 @@ class ControllerElection:
         """
         await self._delete_if(lambda seen: seen.step in {Step.KEEP, Step.DELETE})
 
-    async def leave(self) -> None:
+    async def leave(self, timeout_s: float) -> None:
         """Before this candidate ends: see to it that a persistent `/controller` has an owner, or is deleted.
 
         The other candidates notice by its registration that this one is gone; the last one deletes `/controller`, so
@@ -157,10 +158,16 @@ class ControllerElection:
         """
         if self._seen is None or not self._seen.is_named_persistent:
             return
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._hand_over()
+        except (ZooKeeperError, TimeoutError) as error:
+            _log.error("Handing over /controller failed: if no candidate is left, delete it", error=repr(error))
+
+    async def _hand_over(self) -> None:
         path = controller_registration_path(self._config.id)
-        registration = await self._zookeeper.exists(path)
-        if registration is not None and registration.ephemeral_owner == self._zookeeper.session_id:
-            # Each candidate deletes its own before it looks for others: of those that end together, the last sees none.
+        # Each candidate deletes its own before it looks for others: of those that end together, the last sees none.
+        while (stat := await self._zookeeper.exists(path)) and stat.ephemeral_owner == self._zookeeper.session_id:
             await self._delete_registration(path)
         if not await self._zookeeper.children(CONTROLLERS_IDS):
             await self._delete_if(lambda seen: seen.is_named_persistent and not seen.is_others)

@@ -51,7 +51,7 @@ class KafkaCompetitor:
             with suppress(SessionExpiredError):
                 await self._compete()
             event = await self._events.get()
-            if isinstance(event, SessionEvent) and event.state is SessionState.EXPIRED:
+            if event == SessionEvent(SessionState.EXPIRED, self._zookeeper.session_id):
                 self.epoch_won = None
                 await self._start_session()
 

@@ -33,6 +33,7 @@ from cluster.zookeeper.port import SessionEvent, WatchEvent
 from controller.config import ControllerConfig
 from controller.context import ControllerContext
 from controller.controller import Controller
+from controller.controller_state import ControllerState
 from controller.node import ControllerNode
 from simulator.disk import SimulatedDisk
 from simulator.kafka_competitor import KafkaCompetitor
@@ -234,6 +235,13 @@ class SimulatedController(SimulatedNode):
     @property
     def is_active(self) -> bool:
         return self.is_running and self.controller is not None and self.controller.is_active
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it processes no event: then its gauges show its context."""
+        assert self.controller is not None, f"{self.name} has not started"
+        state = self.controller.metrics.registry.gauge("kafka.controller", "KafkaController", "ControllerState")
+        return state.value == ControllerState.IDLE
 
     @property
     def context(self) -> ControllerContext:

@@ -131,12 +131,7 @@ def verbs(version: str, where: Where, topic: str, folder: Path) -> Iterator[Verb
     moves = _json(folder, _moves(topic))
     reassign = (*(admin if is_old else at), "--reassignment-json-file", moves)
     yield Verb("reassign with a throttle", "reassign", (*reassign, "--execute", "--throttle", "10000000"))
-    yield Verb(
-        "verify reassignment",
-        "reassign",
-        (*reassign, "--verify"),
-        until="(?s)0 (is )?complete.*Throttle was|(?s)Clearing",
-    )
+    yield Verb("verify reassignment", "reassign", (*reassign, "--verify"), until=_DONE)
     yield Verb("describe after reassignment", "topics", (*admin, "--describe", *named), until="Replicas: 3,1 ")
     yield Verb("preferred election", "election", (*at, "--election-type", "preferred", "--all-topic-partitions"))
     yield Verb("log dirs", "log-dirs", (*at, "--describe", "--topic-list", topic), shows=False)

@@ -1,91 +1,45 @@
-"""A listener for clients that speak Kafka's protocol.
-
-Each connection is served by an object of its own, one request at a time, and answered in order; while one is worked on,
-no more is read from that connection. Source: Kafka SocketServer, which mutes a channel meanwhile.
-"""
+"""A listener for clients that speak Kafka's protocol: lets connections in, within limits, each with a handler."""
 
 import asyncio
+import errno
+import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final
 
 import structlog
-from msgspec import Struct
 
-from cluster.errors import ClusterError, StartupError
-from cluster.kafka_wire.frames import FrameMemory, checked_size, read_frame_into, with_size
+from cluster.errors import StartupError
+from cluster.kafka_wire.frames import FrameMemory
+from cluster.kafka_wire.served_connection import (
+    ORDINARY_ENDS,
+    ConnectionHandler,
+    Peer,
+    ServedConnection,
+    ServerLimits,
+)
+from cluster.process.tasks import TaskSet
 
 _log = structlog.stdlib.get_logger()
 
-_ENDS: Final = (ClusterError, OSError, asyncio.IncompleteReadError)
-"""Ordinary ends of a connection: bytes that are no request, a client that is gone or too slow, a failed handshake."""
-
-
-class Peer(NamedTuple):
-    """The address of a client."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-class ConnectionHandler(Protocol):
-    """What serves one connection."""
-
-    async def handle(self, frame: bytes) -> bytes | None:
-        """The answer to a request, both with header; None for a request that has no answer.
-
-        The connection is closed if it raises ClusterError.
-        """
-        ...
-
-    def close(self) -> None:
-        """The connection has ended; called once, also while `handle` waits, which is cancelled before."""
-        ...
-
-
-class ServerLimits(Struct, frozen=True):
-    """Sizes in bytes, times in seconds; each has the bound of the setting that is named."""
-
-    request_bytes_max: int
-    """`socket.request.max.bytes`."""
-    memory_bytes_max: int
-    """`queued.max.request.bytes`: of the requests of all connections together."""
-    connections_max: int
-    """`max.connections`."""
-    connections_per_ip_max: int
-    """`max.connections.per.ip`."""
-    idle_s: float
-    """`connections.max.idle.ms`: without a request."""
-    transfer_s: float
-    """`klamm.request.transfer.timeout.ms`: for a request to arrive, and for its answer to be taken."""
-    setup_s: float
-    """`socket.connection.setup.timeout.ms`: for TLS to be set up."""
-
-
-class _Connection:
-    """One client: its streams, and what serves it."""
-
-    def __init__(self, peer: Peer, task: asyncio.Task[None], writer: asyncio.StreamWriter) -> None:
-        self.peer, self.task, self.writer = peer, task, writer
-        self.is_working = False
-        """Whether a request is being handled or answered."""
+_BACKLOG: Final = 128
+_STREAM_BYTES: Final = 65_536
+_OUT_OF_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_PAUSE_S: Final = 1.0
+"""Before the next attempt to accept where the process has no file or memory left, as asyncio's own servers do."""
 
 
 class KafkaServer:
-    """The listener. `open_handler` is called for each connection that is let in."""
+    """The listener. `open_handler` is called for each connection that is let in; `tasks`: those of its connections."""
 
-    def __init__(self, open_handler: Callable[[Peer], ConnectionHandler], limits: ServerLimits) -> None:
-        self._open_handler, self._limits = open_handler, limits
+    def __init__(self, open_handler: Callable[[Peer], ConnectionHandler], limits: ServerLimits, tasks: TaskSet) -> None:
+        self._open_handler, self._limits, self._tasks = open_handler, limits, tasks
         self._memory = FrameMemory(limits.memory_bytes_max)
-        self._connections: dict[_Connection, None] = {}
+        self._connections: dict[ServedConnection, asyncio.Task[None]] = {}
         self._per_ip: Counter[str] = Counter()
         self._tls: ssl.SSLContext | None = None
-        self._server: asyncio.Server | None = None
-        self._is_stopping = False
+        self._accepting: asyncio.Task[None] | None = None
 
     @property
     def open_connections(self) -> int:
@@ -93,117 +47,106 @@ class KafkaServer:
         return len(self._connections)
 
     async def start(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:
-        """Listen; returns the port, a free one for 0. Raises StartupError if the address cannot be bound."""
+        """Listen at one address; returns the port, a free one for 0. No host: all addresses of this machine.
+
+        Raises StartupError if the address cannot be bound.
+        """
         self._tls = tls
         try:
-            self._server = await asyncio.start_server(self._accept, host, port)
+            listening = await _listening_socket(host, port)
         except OSError as error:
             raise StartupError(
-                f"klamm.kafka.listeners: {host}:{port} cannot be bound: {error.strerror}; choose a free port, or an "
+                f"klamm.kafka.listeners: {host}:{port} cannot be bound: {error.strerror}; choose a free port and an "
                 "address of this machine"
             ) from error
-        return int(self._server.sockets[0].getsockname()[1])
+        self._accepting = self._tasks.start(self._accept(listening), name="Kafka listener")
+        return int(listening.getsockname()[1])
 
     async def stop(self, grace_s: float = 1.0) -> None:
         """Accept no more, close idle connections, give requests `grace_s` to be answered, then close the others."""
-        self._is_stopping = True
-        if self._server is not None:
-            self._server.close()
-        idle = [connection for connection in self._connections if not connection.is_working]
-        for connection in idle:
-            connection.task.cancel()
-        if self._connections:
-            await asyncio.wait([connection.task for connection in self._connections], timeout=grace_s)
-        left = [connection.task for connection in self._connections]
-        for task in left:
-            task.cancel()
-        if left:
-            await asyncio.wait(left)
+        if self._accepting is not None:
+            self._accepting.cancel()
+            await asyncio.wait([self._accepting])
+        for connection, task in self._connections.items():
+            if not connection.is_working:
+                task.cancel()
+        for timeout_s in (grace_s, None):
+            tasks = [*self._connections.values()]
+            if not tasks:
+                return
+            await asyncio.wait(tasks, timeout=timeout_s)
+            for task in self._connections.values():
+                task.cancel()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a connection until it ends. Raises nothing, since nobody would see it."""
-        task, address = asyncio.current_task(), writer.get_extra_info("peername")
-        assert task is not None, "the event loop accepts connections in tasks"
-        peer = Peer(*address[:2]) if address else Peer("", 0)
-        connection = _Connection(peer, task, writer)
-        if not self._let_in(connection):
-            writer.transport.abort()
-            return
-        try:
-            await self._serve_tls(connection, reader)
-        except _ENDS as error:
-            _log.debug("Kafka connection closed", peer=str(peer), why=str(error) or type(error).__name__)
-        except asyncio.CancelledError:
-            _log.debug("Kafka connection closed", peer=str(peer), why="this process stops serving")
-        finally:
-            self._forget(connection)
-            writer.transport.abort()
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        with listening:
+            while True:
+                try:
+                    accepted, address = await loop.sock_accept(listening)
+                except OSError as error:
+                    if error.errno in _OUT_OF_FILES:
+                        _log.warning("No Kafka connection can be accepted", why=error.strerror)
+                        await asyncio.sleep(_PAUSE_S)
+                    continue
+                self._let_in(accepted, Peer(*address[:2]))
 
-    def _let_in(self, connection: _Connection) -> bool:
-        limits, host = self._limits, connection.peer.host
-        if self._is_stopping:
-            return False
+    def _let_in(self, accepted: socket.socket, peer: Peer) -> None:
+        limits = self._limits
         if len(self._connections) >= limits.connections_max:
-            _log.warning("Kafka connection refused", peer=host, max_connections=limits.connections_max)
-            return False
-        if self._per_ip[host] >= limits.connections_per_ip_max:
-            _log.warning("Kafka connection refused", peer=host, max_connections_per_ip=limits.connections_per_ip_max)
-            return False
-        self._connections[connection] = None
-        self._per_ip[host] += 1
-        return True
+            _log.warning("Kafka connection refused", peer=peer.host, max_connections=limits.connections_max)
+            accepted.close()
+        elif self._per_ip[peer.host] >= limits.connections_per_ip_max:
+            _log.warning(
+                "Kafka connection refused", peer=peer.host, max_connections_per_ip=limits.connections_per_ip_max
+            )
+            accepted.close()
+        else:
+            connection = ServedConnection(peer, limits, self._memory)
+            self._per_ip[peer.host] += 1
+            task = self._tasks.start(self._serve(connection, accepted), name=f"Kafka connection of {peer}")
+            self._connections[connection] = task
+            task.add_done_callback(lambda _: self._forget(connection, accepted))
 
-    def _forget(self, connection: _Connection) -> None:
+    def _reached_bound(self, peer: Peer) -> str | None:
+        if len(self._connections) >= self._limits.connections_max:
+            return f"max.connections={self._limits.connections_max}"
+        if self._per_ip[peer.host] >= self._limits.connections_per_ip_max:
+            return f"max.connections.per.ip={self._limits.connections_per_ip_max}"
+        return None
+
+    def _forget(self, connection: ServedConnection, accepted: socket.socket) -> None:
+        accepted.close()
         del self._connections[connection]
         self._per_ip[connection.peer.host] -= 1
         if not self._per_ip[connection.peer.host]:
             del self._per_ip[connection.peer.host]
 
-    async def _serve_tls(self, connection: _Connection, reader: asyncio.StreamReader) -> None:
-        if self._tls is not None:
-            # After it was counted: connections that never finish the handshake are bounded, too.
-            await connection.writer.start_tls(self._tls, ssl_handshake_timeout=self._limits.setup_s)
-        handler = self._open_handler(connection.peer)
+    async def _serve(self, connection: ServedConnection, accepted: socket.socket) -> None:
+        """Serve a connection until it ends. Raises nothing, so that no client can end the program."""
+        transport: asyncio.BaseTransport | None = None
         try:
-            await self._serve(connection, reader, handler)
+            loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(_STREAM_BYTES)
+            protocol = asyncio.StreamReaderProtocol(reader)
+            timeout_s: dict[str, Any] = {} if self._tls is None else {"ssl_handshake_timeout": self._limits.setup_s}
+            transport, _ = await loop.connect_accepted_socket(lambda: protocol, accepted, ssl=self._tls, **timeout_s)
+            writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+            await connection.serve(reader, writer, self._open_handler(connection.peer))
+        except ORDINARY_ENDS as error:
+            _log.debug("Kafka connection closed", peer=str(connection.peer), why=str(error) or type(error).__name__)
+        except Exception:
+            _log.exception("A Kafka connection failed", peer=str(connection.peer))
         finally:
-            handler.close()
-
-    async def _serve(self, connection: _Connection, reader: asyncio.StreamReader, handler: ConnectionHandler) -> None:
-        """Answer one request after the other, until the client goes away or nothing has come for too long."""
-        arrived = bytearray()
-        while not self._is_stopping:
-            try:
-                async with asyncio.timeout(self._limits.idle_s):
-                    first = await reader.read(1)
-                if not first:
-                    return
-                async with asyncio.timeout(self._limits.transfer_s):
-                    prefix = first + await reader.readexactly(3)
-                    size = checked_size(prefix, self._limits.request_bytes_max)
-                    await read_frame_into(arrived, reader, size, self._memory)
-                connection.is_working = True
-                answer = await _handled(handler, bytes(arrived))
-                if answer is not None:
-                    await self._send(connection, answer)
-            finally:
-                connection.is_working = False
-                self._memory.give_back(len(arrived))
-                arrived.clear()
-
-    async def _send(self, connection: _Connection, answer: bytes) -> None:
-        """Send an answer. The next request is not read before the client has taken most of it."""
-        connection.writer.write(with_size(answer))
-        async with asyncio.timeout(self._limits.transfer_s):
-            await connection.writer.drain()
+            if isinstance(transport, asyncio.Transport):
+                transport.abort()
 
 
-async def _handled(handler: ConnectionHandler, frame: bytes) -> bytes | None:
-    """The handler's answer. Raises ClusterError."""
-    try:
-        return await handler.handle(frame)
-    except ClusterError:
-        raise
-    except Exception as error:
-        _log.exception("A request of a Kafka client failed; its connection is closed", frame_begins=frame[:16].hex())
-        raise ClusterError(f"the request failed: {error!r}") from error
+async def _listening_socket(host: str, port: int) -> socket.socket:
+    """A socket that listens at the first address of the host, as Kafka's does."""
+    dual = not host and socket.has_dualstack_ipv6()
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host or ("::" if dual else "0.0.0.0"), port, type=socket.SOCK_STREAM)
+    family, _, _, _, address = found[0]
+    listening = socket.create_server(address[:2], family=family, backlog=_BACKLOG, dualstack_ipv6=dual)
+    listening.setblocking(False)
+    return listening

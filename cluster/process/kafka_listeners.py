@@ -30,8 +30,8 @@ class KafkaListener(Struct, frozen=True):
 
     def endpoint(self, bound_port: int) -> Endpoint:
         """What to advertise, with the bound port where none was given."""
-        told = self.advertised
-        return Endpoint(told.host, told.port or bound_port, told.listener, told.security_protocol)
+        given = self.advertised
+        return Endpoint(given.host, given.port or bound_port, given.listener, given.security_protocol)
 
 
 def parse_kafka_listeners(
@@ -42,8 +42,8 @@ def parse_kafka_listeners(
     `own_host`: what is advertised for a wildcard address.
     """
     found = _addresses(_LISTENERS_KEY, listeners)
-    told = _addresses(_ADVERTISED_KEY, advertised)
-    unknown = sorted(set(told) - set(found))
+    advertised_addresses = _addresses(_ADVERTISED_KEY, advertised)
+    unknown = sorted(set(advertised_addresses) - set(found))
     if unknown:
         raise ValueError(f"{_ADVERTISED_KEY}: {shown(advertised)}: {_LISTENERS_KEY} has no listener {unknown[0]}")
     protocols = _protocols(protocol_map)
@@ -55,7 +55,7 @@ def parse_kafka_listeners(
                 f"{_LISTENERS_KEY}: {shown(listeners)}: the security protocol of {name} is {protocol}; give it one of "
                 f"{' and '.join(PROTOCOLS)} in listener.security.protocol.map"
             )
-        advertised_host, advertised_port = told.get(name, (host, port))
+        advertised_host, advertised_port = advertised_addresses.get(name, (host, port))
         endpoint = Endpoint(advertised_host or own_host, advertised_port, name, protocol)
         parsed.append(KafkaListener(name, host, port, protocol, endpoint))
     return tuple(parsed)

@@ -1,14 +1,19 @@
 """The controller's `BrokerClient` for brokers of Apache Kafka: one ordered connection for each broker."""
 
 import ssl
+from typing import Final
 
 from cluster.broker import Broker, BrokerId, Endpoint
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.kafka_wire.connection import KafkaConnection
+from cluster.kafka_wire.messages.api_versions_request import ApiVersionsRequest
+from cluster.kafka_wire.messages.api_versions_response import ApiVersionsResponse
 from cluster.process.settings import Settings
 from cluster.requests import control
 from cluster.requests.recovery import DescribeReplicasResponse
 from controller.adapters.kafka.control_messages import ControlMessages, answer_type, response_of
+
+_ASKED_VERSION: Final = 0
 
 
 class KafkaBrokerClient:
@@ -21,6 +26,7 @@ class KafkaBrokerClient:
         self, settings: Settings, client_id: str, controller: Broker | None, tls: ssl.SSLContext | None = None
     ) -> None:
         self._client_id = client_id
+        self._protocol = settings.inter_broker_protocol_version
         self._messages = ControlMessages(settings.inter_broker_protocol_version, controller)
         self._listeners = settings.listener_names
         self._connect_timeout_s = (
@@ -56,10 +62,27 @@ class KafkaBrokerClient:
         known = self._connections.get(broker.id)
         if known is not None and known.is_open:
             return known
-        opened = self._connections[broker.id] = await KafkaConnection.open(
+        opened = await KafkaConnection.open(
             endpoint, client_id=self._client_id, timeout_s=self._connect_timeout_s, tls=self._tls_for(endpoint)
         )
+        try:
+            await self._check_versions(opened)
+        except BaseException:
+            opened.close()
+            raise
+        self._connections[broker.id] = opened
         return opened
+
+    async def _check_versions(self, opened: KafkaConnection) -> None:
+        """A broker closes the connection over a request that it does not understand, without a word of why."""
+        answer = await opened.call(ApiVersionsRequest(), _ASKED_VERSION, ApiVersionsResponse, timeout_s=self._timeout_s)
+        why = self._messages.versions.not_understood(answer.api_keys)
+        if why is not None:
+            raise PeerUnreachableError(
+                opened.address,
+                f"it does not understand {why}: give the controllers the inter.broker.protocol.version of the brokers, "
+                f"not {self._protocol}",
+            )
 
     def _tls_for(self, endpoint: Endpoint) -> ssl.SSLContext | None:
         match endpoint.security_protocol:

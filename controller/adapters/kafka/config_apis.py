@@ -19,7 +19,6 @@ from cluster.requests import configs
 from controller.adapters.kafka.conversions import Conversion
 
 _BROKER_LOGGER: Final = 8
-_OF_FILE_OR_DEFAULT: Final = 4
 _STRING: Final = 2
 _THROTTLES: Final = frozenset(
     {
@@ -75,7 +74,6 @@ def _config(config: configs.DescribedConfig) -> described.DescribeConfigsResourc
         name=config.name,
         value=config.value,
         read_only=config.read_only,
-        is_default=config.config_source >= _OF_FILE_OR_DEFAULT,
         config_source=config.config_source,
         is_sensitive=config.is_sensitive,
         config_type=_STRING,

@@ -14,11 +14,13 @@ from msgspec import Struct
 from cluster.broker import ZERO_TOPIC_ID, Broker, TopicId
 from cluster.encoded_parts import EncodedParts
 from cluster.errors import known_code
+from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.codec import encode
 from cluster.kafka_wire.message import EncodedPart, Message
 from cluster.kafka_wire.messages import leader_and_isr_request as lai
 from cluster.kafka_wire.messages import stop_replica_request as stop
 from cluster.kafka_wire.messages import update_metadata_request as metadata
+from cluster.kafka_wire.messages.api_versions_response import ApiVersion
 from cluster.kafka_wire.messages.leader_and_isr_response import LeaderAndIsrResponse as LeaderAndIsrAnswer
 from cluster.kafka_wire.messages.stop_replica_response import StopReplicaResponse as StopReplicaAnswer
 from cluster.kafka_wire.messages.update_metadata_response import UpdateMetadataResponse as UpdateMetadataAnswer
@@ -44,6 +46,21 @@ class ControlVersions(Struct, frozen=True):
             stop_replica=_latest(protocol, {((3, 4), 0): 4, ((2, 6), 0): 3}, 2),
         )
 
+    def not_understood(self, announced: Iterable[ApiVersion]) -> str | None:
+        """What of the requests a broker with these versions does not understand, in words; None if it does all."""
+        ranges = {version.api_key: version for version in announced}
+        for key, wanted in (
+            (ApiKey.LEADER_AND_ISR, self.leader_and_isr),
+            (ApiKey.UPDATE_METADATA, self.update_metadata),
+            (ApiKey.STOP_REPLICA, self.stop_replica),
+        ):
+            found = ranges.get(key)
+            if found is None:
+                return f"{key.name} at all"
+            if not found.min_version <= wanted <= found.max_version:
+                return f"version {wanted} of {key.name}, only {found.min_version} to {found.max_version}"
+        return None
+
 
 def _latest(protocol: ProtocolVersion, since: Mapping[tuple[tuple[int, ...], int], int], oldest: int) -> int:
     return next((v for (release, change), v in since.items() if protocol >= ProtocolVersion(release, change)), oldest)
@@ -57,7 +74,7 @@ class ControlMessages:
     """
 
     def __init__(self, protocol: ProtocolVersion, controller: Broker | None) -> None:
-        self._versions = versions = ControlVersions.of(protocol)
+        self.versions = versions = ControlVersions.of(protocol)
         self._controller = controller
         self._partitions = EncodedParts[control.LeaderAndIsrPartitionState](
             lambda state: encode(_leader_and_isr_partition(state), versions.leader_and_isr)
@@ -73,11 +90,11 @@ class ControlMessages:
         """The request as a message, and the version to encode it in."""
         match request:
             case control.LeaderAndIsrRequest():
-                return self._leader_and_isr(request), self._versions.leader_and_isr
+                return self._leader_and_isr(request), self.versions.leader_and_isr
             case control.UpdateMetadataRequest():
-                return self._update_metadata(request), self._versions.update_metadata
+                return self._update_metadata(request), self.versions.update_metadata
             case control.StopReplicaRequest():
-                return self._stop_replica(request), self._versions.stop_replica
+                return self._stop_replica(request), self.versions.stop_replica
             case _:
                 assert_never(request)
 
@@ -118,7 +135,7 @@ class ControlMessages:
             "controller_epoch": request.controller_epoch,
             "broker_epoch": request.broker_epoch,
         }
-        if self._versions.stop_replica <= _ONE_FLAG_PER_REQUEST:
+        if self.versions.stop_replica <= _ONE_FLAG_PER_REQUEST:
             return stop.StopReplicaRequest(
                 **epochs,
                 delete_partitions=any(state.delete_partition for state in states),

@@ -5,8 +5,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from cluster.broker import Broker, BrokerId, Endpoint
-from cluster.kafka_wire.server import KafkaServer, Peer, ServerLimits
+from cluster.kafka_wire.served_connection import Peer, ServerLimits
+from cluster.kafka_wire.server import KafkaServer
 from cluster.process.kafka_listeners import KafkaListener
+from cluster.process.tasks import TaskSet
 from cluster.rpc.admission_limits import AdmissionLimits
 from controller.adapters.kafka.session import KafkaServices, KafkaSession
 
@@ -27,18 +29,22 @@ class KafkaServers:
 
 
 async def serve_kafka(
-    listeners: Sequence[KafkaListener], limits: AdmissionLimits, services: Callable[[], KafkaServices]
+    listeners: Sequence[KafkaListener],
+    limits: AdmissionLimits,
+    tasks: TaskSet,
+    services: Callable[[], KafkaServices],
 ) -> KafkaServers:
     """Serve at each listener. Raises StartupError if an address cannot be bound.
 
-    `services` is called for each connection: the ports are bound before there is anything to serve.
+    `tasks`: those of the connections. `services` is called for each of them: the ports are bound before there is
+    anything to serve.
     """
     bounds = _limits(limits)
     servers: list[KafkaServer] = []
     endpoints: list[Endpoint] = []
     try:
         for listener in listeners:
-            server = KafkaServer(partial(_open, services, listener.name), bounds)
+            server = KafkaServer(partial(_open, services, listener.name), bounds, tasks)
             endpoints.append(listener.endpoint(await server.start(listener.host, listener.port)))
             servers.append(server)
     except BaseException:

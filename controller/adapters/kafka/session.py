@@ -130,7 +130,12 @@ class KafkaSession:
 
     @staticmethod
     def _encoded(message: Message, header: RequestHeader) -> bytes:
-        return encode_response(message, header.api_version, header.correlation_id)
+        try:
+            return encode_response(message, header.api_version, header.correlation_id)
+        except ClusterError:
+            # Of a version that is served: the response is wrong, not the request.
+            _log.exception("A response has no encoding", message=type(message).__name__, version=header.api_version)
+            raise
 
     async def _connected(self) -> KafkaConnection:
         if self._upstream is None or not self._upstream.is_open:

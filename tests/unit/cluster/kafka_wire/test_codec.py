@@ -52,7 +52,7 @@ def test_a_message_with_nothing_set_is_itself_again_in_every_version(name: str) 
             assert decode(type(message), version, encode(message, version)) == message
 
 
-def test_numbers_strings_and_arrays_lie_as_before_flexible_versions() -> None:
+def test_numbers_strings_and_arrays_before_flexible_versions() -> None:
     data = encode(HeartbeatRequest(group_id="g", generation_id=7, member_id="mé"), 3)
     assert data == b"\0\1g" + b"\0\0\0\7" + b"\0\3m\xc3\xa9" + b"\xff\xff"
     assert decode(HeartbeatRequest, 3, data) == HeartbeatRequest(group_id="g", generation_id=7, member_id="mé")
