@@ -55,11 +55,11 @@ async def test_a_recorded_scenario_ends_every_step_as_it_did_under_kafkas_contro
 @pytest.mark.parametrize("version", OTHER_VERSIONS, ids=str)
 @pytest.mark.parametrize("name", DOZEN)
 async def test_another_version_does_the_same_under_klamm_as_under_its_own_controller(
-    name: str, version: KafkaVersion, server: EmbeddedZooKeeper, tmp_path: pathlib.Path
+    name: str, version: KafkaVersion, server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Its own controller is recorded on the spot: versions differ in what they write."""
-    own = await _replay(name, server, tmp_path / "own", version, klamm=False)
-    under_klamm = await _replay(name, server, tmp_path / "klamm", version, klamm=True)
+    own = await _replay(name, server, tmp_path_factory.mktemp("own"), version, klamm=False)
+    under_klamm = await _replay(name, server, tmp_path_factory.mktemp("klamm"), version, klamm=True)
     found = differences(as_golden(load_golden(name), str(version), own), under_klamm)
     assert not found, "\n".join(map(str, found))
 
@@ -67,7 +67,6 @@ async def test_another_version_does_the_same_under_klamm_as_under_its_own_contro
 async def _replay(
     name: str, server: EmbeddedZooKeeper, folder: pathlib.Path, version: KafkaVersion, *, klamm: bool
 ) -> list[StepResult]:
-    folder.mkdir(exist_ok=True)
     scenario, chroot = load(name), f"{server.address}/recorded-{next(_chroots)}"
     async with kafka_cluster(scenario, chroot, folder, version, klamm=klamm) as cluster:
         return await replay(scenario, cluster, print)
