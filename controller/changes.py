@@ -58,6 +58,13 @@ class BrokersNotAdmitted(Struct, frozen=True):
     reasons: Mapping[BrokerId, str]
 
 
+class ControllersListed(Struct, frozen=True):
+    """The ids of candidates that are `registered`, and of those that once wrote a state-change log. Not recorded."""
+
+    registered: frozenset[BrokerId]
+    former: frozenset[BrokerId] = frozenset()
+
+
 class BrokerShuttingDown(Struct, frozen=True):
     """A broker with this epoch requested a controlled shutdown, at `since_ms` of the wall clock."""
 
@@ -120,6 +127,7 @@ BrokersChange = (
     | BrokersDied
     | BrokerModified
     | BrokersNotAdmitted
+    | ControllersListed
     | BrokerShuttingDown
     | OfflineReplicasReported
 )
