@@ -200,7 +200,7 @@ def _time_zone(name: str) -> str:
 @contextmanager
 def _errors() -> Iterator[None]:
     """Say on one line what failed, and exit."""
-    from audit.spark.session import AuditFailedError  # noqa: PLC0415
+    from audit.spark.errors import AuditFailedError  # noqa: PLC0415
     from audit.storage.output_folder import OutputError  # noqa: PLC0415
     from audit.topic.topics import TopicError  # noqa: PLC0415
 

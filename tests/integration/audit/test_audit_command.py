@@ -163,6 +163,18 @@ def test_a_spark_that_cannot_start_is_no_verdict_and_says_where_the_log_is(tmp_p
     assert "java" in (tmp_path / "out" / "spark.log").read_text()
 
 
+@pytest.mark.real
+@pytest.mark.deep
+def test_a_master_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    """After Spark's three attempts of 20 s, whose number and time it fixes."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        master = f"spark://127.0.0.1:{free.getsockname()[1]}"
+    arguments = ["--log-dir", str(tmp_path), "--output", str(tmp_path / "out"), "--once", "--master", master]
+    failed = run("run", *arguments)
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert failed.stderr.startswith(f"the audit failed: {master}: no Spark master answers there")
+
+
 def test_help_loads_no_spark() -> None:
     probe = "import sys, audit.cli; print([m for m in ('pyspark', 'pandas', 'pyarrow') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout == "[]\n"
