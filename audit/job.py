@@ -32,9 +32,10 @@ from audit.spark.errors import LOG, AuditFailedError, explained
 from audit.spark.interrupts import deferred_interrupts
 from audit.spark.session import as_submitted, folder_of_spark, start_session
 from audit.spark.settings import SparkSettings
+from audit.storage.committed_state import OutputError
 from audit.storage.file_store import Location
 from audit.storage.given_heads import add_given
-from audit.storage.output_folder import OutputError, OutputFolder
+from audit.storage.output_folder import OutputFolder
 from audit.tables.compaction import delete_strays
 from audit.topic.brokers import topic_ends
 from audit.topic.connector import with_connector

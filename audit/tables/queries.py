@@ -16,8 +16,9 @@ import pyarrow
 
 from audit.records.findings import WITHDRAWN
 from audit.storage.commits import Commit
+from audit.storage.committed_state import REMEDY, OutputError
 from audit.storage.file_store import is_remote
-from audit.storage.output_folder import REMEDY, OutputError, OutputFolder
+from audit.storage.output_folder import OutputFolder
 from audit.storage.table_schemas import BATCH, TABLES, Table
 from cluster.errors import ClusterError
 from cluster.process.files import first_line

@@ -11,7 +11,8 @@ from audit.batches.rebuild import rebuild
 from audit.report.report import read_result
 from audit.storage import state_versions
 from audit.storage.commits import Commit
-from audit.storage.output_folder import OutputError, OutputFolder
+from audit.storage.committed_state import OutputError
+from audit.storage.output_folder import OutputFolder
 from audit.storage.state_versions import RULES_VERSION, VERSION
 from tests.log_audits import FolderAudit
 from tests.older_outputs import BUCKETS_2, make_version, make_version_2
