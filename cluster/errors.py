@@ -53,6 +53,7 @@ class ErrorCode(IntEnum):
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
     DUPLICATE_SEQUENCE_NUMBER = 46
     INVALID_PRODUCER_EPOCH = 47
+    SECURITY_DISABLED = 54
     OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
     LOG_DIR_NOT_FOUND = 57
@@ -78,6 +79,14 @@ class ErrorCode(IntEnum):
     INCONSISTENT_TOPIC_ID = 103
     INELIGIBLE_REPLICA = 107
     NEW_LEADER_ELECTED = 108
+
+
+def known_code(number: int) -> ErrorCode:
+    """The code with this number; UNKNOWN_SERVER_ERROR for one of Kafka's that has no name here."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class ClusterError(Exception):
