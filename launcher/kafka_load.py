@@ -5,32 +5,38 @@ The clients are aiokafka's, which know nothing of klamm.
 
 import asyncio
 import contextlib
+import itertools
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError
 from msgspec import Struct
 
 PRODUCERS: Final = 2
 MEMBERS: Final = 2
 _PER_STEP: Final = 10
 _STEP_S: Final = 0.02
+_STOP_S: Final = 10.0
 _TIMEOUT_MS: Final = 120_000
 """A producer sends a batch again for so long; longer than any failover here takes."""
 READ_MS: Final = 500
 
 
 class Outcome(Struct, frozen=True):
-    """Counts of records. `unread`: acknowledged, and not seen by the group; `twice`: stored more than once."""
+    """Counts of records. `unread`: acknowledged, and not seen by the group; `twice`: stored more than once; `failed`:
+    given up by a producer. `replaced`: producers that refused to go on.
+    """
 
     acknowledged: int
     lost: int
     twice: int
     failed: int
     unread: int
+    replaced: int
 
 
 class Load:
@@ -39,7 +45,7 @@ class Load:
     def __init__(self, bootstrap: Sequence[str], topic: str, partitions: int) -> None:
         self._bootstrap, self._topic, self._partitions = list(bootstrap), topic, partitions
         self._acknowledged: set[bytes] = set()
-        self._failed = 0
+        self._failed = self._replaced = 0
         self._seen: Counter[bytes] = Counter()
         self._is_over = False
         self._read_more = asyncio.Event()
@@ -84,32 +90,40 @@ class Load:
             twice=sum(count - 1 for count in stored.values()),
             failed=self._failed,
             unread=len(self._acknowledged - self._seen.keys()),
+            replaced=self._replaced,
         )
 
     async def _produce(self, number: int) -> None:
+        """A producer that refuses to go on is replaced, as a program would."""
+        numbers = itertools.count()
+        while not self._is_over:
+            try:
+                await self._produce_with_one(number, numbers)
+            except KafkaError:
+                self._replaced += 1
+
+    async def _produce_with_one(self, number: int, numbers: Iterator[int]) -> None:
         producer = AIOKafkaProducer(
             bootstrap_servers=self._bootstrap,
             enable_idempotence=True,
             request_timeout_ms=_TIMEOUT_MS,
             metadata_max_age_ms=5_000,
         )
-        await producer.start()
         under_way: set[asyncio.Task[None]] = set()
         try:
-            sent = 0
+            await producer.start()
             while not self._is_over:
-                for _ in range(_PER_STEP):
-                    value = b"%d-%08d" % (number, sent)
-                    future = await producer.send(self._topic, value, partition=sent % self._partitions)
+                for sequence in itertools.islice(numbers, _PER_STEP):
+                    value = b"%d-%08d" % (number, sequence)
+                    future = await producer.send(self._topic, value, partition=sequence % self._partitions)
                     task = asyncio.create_task(self._await(future, value))
                     under_way.add(task)
                     task.add_done_callback(under_way.discard)
-                    sent += 1
                 await asyncio.sleep(_STEP_S)
             await producer.flush()
             await asyncio.gather(*under_way)
         finally:
-            await producer.stop()
+            await _stop(producer)
 
     async def _await(self, future: asyncio.Future[object], value: bytes) -> None:
         try:
@@ -127,8 +141,8 @@ class Load:
             auto_offset_reset="earliest",
             metadata_max_age_ms=5_000,
         )
-        await consumer.start()
         try:
+            await consumer.start()
             while True:
                 for records in (await consumer.getmany(timeout_ms=READ_MS)).values():
                     self._seen.update(record.value for record in records)
@@ -139,8 +153,8 @@ class Load:
     async def _stored(self) -> Counter[bytes]:
         """Every record of the topic, and how often it is there."""
         consumer = AIOKafkaConsumer(bootstrap_servers=self._bootstrap, auto_offset_reset="earliest")
-        await consumer.start()
         try:
+            await consumer.start()
             partitions = [TopicPartition(self._topic, partition) for partition in range(self._partitions)]
             consumer.assign(partitions)
             ends = await consumer.end_offsets(partitions)
@@ -151,3 +165,10 @@ class Load:
             return stored
         finally:
             await consumer.stop()
+
+
+async def _stop(producer: AIOKafkaProducer) -> None:
+    """Without waiting for long for what it could not send."""
+    with contextlib.suppress(TimeoutError, KafkaError):
+        async with asyncio.timeout(_STOP_S):
+            await producer.stop()

@@ -45,13 +45,16 @@ SETTINGS: Final[dict[str, Any]] = {
 
 
 class Row(Struct):
-    """One round. `healthy_after`: s from the end of the fault until all replicas were in sync."""
+    """One round. `replaced`: idempotent producers that refused to go on. `healthy_after`: s from the end of the fault
+    until all replicas were in sync.
+    """
 
     seed: int
     fault: str
     choices: list[str] = []
     acknowledged: int = 0
     committed: int = 0
+    replaced: int = 0
     healthy_after: float = 0.0
     problems: list[str] = []
 
@@ -75,18 +78,20 @@ async def _carry_out(on: On, row: Row) -> None:
     async with load.running():
         writing = asyncio.create_task(transactions.run())
         try:
-            await _until(lambda: load.acknowledged >= WARM_RECORDS)
+            await _until(lambda: load.acknowledged >= WARM_RECORDS and transactions.committed)
             await FAULTS[row.fault](on)
             healed = time.monotonic()
             await _heal(on)
             row.healthy_after = round(time.monotonic() - healed, 1)
-            so_far = load.acknowledged
-            await _until(lambda: load.acknowledged >= so_far + WARM_RECORDS)
+            records, committed = load.acknowledged, len(transactions.committed)
+            await _until(
+                lambda: load.acknowledged >= records + WARM_RECORDS and len(transactions.committed) > committed
+            )
         finally:
             transactions.is_over = True
             await writing
         found = await load.finish(HEALED_S)
-    row.acknowledged, row.committed = found.acknowledged, len(transactions.committed)
+    row.acknowledged, row.committed, row.replaced = found.acknowledged, len(transactions.committed), found.replaced
     counts = {"lost": found.lost, "stored twice": found.twice, "not read by the group": found.unread}
     row.problems += [f"{count} records {what}" for what, count in counts.items() if count]
     row.problems += await transactions.problems()

@@ -40,8 +40,8 @@ class Transactions:
             transaction_timeout_ms=10_000,
             metadata_max_age_ms=5_000,
         )
-        await producer.start()
         try:
+            await producer.start()
             while not self.is_over:
                 self._number += 1
                 await self._transaction(producer, b"%08d" % self._number)
@@ -72,8 +72,8 @@ class Transactions:
         consumer = AIOKafkaConsumer(
             bootstrap_servers=self._bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
         )
-        await consumer.start()
         try:
+            await consumer.start()
             partitions = [TopicPartition(self._topic, partition) for partition in range(self._partitions)]
             consumer.assign(partitions)
             # Their last stable offsets: a transaction that nobody ended is aborted after its timeout.
