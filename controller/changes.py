@@ -330,4 +330,22 @@ class ControllerResigned(Struct, frozen=True):
 
 ControllerRoleChange = ControllerActivated | ControllerResigned
 
-Change = BrokersChange | DamageChange | TopicsChange | StatesChange | DeletionsChange | ControllerRoleChange
+
+# Configs, which are not part of the context
+
+
+class MinInsyncReplicasAltered(Struct, frozen=True):
+    """The `min.insync.replicas` in force for these topics was changed by a request (D-53)."""
+
+    values: Mapping[str, int]
+
+
+Change = (
+    BrokersChange
+    | DamageChange
+    | TopicsChange
+    | StatesChange
+    | DeletionsChange
+    | ControllerRoleChange
+    | MinInsyncReplicasAltered
+)
