@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from cluster.broker import DEFAULT_LISTENER
+from cluster.broker import DEFAULT_LISTENER, BrokerProtocol
 from cluster.compression import LARGEST_BATCH
 from cluster.listeners import DEFAULT_CONTROL_LISTENER, ListenerNames
 from cluster.process.setting_types import (
@@ -29,6 +29,7 @@ from cluster.process.setting_types import (
     Version,
 )
 from cluster.protocol_version import NEWEST
+from cluster.takeover import Takeover
 
 _MS_PER_MINUTE: Final = 60_000
 _MS_PER_HOUR: Final = 3_600_000
@@ -305,6 +306,22 @@ class _KlammKeys(_Keys):
     """Whether retention keeps segments that no audit has processed yet."""
     klamm_replica_truncation_mode: Literal["fetch", "epoch-query"] = "fetch"
     """How a follower finds where its log diverges: from fetch responses, or by requesting epoch end offsets."""
+    klamm_broker_protocol: BrokerProtocol = "klamm"
+    """The kind of brokers that the controllers govern: `klamm`, or `kafka` for brokers of Apache Kafka 2.4 to 3.9 in
+    ZooKeeper mode.
+    """
+    klamm_kafka_listeners: str | None = None
+    """Where a controller answers brokers of Apache Kafka and their clients, `LISTENER://host:port,…`; one for each
+    listener name that the brokers have. Needed with `klamm.broker.protocol` `kafka`.
+    """
+    klamm_kafka_advertised_listeners: str | None = None
+    """What Kafka's brokers and clients are told, in the same form; `klamm.kafka.listeners` unless given."""
+    klamm_kafka_register_as_broker: bool = False
+    """Whether the controller is also registered under `/brokers/ids`, where brokers before 3.0 look for the controller
+    when they shut down. Kafka's tools then count it among the brokers.
+    """
+    klamm_kafka_rack: str | None = None
+    """The rack under which brokers see the controller; needed if they have racks, else they create no topics."""
     klamm_zookeeper_auth_scheme: Literal["sasl", "digest"] = "sasl"
     """Authentication scheme: SASL DIGEST-MD5 as in Kafka, or ZooKeeper's `digest`, which needs no
     server configuration.
@@ -313,6 +330,11 @@ class _KlammKeys(_Keys):
     """Log lines of this level and above are written. `klamm brokers alter` changes it while a process runs."""
     klamm_metrics_partitions: bool = True
     """Whether metrics of single partitions and logs are exported."""
+    klamm_takeover: Takeover = "never"
+    """How a controller takes `/controller` from Apache Kafka's brokers. `never`: only while `klamm adopt` says so.
+    `atomic`: at once, and a broker takes it back when no controller of klamm lives. `persistent`: so that no broker
+    competes for it; while no controller of klamm lives, nobody elects leaders.
+    """
     klamm_damaged_replica_election_delay_ms: NotNegative = 60_000
     """How long a damaged replica that is the only one in sync waits for another before it is elected."""
     klamm_log_scrub_bytes_per_second: NotNegative = 4_194_304

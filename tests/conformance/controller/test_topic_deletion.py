@@ -446,7 +446,8 @@ def test_the_name_of_a_topic_that_is_being_deleted_is_refused_with_what_the_dele
         await mark(world, "t")
 
         async def on_hold() -> bool:
-            return (await describe(c)).state == "on hold"
+            found = (await c.ask(DescribeTopicDeletionsRequest(("t",)))).deletions
+            return [deletion.state for deletion in found] == ["on hold"]
 
         await until(on_hold, "the deletion waits for broker 9")
         for validate_only in (False, True):

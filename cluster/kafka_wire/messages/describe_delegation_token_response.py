@@ -1,0 +1,35 @@
+"""DescribeDelegationTokenResponse, versions 0-3. Made by cluster/kafka_wire/make_messages.py; do not edit."""
+
+from typing import ClassVar
+
+from cluster.kafka_wire.message import Message
+
+
+class DescribedDelegationTokenRenewer(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "DescribeDelegationTokenResponse"
+
+    principal_type: str = ""
+    principal_name: str = ""
+
+
+class DescribedDelegationToken(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "DescribeDelegationTokenResponse"
+
+    principal_type: str = ""
+    principal_name: str = ""
+    token_requester_principal_type: str = ""  # 3+
+    token_requester_principal_name: str = ""  # 3+
+    issue_timestamp: int = 0
+    expiry_timestamp: int = 0
+    max_timestamp: int = 0
+    token_id: str = ""
+    hmac: bytes = b""
+    renewers: tuple[DescribedDelegationTokenRenewer, ...] = ()
+
+
+class DescribeDelegationTokenResponse(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "DescribeDelegationTokenResponse"
+
+    error_code: int = 0
+    tokens: tuple[DescribedDelegationToken, ...] = ()
+    throttle_time_ms: int = 0

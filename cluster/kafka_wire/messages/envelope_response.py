@@ -1,0 +1,12 @@
+"""EnvelopeResponse, versions 0. Made by cluster/kafka_wire/make_messages.py; do not edit."""
+
+from typing import ClassVar
+
+from cluster.kafka_wire.message import Message
+
+
+class EnvelopeResponse(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "EnvelopeResponse"
+
+    response_data: bytes | None = None
+    error_code: int = 0

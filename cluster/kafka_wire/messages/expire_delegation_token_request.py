@@ -1,0 +1,12 @@
+"""ExpireDelegationTokenRequest, versions 0-2. Made by cluster/kafka_wire/make_messages.py; do not edit."""
+
+from typing import ClassVar
+
+from cluster.kafka_wire.message import Message
+
+
+class ExpireDelegationTokenRequest(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "ExpireDelegationTokenRequest"
+
+    hmac: bytes = b""
+    expiry_time_period_ms: int = 0

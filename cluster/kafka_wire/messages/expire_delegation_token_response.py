@@ -1,0 +1,13 @@
+"""ExpireDelegationTokenResponse, versions 0-2. Made by cluster/kafka_wire/make_messages.py; do not edit."""
+
+from typing import ClassVar
+
+from cluster.kafka_wire.message import Message
+
+
+class ExpireDelegationTokenResponse(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "ExpireDelegationTokenResponse"
+
+    error_code: int = 0
+    expiry_timestamp_ms: int = 0
+    throttle_time_ms: int = 0

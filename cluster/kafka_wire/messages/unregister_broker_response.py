@@ -1,0 +1,13 @@
+"""UnregisterBrokerResponse, versions 0. Made by cluster/kafka_wire/make_messages.py; do not edit."""
+
+from typing import ClassVar
+
+from cluster.kafka_wire.message import Message
+
+
+class UnregisterBrokerResponse(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "UnregisterBrokerResponse"
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = ""

@@ -1,0 +1,122 @@
+"""One client's connection to a listener: its requests, one after the other, and their answers.
+
+While one is worked on, no more is read. Source: Kafka SocketServer, which mutes a channel meanwhile.
+"""
+
+import asyncio
+from typing import Final, NamedTuple, Protocol
+
+import structlog
+from msgspec import Struct
+
+from cluster.errors import ClusterError
+from cluster.kafka_wire.frames import FrameMemory, checked_size, read_frame_into, with_size
+
+_log = structlog.stdlib.get_logger()
+
+ORDINARY_ENDS: Final = (ClusterError, OSError, asyncio.IncompleteReadError)
+"""How connections end: bytes that are no request, a client that is gone or too slow, a failed handshake."""
+
+
+class Peer(NamedTuple):
+    """The address of a client."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class ConnectionHandler(Protocol):
+    """What serves one connection."""
+
+    async def handle(self, frame: bytes) -> bytes | None:
+        """The answer to a request, both with header; None for a request that has no answer.
+
+        The connection is closed if it raises ClusterError.
+        """
+        ...
+
+    def close(self) -> None:
+        """The connection has ended; called once. If `handle` was waiting, it was cancelled before."""
+        ...
+
+
+class ServerLimits(Struct, frozen=True):
+    """Sizes in bytes, times in seconds; each is named with its setting."""
+
+    request_bytes_max: int
+    """`socket.request.max.bytes`."""
+    memory_bytes_max: int
+    """`queued.max.request.bytes`: of the requests of all connections together."""
+    connections_max: int
+    """`max.connections`."""
+    connections_per_ip_max: int
+    """`max.connections.per.ip`."""
+    idle_s: float
+    """`connections.max.idle.ms`: without a request."""
+    transfer_s: float
+    """`klamm.request.transfer.timeout.ms`: for a request to arrive, and for its answer to be taken."""
+    setup_s: float
+    """`socket.connection.setup.timeout.ms`: for TLS to be set up."""
+
+
+class ServedConnection:
+    """A connection that was let in. `is_working`: whether a request is being handled or answered."""
+
+    def __init__(self, peer: Peer, limits: ServerLimits, memory: FrameMemory) -> None:
+        self.peer, self.is_working = peer, False
+        self._limits, self._memory = limits, memory
+
+    async def serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: ConnectionHandler
+    ) -> None:
+        """Answer requests until the client closes. Raises ORDINARY_ENDS; the caller closes the streams."""
+        try:
+            while await self._answer_next(reader, writer, handler):
+                pass
+        finally:
+            handler.close()
+
+    async def _answer_next(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: ConnectionHandler
+    ) -> bool:
+        """Whether there was a request."""
+        async with asyncio.timeout(self._limits.idle_s):
+            first = await reader.read(1)
+        if not first:
+            return False
+        arrived = bytearray()
+        try:
+            async with asyncio.timeout(self._limits.transfer_s):
+                size = checked_size(first + await reader.readexactly(3), self._limits.request_bytes_max)
+                await read_frame_into(arrived, reader, size, self._memory)
+            self.is_working = True
+            answer = await self._handled(handler, bytes(arrived))
+            if answer is not None:
+                await self._send(writer, answer)
+        finally:
+            self.is_working = False
+            self._memory.give_back(len(arrived))
+        return True
+
+    async def _handled(self, handler: ConnectionHandler, frame: bytes) -> bytes | None:
+        """The handler's answer. Raises ClusterError."""
+        try:
+            return await handler.handle(frame)
+        except ClusterError:
+            raise
+        except Exception as error:
+            _log.exception(
+                "A request of a Kafka client failed; its connection is closed",
+                peer=str(self.peer),
+                frame_begins=frame[:16].hex(),
+            )
+            raise ClusterError(f"the request failed: {error!r}") from error
+
+    async def _send(self, writer: asyncio.StreamWriter, answer: bytes) -> None:
+        """Send an answer. The next request is not read before the client has taken most of it."""
+        writer.write(with_size(answer))
+        async with asyncio.timeout(self._limits.transfer_s):
+            await writer.drain()
