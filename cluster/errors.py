@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from cluster.process.exit_codes import ExitCode
+from cluster.process.printable import printable
 
 DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that are not what they should be: catch all of them wherever bytes come from others."""
@@ -253,13 +254,13 @@ def all_refusals(errors: Sequence[ApiError]) -> ApiError:
 
 
 class ConfigError(ClusterError):
-    """All errors of a configuration, one line each: `field: value: why`."""
+    """All errors of a configuration, one line each: `field: value: why`. What they name may have any characters."""
 
     code = ErrorCode.INVALID_CONFIG
 
     def __init__(self, errors: list[str]) -> None:
-        super().__init__("\n".join(errors))
-        self.errors = errors
+        self.errors = [printable(error) for error in errors]
+        super().__init__("\n".join(self.errors))
 
 
 class StartupError(ClusterError):
