@@ -2,9 +2,11 @@
 
 from contextlib import AsyncExitStack
 from functools import partial
+from importlib.metadata import version
 from random import SystemRandom
 
 import structlog
+from msgspec.structs import replace
 
 from cluster.broker import Broker, BrokerId, ControllerId
 from cluster.process.config import NodeConfig
@@ -16,6 +18,7 @@ from cluster.rpc.admission import Admission
 from cluster.zookeeper.port import ZooKeeper
 from cluster.zookeeper.registrations import registered_brokers, registered_controllers
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
+from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_client import KafkaBrokerClient
 from controller.adapters.kafka.config_apis import config_apis
 from controller.adapters.kafka.live_brokers import LiveBrokers
@@ -35,23 +38,24 @@ async def open_broker_client(
     *,
     metrics: Metrics,
     cleanup: AsyncExitStack,
-) -> BrokerClient:
-    """The client for the brokers of this cluster, closed by `cleanup`.
+) -> tuple[BrokerClient, Broker | None]:
+    """The client for the brokers of this cluster, closed by `cleanup`, and what the controller registers as a broker.
 
-    With Kafka's brokers also their listeners, of which brokers are told in turn. Raises StartupError if an address
-    cannot be bound.
+    With Kafka's brokers also the listeners for them are opened, of which the client tells them. Raises StartupError if
+    an address cannot be bound.
     """
     if config.settings.klamm_broker_protocol == "klamm":
         agents = GrpcBrokerClient(config.settings)
         cleanup.push_async_callback(agents.close)
-        return agents
+        return agents, None
     client_id = f"klamm-{config.id}"
     request_metrics = RequestMetrics(metrics)
+    authorizers = Authorizers()
     local = LocalAnswers([conversion.key for conversion in OF_ACTIVE_CONTROLLER], config.data[0])
     conversions = {c.key: c for c in (*OF_ACTIVE_CONTROLLER, *config_apis(ControllerId(config.id)))}
 
     def services() -> KafkaServices:
-        return KafkaServices(handler, admission, request_metrics, live, local, conversions)
+        return KafkaServices(handler, admission, request_metrics, live, local, conversions, authorizers)
 
     tasks = await cleanup.enter_async_context(TaskSet())
     servers = await serve_kafka(config.kafka_listeners, admission.limits, tasks, services)
@@ -62,7 +66,8 @@ async def open_broker_client(
     client = KafkaBrokerClient(config.settings, client_id, controller)
     cleanup.push_async_callback(client.close)
     _log.info("Kafka listeners started", **{endpoint.listener: endpoint.address for endpoint in servers.endpoints})
-    return client
+    registers = config.settings.klamm_kafka_register_as_broker
+    return client, replace(controller, klamm_version=version("klamm")) if registers else None
 
 
 async def _kafka_brokers(zookeeper: ZooKeeper) -> list[Broker]:

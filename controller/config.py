@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from cluster.broker import BrokerProtocol, ControllerId, Endpoint, FeatureRange
+from cluster.broker import Broker, BrokerProtocol, ControllerId, Endpoint, FeatureRange
 from cluster.listeners import ListenerNames
 from cluster.process.settings import Settings
 from cluster.protocol_version import NEWEST, ProtocolVersion
@@ -25,7 +25,8 @@ class ControllerConfig(Struct, frozen=True):
     leader_imbalance_check_interval_seconds: int = 300
     supported_features: dict[str, FeatureRange] = {}
     """Feature ranges this process supports; nothing requires a feature yet."""
-    broker_protocol: BrokerProtocol = "klamm"
+    as_broker: Broker | None = None
+    """What to register under `/brokers/ids`; None: nothing."""
     delete_topic_enable: bool = True
     default_partitions: int = 1
     default_replication_factor: int = 1
@@ -39,18 +40,23 @@ class ControllerConfig(Struct, frozen=True):
 
     @classmethod
     def from_settings(
-        cls, controller: ControllerId, endpoints: tuple[Endpoint, ...], settings: Settings
+        cls,
+        controller: ControllerId,
+        endpoints: tuple[Endpoint, ...],
+        settings: Settings,
+        as_broker: Broker | None = None,
     ) -> "ControllerConfig":
         return cls(
             id=controller,
             endpoints=endpoints,
+            as_broker=as_broker,
             protocol_version=settings.inter_broker_protocol_version,
             listeners=settings.listener_names,
             unclean_leader_election_enable=settings.unclean_leader_election_enable,
             auto_leader_rebalance_enable=settings.auto_leader_rebalance_enable,
             leader_imbalance_per_broker_percentage=settings.leader_imbalance_per_broker_percentage,
             leader_imbalance_check_interval_seconds=settings.leader_imbalance_check_interval_seconds,
-            broker_protocol=settings.klamm_broker_protocol,
+            governs_kafka=settings.klamm_broker_protocol == "kafka",
             delete_topic_enable=settings.delete_topic_enable,
             default_partitions=settings.num_partitions,
             default_replication_factor=settings.default_replication_factor,
@@ -59,6 +65,11 @@ class ControllerConfig(Struct, frozen=True):
             takeover=settings.klamm_takeover,
             file=settings,
         )
+
+    @property
+    def broker_protocol(self) -> BrokerProtocol:
+        """What is spoken to brokers."""
+        return "kafka" if self.governs_kafka else "klamm"
 
     @property
     def request_settings(self) -> RequestSettings:

@@ -27,9 +27,10 @@ from cluster.znodes.paths import (
     CONTROLLER_EPOCH,
     CONTROLLERS_IDS,
     PERSISTENT_PATHS,
+    broker_path,
     controller_registration_path,
 )
-from cluster.znodes.registrations import encode_controller_registration
+from cluster.znodes.registrations import encode_broker, encode_controller_registration
 from cluster.zookeeper.port import Check, Create, Delete, Op, OpResult, SetData, ZkError, ZooKeeper, refusal
 from cluster.zookeeper.recipes import create_where_missing
 from cluster.zookeeper.registrations import active_controller
@@ -126,7 +127,20 @@ class ControllerElection:
                 return False
             await self._delete_registration(path)
         self._former_sessions.add(session)
+        await self._register_as_broker()
         return True
+
+    async def _register_as_broker(self) -> None:
+        """Create `/brokers/ids/<id>`, if that is configured. A controller without it works, so nothing is raised."""
+        broker = self._config.as_broker
+        if broker is None:
+            return
+        path = broker_path(broker.id)
+        data = encode_broker(broker, self._clock.now_ms(), self._config.protocol_version.registration_version)
+        await self._try([Create(path, data, ephemeral=True)])
+        stat = await self._zookeeper.exists(path)
+        if stat is None or stat.ephemeral_owner != self._zookeeper.session_id:
+            _log.error("The id of this controller is registered by somebody else as a broker", path=path)
 
     async def _delete_registration(self, path: str) -> None:
         results = await self._try([Delete(path)])

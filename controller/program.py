@@ -71,9 +71,13 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         cleanup.callback(state_changes.close)
         servers = await serve_listeners(config, serve)
         cleanup.push_async_callback(servers.stop)
-        client = await open_broker_client(config, zookeeper, entrance, admission, metrics=metrics, cleanup=cleanup)
+        client, as_broker = await open_broker_client(
+            config, zookeeper, entrance, admission, metrics=metrics, cleanup=cleanup
+        )
         controller = Controller(
-            config=ControllerConfig.from_settings(ControllerId(config.id), servers.endpoints, config.settings),
+            config=ControllerConfig.from_settings(
+                ControllerId(config.id), servers.endpoints, config.settings, as_broker
+            ),
             zookeeper=zookeeper,
             broker_client=client,
             sink=state_changes,

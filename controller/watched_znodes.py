@@ -60,6 +60,7 @@ _EVENT_OF_CREATION: Final[dict[str, events.Event]] = {
 
 _EVENT_OF_LIST: Final[dict[str, events.Event]] = {
     paths.BROKERS_IDS: events.BrokerChange(),
+    paths.CONTROLLERS_IDS: events.BrokerChange(),
     paths.BROKERS_TOPICS: events.TopicChange(),
     paths.DELETE_TOPICS: events.TopicDeletion(),
     paths.ISR_CHANGE_NOTIFICATION: events.IsrChangeNotification(),

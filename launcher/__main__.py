@@ -42,6 +42,10 @@ _MODULES: Final = {
         "features": "admin.cli.features",
         "contexts": "admin.cli.contexts",
     },
+    "Apache Kafka clusters": {
+        "adopt": "adoption.commands",
+        "leave": "adoption.commands",
+    },
     "Single processes": {
         "zookeeper": "launcher.nodes",
         "controller": "launcher.nodes",
@@ -77,6 +81,9 @@ _SUMMARIES: Final = {
     "reassign": "Move partitions between brokers, with the JSON files of kafka-reassign-partitions.",
     "elect": "Trigger preferred or unclean leader elections.",
     "features": "Describe, upgrade, downgrade and disable features.",
+    "adopt": "Look at a running Apache Kafka cluster: what klamm's controllers would change, and what forbids it.",
+    "leave": "Give a Kafka cluster back to the controllers of its brokers, and wait until every broker obeys one of "
+    "them.",
     "zookeeper": "Run a standalone ZooKeeper server in the foreground. Prints its address.",
     "controller": "Run one controller in the foreground. It competes for `/controller`; one controller is active at a "
     "time.",

@@ -25,8 +25,17 @@ from cluster.znodes.controller import (
 )
 from cluster.znodes.paths import BROKERS_TOPICS, CONTROLLER, CONTROLLER_EPOCH, state_path, topic_path
 from cluster.znodes.topics import decode_state, decode_topic, encode_state
-from cluster.zookeeper.port import Check, Create, Op, OpResult, SessionEvent, SessionState, SetData, WatchEvent
-from simulator.zookeeper_client import SimulatedZooKeeperClient
+from cluster.zookeeper.port import (
+    Check,
+    Create,
+    Op,
+    OpResult,
+    SessionEvent,
+    SessionState,
+    SetData,
+    WatchEvent,
+    ZooKeeper,
+)
 
 _NEXT_SESSION_S: Final = 1
 _WRITES_OF_FAILOVER: Final = 4
@@ -36,7 +45,7 @@ _BETWEEN_WRITES_S: Final = (0.01, 0.3, 3.0)
 class KafkaCompetitor:
     """One broker's controller over its sessions. `epoch_won`: the epoch under which it believes to rule, if it does."""
 
-    def __init__(self, zookeeper: SimulatedZooKeeperClient, id_: BrokerId, random: Random, clock: WallClock) -> None:
+    def __init__(self, zookeeper: ZooKeeper, id_: BrokerId, random: Random, clock: WallClock) -> None:
         self.id = ControllerId(id_)
         self.epoch_won: ControllerEpoch | None = None
         self._zookeeper, self._random, self._clock = zookeeper, random, clock

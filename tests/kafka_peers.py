@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 from cluster.broker import Broker, BrokerId, ControllerId, Endpoint
+from cluster.errors import ErrorCode
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.apis import api
 from cluster.kafka_wire.codec import decode
@@ -13,6 +14,7 @@ from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.headers import RequestHeader, decode_request_header, encode_response
 from cluster.kafka_wire.message import Message
 from cluster.kafka_wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
+from cluster.kafka_wire.messages.describe_acls_response import DescribeAclsResponse
 from cluster.kafka_wire.served_connection import Peer, ServerLimits
 from cluster.kafka_wire.server import KafkaServer
 from cluster.process.kafka_listeners import KafkaListener
@@ -23,6 +25,7 @@ from cluster.process.tasks import TaskSet
 from cluster.requests.context import RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.rpc.admission_limits import AdmissionLimits
+from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.config_apis import config_apis
 from controller.adapters.kafka.live_brokers import LiveBrokers
 from controller.adapters.kafka.local_answers import LocalAnswers
@@ -50,7 +53,12 @@ class KafkaPeer:
     """
 
     def __init__(self, answers: dict[ApiKey, Answer], versions: dict[ApiKey, int] | None = None) -> None:
-        self.answers, self.versions = answers, versions or {}
+        self.answers = {
+            ApiKey.API_VERSIONS: lambda _: self._versions(),
+            ApiKey.DESCRIBE_ACLS: lambda _: DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED),
+            **answers,
+        }
+        self.versions = versions or {}
         self.asked: list[tuple[RequestHeader, Any]] = []
         self.frames: list[tuple[bytes, bytes]] = []
         self.connections = 0
@@ -65,7 +73,7 @@ class KafkaPeer:
         called = api(header.api_key)
         message = decode(called.request_type, header.api_version, frame, start)
         self.asked.append((header, message))
-        answer = self._versions() if header.api_key is ApiKey.API_VERSIONS else self.answers[header.api_key](message)
+        answer = self.answers[header.api_key](message)
         response = encode_response(answer, header.api_version, header.correlation_id)
         self.frames.append((frame, response))
         return response
@@ -111,7 +119,7 @@ async def kafka_listener(handler: RequestHandler, brokers: Collection[Broker] = 
     live = LiveBrokers(registered, Random(1), "klamm-1001", ())
     local = LocalAnswers([conversion.key for conversion in OF_ACTIVE_CONTROLLER], "/data")
     conversions = {c.key: c for c in (*OF_ACTIVE_CONTROLLER, *config_apis(CONTROLLER))}
-    services = KafkaServices(handler, admission, RequestMetrics(metrics), live, local, conversions)
+    services = KafkaServices(handler, admission, RequestMetrics(metrics), live, local, conversions, Authorizers())
     listener = KafkaListener("PLAINTEXT", "127.0.0.1", 0, "PLAINTEXT", Endpoint("127.0.0.1", 0))
     async with TaskSet() as tasks:
         servers = await serve_kafka([listener], admission.limits, tasks, lambda: services)

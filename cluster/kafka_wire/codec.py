@@ -1,6 +1,6 @@
 """Encode and decode messages of Kafka's protocol, in any of their versions."""
 
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from cluster.kafka_wire.compiled import (
     DECODE_ERRORS,
@@ -12,8 +12,12 @@ from cluster.kafka_wire.compiled import (
 )
 from cluster.kafka_wire.errors import MalformedMessageError
 from cluster.kafka_wire.message import EncodedPart, Message
+from cluster.kafka_wire.primitives import ElementsLeft
 
 M = TypeVar("M", bound=Message)
+
+ELEMENTS_MAX: Final = 2_000_000
+"""Metadata of 100,000 partitions with three replicas has about a million."""
 
 
 def encode(message: Message, version: int) -> bytes:
@@ -38,27 +42,26 @@ def encoded_part(part: M, version: int) -> M:
     return cast(M, EncodedPart(encode(part, version)))
 
 
-def decode(type_: type[M], version: int, data: bytes, offset: int = 0) -> M:
+def decode(type_: type[M], version: int, data: bytes, offset: int = 0, *, elements_max: int = ELEMENTS_MAX) -> M:
     """The message whose bytes begin at `offset` and end with `data`.
 
-    Fields that the version lacks have their defaults; tagged fields that are not known are skipped. Raises
-    MalformedMessageError, UnsupportedVersionError.
+    `elements_max`: of all its arrays together. Fields that the version lacks have their defaults; tagged fields that
+    are not known are skipped. Raises MalformedMessageError, UnsupportedVersionError.
     """
-    compiled = compiled_decoder(type_.SCHEMA, version)
-    try:
-        message, end = compiled.functions[type_.__name__](data, offset)
-    except DECODE_ERRORS as error:
-        raise decode_failure(compiled, error) from error
+    message, end = decode_prefix(type_, version, data, offset, elements_max=elements_max)
     if end != len(data):
-        raise MalformedMessageError(compiled.label, "", f"{len(data) - end} bytes are left over (at byte {end})")
-    return cast(M, message)
+        label = compiled_decoder(type_.SCHEMA, version).label
+        raise MalformedMessageError(label, "", f"{len(data) - end} bytes are left over (at byte {end})")
+    return message
 
 
-def decode_prefix(type_: type[M], version: int, data: bytes) -> tuple[M, int]:
-    """The message with which `data` begins, and the position after it. Raises as `decode`."""
+def decode_prefix(
+    type_: type[M], version: int, data: bytes, offset: int = 0, *, elements_max: int = ELEMENTS_MAX
+) -> tuple[M, int]:
+    """The message whose bytes begin at `offset`, and the position after it. Otherwise as `decode`."""
     compiled = compiled_decoder(type_.SCHEMA, version)
     try:
-        found: Any = compiled.functions[type_.__name__](data, 0)
+        found: Any = compiled.functions[type_.__name__](data, offset, ElementsLeft(elements_max))
     except DECODE_ERRORS as error:
         raise decode_failure(compiled, error) from error
     return cast(tuple[M, int], found)

@@ -1,7 +1,7 @@
-"""The source of a message's decoder in one version: for each struct a function `read_<struct>(data, at)`.
+"""The source of a message's decoder in one version: for each struct a function `read_<struct>(data, at, room)`.
 
-Each returns the struct and the position after it. `at` is always the position of what is read next, so that a frame of
-a function that failed says where.
+`room`: how many elements its arrays may have. Each function returns the struct and the position after it. `at` is
+always the position of what is read next, so that a frame of a function that failed says where.
 """
 
 from struct import Struct as Layout
@@ -41,7 +41,7 @@ class _StructDecoder:
     def write(self) -> None:
         """Write the function of one struct."""
         add, layout = self._source.add, self._layout
-        add(f"def read_{layout.name}(data, at):")
+        add(f"def read_{layout.name}(data, at, room):")
         for field in layout.fields:
             if field.number:
                 self._run.append(field)
@@ -96,7 +96,7 @@ class _StructDecoder:
     def _read_array(self, field: FieldLayout, indent: str) -> None:
         add, name = self._source.add, _local(field)
         least = field.least_element_bytes(self._sizes)
-        add(f"{indent}count, at = read_{'compact_' * field.is_compact}count(data, at, {least})", field.field)
+        add(f"{indent}count, at = read_{'compact_' * field.is_compact}count(data, at, {least}, room)", field.field)
         if field.is_nullable:
             add(f"{indent}{name} = None")
             add(f"{indent}if count >= 0:")
@@ -143,7 +143,7 @@ def _local(field: FieldLayout) -> str:
 def _read_one(field: FieldLayout) -> str:
     kind = field.field.element_type
     if field.field.is_struct:
-        return f"read_{kind}(data, at)"
+        return f"read_{kind}(data, at, room)"
     if kind == "uuid":
         return "read_uuid(data, at)"
     if field.element_number:

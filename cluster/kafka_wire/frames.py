@@ -1,6 +1,7 @@
 """Frames: what both sides send is the size of a message in four bytes, and then the message."""
 
 import asyncio
+from collections.abc import Iterator
 from struct import Struct as Layout
 from typing import Final
 
@@ -36,19 +37,19 @@ class FrameSplitter:
         self._bytes_max = bytes_max
         self._arrived = bytearray()
 
-    def feed(self, data: bytes) -> list[bytes]:
-        """The frames that are complete with these bytes. Raises FrameError."""
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The frames that are complete with these bytes, those before a broken one included. Raises FrameError."""
         self._arrived += data
-        frames, at = [], 0
-        while len(self._arrived) - at >= _SIZE.size:
-            size = checked_size(self._arrived[at : at + _SIZE.size], self._bytes_max)
-            end = at + _SIZE.size + size
-            if len(self._arrived) < end:
-                break
-            frames.append(bytes(self._arrived[at + _SIZE.size : end]))
-            at = end
-        del self._arrived[:at]
-        return frames
+        at = 0
+        try:
+            while len(self._arrived) - at >= _SIZE.size:
+                end = at + _SIZE.size + checked_size(self._arrived[at : at + _SIZE.size], self._bytes_max)
+                if len(self._arrived) < end:
+                    break
+                frame, at = bytes(self._arrived[at + _SIZE.size : end]), end
+                yield frame
+        finally:
+            del self._arrived[:at]
 
 
 class FrameMemory:

@@ -29,6 +29,24 @@ class ValueLeftOutError(Exception):
     """A field has a value for which the version has no room. Carries the value."""
 
 
+class ElementsLeft:
+    """How many elements the arrays of a message may have yet, all together.
+
+    An element may be two bytes on the wire, yet takes a hundred in memory and a microsecond to make.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def take(self, count: int) -> None:
+        """`count`: of one array, -1 for null. Raises ValueRefusedError if there are too many."""
+        if count > self.left:
+            raise ValueRefusedError(f"{count} elements where {self.left} more are taken")
+        self.left -= max(0, count)
+
+
 def uvarint(number: int) -> bytes:
     """An unsigned number, seven bits to a byte, the lowest first."""
     if number < 128:
@@ -99,16 +117,24 @@ def encoded_numbers(numbers: tuple[int, ...], character: str) -> bytes:
     return pack(f">{len(numbers)}{character}", *numbers)
 
 
-def read_count(data: bytes, at: int, least: int) -> tuple[int, int]:
+def read_count(data: bytes, at: int, least: int, room: ElementsLeft) -> tuple[int, int]:
     """The count of an array whose elements have at least so many bytes each; -1 for null."""
     (count,) = _INT32.unpack_from(data, at)
-    return _checked(count, data, at + 4, least)
+    count, at = _checked(count, data, at + 4, least)
+    room.take(count)
+    return count, at
 
 
-def read_compact_count(data: bytes, at: int, least: int) -> tuple[int, int]:
+def read_compact_count(data: bytes, at: int, least: int, room: ElementsLeft) -> tuple[int, int]:
     """The same for the compact form."""
-    count, at = read_uvarint(data, at)
-    return _checked(count - 1, data, at, least)
+    count, at = _compact_length(data, at, least)
+    room.take(count)
+    return count, at
+
+
+def _compact_length(data: bytes, at: int, least: int = 1) -> tuple[int, int]:
+    length, at = read_uvarint(data, at)
+    return _checked(length - 1, data, at, least)
 
 
 def _checked(count: int, data: bytes, at: int, least: int) -> tuple[int, int]:
@@ -128,7 +154,7 @@ def read_string(data: bytes, at: int) -> tuple[str | None, int]:
 
 
 def read_compact_string(data: bytes, at: int) -> tuple[str | None, int]:
-    length, at = read_compact_count(data, at, 1)
+    length, at = _compact_length(data, at)
     if length < 0:
         return None, at
     if length > STRING_BYTES_MAX:
@@ -137,12 +163,13 @@ def read_compact_string(data: bytes, at: int) -> tuple[str | None, int]:
 
 
 def read_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
-    length, at = read_count(data, at, 1)
+    (length,) = _INT32.unpack_from(data, at)
+    length, at = _checked(length, data, at + 4, 1)
     return (None if length < 0 else data[at : at + length]), at + max(0, length)
 
 
 def read_compact_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
-    length, at = read_compact_count(data, at, 1)
+    length, at = _compact_length(data, at)
     return (None if length < 0 else data[at : at + length]), at + max(0, length)
 
 

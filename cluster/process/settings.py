@@ -316,6 +316,10 @@ class _KlammKeys(_Keys):
     """
     klamm_kafka_advertised_listeners: str | None = None
     """What Kafka's brokers and clients are told, in the same form; `klamm.kafka.listeners` unless given."""
+    klamm_kafka_register_as_broker: bool = False
+    """Whether the controller is also registered under `/brokers/ids`, where brokers before 3.0 look for the controller
+    when they shut down. Kafka's tools then count it among the brokers.
+    """
     klamm_kafka_rack: str | None = None
     """The rack under which brokers see the controller; needed if they have racks, else they create no topics."""
     klamm_zookeeper_auth_scheme: Literal["sasl", "digest"] = "sasl"

@@ -28,6 +28,8 @@ ADOPTION: Final = "/klamm/adoption"
 """Not of Kafka: while it stands, candidates take `/controller` from Kafka's brokers."""
 STATE_LOG: Final = "/klamm/state_log"
 """Not of Kafka: the heads of the state-change logs."""
+CONTROLLER_LOG: Final = "controller-"
+"""What the names of controllers' logs begin with; an id follows."""
 
 PERSISTENT_PATHS: Final = (
     "/consumers",

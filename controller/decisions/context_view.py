@@ -110,6 +110,10 @@ class ContextView(Protocol):
         """Damaged replicas on the broker that are not to be elected at present."""
 
     @property
+    def controllers(self) -> AbstractSet[BrokerId]:
+        """Ids of controllers, which host no replicas; listed only where the brokers are Kafka's."""
+
+    @property
     def not_admitted(self) -> Mapping[BrokerId, str]: ...
 
     @property

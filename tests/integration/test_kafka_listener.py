@@ -23,6 +23,7 @@ from cluster.kafka_wire.messages.api_versions_request import ApiVersionsRequest
 from cluster.kafka_wire.messages.api_versions_response import ApiVersionsResponse
 from cluster.kafka_wire.messages.controlled_shutdown_request import ControlledShutdownRequest
 from cluster.kafka_wire.messages.controlled_shutdown_response import ControlledShutdownResponse
+from cluster.kafka_wire.messages.describe_acls_response import DescribeAclsResponse
 from cluster.kafka_wire.messages.describe_configs_response import DescribeConfigsResponse, DescribeConfigsResult
 from cluster.kafka_wire.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from cluster.kafka_wire.messages.describe_log_dirs_response import DescribeLogDirsResponse
@@ -46,9 +47,10 @@ async def asked(connection: KafkaConnection, message: Message, version: int, ans
 
 
 @asynccontextmanager
-async def listener_with(peer: KafkaPeer) -> AsyncIterator[KafkaServers]:
-    """A listener with one live broker, of which nothing is asked of the controller itself."""
-    async with kafka_broker(peer) as broker, kafka_listener(Scripted(lambda _: None), [broker]) as servers:
+async def listener_with(peer: KafkaPeer, handler: Scripted | None = None) -> AsyncIterator[KafkaServers]:
+    """A listener in front of the handler, with one live broker."""
+    answered = Scripted(lambda _: None) if handler is None else handler
+    async with kafka_broker(peer) as broker, kafka_listener(answered, [broker]) as servers:
         yield servers
 
 
@@ -61,7 +63,7 @@ def creating(*new: creation.CreatableTopic) -> creation.CreateTopicsRequest:
 async def test_topics_are_created_in_every_version(version: int) -> None:
     result = topics.CreatableTopicResult("t", ErrorCode.NONE, topic_id=T_ID, num_partitions=2, replication_factor=2)
     handler = Scripted(lambda _: topics.CreateTopicsResponse((result,)))
-    async with kafka_listener(handler) as servers, connected(servers) as client:
+    async with listener_with(KafkaPeer({}), handler) as servers, connected(servers) as client:
         assignments = (
             creation.CreatableReplicaAssignment(partition_index=0, broker_ids=(1, 2)),
             creation.CreatableReplicaAssignment(partition_index=1, broker_ids=(2, 1)),
@@ -86,7 +88,7 @@ async def test_a_topic_that_contradicts_itself_is_refused_and_the_others_are_cre
     handler = Scripted(lambda _: topics.CreateTopicsResponse((topics.CreatableTopicResult("t", ErrorCode.NONE),)))
     twice = (creation.CreatableReplicaAssignment(partition_index=0, broker_ids=(1,)),) * 2
     empty = (creation.CreatableTopicConfig(name="retention.ms", value=None),)
-    async with kafka_listener(handler) as servers, connected(servers) as client:
+    async with listener_with(KafkaPeer({}), handler) as servers, connected(servers) as client:
         wanted = creating(
             creation.CreatableTopic(name="t", num_partitions=1, replication_factor=1),
             creation.CreatableTopic(name="u", assignments=twice),
@@ -114,7 +116,7 @@ async def test_a_topic_that_contradicts_itself_is_refused_and_the_others_are_cre
     ],
 )
 async def test_what_is_refused_as_a_whole_is_refused_for_each_item(raised: Exception, code: ErrorCode) -> None:
-    async with kafka_listener(Scripted(refuse(raised))) as servers, connected(servers) as client:
+    async with listener_with(KafkaPeer({}), Scripted(refuse(raised))) as servers, connected(servers) as client:
         named = deletion.DeleteTopicsRequest(topic_names=("t", "u"))
         answer = await asked(client, named, 5, deleted.DeleteTopicsResponse)
         assert [(topic.name, topic.error_code) for topic in answer.responses] == [("t", code), ("u", code)]
@@ -141,7 +143,7 @@ async def test_isr_changes_in_every_version(version: int) -> None:
     )
     topic = isr_change.TopicData(topic_name=name, partitions=(proposed,), **({"topic_id": T_ID} if topic_id else {}))
     request = isr_change.AlterPartitionRequest(broker_id=1, broker_epoch=44, topics=(topic,))
-    async with kafka_listener(handler) as servers, connected(servers) as client:
+    async with listener_with(KafkaPeer({}), handler) as servers, connected(servers) as client:
         answer = await asked(client, request, version, isr_changed.AlterPartitionResponse)
     ((_, heard),) = handler.asked
     epochs = (BrokerEpoch(101), BrokerEpoch(102)) if version == 3 else ()
@@ -164,7 +166,7 @@ async def test_controlled_shutdown_in_every_version(version: int) -> None:
     left = agents.RemainingPartition("t", 3)
     handler = Scripted(lambda _: agents.ControlledShutdownResponse(ErrorCode.NONE, (left,)))
     request = ControlledShutdownRequest(broker_id=2, broker_epoch=44 if version >= 2 else -1)
-    async with kafka_listener(handler) as servers, connected(servers) as client:
+    async with listener_with(KafkaPeer({}), handler) as servers, connected(servers) as client:
         answer = await asked(client, request, version, ControlledShutdownResponse)
     assert handler.asked[0][1] == agents.ControlledShutdownRequest(BrokerId(2), BrokerEpoch(request.broker_epoch))
     assert [(p.topic_name, p.partition_index) for p in answer.remaining_partitions] == [("t", 3)]
@@ -227,6 +229,30 @@ async def test_versions_without_a_broker_and_of_a_later_client() -> None:
         refused = decode_response(ApiVersionsResponse, 0, response)[1]
         assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
         assert [(v.api_key, v.min_version, v.max_version) for v in refused.api_keys] == [(ApiKey.API_VERSIONS, 0, 4)]
+
+
+@pytest.mark.rule("D-87")
+async def test_where_brokers_have_an_authorizer_clients_are_refused_and_brokers_are_not() -> None:
+    peer = KafkaPeer({ApiKey.DESCRIBE_ACLS: lambda _: DescribeAclsResponse()})
+    handler = Scripted(lambda _: agents.ControlledShutdownResponse(ErrorCode.NONE))
+    async with listener_with(peer, handler) as servers, connected(servers) as client:
+        new = creation.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        (topic,) = (await asked(client, creating(new), NEWEST_CREATION, created.CreateTopicsResponse)).topics
+        assert topic.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert "has an authorizer" in topic.error_message
+        assert handler.asked == []
+        answer = await asked(client, ControlledShutdownRequest(broker_id=2), 3, ControlledShutdownResponse)
+        assert answer.error_code == ErrorCode.NONE
+
+
+@pytest.mark.rule("D-87")
+async def test_without_a_broker_nobody_knows_whether_there_is_an_authorizer() -> None:
+    handler = Scripted(lambda _: None)
+    async with kafka_listener(handler) as servers, connected(servers) as client:
+        named = deletion.DeleteTopicsRequest(topic_names=("t",))
+        (topic,) = (await asked(client, named, 5, deleted.DeleteTopicsResponse)).responses
+        assert topic.error_code == ErrorCode.BROKER_NOT_AVAILABLE
+        assert handler.asked == []
 
 
 @pytest.mark.rule("D-86")

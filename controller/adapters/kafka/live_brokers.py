@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable, Collection
 from random import Random
 from typing import Final
 
-from cluster.kafka_wire.connection import KafkaConnection
-
 from cluster.broker import Broker, Endpoint
 from cluster.errors import PeerUnreachableError, ZooKeeperError
+from cluster.kafka_wire.connection import KafkaConnection
 
 _READ_TIMEOUT_S: Final = 2.0
 _REMEMBERED_S: Final = 1.0

@@ -24,6 +24,7 @@ from cluster.requests.context import RequestContext, RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.rpc.budgets import Peer
 from cluster.rpc.call_kinds import CallKind
+from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_apis import BROKER_APIS
 from controller.adapters.kafka.conversions import Conversion
 from controller.adapters.kafka.live_brokers import LiveBrokers
@@ -53,6 +54,7 @@ class KafkaServices(Struct, frozen=True):
     brokers: LiveBrokers
     local: LocalAnswers
     conversions: Mapping[ApiKey, Conversion[Any]]
+    authorizers: Authorizers
 
 
 class KafkaSession:
@@ -115,6 +117,8 @@ class KafkaSession:
     async def _converted(self, conversion: Conversion[Any], message: Message, measured: MeasuredRequest) -> Message:
         context = RequestContext(peer=self._peer.connection)
         try:
+            if conversion.key not in _OF_BROKERS:
+                await self._services.authorizers.require_none(self._connected)
             response = await self._services.handler.handle(context, conversion.request(message))
             measured.handled(getattr(response, "error_code", ErrorCode.NONE))
             return conversion.response(message, response)

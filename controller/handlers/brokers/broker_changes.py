@@ -26,6 +26,7 @@ from controller.decisions.brokers.known_damage import AwaitedReport
 from controller.handlers.partitions.partition_transitions import move_partitions, trigger_online_elections
 from controller.handlers.partitions.replica_transitions import Replicas, move_replicas
 from controller.handlers.reassignment.engine import resume_reassignments_on
+from controller.handlers.topics.controller_replicas import list_controllers, only_brokers
 from controller.handlers.topics.deletions import brokers_with_deletions_started, deletions_failed
 
 _log = structlog.stdlib.get_logger()
@@ -34,7 +35,8 @@ _log = structlog.stdlib.get_logger()
 async def broker_change(active: ActiveController) -> None:
     """Compare `/brokers/ids` with the known brokers: handle new, bounced and dead ones (BK-1 to BK-4)."""
     known = active.context.broker_epochs
-    listed = await active.store.read_brokers()
+    await list_controllers(active)
+    listed = only_brokers(active, await active.store.read_brokers())
     admitted = {r.broker.id for r in await admissible_brokers(active, listed)}
     # Admission applies to new incarnations only: a known broker stays, whatever listeners and features it has now.
     registered = {r.broker.id: r for r in listed if r.broker.id in admitted or known.get(r.broker.id) == r.epoch}

@@ -24,8 +24,10 @@ from cluster.requests.configs import (
 from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity
 from cluster.zookeeper.configs import StoredConfig, overrides_of
 from controller.active_controller import ActiveController
+from controller.changes import MinInsyncReplicasAltered
 from controller.decisions.configs.changes import altered, check_alterations, config_entity
 from controller.decisions.configs.descriptions import BrokerLayers, describe_broker_configs, describe_topic_configs
+from controller.decisions.configs.topic_configs import min_insync_replicas
 from controller.fenced_writes import Conflict, Outcome, Written
 
 _ATTEMPTS = 5
@@ -90,19 +92,35 @@ async def _write(active: ActiveController, wanted: _Alterations) -> dict[ConfigE
         found = await active.configs.read(list(left))
         stored = {entity: config for entity, config in found.items() if isinstance(config, StoredConfig)}
         errors |= {entity: _unreadable(entity) for entity in left if entity not in stored}
-        outcomes = await active.configs.write(
-            {
-                entity: StoredConfig(altered(config.overrides, left[entity].configs), config.version)
-                for entity, config in stored.items()
-            }
-        )
-        if written := [entity.path for entity, outcome in outcomes.items() if isinstance(outcome, Written)]:
-            _log.info("Configs altered", entities=written)
+        changed = {
+            entity: StoredConfig(altered(config.overrides, left[entity].configs), config.version)
+            for entity, config in stored.items()
+        }
+        outcomes = await active.configs.write(changed)
+        written = [entity for entity, outcome in outcomes.items() if isinstance(outcome, Written)]
+        _record(active, {entity: (stored[entity].overrides, changed[entity].overrides) for entity in written})
         errors |= {e: _refusal(o) for e, o in outcomes.items() if not isinstance(o, Written | Conflict)}
         left = {entity: left[entity] for entity, o in outcomes.items() if isinstance(o, Conflict)}
         if not left:
             return errors
     return errors | {e: ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED, f"{e.path} keeps changing") for e in left}
+
+
+def _record(
+    active: ActiveController, written: Mapping[ConfigEntity, tuple[Mapping[str, str], Mapping[str, str]]]
+) -> None:
+    """Log what was written, and record what the state-change log has of it (D-53). `written`: overrides before, now."""
+    if not written:
+        return
+    _log.info("Configs altered", entities=[entity.path for entity in written])
+    default = active.config.min_insync_replicas
+    values = {
+        entity.name: min_insync_replicas(now, default)
+        for entity, (before, now) in written.items()
+        if entity.type == "topics" and min_insync_replicas(now, default) != min_insync_replicas(before, default)
+    }
+    if values:
+        active.commit(MinInsyncReplicasAltered(values))
 
 
 def _unreadable(entity: ConfigEntity) -> ApiError:

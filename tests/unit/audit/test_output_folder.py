@@ -11,7 +11,8 @@ import pyarrow.parquet
 import pytest
 
 from audit.storage.commits import BUCKETS, BucketState, Commit
-from audit.storage.output_folder import OutputError, OutputFolder
+from audit.storage.committed_state import OutputError
+from audit.storage.output_folder import OutputFolder
 from audit.storage.state_files import StateFile
 from audit.storage.state_versions import VERSION
 from audit.storage.table_files import OTHER_DAYS, TableSize

@@ -198,3 +198,21 @@ def test_bytes_that_are_no_message_are_refused_by_the_path_of_the_field(
     with pytest.raises(MalformedMessageError) as refused:
         decode(type_, version, data)
     assert what in str(refused.value)
+
+
+def test_the_elements_of_all_arrays_are_limited_together() -> None:
+    request = replace(REQUEST, topic_states=(TOPIC, TOPIC))
+    # Two topics, a partition of each with two replicas in the ISR and three in all, and a leader.
+    for version in (3, 7):
+        data = encode(request, version)
+        assert len(decode(LeaderAndIsrRequest, version, data, elements_max=15).topic_states) == 2
+        with pytest.raises(MalformedMessageError, match=r"live_leaders: 1 elements where 0 more are taken"):
+            decode(LeaderAndIsrRequest, version, data, elements_max=14)
+        with pytest.raises(MalformedMessageError, match=r"\[1\]\.partition_states\[0\]\.replicas: 3 elements"):
+            decode(LeaderAndIsrRequest, version, data, elements_max=13)
+
+
+def test_many_elements_of_two_bytes_are_refused_before_they_are_made() -> None:
+    claimed = b"\x81\x80\x80\x04" + b"\1\0" * 2**23 + b"\0\0\0\0"
+    with pytest.raises(MalformedMessageError, match="topics: 8388608 elements where 2000000 more are taken"):
+        decode(MetadataRequest, 9, claimed)
