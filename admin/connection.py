@@ -34,8 +34,8 @@ _GRACE_MS = 1_000
 """A controller that waits as long as it was asked to answers this much later."""
 _SURVEY_AFTER_S = 1.0
 _CONNECT_TIMEOUT_MS = 2_000
-KAFKA = "kafka"
-"""`broker_protocol` of a cluster whose brokers are of Apache Kafka."""
+KLAMM, KAFKA = "klamm", "kafka"
+"""The kinds of brokers, as `broker_protocol`."""
 
 
 class ClusterConnection:
@@ -128,6 +128,14 @@ class ClusterConnection:
         """
         described = await self._search.first(self.describe_node, lambda node: bool(node.brokers))
         return [] if described is None else [b.endpoint.address for b in described.brokers]
+
+    def nodes_of(self, described: DescribeClusterResponse) -> list[str]:
+        """Addresses of all known processes of klamm: the given ones, all registered controllers, and all live brokers
+        unless they are of Apache Kafka.
+        """
+        brokers = () if self.kafka is not None else described.brokers
+        of_cluster = [c.address for c in described.controllers] + [b.endpoint.address for b in brokers]
+        return list(dict.fromkeys((*self.bootstrap, *of_cluster)))
 
     def results_for(self, asked: Sequence[str], results: Sequence[_T]) -> Sequence[_T]:
         """The results in an answer of the active controller, of which there must be one for each that was asked for.

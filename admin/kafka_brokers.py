@@ -53,6 +53,15 @@ class KafkaBrokers:
         """Remember which security protocol each of them takes."""
         self._described |= {broker.endpoint.address: broker for broker in brokers}
 
+    @property
+    def not_connected_to(self) -> Mapping[str, Sequence[int]]:
+        """Ids of the brokers that take something else than PLAINTEXT, by security protocol."""
+        found: dict[str, list[int]] = {}
+        for broker in self._described.values():
+            if broker.endpoint.security_protocol != _PLAINTEXT:
+                found.setdefault(broker.endpoint.security_protocol, []).append(broker.id)
+        return found
+
     async def call(self, address: str, request: Any, timeout_ms: int) -> Any:
         """Carry out a request of klamm's, and answer as klamm's brokers do."""
         conversion = CONVERSIONS.get(type(request))

@@ -31,6 +31,7 @@ from cluster.requests.topics import (
     DescribeTopicsResponse,
 )
 from cluster.rpc.serving import RpcServer
+from state_log.record import incarnation_id
 from tests.kafka_peers import KafkaPeer, kafka_broker
 from tests.scripted_servers import controller
 
@@ -56,7 +57,7 @@ class KafkaGoverned:
         self.asked: list[Any] = []
         self.security_protocol = "PLAINTEXT"
         self.log_lines: tuple[bytes, ...] = ()
-        head = asked.LogHead(f"controller-{CONTROLLER}", "a", 2, "1" * 64, "", 1, "1" * 64)
+        head = asked.LogHead(f"controller-{CONTROLLER}", incarnation_id(1, 1), 2, "1" * 64, "", 1, "1" * 64)
         self._answers: dict[type, Callable[[Any], Any]] = {
             asked.DescribeClusterRequest: lambda _: self._description(),
             asked.DescribeFindingsRequest: lambda _: asked.DescribeFindingsResponse(),
