@@ -6,9 +6,9 @@ writes them anew, by Kafka's classes, into `tests/unit/cluster/kafka_wire/golden
 version of each message with its name, its version, and the bytes of the full and of the empty example in base64.
 """
 
-import os
 import base64
 import json
+import os
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -145,12 +145,12 @@ async def test_isr_changes_in_every_version(version: int) -> None:
     request = isr_change.AlterPartitionRequest(broker_id=1, broker_epoch=44, topics=(topic,))
     async with listener_with(KafkaPeer({}), handler) as servers, connected(servers) as client:
         answer = await asked(client, request, version, isr_changed.AlterPartitionResponse)
-    ((_, heard),) = handler.asked
+    ((_, received),) = handler.asked
     epochs = (BrokerEpoch(101), BrokerEpoch(102)) if version == 3 else ()
     item = agents.AlterPartitionItem(
         name, topic_id, 3, LeaderEpoch(5), (BrokerId(1), BrokerId(2)), PartitionEpoch(7), 0, epochs
     )
-    assert heard == agents.AlterPartitionRequest(BrokerId(1), BrokerEpoch(44), (item,))
+    assert received == agents.AlterPartitionRequest(BrokerId(1), BrokerEpoch(44), (item,))
     ((partition,),) = (t.partitions for t in answer.topics)
     assert (partition.partition_index, partition.leader_epoch, partition.isr, partition.partition_epoch) == (
         3,
@@ -216,7 +216,7 @@ async def test_versions_are_its_own_and_those_of_a_broker() -> None:
             assert highest[ApiKey.METADATA] == 8
             assert highest[ApiKey.CREATE_TOPICS] == NEWEST_CREATION
             assert highest[ApiKey.ALTER_PARTITION] == 3
-            assert ApiKey.PRODUCE not in highest
+            assert ApiKey.LEADER_AND_ISR not in highest
 
 
 @pytest.mark.rule("D-85")

@@ -445,6 +445,8 @@ def test_the_name_of_a_topic_that_is_being_deleted_is_refused_with_what_the_dele
         await world.leads("t", 0, leader=1)
         await mark(world, "t")
 
+        await until(lambda: c.context.is_marked_for_deletion("t"), "the deletion is known")
+
         async def on_hold() -> bool:
             found = (await c.ask(DescribeTopicDeletionsRequest(("t",)))).deletions
             return [deletion.state for deletion in found] == ["on hold"]

@@ -127,7 +127,7 @@ def test_leaders_and_isrs(protocol: str, topic_id: TopicId) -> None:
 
 @pytest.mark.rule("D-82")
 @pytest.mark.parametrize("protocol", ["2.4", "2.8", "3.9"])
-def test_brokers_are_told_of_the_controller_as_of_a_broker(protocol: str) -> None:
+def test_the_controller_is_among_the_live_brokers(protocol: str) -> None:
     message = sent(update_metadata(), protocol)
     first, controller = message.live_brokers
     assert (first.id, first.rack, controller.id, controller.rack) == (1, None, 1001, "a")
