@@ -6,13 +6,13 @@ the fetching. There are no consumer groups: positions are the caller's. Source: 
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Final
 
 from msgspec import Struct
 
+from admin.offsets import CONSUMER, RETRIABLE
 from admin.record_batches import BadBatchError, Record, decode_records
 from admin.topology import Topology
-from cluster.broker import BrokerId, Offset
+from cluster.broker import Offset
 from cluster.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError
 from cluster.process.tasks import TaskSet
 from cluster.requests.data import (
@@ -20,27 +20,9 @@ from cluster.requests.data import (
     FetchPartitionData,
     FetchRequest,
     FetchResponse,
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
 )
 
-CONSUMER: Final = BrokerId(-1)
 _RETRY_PAUSE_S = 0.1
-_RETRIABLE: Final = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-    }
-)
 
 
 class ConsumerOptions(Struct, frozen=True, kw_only=True):
@@ -183,7 +165,7 @@ class Consumer:
 
     async def _take(self, data: FetchPartitionData) -> bool:
         offset = self._positions.get(data.partition)
-        if offset is None or data.error_code in _RETRIABLE:
+        if offset is None or data.error_code in RETRIABLE:
             return offset is None
         if data.error_code is not ErrorCode.NONE:
             raise ApiError(
@@ -208,50 +190,3 @@ class Consumer:
             # Only now: the reader ends when no partition is left and the queue is empty.
             self._positions.pop(data.partition, None)
         return True
-
-
-async def list_offsets(
-    topology: Topology, topic: str, timestamps: Mapping[int, int], timeout_s: float
-) -> dict[int, Offset]:
-    """Ask the leaders for the offset at a timestamp (ms, or LATEST_TIMESTAMP, EARLIEST_TIMESTAMP) per partition.
-
-    Follows leader changes. Raises PeerUnreachableError when a partition has no answer in time.
-    """
-    found: dict[int, Offset] = {}
-    try:
-        async with asyncio.timeout(timeout_s):
-            while missing := {p: t for p, t in timestamps.items() if p not in found}:
-                found |= await _ask_leaders(topology, topic, missing)
-                if len(found) < len(timestamps):
-                    await topology.refresh(topic)
-    except TimeoutError:
-        missing_names = ", ".join(f"{topic}-{p}" for p in sorted(timestamps) if p not in found)
-        raise PeerUnreachableError(
-            missing_names,
-            f"no leader answered within {timeout_s:g} s; 'klamm topics describe' shows the leaders,"
-            " 'klamm cluster health' what is wrong",
-        ) from None
-    return found
-
-
-async def _ask_leaders(topology: Topology, topic: str, timestamps: Mapping[int, int]) -> dict[int, Offset]:
-    by_leader: dict[str, list[ListOffsetsPartition]] = {}
-    for partition, timestamp in timestamps.items():
-        leader = topology.leader(topic, partition)
-        if leader is not None:
-            asked = ListOffsetsPartition(topic, partition, timestamp, leader.epoch)
-            by_leader.setdefault(leader.address, []).append(asked)
-    found = {}
-    for address, asked_here in by_leader.items():
-        try:
-            request = ListOffsetsRequest(CONSUMER, tuple(asked_here))
-            response = await topology.client.rpc.call(address, request, 5_000)
-        except PeerUnreachableError:
-            continue
-        assert isinstance(response, ListOffsetsResponse)
-        for result in response.partitions:
-            if result.error_code is ErrorCode.NONE:
-                found[result.partition] = result.offset
-            elif result.error_code not in _RETRIABLE:
-                raise ApiError(result.error_code, f"offset of {topic}-{result.partition}")
-    return found

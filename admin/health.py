@@ -31,6 +31,7 @@ class Trouble(StrEnum):
     DAMAGED_REPLICA = "damaged_replica"
     UNDER_MIN_ISR = "under_min_isr"
     DEAD_BROKER = "dead_broker"
+    BROKER_NOT_ADMITTED = "broker_not_admitted"
     UNREPORTED_DAMAGE = "unreported_damage"
     FAILED_LOG_DIRECTORY = "failed_log_directory"
     OFFLINE_REPLICA = "offline_replica"

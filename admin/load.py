@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from admin.client import AdminClient
-from admin.consumer import CONSUMER
+from admin.offsets import CONSUMER
 from admin.partition_filters import PartitionFilter, chosen
 from cluster.broker import NO_LEADER, BrokerId, Offset
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError

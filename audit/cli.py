@@ -200,8 +200,8 @@ def _time_zone(name: str) -> str:
 @contextmanager
 def _errors() -> Iterator[None]:
     """Say on one line what failed, and exit."""
-    from audit.spark.session import AuditFailedError  # noqa: PLC0415
-    from audit.storage.output_folder import OutputError  # noqa: PLC0415
+    from audit.spark.errors import AuditFailedError  # noqa: PLC0415
+    from audit.storage.committed_state import OutputError  # noqa: PLC0415
     from audit.topic.topics import TopicError  # noqa: PLC0415
 
     try:
@@ -234,7 +234,8 @@ def report(
     """
     from audit.report.html.write import write_report  # noqa: PLC0415
     from audit.report.report import read_result  # noqa: PLC0415
-    from audit.storage.output_folder import OutputError, OutputFolder  # noqa: PLC0415
+    from audit.storage.committed_state import OutputError  # noqa: PLC0415
+    from audit.storage.output_folder import OutputFolder  # noqa: PLC0415
 
     expected = _nodes(expect or [])
     if "://" not in output and not Path(output).is_dir():

@@ -28,12 +28,14 @@ from audit.options import AuditOptions
 from audit.reading.hadoop_files import stream_files
 from audit.reading.source import FORMAT, Plan, StateChangeSource
 from audit.report.report import AuditResult, read_result
+from audit.spark.errors import LOG, AuditFailedError, explained
 from audit.spark.interrupts import deferred_interrupts
-from audit.spark.session import AuditFailedError, as_submitted, folder_of_spark, start_session, summary
+from audit.spark.session import as_submitted, folder_of_spark, start_session
 from audit.spark.settings import SparkSettings
+from audit.storage.committed_state import OutputError
 from audit.storage.file_store import Location
 from audit.storage.given_heads import add_given
-from audit.storage.output_folder import OutputError, OutputFolder
+from audit.storage.output_folder import OutputFolder
 from audit.tables.compaction import delete_strays
 from audit.topic.brokers import topic_ends
 from audit.topic.connector import with_connector
@@ -95,7 +97,8 @@ def run_audit(
                 interrupted.clear()
             _tell_writers(output)
         except (PySparkException, Py4JError) as error:
-            why = inputs.explain(summary(error)) if isinstance(inputs, Topic) else summary(error)
+            why = explained(error, local / LOG, settings.master_url)
+            why = inputs.explain(why) if isinstance(inputs, Topic) else why
             raise AuditFailedError(why, None if session else local) from error
         finally:
             if session is None:

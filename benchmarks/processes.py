@@ -1,12 +1,13 @@
 """The processes of a benchmark: one controller, and stub agents controlled through a pipe."""
 
 import asyncio
+import json
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
@@ -35,7 +36,9 @@ class ProcessFailedError(Exception):
 class ControllerProcess:
     """`klamm controller` as a child, with its metrics endpoint."""
 
-    def __init__(self, controller: int, zookeeper: str, directory: Path) -> None:
+    def __init__(
+        self, controller: int, zookeeper: str, directory: Path, settings: Mapping[str, Any] | None = None
+    ) -> None:
         self._config = directory / f"controller-{controller}.toml"
         self._log = directory / f"controller-{controller}.log"
         self._metrics = f"127.0.0.1:{choose_free_ports(1)[0]}"
@@ -44,10 +47,14 @@ class ControllerProcess:
             f'zookeeper = "{zookeeper}"',
             'listen = "127.0.0.1:0"',
             f'metrics_listen = "{self._metrics}"',
-            f'data = "{directory / "controller"}"',
+            f'data = "{directory / f"controller-{controller}"}"',
             "[settings]",
             # Written by a timer, whatever the controller does: its requests would be counted with those of a case.
             '"klamm.state.change.log.head.interval.ms" = 3600000',
+            *(
+                f"{json.dumps(key)} = {json.dumps(value)}"
+                for key, value in ({} if settings is None else settings).items()
+            ),
         ]
         self._config.write_text("\n".join(lines))
         self._process: subprocess.Popen[bytes] | None = None

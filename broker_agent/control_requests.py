@@ -26,6 +26,7 @@ from cluster.broker import (
     TopicId,
 )
 from cluster.errors import ErrorCode
+from cluster.listeners import needed_listeners
 from cluster.partition import TopicPartition
 from cluster.process.tasks import TaskSet
 from cluster.requests import control
@@ -127,7 +128,7 @@ class ControlRequests:
         async with self.lock:
             code = self._admit_request(request)
             if code is ErrorCode.NONE:
-                listeners = {tuple(sorted(e.listener for e in broker.endpoints)) for broker in request.live_brokers}
+                listeners = {needed_listeners(broker.endpoints) for broker in request.live_brokers}
                 if len(listeners) > 1:
                     _log.error("Brokers have different listeners", listeners=sorted(listeners))
                 self._manager.metadata.apply(request)

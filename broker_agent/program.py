@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
+from importlib.metadata import version
 from random import SystemRandom
 from typing import Final
 
@@ -112,7 +113,8 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             tasks.start(sink.run(), name="state-change-log")
             tasks.start(EventLoopMonitor(metrics).run(), name="event loop monitor")
             tasks.start(DiskSpaceMonitor(metrics, config.data).run(), name="disk space monitor")
-            agent = health.agent = Agent(Broker(broker_id, (), config.rack), dependencies, tasks)
+            own = Broker(broker_id, (), config.rack, klamm_version=version("klamm"))
+            agent = health.agent = Agent(own, dependencies, tasks)
             await _serve(config, agent, dependencies, connections, stop=stop, tasks=tasks)
 
 

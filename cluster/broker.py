@@ -4,7 +4,7 @@ Each kind of number has its own type, so that a leader epoch cannot be passed as
 at run time.
 """
 
-from typing import Final, NewType
+from typing import Final, Literal, NewType
 
 from msgspec import Struct
 
@@ -42,6 +42,9 @@ ZERO_TOPIC_ID: Final = TopicId("A" * 22)
 
 DEFAULT_LISTENER: Final = "PLAINTEXT"
 
+BrokerProtocol = Literal["klamm", "kafka"]
+"""What a controller speaks to brokers: gRPC to klamm's agents, or Kafka's protocol to brokers of Apache Kafka."""
+
 
 class Endpoint(Struct, frozen=True):
     """The address of one listener of a process."""
@@ -73,6 +76,8 @@ class Broker(Struct, frozen=True, weakref=True):
     features: dict[str, FeatureRange] = {}
     has_damaged_replicas: bool = False
     """Whether it joins the cluster only once it has named them to the active controller (D-40)."""
+    klamm_version: str = ""
+    """The version of klamm that runs it; empty for brokers of Apache Kafka, and for klamm before 0.3."""
 
     def endpoint(self, listener: str = DEFAULT_LISTENER) -> Endpoint | None:
         """The endpoint of that listener, None if the broker does not have it."""

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from cluster.process.exit_codes import ExitCode
+from cluster.process.printable import printable
 
 DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that are not what they should be: catch all of them wherever bytes come from others."""
@@ -52,6 +53,7 @@ class ErrorCode(IntEnum):
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
     DUPLICATE_SEQUENCE_NUMBER = 46
     INVALID_PRODUCER_EPOCH = 47
+    SECURITY_DISABLED = 54
     OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
     LOG_DIR_NOT_FOUND = 57
@@ -77,6 +79,14 @@ class ErrorCode(IntEnum):
     INCONSISTENT_TOPIC_ID = 103
     INELIGIBLE_REPLICA = 107
     NEW_LEADER_ELECTED = 108
+
+
+def known_code(number: int) -> ErrorCode:
+    """The code with this number; UNKNOWN_SERVER_ERROR for one of Kafka's that has no name here."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class ClusterError(Exception):
@@ -245,13 +255,13 @@ def all_refusals(errors: Sequence[ApiError]) -> ApiError:
 
 
 class ConfigError(ClusterError):
-    """All errors of a configuration, one line each: `field: value: why`."""
+    """All errors of a configuration, one line each: `field: value: why`. What they name may have any characters."""
 
     code = ErrorCode.INVALID_CONFIG
 
     def __init__(self, errors: list[str]) -> None:
-        super().__init__("\n".join(errors))
-        self.errors = errors
+        self.errors = [printable(error) for error in errors]
+        super().__init__("\n".join(self.errors))
 
 
 class StartupError(ClusterError):

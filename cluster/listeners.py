@@ -33,6 +33,11 @@ class ListenerNames(Struct, frozen=True):
         return self.client_endpoint(endpoints) if found is None else found
 
 
+def needed_listeners(endpoints: Iterable[Endpoint]) -> tuple[str, ...]:
+    """The names that all brokers need to share; an external listener may be added to one broker after the other."""
+    return tuple(sorted(e.listener for e in endpoints if e.listener != EXTERNAL_LISTENER))
+
+
 def has_one_address(endpoints: Iterable[Endpoint]) -> bool:
     """Whether clients and controllers must share a port, as with klamm 0.2, which may register it under two names."""
     return len({endpoint.address for endpoint in endpoints}) <= 1

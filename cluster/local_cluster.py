@@ -24,7 +24,8 @@ STATE_VERSION: Final = 1
 class Member(Struct):
     """One process of the cluster. `metrics_port` is 0 for ZooKeeper; `process` is the last one started.
 
-    `control_port` is 0 (a free one) for ZooKeeper and for members that klamm 0.2 made.
+    `control_port` is 0 (a free one) for ZooKeeper and for members that klamm 0.2 made. `kafka_port`: where a controller
+    answers Kafka's requests, in a cluster of Kafka's brokers; of these, only `port` is there.
     """
 
     role: str
@@ -34,6 +35,12 @@ class Member(Struct):
     process: ProcessIdentity | None = None
     control_port: int = 0
     rack: str = ""
+    kafka_port: int = 0
+
+    @property
+    def ports(self) -> list[int]:
+        """All that it listens at, if they are fixed."""
+        return [port for port in (self.port, self.metrics_port, self.control_port, self.kafka_port) if port]
 
     @property
     def name(self) -> str:
@@ -47,7 +54,8 @@ class Member(Struct):
 class ClusterState(Struct):
     """The content of `cluster.json`. `supervisor`: the `klamm up` that supervises the members, if any.
 
-    `first_port`: the one that all ports are counted from; 0: free ones were chosen.
+    `first_port`: the one that all ports are counted from; 0: free ones were chosen. `kafka`: the version of Apache
+    Kafka whose brokers these are; empty: they are klamm's own.
     """
 
     version: int
@@ -56,11 +64,17 @@ class ClusterState(Struct):
     settings: dict[str, Any]
     supervisor: ProcessIdentity | None = None
     first_port: int = 0
+    kafka: str = ""
 
     @property
     def nodes(self) -> list[Member]:
-        """Controllers and agents, running or not."""
-        return [m for m in self.members if m.role != ZOOKEEPER]
+        """Those that are klamm's and answer its requests, running or not: controllers and agents."""
+        return [m for m in self.members if m.role == CONTROLLER or (m.role == BROKER and not self.kafka)]
+
+    @property
+    def kafka_brokers(self) -> list[Member]:
+        """Brokers of Apache Kafka's, running or not."""
+        return [m for m in self.members if m.role == BROKER and self.kafka]
 
 
 def read_cluster_state(folder: Path) -> ClusterState:

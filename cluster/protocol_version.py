@@ -77,4 +77,6 @@ class ProtocolVersion(Struct, frozen=True, order=True):
         return 4 if self >= ProtocolVersion((0, 10, 0), 1) else 2
 
 
+OLDEST_KAFKA: Final = ProtocolVersion((2, 4), 0)
+"""The oldest that brokers of Apache Kafka under klamm's controllers may have."""
 NEWEST: Final = ProtocolVersion((3, 9), 0)

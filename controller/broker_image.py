@@ -41,8 +41,16 @@ class BrokerImage:
         """The last report of each broker that has named damaged replicas."""
         self.awaited_reports: dict[BrokerId, AwaitedReport] = {}
         """Registered brokers that have not joined, because they have not named their damaged replicas yet."""
+        self.not_admitted: dict[BrokerId, str] = {}
+        """Registered brokers that cannot join, each with why."""
+        self.registered_controllers: frozenset[BrokerId] = frozenset()
+        self.former_controllers: frozenset[BrokerId] = frozenset()
         self._live: frozenset[BrokerId] = frozenset()
         self._registered: frozenset[BrokerId] = frozenset()
+
+    @property
+    def controllers(self) -> frozenset[BrokerId]:
+        return self.registered_controllers | (self.former_controllers - self._registered)
 
     @property
     def live_broker_ids(self) -> frozenset[BrokerId]:
@@ -69,6 +77,10 @@ class BrokerImage:
             case changes.BrokerModified(registered):
                 assert registered.broker.id in self.broker_epochs, f"broker {registered.broker.id} is not registered"
                 self.brokers[registered.broker.id] = registered.broker
+            case changes.BrokersNotAdmitted(reasons):
+                self.not_admitted = dict(reasons)
+            case changes.ControllersListed(registered, former):
+                self.registered_controllers, self.former_controllers = registered, former
             case changes.BrokerShuttingDown(broker, since_ms=since_ms):
                 self.shutting_down.add(broker)
                 self.shutting_down_since[broker] = since_ms

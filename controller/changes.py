@@ -52,6 +52,19 @@ class BrokerModified(Struct, frozen=True):
     registered: RegisteredBroker
 
 
+class BrokersNotAdmitted(Struct, frozen=True):
+    """The registered brokers that cannot join, each with why, in words that follow its name. Not recorded."""
+
+    reasons: Mapping[BrokerId, str]
+
+
+class ControllersListed(Struct, frozen=True):
+    """The ids of candidates that are `registered`, and of those that once wrote a state-change log. Not recorded."""
+
+    registered: frozenset[BrokerId]
+    former: frozenset[BrokerId] = frozenset()
+
+
 class BrokerShuttingDown(Struct, frozen=True):
     """A broker with this epoch requested a controlled shutdown, at `since_ms` of the wall clock."""
 
@@ -109,7 +122,14 @@ class DamagedReplicasReleased(Struct, frozen=True):
 
 
 BrokersChange = (
-    BrokersJoined | BrokersBounced | BrokersDied | BrokerModified | BrokerShuttingDown | OfflineReplicasReported
+    BrokersJoined
+    | BrokersBounced
+    | BrokersDied
+    | BrokerModified
+    | BrokersNotAdmitted
+    | ControllersListed
+    | BrokerShuttingDown
+    | OfflineReplicasReported
 )
 DamageChange = (
     DamagedReplicasReported
@@ -310,4 +330,22 @@ class ControllerResigned(Struct, frozen=True):
 
 ControllerRoleChange = ControllerActivated | ControllerResigned
 
-Change = BrokersChange | DamageChange | TopicsChange | StatesChange | DeletionsChange | ControllerRoleChange
+
+# Configs, which are not part of the context
+
+
+class MinInsyncReplicasAltered(Struct, frozen=True):
+    """The `min.insync.replicas` in force for these topics was changed by a request (D-53)."""
+
+    values: Mapping[str, int]
+
+
+Change = (
+    BrokersChange
+    | DamageChange
+    | TopicsChange
+    | StatesChange
+    | DeletionsChange
+    | ControllerRoleChange
+    | MinInsyncReplicasAltered
+)

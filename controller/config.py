@@ -2,10 +2,11 @@
 
 from msgspec import Struct
 
-from cluster.broker import ControllerId, Endpoint, FeatureRange
+from cluster.broker import Broker, BrokerProtocol, ControllerId, Endpoint, FeatureRange
 from cluster.listeners import ListenerNames
 from cluster.process.settings import Settings
 from cluster.protocol_version import NEWEST, ProtocolVersion
+from cluster.takeover import Takeover
 from controller.decisions.broker_requests import RequestSettings
 
 _STOP_REPLICA_FLAG_PER_PARTITION = ProtocolVersion((2, 6), 0)
@@ -24,34 +25,56 @@ class ControllerConfig(Struct, frozen=True):
     leader_imbalance_check_interval_seconds: int = 300
     supported_features: dict[str, FeatureRange] = {}
     """Feature ranges this process supports; nothing requires a feature yet."""
+    as_broker: Broker | None = None
+    """What to register under `/brokers/ids`; None: nothing."""
     delete_topic_enable: bool = True
     default_partitions: int = 1
     default_replication_factor: int = 1
     min_insync_replicas: int = 1
     damaged_replica_election_delay_ms: int = 60_000
+    takeover: Takeover = "never"
+    governs_kafka: bool = False
+    """Whether the brokers are Apache Kafka's: then one of them is the active controller where no candidate is to be."""
     file: Settings = Settings()
     """The settings this process was started with, for DescribeConfigs."""
 
     @classmethod
     def from_settings(
-        cls, controller: ControllerId, endpoints: tuple[Endpoint, ...], settings: Settings
+        cls,
+        controller: ControllerId,
+        endpoints: tuple[Endpoint, ...],
+        settings: Settings,
+        as_broker: Broker | None = None,
     ) -> "ControllerConfig":
         return cls(
             id=controller,
             endpoints=endpoints,
+            as_broker=as_broker,
             protocol_version=settings.inter_broker_protocol_version,
             listeners=settings.listener_names,
             unclean_leader_election_enable=settings.unclean_leader_election_enable,
             auto_leader_rebalance_enable=settings.auto_leader_rebalance_enable,
             leader_imbalance_per_broker_percentage=settings.leader_imbalance_per_broker_percentage,
             leader_imbalance_check_interval_seconds=settings.leader_imbalance_check_interval_seconds,
+            governs_kafka=settings.klamm_broker_protocol == "kafka",
             delete_topic_enable=settings.delete_topic_enable,
             default_partitions=settings.num_partitions,
             default_replication_factor=settings.default_replication_factor,
             min_insync_replicas=settings.min_insync_replicas,
             damaged_replica_election_delay_ms=settings.klamm_damaged_replica_election_delay_ms,
+            takeover=settings.klamm_takeover,
             file=settings,
         )
+
+    @property
+    def broker_protocol(self) -> BrokerProtocol:
+        """What is spoken to brokers."""
+        return "kafka" if self.governs_kafka else "klamm"
+
+    @property
+    def kafka_release(self) -> str | None:
+        """The release of Apache Kafka that no broker is older than; None if the brokers are klamm's."""
+        return ".".join(map(str, self.protocol_version.release)) if self.governs_kafka else None
 
     @property
     def request_settings(self) -> RequestSettings:

@@ -47,6 +47,8 @@ def _copy_brokers(context: ControllerContext, copy: ControllerContext) -> None:
     copy.apply(
         changes.BrokersJoined(tuple(RegisteredBroker(broker, epochs[b]) for b, broker in context.brokers.items()))
     )
+    copy.apply(changes.BrokersNotAdmitted(context.not_admitted))
+    copy.apply(changes.ControllersListed(context.registered_controllers, context.former_controllers))
     for leaving in context.shutting_down:
         copy.apply(changes.BrokerShuttingDown(leaving, epochs[leaving], context.shutting_down_since[leaving]))
     for broker, partitions in context.offline_directories.items():

@@ -27,8 +27,10 @@ from controller.changes import ControllerResigned
 from controller.config import ControllerConfig
 from controller.context import ControllerContext
 from controller.controller_election import ControllerElection, ElectedEpoch
+from controller.decisions.takeover import Step
 from controller.dispatch import dispatch
 from controller.dynamic_settings import ConfigListener
+from controller.election_pauses import NEXT_ATTEMPT_S, ElectionPauses
 from controller.event_feed import EventFeed
 from controller.event_loop import EventLoop, preempt
 from controller.handlers.activation import activate
@@ -41,8 +43,6 @@ from state_log.head_publisher import HeadPublisher
 from state_log.record import Cause, StateChangeLog
 from state_log.witnessed_heads import WitnessedHeads
 
-NEXT_ATTEMPT_S: Final = 1
-"""Delay between attempts to open a session, and before a controller that stepped down takes part in an election."""
 SHUTDOWN_TIMEOUT_S: Final = 5
 """Timeout for the current event on shutdown; without ZooKeeper the event might never end."""
 _log = structlog.stdlib.get_logger()
@@ -92,7 +92,7 @@ class Controller:
         """Set while clients can find this candidate, and it takes part in elections."""
         self.is_connected = False
         """Whether there is a connection to ZooKeeper, by the last that its client reported."""
-        self._compete_from = 0.0
+        self._pauses = ElectionPauses()
 
     @property
     def is_active(self) -> bool:
@@ -138,6 +138,7 @@ class Controller:
             await loop
             self.metrics.remove_event_loop()
             self._on_controller_resignation()
+            await self.election.leave(SHUTDOWN_TIMEOUT_S)
             self.metrics.remove_gauges()
         await self._zookeeper.close()
 
@@ -155,7 +156,7 @@ class Controller:
                 await self._elect(cause)
             case events.ControllerChange():
                 await self._maybe_resign()
-                if not self.election.is_taken:
+                if self.election.competes:
                     # `/controller` may have been deleted before the watch was re-armed; no event would report that.
                     await self._elect(cause)
             case events.Expire():
@@ -194,7 +195,7 @@ class Controller:
         ended = self._active
         # First: whatever happens below, nothing may act on this controller's memory any more.
         self._on_controller_resignation()
-        self._compete_from = asyncio.get_running_loop().time() + NEXT_ATTEMPT_S
+        self._pauses.stepped_down(asyncio.get_running_loop().time())
         try:
             await self._trigger_controller_move(ended)
         except ZooKeeperError:
@@ -207,7 +208,7 @@ class Controller:
         await self.election.refresh()
         if self.election.owns_controller_znode:
             await self._delete_controller_znode(ended)
-        elif not (self.election.is_taken and self.registered.is_set()):
+        elif self.election.competes or not self.registered.is_set():
             # No controller is active and no watch will fire: the attempt failed before the election was won.
             self._put_later(events.RegisterAndReelect())
         else:
@@ -264,28 +265,31 @@ class Controller:
         await self.election.refresh()
         if not self.election.owns_controller_znode:
             self._on_controller_resignation()
-        if self.election.controller_znode_malformed or (self.election.owns_controller_znode and self._active is None):
+        if self.election.step is Step.DELETE or (self.election.owns_controller_znode and self._active is None):
             # This session owns `/controller` but is not active; nobody else can be elected until it is deleted.
             await self.election.delete_controller_znode()
+        elif self._active is not None:
+            await self.election.convert(self._active.context.epoch_zk_version)
 
     async def _elect(self, cause: Cause) -> None:
         if not self.registered.is_set():
             # Clients could not find this controller. It takes part in elections once it is registered.
             return
-        pause = self._compete_from - asyncio.get_running_loop().time()
-        if pause > 0:
-            # This candidate has just failed as the active controller; the others get the first attempt.
+        now = asyncio.get_running_loop().time()
+        if self._pauses.forbids(now, from_broker=self.election.takes_from_broker):
             self._put_later(events.Reelect())
             return
         try:
             elected = await self.election.elect()
         except ControllerMovedError:
             await self._maybe_resign()
-            if not self.election.is_taken:
-                # The winner is gone already, perhaps before the watch was armed.
+            if self.election.competes:
+                # The winner is gone already, perhaps before the watch was armed, or is a broker.
                 self.events.put(events.Reelect())
             return
         if elected is not None:
+            if elected.was_brokers:
+                self._pauses.took_over(now)
             await self._on_controller_failover(elected, cause)
 
     async def _on_controller_failover(self, elected: ElectedEpoch, cause: Cause) -> None:

@@ -1,13 +1,15 @@
 """Controller election: `/controller` and `/controller_epoch`, and this candidate's registration.
 
 A candidate is active only if its *present session* owns `/controller`. The id is not enough: a process that restarts
-within the session timeout of its predecessor would take the predecessor's znode for its own (D-26). Source: Kafka
-KafkaController.elect, KafkaZkClient.registerControllerAndIncrementControllerEpoch.
+within the session timeout of its predecessor would take the predecessor's znode for its own (D-26). What owning means,
+and what a candidate does about a znode that is somebody else's, is decided in `controller.decisions.takeover`. Source:
+Kafka KafkaController.elect, KafkaZkClient.registerControllerAndIncrementControllerEpoch.
 """
 
+import asyncio
 import base64
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Final
 
@@ -15,30 +17,28 @@ import structlog
 from msgspec import Struct
 
 from cluster.broker import INITIAL_CONTROLLER_EPOCH, NO_CONTROLLER, ControllerEpoch, ControllerId, ZkVersion
-from cluster.errors import ControllerMovedError, OutcomeUnknownError
+from cluster.errors import ControllerMovedError, OutcomeUnknownError, ZooKeeperError
 from cluster.process.clock import WallClock
 from cluster.znodes.cluster_wide import encode_cluster_id
-from cluster.znodes.controller import (
-    decode_controller,
-    decode_controller_epoch,
-    encode_controller,
-    encode_controller_epoch,
-)
+from cluster.znodes.controller import decode_controller_epoch, encode_controller_epoch
 from cluster.znodes.paths import (
     CLUSTER_ID,
     CONTROLLER,
     CONTROLLER_EPOCH,
     CONTROLLERS_IDS,
     PERSISTENT_PATHS,
+    broker_path,
     controller_registration_path,
 )
-from cluster.znodes.registrations import encode_controller_registration
+from cluster.znodes.registrations import encode_broker, encode_controller_registration
 from cluster.zookeeper.port import Check, Create, Delete, Op, OpResult, SetData, ZkError, ZooKeeper, refusal
 from cluster.zookeeper.recipes import create_where_missing
 from cluster.zookeeper.registrations import active_controller
 from controller.config import ControllerConfig
+from controller.controller_znode import ControllerZnode, Seen
+from controller.decisions.takeover import Step
 
-_LOST_RACE: Final = frozenset({ZkError.NODE_EXISTS, ZkError.BAD_VERSION})
+_LOST_RACE: Final = frozenset({ZkError.NODE_EXISTS, ZkError.BAD_VERSION, ZkError.NO_NODE})
 _CREATED_OR_THERE: Final = frozenset({ZkError.OK, ZkError.NODE_EXISTS, ZkError.RUNTIME_INCONSISTENCY})
 _MOVED_ON: Final = frozenset({ZkError.OK, ZkError.RUNTIME_INCONSISTENCY, ZkError.NO_NODE, ZkError.BAD_VERSION})
 _log = structlog.stdlib.get_logger()
@@ -49,10 +49,12 @@ class ElectedEpoch(Struct, frozen=True):
 
     epoch: ControllerEpoch
     epoch_zk_version: ZkVersion
+    was_brokers: bool = False
+    """Whether `/controller` was taken from a Kafka broker."""
 
 
 class ControllerElection:
-    """The election as one candidate sees it. `active_controller_id`: last read from `/controller`, -1 for none."""
+    """The election as one candidate sees it."""
 
     def __init__(self, zookeeper: ZooKeeper, config: ControllerConfig, clock: WallClock, random: Random) -> None:
         self._zookeeper = zookeeper
@@ -60,13 +62,34 @@ class ControllerElection:
         self._clock = clock
         self._random = random
         self._former_sessions: set[int] = set()
-        self.active_controller_id = NO_CONTROLLER
-        self.owns_controller_znode = False
-        """Whether this session owned `/controller` at the last read."""
-        self.is_taken = False
-        """Whether `/controller` existed at the last read, even if malformed; then its watch reports its deletion."""
-        self.controller_znode_malformed = False
-        """Whether this session owns `/controller` but its content, written by somebody else, is malformed."""
+        self._znode = ControllerZnode(zookeeper, config, clock)
+        self._seen: Seen | None = None
+        """What was last read; None before that, and while there is certainly no active controller known."""
+
+    @property
+    def active_controller_id(self) -> ControllerId:
+        """As last read from `/controller`, a candidate's or a Kafka broker's; -1 for none."""
+        return NO_CONTROLLER if self._seen is None else self._seen.controller
+
+    @property
+    def step(self) -> Step:
+        """What this candidate is to do about `/controller`, by the last read."""
+        return Step.WAIT if self._seen is None else self._seen.step
+
+    @property
+    def owns_controller_znode(self) -> bool:
+        """Whether this session owned `/controller` at the last read, and is to keep it."""
+        return self.step is Step.KEEP
+
+    @property
+    def competes(self) -> bool:
+        """Whether this candidate is to compete for `/controller`, by the last read."""
+        return self.step in {Step.CREATE, Step.REPLACE}
+
+    @property
+    def takes_from_broker(self) -> bool:
+        """Whether it is to take `/controller` from a Kafka broker, by the last read."""
+        return self._seen is not None and self._seen.is_of_broker
 
     async def create_paths(self) -> None:
         """Create the persistent znodes and the cluster id where they are missing."""
@@ -102,51 +125,94 @@ class ControllerElection:
                     "Waiting for another session's registration under this id to expire", path=path, id=self._config.id
                 )
                 return False
-            await self._remove_predecessor(path)
+            await self._delete_registration(path)
         self._former_sessions.add(session)
+        await self._register_as_broker()
         return True
 
-    async def _remove_predecessor(self, path: str) -> None:
+    async def _register_as_broker(self) -> None:
+        """Create `/brokers/ids/<id>`, if that is configured. A controller without it works, so nothing is raised."""
+        broker = self._config.as_broker
+        if broker is None:
+            return
+        path = broker_path(broker.id)
+        data = encode_broker(broker, self._clock.now_ms(), self._config.protocol_version.registration_version)
+        await self._try([Create(path, data, ephemeral=True)])
+        stat = await self._zookeeper.exists(path)
+        if stat is None or stat.ephemeral_owner != self._zookeeper.session_id:
+            _log.error("The id of this controller is registered by somebody else as a broker", path=path)
+
+    async def _delete_registration(self, path: str) -> None:
         results = await self._try([Delete(path)])
         if results is not None and results[0].error not in {ZkError.OK, ZkError.NO_NODE}:
             raise refusal(f"{path} cannot be deleted", results[0].error)
 
-    async def refresh(self) -> None:
+    async def refresh(self) -> Seen:
         """Read `/controller` and arm its watch, whether the znode exists or not (EL-9)."""
-        znode = await self._zookeeper.get(CONTROLLER, watch=True)
-        found = None if znode is None else decode_controller(znode.data)
-        if znode is not None and found is None:
-            _log.warning("Skipped a malformed znode", path=CONTROLLER, data=znode.data, why="it names no controller")
-        self.active_controller_id = NO_CONTROLLER if found is None else found
-        self.is_taken = znode is not None
-        owned = znode is not None and znode.stat.ephemeral_owner == self._zookeeper.session_id
-        self.owns_controller_znode = owned and found == self._config.id
-        self.controller_znode_malformed = owned and found is None
+        self._seen = await self._znode.read()
+        return self._seen
 
     def forget(self) -> None:
         """Reset to "no active controller known": the session expired, or `/controller` was deleted."""
-        self.active_controller_id = NO_CONTROLLER
-        self.owns_controller_znode = self.is_taken = self.controller_znode_malformed = False
+        self._seen = None
 
     async def delete_controller_znode(self) -> None:
-        """Delete `/controller` if this session owns it, whatever its content and the controller epoch.
+        """Delete `/controller` if this session owns it or is to leave it to the brokers, whatever the controller epoch.
 
         Fenced by the current version of `/controller_epoch`, so that it cannot delete the znode of a controller elected
         meanwhile.
         """
+        await self._delete_if(lambda seen: seen.step in {Step.KEEP, Step.DELETE})
+
+    async def leave(self, timeout_s: float) -> None:
+        """Before this candidate ends: see to it that a persistent `/controller` has an owner, or is deleted.
+
+        The other candidates notice by its registration that this one is gone; the last one deletes `/controller`, so
+        that a broker takes it. An ephemeral znode goes with the session.
+        """
+        if self._seen is None or not self._seen.is_named_persistent:
+            return
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._hand_over()
+        except (ZooKeeperError, TimeoutError) as error:
+            _log.error("Handing over /controller failed: if no candidate is left, delete it", error=repr(error))
+
+    async def _hand_over(self) -> None:
+        path = controller_registration_path(self._config.id)
+        # Each candidate deletes its own before it looks for others: of those that end together, the last sees none.
+        while (stat := await self._zookeeper.exists(path)) and stat.ephemeral_owner == self._zookeeper.session_id:
+            await self._delete_registration(path)
+        if not await self._zookeeper.children(CONTROLLERS_IDS):
+            await self._delete_if(lambda seen: seen.is_named_persistent and not seen.is_others)
+
+    async def _delete_if(self, is_to_go: Callable[[Seen], bool]) -> None:
         while True:
+            # The epoch first, as in `elect`.
             epoch = await self._zookeeper.get(CONTROLLER_EPOCH)
-            await self.refresh()
-            if not (self.owns_controller_znode or self.controller_znode_malformed):
+            seen = await self.refresh()
+            if not is_to_go(seen):
                 return
             fence: list[Op] = [] if epoch is None else [Check(CONTROLLER_EPOCH, epoch.stat.version)]
-            results = await self._try([*fence, Delete(CONTROLLER)])
+            results = await self._try([*fence, *self._znode.removal(seen)])
             if results is not None and all(result.ok for result in results):
                 self.forget()
                 return
             errors = {result.error for result in results or ()} - _MOVED_ON
             if errors:
                 raise refusal(f"{CONTROLLER} cannot be deleted", min(errors))
+
+    async def convert(self, epoch_zk_version: ZkVersion) -> None:
+        """Make this session's `/controller` persistent or ephemeral, as is wanted now; the controller epoch stays.
+
+        `epoch_zk_version`: of that epoch. Does nothing if it is right, or if another controller was elected.
+        """
+        seen = self._seen
+        while seen is not None and seen.is_of_other_kind:
+            results = await self._try([Check(CONTROLLER_EPOCH, epoch_zk_version), *self._znode.taking(seen)])
+            seen = await self.refresh()
+            if results is not None:
+                return
 
     async def elect(self) -> ElectedEpoch | None:
         """Try to become the active controller (EL-1 to EL-6); None if there is an active controller already.
@@ -155,26 +221,22 @@ class ControllerElection:
         """
         attempts: set[ControllerEpoch] = set()
         while True:
-            await self.refresh()
-            if self.is_taken:
+            # The epoch first: every election raises its version, so that a transaction under this version finds
+            # `/controller` as it is read next, or fails.
+            epoch, version = await self._read_epoch()
+            seen = await self.refresh()
+            if not self.competes:
                 # The owner may be this candidate: an earlier attempt whose response was lost may have been applied only
                 # now.
                 return await self._won_by(attempts)
-            epoch, version = await self._read_epoch()
             wanted = ControllerEpoch(epoch + 1)
             attempts.add(wanted)
-            body = encode_controller(self._config.id, self._clock.now_ms())
-            results = await self._try(
-                [
-                    Create(CONTROLLER, body, ephemeral=True),
-                    SetData(CONTROLLER_EPOCH, encode_controller_epoch(wanted), version),
-                ]
-            )
+            raise_epoch = SetData(CONTROLLER_EPOCH, encode_controller_epoch(wanted), version)
+            results = await self._try([*self._znode.taking(seen), raise_epoch])
             if results is not None and all(result.ok for result in results):
-                assert results[1].stat is not None, "set-data answers with a stat"
-                self.active_controller_id = self._config.id
-                self.owns_controller_znode = self.is_taken = True
-                return ElectedEpoch(wanted, ZkVersion(results[1].stat.version))
+                assert results[-1].stat is not None, "set-data answers with a stat"
+                self._seen = self._znode.taken(seen)
+                return ElectedEpoch(wanted, ZkVersion(results[-1].stat.version), seen.is_of_broker)
             elected = await self._find_out(attempts, results)
             if elected is not None:
                 return elected
@@ -197,7 +259,7 @@ class ControllerElection:
                 raise refusal("the election failed", min(errors))
         await self.refresh()
         elected = await self._won_by(attempts)
-        if elected is None and (results is not None or self.is_taken):
+        if elected is None and (results is not None or not self.competes):
             raise ControllerMovedError(f"controller {self.active_controller_id} was faster")
         return elected
 

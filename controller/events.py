@@ -41,7 +41,7 @@ class Startup(Event, frozen=True):
 
 
 class ControllerChange(Event, frozen=True):
-    """`/controller` was created or changed."""
+    """`/controller` was created or changed, or what decides who may hold it: its owner's registration, the adoption."""
 
 
 class Reelect(Event, frozen=True):

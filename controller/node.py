@@ -183,4 +183,5 @@ class ControllerNode:
             brokers=(),
             node_id=self._controller.config.id,
             node_role="controller",
+            broker_protocol=self._controller.config.broker_protocol,
         )

@@ -34,8 +34,8 @@ from cluster.rpc.external_listener import ExternalListener
 from cluster.rpc.process_servers import serve_listeners
 from cluster.rpc.serving import Listener, RpcServer
 from cluster.zookeeper.registrations import registered_endpoints
-from controller.adapters.grpc_broker_client import GrpcBrokerClient
 from controller.adapters.grpc_server import serve_controller
+from controller.broker_clients import open_broker_client
 from controller.config import ControllerConfig
 from controller.controller import Controller
 from controller.node import ControllerNode
@@ -57,7 +57,6 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     warn_if_low(descriptors)
     metrics, clock = Metrics(), SystemClock()
     state_changes = open_state_change_log(config.settings, config.data, f"controller-{config.id}", clock, metrics)
-    client = GrpcBrokerClient(config.settings)
     zookeeper = zookeeper_client(config, metrics)
     entrance = _Entrance()
     external = ExternalListener(entrance, config.settings.listener_names, partial(registered_endpoints, zookeeper))
@@ -68,13 +67,17 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     async def serve(listener: Listener) -> RpcServer:
         return await serve_controller(listener, external if listener.is_external else entrance, metrics, admission)
 
-    servers = await serve_listeners(config, serve)
     async with AsyncExitStack() as cleanup:
         cleanup.callback(state_changes.close)
-        cleanup.push_async_callback(client.close)
+        servers = await serve_listeners(config, serve)
         cleanup.push_async_callback(servers.stop)
+        client, as_broker = await open_broker_client(
+            config, zookeeper, entrance, admission, metrics=metrics, cleanup=cleanup
+        )
         controller = Controller(
-            config=ControllerConfig.from_settings(ControllerId(config.id), servers.endpoints, config.settings),
+            config=ControllerConfig.from_settings(
+                ControllerId(config.id), servers.endpoints, config.settings, as_broker
+            ),
             zookeeper=zookeeper,
             broker_client=client,
             sink=state_changes,

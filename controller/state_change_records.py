@@ -204,6 +204,9 @@ _RECORDS: Final[Mapping[type, Callable[[Any, ControllerContext, _Record], list[S
     changes.PartitionsMoved: _partitions_moved,
     changes.ReplicasMoved: _replicas_moved,
     changes.ControllerActivated: _activated,
+    changes.MinInsyncReplicasAltered: lambda change, _, record: [
+        record(Kind.CONFIG, topic, min_insync_replicas=value) for topic, value in change.values.items()
+    ],
     changes.ControllerResigned: lambda change, _, record: [
         record(Kind.CONTROLLER, broker=change.controller, to_state="resigned")
     ],

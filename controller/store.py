@@ -19,7 +19,10 @@ from cluster.znodes.paths import (
     BROKERS_IDS,
     BROKERS_TOPICS,
     CONTROLLER,
+    CONTROLLER_LOG,
+    CONTROLLERS_IDS,
     DELETE_TOPICS,
+    STATE_LOG,
     broker_of_name,
     broker_path,
     delete_topic_path,
@@ -78,6 +81,13 @@ class ControllerStore:
             else:
                 self.unreadable_brokers[broker] = BrokerEpoch(znode.stat.czxid)
         return found
+
+    async def list_controllers(self) -> tuple[frozenset[BrokerId], frozenset[BrokerId]]:
+        """Ids of the registered candidates, and of all that have a state-change log; arms a watch on the former."""
+        logs = await self._zookeeper.children(STATE_LOG) or ()
+        former = [broker_of_name(node.removeprefix(CONTROLLER_LOG)) for node in logs if node.startswith(CONTROLLER_LOG)]
+        registered = map(broker_of_name, await self._children(CONTROLLERS_IDS))
+        return _known(registered), _known(former)
 
     # Topics
 
@@ -279,6 +289,10 @@ class ControllerStore:
         (outcome,) = await self._writer.write([(Delete(CONTROLLER),)])
         if not isinstance(outcome, Written):
             raise ZooKeeperError(f"{CONTROLLER} cannot be deleted: {outcome}")
+
+
+def _known(ids: Iterable[BrokerId | None]) -> frozenset[BrokerId]:
+    return frozenset(number for number in ids if number is not None)
 
 
 def _assignment(topic: str, znode: Znode) -> TopicAssignment:

@@ -20,11 +20,8 @@ def event_of_watch(
     `malformed`: znodes that were malformed when last read; any change of a partition's state among them is an event.
     """
     path, kind = watch.path, watch.kind
-    if path == paths.CONTROLLER:
-        return events.Reelect() if kind is WatchKind.DELETED else events.ControllerChange()
-    if path == own_registration:
-        # After a change, too: the watch has fired, and registering arms it again.
-        return None if kind is WatchKind.CREATED else events.RegisterAndReelect()
+    if path in {paths.CONTROLLER, paths.ADOPTION} or paths.controller_of_registration_path(path) is not None:
+        return _event_of_election(path, kind, own_registration)
     if path in _EVENT_OF_LIST:
         # If the parent itself was created or deleted, its children must be watched again.
         return _EVENT_OF_LIST[path]
@@ -34,6 +31,14 @@ def event_of_watch(
         return events.PartitionStateChange(partition)
     # The deletion of a child is seen in its parent's list.
     return _event_of_change(path) if kind is WatchKind.CHANGED else None
+
+
+def _event_of_election(path: str, kind: WatchKind, own_registration: str) -> events.Event | None:
+    if path == own_registration:
+        # After a change, too: the watch has fired, and registering arms it again.
+        return None if kind is WatchKind.CREATED else events.RegisterAndReelect()
+    is_vacant = path == paths.CONTROLLER and kind is WatchKind.DELETED
+    return events.Reelect() if is_vacant else events.ControllerChange()
 
 
 def _event_of_change(path: str) -> events.Event | None:
@@ -55,6 +60,7 @@ _EVENT_OF_CREATION: Final[dict[str, events.Event]] = {
 
 _EVENT_OF_LIST: Final[dict[str, events.Event]] = {
     paths.BROKERS_IDS: events.BrokerChange(),
+    paths.CONTROLLERS_IDS: events.BrokerChange(),
     paths.BROKERS_TOPICS: events.TopicChange(),
     paths.DELETE_TOPICS: events.TopicDeletion(),
     paths.ISR_CHANGE_NOTIFICATION: events.IsrChangeNotification(),

@@ -7,7 +7,7 @@ import os
 import sys
 from functools import cached_property
 from importlib import import_module
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -15,6 +15,8 @@ from typer.core import TyperGroup
 from admin.cli.output import examples, say
 from cluster.errors import ApiError, ClusterError, ConfigError
 from cluster.process.exit_codes import ExitCode
+from cluster.process.printable import printable
+from launcher.environment import unknown_variables
 
 _MODULES: Final = {
     "Cluster on this machine": {
@@ -24,6 +26,7 @@ _MODULES: Final = {
         "status": "launcher.local_cluster",
         "doctor": "launcher.doctor",
         "bundle": "launcher.bundle",
+        "monitoring": "launcher.monitoring",
     },
     "Cluster operations": {
         "watch": "admin.cli.watch",
@@ -38,6 +41,10 @@ _MODULES: Final = {
         "elect": "admin.cli.elect",
         "features": "admin.cli.features",
         "contexts": "admin.cli.contexts",
+    },
+    "Apache Kafka clusters": {
+        "adopt": "adoption.commands",
+        "leave": "adoption.commands",
     },
     "Single processes": {
         "zookeeper": "launcher.nodes",
@@ -62,6 +69,7 @@ _SUMMARIES: Final = {
     "status": "Show every process of a cluster: state, pid, addresses, and which controller is active.",
     "doctor": "Check this machine, the installation and the cluster: what is wrong, and what to do.",
     "bundle": "Write an archive for support: versions, checks, descriptions, health, configs, ends of logs, metrics.",
+    "monitoring": "Write the configuration of Prometheus, Alertmanager and Grafana: targets, alerts, dashboards.",
     "watch": "Stream changes of leaders, ISRs, brokers, topics, reassignments and configs until Ctrl-C.",
     "top": "Show what a cluster is busy with: event queue, failovers, elections, ISR changes, busiest partitions.",
     "produce": "Produce one record per line of stdin or of a file; a tab separates key and value.",
@@ -73,6 +81,9 @@ _SUMMARIES: Final = {
     "reassign": "Move partitions between brokers, with the JSON files of kafka-reassign-partitions.",
     "elect": "Trigger preferred or unclean leader elections.",
     "features": "Describe, upgrade, downgrade and disable features.",
+    "adopt": "Look at a running Apache Kafka cluster: what klamm's controllers would change, and what forbids it.",
+    "leave": "Give a Kafka cluster back to the controllers of its brokers, and wait until every broker obeys one of "
+    "them.",
     "zookeeper": "Run a standalone ZooKeeper server in the foreground. Prints its address.",
     "controller": "Run one controller in the foreground. It competes for `/controller`; one controller is active at a "
     "time.",
@@ -183,10 +194,9 @@ def main() -> None:
         # Started with stdin closed: read it as an empty file.
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
     if "_KLAMM_COMPLETE" in os.environ:
-        # A shell asks for names (launcher/completion.py).
-        from typer._completion_classes import completion_init
-
-        completion_init()
+        _complete()
+    for line in unknown_variables(os.environ):
+        say(f"klamm: {printable(line)}")
     try:
         app(prog_name="klamm")
     except ConfigError as error:
@@ -195,19 +205,31 @@ def main() -> None:
         sys.exit(ExitCode.USAGE)
     except ApiError as error:
         for line in error_lines(error):
-            say(f"klamm: {line}")
+            say(f"klamm: {printable(line)}")
         sys.exit(ExitCode.REFUSED)
     except ClusterError as error:
-        say(f"klamm: {error}")
+        say("\n".join(map(printable, f"klamm: {error}".split("\n"))))
         sys.exit(ExitCode.REFUSED)
     except OSError as error:
         if error.errno is None:
             raise
         # A file that cannot be written, or a full disk behind stdout.
         place = "" if error.filename is None else f"{error.filename}: "
-        say(f"klamm: {place}{error.strerror}")
+        say(f"klamm: {printable(place)}{error.strerror}")
         _close_stdout()
         sys.exit(ExitCode.REFUSED)
+
+
+def _complete() -> NoReturn:
+    """Print names for a shell (launcher/completion.py); none where its variables are not what shells set."""
+    from typer._completion_classes import completion_init
+
+    completion_init()
+    try:
+        app(prog_name="klamm")
+    except (KeyError, ValueError):
+        sys.exit(ExitCode.USAGE)
+    sys.exit(ExitCode.OK)
 
 
 def error_lines(error: ApiError) -> list[str]:

@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,8 @@ _SIZES = {
     "audit": "with Spark: about 1.2 GB, some minutes",
     "dev": "with Spark and all tools of the tests: about 1.5 GB, some minutes",
 }
+_LOCK_POLL_S = 0.2
+_WORD_EVERY_S = 15
 
 
 class BootstrapError(Exception):
@@ -36,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--made-from", required=True)
     options = parser.parse_args(arguments)
     try:
-        with _locked(options.root / ".venv"):
+        with _locked(options.root / ".venv", _size(options.extras)):
             if not is_installed(options.root / ".venv", options.made_from, options.extras):
                 install(options.root, options.extras, options.made_from)
     except BootstrapError as error:
@@ -63,7 +66,7 @@ def install(root: Path, extras: str, made_from: str) -> None:
     stamp = venv / STAMP
     held = _stamped_extras(stamp)
     stamp.unlink(missing_ok=True)
-    _say(f"installing into {venv}, once ({_SIZES[max(extras.split(','), key=list(_SIZES).index)]})")
+    _say(f"installing into {venv}, once ({_size(extras)})")
     if not _is_usable(venv):
         _create_venv(venv)
     # Extras installed earlier, such as the tools of `./klamm test`, are upgraded with the rest.
@@ -74,6 +77,11 @@ def install(root: Path, extras: str, made_from: str) -> None:
     unfinished.write_text(f"{made_from}\n{','.join(ordered)}\n")
     unfinished.replace(stamp)
     _say("installed")
+
+
+def _size(extras: str) -> str:
+    """What an installation of these takes."""
+    return _SIZES[max(extras.split(","), key=list(_SIZES).index)]
 
 
 def _create_venv(venv: Path) -> None:
@@ -135,22 +143,38 @@ def _stamped_extras(stamp: Path) -> set[str]:
 
 
 @contextlib.contextmanager
-def _locked(venv: Path) -> Iterator[None]:
-    """One installation at a time; the lock dies with the process that holds it."""
+def _locked(venv: Path, what: str) -> Iterator[None]:
+    """One installation at a time; the lock dies with the process that holds it. `what`: for those that wait for it."""
     try:
         venv.mkdir(exist_ok=True)
         descriptor = os.open(venv / ".klamm-lock", os.O_CREAT | os.O_RDWR, 0o644)
     except OSError as error:
         raise BootstrapError(f"cannot write to {venv}: {error.strerror}") from error
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            _say("another process is installing; waiting for it")
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _wait_for_lock(descriptor)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"process {os.getpid()}, {what}".encode(), 0)
         yield
     finally:
         os.close(descriptor)
+
+
+def _wait_for_lock(descriptor: int) -> None:
+    """Take the lock; while another process has it, say every now and then what is waited for."""
+    began = time.monotonic()
+    next_word = began
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            now = time.monotonic()
+            if now >= next_word:
+                holder = os.pread(descriptor, 1000, 0).decode(errors="replace") or "just begun"
+                _say(f"another process is installing ({holder}); waiting for it, {now - began:.0f} s so far")
+                next_word = now + _WORD_EVERY_S
+            time.sleep(_LOCK_POLL_S)
+        else:
+            return
 
 
 def _python(venv: Path) -> str:

@@ -14,7 +14,8 @@ from msgspec import Struct, field
 
 from admin.accumulator import ProducerOptions
 from admin.client import AdminClient
-from admin.consumer import Consumer, list_offsets
+from admin.consumer import Consumer
+from admin.offsets import list_offsets
 from admin.producer import Delivery, Producer
 from admin.topology import Topology
 from cluster.broker import NO_LEADER, BrokerId, Offset

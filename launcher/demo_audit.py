@@ -60,6 +60,12 @@ class AuditRequest(Struct, frozen=True):
     copies: list[str]
 
 
+def auditor(folder: Path) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of the process; in a wheel its modules are where nothing else looks for them."""
+    command = [sys.executable, "-P", "-m", "launcher.demo_auditor", str(folder)]
+    return command, {**os.environ, "PYTHONPATH": str(_APPLICATION)}
+
+
 class BackgroundAudit:
     """A process that follows the logs from now on, because Spark takes longer to get going than to audit them.
 
@@ -72,11 +78,11 @@ class BackgroundAudit:
         self._copies = [copy / path.name for path in logs]
         request = AuditRequest([str(path) for path in logs], [str(path) for path in self._copies])
         write_whole(folder / REQUEST_FILE, request)
-        command = [sys.executable, "-P", "-m", "launcher.demo_auditor", str(folder)]
+        command, environment = auditor(folder)
         with (folder / LOG_FILE).open("ab") as log:
             # In a session of its own: Ctrl-C is for the demonstration, which ends this process afterwards.
             self._process = Popen(
-                command, stdin=DEVNULL, stdout=log, stderr=log, cwd=_APPLICATION, start_new_session=True
+                command, stdin=DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
             )
 
     def finish(self, topic: str) -> AuditOutcome:

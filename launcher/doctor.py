@@ -168,8 +168,7 @@ def _serves(server: str) -> bool:
 
 def _member(member: Member, data: Path) -> Diagnosis:
     state = state_of(member.process)
-    ports = [port for port in (member.port, member.metrics_port, member.control_port) if port]
-    in_use = [port for port in ports if not is_free(port)] if state == GONE else []
+    in_use = [port for port in member.ports if not is_free(port)] if state == GONE else []
     log = data / "logs" / f"{member.name}.log"
     start = f"start it with 'klamm up --detach --data {data}'" if state == GONE else "continue it with kill -CONT"
     return checks.check_member(member.name, state, in_use, f"{start}; its log is {log}")

@@ -13,11 +13,15 @@ from admin.cli.options import DataOption, FormatOption
 from admin.cli.output import examples, say, write
 from admin.cli.parsing import parse_configs
 from cluster.errors import StartupError
+from cluster.local_cluster import read_cluster_state
 from cluster.process.config import load_config
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode
 from deploy.local.cluster import LocalCluster
+from deploy.local.cluster_folder import ClusterFolder
 from deploy.local.java import find_java
+from deploy.local.kafka_jars import find_kafka_jars
+from deploy.local.kafka_settings import known_to_klamm
 from deploy.local.ports import LAST_FIRST_PORT
 from deploy.local.zookeeper_jars import find_jars
 from launcher.serving import describe_status, shortcomings, wait_until_serving
@@ -37,6 +41,7 @@ _SOME_NODE = {"id": 1, "zookeeper": "localhost:2181", "listen": "localhost:0", "
         "klamm up --detach",
         "klamm up --brokers 5 --config min.insync.replicas=2 --data /tmp/klamm",
         "klamm up --brokers 6 --racks eu-1,eu-2,eu-3 --port 9091   (broker 1 at 9092, broker 2 at 9093, …)",
+        "klamm up --kafka 3.9.1 --controllers 2 --brokers 3   (real Kafka brokers, klamm's controllers)",
         exit_codes="0 up, or stopped by Ctrl-C; 1 not up in time; 2 wrong usage.",
     )
 )
@@ -64,6 +69,10 @@ def up(
             min=1024, max=LAST_FIRST_PORT, help="ZooKeeper's port; broker 1 has the next. Default: free ports."
         ),
     ] = None,
+    kafka: Annotated[
+        str | None,
+        typer.Option(metavar="VERSION", help="Run brokers of Apache Kafka: 2.4.1, 2.8.2, 3.3.2 or 3.9.1."),
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return once the cluster is up.")] = False,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds to wait until the cluster is up.")] = 120,
 ) -> None:
@@ -71,15 +80,15 @@ def up(
 
     In the foreground it restarts processes that exit, and Ctrl-C stops all.
     If the data folder has a cluster already, its missing processes are
-    started on their data. Needs the extra 'embedded'.
+    started on their data. With --kafka the brokers are Apache Kafka's, whose
+    jars (about 40 MB) are fetched once; keys of --config that klamm does not
+    know are for them. Needs the extra 'embedded'.
     """
     settings = parse_configs(config)
-    # Validated here, so that all errors are reported at once and not by processes that fail to start.
-    load_config(None, {**_SOME_NODE, **({} if zookeeper is None else {"zookeeper": zookeeper}), "settings": settings})
-    if LocalCluster.runs_zookeeper(data, zookeeper):
-        # What is missing is fetched, or named, before anything is written.
-        find_java()
-        find_jars(say)
+    _check_settings(data, kafka, zookeeper, settings)
+    if zookeeper_set_acl and _is_kafka(data, kafka):
+        raise typer.BadParameter("is for klamm's own brokers, not for Kafka's", param_hint="--zookeeper-set-acl")
+    _fetch(LocalCluster.runs_zookeeper(data, zookeeper), kafka)
     cluster = LocalCluster.create_or_open(
         data,
         controllers=controllers,
@@ -89,6 +98,7 @@ def up(
         owns_nodes=zookeeper_set_acl,
         racks=_parse_racks(racks),
         first_port=port or 0,
+        kafka=kafka,
     )
     say(f"starting the cluster in {cluster.folder} …")
     (_start_detached if detach else _run_in_foreground)(cluster, data, timeout)
@@ -159,6 +169,29 @@ def _run_in_foreground(cluster: LocalCluster, data: Path, timeout: float) -> Non
         cluster.stop_all()
 
 
+def _check_settings(data: Path, kafka: str | None, zookeeper: str | None, settings: dict[str, str]) -> None:
+    """Here, so that all errors are reported at once and not by processes that fail to start. Raises ConfigError."""
+    of_klamm = known_to_klamm(settings) if _is_kafka(data, kafka) else settings
+    load_config(None, {**_SOME_NODE, **({} if zookeeper is None else {"zookeeper": zookeeper}), "settings": of_klamm})
+    if of_klamm.keys() < settings.keys():
+        say(f"for Kafka's brokers only: {', '.join(sorted(settings.keys() - of_klamm.keys()))}")
+
+
+def _fetch(runs_zookeeper: bool, kafka: str | None) -> None:
+    """What is missing is fetched, or named, before anything is written. Raises StartupError."""
+    if runs_zookeeper or kafka is not None:
+        find_java()
+    if runs_zookeeper:
+        find_jars(say)
+    if kafka is not None:
+        find_kafka_jars(kafka, say)
+
+
+def _is_kafka(data: Path, kafka: str | None) -> bool:
+    """Whether the cluster of a directory has brokers of Kafka's, or the one that would be created there."""
+    return bool(read_cluster_state(data).kafka) if ClusterFolder(data).has_cluster else kafka is not None
+
+
 def _parse_racks(text: str | None) -> list[str]:
     racks = [] if text is None else [rack.strip() for rack in text.split(",")]
     if not all(racks):
@@ -177,6 +210,9 @@ def _rows(document: dict[str, Any], columns: tuple[str, ...]) -> list[list[objec
 
 def _announce(cluster: LocalCluster, seconds: float, data: Path) -> None:
     say(f"cluster is up after {seconds:.1f} s; connect with --bootstrap {cluster.bootstrap[0]} or --data {data}")
+    if cluster.state.kafka:
+        addresses = ",".join(member.address for member in cluster.state.kafka_brokers)
+        say(f"Kafka {cluster.state.kafka}'s clients and tools connect with --bootstrap-server {addresses}")
     say(f"logs are in {cluster.folder / 'logs'}")
 
 

@@ -47,7 +47,8 @@ class ClusterStatus(Struct, frozen=True):
 
     def state_of(self, member: Member) -> str:
         """What a member whose process runs does: UNRESPONSIVE, UNREGISTERED with an active controller, or RUNNING."""
-        if self.answers[member.name] is None and member.name not in self.refusing:
+        is_asked = member.name in self.answers  # A broker of Kafka's is not.
+        if is_asked and self.answers[member.name] is None and member.name not in self.refusing:
             return UNRESPONSIVE
         unknown = member.role == BROKER and self.active() is not None and member.id not in self.registered_brokers()
         return UNREGISTERED if unknown else RUNNING
@@ -55,7 +56,7 @@ class ClusterStatus(Struct, frozen=True):
 
 async def probe(cluster: LocalCluster, client: AdminClient) -> ClusterStatus:
     """Ask every running controller and agent concurrently."""
-    asked = [m for m in cluster.state.members if m.role != ZOOKEEPER]
+    asked = cluster.state.nodes
     answers = await asyncio.gather(*(_ask(cluster, client, m) for m in asked))
     by_name = {m.name: answer for m, answer in zip(asked, answers, strict=True)}
     return ClusterStatus(
@@ -154,7 +155,7 @@ def _process(cluster: LocalCluster, member: Member) -> dict[str, Any]:
         "id": member.id,
         "pid": _pid(cluster, member),
         "address": member.address,
-        "metrics": f"127.0.0.1:{member.metrics_port}",
+        "metrics": f"127.0.0.1:{member.metrics_port}" if member.metrics_port else None,
         "control": f"127.0.0.1:{member.control_port}" if member.control_port else None,
     }
 

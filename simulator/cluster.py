@@ -10,7 +10,7 @@ from cluster.broker import BrokerId, ControllerId
 from cluster.process.clock import WallClock
 from cluster.process.settings import Settings
 from simulator.network import SimulatedNetwork
-from simulator.nodes import SimulatedAgent, SimulatedController, SimulatedNode
+from simulator.nodes import SimulatedAgent, SimulatedController, SimulatedKafkaBroker, SimulatedNode
 from simulator.virtual_time_loop import START_MS, VirtualTimeLoop
 from simulator.zookeeper import SimulatedZooKeeper
 from state_log.record import LoggedStateChange
@@ -32,7 +32,15 @@ class VirtualClock:
 class SimulatedCluster:
     """ZooKeeper, network, controllers and agents. Nodes are created stopped; `start_all` starts them."""
 
-    def __init__(self, seed: int, *, controllers: int, brokers: int, settings: Settings = DEFAULT_SETTINGS) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        controllers: int,
+        brokers: int,
+        kafka_brokers: int = 0,
+        settings: Settings = DEFAULT_SETTINGS,
+    ) -> None:
         self._seed = seed
         self.settings = settings
         self.clock: WallClock = VirtualClock()
@@ -42,6 +50,7 @@ class SimulatedCluster:
             id_: SimulatedController(self, id_)
             for id_ in (ControllerId(FIRST_CONTROLLER_ID + i) for i in range(controllers))
         }
+        self.kafka_brokers = [SimulatedKafkaBroker(self, BrokerId(501 + i)) for i in range(kafka_brokers)]
         self.agents = {id_: SimulatedAgent(self, id_) for id_ in (BrokerId(1 + i) for i in range(brokers))}
 
     def random_of(self, name: str) -> Random:
@@ -49,7 +58,11 @@ class SimulatedCluster:
 
     @property
     def nodes(self) -> list[SimulatedNode]:
-        return [*self.controllers.values(), *self.agents.values()]
+        return [*self.controllers.values(), *self.agents.values(), *self.kafka_brokers]
+
+    @property
+    def has_kafka_brokers(self) -> bool:
+        return bool(self.kafka_brokers)
 
     def start_all(self) -> None:
         for node in self.nodes:

@@ -26,8 +26,10 @@ class ClusterSimulation(Simulation):
 
     workload = "admin"
 
-    def __init__(self, seed: int, settings: Settings = DEFAULT_SETTINGS) -> None:
-        cluster = SimulatedCluster(seed, controllers=_CONTROLLERS, brokers=_BROKERS, settings=settings)
+    def __init__(self, seed: int, settings: Settings = DEFAULT_SETTINGS, kafka_brokers: int = 0) -> None:
+        cluster = SimulatedCluster(
+            seed, controllers=_CONTROLLERS, brokers=_BROKERS, kafka_brokers=kafka_brokers, settings=settings
+        )
         super().__init__(cluster, Random(seed), request_timeout_s=_REQUEST_TIMEOUT_S)
         self.supervisor = Supervisor(cluster)
         self.faults = Faults(cluster, self._random, self.background, self.supervisor)
@@ -39,6 +41,9 @@ class ClusterSimulation(Simulation):
 
     async def prepare(self) -> None:
         await self.admin.zookeeper.start_session()
+        await self.start_nodes()
+
+    async def start_nodes(self) -> None:
         for node in self.cluster.nodes:
             self.supervisor.start(node)
         await self.cluster.until(lambda: self.cluster.active_controller() is not None, "an active controller")

@@ -27,6 +27,8 @@ def differences(cluster: SimulatedCluster) -> list[str]:
     active = cluster.active_controller()
     if active is None:
         return ["there is no active controller"]
+    if not active.is_idle:
+        return ["the active controller is processing an event"]
     tree = cluster.zookeeper.tree
     expected, states = assignments(tree), partition_states(tree)
     found = [*_unfinished(cluster), *_unhealthy(expected, states), *_differences_of(active.context, expected, states)]

@@ -4,6 +4,7 @@ from collections import Counter
 from typing import Final
 
 from broker_agent.agent import Agent
+from broker_agent.log.partition_log import PartitionLog
 from cluster.process.metrics import Metrics
 from cluster.state_machines import ReplicaState
 from controller.context import ControllerContext
@@ -15,6 +16,7 @@ Gauges = dict[str, float]
 
 _CONTROLLER: Final = ("kafka.controller", "KafkaController")
 _REPLICA_MANAGER: Final = ("kafka.server", "ReplicaManager")
+_PURGATORY: Final = ("kafka.server", "DelayedOperationPurgatory")
 
 
 def recount_controller(context: ControllerContext) -> Gauges:
@@ -43,10 +45,11 @@ def recount_controller(context: ControllerContext) -> Gauges:
 
 
 def recount_agent(agent: Agent) -> Gauges:
-    """The gauges of an agent's ReplicaManager, by their names in Kafka."""
+    """The gauges of an agent's ReplicaManager, by their names in Kafka; among them that of its logs."""
     manager = agent.manager
     online = list(manager.online_partitions())
     led = [partition for partition in online if partition.is_leader]
+    logs = manager.logs.all_logs().values()
     return {
         "LeaderCount": len(led),
         "PartitionCount": len(online) + manager.offline_count,
@@ -55,7 +58,23 @@ def recount_agent(agent: Agent) -> Gauges:
         "UnderMinIsrPartitionCount": sum(len(p.isr) < p.min_isr for p in led),
         "AtMinIsrPartitionCount": sum(len(p.isr) == p.min_isr for p in led),
         "ReassigningPartitions": sum(p.assignment.is_being_reassigned for p in led),
+        "ProducerIdCount": sum(len(log.producers) for log in logs if isinstance(log, PartitionLog)),
     }
+
+
+def recount_waiting(agent: Agent) -> dict[str, Gauges]:
+    """By kind of operation: how many wait in an agent's purgatories, and under how many partitions."""
+    manager = agent.manager
+    purgatories = {
+        "Produce": (manager.produce_purgatory,),
+        "Fetch": (manager.follower_fetch_purgatory, manager.fetch_purgatory),
+        "DeleteRecords": (manager.delete_records_purgatory,),
+    }
+    counted: dict[str, Gauges] = {}
+    for kind, of_kind in purgatories.items():
+        watching = [operation for p in of_kind for of_key in p._watchers.values() for operation in of_key]
+        counted[kind] = {"PurgatorySize": len(watching), "NumDelayedOperations": len(set(watching))}
+    return counted
 
 
 def shown(metrics: Metrics, bean: tuple[str, str], names: Gauges) -> Gauges:
@@ -82,3 +101,8 @@ def check_agent_gauges(agent: Agent) -> None:
     found = shown(agent.manager.metrics.registry, _REPLICA_MANAGER, expected)
     if found != expected:
         raise violated("FD-7", f"agent {agent.broker_id} shows {found} instead of {expected}")
+    metrics = agent.manager.metrics.registry
+    for kind, waiting in recount_waiting(agent).items():
+        found = {name: metrics.gauge(*_PURGATORY, name, delayedOperation=kind).value for name in waiting}
+        if found != waiting:
+            raise violated("FD-7", f"agent {agent.broker_id}, {kind}: shows {found} instead of {waiting}")

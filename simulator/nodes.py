@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final, Protocol
 
+from msgspec.structs import replace
+
 from broker_agent.agent import Agent, AgentDependencies
 from broker_agent.hosted_partition import HostedPartition
 from broker_agent.identity import agree_on_cluster_id, create_persistent_paths
@@ -31,8 +33,10 @@ from cluster.zookeeper.port import SessionEvent, WatchEvent
 from controller.config import ControllerConfig
 from controller.context import ControllerContext
 from controller.controller import Controller
+from controller.controller_state import ControllerState
 from controller.node import ControllerNode
 from simulator.disk import SimulatedDisk
+from simulator.kafka_competitor import KafkaCompetitor
 from simulator.memory_state_log import MemoryStateChangeLog
 from simulator.network import SimulatedBrokerClient, SimulatedClusterClient, SimulatedNetwork
 from simulator.virtual_time_loop import Process
@@ -53,6 +57,10 @@ class World(Protocol):
     network: SimulatedNetwork
     clock: WallClock
     settings: Settings
+
+    @property
+    def has_kafka_brokers(self) -> bool:
+        """Whether controllers of Apache Kafka's brokers compete with those of klamm."""
 
     def random_of(self, name: str) -> Random:
         """A random generator of the node's own, derived from the seed of the run."""
@@ -204,12 +212,14 @@ class SimulatedController(SimulatedNode):
     def __init__(self, world: World, controller: ControllerId) -> None:
         super().__init__(world, f"controller-{controller}", controller_registration_path(controller))
         self.id = controller
+        self.takeover = world.settings.klamm_takeover
         self.controller: Controller | None = None
 
     async def run(self, incarnation: Incarnation) -> None:
         settings = self._world.settings
+        config = ControllerConfig.from_settings(self.id, incarnation.endpoints, settings)
         self.controller = Controller(
-            config=ControllerConfig.from_settings(self.id, incarnation.endpoints, settings),
+            config=replace(config, takeover=self.takeover, governs_kafka=self._world.has_kafka_brokers),
             zookeeper=incarnation.zookeeper,
             broker_client=SimulatedBrokerClient(self._world.network, incarnation.source, settings.listener_names),
             sink=incarnation,
@@ -227,11 +237,38 @@ class SimulatedController(SimulatedNode):
         return self.is_running and self.controller is not None and self.controller.is_active
 
     @property
+    def is_idle(self) -> bool:
+        """Whether it processes no event: then its gauges show its context."""
+        assert self.controller is not None, f"{self.name} has not started"
+        state = self.controller.metrics.registry.gauge("kafka.controller", "KafkaController", "ControllerState")
+        return state.value == ControllerState.IDLE
+
+    @property
     def context(self) -> ControllerContext:
         """The active controller's context, for checkers."""
         assert self.controller is not None, f"{self.name} has not started"
         assert self.controller._active is not None, f"{self.name} is not the active controller"
         return self.controller._active.context
+
+
+class SimulatedKafkaBroker(SimulatedNode):
+    """The controller of an Apache Kafka broker; it hosts no partitions and is not registered as a broker."""
+
+    def __init__(self, world: World, broker: BrokerId) -> None:
+        super().__init__(world, f"kafka-{broker}", broker_path(broker))
+        self.id = broker
+        self.competitor: KafkaCompetitor | None = None
+
+    @property
+    def is_registered(self) -> bool:
+        return self.is_running and self.incarnations[-1].zookeeper.session_id != 0
+
+    async def run(self, incarnation: Incarnation) -> None:
+        self.competitor = KafkaCompetitor(incarnation.zookeeper, self.id, self.random, self._world.clock)
+        async with TaskSet() as tasks:
+            tasks.start(self.competitor.run(), name="competitor")
+            await incarnation.stop.wait()
+        await incarnation.zookeeper.close()
 
 
 class SimulatedAgent(SimulatedNode):
@@ -304,7 +341,7 @@ class SimulatedAgent(SimulatedNode):
             log_level=LogLevel(),
         )
         async with TaskSet() as tasks:
-            self.agent = Agent(Broker(self.id, (), self.rack), dependencies, tasks)
+            self.agent = Agent(Broker(self.id, (), self.rack, klamm_version="simulated"), dependencies, tasks)
             incarnation.serve(AgentNode(self.agent, dependencies))
             await self.agent.start(incarnation.endpoints)
             await incarnation.stop.wait()

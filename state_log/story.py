@@ -125,8 +125,16 @@ def _change(record: LoggedStateChange) -> str:
         case Kind.ROLE:
             whose = "the replica of " if record.to_state not in _LEADING_OR_FOLLOWING else ""
             return f"{whose}broker {record.broker} {_role(record)}"
+        case _:
+            return _other_change(record)
+
+
+def _other_change(record: LoggedStateChange) -> str:
+    match record.kind:
         case Kind.TRUNCATION:
             return f"broker {record.broker} cut its log"
+        case Kind.CONFIG:
+            return f"min.insync.replicas is {record.min_insync_replicas}"
         case _:
             return f"{record.kind.value} {_move(record)}"
 

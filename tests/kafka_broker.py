@@ -1,39 +1,38 @@
-"""A broker of Apache Kafka's on loopback, a cluster of one in KRaft mode, from the jars that jgo finds."""
+"""A broker of Apache Kafka's on loopback, a cluster of one in KRaft mode."""
 
 import asyncio
 import base64
 import contextlib
-import socket
+import os
 import subprocess
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
 
+from cluster.errors import StartupError
 from deploy.local.java import find_java
+from deploy.local.kafka_broker import JVM_OPTIONS, MAIN_CLASS
+from deploy.local.kafka_jars import NEWEST, find_kafka_jars
+from deploy.local.processes import choose_free_ports
 from tests.timeouts import TIMEOUT_S
 
-VERSION: Final = "3.9.1"
 
-
-def kafka_class_path(version: str = VERSION) -> str:
+def kafka_class_path(version: str = NEWEST) -> list[str]:
     """Skips the test, visibly, where the jars cannot be had."""
-    jgo = pytest.importorskip("jgo", reason="needs jgo, for the jars of Apache Kafka")
     try:
-        folder = Path(jgo.build(f"org.apache.kafka:kafka_2.13:{version}").path)
-    except Exception as error:
-        pytest.skip(f"the jars of Apache Kafka {version} cannot be had: {error}")
-    return f"{folder}/jars/*:{folder}/modules/*"
+        return find_kafka_jars(version)
+    except StartupError as error:
+        pytest.skip(str(error))
 
 
 @contextlib.contextmanager
 def kafka_broker(folder: Path) -> Iterator[str]:
     """Runs it; yields its address."""
-    class_path, (port, controller) = kafka_class_path(), _free_ports()
+    class_path, (port, controller) = os.pathsep.join(kafka_class_path()), choose_free_ports(2)
     properties = {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -48,12 +47,12 @@ def kafka_broker(folder: Path) -> Iterator[str]:
     config = folder / "server.properties"
     folder.mkdir(parents=True)
     config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-    java = [str(find_java().executable), "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path]
+    java = [str(find_java().executable), "-Xmx512m", *JVM_OPTIONS, "-cp", class_path]
     cluster = base64.urlsafe_b64encode(b"\1" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
     with (folder / "kafka.log").open("ab") as log:
         format_ = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config)]
         subprocess.run(format_, check=True, stdout=log, stderr=log, timeout=TIMEOUT_S)
-        with subprocess.Popen([*java, "kafka.Kafka", str(config)], stdout=log, stderr=log) as process:
+        with subprocess.Popen([*java, MAIN_CLASS, str(config)], stdout=log, stderr=log) as process:
             try:
                 yield f"127.0.0.1:{port}"
             finally:
@@ -77,10 +76,3 @@ async def create_topic(bootstrap: str, name: str, partitions: int) -> None:
         await client.create_topics([NewTopic(name, partitions, 1)])
     finally:
         await client.close()
-
-
-def _free_ports() -> tuple[int, int]:
-    with socket.socket() as one, socket.socket() as other:
-        one.bind(("127.0.0.1", 0))
-        other.bind(("127.0.0.1", 0))
-        return one.getsockname()[1], other.getsockname()[1]

@@ -8,6 +8,7 @@ version of each message with its name, its version, and the bytes of the full an
 
 import base64
 import json
+import os
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -51,7 +52,7 @@ def bytes_by_kafka(release: str) -> list[bytes]:
 def answers_of_kafka(lines: Sequence[str], release: str) -> list[str]:
     """What the Java program answers. Skips the test where the jars cannot be had."""
     java = [str(find_java().executable), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    command = [*java, "-cp", kafka_class_path(release), str(PROGRAM)]
+    command = [*java, "-cp", os.pathsep.join(kafka_class_path(release)), str(PROGRAM)]
     run = subprocess.run(command, input="\n".join(lines) + "\n", capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     answers = run.stdout.splitlines()

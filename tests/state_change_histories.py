@@ -90,6 +90,17 @@ class Cluster:
         partition.state = LeaderAndIsr(REPLICAS[0], epochs[0], REPLICAS, self.epoch, epochs[1])
         self._say_state(Kind.PARTITION, partition, from_state=new, to_state="OnlinePartition")
 
+    def delete(self, number: int) -> None:
+        """The deletion of a partition begins: its replicas go, and leave the ISR one after the other."""
+        partition = self.partitions[number]
+        if partition.state is None:
+            return
+        self._say(Kind.PARTITION, partition, from_state="OnlinePartition", to_state="OfflinePartition")
+        self._say(Kind.PARTITION, partition, from_state="OfflinePartition", to_state="NonExistentPartition")
+        for broker in [b for b in partition.state.isr if b != partition.state.leader]:
+            self._write(partition, isr=tuple(b for b in _written(partition).isr if b != broker))
+            self._say_state(Kind.ISR, partition, broker=broker, reason="replica removed")
+
     def _elect(self, partition: Partition) -> None:
         state = _written(partition)
         self._write(partition, leader=self.random.choice(state.isr), leader_epoch=LeaderEpoch(state.leader_epoch + 1))

@@ -22,7 +22,7 @@ from admin.cli.output import examples, say, write
 from admin.cli.parsing import alterations, parse_configs
 from admin.cli.plans import plan_document, write_plan
 from admin.client import AdminClient
-from cluster.broker import NO_LEADER, BrokerId
+from cluster.broker import BrokerId
 from cluster.counted import counted
 from cluster.errors import ApiError, ErrorCode
 from cluster.process.documents import Format, write_document, write_table
@@ -52,9 +52,9 @@ def list_(*, cluster: Cluster) -> None:
     """
 
     async def main(client: AdminClient) -> list[dict[str, Any]]:
-        registered = {int(b.id): broker_document(b) for b in (await client.describe_controller()).brokers}
-        hosting = load_of_brokers((await client.describe_topics()).topics).keys() - {NO_LEADER}
-        return [registered.get(id_, dead_broker_document(id_)) for id_ in sorted(registered.keys() | hosting)]
+        described = await client.describe_controller()
+        listed = [*map(broker_document, described.brokers), *map(dead_broker_document, described.dead_brokers)]
+        return sorted(listed, key=lambda broker: int(broker["id"]))
 
     brokers = cluster.ask(main)
     write({"brokers": brokers}, cluster.form, BROKER_COLUMNS, (tuple(b.values()) for b in brokers))

@@ -17,7 +17,8 @@ from admin.cli.output import examples, say
 from admin.cli.parsing import parse_since
 from admin.cli.record_formats import Part, json_lines, text_lines
 from admin.cli.target import Target
-from admin.consumer import Consumer, list_offsets
+from admin.consumer import Consumer
+from admin.offsets import list_offsets
 from admin.record_batches import Record
 from admin.topology import Topology
 from cluster.broker import UNKNOWN_OFFSET, Offset

@@ -18,13 +18,16 @@ async def read_lines(path: Path | None) -> AsyncIterator[list[bytes]]:
 
     Raises ConfigError when it cannot be read.
     """
-    rest = b""
+    # What the next line has so far: joined once, since a line may be many chunks long.
+    begun: list[bytes] = []
     async for chunk in _file_chunks(path) if path is not None else _stdin_chunks():
-        lines = (rest + chunk).split(b"\n")
-        rest = lines.pop()
-        if lines:
+        first, *others = chunk.split(b"\n")
+        begun.append(first)
+        if others:
+            lines = [b"".join(begun), *others]
+            begun = [lines.pop()]
             yield lines
-    if rest:
+    if rest := b"".join(begun):
         yield [rest]
 
 

@@ -1,11 +1,15 @@
 """Writing results: a table for people, JSON and YAML for programs; and help. The keys of JSON are an interface."""
 
+import os
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import typer
 
 from cluster.process.documents import Format, write_document, write_table
+
+_COMMAND: Final = "_KLAMM_COMMAND"
+"""Set by the script `klamm` of a clone where it is not on the PATH."""
 
 
 def write(document: dict[str, Any], form: Format, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -17,8 +21,9 @@ def write(document: dict[str, Any], form: Format, columns: Sequence[str], rows: 
 
 
 def say(message: str) -> None:
-    """Print a message to stderr."""
-    typer.echo(message, err=True)
+    """Print a message to stderr. Commands in it, such as 'klamm up', are named as this one was typed."""
+    typed = os.environ.get(_COMMAND)
+    typer.echo(message.replace("'klamm ", f"'{typed} ") if typed else message, err=True)
 
 
 def source(is_of_brokers: bool) -> str:

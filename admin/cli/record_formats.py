@@ -4,6 +4,7 @@ In JSON, keys and values that are UTF-8 are strings; others, as nothing is to be
 """
 
 import base64
+import re
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Final
@@ -111,6 +112,10 @@ class _Line(Struct, forbid_unknown_fields=True):
     offset: Any = None
 
 
+# A surrogate without the other one of its pair.
+_HALF_CHARACTER: Final = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
 _DECODER: Final = msgspec.json.Decoder(_Line)
 
 
@@ -119,10 +124,24 @@ def parse_json_line(number: int, line: bytes) -> NewRecord:
     try:
         read = _DECODER.decode(line)
     except DECODE_ERRORS as error:
-        why = str(error).replace("Object contains unknown field", "unknown key")
-        raise ConfigError([f"line {number}: {why}"]) from None
+        raise ConfigError([f"line {number}: {_reason(line, error)}"]) from None
     headers = tuple((header.key, _from_json(header.value)) for header in read.headers)
     return NewRecord(_from_json(read.key), _from_json(read.value), headers, read.timestamp)
+
+
+def _reason(line: bytes, error: Exception) -> str:
+    """What is wrong with the line, in words of whoever wrote it."""
+    if not line.strip():
+        return 'is empty: each line must be an object, such as {"value": "…"}'
+    if isinstance(error, UnicodeDecodeError):
+        return 'is not UTF-8: give other bytes as {"base64": "…"}'
+    why = str(error)
+    if "truncated" in why or "surrogate" in why:
+        half = _HALF_CHARACTER.search(line)
+        if half is not None:
+            return f'{half[0].decode()} is half of a character: give bytes that are not UTF-8 as {{"base64": "…"}}'
+        return "ends before the object does; an object must be on one line"
+    return why.replace("Object contains unknown field", "unknown key")
 
 
 def _from_json(content: Any) -> bytes | None:

@@ -51,7 +51,7 @@ def show(
             metavar="TIME", help="Only what happened since: 30s, 10m, 2h, 1d, or a UTC time '2026-01-31 09:00'."
         ),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the last so many events.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the last so many leaders and events.")] = None,
     timeout: Annotated[float, typer.Option(min=0.1, max=TIMEOUT_MAX_S, help="Seconds to wait for each node.")] = 10,
     form: FormatOption = Format.TABLE,
     target: Target,
@@ -83,7 +83,9 @@ def show(
     if begins_ms is not None:
         lines = [line for line in lines if line.at_ms >= begins_ms]
         leaderships = [span for span in leaderships if span.until_ms is None or span.until_ms >= begins_ms]
-    _show(lines if limit is None else lines[-limit:], leaderships, missing, form)
+    if limit is not None:
+        lines, leaderships = lines[-limit:], leaderships[-limit:]
+    _show(lines, leaderships, missing, form)
 
 
 def _show(lines: list[StoryLine], leaderships: list[LeadershipSpan], missing: list[str], form: Format) -> None:

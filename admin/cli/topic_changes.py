@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Annotated, Any
 
 import typer
@@ -36,9 +37,13 @@ ALTER_EXAMPLES = examples(
 DELETE_EXAMPLES = examples(
     "klamm topics delete orders",
     "klamm topics delete a b c --yes --timeout 120",
+    "klamm topics delete orders --if-exists --yes   (for scripts that run again)",
     "klamm topics delete orders --no-wait   (repeat it to see the progress)",
     exit_codes="0 deleted, or accepted with --no-wait; 1 refused or timed out; 2 wrong usage.",
 )
+_BEGUN = frozenset({ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT})
+"""With wait_ms=0, REQUEST_TIMED_OUT means that the deletion has begun."""
+_ABSENT = "absent"
 _POLL_S = 0.5
 
 
@@ -104,6 +109,7 @@ def delete(
     names: Annotated[list[str], typer.Argument(metavar="TOPIC", autocompletion=topic_names)],
     *,
     yes: YesOption = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that does not exist is fine.")] = False,
     wait: WaitOption = True,
     dry_run: DryRunOption = False,
     cluster: Cluster,
@@ -120,11 +126,11 @@ def delete(
     async def main(
         client: AdminClient,
     ) -> tuple[DeleteTopicsResponse, dict[str, DeletableTopicResult], list[DescribedTopicDeletion]]:
-        # With wait_ms=0, REQUEST_TIMED_OUT means that the deletion has begun.
         response = await client.delete_topics(names, wait_ms=0, validate_only=dry_run)
-        fine = {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT}
-        refused = {str(r.name): r for r in response.responses if r.error_code not in fine}
+        refused = {str(r.name): r for r in response.responses if r.error_code not in _BEGUN}
         accepted = [name for name in names if name not in refused]
+        if if_exists:
+            refused = {n: r for n, r in refused.items() if r.error_code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         if not accepted:
             return response, refused, []
         if dry_run:
@@ -133,12 +139,9 @@ def delete(
 
     response, refused, pending = cluster.ask(main, check=f"klamm topics describe {' '.join(names)}")
     left = {d.topic: d for d in pending}
-    documents = [_deletion_document(name, refused.get(name), left.get(name)) for name in names]
-    for document in documents:
-        if "error" in document:
-            say(f"topic {document['name']}: {document['error']}: {document['reason']}")
-        elif document["name"] not in left:
-            say(f"topic {document['name']} {document['state']}")
+    absent = {str(r.name) for r in response.responses if r.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    documents = [_deletion_document(name, refused.get(name), left.get(name), absent) for name in names]
+    _say_outcomes([document for document in documents if document["name"] not in left])
     if left or cluster.form is not Format.TABLE:
         columns = ("topic", "state", "deleted_replicas", "waiting_for")
         plan = None if response.plan is None else plan_document(response.plan)
@@ -217,19 +220,28 @@ async def _watch_deletions(client: AdminClient, names: Sequence[str], limit_s: f
         await asyncio.sleep(min(_POLL_S, deadline - now))
 
 
+def _say_outcomes(documents: Sequence[dict[str, Any]]) -> None:
+    for document in documents:
+        if "error" in document:
+            said = f": {document['error']}: {document['reason']}"
+        else:
+            said = " does not exist" if document["state"] == _ABSENT else f" {document['state']}"
+        say(f"topic {document['name']}{said}")
+
+
 def _deletion_row(d: DescribedTopicDeletion) -> tuple[object, ...]:
     replicas = sorted({w.reason for w in d.waiting if w.reason})
     return d.topic, d.state, f"{d.deleted_replicas} of {d.replicas}", "; ".join(replicas) or d.reason
 
 
 def _deletion_document(
-    name: str, refused: DeletableTopicResult | None, d: DescribedTopicDeletion | None
+    name: str, refused: DeletableTopicResult | None, d: DescribedTopicDeletion | None, absent: AbstractSet[str]
 ) -> dict[str, Any]:
     if refused is not None:
         error, reason = refused.error_code.name, refused.error_message or ""
         return {"name": name, "state": "refused", "error": error, "reason": reason}
     if d is None:
-        return {"name": name, "state": "deleted"}
+        return {"name": name, "state": _ABSENT if name in absent else "deleted"}
     return {
         "name": name,
         "state": d.state,

@@ -1,4 +1,4 @@
-"""`klamm topics`: create, list, describe, alter, delete, delete-records."""
+"""`klamm topics`: create, list, describe, alter, delete, delete-records, offsets."""
 
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -15,6 +15,7 @@ from admin.brokers_view import (
 from admin.cli.broker_documents import config_documents, write_configs
 from admin.cli.completions import topic_names
 from admin.cli.delete_records import DELETE_RECORDS_EXAMPLES, delete_records
+from admin.cli.offsets import OFFSETS_EXAMPLES, offsets
 from admin.cli.options import Cluster, DryRunOption, ShowConfigsOption, talks_to_cluster
 from admin.cli.output import examples, say, say_source, source, write
 from admin.cli.parsing import parse_assignment, parse_configs
@@ -42,6 +43,7 @@ app = typer.Typer(no_args_is_help=True, help="Create, list, describe, alter and 
 app.command(epilog=ALTER_EXAMPLES)(alter)
 app.command(epilog=DELETE_EXAMPLES)(delete)
 app.command("delete-records", epilog=DELETE_RECORDS_EXAMPLES)(delete_records)
+app.command(epilog=OFFSETS_EXAMPLES)(offsets)
 
 _COLUMNS = ("topic", "partition", "leader", "leader_epoch", "partition_epoch", "isr", "replicas")
 _Described = tuple[list[DescribedTopic], dict[str, list[dict[str, Any]]]]
@@ -58,6 +60,7 @@ _EXTRA_COLUMNS: Final[dict[str, Callable[[DescribedPartition], Sequence[object]]
         "klamm topics create orders --partitions 6 --replication-factor 3",
         "klamm topics create small --config min.insync.replicas=2",
         "klamm topics create placed --replica-assignment 1:2:3,2:3:1",
+        "klamm topics create orders --if-not-exists   (for scripts that run again)",
     )
 )
 @talks_to_cluster()
@@ -72,6 +75,9 @@ def create(
     replica_assignment: Annotated[
         str | None, typer.Option(metavar="B:B,B:B", help="Replicas per partition, preferred leader first.")
     ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="A topic of that name, as it is, is fine.")
+    ] = False,
     dry_run: DryRunOption = False,
     cluster: Cluster,
 ) -> None:
@@ -86,22 +92,22 @@ def create(
         parse_configs(config),
     )
 
-    async def main(client: AdminClient) -> tuple[CreatableTopicResult, Plan | None]:
+    async def main(client: AdminClient) -> tuple[CreatableTopicResult | None, Plan | None]:
         response = await client.create_topics([topic], validate_only=dry_run)
         (result,) = client.results_for([f"topic {name}"], response.topics)
+        if result.error_code is ErrorCode.TOPIC_ALREADY_EXISTS and if_not_exists:
+            return None, response.plan
         if topic.assignments and result.error_code is ErrorCode.NONE:
             await _warn_of_absent_brokers(client, {b for replicas in topic.assignments.values() for b in replicas})
         return result, response.plan
 
     result, plan = cluster.ask(main, check=f"klamm topics describe {name}")
-    if result.error_code is not ErrorCode.NONE:
-        raise ApiError(
-            result.error_code,
-            result.error_message,
-            field=result.error_field or None,
-            value=result.error_value or None,
-            violations=result.violations,
-        )
+    if result is None:
+        say(f"topic {name} exists already; it stays as it is")
+        if cluster.form is not Format.TABLE:
+            write({"topics": [], "dry_run": dry_run, "plan": None}, cluster.form, (), ())
+        return
+    _raise_if_refused(result)
     row = {
         "name": result.name,
         "topic_id": result.topic_id,
@@ -114,6 +120,17 @@ def create(
         write_plan(plan)
     else:
         write(document, cluster.form, list(row), [list(row.values())])
+
+
+def _raise_if_refused(result: CreatableTopicResult) -> None:
+    if result.error_code is not ErrorCode.NONE:
+        raise ApiError(
+            result.error_code,
+            result.error_message,
+            field=result.error_field or None,
+            value=result.error_value or None,
+            violations=result.violations,
+        )
 
 
 async def _warn_of_absent_brokers(client: AdminClient, named: AbstractSet[BrokerId]) -> None:

@@ -20,7 +20,8 @@ from audit.reading.source import FILES_ROW, LINES_ROW, RECORDS_ROW, from_stream
 from audit.rules.clock_differences import greatest
 from audit.rules.limits import Limits
 from audit.storage.commits import BucketResult, BucketState, Commit
-from audit.storage.output_folder import OutputError, OutputFolder
+from audit.storage.committed_state import OutputError
+from audit.storage.output_folder import OutputFolder
 from audit.storage.state_versions import RULES_VERSION, VERSION
 from audit.storage.table_files import TableSize
 from audit.storage.table_schemas import FAILOVERS_TABLE

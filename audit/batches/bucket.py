@@ -9,7 +9,7 @@ import pyarrow
 
 from audit.reading.kafka.rows import without_kafka, without_kafka_requests
 from audit.records.columns import RECORDS
-from audit.records.findings import WITHDRAWN, Finding, changes
+from audit.records.findings import Finding, changes
 from audit.records.sorted_runs import Run, joined_runs
 from audit.records.vectors import in_one_chunk, keys
 from audit.rules.applied_states import (
@@ -24,13 +24,13 @@ from audit.rules.applied_states import (
     wait,
 )
 from audit.rules.clock_differences import ClockDifference, clock_differences
-from audit.rules.deleted_partitions import deleted_partitions, deletions_of, reduce_deletions
+from audit.rules.deleted_partitions import deletions_among, deletions_of, reduce_deletions
 from audit.rules.durations import OPEN, check_durations, durations, open_after
 from audit.rules.leader_claims import CLAIMS, check_claims, claims_of, reduce_claims
 from audit.rules.limits import Limits
 from audit.rules.node_views import check_views, reduce_views
 from audit.rules.partition_states import STATES, WRITTEN, check_states, contents, reduce_states, states_of
-from audit.rules.partition_windows import Window, whole, windows
+from audit.rules.partition_windows import Added, Window, whole, windows
 from audit.rules.record_rules import check_records
 from audit.rules.recreations import (
     CreatedAnew,
@@ -66,7 +66,7 @@ from audit.storage.table_schemas import (
 )
 from audit.tables.failovers import BY_EPOCH, ELECTIONS, elections_of, reduce_elections, reduce_epochs, touched_events
 from audit.tables.reassignments import assignments_of, reduce_assignments, revised_reassignments
-from audit.tables.timelines import revised, rows_of
+from audit.tables.timelines import revised, withdrawn_rows
 
 REDUCE: Final[dict[str, Callable[[pyarrow.Table], pyarrow.Table]]] = {
     "states": reduce_states,
@@ -128,7 +128,11 @@ def check_partitions(
     content = contents(comparable)
     new = Applied(states_of(comparable, content), applied_of(comparable, content), taken_of(comparable))
     views = check_views(runs["views"], without_kafka_requests(rows), subjects)
-    histories = windows(runs["states"], runs["taken"], new.written, new.taken, limits.calm_ms)
+    deletions = deletions_of(rows)
+    ended = keys(compared(deletions, anew)["key"])
+    added_states = Added(new.written, new.taken, ended)
+    histories = windows(runs["states"], runs["taken"], added_states, limits.calm_ms)
+    gone = deletions_among(runs["deletions"], deletions, histories.now.intervals.key)
     steps = steps_of(comparable)
     reassignments = check_steps(
         runs["steps"], steps, compared(unfinished.reassigning, anew), limits.reassignment_ms, subjects
@@ -153,13 +157,11 @@ def check_partitions(
         *views.findings,
     ]
     added = {"states": new.written, "claims": claims, "views": views.views, "applied": new.applied, "taken": new.taken}
-    deletions = deletions_of(rows)
     unwritten, untaken, still_open = (compared(table, anew) for table in unfinished[:3])
     # A log of Kafka's does not say where it begins, so that nothing in it can be awaited.
     expected = Applied(without_kafka(new.written), without_kafka(new.applied), new.taken)
     waiting = wait(runs["states"], runs["taken"], expected, Waiting(unwritten, untaken), subjects)
-    deleted = deleted_partitions(runs["deletions"], deletions, histories.now.intervals.key)
-    still_open = open_after(still_open, histories.now, deleted, subjects)
+    still_open = open_after(still_open, histories.now, keys(gone.now["key"]), subjects)
     return CheckedPartitions(
         findings,
         {
@@ -171,7 +173,7 @@ def check_partitions(
             "steps": steps,
         },
         Unfinished(*waiting, still_open, reassignments.open),
-        pyarrow.concat_tables([revised(histories, subjects), _withdrawn_rows(runs, anew, subjects)]),
+        pyarrow.concat_tables([revised(histories, gone, subjects), _withdrawn_rows(runs, anew, subjects)]),
         clock_differences(histories.now, limits.clock_ms),
     )
 
@@ -185,8 +187,7 @@ def _earlier(runs: Mapping[str, Sequence[Run]], anew: CreatedAnew) -> Window:
 def _withdrawn_rows(runs: Mapping[str, Sequence[Run]], anew: CreatedAnew, subjects: Subjects) -> pyarrow.Table:
     if not len(numpy.setdiff1d(anew.now, anew.before)):
         return TIMELINES.empty_table()
-    window = _earlier(runs, anew)
-    return rows_of(window.intervals, window.checked, subjects, WITHDRAWN)
+    return withdrawn_rows(_earlier(runs, anew).intervals, subjects)
 
 
 def _withdrawn(

@@ -27,7 +27,8 @@ from audit.records.columns import RECORDS, partition_keys
 from audit.records.vectors import in_one_chunk
 from audit.rules.clock_differences import ClockDifference
 from audit.storage.commits import BucketResult, BucketState, Commit
-from audit.storage.output_folder import OutputError, OutputFolder
+from audit.storage.committed_state import OutputError
+from audit.storage.output_folder import OutputFolder
 from audit.storage.state_files import StateFile
 from audit.storage.table_files import holding_rows
 from audit.storage.table_schemas import (

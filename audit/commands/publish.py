@@ -63,10 +63,10 @@ def publish(
         typer.echo(f"not published: {error}", err=True)
         raise typer.Exit(ExitCode.REFUSED) from None
     typer.echo(f"{publisher.lines} lines were published; {file.path} has how far")
-    unnamed = publisher.unnamed()
-    for path in unnamed:
-        typer.echo(f"{path}: was not published: it is not named like a segment of klamm's", err=True)
-    if unnamed:
+    left_out = publisher.left_out()
+    for line in left_out:
+        typer.echo(line, err=True)
+    if left_out:
         raise typer.Exit(ExitCode.INCOMPLETE)
 
 

@@ -35,6 +35,7 @@ def query(
     output: OutputOption,
     sql: Annotated[str, typer.Argument(metavar="[SQL]", help="One SELECT. Without it the tables are listed.")] = "",
     form: FormatOption = Format.TABLE,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000_000, help="Read at most this many rows.")] = 10_000,
 ) -> None:
     """Ask the tables of an audit by SQL, or list them.
 
@@ -50,7 +51,7 @@ def query(
             _list_tables(folder, form)
             return
         try:
-            found = run_query(folder, sql)
+            found = run_query(folder, sql, limit)
         except QueryError as error:
             raise typer.BadParameter(
                 f"{error}; 'klamm audit query' without SQL lists the tables", param_hint="SQL"
@@ -58,7 +59,12 @@ def query(
         if form is Format.TABLE:
             write_table([name.replace(" ", "_") or "_" for name in found.columns], found.rows)
         else:
-            write_document({"rows": found.dicts()}, form)
+            write_document({"rows": found.dicts(), "more": found.more}, form)
+        if found.more:
+            typer.echo(
+                f"only the first {limit} rows: --limit raises that; LIMIT … OFFSET … in the SQL shows the next ones",
+                err=True,
+            )
 
 
 def _list_tables(folder: "OutputFolder", form: Format) -> None:

@@ -22,8 +22,10 @@ _ASKED_EVENTS: Final = (
     "ZkPartitionReassignment",
     "ControlledShutdownReceived",
 )
-_ASKED_REASONS: Final = ("Reassign", "ControlledShutdown")
-"""Elections that somebody asked for, by their cause or their reason."""
+_ASKED_REASONS: Final = ("Reassign", "ControlledShutdown", "replica removed")
+"""Elections and removals that somebody asked for, by their cause or their reason. `replica removed`: by a reassignment,
+or by the deletion of the topic.
+"""
 
 
 class Intervals:

@@ -33,6 +33,14 @@ class Windows(NamedTuple):
     now: Window
 
 
+class Added(NamedTuple):
+    """What a batch adds: `WRITTEN`, `TAKEN`, and the partitions of whose last state it says the end."""
+
+    states: pyarrow.Table
+    taken: pyarrow.Table
+    ended: Keys
+
+
 class _Touched(NamedTuple):
     """Partitions with something new, from the lowest to the highest partition epoch."""
 
@@ -46,12 +54,9 @@ class _Touched(NamedTuple):
         return _Touched(self.key[rows], self.low[rows], self.high[rows], self.within_epoch[rows])
 
 
-def windows(
-    states: Sequence[Run], taken: Sequence[Run], new_states: pyarrow.Table, new_taken: pyarrow.Table, calm_ms: int
-) -> Windows:
+def windows(states: Sequence[Run], taken: Sequence[Run], new: Added, calm_ms: int) -> Windows:
     """What there was to check about the touched partitions before, and what there is now."""
-    changed = _changed(taken, new_taken)
-    touched = _touched(new_states, changed)
+    touched = _touched(new.states, _changed(taken, new.taken), new.ended)
     low, high = numpy.full(len(touched.key), NOTHING), numpy.full(len(touched.key), _HIGHEST)
     edge_low, edge_high = low.copy(), high.copy()
     active, reach = numpy.arange(len(touched.key)), _FIRST_REACH
@@ -69,7 +74,7 @@ def windows(
     if len(active) < len(touched.key):
         known = _range(states, touched.key, low, high)
         before = _window(known, taken, None)
-    now = _window(pyarrow.concat_tables([known, new_states]), taken, new_taken)
+    now = _window(pyarrow.concat_tables([known, new.states]), taken, new.taken)
     return Windows(*(Window(found, _within(found, touched.key, edge_low, edge_high)) for found in (before, now)))
 
 
@@ -92,10 +97,12 @@ def _changed(runs: Sequence[Run], new: pyarrow.Table) -> pyarrow.Table:
     return now.filter(pyarrow.array(differs))
 
 
-def _touched(states: pyarrow.Table, taken: pyarrow.Table) -> _Touched:
-    key = numpy.concatenate((keys(states["key"]), keys(taken["key"])))
-    sub = numpy.concatenate((longs(states["sub"]), longs(taken["partition_epoch"])))
-    of_epoch = numpy.concatenate((numpy.zeros(len(states), bool), numpy.ones(len(taken), bool)))
+def _touched(states: pyarrow.Table, taken: pyarrow.Table, ended: Keys) -> _Touched:
+    key = numpy.concatenate((keys(states["key"]), keys(taken["key"]), ended))
+    last = numpy.full(len(ended), _HIGHEST - 1)
+    sub = numpy.concatenate((longs(states["sub"]), longs(taken["partition_epoch"]), last))
+    of_epoch = numpy.zeros(len(key), bool)
+    of_epoch[len(states) : len(states) + len(taken)] = True
     chosen = sub != ABSENT
     key, sub, of_epoch = key[chosen], sub[chosen], of_epoch[chosen]
     order = numpy.lexsort((sub, key))

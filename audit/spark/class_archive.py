@@ -8,6 +8,7 @@ wrong with it costs time only: a JVM that cannot use its archive starts without 
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import time
 from pathlib import Path
@@ -18,6 +19,8 @@ import pyspark
 from cluster.process.user_folders import user_cache
 
 _UNFINISHED, _FINISHED = ".new", ".jsa"
+_BEGUN: Final = re.compile(r"(spark-[0-9a-f]+)(\.jsa)?\.(\d+)\.new")
+"""The name of a file that a JVM writes: of the installation, and of the process that started the JVM."""
 _KEPT: Final = 3
 """Archives of different installations, such as an old and a new release."""
 _WRITING_SECONDS: Final = 120
@@ -60,21 +63,24 @@ def _archive(folder: Path, name: str) -> Path | None:
 
 
 def _take_over(folder: Path, name: str) -> bool:
-    """Give a complete archive its name, and remove what was given up; whether another process is to write one.
+    """Give complete archives their names, and remove what was given up; whether another process is to write this one.
 
-    The number in a name is of the process whose JVM writes the file, after that process has ended.
+    Those of all installations: one that was deleted since, such as a virtual environment, has nobody else to look at
+    its files. A JVM writes its archive after the process that started it has ended.
     """
     waiting = False
-    for path in folder.glob(f"{name}.*{_UNFINISHED}"):
+    for path in folder.glob(f"*{_UNFINISHED}"):
+        found = _BEGUN.fullmatch(path.name)
+        if found is None:
+            continue
+        is_over = not _is_running(int(found[3]))
         with contextlib.suppress(FileNotFoundError):
-            if _is_running(int(path.name.split(".")[-2])):
-                waiting = True
-            elif _is_complete(path):
-                path.replace(folder / f"{name}.{path.stat().st_size}{_FINISHED}")
+            if is_over and _is_complete(path):
+                path.replace(folder / f"{found[1]}.{path.stat().st_size}{_FINISHED}")
                 _remove_old(folder)
-            elif time.time() - path.stat().st_mtime > _WRITING_SECONDS:
+            elif is_over and time.time() - path.stat().st_mtime > _WRITING_SECONDS:
                 path.unlink()
-            else:
+            elif found[1] == name:
                 waiting = True
     return waiting
 

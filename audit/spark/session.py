@@ -1,7 +1,6 @@
-"""The Spark session of an audit: how it is configured, started, and what its errors say."""
+"""The Spark session of an audit: how it is configured and started."""
 
 import os
-import re
 import signal
 import sys
 import sysconfig
@@ -18,27 +17,17 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from audit.spark.class_archive import class_archive_options
+from audit.spark.errors import LOG, AuditFailedError, begin_log, explained
 from audit.spark.interrupts import deferred_interrupts
 from audit.spark.packages import FOLDER, current_package, python_of_workers
 from audit.spark.settings import SparkSettings, combined
 from audit.storage.file_store import Location, is_remote, open_store
-from cluster.errors import ClusterError
 
 _APPLICATION: Final = Path(__file__).resolve().parents[2]
 _LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 _QUICK_JVM: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """The work is done in Python; the JVM only has to be there soon."""
-_LOG: Final = "spark.log"
-_TRACEBACK: Final = "Traceback (most recent call last):"
-_JVM_EXITED: Final = "JAVA_GATEWAY_EXITED"
 _LOOPBACK: Final = "127.0.0.1"
-
-
-class AuditFailedError(ClusterError):
-    """Spark could not do it. `folder`: where its `spark.log` says more."""
-
-    def __init__(self, why: str, folder: Path | None = None) -> None:
-        super().__init__(why if folder is None else f"{why}; see {folder / _LOG}")
 
 
 def start_session(folder: Path, settings: SparkSettings | None = None) -> SparkSession:
@@ -55,15 +44,15 @@ def start_session(folder: Path, settings: SparkSettings | None = None) -> SparkS
     try:
         with deferred_interrupts():
             handler = signal.getsignal(signal.SIGINT)
-            with (folder / _LOG).open("ab") as log:
+            begin_log(folder / LOG)
+            with (folder / LOG).open("ab") as log:
                 gateway = launch_gateway(conf, popen_kwargs={"stdin": PIPE, "stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
             context = SparkContext(conf=conf, gateway=gateway)
             # Spark has put its own in place, which calls the JVM while the call that it interrupts is under way.
             signal.signal(signal.SIGINT, handler)
         return SparkSession(context)
     except (PySparkException, Py4JError) as error:
-        why = _last_error(folder / _LOG) if _JVM_EXITED in str(error) else ""
-        raise AuditFailedError(why or summary(error), folder) from error
+        raise AuditFailedError(explained(error, folder / LOG, settings.master_url), folder) from error
 
 
 def as_submitted(settings: SparkSettings | None) -> SparkSettings:
@@ -74,12 +63,6 @@ def as_submitted(settings: SparkSettings | None) -> SparkSettings:
     SparkContext._ensure_initialized()
     given = dict(SparkConf().getAll())
     return replace(settings, master=given.get("spark.master", settings.master), conf={**settings.conf, **given})
-
-
-def _last_error(log: Path) -> str:
-    """What a JVM that could not start said last; empty if it said nothing."""
-    lines = log.read_text(errors="replace").splitlines()
-    return next((line for line in reversed(lines) if re.search(r"(Exception|Error)\b.*: \S", line)), "")
 
 
 def _settings(folder: Path, settings: SparkSettings) -> dict[str, str]:
@@ -139,17 +122,3 @@ def folder_of_spark(output: Location, checkpoint: str) -> Path:
         if not is_remote(location):
             return Path(open_store(location).location)
     return Path(tempfile.gettempdir(), f"klamm-audit-{os.getuid()}")
-
-
-def summary(error: Exception) -> str:
-    """What went wrong, on one line: the end of the innermost Python traceback, otherwise the first with an error."""
-    lines = str(error).splitlines()
-    tracebacks = [number for number, line in enumerate(lines) if line.endswith(_TRACEBACK)]
-    if tracebacks:
-        after = lines[tracebacks[-1] + 1 :]
-        last = next((line for line in after if line and not line.startswith(" ")), "")
-        return f"in a Python process of Spark: {last or lines[0].removesuffix(_TRACEBACK).strip()}"
-    first = lines[0] if lines else type(error).__name__
-    if first.startswith("An error occurred while calling") and len(lines) > 1:
-        first = lines[1].removeprefix(": ")
-    return first.removesuffix(" === Streaming Query ===")

@@ -9,7 +9,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.json import decode, encode
 
-from audit.storage.output_folder import OutputError, OutputFolder
+from audit.storage.committed_state import OutputError
+from audit.storage.output_folder import OutputFolder
 from cluster.errors import DECODE_ERRORS
 from cluster.process.files import first_line
 from state_log.heads_file import GivenHead

@@ -204,13 +204,14 @@ TIMELINES: Final = pyarrow.schema(
 """One row for each partition epoch, with the key (topic, topic_id, partition, partition_epoch).
 
 `from_ms`: when the controller wrote the state, by its clock (`at_ms` is the same); `until_ms`: when the next state was
-written, never before `from_ms`; null if it still holds. `controller`: the node that wrote it, whose event `cause_event`
-number `cause_id` in `controller_epoch` led to it. `elected`: the state begins a leader epoch that has a leader. Then
-`leaderless_from_ms` is the time of the first of the states directly before it that had no leader (null: none had no
-leader), `taken_ms` the time at which the leader recorded that it leads in this leader epoch, by its own clock (null: it
-did not), and `unclean` says whether the leader was outside the ISR before. `min_insync_replicas`: what the leader said
-of it in this leader epoch; null if unknown. `record`, `taken_record`: references. `status`: `holds`, or `withdrawn`
-where records that arrived late have shown that states of this partition cannot be compared.
+written or the partition deleted, never before `from_ms`; null if it still holds. `controller`: the node that wrote it,
+whose event `cause_event` number `cause_id` in `controller_epoch` led to it. `elected`: the state begins a leader epoch
+that has a leader. Then `leaderless_from_ms` is the time of the first of the states directly before it that had no
+leader (null: none had no leader), `taken_ms` the time at which the leader recorded that it leads in this leader epoch,
+by its own clock (null: it did not), and `unclean` says whether the leader was outside the ISR before.
+`min_insync_replicas`: what the leader said of it in this leader epoch; null if unknown. `record`, `taken_record`:
+references. `status`: `holds`, or `withdrawn` where records that arrived late have shown that states of this partition
+cannot be compared.
 """
 
 _ALL: Final = (

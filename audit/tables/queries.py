@@ -16,8 +16,9 @@ import pyarrow
 
 from audit.records.findings import WITHDRAWN
 from audit.storage.commits import Commit
+from audit.storage.committed_state import REMEDY, OutputError
 from audit.storage.file_store import is_remote
-from audit.storage.output_folder import REMEDY, OutputError, OutputFolder
+from audit.storage.output_folder import OutputFolder
 from audit.storage.table_schemas import BATCH, TABLES, Table
 from cluster.errors import ClusterError
 from cluster.process.files import first_line
@@ -32,10 +33,11 @@ class QueryError(ClusterError):
 
 
 class Answer(NamedTuple):
-    """Rows are of what JSON can express: times as texts, in UTC."""
+    """Rows are of what JSON can express: times as texts, in UTC. `more`: there are others, which were not read."""
 
     columns: list[str]
     rows: list[list[Any]]
+    more: bool = False
 
     def dicts(self) -> list[dict[str, Any]]:
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
@@ -49,15 +51,15 @@ class Described(NamedTuple):
     columns: list[tuple[str, str]]
 
 
-def run_query(folder: OutputFolder, sql: str) -> Answer:
-    """The answer to one SELECT. Raises QueryError and OutputError."""
+def run_query(folder: OutputFolder, sql: str, limit: int | None = None) -> Answer:
+    """The answer to one SELECT, so many rows of it at most. Raises QueryError and OutputError."""
     try:
         statements = duckdb.extract_statements(sql)
     except duckdb.Error as error:
         raise QueryError(first_line(error)) from error
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         raise QueryError("one SELECT is expected: the tables can only be read")
-    return on_tables(folder, lambda tables: answer(tables, sql))
+    return on_tables(folder, lambda tables: answer(tables, sql, limit=limit))
 
 
 def describe_tables(folder: OutputFolder) -> list[Described]:
@@ -164,11 +166,15 @@ def _current(table: Table) -> str:
     return f"SELECT * EXCLUDE ({BATCH}){times} FROM ({latest}) WHERE status <> '{WITHDRAWN}'"
 
 
-def answer(tables: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[Any] = ()) -> Answer:
-    """The answer to SQL with `?` for each parameter."""
+def answer(
+    tables: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[Any] = (), *, limit: int | None = None
+) -> Answer:
+    """The answer to SQL with `?` for each parameter. `limit`: rows that are read; DuckDB makes few more than those."""
     result = tables.execute(sql, list(parameters))
     columns = [column[0] for column in result.description or []]
-    return Answer(columns, [[_plain(value) for value in row] for row in result.fetchall()])
+    rows = result.fetchall() if limit is None else result.fetchmany(limit + 1)
+    more = limit is not None and len(rows) > limit
+    return Answer(columns, [[_plain(value) for value in row] for row in rows[:limit]], more)
 
 
 def _plain(value: Any) -> Any:

@@ -6,29 +6,37 @@ import numpy
 import pyarrow
 import pyarrow.compute
 
-from audit.records.findings import HOLDS
+from audit.records.findings import HOLDS, WITHDRAWN
 from audit.records.sorted_runs import Run
 from audit.records.vectors import ABSENT, Flags, Keys, Longs, keys, longs, mixed
+from audit.rules.deleted_partitions import DELETIONS, Deletions, deleted_at
 from audit.rules.intervals import Intervals
 from audit.rules.partition_windows import Windows
 from audit.rules.subjects import Subjects
 from audit.storage.table_schemas import TIMELINES
 
 
-def revised(windows: Windows, subjects: Subjects) -> pyarrow.Table:
+def revised(windows: Windows, deletions: Deletions, subjects: Subjects) -> pyarrow.Table:
     """The rows that are new or not as they were, as TIMELINES."""
     now, before = windows.now, windows.before
-    content, earlier = _contents(now.intervals), _contents(before.intervals)
+    until = _until(now.intervals, deletions.now)
+    content = _contents(now.intervals, until)
+    earlier = _contents(before.intervals, _until(before.intervals, deletions.before))
     known = Run(pyarrow.table({"key": before.intervals.key, "sub": before.intervals.sub}))
     place = known.find(now.intervals.key, now.intervals.sub)
     was = place.first < place.end
     same = numpy.zeros(len(content), bool)
     same[was] = content[was] == earlier[place.first[was]]
-    return rows_of(now.intervals, now.checked & ~same, subjects)
+    return _rows(now.intervals, until, now.checked & ~same, subjects, HOLDS)
 
 
-def rows_of(intervals: Intervals, chosen: Flags, subjects: Subjects, status: str = HOLDS) -> pyarrow.Table:
-    """These states as TIMELINES."""
+def withdrawn_rows(intervals: Intervals, subjects: Subjects) -> pyarrow.Table:
+    """These states as TIMELINES, which hold no more."""
+    until, all_of_them = _until(intervals, DELETIONS.empty_table()), numpy.ones(len(intervals.key), bool)
+    return _rows(intervals, until, all_of_them, subjects, WITHDRAWN)
+
+
+def _rows(intervals: Intervals, until: Longs, chosen: Flags, subjects: Subjects, status: str) -> pyarrow.Table:
     which = numpy.flatnonzero(chosen)
     states = subjects.named(intervals.rows.take(which))
     taken_ms = intervals.taken_longs("at_ms")[which]
@@ -42,7 +50,7 @@ def rows_of(intervals: Intervals, chosen: Flags, subjects: Subjects, status: str
         "controller": states["node"],
         "controller_epoch": states["first_controller_epoch"],
         "from_ms": states["at_ms"],
-        "until_ms": _numbers(_until(intervals)[which]),
+        "until_ms": _numbers(until[which]),
         "elected": pyarrow.array(elected),
         "unclean": pyarrow.array(intervals.unclean[which]),
         "leaderless_from_ms": _numbers(_leaderless_from(intervals)[which]),
@@ -54,10 +62,11 @@ def rows_of(intervals: Intervals, chosen: Flags, subjects: Subjects, status: str
     return pyarrow.table([columns[name].cast(kind) for name, kind in _TYPES.items()], schema=TIMELINES)
 
 
-def _until(intervals: Intervals) -> Longs:
-    until = numpy.full(len(intervals.key), ABSENT)
-    until[:-1] = numpy.where(intervals.goes_on[:-1], numpy.maximum(intervals.at_ms[1:], intervals.at_ms[:-1]), ABSENT)
-    return until
+def _until(intervals: Intervals, deletions: pyarrow.Table) -> Longs:
+    """When the next state was written, or the partition deleted."""
+    until = deleted_at(deletions, intervals.key)
+    until[:-1] = numpy.where(intervals.goes_on[:-1], intervals.at_ms[1:], until[:-1])
+    return numpy.where(until == ABSENT, ABSENT, numpy.maximum(until, intervals.at_ms))
 
 
 def _leaderless_from(intervals: Intervals) -> Longs:
@@ -68,14 +77,14 @@ def _leaderless_from(intervals: Intervals) -> Longs:
     return found
 
 
-def _contents(intervals: Intervals) -> Keys:
+def _contents(intervals: Intervals, until: Longs) -> Keys:
     """A hash of what a row says."""
     taken_ms = numpy.where(intervals.elected, intervals.taken_longs("at_ms"), ABSENT)
     taken_seq = numpy.where(intervals.elected, intervals.taken_longs("seq"), ABSENT)
     content = keys(intervals.rows["content"])
     for values in (
         *(intervals.at_ms, longs(intervals.rows["seq"]), longs(intervals.rows["first_controller_epoch"])),
-        *(intervals.min_isr, _until(intervals), _leaderless_from(intervals), taken_ms, taken_seq),
+        *(intervals.min_isr, until, _leaderless_from(intervals), taken_ms, taken_seq),
         intervals.elected + 2 * intervals.unclean,
     ):
         content = mixed(content + values.astype(numpy.uint64))

@@ -15,10 +15,13 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 from msgspec import Struct, field
 
+from audit.reading.changed_files import ReadFiles
+from audit.reading.file_faults import why_unread
 from audit.reading.log_files import LogFiles, Position, Range, advance, ends, ranges
 from audit.storage.local_files import LocalFiles
 from audit.topic.topics import REQUEST_TIMEOUT_MS, Topic, TopicError
 from cluster.errors import DECODE_ERRORS
+from cluster.process.printable import path_text
 from state_log.reader import numbered_lines
 from state_log.record import LINE_BYTES_MAX
 from state_log.writer import parse_segment_name
@@ -74,10 +77,15 @@ class Publisher:
         self._files, self._topic, self._file, self._published = LogFiles(directories), topic, file, published
         self.lines = 0
 
-    def unnamed(self) -> list[Path]:
-        """Files that are not named like segments: of which incarnation they are is not known, and they stay here."""
-        logs = self._files.logs().values()
-        return [s.path for segments in logs for s in segments if parse_segment_name(s.path.name) is None]
+    def left_out(self) -> list[str]:
+        """What lies beside the segments and stays here, file by file with the reason."""
+        logs = self._files.logs()
+        faults = ReadFiles(0).faults(logs, self._files.ignored, {}, everything=False)
+        unnamed = [s.path for log in logs.values() for s in log if parse_segment_name(s.path.name) is None]
+        return [
+            *(f"{fault.file}: was not published: it {why_unread(fault)}" for fault in faults),
+            *(f"{path_text(path)}: was not published: it is not named like a segment of klamm's" for path in unnamed),
+        ]
 
     async def publish(self) -> None:
         """Publish what is there now. Raises TopicError; what was acknowledged before is not published again."""

@@ -21,6 +21,8 @@ from cluster.broker import Endpoint
 from cluster.errors import ConfigError
 from cluster.listeners import EXTERNAL_LISTENER
 from cluster.process.files import cut, first_line, read_file, shown
+from cluster.process.kafka_listeners import KafkaListener, parse_kafka_listeners
+from cluster.process.kafka_tls import kafka_tls
 from cluster.process.listener_addresses import (
     FIELDS_OF_KEY,
     fields_in_kafka_keys,
@@ -31,6 +33,7 @@ from cluster.process.printable import printable
 from cluster.process.setting_types import INT32_MAX
 from cluster.process.settings import Settings
 from cluster.process.validation_reasons import reason
+from cluster.protocol_version import OLDEST_KAFKA
 from cluster.zookeeper.login import Credentials, Scheme, parse_login
 
 LOGIN_FILE_KEY: Final = "java.security.auth.login.config"
@@ -143,6 +146,17 @@ class NodeConfig(BaseModel):
     def _no_blank_rack(cls, value: str | None) -> str | None:
         return None if value == "" else value
 
+    @property
+    def kafka_listeners(self) -> tuple[KafkaListener, ...]:
+        """Where a controller answers Kafka's brokers and clients. Raises ValueError; not after `load_config`."""
+        settings = self.settings
+        return parse_kafka_listeners(
+            settings.klamm_kafka_listeners,
+            settings.klamm_kafka_advertised_listeners,
+            settings.listener_security_protocol_map,
+            socket.getfqdn(),
+        )
+
     def endpoints(self, port: int, control_port: int, external_port: int | None = None) -> tuple[Endpoint, ...]:
         """The endpoints to register, for clients, for control requests and for external clients, with the bound ports.
 
@@ -220,6 +234,7 @@ def load_config(
         + _shared_addresses(config)
         + misnamed_listeners(config.settings)
         + _unusable_credentials(config)
+        + _unusable_for_kafka(config)
     )
     if config.external_advertised is not None and config.external_listen is None:
         further.append(f"external_advertised: {shown(config.external_advertised)}: needs external_listen")
@@ -296,6 +311,29 @@ def _unusable_credentials(config: NodeConfig) -> list[str]:
         read_credentials(config.settings)
     except ConfigError as error:
         return error.errors
+    return []
+
+
+def _unusable_for_kafka(config: NodeConfig) -> list[str]:
+    """Errors of the settings with which a controller governs brokers of Apache Kafka."""
+    settings = config.settings
+    try:
+        listeners = config.kafka_listeners
+    except ValueError as error:
+        return [f"settings: {error}"]
+    if settings.klamm_broker_protocol == "klamm":
+        needless = [
+            'settings."klamm.kafka.listeners": needs klamm.broker.protocol = "kafka"; no other brokers use them'
+        ]
+        return needless if listeners else []
+    version = settings.inter_broker_protocol_version
+    if version < OLDEST_KAFKA:
+        why = f"brokers of Apache Kafka must be of {OLDEST_KAFKA} or later"
+        return [f'settings."inter.broker.protocol.version": {version}: {why}']
+    try:
+        kafka_tls(settings, listeners)
+    except ConfigError as error:
+        return [f"settings: {line}" for line in error.errors]
     return []
 
 

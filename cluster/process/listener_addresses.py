@@ -59,6 +59,9 @@ def misnamed_listeners(settings: Settings) -> list[str]:
                 f"inter.broker.listener.name says, at most one named {cut(names.control)}, as "
                 f"control.plane.listener.name says, and at most one named {EXTERNAL_LISTENER}"
             )
+    if settings.klamm_broker_protocol == "kafka":
+        # The map is of the listeners of Kafka's brokers.
+        return errors
     used = {names.client, names.control, *(listener for listener, _ in _split(settings.listeners or ""))} - {""}
     return errors + list(_other_protocols(settings.listener_security_protocol_map, used))
 

@@ -7,11 +7,13 @@ counterpart in Kafka. The sentence below each is its row in docs/configuration.m
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from cluster.broker import DEFAULT_LISTENER
 from cluster.compression import LARGEST_BATCH
 from cluster.listeners import DEFAULT_CONTROL_LISTENER, ListenerNames
+from cluster.process.kafka_settings import KafkaKeys
+from cluster.process.setting_keys import Keys
 from cluster.process.setting_types import (
     BACKGROUND_THREADS,
     INT32_MAX,
@@ -36,21 +38,7 @@ _REQUESTS_IN_MEMORY_MIN: Final = 16
 """The reserve of each kind of requests is an eighth, and has room for one while another one is processed."""
 
 
-class _Keys(BaseModel):
-    model_config = ConfigDict(
-        alias_generator=lambda attribute: attribute.replace("_", "."),
-        arbitrary_types_allowed=True,
-        extra="forbid",
-        frozen=True,
-        # By name too, so that code and tests can write Settings(replica_lag_time_max_ms=...).
-        validate_by_name=True,
-        validate_by_alias=True,
-        # Defaults take part in the cross checks.
-        validate_default=True,
-    )
-
-
-class _ClusterKeys(_Keys):
+class _ClusterKeys(Keys):
     """Node ids, listeners, ZooKeeper, and timeouts between nodes. Times in ms."""
 
     broker_id: Annotated[Number, Field(ge=-1, le=INT32_MAX)] = -1
@@ -138,7 +126,7 @@ class _NetworkKeys(_ClusterKeys):
         return value
 
 
-class _ControllerKeys(_Keys):
+class _ControllerKeys(Keys):
     """Elections, rebalancing, topic defaults and controlled shutdown."""
 
     auto_leader_rebalance_enable: bool = True
@@ -165,7 +153,7 @@ class _ControllerKeys(_Keys):
     """Replicas of each partition of a new topic, where its creation names no number."""
 
 
-class _ReplicationKeys(_Keys):
+class _ReplicationKeys(Keys):
     """Followers, the ISR and purgatories. Times in ms, sizes in bytes."""
 
     replica_lag_time_max_ms: Positive = 30_000
@@ -215,7 +203,7 @@ def _retention_ms(keys: dict[str, Any]) -> int:
     return 604_800_000
 
 
-class _LogKeys(_Keys):
+class _LogKeys(Keys):
     """Logs. Times in ms, sizes in bytes; the finest unit given takes precedence."""
 
     log_dirs: tuple[str, ...] | None = None
@@ -284,7 +272,7 @@ class _LogKeys(_Keys):
         return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
 
 
-class _KlammKeys(_Keys):
+class _KlammKeys(Keys):
     """klamm's own settings. Times in ms, sizes in bytes."""
 
     klamm_state_change_log_dir: str | None = None
@@ -329,7 +317,7 @@ class _KlammKeys(_Keys):
     """What a broker decompresses at a time, all batches together; one batch always fits."""
 
 
-class Settings(_KlammKeys, _LogKeys, _ReplicationKeys, _ControllerKeys, _NetworkKeys):
+class Settings(KafkaKeys, _KlammKeys, _LogKeys, _ReplicationKeys, _ControllerKeys, _NetworkKeys):
     """All settings, validated; see the groups above."""
 
     @property

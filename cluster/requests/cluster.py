@@ -43,7 +43,9 @@ class DescribedController(Struct, frozen=True):
 class DescribeClusterResponse(Struct, frozen=True):
     """`controller_address` is empty and `controller_id` -1 while no controller is active.
 
-    `controllers`: all registered candidates; empty if the responding node cannot read them.
+    `controllers`: all registered candidates; empty if the responding node cannot read them. `broker_protocol`: `kafka`
+    if the brokers are of Apache Kafka, which answer none of klamm's requests. `dead_brokers`: those that host replicas
+    and are not registered, by the active controller.
     """
 
     cluster_id: str
@@ -54,6 +56,8 @@ class DescribeClusterResponse(Struct, frozen=True):
     node_id: int = -1
     node_role: str = ""
     controllers: tuple[DescribedController, ...] = ()
+    broker_protocol: str = ""
+    dead_brokers: tuple[BrokerId, ...] = ()
 
 
 class ReadStateChangesRequest(Struct, frozen=True):

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from cluster.broker import Endpoint
 from cluster.errors import ApiError, ErrorCode
-from cluster.listeners import ListenerNames
+from cluster.listeners import EXTERNAL_LISTENER, ListenerNames
 from cluster.requests.context import RequestContext
 
 Request = TypeVar("Request")
@@ -59,7 +59,7 @@ def check_listener(api: Api[Any], context: RequestContext, names: ListenerNames,
     """
     is_control = api.kind is ApiKind.INTER_NODE
     right = names.control if is_control else names.client
-    if context.listener in ("", right):
+    if context.listener in ("", right) or (context.listener == EXTERNAL_LISTENER and not is_control):
         return
     where = next(endpoint.address for endpoint in own if endpoint.listener == right)
     raise ApiError(

@@ -22,7 +22,7 @@ from google.protobuf.message_factory import GetMessageClass
 from cluster.broker import ZERO_TOPIC_ID, TopicId
 from cluster.errors import ApiError, ErrorCode
 
-NOT_SENT: Final = frozenset({("Broker", "features"), ("Broker", "has_damaged_replicas")})
+NOT_SENT: Final = frozenset({("Broker", "features"), ("Broker", "has_damaged_replicas"), ("Broker", "klamm_version")})
 """Fields of domain types that are not sent."""
 _REQUIRED: Final = object()
 

@@ -5,13 +5,12 @@ merge. So a partition state can be encoded once, cached as long as a queued requ
 requests of all brokers that host the partition.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
-from weakref import ref
+from typing import Final
 
 from msgspec.structs import replace
 
 from cluster.broker import Broker
+from cluster.encoded_parts import EncodedParts
 from cluster.partition import RECOVERED
 from cluster.requests.control import (
     LeaderAndIsrPartitionState,
@@ -27,19 +26,6 @@ from klamm.v1 import control_pb2
 _leader_and_isr: Final = codec_for(LeaderAndIsrRequest, control_pb2.LeaderAndIsrRequest)
 _update_metadata: Final = codec_for(UpdateMetadataRequest, control_pb2.UpdateMetadataRequest)
 _broker: Final = codec_for(Broker, control_pb2.Broker)
-_Part = TypeVar("_Part", Broker, LeaderAndIsrPartitionState, UpdateMetadataTopicState)
-
-
-class _Encoded(ref[object]):
-    """The bytes of a part; both are released together."""
-
-    __slots__ = ("data", "key")
-    data: bytes
-    key: int
-
-
-_encoded: Final[dict[int, _Encoded]] = {}
-"""By identity: comparing the states of different batches would cost more than encoding them."""
 
 
 def encode_leader_and_isr(request: LeaderAndIsrRequest) -> bytes:
@@ -49,30 +35,14 @@ def encode_leader_and_isr(request: LeaderAndIsrRequest) -> bytes:
 
 def encode_update_metadata(request: UpdateMetadataRequest) -> bytes:
     header = _update_metadata.encode(replace(request, topic_states=(), live_brokers=()))
-    topics = _encode(request.topic_states, _update_metadata_topic)
-    brokers = _encode(request.live_brokers, lambda broker: _length_prefixed(5, _broker.encode(broker)))
+    topics = [_update_metadata_topics.bytes_of(topic) for topic in request.topic_states]
+    brokers = [_live_brokers.bytes_of(broker) for broker in request.live_brokers]
     return b"".join([header, *topics, *brokers])
-
-
-def _encode(parts: Sequence[_Part], serialise: Callable[[_Part], bytes]) -> list[bytes]:
-    """The bytes of each part, encoded on first use and released with it."""
-    data = []
-    for part in parts:
-        encoded = _encoded.get(id(part))
-        if encoded is None:
-            encoded = _encoded[id(part)] = _Encoded(part, _drop)
-            encoded.key, encoded.data = id(part), serialise(part)
-        data.append(encoded.data)
-    return data
-
-
-def _drop(encoded: _Encoded) -> None:
-    del _encoded[encoded.key]
 
 
 def _leader_and_isr_topic(topic: LeaderAndIsrTopicState) -> bytes:
     header = control_pb2.LeaderAndIsrTopicState(topic_name=topic.topic_name, topic_id=topic.topic_id)
-    parts = _encode(topic.partition_states, _leader_and_isr_partition)
+    parts = [_leader_and_isr_partitions.bytes_of(state) for state in topic.partition_states]
     return b"".join([header.SerializeToString(), *parts])
 
 
@@ -128,3 +98,8 @@ def _length_prefixed(field_number: int, data: bytes) -> bytes:
         length >>= 7
     prefix.append(length)
     return bytes(prefix) + data
+
+
+_leader_and_isr_partitions: Final = EncodedParts(_leader_and_isr_partition)
+_update_metadata_topics: Final = EncodedParts(_update_metadata_topic)
+_live_brokers: Final = EncodedParts[Broker](lambda broker: _length_prefixed(5, _broker.encode(broker)))

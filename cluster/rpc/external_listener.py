@@ -39,7 +39,7 @@ class ExternalListener:
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         try:
-            response = await self._handler.handle(replace(context, listener=self._names.client), request)
+            response = await self._handler.handle(context, request)
         except ApiError as error:
             if error.leader_address:
                 await self._read()

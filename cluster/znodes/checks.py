@@ -10,6 +10,7 @@ from cluster.broker import BrokerId, ControllerId, PartitionEpoch
 from cluster.errors import MalformedZnodeError
 from cluster.partition import TopicPartition
 from cluster.znodes.admin_requests import decode_log_dir_event, decode_partitions, decode_reassignments
+from cluster.znodes.adoption import decode_adoption
 from cluster.znodes.cluster_wide import decode_cluster_id, decode_features, decode_producer_id_block
 from cluster.znodes.configs import DEFAULT_ENTITY, decode_config, decode_config_change
 from cluster.znodes.controller import decode_controller, decode_controller_epoch
@@ -94,6 +95,7 @@ _CHECKS: Final[tuple[tuple[re.Pattern[str], _Check], ...]] = tuple(
         ("/log_dir_event_notification/[^/]+", decode_log_dir_event),
         ("/feature", lambda _, data: decode_features(data)),
         ("/cluster/id", lambda _, data: decode_cluster_id(data)),
+        ("/klamm/adoption", lambda _, data: decode_adoption(data)),
         ("/latest_producer_id_block", lambda _, data: decode_producer_id_block(data)),
     )
 )

@@ -1,35 +1,62 @@
 """`/controller` and `/controller_epoch`: the active controller and its epoch."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from cluster.broker import ControllerEpoch, ControllerId
 from cluster.errors import MalformedZnodeError
 from cluster.znodes.bodies import INT32_MAX, decode
 from cluster.znodes.paths import CONTROLLER, CONTROLLER_EPOCH
 
+_UNSIGNED: Final = 1 << 64
 
-class _Controller(Struct):
+
+class ControllerBody(Struct, frozen=True):
+    """`/controller`. `owner`: the session whose znode it is, where the znode is persistent; as in ZooKeeper's `dump`.
+
+    Kafka's brokers ignore the owner.
+    """
+
     brokerid: Annotated[ControllerId, Meta(ge=0, le=INT32_MAX)]
+    owner: Annotated[str, Meta(pattern="^0x[0-9a-f]{1,16}$")] | None = field(default=None, name="klammSession")
+
+    @property
+    def session(self) -> int | None:
+        """`owner` as in `ephemeral_owner`."""
+        number = None if self.owner is None else int(self.owner, 16)
+        return number if number is None or number < _UNSIGNED // 2 else number - _UNSIGNED
 
 
-def encode_controller(controller: ControllerId, now_ms: int) -> bytes:
-    return msgspec.json.encode(
-        {"version": 2, "brokerid": controller, "timestamp": str(now_ms), "kraftControllerEpoch": -1}
-    )
+def encode_controller(controller: ControllerId, now_ms: int, session: int | None = None) -> bytes:
+    """`session`: the owner's, for a persistent znode."""
+    body: dict[str, object] = {
+        "version": 2,
+        "brokerid": controller,
+        "timestamp": str(now_ms),
+        "kraftControllerEpoch": -1,
+    }
+    if session is not None:
+        body["klammSession"] = f"{session % _UNSIGNED:#x}"
+    return msgspec.json.encode(body)
 
 
-def decode_controller(data: bytes) -> ControllerId | None:
-    """The active controller's id; None if the content is malformed (no controller known)."""
+def decode_controller_body(data: bytes) -> ControllerBody | None:
+    """None if the content is malformed."""
     try:
-        return decode(_controller_decoder, CONTROLLER, data).brokerid
+        return decode(_controller_decoder, CONTROLLER, data)
     except MalformedZnodeError:
         return None
 
 
-_controller_decoder = msgspec.json.Decoder(_Controller)
+def decode_controller(data: bytes) -> ControllerId | None:
+    """The active controller's id; None if the content is malformed (no controller known)."""
+    body = decode_controller_body(data)
+    return None if body is None else body.brokerid
+
+
+_controller_decoder = msgspec.json.Decoder(ControllerBody)
 
 
 def encode_controller_epoch(epoch: ControllerEpoch) -> bytes:

@@ -24,8 +24,12 @@ CONFIG_BROKERS: Final = "/config/brokers"
 CLUSTER_ID: Final = "/cluster/id"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 FEATURE: Final = "/feature"
+ADOPTION: Final = "/klamm/adoption"
+"""Not of Kafka: while it stands, candidates take `/controller` from Kafka's brokers."""
 STATE_LOG: Final = "/klamm/state_log"
 """Not of Kafka: the heads of the state-change logs."""
+CONTROLLER_LOG: Final = "controller-"
+"""What the names of controllers' logs begin with; an id follows."""
 
 PERSISTENT_PATHS: Final = (
     "/consumers",
@@ -64,6 +68,13 @@ def partition_of_name(name: str) -> int | None:
 
 def controller_registration_path(controller: ControllerId) -> str:
     return f"{CONTROLLERS_IDS}/{controller}"
+
+
+def controller_of_registration_path(path: str) -> ControllerId | None:
+    """The inverse of `controller_registration_path`; None for any other path."""
+    parent, _, name = path.rpartition("/")
+    number = broker_of_name(name) if parent == CONTROLLERS_IDS else None
+    return None if number is None else ControllerId(number)
 
 
 def topic_path(topic: str) -> str:

@@ -22,6 +22,7 @@ class _Registration(Struct):
     listener_security_protocol_map: dict[str, str] | None = None
     features: dict[str, FeatureRange] | None = None
     has_damaged_replicas: bool = False
+    klamm: str = ""
 
 
 _registration_decoder = msgspec.json.Decoder(_Registration)
@@ -48,9 +49,11 @@ def _registration_body(broker: Broker, now_ms: int, version: int) -> dict[str, A
         body["listener_security_protocol_map"] = {e.listener: e.security_protocol for e in broker.endpoints}
     if version >= 5:
         body["features"] = broker.features
+    # Not keys of Kafka's; its readers ignore them.
     if broker.has_damaged_replicas:
-        # Not a key of Kafka's; its readers ignore it.
         body["has_damaged_replicas"] = True
+    if broker.klamm_version:
+        body["klamm"] = broker.klamm_version
     return body
 
 
@@ -70,6 +73,7 @@ def decode_broker(broker: BrokerId, data: bytes) -> Broker:
     _require_endpoints(path, data, endpoints)
     if body.rack is not None:
         require(path, data, bounds.TEXT, body.rack)
+    require(path, data, bounds.TEXT, body.klamm)
     for feature, levels in (body.features or {}).items():
         require(path, data, bounds.TEXT, feature)
         require(path, data, bounds.FEATURE_LEVEL, levels.min_version, levels.max_version)
@@ -82,6 +86,7 @@ def decode_broker(broker: BrokerId, data: bytes) -> Broker:
         rack=body.rack if body.version >= 3 else None,
         features=(body.features or {}) if body.version >= 5 else {},
         has_damaged_replicas=body.has_damaged_replicas,
+        klamm_version=body.klamm,
     )
 
 

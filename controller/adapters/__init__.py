@@ -1,1 +1,1 @@
-"""gRPC adapters of the controller; they make no decisions."""
+"""Adapters of the controller to the network: gRPC, and Kafka's protocol. They make no decisions."""

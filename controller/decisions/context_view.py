@@ -110,6 +110,13 @@ class ContextView(Protocol):
         """Damaged replicas on the broker that are not to be elected at present."""
 
     @property
+    def controllers(self) -> AbstractSet[BrokerId]:
+        """Ids of controllers, which host no replicas; listed only where the brokers are Kafka's."""
+
+    @property
+    def not_admitted(self) -> Mapping[BrokerId, str]: ...
+
+    @property
     def awaited_reports(self) -> Mapping[BrokerId, AwaitedReport]:
         """Registered brokers that have not joined, because they have not named their damaged replicas yet (D-42)."""
 

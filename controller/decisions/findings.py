@@ -17,6 +17,7 @@ from controller.decisions.context_view import ContextView
 from controller.decisions.partitions.leader_election import has_epoch_left
 
 SILENT_BROKER: Final = "silent_broker"
+BROKER_NOT_ADMITTED: Final = "broker_not_admitted"
 STUCK_SHUTDOWN: Final = "stuck_shutdown"
 STUCK_DELETION: Final = "stuck_deletion"
 NO_LEADER_EPOCH_LEFT: Final = "no_leader_epoch_left"
@@ -41,6 +42,8 @@ def findings(view: ContextView, channels: Mapping[BrokerId, ChannelState], now_m
         if lasting_s > SHUTDOWN_MAX_S:
             detail = f"broker {broker} has been shutting down for {lasting_s} s and leads nothing: stop or restart it"
             yield Finding(STUCK_SHUTDOWN, detail, broker=broker)
+    for broker, why in sorted(view.not_admitted.items()):
+        yield Finding(BROKER_NOT_ADMITTED, f"broker {broker} is registered, but takes no part: it {why}", broker=broker)
     yield from _damage(view, now_ms)
     for tp in sorted(tp for tp, leadership in view.leaderships.items() if not has_epoch_left(leadership)):
         detail = (

@@ -22,6 +22,7 @@ from controller.handlers.partitions.partition_transitions import start_partition
 from controller.handlers.partitions.replica_transitions import start_replica_machine
 from controller.handlers.reassignment.requests import resume_reassignments
 from controller.handlers.topics.changes import record_topics
+from controller.handlers.topics.controller_replicas import list_controllers, only_brokers, replace_controllers
 from controller.handlers.topics.deletions import initialise_deletions, try_deletions
 
 FIRST_BALANCE_S: Final = 5
@@ -68,10 +69,11 @@ async def activate(active: ActiveController) -> None:
 async def _load(active: ActiveController) -> None:
     """Load brokers, topics and partition states into the context, and open the channels (LC-1 to LC-9)."""
     context, store = active.context, active.store
-    registered = await admissible_brokers(active, await store.read_brokers())
+    await list_controllers(active)
+    registered = await admissible_brokers(active, only_brokers(active, await store.read_brokers()))
     active.commit(BrokersJoined(tuple(registered), recorded=False))
     active.commit(TopicsListed(await store.list_topics()))
-    await record_topics(active, await store.read_topics(sorted(context.topics)))
+    await record_topics(active, await replace_controllers(active, await store.read_topics(sorted(context.topics))))
     partitions = [TopicPartition(topic, p) for topic, of_topic in context.assignments.items() for p in of_topic]
     active.commit(LeadershipsRead(await store.read_states(partitions)))
     for candidate in registered:

@@ -50,6 +50,8 @@ async def describe_cluster(active: ActiveController, _request: DescribeClusterRe
         brokers=tuple(brokers),
         node_id=config.id,
         node_role="controller",
+        broker_protocol=config.broker_protocol,
+        dead_brokers=tuple(b for b in context.hosting_brokers() if b not in context.live_or_shutting_down_ids),
     )
 
 

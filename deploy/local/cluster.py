@@ -22,6 +22,7 @@ from cluster.process.exit_codes import ExitCode
 from cluster.process.identity import GONE
 from deploy.local import ports, processes
 from deploy.local.cluster_folder import ClusterFolder
+from deploy.local.ports import Ports
 from deploy.local.zookeeper import is_serving
 from deploy.local.zookeeper_user import settings_of_owner
 
@@ -29,6 +30,7 @@ FIRST_CONTROLLER_ID: Final = 1001
 STOP_TIMEOUT_S: Final = 30.0
 _PORT_TIMEOUT_S = 3.0
 _RESTART_PAUSE_S = 1.0
+_STOPPED_JVM = 128 + signal.SIGTERM
 # Restarts for more than a session timeout in total: an old registration has expired by then.
 _MAX_RESTARTS = 12
 
@@ -68,13 +70,15 @@ class LocalCluster:
         owns_nodes: bool = False,
         racks: Sequence[str] = (),
         first_port: int = 0,
+        kafka: str | None = None,
     ) -> "LocalCluster":
         """A directory's cluster, created or extended to these counts (None: unchanged; 3 of each in a new one).
 
         `zookeeper`: an already running server. `settings` (Kafka keys) are kept for all members. `owns_nodes`: znodes
         created from now on get ACLs of this cluster. `racks`: brokers are spread over them, in order, from their next
-        start. `first_port`: see `deploy.local.ports`; 0: as before, or free ones. Raises StartupError for counts that
-        would drop members, for a different ZooKeeper and for other ports.
+        start. `first_port`: see `deploy.local.ports`; 0: as before, or free ones. `kafka`: the version of Apache Kafka
+        whose brokers a new cluster gets; None: klamm's own. Raises StartupError for counts that would drop members,
+        for a different ZooKeeper, other ports and another kind of brokers.
         """
         for count, what in ((controllers, "controllers"), (brokers, "brokers")):
             if count is not None and not 1 <= count <= ports.MAX_MEMBERS:
@@ -90,10 +94,16 @@ class LocalCluster:
                     f"the cluster in {folder} lives in ZooKeeper {cluster.state.zookeeper}, not {zookeeper}:"
                     " a cluster there needs a folder of its own"
                 )
+            if kafka not in {None, cluster.state.kafka}:
+                brokers_there = f"of Kafka {cluster.state.kafka}" if cluster.state.kafka else "klamm's own"
+                raise StartupError(
+                    f"the brokers of the cluster in {folder} are {brokers_there}, not of Kafka {kafka}: a cluster of"
+                    " these needs a folder of its own"
+                )
             if first_port not in {0, cluster.state.first_port}:
                 raise StartupError(f"the cluster in {folder} has its ports already: they stay as they are")
         else:
-            cluster = cls(folder, _new_state(zookeeper, owns_nodes, first_port))
+            cluster = cls(folder, _new_state(zookeeper, owns_nodes, first_port, kafka or ""))
         cluster._grow(CONTROLLER, controllers)
         cluster._grow(BROKER, brokers)
         for member, rack in zip(cluster.members(BROKER), itertools.cycle(racks or ("",)), strict=False):
@@ -116,7 +126,7 @@ class LocalCluster:
 
     @property
     def state_change_logs(self) -> list[Path]:
-        return [self._files.state_changes(m.name) for m in self.state.nodes]
+        return [self._files.state_changes(m.name) for m in self.state.members if m.role != ZOOKEEPER]
 
     def log_tail(self, name: str, lines: int = 5) -> str:
         """The end of a member's log."""
@@ -135,7 +145,7 @@ class LocalCluster:
             for member in self.members(ZOOKEEPER):
                 self._start(member)
             self._wait_for_zookeeper(timeout_s)
-            for member in self.state.nodes:
+            for member in (*self.state.nodes, *self.state.kafka_brokers):
                 self._start(member)
 
     def start(self, name: str) -> None:
@@ -215,7 +225,8 @@ class LocalCluster:
 
     def _gave_up_by_themselves(self) -> list[str]:
         exited = {name: child.poll() for name, child in sorted(self._children.items())}
-        return [name for name, code in exited.items() if code is not None and code > 0]
+        # A JVM that is asked to stop ends with a code of its own.
+        return [name for name, code in exited.items() if code is not None and code > 0 and code != _STOPPED_JVM]
 
     def claim_supervision(self) -> None:
         """Record this process as the supervisor, so that `stop_all` in another process ends it, too."""
@@ -225,18 +236,22 @@ class LocalCluster:
     def _start(self, member: Member) -> None:
         if self.state_of(member.name) != GONE:
             return
-        for port in (member.port, member.metrics_port, member.control_port):
-            if port and not processes.wait_until_free(port, _PORT_TIMEOUT_S):
+        for port in member.ports:
+            if not processes.wait_until_free(port, _PORT_TIMEOUT_S):
                 raise StartupError(
                     f"port {port} of {member.name} is in use by another program; free it, or use another --data folder"
                 )
-        command = [sys.executable, "-P", "-m", "klamm", *self._files.make_ready(member, self.state)]
         child = processes.spawn(
-            command, log=self._files.log(member.name), folder=self.folder, environment=_environment()
+            self._command(member), log=self._files.log(member.name), folder=self.folder, environment=_environment()
         )
         self._children[member.name] = child
         member.process = identity.identify(child.pid)
         self._save()
+
+    def _command(self, member: Member) -> list[str]:
+        if member in self.state.kafka_brokers:
+            return self._files.make_kafka_ready(member, self.state)
+        return [sys.executable, "-P", "-m", "klamm", *self._files.make_ready(member, self.state)]
 
     def _wait_for_zookeeper(self, timeout_s: float) -> None:
         for member in self.members(ZOOKEEPER):
@@ -256,11 +271,10 @@ class LocalCluster:
             )
         numbers = range(len(present) + 1, wanted + 1)
         first = FIRST_CONTROLLER_ID if role == CONTROLLER else 1
-        taken = [p for m in self.state.members for p in (m.port, m.metrics_port, m.control_port)]
+        taken = [port for member in self.state.members for port in member.ports]
         chosen = ports.ports_of_members(self.state.first_port, role, numbers, taken)
-        for number, (port, metrics_port, control_port) in zip(numbers, chosen, strict=True):
-            member = Member(role, first + number - 1, port, metrics_port, control_port=control_port)
-            self.state.members.append(member)
+        for number, ports_of_it in zip(numbers, chosen, strict=True):
+            self.state.members.append(_member(role, first + number - 1, ports_of_it, bool(self.state.kafka)))
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -278,14 +292,20 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("KLAMM_")}
 
 
-def _new_state(zookeeper: str | None, owns_nodes: bool, first_port: int) -> ClusterState:
+def _member(role: str, identifier: int, of_it: Ports, is_kafka: bool) -> Member:
+    if is_kafka and role == BROKER:
+        return Member(role, identifier, of_it.client, 0)
+    kafka_port = of_it.kafka if is_kafka else 0
+    return Member(role, identifier, of_it.client, of_it.metrics, control_port=of_it.control, kafka_port=kafka_port)
+
+
+def _new_state(zookeeper: str | None, owns_nodes: bool, first_port: int, kafka: str) -> ClusterState:
     # On shutdown of the whole cluster the last agents cannot hand their partitions over, so their retries are short.
     settings: dict[str, Any] = {"zookeeper.session.timeout.ms": 6000, "controlled.shutdown.retry.backoff.ms": 500}
     if zookeeper is not None:
-        return ClusterState(STATE_VERSION, zookeeper, [], settings, first_port=first_port)
+        return ClusterState(STATE_VERSION, zookeeper, [], settings, first_port=first_port, kafka=kafka)
     port = first_port or processes.choose_free_ports(1)[0]
     # Write permission on a znode includes deletion of its children, and the root is open to everyone.
     chroot = "/klamm" if owns_nodes else ""
-    return ClusterState(
-        STATE_VERSION, f"127.0.0.1:{port}{chroot}", [Member(ZOOKEEPER, 0, port, 0)], settings, first_port=first_port
-    )
+    connect, server = f"127.0.0.1:{port}{chroot}", Member(ZOOKEEPER, 0, port, 0)
+    return ClusterState(STATE_VERSION, connect, [server], settings, first_port=first_port, kafka=kafka)

@@ -1,7 +1,8 @@
 """The directory of a local cluster: its members, their configuration, logs and data.
 
-`cluster.json` holds members, ports and processes, `bootstrap` the addresses for clients, `prometheus-targets.json`
-those of metrics; `config/`, `logs/`, `data/` and `state-changes/` have an entry per member.
+`cluster.json` holds members, ports and processes, `bootstrap` the addresses for clients, `kafka-bootstrap` those of
+Kafka's brokers, `prometheus-targets.json` those of metrics; `config/`, `logs/`, `data/` and `state-changes/` have an
+entry per member.
 """
 
 import contextlib
@@ -16,6 +17,9 @@ import msgspec
 
 from cluster.errors import StartupError
 from cluster.local_cluster import STATE_FILE, ZOOKEEPER, ClusterState, Member, read_cluster_state
+from deploy.local.kafka_broker import KafkaBroker, prepare
+from deploy.local.kafka_jars import find_kafka_jars
+from deploy.local.kafka_settings import settings_of_broker, settings_of_controller
 
 TARGETS_FILE: Final = "prometheus-targets.json"
 """For `file_sd_configs` of deploy/prometheus/prometheus-local.yml."""
@@ -38,7 +42,9 @@ class ClusterFolder:
 
     def write(self, state: ClusterState) -> None:
         _replace(self._state, msgspec.json.format(msgspec.json.encode(state)))
-        _replace(self.path / "bootstrap", ",".join(m.address for m in state.nodes).encode() + b"\n")
+        _replace(self.path / "bootstrap", _addresses(state.nodes))
+        if state.kafka:
+            _replace(self.path / "kafka-bootstrap", _addresses(state.kafka_brokers))
         _replace(self.path / TARGETS_FILE, json.dumps(_targets(state), indent=1).encode() + b"\n")
 
     @contextlib.contextmanager
@@ -90,8 +96,23 @@ class ClusterFolder:
         config.write_text(self._config(member, state, data))
         return [member.role, "--config", str(config)]
 
+    def make_kafka_ready(self, member: Member, state: ClusterState) -> list[str]:
+        """Create the files that a broker of Kafka's needs to start; returns its command."""
+        broker = KafkaBroker(
+            id=member.id,
+            port=member.port,
+            zookeeper=state.zookeeper,
+            data=self.path / "data" / member.name,
+            state_changes=self.state_changes(member.name),
+            settings=settings_of_broker(state),
+            rack=member.rack,
+        )
+        (self.path / "logs").mkdir(exist_ok=True)
+        return prepare(broker, self.path / "config", find_kafka_jars(state.kafka))
+
     def _config(self, member: Member, state: ClusterState, data: Path) -> str:
-        settings = {"klamm.state.change.log.dir": str(self.state_changes(member.name)), **state.settings}
+        of_role = settings_of_controller(state, member) if state.kafka else state.settings
+        settings = {"klamm.state.change.log.dir": str(self.state_changes(member.name)), **of_role}
         # Strings and numbers are spelled alike in JSON and TOML.
         fields = {
             "id": member.id,
@@ -111,6 +132,10 @@ def _replace(path: Path, content: bytes) -> None:
     draft = path.with_name(f"{path.name}.new")
     draft.write_bytes(content)
     draft.replace(path)
+
+
+def _addresses(members: list[Member]) -> bytes:
+    return ",".join(m.address for m in members).encode() + b"\n"
 
 
 def _targets(state: ClusterState) -> list[dict[str, Any]]:

@@ -7,28 +7,39 @@
 | first + 100 + n | the nth controller |
 | + 200 | metrics of either |
 | + 400 | control requests to either |
+| + 600 | Kafka's requests to a controller, in a cluster of Kafka's brokers |
 """
 
+import itertools
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from cluster.local_cluster import BROKER
 from deploy.local.processes import choose_free_ports
 
 MAX_MEMBERS: Final = 100
 """Brokers, and as many controllers."""
-_METRICS, _CONTROL = 2 * MAX_MEMBERS, 4 * MAX_MEMBERS
-LAST_FIRST_PORT: Final = 65_535 - _CONTROL - 2 * MAX_MEMBERS
+_METRICS, _CONTROL, _KAFKA = 2 * MAX_MEMBERS, 4 * MAX_MEMBERS, 6 * MAX_MEMBERS
+LAST_FIRST_PORT: Final = 65_535 - _KAFKA - 2 * MAX_MEMBERS
 
 
-def ports_of_members(first: int, role: str, numbers: Iterable[int], taken: Iterable[int]) -> list[tuple[int, int, int]]:
-    """For the members of these numbers, from 1 on: ports of clients, metrics and control requests.
+class Ports(NamedTuple):
+    """Of one member, for clients, metrics, control requests and Kafka's requests; `Member` names its own."""
+
+    client: int
+    metrics: int
+    control: int
+    kafka: int
+
+
+def ports_of_members(first: int, role: str, numbers: Iterable[int], taken: Iterable[int]) -> list[Ports]:
+    """For the members of these numbers, from 1 on.
 
     `first` 0: free ports but for those `taken`. Raises StartupError if there are too few.
     """
     if first:
         base = first + (0 if role == BROKER else MAX_MEMBERS)
-        return [(base + n, base + n + _METRICS, base + n + _CONTROL) for n in numbers]
+        return [Ports(base + n, base + n + _METRICS, base + n + _CONTROL, base + n + _KAFKA) for n in numbers]
     wanted = len(list(numbers))
-    chosen = iter(choose_free_ports(wanted * 3, taken))
-    return [(next(chosen), next(chosen), next(chosen)) for _ in range(wanted)]
+    chosen = iter(choose_free_ports(wanted * len(Ports._fields), taken))
+    return [Ports(*itertools.islice(chosen, len(Ports._fields))) for _ in range(wanted)]

@@ -13,8 +13,9 @@ from msgspec import Struct
 
 from cluster.errors import StartupError
 from deploy.local.java import find_java
+from deploy.local.locked_jars import Say
 from deploy.local.processes import choose_free_ports
-from deploy.local.zookeeper_jars import Say, find_jars
+from deploy.local.zookeeper_jars import find_jars
 
 MAIN_CLASS: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 LOG_CONFIG: Final = """\

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from admin.consumer import Consumer, list_offsets
+from admin.consumer import Consumer
+from admin.offsets import list_offsets
 from admin.topology import Topology
 from broker_agent.log.record_batch import walk
 from cluster.requests.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP

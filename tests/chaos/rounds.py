@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from admin.client import AdminClient
-from admin.consumer import list_offsets
+from admin.offsets import list_offsets
 from admin.topology import Topology
 from cluster.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError
 from cluster.requests.data import LATEST_TIMESTAMP

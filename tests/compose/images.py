@@ -10,9 +10,11 @@ from typing import Final
 
 from tests.compose.engine import Engine, NoEngineError, run
 from tests.installations import ROOT
+from tests.observability.zookeeper_metrics import NoProviderError, provider_jars
 
 BASE: Final = "klamm-test-base"
 CORE_BYTES_MAX: Final = 250_000_000
+_DEBIANS_ZOOKEEPER: Final = "3.8.0"
 _SERVICES: Final = "klamm-test-services"
 _DEBIANS: Final = ("zookeeper", "prometheus", "alertmanager")
 _PACKAGES: Final = ("openjdk-17-jre-headless", "zookeeper", "prometheus", "prometheus-alertmanager", "wget")
@@ -84,15 +86,23 @@ def _make_bases(engine: Engine, tree: Path) -> Images:
         run([*_in_chroot(root), "apt-get", "-qq", *command], env=environment)
     _import(engine, root, _SERVICES)
     shutil.rmtree(root, ignore_errors=True)
+    _add_metrics_provider(tree / "tests/compose/images/zookeeper/jars")
     for name in _DEBIANS:
         folder = tree / "tests/compose/images" / name
         _build(engine, folder, f"--build-arg=SERVICES={_SERVICES}", f"--tag=klamm-test-{name}", "--network=none")
-    # Debian has no module of ZooKeeper's for Prometheus.
-    configuration = tree / "deploy/docker/zoo.cfg"
-    lines = [line for line in configuration.read_text().splitlines() if not line.startswith("metricsProvider")]
-    configuration.write_text("\n".join(lines) + "\n")
     variables = {f"{name.upper()}_IMAGE": f"klamm-test-{name}" for name in _DEBIANS}
     return Images(BASE, {**variables, "KLAMM_BASE": BASE}, has_grafana=False)
+
+
+def _add_metrics_provider(folder: Path) -> None:
+    """ZooKeeper's provider of metrics for Prometheus, which the official image has and Debian has not."""
+    folder.mkdir()
+    try:
+        jars = provider_jars(_DEBIANS_ZOOKEEPER)
+    except NoProviderError as error:
+        raise NoEngineError(str(error)) from error
+    for jar in jars:
+        shutil.copy(jar, folder)
 
 
 def _in_chroot(root: Path) -> list[str]:

@@ -23,11 +23,14 @@ class Scenario:
     def __init__(self, stack: Stack, say: Callable[[str], None]) -> None:
         self._stack, self._say = stack, say
         self._acknowledged: set[str] = set()
+        self._cut_broker = ""
 
     def check_all(self) -> None:
         self._start()
+        self._start_observers()
         asyncio.run(self._break_it_while_producing())
         self._read_everything_back()
+        self._check_alerts()
         self._check_observers()
         self._check_audit()
         self._stop_gracefully()
@@ -57,6 +60,7 @@ class Scenario:
             ("leading ZooKeeper", self._leading_zookeeper),
         )
         async with self._producing():
+            await asyncio.to_thread(self._stop_one_gracefully)
             for what, find in faults:
                 service = await asyncio.to_thread(find)
                 await asyncio.to_thread(stack.kill, service)
@@ -68,9 +72,23 @@ class Scenario:
             await asyncio.to_thread(self._cut, broker)
         self._say(f"{len(self._acknowledged)} records acknowledged")
 
+    def _stop_one_gracefully(self) -> None:
+        """A broker under load moves its leaderships away before it ends, within its stop period."""
+        stack, broker = self._stack, self._leader()
+        service = BROKERS[broker]
+        stack.compose("stop", service)
+        assert stack.exit_code(service) == 0, f"{service}: exit code {stack.exit_code(service)}"
+        assert "Controlled shutdown succeeded" in stack.log(service), stack.log(service)
+        leaders = {p["leader"] for p in self._partitions()}
+        assert leaders <= set(BROKERS) - {broker}, f"leaders are {leaders} after {service} was stopped"
+        stack.start(service)
+        self._until_well()
+        self._say(f"stopped {service} under load: leaderships moved first, exit code 0")
+
     def _cut(self, broker: int) -> None:
         stack, service = self._stack, BROKERS[broker]
         stack.cut(service)
+        self._cut_broker = service
         self._say(f"cut {service} from the network")
         until(lambda: stack.health(service) == "unhealthy", f"{service} is unhealthy")
         until(lambda: self._leader() != broker, f"another broker leads than {broker}")
@@ -123,13 +141,29 @@ class Scenario:
         assert not lost, f"{len(lost)} acknowledged records are lost: {sorted(lost)[:5]}"
         self._say(f"all {len(self._acknowledged)} acknowledged records read back, {len(consumed)} in all")
 
-    def _check_observers(self) -> None:
+    def _start_observers(self) -> None:
         stack = self._stack
-        stack.up(*stack.observers, "audit")
-        self._say(f"healthy: audit, {', '.join(stack.observers)}")
+        stack.start_webhook()
+        stack.up(*stack.observers)
+        self._say(f"healthy: {', '.join(stack.observers)}")
         if "grafana" not in stack.observers:
             self._say("SKIPPED: Grafana, whose image only a registry has")
-        wanted = {"klamm-controller": 3, "klamm-broker": 3, "klamm-audit": 1}
+
+    def _check_alerts(self) -> None:
+        """The broker that was cut from the network lost its session: an alert that fires at once."""
+        wanted = ("ZooKeeperSessionExpired", self._cut_broker)
+        received = self._stack.alerts_received
+        try:
+            until(lambda: wanted in received(), f"Alertmanager sends {wanted} to the webhook")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {received()}\n{self._stack.log('alertmanager')}") from None
+        self._say(f"alerts that Alertmanager has sent to a webhook: {sorted(received())}")
+
+    def _check_observers(self) -> None:
+        stack = self._stack
+        stack.up("audit")
+        self._say("healthy: audit")
+        wanted = {"klamm-controller": 3, "klamm-broker": 3, "klamm-audit": 1, "zookeeper": 3}
 
         def all_are_scraped() -> bool:
             found = get_json("http://127.0.0.1:9090/api/v1/query?query=sum+by+(job)(up)")["data"]["result"]

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from tests.compose.engine import CommandError, Engine, NoEngineError, run
 from tests.compose.images import Images
+from tests.documents.alerting import alertmanager_configuration
 from tests.timeouts import TIMEOUT_S
 
 PROJECT: Final = "klamm-test"
@@ -23,7 +24,18 @@ ZOOKEEPERS: Final = tuple(f"zookeeper-{n}" for n in (1, 2, 3))
 CONTROLLERS: Final = {1000 + n: f"controller-{n}" for n in (1, 2, 3)}
 BROKERS: Final = {n: f"broker-{n}" for n in (1, 2, 3)}
 CORE: Final = (*ZOOKEEPERS, *CONTROLLERS.values(), *BROKERS.values())
+WEBHOOK: Final = "webhook"
+"""The container that takes alerts."""
 _POLL_S: Final = 0.5
+_PRINTS_REQUESTS: Final = """
+import http.server
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        print(self.rfile.read(int(self.headers["Content-Length"])).decode(), flush=True)
+        self.send_response(200)
+        self.end_headers()
+http.server.HTTPServer(("", 8080), Handler).serve_forever()
+"""
 
 
 def compose_command(engine: Engine) -> list[str]:
@@ -51,8 +63,10 @@ class Stack:
             "COMPOSE_PROJECT_NAME": PROJECT,
             "COMPOSE_PROFILES": "core,observe,audit",
             "KLAMM_PORTS": PORTS,
+            "ALERTMANAGER_CONFIG": "./webhook.yml",
             "KLAMM_OPEN_FILES": str(min(65_536, hard)),
         }
+        (self._folder / "webhook.yml").write_text(alertmanager_configuration(f"http://{WEBHOOK}:8080/"))
         self.observers = ["prometheus", "alertmanager", *(["grafana"] if images.has_grafana else [])]
         self.bootstrap = [f"127.0.0.1:{PORTS}{number:02d}" for number in (1, 2, 3, 11, 12, 13)]
 
@@ -120,7 +134,20 @@ class Stack:
         environment = {**os.environ, "KLAMM_BOOTSTRAP": ",".join(self.bootstrap)}
         return run([sys.executable, "-P", "-m", "klamm", *arguments], check=check, input=stdin, env=environment)
 
+    def start_webhook(self) -> None:
+        """A receiver of alerts in the network of the stack: another container of klamm's image."""
+        options = ("--detach", f"--name={PROJECT}-{WEBHOOK}", f"--network={PROJECT}_cluster")
+        command = ("--entrypoint=/opt/klamm/bin/python", "klamm", "-c", _PRINTS_REQUESTS)
+        self._engine.docker("run", *options, f"--network-alias={WEBHOOK}", *command)
+
+    def alerts_received(self) -> set[tuple[str, str]]:
+        """Name and node of the alerts that Alertmanager has sent as firing."""
+        lines = self._engine.docker("logs", f"{PROJECT}-{WEBHOOK}").splitlines()
+        alerts = [alert for line in lines for alert in json.loads(line)["alerts"] if alert["status"] == "firing"]
+        return {(alert["labels"]["alertname"], alert["labels"].get("node", "")) for alert in alerts}
+
     def down(self) -> None:
+        self._engine.docker("rm", "--force", f"{PROJECT}-{WEBHOOK}", check=False)
         self.compose("down", "--volumes", "--timeout", "1", check=False)
 
 

@@ -54,7 +54,7 @@ def test_the_wheel_has_one_top_level_name(wheel: Path) -> None:
 def test_the_wheel_has_the_programs_and_what_others_may_import_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         carried = {name for name in archive.namelist() if name.startswith("klamm/")}
-    programs = {f"klamm/app/{name}" for name in files_of(*OURS)}
+    programs = {f"klamm/app/{name}" for name in files_of(*OURS, "docs/alerts.md")}
     offered = {name.removeprefix("proto/") for name in files_of("proto/klamm")}
     assert carried == programs | offered
     assert {"klamm/py.typed", "klamm/v1/cluster.proto", "klamm/v1/cluster_pb2.pyi"} <= offered
@@ -68,6 +68,26 @@ def test_messages_and_stubs_are_imported_without_the_application(installed: Envi
     )
     answer = installed.run("-c", program, folder=tmp_path)
     assert (answer.returncode, answer.stdout) == (0, "klamm.v1.DescribeClusterRequest\n[]\n"), answer.stderr
+
+
+def test_a_wheel_writes_rules_dashboards_and_runbooks(installed: Environment, tmp_path: Path) -> None:
+    answer = installed.klamm("monitoring", "--output", "m", "--broker", "host:9404", folder=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    rules = (tmp_path / "m/prometheus/alerts.rules.yaml").read_text()
+    assert f"runbook_url: {tmp_path}/m/alerts.md#offlinepartitions" in rules
+    assert "## OfflinePartitions" in (tmp_path / "m/alerts.md").read_text()
+
+
+def test_the_audit_of_the_demonstration_starts_from_a_wheel(installed: Environment, tmp_path: Path) -> None:
+    program = (
+        "import klamm, pathlib, subprocess, sys;"
+        "sys.path.insert(0, str(pathlib.Path(klamm.__file__).parent / 'app'));"
+        "from launcher.demo_audit import auditor;"
+        "command, environment = auditor(pathlib.Path('nowhere'));"
+        "print(subprocess.run(command, env=environment, capture_output=True, text=True).stderr)"
+    )
+    answer = installed.run("-P", "-c", program, folder=tmp_path)
+    assert "No such file or directory: 'nowhere/request.json'" in answer.stdout, answer.stdout + answer.stderr
 
 
 def test_every_command_of_a_wheel_is_there(installed: Environment, hostile_folder: Path) -> None:

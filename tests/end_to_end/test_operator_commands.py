@@ -120,6 +120,36 @@ def test_every_change_has_a_dry_run(
     assert as_json(cluster, "topics", "describe") == before
 
 
+def test_scripts_may_create_and_delete_a_topic_again_and_again(cluster: LocalCluster) -> None:
+    create = ("topics", "create", "again", "--replica-assignment", "1:2")
+    klamm(cluster, *create, "--if-not-exists")
+    refused = klamm(cluster, *create, code=1)
+    assert "TOPIC_ALREADY_EXISTS" in refused.stderr
+    answer = klamm(cluster, *create, "--if-not-exists")
+    assert (answer.stdout, answer.stderr) == ("", "topic again exists already; it stays as it is\n")
+    assert as_json(cluster, *create, "--if-not-exists")["topics"] == []
+
+    delete = ("topics", "delete", "again", "absent", "--yes")
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in klamm(cluster, *delete, "--dry-run", code=1).stderr
+    done = as_json(cluster, *delete, "--if-exists")["topics"]
+    assert done == [{"name": "again", "state": "deleted"}, {"name": "absent", "state": "absent"}]
+    assert "topic again does not exist" in klamm(cluster, *delete, "--if-exists").stderr
+
+
+def test_offsets_of_partitions_are_shown(cluster: LocalCluster) -> None:
+    klamm(cluster, "topics", "create", "counted", "--replica-assignment", "1:2,2:1")
+    klamm(cluster, "produce", "counted", "--partition", "1", stdin=LINES)
+    klamm(cluster, "topics", "delete-records", "counted-1", "--before-offset", "500")
+    assert as_json(cluster, "topics", "offsets", "counted", "--since", "1h")["partitions"] == [
+        {"topic": "counted", "partition": 0, "start_offset": 0, "end_offset": 0, "offset_since": None},
+        {"topic": "counted", "partition": 1, "start_offset": 500, "end_offset": 2_000, "offset_since": 500},
+    ]
+    header, *rows = klamm(cluster, "topics", "offsets", "counted").stdout.splitlines()
+    assert header.split() == ["TOPIC", "PARTITION", "START", "END"]
+    assert [row.split() for row in rows] == [["counted", "0", "0", "0"], ["counted", "1", "500", "2000"]]
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in klamm(cluster, "topics", "offsets", "nowhere", code=1).stderr
+
+
 def test_records_are_deleted_up_to_an_offset(cluster: LocalCluster, tmp_path: Path) -> None:
     def read(*options: str, code: int = 0) -> list[str]:
         return klamm(cluster, "consume", "trimmed", "--until-end", *options, code=code).stdout.split()

@@ -15,7 +15,8 @@ from typing import Any, Final
 import pytest
 
 from admin.client import AdminClient
-from admin.consumer import Consumer, list_offsets
+from admin.consumer import Consumer
+from admin.offsets import list_offsets
 from admin.producer import Delivery, Producer
 from admin.topology import Topology
 from cluster.broker import BrokerId

@@ -8,7 +8,8 @@ import pytest
 
 from admin.accumulator import ProducerOptions
 from admin.client import AdminClient
-from admin.consumer import Consumer, UnreadableBatchError, list_offsets
+from admin.consumer import Consumer, UnreadableBatchError
+from admin.offsets import list_offsets
 from admin.producer import Delivery, Producer
 from admin.topology import Topology
 from cluster.broker import Offset

@@ -58,3 +58,16 @@ def _step(step: GoldenStep, result: StepResult) -> list[Difference]:
         for field in sorted({*step.stable, *found} - set(step.unstable))
         if step.stable.get(field, MISSING) != found.get(field, MISSING)
     ]
+
+
+def as_golden(golden: GoldenTrace, implementation: str, results: Sequence[StepResult]) -> GoldenTrace:
+    """One run of another implementation as a golden trace, of the steps and without the unstable fields of `golden`."""
+    steps = tuple(
+        GoldenStep(step.index, step.do, _without(result.fields(), step.unstable), step.unstable)
+        for step, result in zip(golden.steps, results, strict=True)
+    )
+    return GoldenTrace(golden.scenario, implementation, 1, steps)
+
+
+def _without(fields: dict[str, Any], unstable: dict[str, list[Any]]) -> dict[str, Any]:
+    return {field: value for field, value in fields.items() if field not in unstable}

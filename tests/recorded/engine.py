@@ -7,6 +7,7 @@ simulator.
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Set
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 import msgspec
@@ -78,6 +79,9 @@ class ClusterDriver(Protocol):
     async def kill_controller(self) -> None:
         """Kill the active one and delete its ephemerals at once; returns when the other is active."""
 
+    def election(self) -> AbstractAsyncContextManager[None]:
+        """Around what makes /controller vacant: only a controller becomes active, never a data broker."""
+
     async def restart_controllers(self) -> None:
         """Start those that were killed."""
 
@@ -143,7 +147,8 @@ class _Engine:
             case WriteZnode():
                 return await write_by_hand(self._zookeeper, step)
             case DeleteControllerZnode():
-                return await commit(self._zookeeper, [Delete("/controller")])
+                async with self._driver.election():
+                    return await commit(self._zookeeper, [Delete("/controller")])
             case _:
                 await self._disturb(step)
                 return {}

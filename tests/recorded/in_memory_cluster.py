@@ -3,6 +3,7 @@ simulator's ZooKeeper, network and disks."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Set
+from contextlib import AbstractAsyncContextManager, nullcontext
 from random import Random
 from typing import Final
 
@@ -106,6 +107,9 @@ class InMemoryCluster:
 
     async def resume_broker(self, broker: int) -> None:
         self._agents[broker].resume()
+
+    def election(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
 
     async def kill_controller(self) -> None:
         active = await self._active()

@@ -32,19 +32,20 @@ PRODUCE_S = 30.0
 @asynccontextmanager
 async def real_cluster(scenario: Scenario, zookeeper: str, directory: pathlib.Path) -> AsyncIterator["RealCluster"]:
     """Both controllers run and one is active; `zookeeper` is `host:port/chroot`, empty. Ends what it started."""
+    async with session(zookeeper) as client:
+        cluster = RealCluster(scenario.settings, zookeeper, client, directory)
+        async with cluster.running():
+            yield cluster
+
+
+@asynccontextmanager
+async def session(zookeeper: str) -> AsyncIterator[ZooKeeper]:
     client = KazooZooKeeper(zookeeper, session_timeout_ms=30_000, connection_timeout_ms=30_000)
     client.listen(lambda event: None)
     await client.start_session()
-    cluster = RealCluster(scenario.settings, zookeeper, client, directory)
     try:
-        # One after the other, so that it is always the same one that is active first.
-        for controller in sorted(CONTROLLERS):
-            cluster.start(controller)
-            await cluster.until_active()
-            await until(lambda: client.exists(f"/controllers/ids/{controller}"))  # noqa: B023
-        yield cluster
+        yield client
     finally:
-        cluster.end_all()
         await client.close()
 
 
@@ -58,6 +59,19 @@ class RealCluster:
         self._ports: dict[int, int] = {}
         self._racks: dict[int, str | None] = {}
 
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Within it both controllers run, and one is active at its begin. Ends all processes."""
+        try:
+            # One after the other, so that it is always the same one that is active first.
+            for controller in sorted(CONTROLLERS):
+                self.start(controller)
+                await self.until_active()
+                await self._until_registered(controller)
+            yield
+        finally:
+            self.end_all()
+
     @property
     def zookeeper(self) -> ZooKeeper:
         return self._client
@@ -66,30 +80,48 @@ class RealCluster:
     def controllers(self) -> Set[int]:
         return CONTROLLERS
 
+    def registration(self, controller: int) -> str:
+        """The ephemeral node beside /controller that a controller has while it lives."""
+        return f"/controllers/ids/{controller}"
+
     def start(self, node: int) -> None:
-        role = "controller" if node in CONTROLLERS else "broker"
-        config = self._directory / f"{role}-{node}.toml"
-        config.write_text(self._config(node))
-        with (self._directory / f"{role}-{node}.log").open("ab") as log:
-            self._processes[node] = subprocess.Popen(
-                [sys.executable, "-P", "-m", "klamm", role, "--config", str(config)],
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        command = self.command(node)
+        with self.log(node).open("ab") as log:
+            self._processes[node] = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         self._paused.discard(node)
 
+    def is_running(self, node: int) -> bool:
+        """Whether its process has not ended, hanging or not."""
+        return node in self._processes and self._processes[node].poll() is None
+
+    def log(self, node: int) -> pathlib.Path:
+        return self._directory / f"node-{node}.log"
+
+    def command(self, node: int) -> list[str]:
+        """Writes the configuration."""
+        config = self._directory / f"node-{node}.toml"
+        config.write_text(self._config(node))
+        role = "controller" if node in CONTROLLERS else "broker"
+        return [sys.executable, "-P", "-m", "klamm", role, "--config", str(config)]
+
+    def settings_of(self, node: int) -> dict[str, Any]:
+        longer = {"zookeeper.session.timeout.ms": CONTROLLER_SESSION_MS} if node in CONTROLLERS else {}
+        return {**self._settings, **longer}
+
+    def port(self, node: int) -> int:
+        """Where it serves clients: the same after each start."""
+        if node not in self._ports:
+            self._ports[node] = choose_free_ports(1, self._ports.values())[0]
+        return self._ports[node]
+
     def _config(self, node: int) -> str:
-        settings = dict(self._settings)
-        if node in CONTROLLERS:
-            settings["zookeeper.session.timeout.ms"] = CONTROLLER_SESSION_MS
-        port = self._ports.setdefault(node, choose_free_ports(1)[0])
+        settings = self.settings_of(node)
         rack = self._racks.get(node)
         return "\n".join(
             [
                 f"id = {node}",
                 f'zookeeper = "{self._connect}"',
-                f'listen = "127.0.0.1:{port}"',
+                f'listen = "127.0.0.1:{self.port(node)}"',
                 f'data = "{self._data(node)}"',
                 f'rack = "{"" if rack is None else rack}"',
                 f"settings = '''{json.dumps(settings)}'''",
@@ -120,9 +152,12 @@ class RealCluster:
 
         await until(someone)
 
+    async def _until_registered(self, controller: int) -> None:
+        await until(lambda: self._client.exists(self.registration(controller)))
+
     async def restart_exited(self) -> None:
         for node in sorted(self._processes):
-            if node not in CONTROLLERS and self._processes[node].poll() is not None:
+            if node not in CONTROLLERS and not self.is_running(node):
                 self.start(node)
 
     async def start_brokers(self, racks: Mapping[int, str | None]) -> None:
@@ -159,13 +194,22 @@ class RealCluster:
     async def kill_controller(self) -> None:
         active = await self._active()
         await self._end(active, signal.SIGKILL)
-        for path in (f"/controllers/ids/{active}", "/controller"):
-            await self._client.multi([Delete(path)])
+        async with self.election():
+            for path in (self.registration(active), "/controller"):
+                await self._client.multi([Delete(path)])
+
+    @asynccontextmanager
+    async def election(self) -> AsyncIterator[None]:
+        yield
         await self.until_active()
 
     async def restart_controllers(self) -> None:
-        for controller in sorted(CONTROLLERS - self._processes.keys()):
+        killed = sorted(CONTROLLERS - self._processes.keys())
+        for controller in killed:
             self.start(controller)
+        for controller in killed:
+            # Else the next step might kill the only one that can be elected.
+            await self._until_registered(controller)
 
     async def pause_controller(self, *, expire: bool) -> None:
         active = await self._active()
@@ -173,11 +217,11 @@ class RealCluster:
         self._paused.add(active)
         if not expire:
             return
-        await self._client.multi([Delete("/controller")])
-        await self.until_active()
+        async with self.election():
+            await self._client.multi([Delete("/controller")])
 
         async def session_is_gone() -> bool:
-            return await self._client.exists(f"/controllers/ids/{active}") is None
+            return await self._client.exists(self.registration(active)) is None
 
         await until(session_is_gone)
 
@@ -187,7 +231,7 @@ class RealCluster:
 
     async def produce(self, topic: str, partition: int, count: int, acks: str) -> int:
         running = sorted(self._processes.keys() - self._paused)
-        bootstrap = ",".join(f"127.0.0.1:{self._ports[node]}" for node in running)
+        bootstrap = ",".join(f"127.0.0.1:{self.port(node)}" for node in running)
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-P", "-m", "klamm", "produce", topic, "--bootstrap", bootstrap,
             "--partition", str(partition), "--count", str(count), "--acks", acks,

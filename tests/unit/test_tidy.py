@@ -19,6 +19,7 @@ PACKAGES = (
     "admin",
     "audit",
     "simulator",
+    "adoption",
     "deploy",
     "launcher",
     "benchmarks",
@@ -30,7 +31,7 @@ TEST_FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 
 CLOCK_FILES = re.compile(
-    r"(adapters/|deploy/|launcher/|benchmarks/|admin/|audit/|cluster/process/|cluster/zookeeper/kazoo|broker_agent/log/"
+    r"(adapters/|adoption/|deploy/|launcher/|benchmarks/|admin/|audit/|cluster/process/|cluster/zookeeper/kazoo|broker_agent/log/"
     r"|state_log/(writer|apis)|__main__|program\.py)"
 )
 """Where wall clock and threads may be used: adapters, programs and what only runs in real processes."""

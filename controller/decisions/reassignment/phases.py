@@ -75,8 +75,16 @@ def plan_submission(
 def plan_znode_submission(
     view: ContextView, tp: TopicPartition, target: Sequence[BrokerId]
 ) -> ReplicaAssignment | RefusedMove:
-    """The same for an entry of `/admin/reassign_partitions`: dead and unknown brokers are allowed (RA-30, D-4)."""
-    return view.assignment(tp).reassign_to(target) if target else NO_REPLICAS
+    """The same for an entry of `/admin/reassign_partitions`: dead and unknown brokers are allowed, controllers are not
+    (RA-30, D-4, TO-11).
+    """
+    if not target:
+        return NO_REPLICAS
+    wanted = view.assignment(tp).reassign_to(target)
+    controllers = [b for b in wanted.adding if b in view.controllers]
+    if controllers:
+        return RefusedMove(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Controllers host no replicas: {_ids(controllers)}.")
+    return wanted
 
 
 def refuse_trigger(view: ContextView, tp: TopicPartition, wanted: ReplicaAssignment) -> RefusedMove | None:

@@ -69,11 +69,20 @@ def plan_new_topic(
     default_partitions: int,
     default_replication_factor: int,
     random: "Random",
+    controllers: AbstractSet[BrokerId] = frozenset(),
+    kafka_release: str | None = None,
 ) -> dict[int, ReplicaAssignment]:
-    """The assignment of a new topic, after all checks of TP-1. Raises ApiError that names everything invalid."""
+    """The assignment of a new topic, after all checks of TP-1. Raises ApiError that names everything invalid.
+
+    `controllers`: ids that host no replicas. `kafka_release`: see `check_topic_configs`.
+    """
     errors: list[ApiError] = []
     placed: dict[int, ReplicaAssignment] = {}
-    for check in (partial(check_topic_name, topic.name, taken), partial(check_topic_configs, topic.configs)):
+    for check in (
+        partial(check_topic_name, topic.name, taken),
+        partial(check_topic_configs, topic.configs, kafka_release),
+        partial(_check_no_controllers, topic.assignments, controllers),
+    ):
         try:
             check()
         except ApiError as error:
@@ -153,6 +162,16 @@ def check_assignments(assignments: Mapping[int, Sequence[BrokerId]]) -> None:
         elif len(replicas) != factor:
             why = f"partition {partition} needs as many replicas as partition 0, {factor}"
             errors.append(_bad_assignment(why, replicas))
+    if errors:
+        raise all_refusals(errors)
+
+
+def _check_no_controllers(assignments: Mapping[int, Sequence[BrokerId]], controllers: AbstractSet[BrokerId]) -> None:
+    named = {partition: replicas for partition, replicas in assignments.items() if not controllers.isdisjoint(replicas)}
+    errors = [
+        _bad_assignment(f"partition {partition} has a replica on a controller, which hosts none", replicas)
+        for partition, replicas in sorted(named.items())
+    ]
     if errors:
         raise all_refusals(errors)
 

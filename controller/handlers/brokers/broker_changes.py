@@ -12,13 +12,21 @@ from cluster.errors import MalformedZnodeError
 from cluster.partition import LeaderAndIsr
 from cluster.state_machines import PartitionState, ReplicaState
 from controller.active_controller import ActiveController
-from controller.changes import BrokerModified, BrokersBounced, BrokersDied, BrokersJoined, DamageReportsAwaited
+from controller.changes import (
+    BrokerModified,
+    BrokersBounced,
+    BrokersDied,
+    BrokersJoined,
+    BrokersNotAdmitted,
+    DamageReportsAwaited,
+)
+from controller.decisions.brokers.admission import why_not_admitted
 from controller.decisions.brokers.broker_changes import plan_broker_changes
 from controller.decisions.brokers.known_damage import AwaitedReport
-from controller.decisions.configs.features import incompatible_features
 from controller.handlers.partitions.partition_transitions import move_partitions, trigger_online_elections
 from controller.handlers.partitions.replica_transitions import Replicas, move_replicas
 from controller.handlers.reassignment.engine import resume_reassignments_on
+from controller.handlers.topics.controller_replicas import list_controllers, only_brokers
 from controller.handlers.topics.deletions import brokers_with_deletions_started, deletions_failed
 
 _log = structlog.stdlib.get_logger()
@@ -27,7 +35,8 @@ _log = structlog.stdlib.get_logger()
 async def broker_change(active: ActiveController) -> None:
     """Compare `/brokers/ids` with the known brokers: handle new, bounced and dead ones (BK-1 to BK-4)."""
     known = active.context.broker_epochs
-    listed = await active.store.read_brokers()
+    await list_controllers(active)
+    listed = only_brokers(active, await active.store.read_brokers())
     admitted = {r.broker.id for r in await admissible_brokers(active, listed)}
     # Admission applies to new incarnations only: a known broker stays, whatever listeners and features it has now.
     registered = {r.broker.id: r for r in listed if r.broker.id in admitted or known.get(r.broker.id) == r.epoch}
@@ -83,28 +92,20 @@ async def admissible_brokers(
 ) -> list[RegisteredBroker]:
     """The registrations that can join the cluster; the others are skipped with a warning.
 
-    A broker can join if it has a listener that the controller connects to (RQ-30) and supports every finalized
-    feature (FT-2), and once it has named its damaged replicas, if it has any (D-40).
+    A broker that can join does so once it has named its damaged replicas, if it has any (D-40).
     """
-    listeners = active.config.listeners
+    config = active.config
     levels = await _finalized_levels(active)
     admitted: list[RegisteredBroker] = []
     awaited: dict[BrokerId, AwaitedReport] = {}
+    refused: dict[BrokerId, str] = {}
     known = active.context.awaited_reports
     for candidate in registered:
         broker = candidate.broker
-        unsupported = incompatible_features(broker, levels)
-        if listeners.control_endpoint(broker.endpoints) is None:
-            _log.warning(
-                "Skipped a broker without a listener for control requests",
-                broker=broker.id,
-                listeners=[endpoint.listener for endpoint in broker.endpoints],
-                needed=f"{listeners.control} or {listeners.client}",
-            )
-        elif unsupported:
-            _log.warning(
-                "Skipped a broker that does not support the finalized features", broker=broker.id, features=unsupported
-            )
+        why = why_not_admitted(broker, config.listeners, config.broker_protocol, levels)
+        if why is not None:
+            refused[broker.id] = why
+            _log.warning("Skipped a broker that cannot join", broker=broker.id, why=why)
         elif broker.has_damaged_replicas and not active.context.has_reported_damage(broker.id, candidate.epoch):
             new = AwaitedReport(candidate.epoch, active.clock.now_ms())
             before = known.get(broker.id, new)
@@ -112,6 +113,8 @@ async def admissible_brokers(
             _log.warning("Waiting for a broker to name its damaged replicas", broker=broker.id, epoch=candidate.epoch)
         else:
             admitted.append(candidate)
+    if refused or active.context.not_admitted:
+        active.commit(BrokersNotAdmitted(refused))
     if awaited or known:
         active.commit(DamageReportsAwaited(awaited))
     return admitted

@@ -11,7 +11,7 @@ import structlog
 from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
-from cluster.requests.control import LeaderAndIsrResponse
+from cluster.requests.control import LeaderAndIsrPartitionError, LeaderAndIsrResponse
 from cluster.state_machines import ReplicaState
 from cluster.znodes.admin_requests import decode_log_dir_event, decode_partitions
 from cluster.znodes.paths import ISR_CHANGE_NOTIFICATION, LOG_DIR_EVENT_NOTIFICATION
@@ -62,7 +62,7 @@ async def leader_and_isr_answered(active: ActiveController, broker: BrokerId, re
     if response.error_code is not ErrorCode.NONE:
         _log.warning("Broker refused LeaderAndIsr", broker=broker, error=response.error_code.name)
         return
-    codes = Counter(e.error_code.name for e in response.partition_errors if e.error_code is not ErrorCode.NONE)
+    codes = Counter(e.error_code.name for e in response.partition_errors if _is_refusal(e))
     if codes:
         _log.warning("Broker refused LeaderAndIsr for partitions", broker=broker, errors=dict(codes))
     if broker not in context.live_or_shutting_down_ids:
@@ -75,6 +75,13 @@ async def leader_and_isr_answered(active: ActiveController, broker: BrokerId, re
     if news.lost:
         _log.warning("Replicas went offline in failed log directories", broker=broker, partitions=len(news.lost))
         await replicas_went_offline(active, {broker: news.lost})
+
+
+def _is_refusal(error: LeaderAndIsrPartitionError) -> bool:
+    """Not of a request that says nothing new, such as a copy: its leader epoch is the one that the broker has."""
+    if error.error_code is ErrorCode.STALE_CONTROLLER_EPOCH:
+        return error.leader_epoch >= 0
+    return error.error_code is not ErrorCode.NONE
 
 
 async def _take_over(active: ActiveController, partitions: list[TopicPartition]) -> None:

@@ -24,8 +24,15 @@ from cluster.requests.configs import (
 from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity
 from cluster.zookeeper.configs import StoredConfig, overrides_of
 from controller.active_controller import ActiveController
-from controller.decisions.configs.changes import altered, check_alterations, config_entity
-from controller.decisions.configs.descriptions import BrokerLayers, describe_broker_configs, describe_topic_configs
+from controller.changes import MinInsyncReplicasAltered
+from controller.decisions.configs.changes import altered, check_alterations, check_broker_is_klamms, config_entity
+from controller.decisions.configs.descriptions import (
+    BrokerLayers,
+    describe_broker_configs,
+    describe_overrides,
+    describe_topic_configs,
+)
+from controller.decisions.configs.topic_configs import min_insync_replicas
 from controller.fenced_writes import Conflict, Outcome, Written
 
 _ATTEMPTS = 5
@@ -47,8 +54,8 @@ async def alter_configs(active: ActiveController, request: AlterConfigsRequest) 
         try:
             if _key(resource) in repeated:
                 raise _named_twice()
-            entity = config_entity(resource.resource_type, resource.resource_name, active.context.topics)
-            check_alterations(entity, resource.configs)
+            entity = _entity(active, resource)
+            check_alterations(entity, resource.configs, active.config.kafka_release)
         except ApiError as error:
             errors[position] = error
         else:
@@ -68,6 +75,14 @@ async def alter_configs(active: ActiveController, request: AlterConfigsRequest) 
             )
         )
     return AlterConfigsResponse(tuple(responses))
+
+
+def _entity(active: ActiveController, resource: AlterConfigsResource | ConfigResource) -> ConfigEntity:
+    """The entity, if there is one here. Raises ApiError."""
+    entity = config_entity(resource.resource_type, resource.resource_name, active.context.topics)
+    if active.config.governs_kafka:
+        check_broker_is_klamms(entity, active.config.id)
+    return entity
 
 
 def _repeated(resources: Sequence[AlterConfigsResource | ConfigResource]) -> set[tuple[int, str]]:
@@ -90,19 +105,35 @@ async def _write(active: ActiveController, wanted: _Alterations) -> dict[ConfigE
         found = await active.configs.read(list(left))
         stored = {entity: config for entity, config in found.items() if isinstance(config, StoredConfig)}
         errors |= {entity: _unreadable(entity) for entity in left if entity not in stored}
-        outcomes = await active.configs.write(
-            {
-                entity: StoredConfig(altered(config.overrides, left[entity].configs), config.version)
-                for entity, config in stored.items()
-            }
-        )
-        if written := [entity.path for entity, outcome in outcomes.items() if isinstance(outcome, Written)]:
-            _log.info("Configs altered", entities=written)
+        changed = {
+            entity: StoredConfig(altered(config.overrides, left[entity].configs), config.version)
+            for entity, config in stored.items()
+        }
+        outcomes = await active.configs.write(changed)
+        written = [entity for entity, outcome in outcomes.items() if isinstance(outcome, Written)]
+        _record(active, {entity: (stored[entity].overrides, changed[entity].overrides) for entity in written})
         errors |= {e: _refusal(o) for e, o in outcomes.items() if not isinstance(o, Written | Conflict)}
         left = {entity: left[entity] for entity, o in outcomes.items() if isinstance(o, Conflict)}
         if not left:
             return errors
     return errors | {e: ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED, f"{e.path} keeps changing") for e in left}
+
+
+def _record(
+    active: ActiveController, written: Mapping[ConfigEntity, tuple[Mapping[str, str], Mapping[str, str]]]
+) -> None:
+    """Log what was written, and record what the state-change log has of it (D-53). `written`: overrides before, now."""
+    if not written:
+        return
+    _log.info("Configs altered", entities=[entity.path for entity in written])
+    default = active.config.min_insync_replicas
+    values = {
+        entity.name: min_insync_replicas(now, default)
+        for entity, (before, now) in written.items()
+        if entity.type == "topics" and min_insync_replicas(now, default) != min_insync_replicas(before, default)
+    }
+    if values:
+        active.commit(MinInsyncReplicasAltered(values))
 
 
 def _unreadable(entity: ConfigEntity) -> ApiError:
@@ -122,7 +153,7 @@ async def describe_configs(active: ActiveController, request: DescribeConfigsReq
         try:
             if _key(resource) in repeated:
                 raise _named_twice()
-            entities[position] = config_entity(resource.resource_type, resource.resource_name, active.context.topics)
+            entities[position] = _entity(active, resource)
         except ApiError as error:
             results[position] = _failed(resource, error)
     of_controller, of_all = ConfigEntity("brokers", str(active.config.id)), ConfigEntity("brokers", DEFAULT_ENTITY)
@@ -134,7 +165,12 @@ async def describe_configs(active: ActiveController, request: DescribeConfigsReq
         if isinstance(own, MalformedZnodeError):
             results[position] = _failed(resource, _unreadable(entity))
             continue
-        configs = _describe(entity, own.overrides, layers, resource.configuration_keys)
+        wanted = resource.configuration_keys
+        if entity.type == "topics" and active.config.governs_kafka:
+            # What is in force besides is in the configuration of each broker.
+            configs = describe_overrides(own.overrides, wanted)
+        else:
+            configs = _describe(entity, own.overrides, layers, wanted)
         results[position] = DescribeConfigsResult(ErrorCode.NONE, None, *_key(resource), configs)
     return DescribeConfigsResponse(tuple(results[position] for position in range(len(request.resources))))
 

@@ -33,6 +33,7 @@ from controller.handlers.partitions.partition_transitions import move_partitions
 from controller.handlers.partitions.replica_transitions import move_replicas, replicas_of
 from controller.handlers.reassignment.engine import reassign
 from controller.handlers.reassignment.reassignment_znode import drop_reassignments_of_topics
+from controller.handlers.topics.controller_replicas import replace_controllers
 from controller.partition_image import TopicIdConflictError
 
 _log = structlog.stdlib.get_logger()
@@ -47,7 +48,7 @@ async def topic_change(active: ActiveController) -> None:
         active.enqueue(PartitionModifications(topic))
     new = [topic for topic in listed if topic not in context.topics]
     vanished = sorted(context.topics.difference(listed))
-    topics = await active.store.read_topics(new)
+    topics = await replace_controllers(active, await active.store.read_topics(new))
     active.commit(TopicsListed(listed))
     if vanished:
         # Not the deletion procedure: somebody removed the znodes; no replica is deleted.
@@ -64,7 +65,7 @@ async def topic_change(active: ActiveController) -> None:
 async def partition_modifications(active: ActiveController, topic: str) -> None:
     """Create partitions added to a topic znode; all other changes of it are ignored (TP-20 to TP-24)."""
     context = active.context
-    found = (await active.store.read_topics([topic])).get(topic)
+    found = (await replace_controllers(active, await active.store.read_topics([topic]))).get(topic)
     if found is None or topic not in context.topics:
         return
     known = context.assignments.get(topic, {})

@@ -36,7 +36,7 @@ class DescribeClusterRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class DescribeClusterResponse(_message.Message):
-    __slots__ = ("cluster_id", "controller_id", "controller_address", "controller_epoch", "brokers", "node_id", "node_role", "controllers")
+    __slots__ = ("cluster_id", "controller_id", "controller_address", "controller_epoch", "brokers", "node_id", "node_role", "controllers", "broker_protocol", "dead_brokers")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -45,6 +45,8 @@ class DescribeClusterResponse(_message.Message):
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_ROLE_FIELD_NUMBER: _ClassVar[int]
     CONTROLLERS_FIELD_NUMBER: _ClassVar[int]
+    BROKER_PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    DEAD_BROKERS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     controller_id: int
     controller_address: str
@@ -53,7 +55,9 @@ class DescribeClusterResponse(_message.Message):
     node_id: int
     node_role: str
     controllers: _containers.RepeatedCompositeFieldContainer[DescribedController]
-    def __init__(self, cluster_id: _Optional[str] = ..., controller_id: _Optional[int] = ..., controller_address: _Optional[str] = ..., controller_epoch: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[DescribedBroker, _Mapping]]] = ..., node_id: _Optional[int] = ..., node_role: _Optional[str] = ..., controllers: _Optional[_Iterable[_Union[DescribedController, _Mapping]]] = ...) -> None: ...
+    broker_protocol: str
+    dead_brokers: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, cluster_id: _Optional[str] = ..., controller_id: _Optional[int] = ..., controller_address: _Optional[str] = ..., controller_epoch: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[DescribedBroker, _Mapping]]] = ..., node_id: _Optional[int] = ..., node_role: _Optional[str] = ..., controllers: _Optional[_Iterable[_Union[DescribedController, _Mapping]]] = ..., broker_protocol: _Optional[str] = ..., dead_brokers: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class DescribedController(_message.Message):
     __slots__ = ("id", "address")

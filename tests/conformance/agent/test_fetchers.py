@@ -171,6 +171,39 @@ async def test_an_error_of_one_partition_leaves_its_fetcher_and_the_others_alone
     await world.stop()
 
 
+@pytest.mark.rule("FD-7")
+@virtually
+async def test_gauges_of_fetchers_equal_a_recount_of_what_they_have_yet_to_fetch() -> None:
+    world = AgentWorld()
+    follower, leader = await follow_many(world)
+    ends = {tp: 10 * (number + 1) for number, tp in enumerate(PARTITIONS)}
+    for _ in range(len(leader.fetches)):
+        leader.answers.put_nowait(())
+    answer = [replace(data(0, 2), partition=tp.partition, high_watermark=Offset(ends[tp])) for tp in PARTITIONS]
+    leader.answers.put_nowait(tuple(answer))
+    await until(lambda: all(follower.offsets(tp)[1] == 2 for tp in PARTITIONS))
+    follower.agent.fetchers.fail(OTHER)
+    fetched = [tp for tp in PARTITIONS if tp != OTHER]
+
+    def gauge(type_: str, name: str, **tags: object) -> float:
+        return follower.metrics.gauge("kafka.server", type_, name, **tags).value
+
+    def of_manager(name: str) -> float:
+        return gauge("ReplicaFetcherManager", name, clientId="Replica")
+
+    lags = {tp: ends[tp] - follower.offsets(tp)[1] for tp in fetched}
+    await until(lambda: of_manager("MaxLag") == max(lags.values()))
+    assert of_manager("FailedPartitionsCount") == len(PARTITIONS) - len(fetched)
+    exposed = {
+        (sample.labels["topic"], int(sample.labels["partition"])): sample.value
+        for family in follower.metrics.collect()
+        if family.name == "kafka_server_fetcherlagmetrics_consumerlag"
+        for sample in family.samples
+    }
+    assert exposed == lags
+    await world.stop()
+
+
 @pytest.mark.rule("R5.26")
 @virtually
 async def test_a_storage_error_gives_up_the_partitions_of_that_directory_alone() -> None:

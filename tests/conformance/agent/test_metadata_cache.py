@@ -19,6 +19,7 @@ from cluster.broker import (
     TopicId,
 )
 from cluster.errors import ErrorCode
+from cluster.listeners import EXTERNAL_LISTENER
 from cluster.partition import TopicPartition
 from cluster.requests.control import UpdateMetadataPartitionState, UpdateMetadataRequest, UpdateMetadataTopicState
 from cluster.requests.data import MetadataPartition
@@ -151,6 +152,8 @@ async def test_brokers_with_different_listeners_are_logged_and_taken_over_all_th
     with structlog.testing.capture_logs() as lines:
         answer = await agent.handle(request(state(0), brokers=(broker(1), broker(2))))
         assert answer.error_code is ErrorCode.NONE
+        with_external = Broker(BrokerId(2), (*broker(2).endpoints, Endpoint("outside", 9094, EXTERNAL_LISTENER)))
+        await agent.handle(request(state(0), brokers=(broker(1), with_external)))
         assert [line for line in lines if line["log_level"] == "error"] == []
         answer = await agent.handle(request(state(0), brokers=(broker(1), broker(2, "INTERNAL"))))
     assert answer.error_code is ErrorCode.NONE

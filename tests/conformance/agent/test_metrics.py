@@ -1,6 +1,7 @@
 """Metrics of partitions and logs: their names, and when they are registered and removed."""
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -10,15 +11,17 @@ from prometheus_client import CollectorRegistry, generate_latest
 from broker_agent.agent_metrics import IDLE, AgentMetrics, PartitionStatus
 from broker_agent.log.log_metrics import LogMetrics
 from broker_agent.log.opening import open_log_directories
+from broker_agent.log.record_batch import parse_header
 from broker_agent.log.segments import LogDependencies
-from cluster.broker import BrokerId, LeaderEpoch, Offset
+from broker_agent.ports import LogConfig
+from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from cluster.errors import StorageError
 from cluster.partition import TopicPartition
 from cluster.process.metrics import Metrics
-from cluster.requests.data import ProducePartition, ProduceRequest
-from simulator.gauge_recount import check_agent_gauges, recount_agent
+from cluster.requests.data import FetchPartition, FetchRequest, ProducePartition, ProduceRequest
+from simulator.gauge_recount import check_agent_gauges, recount_agent, recount_waiting
 from simulator.record_batches import encode_client_batch
-from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, virtually
+from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, until, virtually
 from tests.contract.log_worlds import OWNER, FileWorld, InMemoryWorld, Node, TestClock, batch, fill
 
 OF_PARTITION = f'{{partition="0",topic="{TOPIC}"}}'
@@ -77,6 +80,56 @@ async def test_logs_show_their_offsets_and_sizes_until_they_are_deleted() -> Non
     await world.stop_replica(1, delete=True, epoch=-2)
     assert not [name for name in scrape(process.metrics) if name.startswith("kafka_log_log_")]
     await world.stop()
+
+
+def last_offsets(content: bytes) -> Iterator[int]:
+    """Of each batch in a segment."""
+    position = 0
+    while position < len(content):
+        header = parse_header(content, position)
+        yield header.last_offset
+        position += header.size
+
+
+@pytest.mark.rule("FD-7")
+async def test_gauges_of_a_log_equal_a_recount_of_its_files(tmp_path: Path) -> None:
+    metrics, tp = Metrics(), TopicPartition(TOPIC, 0)
+    dependencies = LogDependencies(
+        FileWorld().new_disk(), TestClock(), Random(1), LogMetrics(metrics, per_partition=True)
+    )
+    logs = await open_log_directories(dependencies, [str(tmp_path)], OWNER, lambda *_: None)
+    config = LogConfig(segment_bytes=400, retention_bytes=500, file_delete_delay_ms=0)
+    log = await logs.get_or_create(tp, topic_id=None, is_new=True, config=config)
+
+    def recounted() -> dict[str, float]:
+        files = sorted((tmp_path / f"{TOPIC}-0").glob("*.log"))
+        last = max(offset for path in files for offset in last_offsets(path.read_bytes()))
+        return {
+            "numlogsegments": len(files),
+            "size": sum(path.stat().st_size for path in files),
+            "logstartoffset": max(int(files[0].stem), deleted_below),
+            "logendoffset": last + 1,
+        }
+
+    def exposed() -> dict[str, float]:
+        samples = scrape(metrics)
+        return {name: samples[f"kafka_log_log_{name}{OF_PARTITION}"] for name in recounted()}
+
+    deleted_below = 0
+    for _ in range(12):
+        fill(log, 1)
+    assert exposed() == recounted()
+    assert recounted()["numlogsegments"] > 2
+    log.truncate_to(Offset(100))
+    assert exposed() == recounted()
+    log.set_high_watermark(Offset(100))
+    deleted_below = 33
+    log.raise_log_start_offset(Offset(33))
+    assert exposed() == recounted()
+    assert log.enforce_retention(2_000_000) > 0
+    await logs.flush_due()
+    assert exposed() == recounted()
+    await logs.close(BrokerEpoch(1))
 
 
 @virtually
@@ -179,6 +232,14 @@ async def test_gauges_of_a_broker_equal_a_recount_through_roles_failures_and_del
     check_agent_gauges(agent)
     assert recount_agent(agent)["UnderReplicatedPartitions"] == 1
     await world.agents[1].produce(3)
+    check_agent_gauges(agent)
+    fetch = FetchRequest(BrokerId(-1), (FetchPartition(TOPIC, None, 0, Offset(3), 1_000_000),), 60_000, 1, 1_000_000)
+    waiting = [asyncio.ensure_future(world.agents[1].handle(fetch)) for _ in range(3)]
+    await until(lambda: recount_waiting(agent)["Fetch"]["NumDelayedOperations"] == 3)
+    check_agent_gauges(agent)
+    await world.agents[1].produce(1)
+    await asyncio.gather(*waiting)
+    assert recount_waiting(agent)["Fetch"]["NumDelayedOperations"] == 0
     check_agent_gauges(agent)
     agent.manager.mark_offline(TP)
     check_agent_gauges(agent)

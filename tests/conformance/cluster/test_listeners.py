@@ -8,7 +8,7 @@ import pytest
 from broker_agent.controller_finder import check_controller_has_control_listener
 from cluster.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint
 from cluster.errors import ApiError, ErrorCode, StartupError
-from cluster.listeners import ListenerNames, has_one_address
+from cluster.listeners import EXTERNAL_LISTENER, ListenerNames, has_one_address
 from cluster.requests.agents import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
@@ -23,6 +23,7 @@ from cluster.requests.elections import ShutdownRequest
 from cluster.requests.recovery import DescribeReplicasRequest
 from cluster.requests.topics import CreateTopicsRequest, ListTopicsRequest
 from cluster.rpc.apis import ApiKind
+from cluster.rpc.external_listener import ExternalListener
 from cluster.rpc.methods import METHOD_OF_REQUEST
 from cluster.znodes.controller import encode_controller
 from cluster.znodes.paths import CONTROLLER, broker_path, controller_registration_path
@@ -90,6 +91,23 @@ async def test_an_agent_answers_controllers_and_clients_at_different_listeners()
         with pytest.raises(ApiError, match="answered at the listener PLAINTEXT \\(broker-1:9092\\), not at CONTROL"):
             await ask(request, "CONTROL")
     await world.stop()
+
+
+@pytest.mark.rule("LS-1", "LS-5")
+@virtually
+async def test_the_external_listener_answers_clients_and_its_refusals_name_it() -> None:
+    world = AgentWorld()
+    await world.start(1)
+    agent = world.agents[1]
+    external = ExternalListener(agent.node, ListenerNames(), no_processes)
+    await external.handle(at(EXTERNAL_LISTENER), MetadataRequest())
+    with pytest.raises(ApiError, match="at the listener CONTROL \\(broker-1:9093\\), not at EXTERNAL"):
+        await external.handle(at(EXTERNAL_LISTENER), stop_replica(agent.epoch))
+    await world.stop()
+
+
+async def no_processes() -> list[list[Endpoint]]:
+    return []
 
 
 class Recorder:

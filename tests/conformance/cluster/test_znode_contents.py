@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cluster.broker import (
     Broker,
@@ -72,6 +73,15 @@ BROKER = Broker(
     rack="rack-a",
     features={"feature1": FeatureRange(1, 3)},
 )
+
+
+@pytest.mark.rule("D-80")
+def test_a_registration_says_which_version_of_klamm_runs_the_broker() -> None:
+    agent = replace(BROKER, klamm_version="0.3.0")
+    written, without = json.loads(encode_broker(agent, 1)), json.loads(encode_broker(BROKER, 1))
+    assert written == without | {"klamm": "0.3.0"}
+    assert decode_broker(BrokerId(7), encode_broker(agent, 1)) == agent
+    assert decode_broker(BrokerId(7), BROKER_V5).klamm_version == ""
 
 
 def leadership(**changes: object) -> LeaderAndIsr:

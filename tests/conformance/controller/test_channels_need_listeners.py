@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.broker import Broker, BrokerId, Endpoint
+from cluster.requests.cluster import DescribeFindingsRequest
 from cluster.requests.control import LeaderAndIsrRequest, UpdateMetadataRequest
 from cluster.znodes.paths import broker_path
 from cluster.znodes.registrations import encode_broker
@@ -25,10 +26,13 @@ def test_a_broker_without_the_listener_is_left_out_until_it_offers_it() -> None:
         successor = world.start_controller(1002)
         await until(lambda: successor.is_active)
         assert successor.gauge("ActiveBrokerCount") == 1
+        (finding,) = (await successor.ask(DescribeFindingsRequest())).findings
+        assert (finding.kind, finding.broker) == ("broker_not_admitted", 2)
         mended = replace(external, endpoints=(*external.endpoints, Endpoint("host2", 9092)))
         await world.write(SetData(broker_path(external.id), encode_broker(mended, 1)))
         await until(lambda: successor.brokers.of(2, LeaderAndIsrRequest))
         assert successor.gauge("ActiveBrokerCount") == 2
+        assert not (await successor.ask(DescribeFindingsRequest())).findings
         await successor.stop()
 
     run_virtually(main)

@@ -23,6 +23,7 @@ from cluster.requests.topics import CreatePartitionsRequest, NewPartitions
 from cluster.znodes.configs import CONFIG_CHANGE_PREFIX, ConfigEntity, encode_config, encode_config_change
 from cluster.znodes.paths import CONFIG_CHANGES, topic_config_path, topic_path
 from cluster.zookeeper.port import Check, Create, Op, SetData
+from state_log.record import Kind
 from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster
 
 E = ErrorCode
@@ -240,6 +241,32 @@ def test_altered_settings_stand_where_kafkas_tools_read_and_are_announced_to_all
         paths = ["topics/t", "brokers/<default>", "brokers/7"]
         assert announcements(world) == [{"version": 2, "entity_path": path} for path in paths]
         await world.leads("t", leader=2)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("D-53")
+def test_a_request_that_changes_min_insync_replicas_is_recorded_with_its_call() -> None:
+    async def main() -> None:
+        world, c = await running_cluster(1, 2, min_insync_replicas=1)
+        for topic in "tu":
+            await world.create_topic(topic, [1, 2])
+            await world.leads(topic, leader=1)
+        await quiesce()
+
+        def of(value: str | None, name: str) -> AlterConfigsResource:
+            return of_topic(change("min.insync.replicas", value), change("retention.ms", "5"), name=name)
+
+        for values in (("2", "1"), ("2", "2"), (None, "2")):
+            assert await alter(c, *map(of, values, "tu"), of_brokers(change(UNCLEAN, "false"))) == [E.NONE] * 3
+        assert await alter(c, of("2", "t"), validate_only=True) == [E.NONE]
+        found = [record for record in c.sink.changes if record.kind is Kind.CONFIG]
+        assert [(r.topic, r.min_insync_replicas) for r in found] == [("t", 2), ("u", 2), ("t", 1)]
+        assert {(r.cause and r.cause.event, r.partition, r.to_state) for r in found} == {
+            ("AlterConfigsReceived", None, None)
+        }
+        assert all(r.topic_id and r.controller_epoch == 1 and r.principal for r in found)
         await c.stop()
 
     run_virtually(main)

@@ -80,6 +80,7 @@ def test_a_request_that_still_waits_when_the_controller_epoch_ends_is_answered_t
         world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
         await world.leads("t", leader=1)
+        await until(lambda: c.is_active, "idle")
         in_progress, waiting = (asyncio.ensure_future(shut_down(c, broker)) for broker in (1, 2))
         await asyncio.sleep(0)
         await c.stop()

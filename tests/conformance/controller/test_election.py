@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from cluster.broker import Endpoint
+from cluster.broker import Broker, BrokerId, Endpoint
 from cluster.errors import ApiError, ErrorCode, OutcomeUnknownError
 from cluster.requests.cluster import DescribeClusterRequest
 from cluster.requests.topics import CreateTopicsRequest, ListTopicsRequest, NewTopic
 from cluster.znodes.cluster_wide import decode_cluster_id
 from cluster.znodes.controller import encode_controller
-from cluster.znodes.paths import CONTROLLER, PERSISTENT_PATHS
-from cluster.znodes.registrations import decode_controller_registration
+from cluster.znodes.paths import CONTROLLER, PERSISTENT_PATHS, broker_path
+from cluster.znodes.registrations import decode_broker, decode_controller_registration
 from cluster.zookeeper.port import SetData
 from state_log.record import Kind
 from tests.controller_elections import active_controller, epoch, owner, withhold_the_election
@@ -248,5 +248,22 @@ def test_an_election_won_late_is_known_as_won_whenever_it_shows(reads: int) -> N
         assert seen > reads
         assert (await epoch(world), c.context.epoch) == ((b"1", 1), 1)
         await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("D-88")
+def test_a_candidate_is_registered_as_a_broker_too_where_that_is_configured() -> None:
+    async def main() -> None:
+        world = await World().start()
+        own = Broker(BrokerId(901), (Endpoint("klamm", 9095),), rack="a", klamm_version="0.3.0")
+        c = world.start_controller(901, as_broker=own, governs_kafka=True, takeover="atomic")
+        await until(lambda: c.is_active, "active")
+        znode = await world.tool.get(broker_path(own.id))
+        assert znode is not None
+        assert decode_broker(own.id, znode.data) == own
+        assert c.context.brokers == {}
+        await c.stop()
+        assert await world.tool.get(broker_path(own.id)) is None
 
     run_virtually(main)

@@ -445,8 +445,11 @@ def test_the_name_of_a_topic_that_is_being_deleted_is_refused_with_what_the_dele
         await world.leads("t", 0, leader=1)
         await mark(world, "t")
 
+        await until(lambda: c.context.is_marked_for_deletion("t"), "the deletion is known")
+
         async def on_hold() -> bool:
-            return (await describe(c)).state == "on hold"
+            found = (await c.ask(DescribeTopicDeletionsRequest(("t",)))).deletions
+            return [deletion.state for deletion in found] == ["on hold"]
 
         await until(on_hold, "the deletion waits for broker 9")
         for validate_only in (False, True):

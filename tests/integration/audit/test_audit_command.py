@@ -9,6 +9,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -27,13 +29,29 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
+@contextmanager
+def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """An audit in a process group of its own, which does not outlive a test that fails."""
+    with subprocess.Popen(
+        [*COMMAND, "run", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield process
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+
+
 @pytest.mark.real
 @pytest.mark.deep
 def test_the_job_follows_logs_that_grow_until_it_is_stopped(tmp_path: Path) -> None:
     cluster, logs, output = draw(3, steps=40, unclean=False), tmp_path / "logs", tmp_path / "output"
     paths = write_logs(cluster.logs, logs)
-    arguments = ["run", "--log-dir", str(logs), "--output", str(output), "-o", "json"]
-    with subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, text=True) as process:
+    with running("--log-dir", str(logs), "--output", str(output), "-o", "json") as process:
         wait_until_audited(paths[cluster.controller])
         second_leader_by_an_agent(cluster)
         added = write_logs(cluster.logs, logs)
@@ -52,10 +70,7 @@ def test_the_job_follows_logs_that_grow_until_it_is_stopped(tmp_path: Path) -> N
 def test_ctrl_c_ends_the_job_with_its_result_and_without_noise(tmp_path: Path) -> None:
     cluster, logs = draw(3, steps=40, unclean=False), tmp_path / "logs"
     paths = write_logs(cluster.logs, logs)
-    arguments = ["run", "--log-dir", str(logs), "--output", str(tmp_path / "output"), "-o", "json"]
-    with subprocess.Popen(
-        [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as process:
+    with running("--log-dir", str(logs), "--output", str(tmp_path / "output"), "-o", "json") as process:
         wait_until_audited(paths[cluster.controller])
         # A terminal signals the whole group, Spark's processes included.
         os.killpg(process.pid, signal.SIGINT)
@@ -72,21 +87,28 @@ def test_a_script_waits_for_a_clean_verdict_with_metrics_to_scrape_meanwhile(tmp
     write_logs(cluster.logs, logs)
     with socket.create_server(("127.0.0.1", 0)) as free:
         listen = f"127.0.0.1:{free.getsockname()[1]}"
-    arguments = ["run", "--until-clean", "--log-dir", str(logs), "--output", str(tmp_path / "output"), "-o", "json"]
-    options = ["--expect", "broker-77", "--metrics-listen", listen]
-    with subprocess.Popen([*COMMAND, *arguments, *options], stdout=subprocess.PIPE, text=True) as process:
-        while "klamm_audit_job_batchms_count 1.0" not in (text := scrape(listen)):
-            assert process.poll() is None
-        assert 'klamm_audit_job_verdict{value="incomplete"} 1.0' in text
+    arguments = ["--until-clean", "--log-dir", str(logs), "--output", str(tmp_path / "output"), "-o", "json"]
+    with running(*arguments, "--expect", "broker-77", "--metrics-listen", listen) as process:
+        # The job sets the verdict, and Spark's listener the number of batches, in either order.
+        wait_until_scraped(
+            process, listen, ['klamm_audit_job_verdict{value="incomplete"} 1.0', "klamm_audit_job_batchms_count 1.0"]
+        )
         process.send_signal(signal.SIGTERM)
         assert json.loads(process.communicate(timeout=TIMEOUT_S)[0])["verdict"] == "incomplete"
     assert process.returncode == 4
-    finished = run(*arguments)
+    finished = run("run", *arguments)
     assert (finished.returncode, json.loads(finished.stdout)["verdict"]) == (0, "clean")
 
 
+def wait_until_scraped(process: subprocess.Popen[str], listen: str, expected: list[str]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while absent := [line for line in expected if line not in scrape(listen)]:
+        assert process.poll() is None
+        assert time.monotonic() < deadline, f"{absent} were not exposed"
+        time.sleep(0.1)
+
+
 def scrape(listen: str) -> str:
-    time.sleep(0.1)
     try:
         with urllib.request.urlopen(f"http://{listen}/metrics", timeout=TIMEOUT_S) as response:
             return str(response.read().decode())
@@ -139,6 +161,18 @@ def test_a_spark_that_cannot_start_is_no_verdict_and_says_where_the_log_is(tmp_p
     assert (failed.returncode, failed.stdout) == (1, "")
     assert "spark.log" in failed.stderr
     assert "java" in (tmp_path / "out" / "spark.log").read_text()
+
+
+@pytest.mark.real
+@pytest.mark.deep
+def test_a_master_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    """After Spark's three attempts of 20 s, whose number and time it fixes."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        master = f"spark://127.0.0.1:{free.getsockname()[1]}"
+    arguments = ["--log-dir", str(tmp_path), "--output", str(tmp_path / "out"), "--once", "--master", master]
+    failed = run("run", *arguments)
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert failed.stderr.startswith(f"the audit failed: {master}: no Spark master answers there")
 
 
 def test_help_loads_no_spark() -> None:

@@ -54,3 +54,12 @@ async def test_what_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch, tmp
         monkeypatch.setattr("os.read", lambda *_: os.open(tmp_path / "absent", os.O_RDONLY))
         with pytest.raises(ConfigError, match="standard input: cannot be read: No such file"):
             await all_lines()
+
+
+async def test_a_line_of_many_chunks_is_put_together_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Put together at each of them, 64 MiB would be 17 GB to copy, and take longer than this waits."""
+    path = tmp_path / "line"
+    path.write_bytes(b"x" * (64 << 20) + b"\n\nb\n")
+    with stdin(monkeypatch, os.open(path, os.O_RDONLY)):
+        lines = await all_lines()
+    assert [len(line) for line in lines] == [64 << 20, 0, 1]

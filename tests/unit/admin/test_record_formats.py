@@ -74,3 +74,21 @@ def test_fields_of_a_line_may_be_absent() -> None:
 def test_a_line_that_is_no_record_is_named_by_its_number(line: bytes) -> None:
     with pytest.raises(ConfigError, match="line 12: "):
         parse_json_line(12, line)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b"", "is empty: each line must be an object"),
+        (b" \r", "is empty: each line must be an object"),
+        (b'{"value": "\\ud800"}', r"\\ud800 is half of a character"),
+        (b'{"value": "a\\udc00"}', r"\\udc00 is half of a character"),
+        (b'{"value": "\\ud83d\\ude00\\uD83D"}', r"\\uD83D is half of a character"),
+        (b'{"value": "\xff"}', "is not UTF-8: give other bytes as"),
+        (b'{"value": "a"', "ends before the object does"),
+        (b'{"valu": "a"}', "unknown key `valu`"),
+    ],
+)
+def test_what_is_wrong_with_a_line_is_named(line: bytes, why: str) -> None:
+    with pytest.raises(ConfigError, match=f"line 3: {why}"):
+        parse_json_line(3, line)

@@ -82,6 +82,27 @@ def test_the_archives_of_a_few_installations_are_kept(tmp_path: Path, java_home:
     assert len(list(tmp_path.glob("*.jsa"))) == 3
 
 
+def test_what_processes_of_other_installations_left_is_kept_or_removed_too(tmp_path: Path, java_home: Path) -> None:
+    """They may have been deleted since, as virtual environments are, so that nobody else would look at it."""
+    for number in range(6):
+        (java_home / "release").write_text(str(number))
+        os.utime(left_by(dead_process(), tmp_path, COMPLETE), (number + 1, number + 1))
+    (java_home / "release").write_text("given up")
+    os.utime(left_by(dead_process(), tmp_path, INCOMPLETE), (0, 0))
+    (java_home / "release").write_text("being written")
+    class_archive_options(tmp_path)
+    (java_home / "release").write_text("another")
+    own = file_of(class_archive_options(tmp_path))
+    of_running = sorted(path.stat().st_size for path in tmp_path.glob("*.new") if path != own)
+    assert (of_running, len(list(tmp_path.glob("*.jsa")))) == ([0], 3)
+
+
+def test_a_file_of_another_name_is_no_obstacle(tmp_path: Path) -> None:
+    for name in ("spark-1.new", "spark-1.x.new", "notes.new"):
+        (tmp_path / name).touch()
+    assert class_archive_options(tmp_path).startswith(WRITES)
+
+
 def test_another_java_has_an_archive_of_its_own(tmp_path: Path, java_home: Path) -> None:
     left_by(dead_process(), tmp_path, COMPLETE)
     assert class_archive_options(tmp_path).startswith(USES)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from audit.batches.batch import commit_batch
 from audit.records.findings import FOUND, WITHDRAWN, Finding
 from audit.storage.commits import BucketResult, BucketState, Commit
-from audit.storage.output_folder import OutputError, OutputFolder
+from audit.storage.committed_state import OutputError
+from audit.storage.output_folder import OutputFolder
 from audit.storage.state_versions import VERSION
 from audit.storage.table_files import TableFile, latest_rows
 from audit.storage.table_schemas import BATCH, FINDINGS_TABLE, RECORDS_TABLE

@@ -17,7 +17,7 @@ from audit.storage.output_folder import OutputFolder
 from audit.storage.state_versions import VERSION
 from audit.topic.brokers import topic_ends
 from audit.topic.connector import with_connector
-from audit.topic.publisher import Published, PublishedFile, is_of_another_topic
+from audit.topic.publisher import Published, PublishedFile, Publisher, is_of_another_topic
 from audit.topic.reading import ReadBefore, read_records
 from audit.topic.topics import Topic, TopicError
 from tests.unit.audit.test_changed_files import OLD, write_run
@@ -96,6 +96,27 @@ def test_the_publisher_s_file_is_of_one_topic(tmp_path: Path) -> None:
     assert not is_of_another_topic(published, {0: 0, 2: 5})
     assert is_of_another_topic(published, {0: 9, 2: 4})
     assert is_of_another_topic(published, {0: 9})
+
+
+def test_what_is_not_published_is_named_with_the_reason(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    (path,) = write_run(logs, "broker-1", OLD, segments=1)
+    state = PublishedFile(tmp_path / "published.json")
+    publisher = Publisher([logs], Topic("127.0.0.1:9", "t"), state, Published("t"))
+    assert publisher.left_out() == []
+    (logs / f"{path.name}.gz").write_bytes(b"\x1f\x8b")
+    (logs / "copied.jsonl").write_bytes(path.read_bytes())
+    (logs / path.name.replace("broker-1", "broker-2")).mkdir()
+    (logs / path.name.replace("broker-1", "broker-3")).touch()
+    (logs / "link").symlink_to(tmp_path, target_is_directory=True)
+    reasons = [line.partition(": was not published: it ")[2].split(":")[0] for line in publisher.left_out()]
+    assert sorted(reasons) == [
+        "is a link to a folder, and such links are not followed",
+        "is compressed",
+        "is empty",
+        "is no file, though it has the name of a log",
+        "is not named like a segment of klamm's",
+    ]
 
 
 def test_brokers_that_are_not_there_are_named(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_the_command_shows_tables_documents_and_errors(folder: OutputFolder) -> 
     )
     assert ask(folder, sql + " LIMIT 1", "-o", "json") == (
         0,
-        '{"rows": [{"subject": "a", "at_time": "1970-01-01 00:00:00.000", "topic": null}]}\n',
+        '{"rows": [{"subject": "a", "at_time": "1970-01-01 00:00:00.000", "topic": null}], "more": false}\n',
         "",
     )
     assert "findings  2 rows" in ask(folder)[1]
@@ -131,6 +131,19 @@ def test_the_command_shows_tables_documents_and_errors(folder: OutputFolder) -> 
     code, out, err = ask(folder, "SELECT x FROM findings")
     assert (code, out) == (2, "")
     assert "x" in err
+
+
+def test_no_more_rows_are_read_than_the_limit(folder: OutputFolder) -> None:
+    """Of a result that would not fit into memory."""
+    endless = "SELECT number FROM range(1::BIGINT << 61) AS numbers(number)"
+    found = run_query(folder, endless, limit=3)
+    assert (found.rows, found.more) == ([[0], [1], [2]], True)
+    assert not run_query(folder, endless + " LIMIT 3", limit=3).more
+    code, out, err = ask(folder, endless, "--limit", "2")
+    assert (code, out) == (0, "NUMBER\n0\n1\n")
+    assert err == "only the first 2 rows: --limit raises that; LIMIT … OFFSET … in the SQL shows the next ones\n"
+    assert ask(folder, endless, "--limit", "1", "-o", "json")[1] == '{"rows": [{"number": 0}], "more": true}\n'
+    assert ask(folder, endless, "--limit", "0")[0] == 2
 
 
 def test_a_damaged_table_is_named(folder: OutputFolder) -> None:

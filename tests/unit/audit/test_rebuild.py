@@ -16,7 +16,8 @@ from audit.records.findings import FOUND, WITHDRAWN
 from audit.report.report import read_result
 from audit.rules.partition_states import check_states
 from audit.storage.commits import Commit
-from audit.storage.output_folder import OutputError, OutputFolder
+from audit.storage.committed_state import OutputError
+from audit.storage.output_folder import OutputFolder
 from audit.storage.table_schemas import BATCH, FINDINGS, FINDINGS_TABLE, TIMELINES_TABLE
 from audit.tables.compaction import delete_files, delete_old, delete_strays
 from tests.audit_corpus.clean_logs import simulated_logs

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from audit.spark.session import AuditFailedError, folder_of_spark, summary
+from audit.spark.errors import AuditFailedError, begin_log, explained, summary
+from audit.spark.session import folder_of_spark
 
 OF_A_WORKER = """\
 [STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: An exception was raised by the Python Proxy. \
@@ -36,6 +37,42 @@ An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.
 )
 def test_an_error_is_one_line_that_says_what_failed(text: str, said: str) -> None:
     assert summary(ValueError(text)) == said
+
+
+MASTER = "spark://10.0.0.7:7077"
+STOPPED = (
+    "java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\nThis stopped SparkContext was"
+)
+KILLED = "12:00:00 ERROR StandaloneSchedulerBackend: Application has been killed. Reason: {}\n"
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("All masters are unresponsive! Giving up.", f"{MASTER}: no Spark master answers there"),
+        ("Master removed our application: FAILED", f"{MASTER}: Spark ended the application: Master removed our"),
+    ],
+)
+def test_an_error_that_only_says_that_spark_has_stopped_is_explained_by_its_log(
+    reason: str, said: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "spark.log"
+    for earlier in ("Executor lost", reason):
+        begin_log(log)
+        with log.open("a") as file:
+            file.write(KILLED.format(earlier))
+    assert explained(ValueError(STOPPED), log, MASTER).startswith(said)
+    begin_log(log)
+    assert explained(ValueError(STOPPED), log, MASTER) == STOPPED.splitlines()[0]
+
+
+def test_a_jvm_that_could_not_start_says_why_in_its_log(tmp_path: Path) -> None:
+    exited, log = ValueError("[JAVA_GATEWAY_EXITED] Java gateway process exited"), tmp_path / "spark.log"
+    assert explained(exited, log, MASTER) == str(exited)
+    log.write_text("Error: no such option\nException in thread main: Could not reserve enough space\n")
+    assert explained(exited, log, MASTER) == "Exception in thread main: Could not reserve enough space"
+    begin_log(log)
+    assert explained(exited, log, MASTER) == str(exited)
 
 
 def test_an_error_names_the_log(tmp_path: Path) -> None:

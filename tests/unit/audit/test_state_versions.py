@@ -5,13 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from audit.batches.rebuild import rebuild
 from audit.report.report import read_result
 from audit.storage import state_versions
 from audit.storage.commits import Commit
-from audit.storage.output_folder import OutputError, OutputFolder
-from audit.storage.state_versions import VERSION
+from audit.storage.committed_state import OutputError
+from audit.storage.output_folder import OutputFolder
+from audit.storage.state_versions import RULES_VERSION, VERSION
 from tests.log_audits import FolderAudit
 from tests.older_outputs import BUCKETS_2, make_version, make_version_2
 from tests.outputs import leave_checkpoint, rows_that_hold
@@ -50,7 +52,8 @@ def test_an_output_of_version_2_is_gone_on_with(audit: FolderAudit, tmp_path: Pa
     undisturbed = FolderAudit(logs, tmp_path / "undisturbed", buckets=BUCKETS_2)
     undisturbed.read(20_000)
     assert rows_that_hold(tmp_path) == rows_that_hold(tmp_path / "undisturbed")
-    assert commit_of(folder) == commit_of(OutputFolder(tmp_path / "undisturbed"))
+    assert commit_of(folder).rules == (1, RULES_VERSION)
+    assert replace(commit_of(folder), rules=(RULES_VERSION,)) == commit_of(OutputFolder(tmp_path / "undisturbed"))
 
 
 def test_a_newer_version_names_the_file_and_the_newer_klamm(audit: FolderAudit, tmp_path: Path) -> None:
@@ -94,10 +97,13 @@ def test_the_report_says_which_versions_of_the_rules_were_applied(
 ) -> None:
     assert read_result(tmp_path).rules == ""
     for module in ("audit.batches.batch", "audit.report.report"):
-        monkeypatch.setattr(f"{module}.RULES_VERSION", 2)
-    assert read_result(tmp_path).rules.startswith("judged by version 1 of the rules; 'klamm audit rebuild'")
+        monkeypatch.setattr(f"{module}.RULES_VERSION", RULES_VERSION + 1)
+    said = f"judged by version {RULES_VERSION} of the rules; 'klamm audit rebuild'"
+    assert read_result(tmp_path).rules.startswith(said)
     audit.read(20_000)
-    assert read_result(tmp_path).rules.startswith("judged by version 1, 2 of the rules")
+    assert read_result(tmp_path).rules.startswith(
+        f"judged by version {RULES_VERSION}, {RULES_VERSION + 1} of the rules"
+    )
     leave_checkpoint(tmp_path)
     rebuild(OutputFolder(tmp_path))
     assert read_result(tmp_path).rules == ""

@@ -38,6 +38,15 @@ def test_a_broker_that_refuses_and_one_that_is_silent() -> None:
     ]
 
 
+@pytest.mark.rule("D-80", "AG-10")
+def test_a_registered_broker_that_cannot_join() -> None:
+    context = context_of([1], {})
+    context.apply(changes.BrokersNotAdmitted({BrokerId(2): "has no listener CONTROL"}))
+    (found,) = findings(context, {}, 0)
+    detail = "broker 2 is registered, but takes no part: it has no listener CONTROL"
+    assert (found.kind, found.broker, found.detail) == ("broker_not_admitted", 2, detail)
+
+
 @pytest.mark.rule("D-42", "AG-10")
 def test_a_broker_that_never_names_its_damaged_replicas() -> None:
     context = context_of([1, 2], {"t-0": [1, 2]})

@@ -11,6 +11,7 @@ from cluster.local_cluster import BROKER, CONTROLLER, ZOOKEEPER
 from cluster.process.config import load_config
 from deploy.local.cluster import LocalCluster
 from deploy.local.cluster_folder import ClusterFolder
+from deploy.local.kafka_settings import known_to_klamm, settings_of_broker, settings_of_controller
 from deploy.local.ports import LAST_FIRST_PORT, MAX_MEMBERS, ports_of_members
 
 
@@ -133,3 +134,48 @@ exit 1
         'ZooKeeper did not start: Exception in thread "main" java.lang.OutOfMemoryError: no memory; its log is '
         f"{tmp_path / 'c' / 'logs' / 'zookeeper.log'}"
     )
+
+
+def test_a_cluster_of_kafka_brokers_gives_each_program_its_settings(tmp_path: Path) -> None:
+    cluster = LocalCluster.create_or_open(
+        tmp_path,
+        controllers=2,
+        brokers=2,
+        kafka="3.9.1",
+        settings={"log.flush.interval.ms": 7, "min.insync.replicas": 2, "klamm.health.port": 1},
+    )
+    controller, broker = cluster.member("controller-1001"), cluster.member("broker-1")
+    of_controller = settings_of_controller(cluster.state, controller)
+    assert of_controller["klamm.broker.protocol"] == "kafka"
+    assert of_controller["klamm.kafka.listeners"] == f"PLAINTEXT://127.0.0.1:{controller.kafka_port}"
+    assert "klamm.kafka.register.as.broker" not in of_controller
+    assert (of_controller["min.insync.replicas"], of_controller["klamm.health.port"]) == (2, 1)
+    of_broker = settings_of_broker(cluster.state)
+    assert of_broker["offsets.topic.replication.factor"] == 2
+    assert of_broker["min.insync.replicas"] == 2
+    assert not [key for key in of_broker if key.startswith("klamm.")]
+    assert broker.ports == [broker.port]
+    assert cluster.bootstrap == [m.address for m in cluster.members(CONTROLLER)]
+    assert (tmp_path / "kafka-bootstrap").read_text().strip().split(",") == [m.address for m in cluster.members(BROKER)]
+    assert len(cluster.state_change_logs) == 4
+
+
+def test_kafka_brokers_before_3_find_the_controller_among_the_brokers(tmp_path: Path) -> None:
+    cluster = LocalCluster.create_or_open(tmp_path, kafka="2.8.2")
+    of_controller = settings_of_controller(cluster.state, cluster.member("controller-1001"))
+    assert of_controller["klamm.kafka.register.as.broker"]
+
+
+def test_a_folder_keeps_its_kind_of_brokers(tmp_path: Path) -> None:
+    LocalCluster.create_or_open(tmp_path / "kafka", kafka="3.9.1")
+    assert LocalCluster.create_or_open(tmp_path / "kafka").state.kafka == "3.9.1"
+    with pytest.raises(StartupError, match=r"are of Kafka 3\.9\.1, not of Kafka 2\.8\.2: a cluster of these needs"):
+        LocalCluster.create_or_open(tmp_path / "kafka", kafka="2.8.2")
+    LocalCluster.create_or_open(tmp_path / "own")
+    with pytest.raises(StartupError, match=r"are klamm's own, not of Kafka 3\.9\.1"):
+        LocalCluster.create_or_open(tmp_path / "own", kafka="3.9.1")
+
+
+def test_what_klamm_does_not_know_is_kafkas_but_its_own_prefix_is_not() -> None:
+    settings = {"ssl.keystore.type": "PEM", "min.insync.replicas": 2, "klamm.no.such.key": 1}
+    assert known_to_klamm(settings) == {"min.insync.replicas": 2, "klamm.no.such.key": 1}

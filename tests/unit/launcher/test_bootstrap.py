@@ -1,12 +1,16 @@
 """The bootstrap: when it installs, and what it leaves when it cannot."""
 
+import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from launcher import bootstrap
+from tests.timeouts import TIMEOUT_S
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -131,3 +135,23 @@ def test_an_installed_environment_is_used_without_asking_python_for_anything(tmp
     (root / ".venv" / bootstrap.STAMP).write_text(f"{checksum.stdout.decode().strip()} {root}\nembedded,audit\n")
     answer = run(root / "klamm", path_with(tmp_path))
     assert (answer.returncode, answer.stdout) == (0, "ran -P -m klamm --help\n")
+
+
+def test_a_wait_for_an_installation_is_said_with_its_size_and_duration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark takes minutes, in which another command of the same clone would seem to hang."""
+    monkeypatch.setattr(bootstrap, "_WORD_EVERY_S", 0)
+    waiter = []
+    with bootstrap._locked(tmp_path, "with Spark: about 1.2 GB, some minutes"):
+        waiter.append(threading.Thread(target=lambda: bootstrap._locked(tmp_path, "more").__enter__(), daemon=True))
+        waiter[0].start()
+        said = ""
+        deadline = time.monotonic() + TIMEOUT_S
+        while said.count("waiting for it") < 2:
+            assert time.monotonic() < deadline, said
+            said += capsys.readouterr().err
+            time.sleep(0.05)
+    waiter[0].join(TIMEOUT_S)
+    assert not waiter[0].is_alive()
+    assert f"process {os.getpid()}, with Spark: about 1.2 GB, some minutes" in said

@@ -42,6 +42,17 @@ SECRET = "hunter2-x9"
         f"AccountKey={SECRET}==",
         f'webhook_url = "https://hooks.example.org/services/T0/{SECRET}"',
         f"pwd={SECRET}",
+        f"password=a,{SECRET}",
+        f"password=a;b}}{SECRET}, next",
+        f"ExecStart=/usr/bin/mysqldump --password {SECRET} --all",
+        f"--db-password '{SECRET} with blanks'",
+        f'["run", "--api-token", "{SECRET}"]',
+        f"['--password','{SECRET}']",
+        f"posting to https://hooks.slack.example/services/T0/B0/{SECRET}",
+        f"<https://discord.example/api/webhooks/12/{SECRET}>",
+        f"https://chat.example/v1/spaces/AA/messages?key=abc{SECRET}&x=1",
+        f"https://prod.example/workflows/1?sv=1&sig={SECRET}",
+        f"routing_key: {SECRET}",
     ],
 )
 def test_secrets_are_removed_from_text(text: str) -> None:
@@ -49,7 +60,10 @@ def test_secrets_are_removed_from_text(text: str) -> None:
     assert redact(f"before\n{text}").startswith("before\n")
 
 
-@pytest.mark.parametrize("word", ["a", "a.", "password", "-password", "a+", "password=", 'token="', "x://", "secret: "])
+@pytest.mark.parametrize(
+    "word",
+    ["a", "a.", "password", "-password", "--password", "--password ", "a+", "password=", 'token="', "x://", "secret: "],
+)
 def test_the_time_grows_with_the_length_of_the_text_alone(word: str) -> None:
     """A log may be binary, and metrics come from whoever answers at that port: by squares this would take hours."""
     text = word * ((2 << 20) // len(word))

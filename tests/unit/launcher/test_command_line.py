@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from cluster.broker import ControllerEpoch
 from cluster.errors import ApiError, ErrorCode, FieldViolation
 from cluster.process.clock import SystemClock
+from cluster.process.exit_codes import ExitCode
 from deploy.local.cluster import LocalCluster
 from launcher.__main__ import error_lines
 from state_log.record import Cause, Kind, StateChange
@@ -274,3 +275,34 @@ def test_help_goes_to_stdout() -> None:
     answer = run_klamm("--help")
     assert (answer.returncode, answer.stderr) == (0, "")
     assert "Usage" in answer.stdout
+
+
+def test_what_the_caller_named_cannot_control_the_terminal(tmp_path: Path) -> None:
+    answer = run_klamm("broker", "--config", f"{tmp_path}/x\x1b[31m\ny")
+    assert answer.returncode == ExitCode.USAGE
+    assert answer.stderr == f"klamm: {tmp_path}/x\\x1b[31m\\ny: cannot be read: No such file or directory\n"
+
+
+@pytest.mark.parametrize("position", [{"COMP_CWORD": "x"}, {}])
+def test_a_completion_that_no_shell_asks_for_is_no_traceback(position: dict[str, str]) -> None:
+    answer = subprocess.run(
+        LAUNCHER,
+        env={**os.environ, "_KLAMM_COMPLETE": "complete_bash", "COMP_WORDS": "klamm to", **position},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_S,
+    )
+    assert (answer.returncode, answer.stdout, answer.stderr) == (ExitCode.USAGE, "", "")
+
+
+def test_messages_name_commands_as_this_one_was_typed(tmp_path: Path) -> None:
+    answer = subprocess.run(
+        [*LAUNCHER, "topics", "list", "--data", str(tmp_path)],
+        env={**os.environ, "_KLAMM_COMMAND": "./klamm"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_S,
+    )
+    assert "'./klamm up" in answer.stderr

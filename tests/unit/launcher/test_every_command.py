@@ -20,6 +20,7 @@ READS = {
     "reassign list",
     "reassign verify",
     "topics describe",
+    "topics offsets",
     "topics list",
     "watch",
 }

@@ -65,6 +65,21 @@ def test_the_story_tells_cause_before_effect_though_clocks_disagree() -> None:
     assert (lines[1].node, lines[1].at_ms) == ("broker-1", 5)
 
 
+def test_a_changed_setting_of_the_topic_stands_in_it_with_its_value() -> None:
+    changed = LoggedStateChange(
+        kind=Kind.CONFIG,
+        v=2,
+        seq=3,
+        node=FIRST.node,
+        incarnation=FIRST.incarnation,
+        at_ms=4000,
+        topic="t",
+        cause=Cause("AlterConfigsReceived", 12),
+        min_insync_replicas=2,
+    )
+    assert [line.message for line in story([changed, FIRST])][1] == "min.insync.replicas is 2: AlterConfigsReceived"
+
+
 def test_a_new_controller_finds_a_leader_after_the_agents_were_informed_of_it_by_the_one_before() -> None:
     written = replace(FIRST, controller_epoch=1)
     role = replace(FOLLOWED_UP, controller_epoch=1)

@@ -1,6 +1,7 @@
 """Admission of calls, on virtual time and without a network."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -116,6 +117,86 @@ async def test_open_calls_have_a_bound_of_their_own() -> None:
         "klamm.max.open.requests (80)"
     )
     target.admit(CallKind.CONTROL, HERE).end()
+
+
+Act = tuple[str, CallKind, int, int]
+
+
+@pytest.mark.rule("AD-4")
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["admit", "handle", "park", "receive", "answer", "end"]),
+            st.sampled_from(CallKind),
+            st.integers(0, 5),
+            st.integers(0, REQUEST_BYTES_MAX),
+        ),
+        max_size=30,
+    )
+)
+def test_gauges_equal_a_recount_of_the_calls_at_hand(acts: list[Act]) -> None:
+    metrics = Metrics()
+    target = admission(metrics)
+
+    async def act(calls: list[Call], what: str, kind: CallKind, number: int, size: int) -> None:
+        if what == "admit":
+            calls.append(target.admit(kind, peer(number)))
+            return
+        if not calls:
+            return
+        call = calls[number % len(calls)]
+        match what:
+            case "handle" if not call._is_handled:
+                call.handle_as(kind)
+            case "park":
+                call.park()
+            case "receive" if not call._is_handled:
+                await call.receive(arriving(bytes(size), 0))
+            case "answer":
+                call.answered(size)
+            case "end":
+                calls.remove(call)
+                call.end()
+
+    @virtually
+    async def run() -> None:
+        calls = list[Call]()
+        for what, kind, number, size in acts:
+            with contextlib.suppress(ApiError):
+                await act(calls, what, kind, number, size)
+            assert shown(metrics) == recounted(calls)
+        for call in calls:
+            call.end()
+        assert shown(metrics) == recounted([])
+
+    run()
+
+
+def recounted(calls: list[Call]) -> dict[str, float]:
+    """The gauges, by the calls that have not ended."""
+    of_kinds = {
+        f"{name} {kind.label}": sum(call.kind is kind and counts(call) for call in calls)
+        for name, counts in (("openrequests", lambda _: True), ("handledrequests", lambda call: call._is_handled))
+        for kind in CallKind
+    }
+    used = sum(call._bytes for call in calls)
+    return {
+        **of_kinds,
+        "requestqueuesize": 0,
+        "memorypoolused": used,
+        "memorypoolavailable": 16 * REQUEST_BYTES_MAX - used,
+        "count": len({(call.peer.address, call.peer.connection) for call in calls}),
+    }
+
+
+def shown(metrics: Metrics) -> dict[str, float]:
+    """As a scraper sees them, by the end of their name and their kind of call."""
+    return {
+        " ".join([sample.name.rpartition("_")[2], *sample.labels.values()]): sample.value
+        for family in metrics.collect()
+        if family.type == "gauge"
+        for sample in family.samples
+    }
 
 
 @pytest.mark.rule("AD-1")

@@ -35,7 +35,7 @@ from klamm.v1 import broker_agent_pb2, control_pb2
 
 WIDE = {BrokerEpoch, Offset}
 WIDE_FIELDS = {"timestamp", "log_append_time_ms", "producer_id_start", "at_ms", "next_seq", "seq", "flushed_seq"}
-STAYS_AT_HOME = {"features", "has_damaged_replicas"}
+STAYS_AT_HOME = {"features", "has_damaged_replicas", "klamm_version"}
 CODECS = [
     pytest.param(codec, DOMAIN_TYPES[codec.message_class.DESCRIPTOR.name])
     for method in METHOD_OF_REQUEST.values()

@@ -1,0 +1,83 @@
+"""Offsets of partitions at a time, from their leaders: where logs begin and end, and the first record since."""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from typing import Final
+
+from admin.topology import Topology
+from cluster.broker import BrokerId, Offset
+from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.requests.data import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
+
+CONSUMER: Final = BrokerId(-1)
+RETRIABLE: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""Errors that pass: the leader has changed, or is about to."""
+
+
+async def list_offsets(
+    topology: Topology, topic: str, timestamps: Mapping[int, int], timeout_s: float
+) -> dict[int, Offset]:
+    """As `find_offsets`; raises PeerUnreachableError when a partition has no answer in time."""
+    found = await find_offsets(topology, topic, timestamps, timeout_s)
+    if len(found) < len(timestamps):
+        missing_names = ", ".join(f"{topic}-{p}" for p in sorted(timestamps) if p not in found)
+        raise PeerUnreachableError(
+            missing_names,
+            f"no leader answered within {timeout_s:g} s; 'klamm topics describe' shows the leaders,"
+            " 'klamm cluster health' what is wrong",
+        )
+    return found
+
+
+async def find_offsets(
+    topology: Topology, topic: str, timestamps: Mapping[int, int], timeout_s: float
+) -> dict[int, Offset]:
+    """Ask the leaders for the offset at a timestamp (ms, or LATEST_TIMESTAMP, EARLIEST_TIMESTAMP) per partition.
+
+    Follows leader changes. Partitions without an answer in time are missing.
+    """
+    found: dict[int, Offset] = {}
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            while missing := {p: t for p, t in timestamps.items() if p not in found}:
+                found |= await _ask_leaders(topology, topic, missing)
+                if len(found) < len(timestamps):
+                    await topology.refresh(topic)
+    return found
+
+
+async def _ask_leaders(topology: Topology, topic: str, timestamps: Mapping[int, int]) -> dict[int, Offset]:
+    by_leader: dict[str, list[ListOffsetsPartition]] = {}
+    for partition, timestamp in timestamps.items():
+        leader = topology.leader(topic, partition)
+        if leader is not None:
+            asked = ListOffsetsPartition(topic, partition, timestamp, leader.epoch)
+            by_leader.setdefault(leader.address, []).append(asked)
+    found = {}
+    for address, asked_here in by_leader.items():
+        try:
+            request = ListOffsetsRequest(CONSUMER, tuple(asked_here))
+            response = await topology.client.rpc.call(address, request, 5_000)
+        except PeerUnreachableError:
+            continue
+        assert isinstance(response, ListOffsetsResponse)
+        for result in response.partitions:
+            if result.error_code is ErrorCode.NONE:
+                found[result.partition] = result.offset
+            elif result.error_code not in RETRIABLE:
+                raise ApiError(result.error_code, f"offset of {topic}-{result.partition}")
+    return found

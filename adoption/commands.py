@@ -1,0 +1,216 @@
+"""`klamm adopt` and `klamm leave`."""
+
+import getpass
+import socket
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar
+
+import typer
+
+from admin.cli.options import FormatOption, run
+from admin.cli.output import examples, say, write
+from adoption.broker_survey import ask_all
+from adoption.findings import SCRAPE_JOB, Findings, examine, protocol_of, releases_of
+from adoption.handover import Handover, Handovers
+from adoption.survey import Survey, SurveyedBroker
+from adoption.zookeeper_survey import survey_zookeeper
+from cluster.errors import ConfigError
+from cluster.kafka_wire.tls import TlsSettings, client_context
+from cluster.process.documents import Format
+from cluster.process.exit_codes import ExitCode
+from cluster.takeover import AdoptedMode
+from cluster.znodes.adoption import Adoption
+from cluster.zookeeper.kazoo_client import KazooZooKeeper
+from cluster.zookeeper.port import ZooKeeper
+
+_T = TypeVar("_T")
+_SESSION_MS: Final = 30_000
+_ASK_S: Final = 10
+_COLUMNS: Final = ("broker", "release", "protocol", "rack", "listeners", "obeys")
+_EXIT_CODES: Final = "0 done; 1 refused, failed or timed out; 2 wrong usage; 3 a dry run found what forbids adoption."
+
+app = typer.Typer()
+ZooKeeperOption = Annotated[
+    str, typer.Option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="ZooKeeper of the Kafka cluster.")
+]
+CommandConfigOption = Annotated[
+    Path | None,
+    typer.Option("--command-config", metavar="FILE", help="ssl.* settings, for brokers that listen with SSL only."),
+]
+TimeoutOption = Annotated[float, typer.Option("--timeout", metavar="S", help="How long to wait for the takeover.")]
+
+
+@app.command(
+    epilog=examples(
+        "klamm adopt --zookeeper zk1:2181,zk2:2181/kafka",
+        "klamm adopt --zookeeper zk1:2181 --execute --mode persistent",
+        exit_codes=_EXIT_CODES,
+    )
+)
+def adopt(
+    *,
+    zookeeper: ZooKeeperOption,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Look only; the default.")] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Adopt it, and wait until every broker obeys.")] = False,
+    mode: Annotated[str, typer.Option("--mode", metavar="atomic|persistent", help="How klamm takes over.")] = "atomic",
+    command_config: CommandConfigOption = None,
+    timeout: TimeoutOption = 300,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Look at a running Apache Kafka cluster: what klamm's controllers would change, and what forbids it.
+
+    Starts no process: it prints the commands of the controllers. With --execute it lets them take over.
+    """
+    if dry_run and execute:
+        raise typer.BadParameter("--dry-run and --execute exclude each other")
+    tls, chosen = _tls(command_config), _mode(mode)
+    survey = run(_with_zookeeper(zookeeper, lambda client: _survey(client, tls)))
+    findings = examine(survey, zookeeper, chosen)
+    if not execute or findings.refusals:
+        _show(survey, findings, form, None)
+        raise typer.Exit(_code_of_survey(findings, executes=execute))
+    if form is Format.TABLE:
+        _print(survey, findings)
+    adoption = Adoption(chosen, f"{getpass.getuser()}@{socket.gethostname()}", time.time_ns() // 1_000_000)
+    ended = run(_with_zookeeper(zookeeper, lambda client: Handovers(client, tls, timeout, say).adopt(adoption)))
+    if form is not Format.TABLE:
+        _show(survey, findings, form, ended)
+    _finish(ended, is_wanted=ended.is_candidate, hint="the adoption stands; 'klamm leave' withdraws it")
+
+
+@app.command(
+    epilog=examples("klamm leave --zookeeper zk1:2181,zk2:2181/kafka", "klamm leave --zookeeper zk1:2181 --keep")
+)
+def leave(
+    *,
+    zookeeper: ZooKeeperOption,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep /klamm and /controllers, for audits.")] = False,
+    command_config: CommandConfigOption = None,
+    timeout: TimeoutOption = 120,
+) -> None:
+    """Give a Kafka cluster back to the controllers of its brokers, and wait until every broker obeys one of them.
+
+    Once no controller of klamm runs, what klamm has in ZooKeeper is deleted.
+    """
+    tls = _tls(command_config)
+    ended = run(_with_zookeeper(zookeeper, lambda client: Handovers(client, tls, timeout, say).leave(keeps=keep)))
+    _finish(ended, is_wanted=not ended.is_candidate, hint="the adoption is deleted; run 'klamm leave' again")
+
+
+async def _with_zookeeper(address: str, work: Callable[[ZooKeeper], Awaitable[_T]]) -> _T:
+    client = KazooZooKeeper(address, session_timeout_ms=_SESSION_MS, connection_timeout_ms=_SESSION_MS)
+    client.listen(lambda _: None)
+    await client.start_session()
+    try:
+        return await work(client)
+    finally:
+        await client.close()
+
+
+async def _survey(client: ZooKeeper, tls: ssl.SSLContext | None) -> Survey:
+    found = await survey_zookeeper(client)
+    return Survey(**{**_fields(found), "brokers": await ask_all(found.brokers, tls, _ASK_S)})
+
+
+def _fields(found: Survey) -> dict[str, Any]:
+    return {name: getattr(found, name) for name in found.__struct_fields__}
+
+
+def _mode(text: str) -> AdoptedMode:
+    match text:
+        case "atomic" | "persistent":
+            return text
+        case _:
+            raise typer.BadParameter(f"--mode: {text!r}: must be atomic or persistent")
+
+
+def _tls(path: Path | None) -> ssl.SSLContext | None:
+    """From a file of Kafka's tools. Raises ConfigError."""
+    if path is None:
+        return None
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        raise ConfigError([f"--command-config: {path}: {error.strerror}"]) from error
+    pairs = [line.partition("=") for line in lines if "=" in line and not line.lstrip().startswith("#")]
+    names = set(TlsSettings.__struct_fields__)
+    given = {key.strip().removeprefix("ssl.").replace(".", "_"): value.strip() for key, _, value in pairs}
+    return client_context(TlsSettings(**{name: value for name, value in given.items() if name in names}))
+
+
+def _code_of_survey(findings: Findings, *, executes: bool) -> ExitCode:
+    if not findings.refusals:
+        return ExitCode.OK
+    return ExitCode.REFUSED if executes else ExitCode.FINDINGS
+
+
+def _finish(ended: Handover, *, is_wanted: bool, hint: str) -> None:
+    if not (is_wanted and ended.is_complete):
+        late = sorted(broker for broker, obeyed in ended.obeyed.items() if obeyed != ended.controller)
+        whose = f"brokers {', '.join(map(str, late))} do not obey it" if late else "that is not what was asked for"
+        say(f"klamm: timed out: the active controller is {ended.controller}; {whose}; {hint}")
+        raise typer.Exit(ExitCode.REFUSED)
+
+
+def _show(survey: Survey, findings: Findings, form: Format, ended: Handover | None) -> None:
+    if form is Format.TABLE:
+        _print(survey, findings)
+        return
+    document = {
+        "cluster_id": survey.cluster_id,
+        "controller": survey.controller,
+        "controller_epoch": survey.controller_epoch,
+        "brokers": [_document(broker) for broker in survey.brokers],
+        "controllers": [{"id": id_, "address": address} for id_, address in sorted(survey.candidates.items())],
+        "adoption": None if survey.adoption is None else survey.adoption.mode,
+        "topics": survey.topics,
+        "partitions": survey.partitions,
+        "refusals": findings.refusals,
+        "notes": findings.notes,
+        "changes": findings.changes,
+        "commands": findings.commands,
+        "scrape_job": SCRAPE_JOB,
+        "took_over": None if ended is None else {"controller": ended.controller, "obeyed_by": dict(ended.obeyed)},
+    }
+    write(document, form, _COLUMNS, ())
+
+
+def _document(broker: SurveyedBroker) -> dict[str, Any]:
+    protocol = protocol_of(broker)
+    return {
+        "broker": broker.id,
+        "release": releases_of(broker) or None,
+        "protocol": None if protocol is None else str(protocol),
+        "rack": broker.registered.rack,
+        "listeners": [f"{e.listener}://{e.address} ({e.security_protocol})" for e in broker.registered.endpoints],
+        "obeys": None if broker.answers is None else broker.answers.controller,
+    }
+
+
+def _print(survey: Survey, findings: Findings) -> None:
+    typer.echo(
+        f"cluster {survey.cluster_id or '(no id)'}: {len(survey.brokers)} brokers, {survey.topics} topics, "
+        f"{survey.partitions} partitions, controller {survey.controller}, epoch {survey.controller_epoch}\n"
+    )
+    rows = [_document(broker) for broker in survey.brokers]
+    shown = [{**row, "listeners": " ".join(row["listeners"])} for row in rows]
+    write({}, Format.TABLE, _COLUMNS, (tuple("" if v is None else v for v in row.values()) for row in shown))
+    _print_list("It cannot be adopted:", findings.refusals)
+    _print_list("To know before:", findings.notes)
+    if findings.refusals:
+        return
+    _print_list("What changes:", findings.changes)
+    if not survey.candidates:
+        typer.echo("\nControllers to start, each on a machine of its own (HOST: where brokers and clients reach it):\n")
+        typer.echo("\n\n".join(findings.commands))
+    typer.echo(f"\nFor Prometheus:\n\n{SCRAPE_JOB}\n")
+
+
+def _print_list(title: str, items: tuple[str, ...]) -> None:
+    if items:
+        typer.echo(f"\n{title}")
+        for item in items:
+            typer.echo(f"  - {item}")

@@ -1,0 +1,118 @@
+"""Reads what ZooKeeper knows of a cluster; writes nothing."""
+
+from contextlib import suppress
+
+import msgspec
+from msgspec import Struct
+
+from adoption.survey import Survey, SurveyedBroker
+from cluster.broker import NO_CONTROLLER, Broker, ControllerEpoch
+from cluster.errors import DECODE_ERRORS, MalformedZnodeError
+from cluster.partition import TopicAssignment
+from cluster.znodes.admin_requests import decode_reassignments
+from cluster.znodes.adoption import Adoption, decode_adoption
+from cluster.znodes.checks import why_malformed
+from cluster.znodes.cluster_wide import decode_cluster_id
+from cluster.znodes.controller import decode_controller, decode_controller_epoch
+from cluster.znodes.paths import (
+    ADOPTION,
+    BROKERS_IDS,
+    BROKERS_TOPICS,
+    CLUSTER_ID,
+    CONFIG_BROKERS,
+    CONFIG_TOPICS,
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    CONTROLLERS_IDS,
+    DELETE_TOPICS,
+    FEATURE,
+    PRODUCER_ID_BLOCK,
+    REASSIGN_PARTITIONS,
+)
+from cluster.znodes.topics import decode_topic
+from cluster.zookeeper.port import Znode, ZooKeeper
+from cluster.zookeeper.registrations import registered_brokers, registered_controllers
+
+_MIGRATION = "/migration"
+_SINGLE = (CONTROLLER, CONTROLLER_EPOCH, CLUSTER_ID, FEATURE, PRODUCER_ID_BLOCK, REASSIGN_PARTITIONS, ADOPTION)
+_LISTS = (BROKERS_IDS, BROKERS_TOPICS, CONFIG_TOPICS, CONFIG_BROKERS, DELETE_TOPICS, CONTROLLERS_IDS)
+
+
+class _KRaft(Struct):
+    epoch: int = msgspec.field(default=-1, name="kraftControllerEpoch")
+
+
+async def survey_zookeeper(zookeeper: ZooKeeper) -> Survey:
+    """Everything but the brokers' answers. Raises ZooKeeperError."""
+    found = await _read(zookeeper)
+    topics = {path.rpartition("/")[2]: znode for path, znode in found.items() if _parent(path) == BROKERS_TOPICS}
+    assignments = {t: a for t, znode in topics.items() if (a := _topic(t, znode)) is not None}
+    candidates = await registered_controllers(zookeeper)
+    controller = decode_controller(found[CONTROLLER].data) if CONTROLLER in found else None
+    return Survey(
+        cluster_id=decode_cluster_id(found[CLUSTER_ID].data) if CLUSTER_ID in found else "",
+        controller=NO_CONTROLLER if controller is None else controller,
+        controller_epoch=_epoch(found.get(CONTROLLER_EPOCH)),
+        brokers=tuple(SurveyedBroker(broker) for broker in await brokers_of_kafka(zookeeper)),
+        candidates={candidate.id: candidate.address for candidate in candidates},
+        adoption=_adoption(found.get(ADOPTION)),
+        topics=len(topics),
+        partitions=sum(len(assignment.partitions) for assignment in assignments.values()),
+        deleting=tuple(sorted(path.rpartition("/")[2] for path in found if _parent(path) == DELETE_TOPICS)),
+        reassigning=_reassigning(assignments, found.get(REASSIGN_PARTITIONS)),
+        malformed={path: why for path, znode in found.items() if (why := why_malformed(path, znode.data)) is not None},
+        is_migrating=await zookeeper.exists(_MIGRATION) is not None or _is_of_kraft(found.get(CONTROLLER)),
+    )
+
+
+async def brokers_of_kafka(zookeeper: ZooKeeper) -> list[Broker]:
+    """The registered brokers without candidates of klamm that registered as brokers, too. Raises ZooKeeperError."""
+    candidates: set[int] = {candidate.id for candidate in await registered_controllers(zookeeper)}
+    registered = [r.broker for r in await registered_brokers(zookeeper)]
+    return [broker for broker in registered if not (broker.klamm_version and broker.id in candidates)]
+
+
+async def _read(zookeeper: ZooKeeper) -> dict[str, Znode]:
+    paths: list[str] = list(_SINGLE)
+    for parent, names in zip(_LISTS, await zookeeper.children_many(_LISTS), strict=True):
+        paths += [f"{parent}/{name}" for name in names or ()]
+    return {p: znode for p, znode in zip(paths, await zookeeper.get_many(paths), strict=True) if znode is not None}
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _topic(name: str, znode: Znode) -> TopicAssignment | None:
+    try:
+        return decode_topic(name, znode.data)
+    except MalformedZnodeError:
+        return None
+
+
+def _epoch(znode: Znode | None) -> ControllerEpoch:
+    try:
+        return ControllerEpoch(0) if znode is None else decode_controller_epoch(znode.data)
+    except MalformedZnodeError:
+        return ControllerEpoch(0)
+
+
+def _adoption(znode: Znode | None) -> Adoption | None:
+    try:
+        return None if znode is None else decode_adoption(znode.data)
+    except MalformedZnodeError:
+        return None
+
+
+def _reassigning(assignments: dict[str, TopicAssignment], requested: Znode | None) -> tuple[str, ...]:
+    moving = {f"{t}-{p}" for t, a in assignments.items() for p, r in a.partitions.items() if r.is_being_reassigned}
+    with suppress(MalformedZnodeError):
+        moving |= {str(tp) for tp in ({} if requested is None else decode_reassignments(requested.data))}
+    return tuple(sorted(moving))
+
+
+def _is_of_kraft(znode: Znode | None) -> bool:
+    try:
+        return znode is not None and msgspec.json.decode(znode.data, type=_KRaft).epoch >= 0
+    except DECODE_ERRORS:
+        return False

@@ -1,0 +1,175 @@
+"""The commits of an audit, and the state that they name: what the audit has reached, and what the next batch rests on.
+
+    commits/<batch>.json   what the audit has reached, as `Commit` and its hash; written last
+    state/<bucket>/        the sorted runs and other state of each bucket
+
+Files of a batch that was not committed are overwritten when the batch is repeated: it writes the same names.
+Which file system they are on is the matter of a `FileStore`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+import msgspec
+import pyarrow
+from msgspec import Struct
+
+from audit.records.sorted_runs import Run
+from audit.rules.limits import Limits
+from audit.storage.commits import BucketState, Commit, StoredFile, content_digest
+from audit.storage.file_store import Location, open_store
+from audit.storage.state_versions import VersionError, upgraded
+from cluster.errors import DECODE_ERRORS, ClusterError
+from cluster.process.files import first_line
+
+_KEPT: Final = 2
+"""Commits whose state is kept: Spark may repeat the last batch."""
+REMEDY: Final = "restore the folder from a copy, or audit into a new --output"
+
+
+class OutputError(ClusterError):
+    """The output folder is not as an audit has left it."""
+
+
+class _StoredCommit(Struct, frozen=True):
+    digest: str
+    commit: msgspec.Raw
+
+
+class CommittedState:
+    """Reads and writes commits and state below one location."""
+
+    def __init__(self, location: Location) -> None:
+        self.files = open_store(location)
+
+    @property
+    def location(self) -> str:
+        """As the constructor takes it, also in another process."""
+        return self.files.location
+
+    def path(self, name: str) -> str:
+        """A name below the folder, for messages."""
+        return f"{self.location.rstrip('/')}/{name}"
+
+    def put(self, name: str, *parts: bytes | pyarrow.Buffer) -> None:
+        """Write a file that has these parts one after the other. Raises OutputError."""
+        try:
+            self.files.write(name, *parts)
+        except OSError as error:
+            raise OutputError(f"{self.path(name)}: cannot be written: {_why(error)}") from error
+
+    def limits(self, given: Limits | None) -> Limits:
+        """Those of the audit so far, or if there is none yet those that are given. Raises OutputError."""
+        commit = self.last_commit()
+        if commit is None:
+            return given or Limits()
+        if given not in {None, commit.limits}:
+            raise OutputError(
+                f"{self.location}: was audited with other limits; omit --rule-limit, or audit into a new --output"
+            )
+        return commit.limits
+
+    def last_commit(self) -> Commit | None:
+        """None if there is none yet. Raises OutputError."""
+        while numbers := numbers_of(self.files.sizes("commits"), ".json"):
+            try:
+                return self._read_commit(max(numbers))
+            except OutputError:
+                # An audit that runs may have removed it.
+                if max(numbers) in numbers_of(self.files.sizes("commits"), ".json"):
+                    raise
+        return None
+
+    def bucket_count(self, wanted: int) -> int:
+        """Into how many buckets the next batch divides partitions: as many as before. Raises OutputError."""
+        commit = self.last_commit()
+        return wanted if commit is None else commit.bucket_count
+
+    def modified_ns(self) -> int:
+        """When the file that was changed last of those that were read had been changed; 0: none was read yet."""
+        commit = self.last_commit()
+        return 0 if commit is None else commit.modified_ns
+
+    def commit(self, commit: Commit) -> None:
+        """Make a batch count, and remove the state that only earlier ones needed."""
+        encoded = msgspec.json.encode(commit)
+        stored = _StoredCommit(content_digest(encoded), msgspec.Raw(encoded))
+        self.put(f"commits/{commit.batch}.json", msgspec.json.encode(stored))
+        numbers = numbers_of(self.files.sizes("commits"), ".json")
+        kept = sorted(numbers)[-_KEPT:]
+        for number in set(numbers) - set(kept):
+            self.files.remove(f"commits/{number}.json")
+        needed = {stored.file for number in kept for stored in self._state_of(number)}
+        for name in self.files.sizes("state"):
+            if name not in needed and _batch_of(name) <= commit.batch:
+                self.files.remove(name)
+
+    def _state_of(self, number: int) -> list[StoredFile]:
+        return [stored for state in self._read_commit(number).buckets.values() for stored in files_of(state)]
+
+    def _read_commit(self, number: int) -> Commit:
+        name = f"commits/{number}.json"
+        path = self.path(name)
+        try:
+            stored = msgspec.json.decode(self.files.read(name), type=_StoredCommit)
+            if content_digest(bytes(stored.commit)) != stored.digest:
+                raise OutputError(f"{path}: was changed after it was written; {REMEDY}")
+            return msgspec.convert(upgraded(msgspec.json.decode(stored.commit, type=dict[str, Any])), Commit)
+        except VersionError as error:
+            raise OutputError(f"{path}: {error}") from error
+        except OSError as error:
+            raise OutputError(f"{path}: {_why(error)}; {REMEDY}") from error
+        except DECODE_ERRORS as error:
+            raise OutputError(f"{path}: is not a commit of an audit: {first_line(error)}; {REMEDY}") from error
+
+    def runs(self, stored: Sequence[StoredFile]) -> list[Run]:
+        """These runs, mapped into memory. Raises OutputError."""
+        return [Run(self._read_run(run)) for run in stored]
+
+    def _read_run(self, run: StoredFile) -> pyarrow.Table:
+        path = self.path(run.file)
+        try:
+            table = pyarrow.ipc.open_file(self.files.read(run.file, run.first, run.size)).read_all()
+        except (OSError, pyarrow.ArrowInvalid) as error:
+            raise OutputError(f"{path}: is missing or damaged ({first_line(error)}); {REMEDY}") from error
+        if table.num_rows != run.rows:
+            raise OutputError(f"{path}: has {table.num_rows} rows instead of {run.rows}; {REMEDY}")
+        return table
+
+    def read_state(self, stored: StoredFile) -> bytes:
+        """State that is no table. Raises OutputError."""
+        return bytes(self.read_stored(stored))
+
+    def read_stored(self, stored: StoredFile, remedy: str = REMEDY) -> pyarrow.Buffer:
+        """The content of a file of the state. Raises OutputError if it is not what was written."""
+        try:
+            data = self.files.read(stored.file, stored.first, stored.size)
+        except OSError as error:
+            raise OutputError(f"{self.path(stored.file)}: {_why(error)}; {remedy}") from error
+        if content_digest(data) != stored.digest:
+            raise OutputError(f"{self.path(stored.file)}: was changed after it was written; {remedy}")
+        return data
+
+
+def files_of(state: BucketState) -> Iterator[StoredFile]:
+    """All that a bucket has kept."""
+    yield from (run for runs in state.runs.values() for run in runs)
+    if state.file is not None:
+        yield state.file
+
+
+def _batch_of(name: str) -> int:
+    """The batch in the name of a file: its first or last number."""
+    numbers = [part for part in PurePosixPath(name).name.split(".")[0].split("-") if part.isdigit()]
+    return int(numbers[0]) if numbers else -1
+
+
+def numbers_of(names: Iterable[str], suffix: str = "") -> list[int]:
+    """The numbers that are the names of files, apart from their suffix."""
+    paths = map(PurePosixPath, names)
+    return [int(path.stem) for path in paths if path.suffix == suffix and path.stem.isdigit()]
+
+
+def _why(error: OSError) -> str:
+    return error.strerror or first_line(error)

@@ -1,0 +1,104 @@
+"""The controller's `BrokerClient` for brokers of Apache Kafka: one ordered connection for each broker."""
+
+import ssl
+from typing import Final
+
+from cluster.broker import Broker, BrokerId, Endpoint
+from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.kafka_wire.connection import KafkaConnection
+from cluster.kafka_wire.messages.api_versions_request import ApiVersionsRequest
+from cluster.kafka_wire.messages.api_versions_response import ApiVersionsResponse
+from cluster.process.settings import Settings
+from cluster.requests import control
+from cluster.requests.recovery import DescribeReplicasResponse
+from controller.adapters.kafka.control_messages import ControlMessages, answer_type, response_of
+
+_ASKED_VERSION: Final = 0
+
+
+class KafkaBrokerClient:
+    """Implements controller.ports.BrokerClient. Listener: RQ-30; timeouts: RQ-32; versions: D-81.
+
+    `controller`: see ControlMessages. `tls`: for brokers whose listener is SSL; None: those are refused.
+    """
+
+    def __init__(
+        self, settings: Settings, client_id: str, controller: Broker | None, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._client_id = client_id
+        self._protocol = settings.inter_broker_protocol_version
+        self._messages = ControlMessages(settings.inter_broker_protocol_version, controller)
+        self._listeners = settings.listener_names
+        self._connect_timeout_s = (
+            min(settings.socket_connection_setup_timeout_ms, settings.controller_socket_timeout_ms) / 1000
+        )
+        self._timeout_s = settings.request_timeout_ms / 1000
+        self._tls = tls
+        self._connections: dict[BrokerId, KafkaConnection] = {}
+
+    async def send(self, broker: Broker, request: control.ControlRequest) -> control.ControlResponse:
+        message, version = self._messages.message(request)
+        connection = await self._connection(broker)
+        answer = await connection.call(message, version, answer_type(request), timeout_s=self._timeout_s)
+        return response_of(request, answer)
+
+    async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"broker {broker.id} is of Apache Kafka and cannot name its replicas: nothing can be recovered from it",
+        )
+
+    async def forget(self, broker: Broker) -> None:
+        connection = self._connections.pop(broker.id, None)
+        if connection is not None:
+            connection.close()
+
+    async def close(self) -> None:
+        while self._connections:
+            self._connections.popitem()[1].close()
+
+    async def _connection(self, broker: Broker) -> KafkaConnection:
+        endpoint = self._endpoint(broker)
+        known = self._connections.get(broker.id)
+        if known is not None and known.is_open:
+            return known
+        opened = await KafkaConnection.open(
+            endpoint, client_id=self._client_id, timeout_s=self._connect_timeout_s, tls=self._tls_for(endpoint)
+        )
+        try:
+            await self._check_versions(opened)
+        except BaseException:
+            opened.close()
+            raise
+        self._connections[broker.id] = opened
+        return opened
+
+    async def _check_versions(self, opened: KafkaConnection) -> None:
+        """A broker closes the connection over a request that it does not understand, without a word of why."""
+        answer = await opened.call(ApiVersionsRequest(), _ASKED_VERSION, ApiVersionsResponse, timeout_s=self._timeout_s)
+        why = self._messages.versions.not_understood(answer.api_keys)
+        if why is not None:
+            raise PeerUnreachableError(
+                opened.address,
+                f"it does not understand {why}: give the controllers the inter.broker.protocol.version of the brokers, "
+                f"not {self._protocol}",
+            )
+
+    def _tls_for(self, endpoint: Endpoint) -> ssl.SSLContext | None:
+        match endpoint.security_protocol:
+            case "PLAINTEXT":
+                return None
+            case "SSL" if self._tls is not None:
+                return self._tls
+            case "SSL":
+                why = "it takes TLS only, and there is no TLS here"
+            case other:
+                why = f"it takes {other} only, and klamm cannot authenticate itself to Kafka's brokers yet"
+        raise PeerUnreachableError(endpoint.address, why)
+
+    def _endpoint(self, broker: Broker) -> Endpoint:
+        endpoint = self._listeners.control_endpoint(broker.endpoints)
+        if endpoint is None:
+            names = self._listeners
+            raise PeerUnreachableError(f"broker {broker.id}", f"it has no listener {names.control} or {names.client}")
+        return endpoint

@@ -1,0 +1,174 @@
+"""Configs of this controller under its id, which Kafka's clients ask it for as they ask every node.
+
+Configs of topics and of brokers are the brokers' business. Source: Kafka ConfigHelper, ZkAdminManager,
+KafkaAdminClient.nodeFor.
+"""
+
+from typing import Any, Final
+
+from cluster.broker import ControllerId
+from cluster.errors import ApiError, ErrorCode
+from cluster.kafka_wire.api_keys import ApiKey
+from cluster.kafka_wire.messages import alter_configs_request as replacement
+from cluster.kafka_wire.messages import alter_configs_response as replaced
+from cluster.kafka_wire.messages import describe_configs_request as description
+from cluster.kafka_wire.messages import describe_configs_response as described
+from cluster.kafka_wire.messages import incremental_alter_configs_request as alteration
+from cluster.kafka_wire.messages import incremental_alter_configs_response as altered
+from cluster.requests import configs
+from controller.adapters.kafka.conversions import Conversion
+
+_BROKER_LOGGER: Final = 8
+_STRING: Final = 2
+_THROTTLES: Final = frozenset(
+    {
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+"""kafka-reassign-partitions takes these off all nodes; a controller has no replicas, and so never has one."""
+
+
+def config_apis(controller: ControllerId) -> tuple[Conversion[Any], ...]:
+    """The APIs of configs, as far as they are about the controller with this id."""
+    own = str(controller)
+
+    def is_own(message: Any) -> bool:
+        kinds = (configs.BROKER_RESOURCE, _BROKER_LOGGER)
+        return any(r.resource_type in kinds and r.resource_name == own for r in message.resources)
+
+    return (
+        Conversion(ApiKey.DESCRIBE_CONFIGS, _to_describe, _described, _description_refused, is_own),
+        Conversion(ApiKey.INCREMENTAL_ALTER_CONFIGS, _to_alter, _altered, _alteration_refused, is_own),
+        Conversion(ApiKey.ALTER_CONFIGS, _to_replace, _replaced, _replacement_refused, is_own),
+    )
+
+
+def _to_describe(message: description.DescribeConfigsRequest) -> configs.DescribeConfigsRequest:
+    resources = (
+        configs.ConfigResource(r.resource_type, r.resource_name, r.configuration_keys) for r in message.resources
+    )
+    return configs.DescribeConfigsRequest(tuple(resources))
+
+
+def _described(
+    _: description.DescribeConfigsRequest, response: configs.DescribeConfigsResponse
+) -> described.DescribeConfigsResponse:
+    return described.DescribeConfigsResponse(
+        results=tuple(
+            described.DescribeConfigsResult(
+                error_code=result.error_code,
+                error_message=result.error_message,
+                resource_type=result.resource_type,
+                resource_name=result.resource_name,
+                configs=tuple(map(_config, result.configs)),
+            )
+            for result in response.results
+        )
+    )
+
+
+def _config(config: configs.DescribedConfig) -> described.DescribeConfigsResourceResult:
+    return described.DescribeConfigsResourceResult(
+        name=config.name,
+        value=config.value,
+        read_only=config.read_only,
+        config_source=config.config_source,
+        is_sensitive=config.is_sensitive,
+        config_type=_STRING,
+        documentation=None,
+    )
+
+
+def _description_refused(
+    message: description.DescribeConfigsRequest, error: ApiError
+) -> described.DescribeConfigsResponse:
+    return described.DescribeConfigsResponse(
+        results=tuple(
+            described.DescribeConfigsResult(
+                error_code=error.code,
+                error_message=error.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in message.resources
+        )
+    )
+
+
+def _to_alter(message: alteration.IncrementalAlterConfigsRequest) -> configs.AlterConfigsRequest:
+    return configs.AlterConfigsRequest(
+        tuple(
+            configs.AlterConfigsResource(
+                r.resource_type,
+                r.resource_name,
+                tuple(
+                    configs.AlterableConfig(c.name, c.config_operation, c.value)
+                    for c in r.configs
+                    if not (c.config_operation == configs.DELETE_CONFIG and c.name in _THROTTLES)
+                ),
+            )
+            for r in message.resources
+        ),
+        validate_only=message.validate_only,
+    )
+
+
+def _altered(
+    _: alteration.IncrementalAlterConfigsRequest, response: configs.AlterConfigsResponse
+) -> altered.IncrementalAlterConfigsResponse:
+    return altered.IncrementalAlterConfigsResponse(
+        responses=tuple(
+            altered.AlterConfigsResourceResponse(
+                error_code=r.error_code,
+                error_message=r.error_message,
+                resource_type=r.resource_type,
+                resource_name=r.resource_name,
+            )
+            for r in response.responses
+        )
+    )
+
+
+def _alteration_refused(
+    message: alteration.IncrementalAlterConfigsRequest, error: ApiError
+) -> altered.IncrementalAlterConfigsResponse:
+    return altered.IncrementalAlterConfigsResponse(
+        responses=tuple(
+            altered.AlterConfigsResourceResponse(
+                error_code=error.code,
+                error_message=error.message,
+                resource_type=r.resource_type,
+                resource_name=r.resource_name,
+            )
+            for r in message.resources
+        )
+    )
+
+
+def _to_replace(message: replacement.AlterConfigsRequest) -> configs.AlterConfigsRequest:
+    raise ApiError(
+        ErrorCode.INVALID_REQUEST,
+        "configs of a controller are altered one by one (IncrementalAlterConfigs), not replaced as a whole",
+        field="resources.resource_name",
+        value=message.resources[0].resource_name,
+    )
+
+
+def _replaced(_: replacement.AlterConfigsRequest, response: Any) -> replaced.AlterConfigsResponse:
+    raise AssertionError(f"replacements are refused, so {response} answers none")
+
+
+def _replacement_refused(message: replacement.AlterConfigsRequest, error: ApiError) -> replaced.AlterConfigsResponse:
+    return replaced.AlterConfigsResponse(
+        responses=tuple(
+            replaced.AlterConfigsResourceResponse(
+                error_code=error.code,
+                error_message=error.message,
+                resource_type=r.resource_type,
+                resource_name=r.resource_name,
+            )
+            for r in message.resources
+        )
+    )

@@ -1,0 +1,269 @@
+"""Control requests and their responses as messages of Kafka, in the versions of an inter-broker protocol version.
+
+The states that several requests share are encoded once. Kafka's numbers say what a broker has to know: an error code
+without a name here is UNKNOWN_SERVER_ERROR, and must not stop the sender. Source: Kafka
+AbstractControllerBrokerRequestBatch, ControllerChannelManager.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from typing import Any, Final, assert_never
+
+from msgspec import Struct
+
+from cluster.broker import ZERO_TOPIC_ID, Broker, TopicId
+from cluster.encoded_parts import EncodedParts
+from cluster.errors import known_code
+from cluster.kafka_wire.api_keys import ApiKey
+from cluster.kafka_wire.codec import encode
+from cluster.kafka_wire.message import EncodedPart, Message
+from cluster.kafka_wire.messages import leader_and_isr_request as lai
+from cluster.kafka_wire.messages import stop_replica_request as stop
+from cluster.kafka_wire.messages import update_metadata_request as metadata
+from cluster.kafka_wire.messages.api_versions_response import ApiVersion
+from cluster.kafka_wire.messages.leader_and_isr_response import LeaderAndIsrResponse as LeaderAndIsrAnswer
+from cluster.kafka_wire.messages.stop_replica_response import StopReplicaResponse as StopReplicaAnswer
+from cluster.kafka_wire.messages.update_metadata_response import UpdateMetadataResponse as UpdateMetadataAnswer
+from cluster.protocol_version import ProtocolVersion
+from cluster.requests import control
+
+SECURITY_PROTOCOLS: Final[Mapping[str, int]] = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+
+class ControlVersions(Struct, frozen=True):
+    """The versions of the requests that brokers of one protocol version understand."""
+
+    leader_and_isr: int
+    update_metadata: int
+    stop_replica: int
+
+    @classmethod
+    def of(cls, protocol: ProtocolVersion) -> "ControlVersions":
+        """`protocol`: 2.4 or later. Source: Kafka AbstractControllerBrokerRequestBatch."""
+        return cls(
+            leader_and_isr=_latest(protocol, {((3, 4), 0): 7, ((3, 2), 0): 6, ((2, 8), 1): 5}, 4),
+            update_metadata=_latest(protocol, {((3, 4), 0): 8, ((2, 8), 1): 7}, 6),
+            stop_replica=_latest(protocol, {((3, 4), 0): 4, ((2, 6), 0): 3}, 2),
+        )
+
+    def not_understood(self, announced: Iterable[ApiVersion]) -> str | None:
+        """What of the requests a broker with these versions does not understand, in words; None if it does all."""
+        ranges = {version.api_key: version for version in announced}
+        for key, wanted in (
+            (ApiKey.LEADER_AND_ISR, self.leader_and_isr),
+            (ApiKey.UPDATE_METADATA, self.update_metadata),
+            (ApiKey.STOP_REPLICA, self.stop_replica),
+        ):
+            found = ranges.get(key)
+            if found is None:
+                return f"{key.name} at all"
+            if not found.min_version <= wanted <= found.max_version:
+                return f"version {wanted} of {key.name}, only {found.min_version} to {found.max_version}"
+        return None
+
+
+def _latest(protocol: ProtocolVersion, since: Mapping[tuple[tuple[int, ...], int], int], oldest: int) -> int:
+    return next((v for (release, change), v in since.items() if protocol >= ProtocolVersion(release, change)), oldest)
+
+
+class ControlMessages:
+    """Makes messages in the versions of one protocol version.
+
+    `controller`: the controller as a broker of the metadata that brokers are sent, by which they and their clients find
+    it; None if it has no listener for them.
+    """
+
+    def __init__(self, protocol: ProtocolVersion, controller: Broker | None) -> None:
+        self.versions = versions = ControlVersions.of(protocol)
+        self._controller = controller
+        self._partitions = EncodedParts[control.LeaderAndIsrPartitionState](
+            lambda state: encode(_leader_and_isr_partition(state), versions.leader_and_isr)
+        )
+        self._topics = EncodedParts[control.UpdateMetadataTopicState](
+            lambda topic: encode(_update_metadata_topic(topic), versions.update_metadata)
+        )
+        self._brokers = EncodedParts[Broker](
+            lambda broker: encode(_live_broker(broker), versions.update_metadata),
+        )
+
+    def message(self, request: control.ControlRequest) -> tuple[Message, int]:
+        """The request as a message, and the version to encode it in."""
+        match request:
+            case control.LeaderAndIsrRequest():
+                return self._leader_and_isr(request), self.versions.leader_and_isr
+            case control.UpdateMetadataRequest():
+                return self._update_metadata(request), self.versions.update_metadata
+            case control.StopReplicaRequest():
+                return self._stop_replica(request), self.versions.stop_replica
+            case _:
+                assert_never(request)
+
+    def _leader_and_isr(self, request: control.LeaderAndIsrRequest) -> lai.LeaderAndIsrRequest:
+        return lai.LeaderAndIsrRequest(
+            controller_id=request.controller_id,
+            controller_epoch=request.controller_epoch,
+            broker_epoch=request.broker_epoch,
+            topic_states=tuple(
+                lai.LeaderAndIsrTopicState(
+                    topic_name=topic.topic_name,
+                    topic_id=_topic_id(topic.topic_id),
+                    partition_states=_encoded(self._partitions, topic.partition_states),
+                )
+                for topic in request.topic_states
+            ),
+            live_leaders=tuple(
+                lai.LeaderAndIsrLiveLeader(broker_id=leader.broker_id, host_name=leader.host, port=leader.port)
+                for leader in request.live_leaders
+            ),
+        )
+
+    def _update_metadata(self, request: control.UpdateMetadataRequest) -> metadata.UpdateMetadataRequest:
+        own = () if self._controller is None else (self._controller,)
+        return metadata.UpdateMetadataRequest(
+            controller_id=request.controller_id,
+            controller_epoch=request.controller_epoch,
+            broker_epoch=request.broker_epoch,
+            topic_states=_encoded(self._topics, request.topic_states),
+            live_brokers=_encoded(self._brokers, (*request.live_brokers, *own)),
+        )
+
+    def _stop_replica(self, request: control.StopReplicaRequest) -> stop.StopReplicaRequest:
+        states = sorted(request.partition_states, key=lambda state: state.topic_name)
+        topics = {topic: tuple(of_topic) for topic, of_topic in groupby(states, lambda state: state.topic_name)}
+        epochs: dict[str, Any] = {
+            "controller_id": request.controller_id,
+            "controller_epoch": request.controller_epoch,
+            "broker_epoch": request.broker_epoch,
+        }
+        if self.versions.stop_replica <= _ONE_FLAG_PER_REQUEST:
+            return stop.StopReplicaRequest(
+                **epochs,
+                delete_partitions=any(state.delete_partition for state in states),
+                topics=tuple(
+                    stop.StopReplicaTopicV1(name=topic, partition_indexes=tuple(s.partition_index for s in of_topic))
+                    for topic, of_topic in topics.items()
+                ),
+            )
+        return stop.StopReplicaRequest(
+            **epochs,
+            topic_states=tuple(
+                stop.StopReplicaTopicState(topic_name=topic, partition_states=tuple(map(_stopped_partition, of_topic)))
+                for topic, of_topic in topics.items()
+            ),
+        )
+
+
+_ONE_FLAG_PER_REQUEST: Final = 2
+"""The last version of StopReplica that deletes all of its partitions or none; batches are made for that (RQ-13)."""
+
+
+def answer_type(request: control.ControlRequest) -> type[Message]:
+    """The message that answers the request."""
+    match request:
+        case control.LeaderAndIsrRequest():
+            return LeaderAndIsrAnswer
+        case control.UpdateMetadataRequest():
+            return UpdateMetadataAnswer
+        case control.StopReplicaRequest():
+            return StopReplicaAnswer
+        case _:
+            assert_never(request)
+
+
+def response_of(request: control.ControlRequest, answer: Any) -> control.ControlResponse:
+    """The response in the types of the controller."""
+    match request, answer:
+        case control.LeaderAndIsrRequest(), LeaderAndIsrAnswer():
+            names = {_topic_id(topic.topic_id): topic.topic_name for topic in request.topic_states}
+            return control.LeaderAndIsrResponse(known_code(answer.error_code), tuple(_leader_errors(answer, names)))
+        case control.StopReplicaRequest(), StopReplicaAnswer():
+            return control.StopReplicaResponse(
+                known_code(answer.error_code),
+                tuple(
+                    control.StopReplicaPartitionError(e.topic_name, e.partition_index, known_code(e.error_code))
+                    for e in answer.partition_errors
+                ),
+            )
+        case control.UpdateMetadataRequest(), UpdateMetadataAnswer():
+            return control.UpdateMetadataResponse(known_code(answer.error_code))
+    raise AssertionError(f"{type(answer).__name__} does not answer {type(request).__name__}")
+
+
+def _leader_errors(
+    answer: LeaderAndIsrAnswer, names: Mapping[TopicId, str]
+) -> Iterable[control.LeaderAndIsrPartitionError]:
+    """Topics have names in the older versions, ids in the newer ones."""
+    for error in answer.partition_errors:
+        code = known_code(error.error_code)
+        yield control.LeaderAndIsrPartitionError(error.topic_name, None, error.partition_index, code)
+    for topic in answer.topics:
+        for error in topic.partition_errors:
+            code, name = known_code(error.error_code), names.get(topic.topic_id, "")
+            yield control.LeaderAndIsrPartitionError(name, topic.topic_id, error.partition_index, code)
+
+
+def _leader_and_isr_partition(state: control.LeaderAndIsrPartitionState) -> lai.LeaderAndIsrPartitionState:
+    return lai.LeaderAndIsrPartitionState(
+        partition_index=state.partition_index,
+        controller_epoch=state.controller_epoch,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=state.isr,
+        partition_epoch=state.partition_epoch,
+        replicas=state.replicas,
+        adding_replicas=state.adding_replicas,
+        removing_replicas=state.removing_replicas,
+        is_new=state.is_new,
+        leader_recovery_state=state.leader_recovery_state,
+    )
+
+
+def _update_metadata_topic(topic: control.UpdateMetadataTopicState) -> metadata.UpdateMetadataTopicState:
+    return metadata.UpdateMetadataTopicState(
+        topic_name=topic.topic_name,
+        topic_id=_topic_id(topic.topic_id),
+        partition_states=tuple(
+            metadata.UpdateMetadataPartitionState(
+                partition_index=state.partition_index,
+                controller_epoch=state.controller_epoch,
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+                isr=state.isr,
+                zk_version=state.zk_version,
+                replicas=state.replicas,
+                offline_replicas=state.offline_replicas,
+            )
+            for state in topic.partition_states
+        ),
+    )
+
+
+def _live_broker(broker: Broker) -> metadata.UpdateMetadataBroker:
+    return metadata.UpdateMetadataBroker(
+        id=broker.id,
+        endpoints=tuple(
+            metadata.UpdateMetadataEndpoint(
+                port=endpoint.port,
+                host=endpoint.host,
+                listener=endpoint.listener,
+                security_protocol=SECURITY_PROTOCOLS.get(endpoint.security_protocol, 0),
+            )
+            for endpoint in broker.endpoints
+        ),
+        rack=broker.rack,
+    )
+
+
+def _stopped_partition(state: control.StopReplicaPartitionState) -> stop.StopReplicaPartitionState:
+    return stop.StopReplicaPartitionState(
+        partition_index=state.partition_index, leader_epoch=state.leader_epoch, delete_partition=state.delete_partition
+    )
+
+
+def _encoded(parts: EncodedParts[Any], states: Iterable[Any]) -> Any:
+    """The states, each already encoded."""
+    return tuple([EncodedPart(parts.bytes_of(state)) for state in states])
+
+
+def _topic_id(topic_id: TopicId | None) -> TopicId:
+    return ZERO_TOPIC_ID if topic_id is None else topic_id

@@ -1,0 +1,76 @@
+"""Connections to live brokers, for the requests of Kafka's clients that are not the controller's business."""
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Collection
+from random import Random
+from typing import Final
+
+from cluster.broker import Broker, Endpoint
+from cluster.errors import PeerUnreachableError, ZooKeeperError
+from cluster.kafka_wire.connection import KafkaConnection
+
+_READ_TIMEOUT_S: Final = 2.0
+_REMEMBERED_S: Final = 1.0
+_CONNECT_TIMEOUT_S: Final = 5.0
+_ATTEMPTS: Final = 3
+
+
+class LiveBrokers:
+    """Finds a broker for each connection of a client.
+
+    `registered` reads the registrations: a standby has heard nothing else of the brokers; it may raise ZooKeeperError.
+    `own_addresses`: of this controller, which are never connected to. `tls`: for listeners that are SSL, None: those
+    are not connected to.
+    """
+
+    def __init__(
+        self,
+        registered: Callable[[], Awaitable[Collection[Broker]]],
+        random: Random,
+        client_id: str,
+        own_addresses: Collection[str],
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._registered = registered
+        self._random, self._client_id = random, client_id
+        self._own_addresses = frozenset(own_addresses)
+        self._tls = tls
+        self._known: tuple[Broker, ...] = ()
+        self._read_at: float | None = None
+
+    async def connect(self, listener: str) -> KafkaConnection:
+        """A connection to a live broker, at its listener of this name, so that it answers with the addresses that the
+        client can reach. Raises PeerUnreachableError.
+        """
+        endpoints = [e for broker in await self._brokers() if (e := broker.endpoint(listener)) and self._is_usable(e)]
+        failure = PeerUnreachableError(listener, "no live broker has this listener")
+        for endpoint in self._random.sample(endpoints, min(_ATTEMPTS, len(endpoints))):
+            tls = self._tls if endpoint.security_protocol == "SSL" else None
+            try:
+                return await KafkaConnection.open(
+                    endpoint, client_id=self._client_id, timeout_s=_CONNECT_TIMEOUT_S, tls=tls
+                )
+            except PeerUnreachableError as error:
+                failure = error
+                self._read_at = None
+        raise failure
+
+    def _is_usable(self, endpoint: Endpoint) -> bool:
+        """Not where a client that the broker authenticates has other rights than this controller."""
+        reachable = endpoint.security_protocol == "PLAINTEXT" or (
+            endpoint.security_protocol == "SSL" and self._tls is not None
+        )
+        return reachable and endpoint.address not in self._own_addresses
+
+    async def _brokers(self) -> tuple[Broker, ...]:
+        now = asyncio.get_running_loop().time()
+        if self._read_at is None or now - self._read_at > _REMEMBERED_S:
+            try:
+                async with asyncio.timeout(_READ_TIMEOUT_S):
+                    self._known = tuple(await self._registered())
+                self._read_at = now
+            except (TimeoutError, ZooKeeperError) as error:
+                if not self._known:
+                    raise PeerUnreachableError("ZooKeeper", "the live brokers cannot be read") from error
+        return self._known

@@ -1,0 +1,64 @@
+"""What a controller answers by itself, because clients ask every node of the cluster and it is listed among them."""
+
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final
+
+from cluster.errors import ClusterError, ErrorCode
+from cluster.kafka_wire.api_keys import ApiKey
+from cluster.kafka_wire.apis import api
+from cluster.kafka_wire.connection import KafkaConnection
+from cluster.kafka_wire.headers import RequestHeader, encode_response
+from cluster.kafka_wire.message import Message
+from cluster.kafka_wire.messages.api_versions_request import ApiVersionsRequest
+from cluster.kafka_wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
+from cluster.kafka_wire.messages.describe_log_dirs_response import DescribeLogDirsResponse, DescribeLogDirsResult
+from cluster.kafka_wire.messages.list_groups_response import ListGroupsResponse
+from cluster.kafka_wire.messages.list_transactions_response import ListTransactionsResponse
+from controller.adapters.kafka.versions import announced
+
+Connected = Callable[[], Awaitable[KafkaConnection]]
+_ASKED_VERSION: Final = 3
+_TIMEOUT_S: Final = 5.0
+
+
+class LocalAnswers:
+    """`own`: the APIs that only the active controller answers. `data`: the directory of the controller's own data."""
+
+    def __init__(self, own: Collection[ApiKey], data: str) -> None:
+        self._own = own
+        # A controller has no replicas and coordinates neither groups nor transactions. Passed on, these would show
+        # what some broker has a second time. Without any directory clients take the answer for a refusal.
+        self._answers: dict[ApiKey, Message] = {
+            ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsResponse(results=(DescribeLogDirsResult(log_dir=data),)),
+            ApiKey.LIST_GROUPS: ListGroupsResponse(),
+            ApiKey.LIST_TRANSACTIONS: ListTransactionsResponse(),
+        }
+
+    def answer(self, key: ApiKey) -> Message | None:
+        """The answer about this node; None if a broker is to be asked."""
+        return self._answers.get(key)
+
+    async def api_versions(self, header: RequestHeader, frame: bytes, start: int, connected: Connected) -> bytes:
+        """The response to ApiVersions. Of a version that is not known here it is version 0 and an error, from which
+        the client learns which one to ask with (KIP-511).
+        """
+        known = api(ApiKey.API_VERSIONS)
+        if header.api_version > known.latest_version:
+            own = ApiVersion(
+                api_key=ApiKey.API_VERSIONS, min_version=known.oldest_version, max_version=known.latest_version
+            )
+            refused = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=(own,))
+            return encode_response(refused, 0, header.correlation_id)
+        response = announced(self._own, await _versions_of_broker(connected))
+        return encode_response(response, header.api_version, header.correlation_id)
+
+
+async def _versions_of_broker(connected: Connected) -> ApiVersionsResponse | None:
+    """What the broker announces to which the connection passes requests on; None if there is none."""
+    request = ApiVersionsRequest(client_software_name="klamm", client_software_version="1")
+    try:
+        connection = await connected()
+        answer = await connection.call(request, _ASKED_VERSION, ApiVersionsResponse, timeout_s=_TIMEOUT_S)
+    except ClusterError:
+        return None
+    return answer if answer.error_code == ErrorCode.NONE else None

@@ -1,0 +1,80 @@
+"""Opens the client for the kind of brokers that the configuration names: klamm's agents, or brokers of Apache Kafka."""
+
+from contextlib import AsyncExitStack
+from functools import partial
+from importlib.metadata import version
+from random import SystemRandom
+
+import structlog
+from msgspec.structs import replace
+
+from cluster.broker import Broker, BrokerId, ControllerId
+from cluster.process.config import NodeConfig
+from cluster.process.kafka_tls import kafka_tls
+from cluster.process.metrics import Metrics
+from cluster.process.request_metrics import RequestMetrics
+from cluster.process.tasks import TaskSet
+from cluster.requests.context import RequestHandler
+from cluster.rpc.admission import Admission
+from cluster.zookeeper.port import ZooKeeper
+from cluster.zookeeper.registrations import registered_brokers, registered_controllers
+from controller.adapters.grpc_broker_client import GrpcBrokerClient
+from controller.adapters.kafka.authorizers import Authorizers
+from controller.adapters.kafka.broker_client import KafkaBrokerClient
+from controller.adapters.kafka.config_apis import config_apis
+from controller.adapters.kafka.live_brokers import LiveBrokers
+from controller.adapters.kafka.local_answers import LocalAnswers
+from controller.adapters.kafka.server import serve_kafka
+from controller.adapters.kafka.session import OF_ACTIVE_CONTROLLER, KafkaServices
+from controller.ports import BrokerClient
+
+_log = structlog.stdlib.get_logger()
+
+
+async def open_broker_client(
+    config: NodeConfig,
+    zookeeper: ZooKeeper,
+    handler: RequestHandler,
+    admission: Admission,
+    *,
+    metrics: Metrics,
+    cleanup: AsyncExitStack,
+) -> tuple[BrokerClient, Broker | None]:
+    """The client for the brokers of this cluster, closed by `cleanup`, and what the controller registers as a broker.
+
+    With Kafka's brokers also the listeners for them are opened, of which the client tells them. Raises StartupError if
+    an address cannot be bound.
+    """
+    if config.settings.klamm_broker_protocol == "klamm":
+        agents = GrpcBrokerClient(config.settings)
+        cleanup.push_async_callback(agents.close)
+        return agents, None
+    client_id = f"klamm-{config.id}"
+    request_metrics = RequestMetrics(metrics)
+    authorizers = Authorizers()
+    local = LocalAnswers([conversion.key for conversion in OF_ACTIVE_CONTROLLER], config.data[0])
+    conversions = {c.key: c for c in (*OF_ACTIVE_CONTROLLER, *config_apis(ControllerId(config.id)))}
+
+    def services() -> KafkaServices:
+        return KafkaServices(handler, admission, request_metrics, live, local, conversions, authorizers)
+
+    tasks = await cleanup.enter_async_context(TaskSet())
+    tls = kafka_tls(config.settings, config.kafka_listeners)
+    servers = await serve_kafka(config.kafka_listeners, admission.limits, tasks, services, tls=tls.listening)
+    cleanup.push_async_callback(servers.stop)
+    own_addresses = [endpoint.address for endpoint in servers.endpoints]
+    live = LiveBrokers(partial(_kafka_brokers, zookeeper), SystemRandom(), client_id, own_addresses, tls.passing_on)
+    controller = servers.controller(config.id, config.settings.klamm_kafka_rack)
+    client = KafkaBrokerClient(config.settings, client_id, controller, tls.to_brokers)
+    cleanup.push_async_callback(client.close)
+    _log.info("Kafka listeners started", **{endpoint.listener: endpoint.address for endpoint in servers.endpoints})
+    registers = config.settings.klamm_kafka_register_as_broker
+    return client, replace(controller, klamm_version=version("klamm")) if registers else None
+
+
+async def _kafka_brokers(zookeeper: ZooKeeper) -> list[Broker]:
+    """Those that are neither controllers, which may be registered as brokers too, nor klamm's agents."""
+    # They share the number space of broker ids.
+    controllers = {BrokerId(controller.id) for controller in await registered_controllers(zookeeper)}
+    registered = [found.broker for found in await registered_brokers(zookeeper)]
+    return [broker for broker in registered if broker.id not in controllers and not broker.klamm_version]

@@ -1,0 +1,122 @@
+"""What is asked of Kafka brokers on this machine: how each of them sees the cluster, and a few requests."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from cluster.broker import Endpoint
+from cluster.errors import PeerUnreachableError
+from cluster.kafka_wire.connection import KafkaConnection
+from cluster.kafka_wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from cluster.kafka_wire.messages.create_topics_response import CreateTopicsResponse
+from cluster.kafka_wire.messages.elect_leaders_request import ElectLeadersRequest
+from cluster.kafka_wire.messages.elect_leaders_response import ElectLeadersResponse
+from cluster.kafka_wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from cluster.kafka_wire.messages.metadata_response import MetadataResponse, MetadataResponsePartition
+
+# What all versions of brokers from 2.4 on answer.
+METADATA, CREATE_TOPICS, ELECT_LEADERS = 7, 4, 1
+DEADLINE_S: Final = 600.0
+_POLL_MIN_S: Final = 0.05
+Partitions = Sequence[MetadataResponsePartition]
+
+
+class View(Struct, frozen=True):
+    """The answer of one broker: the ids of those that it knows, and the partitions of the topics asked for."""
+
+    brokers: frozenset[int]
+    controller: int
+    partitions: tuple[MetadataResponsePartition, ...]
+
+    def led_by(self, broker: int) -> int:
+        return sum(partition.leader_id == broker for partition in self.partitions)
+
+
+async def connect(port: int, timeout_s: float = 10.0) -> KafkaConnection:
+    return await KafkaConnection.open(Endpoint("127.0.0.1", port, "PLAINTEXT"), client_id="klamm", timeout_s=timeout_s)
+
+
+async def view(port: int, topics: Iterable[str]) -> View:
+    """Raises PeerUnreachableError."""
+    connection = await connect(port)
+    try:
+        return await _view(connection, topics)
+    finally:
+        connection.close()
+
+
+async def _view(connection: KafkaConnection, topics: Iterable[str]) -> View:
+    request = MetadataRequest(
+        topics=tuple(MetadataRequestTopic(name=topic) for topic in topics), allow_auto_topic_creation=False
+    )
+    answer = await connection.call(request, METADATA, MetadataResponse, timeout_s=DEADLINE_S)
+    partitions = tuple(partition for topic in answer.topics for partition in topic.partitions)
+    return View(frozenset(broker.node_id for broker in answer.brokers), answer.controller_id, partitions)
+
+
+async def until_all_see(ports: Iterable[int], topics: Sequence[str], holds: Callable[[View], bool]) -> float:
+    """When the last of these brokers was found to see it, in s since the Unix epoch. They are asked in turn.
+
+    The pause between two questions is twice as long as an answer took. Raises TimeoutError.
+    """
+    async with asyncio.timeout(DEADLINE_S):
+        for port in ports:
+            await _until_it_sees(port, topics, holds)
+    return time.time()
+
+
+async def _until_it_sees(port: int, topics: Sequence[str], holds: Callable[[View], bool]) -> None:
+    connection: KafkaConnection | None = None
+    while True:
+        asked = time.monotonic()
+        try:
+            connection = await connect(port) if connection is None else connection
+            if holds(await _view(connection, topics)):
+                connection.close()
+                return
+        except PeerUnreachableError:
+            connection = None
+        await asyncio.sleep(max(_POLL_MIN_S, 2 * (time.monotonic() - asked)))
+
+
+async def create_topics(port: int, sizes: Mapping[str, int], replicas: int, timeout_s: float = DEADLINE_S) -> list[int]:
+    """One request; the error code of each topic. Raises PeerUnreachableError."""
+    topics = tuple(
+        CreatableTopic(name=name, num_partitions=size, replication_factor=replicas) for name, size in sizes.items()
+    )
+    request = CreateTopicsRequest(topics=topics, timeout_ms=round(timeout_s * 1000))
+    connection = await connect(port)
+    try:
+        answer = await connection.call(request, CREATE_TOPICS, CreateTopicsResponse, timeout_s=timeout_s + 30)
+    finally:
+        connection.close()
+    return [topic.error_code for topic in answer.topics]
+
+
+async def elect_preferred(port: int) -> int:
+    """For every partition; the error code of the whole."""
+    request = ElectLeadersRequest(topic_partitions=None, timeout_ms=round(DEADLINE_S * 1000))
+    connection = await connect(port)
+    try:
+        answer = await connection.call(request, ELECT_LEADERS, ElectLeadersResponse, timeout_s=DEADLINE_S)
+    finally:
+        connection.close()
+    return answer.error_code
+
+
+async def until_created(ports: Sequence[int], prefix: str) -> float:
+    """Try to create a topic of one partition, each time another, until somebody does; when that was."""
+    async with asyncio.timeout(DEADLINE_S):
+        attempt = 0
+        while True:
+            for port in ports:
+                attempt += 1
+                try:
+                    if await create_topics(port, {f"{prefix}-{attempt}": 1}, 1, timeout_s=1.0) == [0]:
+                        return time.time()
+                except PeerUnreachableError:
+                    continue
+            await asyncio.sleep(_POLL_MIN_S)

@@ -1,0 +1,48 @@
+"""The settings of a local cluster with brokers of Apache Kafka's: which are for klamm's controllers, which for Kafka.
+
+Keys that both know have the same name. What klamm does not know is Kafka's.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from cluster.local_cluster import BROKER, ClusterState, Member
+from cluster.process.settings import Settings
+from deploy.local.kafka_jars import protocol_of
+
+_OWN: Final = "klamm."
+_INTERNAL_REPLICAS: Final = 3
+
+
+def known_to_klamm(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that a controller can have; a wrong key of klamm's stays in, to be refused."""
+    known = {field.alias for field in Settings.model_fields.values()}
+    return {key: value for key, value in settings.items() if key in known or key.startswith(_OWN)}
+
+
+def settings_of_controller(state: ClusterState, controller: Member) -> dict[str, Any]:
+    """Kafka's brokers compete for /controller, and keep it only while no controller of klamm's is there.
+
+    Brokers before 3.0 send a controlled shutdown to where the controller is registered as a broker. Brokers with racks
+    create no topics while anybody in the cluster has none.
+    """
+    racks = sorted({member.rack for member in state.kafka_brokers if member.rack})
+    return {
+        "klamm.broker.protocol": "kafka",
+        "klamm.takeover": "atomic",
+        "klamm.kafka.listeners": f"PLAINTEXT://127.0.0.1:{controller.kafka_port}",
+        "inter.broker.protocol.version": protocol_of(state.kafka),
+        **({"klamm.kafka.register.as.broker": True} if int(state.kafka.partition(".")[0]) < 3 else {}),
+        **({"klamm.kafka.rack": racks[0]} if racks else {}),
+        **known_to_klamm(state.settings),
+    }
+
+
+def settings_of_broker(state: ClusterState) -> dict[str, Any]:
+    """Internal topics have as many replicas as there are brokers, up to Kafka's default."""
+    replicas = min(_INTERNAL_REPLICAS, sum(member.role == BROKER for member in state.members))
+    return {
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        **{key: value for key, value in state.settings.items() if not key.startswith(_OWN)},
+    }

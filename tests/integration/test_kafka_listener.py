@@ -1,0 +1,286 @@
+"""What brokers and clients of Kafka ask a controller, over real sockets: answered here or passed on to a broker."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.kafka_wire.api_keys import ApiKey
+from cluster.kafka_wire.connection import KafkaConnection
+from cluster.kafka_wire.headers import decode_response, encode_request
+from cluster.kafka_wire.message import Message
+from cluster.kafka_wire.messages import alter_partition_request as isr_change
+from cluster.kafka_wire.messages import alter_partition_response as isr_changed
+from cluster.kafka_wire.messages import create_topics_request as creation
+from cluster.kafka_wire.messages import create_topics_response as created
+from cluster.kafka_wire.messages import delete_topics_request as deletion
+from cluster.kafka_wire.messages import delete_topics_response as deleted
+from cluster.kafka_wire.messages import describe_configs_request as configs
+from cluster.kafka_wire.messages.api_versions_request import ApiVersionsRequest
+from cluster.kafka_wire.messages.api_versions_response import ApiVersionsResponse
+from cluster.kafka_wire.messages.controlled_shutdown_request import ControlledShutdownRequest
+from cluster.kafka_wire.messages.controlled_shutdown_response import ControlledShutdownResponse
+from cluster.kafka_wire.messages.describe_acls_response import DescribeAclsResponse
+from cluster.kafka_wire.messages.describe_configs_response import DescribeConfigsResponse, DescribeConfigsResult
+from cluster.kafka_wire.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from cluster.kafka_wire.messages.describe_log_dirs_response import DescribeLogDirsResponse
+from cluster.kafka_wire.messages.list_groups_request import ListGroupsRequest
+from cluster.kafka_wire.messages.list_groups_response import ListGroupsResponse
+from cluster.kafka_wire.messages.metadata_request import MetadataRequest
+from cluster.kafka_wire.messages.metadata_response import MetadataResponse
+from cluster.kafka_wire.messages.produce_request import ProduceRequest
+from cluster.requests import agents, topics
+from cluster.requests import configs as own_configs
+from controller.adapters.kafka.server import KafkaServers
+from tests.kafka_peers import TIMEOUT_S, KafkaPeer, connected, kafka_broker, kafka_listener
+from tests.scripted_servers import Scripted, refuse
+
+T_ID = TopicId("dGhpc2lzMTZieXRlcyEhIQ")
+NEWEST_CREATION = 7
+
+
+async def asked(connection: KafkaConnection, message: Message, version: int, answer: type[Message]) -> Any:
+    return await connection.call(message, version, answer, timeout_s=TIMEOUT_S)
+
+
+@asynccontextmanager
+async def listener_with(peer: KafkaPeer, handler: Scripted | None = None) -> AsyncIterator[KafkaServers]:
+    """A listener in front of the handler, with one live broker."""
+    answered = Scripted(lambda _: None) if handler is None else handler
+    async with kafka_broker(peer) as broker, kafka_listener(answered, [broker]) as servers:
+        yield servers
+
+
+def creating(*new: creation.CreatableTopic) -> creation.CreateTopicsRequest:
+    return creation.CreateTopicsRequest(topics=new, timeout_ms=1000)
+
+
+@pytest.mark.rule("D-83")
+@pytest.mark.parametrize("version", range(NEWEST_CREATION + 1))
+async def test_topics_are_created_in_every_version(version: int) -> None:
+    result = topics.CreatableTopicResult("t", ErrorCode.NONE, topic_id=T_ID, num_partitions=2, replication_factor=2)
+    handler = Scripted(lambda _: topics.CreateTopicsResponse((result,)))
+    async with listener_with(KafkaPeer({}), handler) as servers, connected(servers) as client:
+        assignments = (
+            creation.CreatableReplicaAssignment(partition_index=0, broker_ids=(1, 2)),
+            creation.CreatableReplicaAssignment(partition_index=1, broker_ids=(2, 1)),
+        )
+        config = creation.CreatableTopicConfig(name="retention.ms", value="5")
+        wanted = creation.CreatableTopic(
+            name="t", num_partitions=-1, replication_factor=-1, assignments=assignments, configs=(config,)
+        )
+        answer = await asked(client, creating(wanted), version, created.CreateTopicsResponse)
+        ((context, request),) = handler.asked
+        placed = {0: (BrokerId(1), BrokerId(2)), 1: (BrokerId(2), BrokerId(1))}
+        new = topics.NewTopic("t", assignments=placed, configs={"retention.ms": "5"})
+        assert request == topics.CreateTopicsRequest((new,), 1000)
+        assert context.peer.startswith("ipv4:127.0.0.1:")
+        (topic,) = answer.topics
+        assert (topic.name, topic.error_code) == ("t", 0)
+        assert (topic.topic_id == T_ID) is (version == NEWEST_CREATION)
+
+
+@pytest.mark.rule("D-83")
+async def test_a_topic_that_contradicts_itself_is_refused_and_the_others_are_created() -> None:
+    handler = Scripted(lambda _: topics.CreateTopicsResponse((topics.CreatableTopicResult("t", ErrorCode.NONE),)))
+    twice = (creation.CreatableReplicaAssignment(partition_index=0, broker_ids=(1,)),) * 2
+    empty = (creation.CreatableTopicConfig(name="retention.ms", value=None),)
+    async with listener_with(KafkaPeer({}), handler) as servers, connected(servers) as client:
+        wanted = creating(
+            creation.CreatableTopic(name="t", num_partitions=1, replication_factor=1),
+            creation.CreatableTopic(name="u", assignments=twice),
+            creation.CreatableTopic(name="v", configs=empty),
+        )
+        answer = await asked(client, wanted, NEWEST_CREATION, created.CreateTopicsResponse)
+        assert [topic.name for topic in handler.asked[0][1].topics] == ["t"]
+        found = {topic.name: (topic.error_code, topic.error_message) for topic in answer.topics}
+        assert found == {
+            "t": (ErrorCode.NONE, None),
+            "u": (ErrorCode.INVALID_REQUEST, "assignments.partition_index: 0 is given twice"),
+            "v": (
+                ErrorCode.INVALID_REQUEST,
+                "configs.retention.ms: the value is null; a topic is created without the key instead",
+            ),
+        }
+
+
+@pytest.mark.rule("D-83")
+@pytest.mark.parametrize(
+    ("raised", "code"),
+    [
+        (ApiError(ErrorCode.NOT_CONTROLLER, "ask 1002"), ErrorCode.NOT_CONTROLLER),
+        (KeyError("a bug"), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+async def test_what_is_refused_as_a_whole_is_refused_for_each_item(raised: Exception, code: ErrorCode) -> None:
+    async with listener_with(KafkaPeer({}), Scripted(refuse(raised))) as servers, connected(servers) as client:
+        named = deletion.DeleteTopicsRequest(topic_names=("t", "u"))
+        answer = await asked(client, named, 5, deleted.DeleteTopicsResponse)
+        assert [(topic.name, topic.error_code) for topic in answer.responses] == [("t", code), ("u", code)]
+        by_id = deletion.DeleteTopicsRequest(topics=(deletion.DeleteTopicState(topic_id=T_ID),))
+        answer = await asked(client, by_id, 6, deleted.DeleteTopicsResponse)
+        assert [(topic.name, topic.topic_id, topic.error_code) for topic in answer.responses] == [(None, T_ID, code)]
+
+
+@pytest.mark.rule("D-83", "IS-10")
+@pytest.mark.parametrize("version", range(4))
+async def test_isr_changes_in_every_version(version: int) -> None:
+    name, topic_id = ("t", None) if version < 2 else ("", T_ID)
+    result = agents.AlterPartitionResult(
+        name, topic_id, 3, ErrorCode.NONE, BrokerId(1), LeaderEpoch(5), (BrokerId(1), BrokerId(2)), 0, PartitionEpoch(8)
+    )
+    handler = Scripted(lambda _: agents.AlterPartitionResponse(ErrorCode.NONE, (result,)))
+    members = tuple(isr_change.BrokerState(broker_id=b, broker_epoch=100 + b) for b in (1, 2))
+    proposed = isr_change.PartitionData(
+        partition_index=3,
+        leader_epoch=5,
+        new_isr=(1, 2) if version < 3 else (),
+        new_isr_with_epochs=members if version == 3 else (),
+        partition_epoch=7,
+    )
+    topic = isr_change.TopicData(topic_name=name, partitions=(proposed,), **({"topic_id": T_ID} if topic_id else {}))
+    request = isr_change.AlterPartitionRequest(broker_id=1, broker_epoch=44, topics=(topic,))
+    async with listener_with(KafkaPeer({}), handler) as servers, connected(servers) as client:
+        answer = await asked(client, request, version, isr_changed.AlterPartitionResponse)
+    ((_, received),) = handler.asked
+    epochs = (BrokerEpoch(101), BrokerEpoch(102)) if version == 3 else ()
+    item = agents.AlterPartitionItem(
+        name, topic_id, 3, LeaderEpoch(5), (BrokerId(1), BrokerId(2)), PartitionEpoch(7), 0, epochs
+    )
+    assert received == agents.AlterPartitionRequest(BrokerId(1), BrokerEpoch(44), (item,))
+    ((partition,),) = (t.partitions for t in answer.topics)
+    assert (partition.partition_index, partition.leader_epoch, partition.isr, partition.partition_epoch) == (
+        3,
+        5,
+        (1, 2),
+        8,
+    )
+
+
+@pytest.mark.rule("D-83", "CS-1")
+@pytest.mark.parametrize("version", range(4))
+async def test_controlled_shutdown_in_every_version(version: int) -> None:
+    left = agents.RemainingPartition("t", 3)
+    handler = Scripted(lambda _: agents.ControlledShutdownResponse(ErrorCode.NONE, (left,)))
+    request = ControlledShutdownRequest(broker_id=2, broker_epoch=44 if version >= 2 else -1)
+    async with listener_with(KafkaPeer({}), handler) as servers, connected(servers) as client:
+        answer = await asked(client, request, version, ControlledShutdownResponse)
+    assert handler.asked[0][1] == agents.ControlledShutdownRequest(BrokerId(2), BrokerEpoch(request.broker_epoch))
+    assert [(p.topic_name, p.partition_index) for p in answer.remaining_partitions] == [("t", 3)]
+
+
+@pytest.mark.rule("D-84")
+async def test_the_rest_goes_to_a_broker_and_back_byte_for_byte_over_one_connection() -> None:
+    peer = KafkaPeer({ApiKey.METADATA: lambda _: MetadataResponse(cluster_id="c", controller_id=1001)})
+    async with listener_with(peer) as servers, connected(servers) as client:
+        for correlation_id in (7, 2**31 - 1):
+            frame = encode_request(MetadataRequest(topics=None), 12, correlation_id, "a client")
+            response = await client.call_raw(frame, timeout_s=TIMEOUT_S)
+            assert peer.frames[-1] == (frame, response)
+            assert decode_response(MetadataResponse, 12, response)[0] == correlation_id
+        assert peer.connections == 1
+        async with connected(servers) as other:
+            await asked(other, MetadataRequest(), 9, MetadataResponse)
+        assert peer.connections == 2
+
+
+@pytest.mark.rule("D-84")
+async def test_without_a_live_broker_the_connection_is_closed() -> None:
+    async with kafka_listener(Scripted(lambda _: None)) as servers, connected(servers) as client:
+        with pytest.raises(PeerUnreachableError):
+            await asked(client, MetadataRequest(), 9, MetadataResponse)
+
+
+@pytest.mark.rule("D-84")
+@pytest.mark.parametrize(("message", "version"), [(ProduceRequest(acks=0), 3), (isr_change.AlterPartitionRequest(), 4)])
+async def test_what_is_not_for_a_controller_closes_the_connection(message: Message, version: int) -> None:
+    peer = KafkaPeer({ApiKey.METADATA: lambda _: MetadataResponse()})
+    async with listener_with(peer) as servers, connected(servers) as client:
+        frame = encode_request(message, min(version, 3), 1, None)
+        frame = frame[:2] + version.to_bytes(2, "big") + frame[4:]
+        with pytest.raises(PeerUnreachableError):
+            await client.call_raw(frame, timeout_s=TIMEOUT_S)
+        assert peer.asked == []
+
+
+@pytest.mark.rule("D-85")
+async def test_versions_are_its_own_and_those_of_a_broker() -> None:
+    peer = KafkaPeer({}, {ApiKey.METADATA: 8, ApiKey.CREATE_TOPICS: 4})
+    async with listener_with(peer) as servers, connected(servers) as client:
+        for version in range(5):
+            answer = await asked(client, ApiVersionsRequest(), version, ApiVersionsResponse)
+            highest = {v.api_key: v.max_version for v in answer.api_keys}
+            assert highest[ApiKey.METADATA] == 8
+            assert highest[ApiKey.CREATE_TOPICS] == NEWEST_CREATION
+            assert highest[ApiKey.ALTER_PARTITION] == 3
+            assert ApiKey.LEADER_AND_ISR not in highest
+
+
+@pytest.mark.rule("D-85")
+async def test_versions_without_a_broker_and_of_a_later_client() -> None:
+    async with kafka_listener(Scripted(lambda _: None)) as servers, connected(servers) as client:
+        answer = await asked(client, ApiVersionsRequest(), 3, ApiVersionsResponse)
+        assert {ApiKey.METADATA, ApiKey.CREATE_TOPICS} <= {v.api_key for v in answer.api_keys}
+        frame = encode_request(ApiVersionsRequest(), 4, 5, "later")
+        response = await client.call_raw(frame[:2] + b"\0\x63" + frame[4:], timeout_s=TIMEOUT_S)
+        refused = decode_response(ApiVersionsResponse, 0, response)[1]
+        assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert [(v.api_key, v.min_version, v.max_version) for v in refused.api_keys] == [(ApiKey.API_VERSIONS, 0, 4)]
+
+
+@pytest.mark.rule("D-87")
+async def test_where_brokers_have_an_authorizer_clients_are_refused_and_brokers_are_not() -> None:
+    peer = KafkaPeer({ApiKey.DESCRIBE_ACLS: lambda _: DescribeAclsResponse()})
+    handler = Scripted(lambda _: agents.ControlledShutdownResponse(ErrorCode.NONE))
+    async with listener_with(peer, handler) as servers, connected(servers) as client:
+        new = creation.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        (topic,) = (await asked(client, creating(new), NEWEST_CREATION, created.CreateTopicsResponse)).topics
+        assert topic.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert "has an authorizer" in topic.error_message
+        assert handler.asked == []
+        answer = await asked(client, ControlledShutdownRequest(broker_id=2), 3, ControlledShutdownResponse)
+        assert answer.error_code == ErrorCode.NONE
+
+
+@pytest.mark.rule("D-87")
+async def test_without_a_broker_nobody_knows_whether_there_is_an_authorizer() -> None:
+    handler = Scripted(lambda _: None)
+    async with kafka_listener(handler) as servers, connected(servers) as client:
+        named = deletion.DeleteTopicsRequest(topic_names=("t",))
+        (topic,) = (await asked(client, named, 5, deleted.DeleteTopicsResponse)).responses
+        assert topic.error_code == ErrorCode.BROKER_NOT_AVAILABLE
+        assert handler.asked == []
+
+
+@pytest.mark.rule("D-86")
+async def test_what_every_node_is_asked_is_answered_for_the_controller() -> None:
+    async with kafka_listener(Scripted(lambda _: None)) as servers, connected(servers) as client:
+        directories = await asked(client, DescribeLogDirsRequest(topics=None), 4, DescribeLogDirsResponse)
+        assert [(d.error_code, d.log_dir, d.topics) for d in directories.results] == [(0, "/data", ())]
+        assert (await asked(client, ListGroupsRequest(), 4, ListGroupsResponse)).groups == ()
+
+
+@pytest.mark.rule("D-86")
+async def test_configs_of_its_own_id_are_its_own_and_others_the_brokers() -> None:
+    described = own_configs.DescribeConfigsResult(
+        ErrorCode.NONE, None, 4, "1001", (own_configs.DescribedConfig("log.level", "info", False, 5),)
+    )
+    handler = Scripted(lambda _: own_configs.DescribeConfigsResponse((described,)))
+    of_topic = DescribeConfigsResponse(results=(DescribeConfigsResult(resource_type=2, resource_name="t"),))
+    peer = KafkaPeer({ApiKey.DESCRIBE_CONFIGS: lambda _: of_topic})
+    async with kafka_broker(peer) as broker, kafka_listener(handler, [broker]) as servers, connected(servers) as client:
+
+        async def results(kind: int, name: str) -> Any:
+            resource = configs.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+            request = configs.DescribeConfigsRequest(resources=(resource,))
+            return (await asked(client, request, 4, DescribeConfigsResponse)).results
+
+        (own,) = await results(4, "1001")
+        assert [(c.name, c.value, c.config_source) for c in own.configs] == [("log.level", "info", 5)]
+        assert handler.asked[0][1].resources == (own_configs.ConfigResource(4, "1001"),)
+        assert await results(2, "t") == of_topic.results
+        assert await results(4, "1") == of_topic.results
+        assert len(handler.asked) == 1

@@ -1,0 +1,85 @@
+"""Brokers of Apache Kafka in ZooKeeper mode under their own controller, and candidates of klamm beside them."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from deploy.local.kafka_broker import STARTED, KafkaBroker, prepare
+from deploy.local.kafka_jars import NEWEST, protocol_of
+from deploy.local.processes import choose_free_ports
+from tests.kafka_broker import kafka_class_path
+from tests.local_clusters import eventually
+
+
+class KafkaCluster:
+    """`brokers`: id -> address."""
+
+    def __init__(self, folder: Path, zookeeper: str, version: str = NEWEST) -> None:
+        self.zookeeper, self.version = zookeeper, version
+        self.brokers: dict[int, str] = {}
+        self._folder = folder
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start_brokers(self, count: int, settings: Mapping[str, Any] = {}) -> None:
+        class_path = kafka_class_path(self.version)
+        for id_, port in enumerate(choose_free_ports(count), start=1):
+            folder = self._folder / f"kafka-{id_}"
+            broker = KafkaBroker(id_, port, self.zookeeper, folder / "data", folder / "logs", settings, heap_mb=256)
+            self.brokers[id_] = f"127.0.0.1:{port}"
+            self._start(f"kafka-{id_}", prepare(broker, folder / "config", class_path))
+        for id_ in self.brokers:
+            eventually(lambda id_=id_: STARTED in self._log(f"kafka-{id_}").read_text(), f"broker {id_} serves")
+
+    def start_candidate(self, id_: int, **settings: object) -> None:
+        """A controller of klamm for these brokers; it takes `/controller` only when the cluster is adopted."""
+        listen, control, kafka = choose_free_ports(3)
+        given = {
+            "klamm.broker.protocol": "kafka",
+            "inter.broker.protocol.version": protocol_of(self.version),
+            "klamm.kafka.listeners": f"PLAINTEXT://127.0.0.1:{kafka}",
+            **settings,
+        }
+        fields = {
+            "id": id_,
+            "zookeeper": self.zookeeper,
+            "listen": f"127.0.0.1:{listen}",
+            "control_listen": f"127.0.0.1:{control}",
+            "data": str(self._folder / f"controller-{id_}"),
+        }
+        lines = [f"{key} = {json.dumps(value)}" for key, value in fields.items()]
+        lines += ["[settings]", *(f'"{key}" = {json.dumps(value)}' for key, value in given.items())]
+        path = self._folder / f"controller-{id_}.toml"
+        path.write_text("\n".join(lines))
+        self._start(f"controller-{id_}", [sys.executable, "-m", "controller", "--config", str(path)])
+
+    def stop(self, name: str) -> None:
+        """As by SIGTERM; `name`: such as `controller-901`."""
+        process = self._processes.pop(name)
+        process.terminate()
+        process.wait(60)
+
+    def end(self) -> None:
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
+
+    def _start(self, name: str, command: list[str]) -> None:
+        with self._log(name).open("ab") as log:
+            self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def _log(self, name: str) -> Path:
+        return self._folder / f"{name}.log"
+
+
+@contextmanager
+def kafka_cluster(folder: Path, zookeeper: str, brokers: int, version: str = NEWEST) -> Iterator[KafkaCluster]:
+    cluster = KafkaCluster(folder, zookeeper, version)
+    try:
+        cluster.start_brokers(brokers)
+        yield cluster
+    finally:
+        cluster.end()
