@@ -146,7 +146,12 @@ class Round:
         serving = asyncio.create_task(until_created([stand.port(node) for node in candidates], f"probe-{old}"))
         elected = await stand.until_elected(candidates)
         moved = await self._until_seen(_others(victim), self._without(victim))
-        return {"serves": await serving - elected, "leaders moved": moved - elected}
+        found = {"serves": await serving - elected, "leaders moved": moved - elected}
+        new = await stand.controller()
+        sent = None if new is None else await stand.sent_after_election(new)
+        return {"states written": await self._last_write() - elected, **found} | (
+            {} if sent is None else {"requests sent": sent}
+        )
 
     async def _port_of_controller(self) -> int:
         controller = await self._stand.controller()
@@ -236,7 +241,9 @@ def print_table(report: Report, console: Console) -> None:
 
 
 def _cell(values: Sequence[float]) -> str:
-    return f"{median(values):.2f}  ({min(values):.2f} to {max(values):.2f})" if values else ""
+    if len(values) < 2:
+        return "".join(f"{value:.2f}" for value in values)
+    return f"{median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
 def main() -> None:

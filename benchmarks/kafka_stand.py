@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
-from benchmarks.processes import ControllerProcess, ProcessFailedError
+from benchmarks.processes import ControllerProcess, ProcessFailedError, failover_phases
 from cluster.broker import BrokerId
 from cluster.znodes.paths import CONTROLLER, broker_path
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
@@ -145,6 +145,12 @@ class KafkaStand:
     def kill_controller(self, controller: int) -> None:
         """Of klamm's."""
         self._controllers.pop(controller).kill()
+
+    async def sent_after_election(self, controller: int) -> float | None:
+        """When the last request of a failover had been sent, in s after the election; None for Kafka's controllers."""
+        if controller not in self._controllers:
+            return None
+        return failover_phases(await self._controllers[controller].metrics())["sent"] / 1000
 
     async def stop(self) -> None:
         for controller in self._controllers.values():

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from cluster.broker import Broker, BrokerId, ControllerId
 from cluster.process.config import NodeConfig
+from cluster.process.kafka_tls import kafka_tls
 from cluster.process.metrics import Metrics
 from cluster.process.request_metrics import RequestMetrics
 from cluster.process.tasks import TaskSet
@@ -58,12 +59,13 @@ async def open_broker_client(
         return KafkaServices(handler, admission, request_metrics, live, local, conversions, authorizers)
 
     tasks = await cleanup.enter_async_context(TaskSet())
-    servers = await serve_kafka(config.kafka_listeners, admission.limits, tasks, services)
+    tls = kafka_tls(config.settings, config.kafka_listeners)
+    servers = await serve_kafka(config.kafka_listeners, admission.limits, tasks, services, tls=tls.listening)
     cleanup.push_async_callback(servers.stop)
     own_addresses = [endpoint.address for endpoint in servers.endpoints]
-    live = LiveBrokers(partial(_kafka_brokers, zookeeper), SystemRandom(), client_id, own_addresses)
+    live = LiveBrokers(partial(_kafka_brokers, zookeeper), SystemRandom(), client_id, own_addresses, tls.passing_on)
     controller = servers.controller(config.id, config.settings.klamm_kafka_rack)
-    client = KafkaBrokerClient(config.settings, client_id, controller)
+    client = KafkaBrokerClient(config.settings, client_id, controller, tls.to_brokers)
     cleanup.push_async_callback(client.close)
     _log.info("Kafka listeners started", **{endpoint.listener: endpoint.address for endpoint in servers.endpoints})
     registers = config.settings.klamm_kafka_register_as_broker

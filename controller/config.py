@@ -72,6 +72,11 @@ class ControllerConfig(Struct, frozen=True):
         return "kafka" if self.governs_kafka else "klamm"
 
     @property
+    def kafka_release(self) -> str | None:
+        """The release of Apache Kafka that no broker is older than; None if the brokers are klamm's."""
+        return ".".join(map(str, self.protocol_version.release)) if self.governs_kafka else None
+
+    @property
     def request_settings(self) -> RequestSettings:
         """The form of requests under this protocol version."""
         return RequestSettings(

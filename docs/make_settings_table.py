@@ -1,13 +1,15 @@
 """Write the table of settings into docs/configuration.md from the settings themselves.
 
-Run it after a change of `cluster/process/settings.py`: .venv/bin/python docs/make_settings_table.py
+Run it after a change of `cluster/process/settings.py` or `kafka_settings.py`:
+
+    .venv/bin/python docs/make_settings_table.py
 """
 
 import ast
 from itertools import pairwise
 from pathlib import Path
 
-from cluster.process import settings
+from cluster.process import kafka_settings, settings
 from cluster.process.setting_types import INT64_MAX
 
 PAGE = Path(__file__).resolve().parent / "configuration.md"
@@ -28,7 +30,8 @@ def shown(value: object) -> str:
 def meanings() -> dict[str, str]:
     """The sentence below each setting, by its attribute."""
     found: dict[str, str] = {}
-    for statement in ast.parse(Path(settings.__file__).read_text("utf-8")).body:
+    modules = (ast.parse(Path(module.__file__).read_text("utf-8")) for module in (settings, kafka_settings))
+    for statement in (statement for module in modules for statement in module.body):
         for field, below in pairwise(statement.body if isinstance(statement, ast.ClassDef) else ()):
             match field, below:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):

@@ -17,6 +17,7 @@ from tests.kafka_broker import kafka_class_path
 VERSIONS: Final = ("2.4.1", "2.8.2", "3.9.1")
 _TIMEOUT_S: Final = 120
 _ATTEMPTS: Final = 5
+_ENDLESS: Final = -1
 _DONE: Final = r"-0 (is complete|completed successfully)"
 _NEW: Final = {
     "topics": "org.apache.kafka.tools.TopicCommand",
@@ -80,7 +81,7 @@ class Verb(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """`lines`: sorted, without what no two runs have in common."""
+    """`code`: -1 of a tool that did not end. `lines`: sorted, without what no two runs have in common."""
 
     code: int
     lines: tuple[str, ...]
@@ -176,10 +177,13 @@ def tool_command(version: str, tool: str, arguments: Sequence[str], folder: Path
 
 
 def _run(version: str, verb: Verb, folder: Path) -> Result:
-    done = subprocess.run(
-        tool_command(version, verb.tool, verb.arguments, folder),
-        input=verb.input, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False,
-    )  # fmt: skip
+    command = tool_command(version, verb.tool, verb.arguments, folder)
+    try:
+        done = subprocess.run(
+            command, input=verb.input, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return Result(_ENDLESS, ())
     with (folder / "tools.log").open("a") as log:
         log.write(f"{version} {verb.name}: {done.returncode}\n{done.stdout}{done.stderr}\n")
     lines = [_without_what_varies(line) for line in done.stdout.splitlines()] if verb.shows else []

@@ -20,7 +20,7 @@ import pyarrow.parquet
 from audit.records.vectors import with_schema
 from audit.storage.commits import Commit
 from audit.storage.committed_state import REMEDY, CommittedState, OutputError, files_of, numbers_of
-from audit.storage.file_store import Location, is_remote
+from audit.storage.file_store import Location, is_remote, open_store
 from audit.storage.table_files import (
     FORMAT,
     TableFile,
@@ -131,17 +131,19 @@ class OutputFolder(CommittedState):
 
         Raises OutputError if it was elsewhere, and if an object store, which Spark cannot write to unaided, has none.
         """
-        commit = self.last_commit()
-        if commit is not None and wanted not in {"", commit.checkpoint}:
-            known = commit.checkpoint or self.path("checkpoint")
-            raise OutputError(f"{self.location}: its checkpoint is {known}, not {wanted}: leave --checkpoint out")
-        found = wanted if commit is None else commit.checkpoint
-        if not found and is_remote(self.location):
+        commit, below = self.last_commit(), self.path("checkpoint")
+        given = _absolute(wanted)
+        if commit is not None:
+            known = commit.checkpoint or below
+            if given not in {"", known}:
+                raise OutputError(f"{self.location}: its checkpoint is {known}, not {given}: leave --checkpoint out")
+            return known
+        if not given and is_remote(self.location):
             raise OutputError(
                 f"{self.location}: Spark's checkpoint has no place: pass --checkpoint, a folder of this machine, or a "
                 "URI that this Spark can write to"
             )
-        return found or self.path("checkpoint")
+        return given or below
 
     @property
     def _rebuild(self) -> str:
@@ -227,3 +229,10 @@ class OutputFolder(CommittedState):
         key = TABLES[table].key
         rows: list[dict[str, Any]] = self.current_table(table).to_pylist()
         return sorted(rows, key=lambda row: tuple((row[name] is not None, row[name]) for name in key))
+
+
+def _absolute(location: str) -> str:
+    """A folder's path, or its URI, whatever the working directory is; empty if it is empty."""
+    if not location or is_remote(location):
+        return location.rstrip("/")
+    return open_store(location).location

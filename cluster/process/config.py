@@ -22,6 +22,7 @@ from cluster.errors import ConfigError
 from cluster.listeners import EXTERNAL_LISTENER
 from cluster.process.files import cut, first_line, read_file, shown
 from cluster.process.kafka_listeners import KafkaListener, parse_kafka_listeners
+from cluster.process.kafka_tls import kafka_tls
 from cluster.process.listener_addresses import (
     FIELDS_OF_KEY,
     fields_in_kafka_keys,
@@ -329,6 +330,10 @@ def _unusable_for_kafka(config: NodeConfig) -> list[str]:
     if version < OLDEST_KAFKA:
         why = f"brokers of Apache Kafka must be of {OLDEST_KAFKA} or later"
         return [f'settings."inter.broker.protocol.version": {version}: {why}']
+    try:
+        kafka_tls(settings, listeners)
+    except ConfigError as error:
+        return [f"settings: {line}" for line in error.errors]
     return []
 
 

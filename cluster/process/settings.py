@@ -7,11 +7,13 @@ counterpart in Kafka. The sentence below each is its row in docs/configuration.m
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
-from cluster.broker import DEFAULT_LISTENER, BrokerProtocol
+from cluster.broker import DEFAULT_LISTENER
 from cluster.compression import LARGEST_BATCH
 from cluster.listeners import DEFAULT_CONTROL_LISTENER, ListenerNames
+from cluster.process.kafka_settings import KafkaKeys
+from cluster.process.setting_keys import Keys
 from cluster.process.setting_types import (
     BACKGROUND_THREADS,
     INT32_MAX,
@@ -29,7 +31,6 @@ from cluster.process.setting_types import (
     Version,
 )
 from cluster.protocol_version import NEWEST
-from cluster.takeover import Takeover
 
 _MS_PER_MINUTE: Final = 60_000
 _MS_PER_HOUR: Final = 3_600_000
@@ -37,21 +38,7 @@ _REQUESTS_IN_MEMORY_MIN: Final = 16
 """The reserve of each kind of requests is an eighth, and has room for one while another one is processed."""
 
 
-class _Keys(BaseModel):
-    model_config = ConfigDict(
-        alias_generator=lambda attribute: attribute.replace("_", "."),
-        arbitrary_types_allowed=True,
-        extra="forbid",
-        frozen=True,
-        # By name too, so that code and tests can write Settings(replica_lag_time_max_ms=...).
-        validate_by_name=True,
-        validate_by_alias=True,
-        # Defaults take part in the cross checks.
-        validate_default=True,
-    )
-
-
-class _ClusterKeys(_Keys):
+class _ClusterKeys(Keys):
     """Node ids, listeners, ZooKeeper, and timeouts between nodes. Times in ms."""
 
     broker_id: Annotated[Number, Field(ge=-1, le=INT32_MAX)] = -1
@@ -139,7 +126,7 @@ class _NetworkKeys(_ClusterKeys):
         return value
 
 
-class _ControllerKeys(_Keys):
+class _ControllerKeys(Keys):
     """Elections, rebalancing, topic defaults and controlled shutdown."""
 
     auto_leader_rebalance_enable: bool = True
@@ -166,7 +153,7 @@ class _ControllerKeys(_Keys):
     """Replicas of each partition of a new topic, where its creation names no number."""
 
 
-class _ReplicationKeys(_Keys):
+class _ReplicationKeys(Keys):
     """Followers, the ISR and purgatories. Times in ms, sizes in bytes."""
 
     replica_lag_time_max_ms: Positive = 30_000
@@ -216,7 +203,7 @@ def _retention_ms(keys: dict[str, Any]) -> int:
     return 604_800_000
 
 
-class _LogKeys(_Keys):
+class _LogKeys(Keys):
     """Logs. Times in ms, sizes in bytes; the finest unit given takes precedence."""
 
     log_dirs: tuple[str, ...] | None = None
@@ -285,7 +272,7 @@ class _LogKeys(_Keys):
         return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
 
 
-class _KlammKeys(_Keys):
+class _KlammKeys(Keys):
     """klamm's own settings. Times in ms, sizes in bytes."""
 
     klamm_state_change_log_dir: str | None = None
@@ -306,22 +293,6 @@ class _KlammKeys(_Keys):
     """Whether retention keeps segments that no audit has processed yet."""
     klamm_replica_truncation_mode: Literal["fetch", "epoch-query"] = "fetch"
     """How a follower finds where its log diverges: from fetch responses, or by requesting epoch end offsets."""
-    klamm_broker_protocol: BrokerProtocol = "klamm"
-    """The kind of brokers that the controllers govern: `klamm`, or `kafka` for brokers of Apache Kafka 2.4 to 3.9 in
-    ZooKeeper mode.
-    """
-    klamm_kafka_listeners: str | None = None
-    """Where a controller answers brokers of Apache Kafka and their clients, `LISTENER://host:port,…`; one for each
-    listener name that the brokers have. Needed with `klamm.broker.protocol` `kafka`.
-    """
-    klamm_kafka_advertised_listeners: str | None = None
-    """What Kafka's brokers and clients are told, in the same form; `klamm.kafka.listeners` unless given."""
-    klamm_kafka_register_as_broker: bool = False
-    """Whether the controller is also registered under `/brokers/ids`, where brokers before 3.0 look for the controller
-    when they shut down. Kafka's tools then count it among the brokers.
-    """
-    klamm_kafka_rack: str | None = None
-    """The rack under which brokers see the controller; needed if they have racks, else they create no topics."""
     klamm_zookeeper_auth_scheme: Literal["sasl", "digest"] = "sasl"
     """Authentication scheme: SASL DIGEST-MD5 as in Kafka, or ZooKeeper's `digest`, which needs no
     server configuration.
@@ -330,11 +301,6 @@ class _KlammKeys(_Keys):
     """Log lines of this level and above are written. `klamm brokers alter` changes it while a process runs."""
     klamm_metrics_partitions: bool = True
     """Whether metrics of single partitions and logs are exported."""
-    klamm_takeover: Takeover = "never"
-    """How a controller takes `/controller` from Apache Kafka's brokers. `never`: only while `klamm adopt` says so.
-    `atomic`: at once, and a broker takes it back when no controller of klamm lives. `persistent`: so that no broker
-    competes for it; while no controller of klamm lives, nobody elects leaders.
-    """
     klamm_damaged_replica_election_delay_ms: NotNegative = 60_000
     """How long a damaged replica that is the only one in sync waits for another before it is elected."""
     klamm_log_scrub_bytes_per_second: NotNegative = 4_194_304
@@ -351,7 +317,7 @@ class _KlammKeys(_Keys):
     """What a broker decompresses at a time, all batches together; one batch always fits."""
 
 
-class Settings(_KlammKeys, _LogKeys, _ReplicationKeys, _ControllerKeys, _NetworkKeys):
+class Settings(KafkaKeys, _KlammKeys, _LogKeys, _ReplicationKeys, _ControllerKeys, _NetworkKeys):
     """All settings, validated; see the groups above."""
 
     @property

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import jgo
 import pytest
 
 from audit.report.report import read_result
@@ -143,27 +144,53 @@ def wait_for_batch(number: int, output: Path, process: subprocess.Popen[bytes]) 
         time.sleep(0.1)
 
 
-def test_tables_in_an_object_store_by_two_runs(
-    logs: Path,
-    expected: Path,
-    environment: Mapping[str, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def s3(environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """The environment in which clients find an S3 server; this process is one of them."""
     with s3_server() as of_s3:
         for name, value in of_s3.items():
             monkeypatch.setenv(name, value)
-        output = f"s3a://{new_bucket()}/audit"
-        checkpoint = str(tmp_path / "checkpoint")
-        with audit(logs, output, {**environment, **of_s3}, checkpoint=checkpoint) as process:
-            deadline = time.monotonic() + TIMEOUT_S
-            while (commit := OutputFolder(output).last_commit()) is None or commit.batch < 1:
-                assert process.poll() is None
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
-            process.kill()
-        with audit(logs, output, {**environment, **of_s3}) as process:
-            assert process.wait(TIMEOUT_S) == 0
-        OutputFolder(output).check()
-        assert_same(output, expected)
-        assert (tmp_path / "checkpoint" / "spark.log").exists()
+        yield {**environment, **of_s3}
+
+
+def audit_by_two_runs(logs: Path, output: str, environment: Mapping[str, str], checkpoint: str, *conf: str) -> None:
+    with audit(logs, output, environment, "", *conf, checkpoint=checkpoint) as process:
+        deadline = time.monotonic() + TIMEOUT_S
+        while (commit := OutputFolder(output).last_commit()) is None or commit.batch < 1:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(1)
+        process.kill()
+    with audit(logs, output, environment, "", *conf) as process:
+        assert process.wait(TIMEOUT_S) == 0
+    OutputFolder(output).check()
+
+
+def test_tables_in_an_object_store_by_two_runs(
+    logs: Path, expected: Path, s3: Mapping[str, str], tmp_path: Path
+) -> None:
+    output = f"s3a://{new_bucket()}/audit"
+    audit_by_two_runs(logs, output, s3, str(tmp_path / "checkpoint"))
+    assert_same(output, expected)
+    assert (tmp_path / "checkpoint" / "spark.log").exists()
+
+
+def test_the_checkpoint_in_the_object_store_by_two_runs(logs: Path, expected: Path, s3: Mapping[str, str]) -> None:
+    """By Spark's own S3 connector, whose 650 MB are fetched once."""
+    output = f"s3a://{new_bucket()}/audit"
+    # The driver alone writes the checkpoint; `spark.jars` would be copied for executors at each start.
+    jars = os.pathsep.join(map(str, s3_connector()))
+    conf = [f"spark.driver.extraClassPath={jars}", "spark.hadoop.fs.s3a.path.style.access=true"]
+    conf.append(f"spark.hadoop.fs.s3a.endpoint={s3['AWS_ENDPOINT_URL']}")
+    audit_by_two_runs(logs, output, s3, f"{output}/checkpoint", *conf)
+    assert_same(output, expected)
+
+
+def s3_connector() -> list[Path]:
+    """Its jars, of the version of Hadoop that this Spark has."""
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    (client,) = (Path(spec.origin).parent / "jars").glob("hadoop-client-api-*.jar")
+    version = client.stem.removeprefix("hadoop-client-api-")
+    return sorted(jgo.build(f"org.apache.hadoop:hadoop-aws:{version}").path.rglob("*.jar"))

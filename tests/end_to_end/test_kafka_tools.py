@@ -16,8 +16,6 @@ from tests.local_clusters import eventually, serving_cluster
 
 pytestmark = [pytest.mark.deep, pytest.mark.real, pytest.mark.timeout(1800)]
 
-TOPIC = "tools"
-
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
@@ -52,7 +50,8 @@ def test_every_verb_of_the_tools_ends_as_under_kafkas_own_controller(cluster: Lo
 
 def _run_all(cluster: LocalCluster, version: str, bootstrap: str) -> dict[str, Result]:
     where = Where(bootstrap, cluster.state.zookeeper)
-    return {verb.name: run(version, verb, cluster.folder) for verb in verbs(version, where, TOPIC, cluster.folder)}
+    topic = f"tools-{version}"
+    return {verb.name: run(version, verb, cluster.folder) for verb in verbs(version, where, topic, cluster.folder)}
 
 
 def _wait_for_controller(cluster: LocalCluster, among: set[int]) -> None:

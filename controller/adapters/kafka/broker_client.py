@@ -91,7 +91,7 @@ class KafkaBrokerClient:
             case "SSL" if self._tls is not None:
                 return self._tls
             case "SSL":
-                why = "it takes TLS only, and no ssl.truststore is configured"
+                why = "it takes TLS only, and there is no TLS here"
             case other:
                 why = f"it takes {other} only, and klamm cannot authenticate itself to Kafka's brokers yet"
         raise PeerUnreachableError(endpoint.address, why)

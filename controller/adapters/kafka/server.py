@@ -1,6 +1,7 @@
 """The Kafka listeners of a controller process."""
 
 import asyncio
+import ssl
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -33,11 +34,13 @@ async def serve_kafka(
     limits: AdmissionLimits,
     tasks: TaskSet,
     services: Callable[[], KafkaServices],
+    *,
+    tls: ssl.SSLContext | None = None,
 ) -> KafkaServers:
     """Serve at each listener. Raises StartupError if an address cannot be bound.
 
     `tasks`: those of the connections. `services` is called for each of them: the ports are bound before there is
-    anything to serve.
+    anything to serve. `tls`: for listeners that are SSL.
     """
     bounds = _limits(limits)
     servers: list[KafkaServer] = []
@@ -45,7 +48,8 @@ async def serve_kafka(
     try:
         for listener in listeners:
             server = KafkaServer(partial(_open, services, listener.name), bounds, tasks)
-            endpoints.append(listener.endpoint(await server.start(listener.host, listener.port)))
+            own_tls = tls if listener.security_protocol == "SSL" else None
+            endpoints.append(listener.endpoint(await server.start(listener.host, listener.port, tls=own_tls)))
             servers.append(server)
     except BaseException:
         for server in servers:

@@ -27,6 +27,9 @@ NEVER_PASSED_ON: Final = frozenset(
     }
 )
 
+_ANNOUNCED_ALWAYS: Final = frozenset({ApiKey.PRODUCE})
+"""Clients before 2.5 end at a node that announces no version of it, whatever they want (ApiVersions.update)."""
+
 
 def announced(own: Collection[ApiKey], of_broker: ApiVersionsResponse | None) -> ApiVersionsResponse:
     """The versions of `own` APIs as they are answered here, and of the others as the broker answers them.
@@ -38,7 +41,7 @@ def announced(own: Collection[ApiKey], of_broker: ApiVersionsResponse | None) ->
         of_broker = ApiVersionsResponse()
     else:
         passed_on = of_broker.api_keys
-    ranges = {v.api_key: v for v in passed_on if v.api_key not in NEVER_PASSED_ON}
+    ranges = {v.api_key: v for v in passed_on if v.api_key not in NEVER_PASSED_ON - _ANNOUNCED_ALWAYS}
     ranges |= {key: _known(key) for key in (*own, ApiKey.API_VERSIONS)}
     return ApiVersionsResponse(
         api_keys=tuple(ranges[key] for key in sorted(ranges)),

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from cluster.broker import ControllerId
 from cluster.errors import ApiError, ErrorCode, all_refusals
 from cluster.process.log_level import LOG_LEVEL, LOG_LEVELS
 from cluster.process.settings import Settings
@@ -53,8 +54,25 @@ def _is_broker_id(name: str) -> bool:
     return name.isascii() and name.isdecimal() and len(name) <= len(str(INT32_MAX)) and int(name) <= INT32_MAX
 
 
-def check_alterations(entity: ConfigEntity, configs: Sequence[AlterableConfig]) -> None:
-    """Raise ApiError that names key and value of every invalid alteration."""
+def check_broker_is_klamms(entity: ConfigEntity, controller: ControllerId) -> None:
+    """Raise ApiError for configs of brokers of Apache Kafka, which have other keys than klamm's processes."""
+    if entity.type == "brokers" and entity.name != str(controller):
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            "the brokers are of Apache Kafka: describe and alter their configs with kafka-configs.sh, at one of "
+            "them",
+            field="resource_name",
+            value=entity.name,
+        )
+
+
+def check_alterations(
+    entity: ConfigEntity, configs: Sequence[AlterableConfig], kafka_release: str | None = None
+) -> None:
+    """Raise ApiError that names key and value of every invalid alteration.
+
+    `kafka_release`: see `check_topic_configs`.
+    """
     errors = [
         ApiError(ErrorCode.INVALID_REQUEST, f"{name} is altered twice", field=name)
         for name, count in sorted(Counter(c.name for c in configs).items())
@@ -68,7 +86,7 @@ def check_alterations(entity: ConfigEntity, configs: Sequence[AlterableConfig]) 
         if entity.type == "brokers":
             check_values(values, _CHECKS_OF_BROKERS, of="broker")
         else:
-            check_topic_configs(values)
+            check_topic_configs(values, kafka_release)
     except ApiError as error:
         errors.append(error)
     if errors:

@@ -67,6 +67,12 @@ def describe_topic_configs(
     return tuple(described)
 
 
+def describe_overrides(overrides: Mapping[str, str], wanted: Collection[str] | None) -> tuple[DescribedConfig, ...]:
+    """The overrides of a topic, sorted by name."""
+    found = {key: value for key, value in overrides.items() if wanted is None or key in wanted}
+    return tuple(_described(key, [(value, OF_TOPIC)], read_only=False) for key, value in sorted(found.items()))
+
+
 def describe_broker_configs(
     own: Mapping[str, str], of_all: Mapping[str, str], file: Settings, wanted: Collection[str] | None
 ) -> tuple[DescribedConfig, ...]:

@@ -7,6 +7,8 @@ Kafka TopicConfig, LogConfig.
 from collections.abc import Mapping
 from typing import Final
 
+from cluster.errors import ApiError, ErrorCode, all_refusals
+from cluster.kafka_configs.validation import refused_topic_configs
 from controller.decisions.configs import values
 
 
@@ -59,9 +61,17 @@ UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 
-def check_topic_configs(configs: Mapping[str, str]) -> None:
-    """Raise ApiError(INVALID_CONFIG) that names every unknown key and invalid value, sorted by key."""
-    values.check_values(configs, _CHECKS, of="topic")
+def check_topic_configs(configs: Mapping[str, str], kafka_release: str | None = None) -> None:
+    """Raise ApiError(INVALID_CONFIG) that names every unknown key and invalid value, sorted by key.
+
+    `kafka_release`: of the brokers, if they are of Apache Kafka, e.g. `3.9`: then what that release accepts is valid.
+    """
+    if kafka_release is None:
+        values.check_values(configs, _CHECKS, of="topic")
+        return
+    refused = sorted(refused_topic_configs(configs, kafka_release), key=lambda refusal: refusal.key)
+    if refused:
+        raise all_refusals([ApiError(ErrorCode.INVALID_CONFIG, r.message, field=r.key, value=r.value) for r in refused])
 
 
 def min_insync_replicas(configs: Mapping[str, str], default: int) -> int:

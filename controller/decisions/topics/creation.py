@@ -70,16 +70,17 @@ def plan_new_topic(
     default_replication_factor: int,
     random: "Random",
     controllers: AbstractSet[BrokerId] = frozenset(),
+    kafka_release: str | None = None,
 ) -> dict[int, ReplicaAssignment]:
     """The assignment of a new topic, after all checks of TP-1. Raises ApiError that names everything invalid.
 
-    `controllers`: ids that host no replicas.
+    `controllers`: ids that host no replicas. `kafka_release`: see `check_topic_configs`.
     """
     errors: list[ApiError] = []
     placed: dict[int, ReplicaAssignment] = {}
     for check in (
         partial(check_topic_name, topic.name, taken),
-        partial(check_topic_configs, topic.configs),
+        partial(check_topic_configs, topic.configs, kafka_release),
         partial(_check_no_controllers, topic.assignments, controllers),
     ):
         try:

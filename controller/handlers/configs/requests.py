@@ -25,8 +25,13 @@ from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity
 from cluster.zookeeper.configs import StoredConfig, overrides_of
 from controller.active_controller import ActiveController
 from controller.changes import MinInsyncReplicasAltered
-from controller.decisions.configs.changes import altered, check_alterations, config_entity
-from controller.decisions.configs.descriptions import BrokerLayers, describe_broker_configs, describe_topic_configs
+from controller.decisions.configs.changes import altered, check_alterations, check_broker_is_klamms, config_entity
+from controller.decisions.configs.descriptions import (
+    BrokerLayers,
+    describe_broker_configs,
+    describe_overrides,
+    describe_topic_configs,
+)
 from controller.decisions.configs.topic_configs import min_insync_replicas
 from controller.fenced_writes import Conflict, Outcome, Written
 
@@ -49,8 +54,8 @@ async def alter_configs(active: ActiveController, request: AlterConfigsRequest) 
         try:
             if _key(resource) in repeated:
                 raise _named_twice()
-            entity = config_entity(resource.resource_type, resource.resource_name, active.context.topics)
-            check_alterations(entity, resource.configs)
+            entity = _entity(active, resource)
+            check_alterations(entity, resource.configs, active.config.kafka_release)
         except ApiError as error:
             errors[position] = error
         else:
@@ -70,6 +75,14 @@ async def alter_configs(active: ActiveController, request: AlterConfigsRequest) 
             )
         )
     return AlterConfigsResponse(tuple(responses))
+
+
+def _entity(active: ActiveController, resource: AlterConfigsResource | ConfigResource) -> ConfigEntity:
+    """The entity, if there is one here. Raises ApiError."""
+    entity = config_entity(resource.resource_type, resource.resource_name, active.context.topics)
+    if active.config.governs_kafka:
+        check_broker_is_klamms(entity, active.config.id)
+    return entity
 
 
 def _repeated(resources: Sequence[AlterConfigsResource | ConfigResource]) -> set[tuple[int, str]]:
@@ -140,7 +153,7 @@ async def describe_configs(active: ActiveController, request: DescribeConfigsReq
         try:
             if _key(resource) in repeated:
                 raise _named_twice()
-            entities[position] = config_entity(resource.resource_type, resource.resource_name, active.context.topics)
+            entities[position] = _entity(active, resource)
         except ApiError as error:
             results[position] = _failed(resource, error)
     of_controller, of_all = ConfigEntity("brokers", str(active.config.id)), ConfigEntity("brokers", DEFAULT_ENTITY)
@@ -152,7 +165,12 @@ async def describe_configs(active: ActiveController, request: DescribeConfigsReq
         if isinstance(own, MalformedZnodeError):
             results[position] = _failed(resource, _unreadable(entity))
             continue
-        configs = _describe(entity, own.overrides, layers, resource.configuration_keys)
+        wanted = resource.configuration_keys
+        if entity.type == "topics" and active.config.governs_kafka:
+            # What is in force besides is in the configuration of each broker.
+            configs = describe_overrides(own.overrides, wanted)
+        else:
+            configs = _describe(entity, own.overrides, layers, wanted)
         results[position] = DescribeConfigsResult(ErrorCode.NONE, None, *_key(resource), configs)
     return DescribeConfigsResponse(tuple(results[position] for position in range(len(request.resources))))
 

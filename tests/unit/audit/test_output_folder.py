@@ -19,6 +19,7 @@ from audit.storage.table_files import OTHER_DAYS, TableSize
 from audit.storage.table_schemas import RECORDS_TABLE
 from state_log.record import Kind, LoggedStateChange
 from tests.columnar_audits import table_of
+from tests.s3_server import new_bucket, s3_server
 
 DAY_MS = 86_400_000
 
@@ -178,3 +179,29 @@ def test_a_new_output_and_one_whose_first_batch_was_killed_are_as_they_should_be
     folder.check()
     commit_runs(folder, 0)
     folder.check()
+
+
+def test_a_checkpoint_is_the_same_however_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = OutputFolder("out")
+    below, elsewhere = str(tmp_path / "out" / "checkpoint"), str(tmp_path / "elsewhere")
+    assert [folder.checkpoint(wanted) for wanted in ("", "out/checkpoint", "elsewhere/")] == [below, below, elsewhere]
+    folder.commit(Commit(VERSION, 0, "", {}))
+    assert [folder.checkpoint(wanted) for wanted in ("", "out/checkpoint", Path(below).as_uri())] == [below] * 3
+    with pytest.raises(OutputError, match=f"its checkpoint is {below}, not {elsewhere}: leave --checkpoint out"):
+        folder.checkpoint("elsewhere")
+    folder.commit(Commit(VERSION, 1, "", {}, checkpoint=elsewhere))
+    assert [folder.checkpoint(wanted) for wanted in ("", "elsewhere", f"{elsewhere}/")] == [elsewhere] * 3
+
+
+def test_a_checkpoint_in_the_object_store_of_the_output_is_gone_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    with s3_server() as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        folder = OutputFolder(f"s3a://{new_bucket()}/audit")
+        below = f"{folder.location}/checkpoint"
+        with pytest.raises(OutputError, match="Spark's checkpoint has no place: pass --checkpoint"):
+            folder.checkpoint()
+        assert folder.checkpoint(f"{below}/") == below
+        folder.commit(Commit(VERSION, 0, "", {}))
+        assert [folder.checkpoint(wanted) for wanted in ("", below)] == [below] * 2

@@ -1,0 +1,116 @@
+"""A controller and brokers of Apache Kafka under TLS, by Kafka's settings."""
+
+from collections.abc import Collection
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from cluster.broker import Broker, Endpoint
+from cluster.errors import ConfigError, ErrorCode, PeerUnreachableError
+from cluster.kafka_wire.api_keys import ApiKey
+from cluster.kafka_wire.connection import KafkaConnection
+from cluster.kafka_wire.messages.update_metadata_response import UpdateMetadataResponse as UpdateMetadataAnswer
+from cluster.kafka_wire.server import KafkaServer
+from cluster.process.config import load_config
+from cluster.process.kafka_listeners import KafkaListener
+from cluster.process.kafka_tls import KafkaTls, kafka_tls
+from cluster.process.settings import Settings
+from cluster.process.tasks import TaskSet
+from cluster.requests.control import UpdateMetadataResponse
+from controller.adapters.kafka.broker_client import KafkaBrokerClient
+from controller.adapters.kafka.live_brokers import LiveBrokers
+from tests.certificates import PASSWORD, Certificates, make_certificates
+from tests.integration.test_kafka_broker_client import CONTROLLER, SETTINGS, UPDATE
+from tests.kafka_peers import LIMITS, KafkaPeer
+
+SSL_LISTENER = KafkaListener("TLS", "127.0.0.1", 0, "SSL", Endpoint("127.0.0.1", 0, "TLS", "SSL"))
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+def contexts(certificates: Certificates, **changes: Any) -> KafkaTls:
+    settings = Settings(
+        **{
+            "ssl_keystore_location": str(certificates.locked),
+            "ssl_key_password": PASSWORD,
+            "ssl_truststore_location": str(certificates.authority),
+            "ssl_client_auth": "required",
+        }
+        | changes
+    )
+    return kafka_tls(settings, (SSL_LISTENER,))
+
+
+@pytest.mark.rule("D-89")
+async def test_brokers_see_the_certificate_of_the_controller_and_what_is_passed_on_has_none(
+    certificates: Certificates,
+) -> None:
+    tls = contexts(certificates)
+    peer = KafkaPeer({ApiKey.UPDATE_METADATA: lambda _: UpdateMetadataAnswer()})
+    async with TaskSet() as tasks:
+        server = KafkaServer(peer.open, LIMITS, tasks)
+        port = await server.start("127.0.0.1", 0, tls=tls.listening)
+        endpoint = Endpoint("127.0.0.1", port, "PLAINTEXT", "SSL")
+        broker = replace(CONTROLLER, endpoints=(endpoint,))
+        client = KafkaBrokerClient(SETTINGS, "klamm-1001", CONTROLLER, tls.to_brokers)
+        assert await client.send(broker, UPDATE) == UpdateMetadataResponse(ErrorCode.NONE)
+        await client.close()
+
+        async def registered() -> Collection[Broker]:
+            return [broker]
+
+        # Where brokers ask for certificates, a client must not come in with that of the controller.
+        live = LiveBrokers(registered, Random(1), "klamm-1001", (), tls.passing_on)
+
+        async def pass_on() -> None:
+            # With TLS 1.3 the client learns only after its handshake that the broker wanted a certificate.
+            connection = await live.connect("PLAINTEXT")
+            await connection.call_raw(b"\0\x12\0\0\0\0\0\1\xff\xff", timeout_s=5)
+
+        with pytest.raises(PeerUnreachableError):
+            await pass_on()
+        await server.stop(0)
+
+
+@pytest.mark.rule("D-89")
+async def test_a_broker_without_a_trusted_certificate_is_not_sent_anything(certificates: Certificates) -> None:
+    tls = contexts(certificates, ssl_truststore_location=None, ssl_client_auth="none")
+    peer = KafkaPeer({})
+    async with TaskSet() as tasks:
+        server = KafkaServer(peer.open, LIMITS, tasks)
+        port = await server.start("127.0.0.1", 0, tls=tls.listening)
+        with pytest.raises(PeerUnreachableError, match="certificate"):
+            await KafkaConnection.open(Endpoint("127.0.0.1", port), client_id="c", timeout_s=10, tls=tls.to_brokers)
+        await server.stop(0)
+    assert peer.asked == []
+
+
+@pytest.mark.rule("D-89")
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ('"ssl.keystore.type" = "JKS"', "ssl.keystore.type"),
+        ('"klamm.kafka.listeners" = "SSL://:9093"', "ssl.keystore.location: None: an SSL listener needs a private key"),
+        ('"ssl.keystore.location" = "/nowhere.pem"', "ssl.keystore.location: /nowhere.pem"),
+        (
+            '"klamm.kafka.listeners" = "SASL_SSL://:9093"',
+            "the security protocol of SASL_SSL is SASL_SSL; give it one",
+        ),
+        ('"klamm.kafka.listeners" = "nonsense"', "klamm.kafka.listeners: 'nonsense': must be LISTENER://host:port"),
+    ],
+)
+def test_what_is_wrong_with_the_settings_is_said_at_the_start(tmp_path: Path, settings: str, why: str) -> None:
+    config = tmp_path / "controller.toml"
+    config.write_text(
+        f'zookeeper = "127.0.0.1:2181"\nlisten = "127.0.0.1:0"\ndata = "{tmp_path}"\n[settings]\n'
+        f'"klamm.broker.protocol" = "kafka"\n{settings}\n'
+    )
+    with pytest.raises(ConfigError) as caught:
+        load_config(config)
+    assert why in str(caught.value)
