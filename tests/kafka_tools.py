@@ -136,10 +136,10 @@ def verbs(version: str, where: Where, topic: str, folder: Path) -> Iterator[Verb
     yield Verb("produce fast", "producer-perf", (*named, "--num-records", "1000", "--record-size", "100", *perf), False)
     consumer_at = ("--broker-list", where.bootstrap) if is_old else at
     yield Verb("consume fast", "consumer-perf", (*consumer_at, *named, "--messages", "1000"), shows=False)
-    yield Verb(
-        "verifiable producer", "verifiable-producer", ("--broker-list", where.bootstrap, *named, "--max-messages", "5")
-    )
-    yield Verb("offsets", "offsets", (*(("--broker-list", where.bootstrap) if is_old else at), *named), shows=False)
+    five = ("--broker-list", where.bootstrap, *named, "--max-messages", "5")
+    yield Verb("verifiable producer", "verifiable-producer", five, shows=False)
+    offsets_at = at if version.startswith("3") else ("--broker-list", where.bootstrap)
+    yield Verb("offsets", "offsets", (*offsets_at, *named), shows=False)
     yield Verb("delete records", "delete-records", (*at, "--offset-json-file", _json(folder, _records(topic))))
     moves = _json(folder, _moves(topic))
     reassign = (*(admin if is_old else at), "--reassignment-json-file", moves)
