@@ -85,6 +85,38 @@ def test_a_cluster_is_adopted_and_left_again_and_again(cluster: KafkaCluster, mo
     assert holder(cluster) in cluster.brokers
 
 
+@pytest.mark.parametrize(
+    ("version", "release", "protocol"),
+    [("2.4.1", "2.4 to 2.5", "2.4-IV1"), ("2.8.2", "2.8 to 3.1", "2.8-IV1"), ("3.3.2", "3.2 to 3.3", "3.3-IV3")],
+)
+def test_brokers_of_each_release_are_known_by_their_answers(
+    tmp_path: Path, zookeeper: str, version: str, release: str, protocol: str
+) -> None:
+    with kafka_cluster(tmp_path, zookeeper, brokers=1, version=version) as cluster:
+        found = adopt(cluster)
+    assert found["refusals"] == []
+    assert [(b["release"], b["protocol"], b["obeys"]) for b in found["brokers"]] == [(release, protocol, 1)]
+    asks_for_registration = "klamm.kafka.register.as.broker=true" in found["commands"][0]
+    assert asks_for_registration == version.startswith("2.")
+
+
+def test_a_cluster_with_an_authorizer_is_refused_and_left_as_it_is(tmp_path: Path, zookeeper: str) -> None:
+    cluster = KafkaCluster(tmp_path, zookeeper)
+    authorizer = {
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "allow.everyone.if.no.acl.found": True,
+    }
+    try:
+        cluster.start_brokers(1, authorizer)
+        (refusal,) = adopt(cluster, code=3)["refusals"]
+        assert "broker 1 has an authorizer" in refusal
+        assert adopt(cluster, "--execute", code=1)["took_over"] is None
+        with plain_client(cluster.zookeeper) as client:
+            assert client.exists("/klamm") is None
+    finally:
+        cluster.end()
+
+
 _RECORDS = 40_000
 _PER_SECOND = 400
 _PARTITIONS = 1000
