@@ -216,7 +216,7 @@ async def test_versions_are_its_own_and_those_of_a_broker() -> None:
             assert highest[ApiKey.METADATA] == 8
             assert highest[ApiKey.CREATE_TOPICS] == NEWEST_CREATION
             assert highest[ApiKey.ALTER_PARTITION] == 3
-            assert ApiKey.PRODUCE not in highest
+            assert ApiKey.LEADER_AND_ISR not in highest
 
 
 @pytest.mark.rule("D-85")
