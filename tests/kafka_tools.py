@@ -164,15 +164,20 @@ def run(version: str, verb: Verb, folder: Path) -> Result:
     return result
 
 
-def _run(version: str, verb: Verb, folder: Path) -> Result:
-    main = (_OLD if version.startswith("2.") else _NEW).get(verb.tool) or _ALL[verb.tool]
+def tool_command(version: str, tool: str, arguments: Sequence[str], folder: Path) -> list[str]:
+    """The command of a tool; what it logs, from ERROR on, goes to stderr."""
+    main = (_OLD if version.startswith("2.") else _NEW).get(tool) or _ALL[tool]
     log_config = folder / "tools-log4j.properties"
     log_config.write_text(
         "log4j.rootLogger=ERROR, err\nlog4j.appender.err=org.apache.log4j.ConsoleAppender\n"
         "log4j.appender.err.Target=System.err\nlog4j.appender.err.layout=org.apache.log4j.PatternLayout\n"
     )
     java = [str(find_java().executable), "-Xmx192m", *JVM_OPTIONS, f"-Dlog4j.configuration=file:{log_config}"]
-    command = [*java, "-cp", os.pathsep.join(kafka_class_path(version)), main, *verb.arguments]
+    return [*java, "-cp", os.pathsep.join(kafka_class_path(version)), main, *arguments]
+
+
+def _run(version: str, verb: Verb, folder: Path) -> Result:
+    command = tool_command(version, verb.tool, verb.arguments, folder)
     try:
         done = subprocess.run(
             command, input=verb.input, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False

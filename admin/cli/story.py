@@ -17,7 +17,6 @@ from cluster.errors import ApiError, ErrorCode, PeerUnreachableError, StartupErr
 from cluster.partition import TopicPartition
 from cluster.process.clock import SystemClock
 from cluster.process.documents import Format, write_table
-from cluster.requests.cluster import DescribeClusterResponse
 from state_log.causes import Call, request_text, utc_text
 from state_log.reader import merge, read_state_changes
 from state_log.record import LoggedStateChange
@@ -169,9 +168,11 @@ async def _ask_nodes(
                 described = await client.describe_node(described.controller_address)
             except PeerUnreachableError:
                 missing.append(f"{described.controller_address} (and with it the addresses of the brokers)")
-        if described.controller_address:
+        if client.kafka is not None:
+            say("brokers of Apache Kafka are not asked: what they logged is in their state-change.log files")
+        elif described.controller_address:
             missing += await _dead_hosts(client, wanted)
-        for address in _nodes(described, client.bootstrap):
+        for address in client.nodes_of(described):
             try:
                 answer = await client.read_state_changes(address, wanted.topic, wanted.partition)
             except PeerUnreachableError:
@@ -181,17 +182,6 @@ async def _ask_nodes(
             if answer.truncated:
                 missing.append(f"{address} (oldest records)")
     return list(merge(lines, wanted.topic, wanted.partition)), missing
-
-
-def _nodes(described: DescribeClusterResponse, bootstrap: Sequence[str]) -> list[str]:
-    """The bootstrap addresses, all registered controllers and all live brokers.
-
-    Every controller is asked: each has the records of the epochs in which it was active.
-    """
-    nodes = list(bootstrap)
-    nodes += [c.address for c in described.controllers]
-    nodes += [b.endpoint.address for b in described.brokers]
-    return list(dict.fromkeys(nodes))
 
 
 async def _dead_hosts(client: AdminClient, wanted: TopicPartition) -> list[str]:
