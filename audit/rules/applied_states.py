@@ -12,7 +12,6 @@ import numpy
 import pyarrow
 import pyarrow.compute
 
-from audit.reading.kafka.message_fields import CACHED
 from audit.records.findings import Finding, Violation, changes
 from audit.records.sorted_runs import NOTHING, Run, gather, neighbours
 from audit.records.vectors import (
@@ -30,6 +29,7 @@ from audit.records.vectors import (
 )
 from audit.rules.partition_states import STATES, STATES_OF_RECORDS, WRITTEN, Contents, reduce_states, state_rows
 from audit.rules.subjects import Subjects, reference
+from state_log.kafka.message_fields import CACHED
 from state_log.record import Kind
 
 AGENT_DISAGREES: Final = "agent-disagrees-with-controller"

@@ -3,8 +3,8 @@
 import numpy
 import pyarrow
 
-from audit.reading.kafka.log_state import NODE
 from audit.records.vectors import ABSENT, Flags, is_one_of, longs, ranked
+from state_log.kafka.lines import NODE
 from state_log.record import Kind
 
 
