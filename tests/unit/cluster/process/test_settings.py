@@ -73,14 +73,18 @@ DEFAULTS: dict[str, Any] = {
     "max.connections": INT32_MAX,
     "max.connections.per.ip": INT32_MAX,
     "connections.max.idle.ms": 600_000,
+    "ssl.client.auth": "none",
+    "ssl.endpoint.identification.algorithm": "https",
 }
 OTHER_DEFAULTS = {
     "control.plane.listener.name": "CONTROL",
     "socket.request.max.bytes": 16_777_216,
     "queued.max.requests": 4096,
     "queued.max.request.bytes": 268_435_456,
+    "ssl.keystore.type": "PEM",
+    "ssl.truststore.type": "PEM",
 }
-"""Kafka's are: none, 104857600, 500 and -1."""
+"""Kafka's are: none, 104857600, 500, -1, and JKS twice."""
 WITHOUT_DEFAULT = {
     "listener.security.protocol.map",
     "zookeeper.connect",
@@ -94,6 +98,12 @@ WITHOUT_DEFAULT = {
     "java.security.auth.login.config",
     "auto.create.topics.enable",
     "inter.broker.protocol.version",
+    "ssl.keystore.location",
+    "ssl.keystore.key",
+    "ssl.keystore.certificate.chain",
+    "ssl.key.password",
+    "ssl.truststore.location",
+    "ssl.truststore.certificates",
 }
 
 
