@@ -3,7 +3,7 @@
 Whether logs belong together shows only when both were read, so these findings are no rows of the findings' table.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy
@@ -35,8 +35,7 @@ def governing(state: ClusterState) -> frozenset[int]:
     A cluster has brokers of one kind; and klamm's controllers write no logs of Kafka's.
     """
     nodes = {name.partition("/")[0] for name in state.incarnations}
-    controllers = {int(node.removeprefix(_CONTROLLER)) for node in nodes if node.startswith(_CONTROLLER)}
-    controllers -= state.kafka.brokers
+    controllers = _controllers(nodes) - state.kafka.brokers
     named = any(_active(state, epoch) & controllers & set(ids) for epoch, ids in state.kafka.ruled.items())
     has_agents = any(node.startswith(_AGENT) for node in nodes)
     return frozenset(controllers) if named and not has_agents else frozenset()
@@ -71,8 +70,13 @@ def check_governed(folder: OutputFolder, commit: Commit | None, state: ClusterSt
 
 def _active(state: ClusterState, epoch: int) -> set[int]:
     """The controllers of klamm's that became active in this epoch."""
-    nodes = {record.partition("/")[0] for record in state.active.get(epoch, ())}
-    return {int(node.removeprefix(_CONTROLLER)) for node in nodes}
+    return _controllers(record.partition("/")[0] for record in state.active.get(epoch, ()))
+
+
+def _controllers(nodes: Iterable[str]) -> set[int]:
+    """The ids of the controllers among these nodes; a line that was changed may name any node."""
+    ids = (node.removeprefix(_CONTROLLER) for node in nodes if node.startswith(_CONTROLLER))
+    return {int(text) for text in ids if text.isascii() and text.isdigit()}
 
 
 def _two_controllers(state: ClusterState) -> Iterator[Finding]:

@@ -192,6 +192,15 @@ def test_brokers_of_another_controller_are_another_cluster(tmp_path: Path) -> No
     assert of_both(tmp_path / "output") == []
 
 
+def test_a_line_that_names_an_impossible_node_stops_nothing(tmp_path: Path) -> None:
+    folder = copy_governed(tmp_path / "logs")
+    path = controller_log(folder)
+    other = b'"node":"controller-x","incarnation":"1795428293260.2422","at_ms":1795428294929,"kind":"controller",'
+    with path.open("ab") as file:
+        file.write(b'{"v":2,"seq":0,"prev":"%s",%s"controller_epoch":1,"to_state":"active"}\n' % (b"0" * 64, other))
+    assert audited(folder, tmp_path).findings == {ONE_CONTROLLER_PER_EPOCH: 1}
+
+
 @pytest.mark.parametrize("batch_bytes", [None, 3_000])
 def test_a_topic_of_the_same_name_from_before_klamm_is_not_compared(batch_bytes: int | None, tmp_path: Path) -> None:
     """Brokers name it with states at partition epochs that klamm's topic has too."""
