@@ -8,7 +8,8 @@ from admin import record_deletion
 from admin.connection import PROBE_TIMEOUT_MS, RETRY_PAUSE_S, ClusterConnection
 from admin.topology import Topology
 from cluster.broker import BrokerId, Offset
-from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.errors import ApiError, ErrorCode, PeerUnreachableError, known_code
+from cluster.kafka_wire.messages.describe_log_dirs_response import DescribeLogDirsResult
 from cluster.partition import TopicPartition
 from cluster.requests import cluster, configs, elections, reassignments, recovery, topics
 
@@ -119,7 +120,7 @@ class AdminClient(ClusterConnection):
     async def shut_down_broker(self, broker: cluster.DescribedBroker) -> elections.ShutdownResponse:
         """Request a controlled shutdown of this incarnation of a broker. Returns when it has begun."""
         request = elections.ShutdownRequest(broker.id, broker.epoch)
-        response = await self.rpc.call(broker.endpoint.address, request, PROBE_TIMEOUT_MS)
+        response = await self.ask_broker(broker.endpoint.address, request, PROBE_TIMEOUT_MS)
         assert isinstance(response, elections.ShutdownResponse)
         return response
 
@@ -136,7 +137,7 @@ class AdminClient(ClusterConnection):
     ) -> cluster.AcknowledgeDamageResponse:
         """End the finding that this broker's replica has lost records for good. Raises ApiError if it has not."""
         request = cluster.AcknowledgeDamageRequest(broker.id, *partition, validate_only)
-        response = await self.rpc.call(broker.endpoint.address, request, PROBE_TIMEOUT_MS)
+        response = await self.ask_broker(broker.endpoint.address, request, PROBE_TIMEOUT_MS)
         assert isinstance(response, cluster.AcknowledgeDamageResponse)
         return response
 
@@ -159,7 +160,7 @@ class AdminClient(ClusterConnection):
     async def describe_findings_of(self, broker: cluster.DescribedBroker) -> tuple[cluster.Finding, ...]:
         """What one broker knows to be wrong, without retries; that it does not respond is a finding, too."""
         try:
-            response = await self.rpc.call(broker.endpoint.address, cluster.DescribeFindingsRequest(), PROBE_TIMEOUT_MS)
+            return await self._findings_of(broker)
         except ApiError as error:
             if error.code is ErrorCode.UNSUPPORTED_VERSION:
                 return ()
@@ -169,8 +170,25 @@ class AdminClient(ClusterConnection):
                 f"broker {broker.id} is registered, but does not respond: {error}; read its log, restart it if it hangs"
             )
             return (cluster.Finding("silent_broker", detail, broker=broker.id),)
+
+    async def _findings_of(self, broker: cluster.DescribedBroker) -> tuple[cluster.Finding, ...]:
+        if self.kafka is not None:
+            described = await self.describe_log_dirs(broker, with_replicas=False)
+            failed = (log_dir for log_dir in described if log_dir.error_code)
+            return tuple(_failed_log_dir(broker.id, log_dir) for log_dir in failed)
+        response = await self.rpc.call(broker.endpoint.address, cluster.DescribeFindingsRequest(), PROBE_TIMEOUT_MS)
         assert isinstance(response, cluster.DescribeFindingsResponse)
         return response.findings
+
+    async def describe_log_dirs(
+        self, broker: cluster.DescribedBroker, *, with_replicas: bool = True
+    ) -> Sequence[DescribeLogDirsResult]:
+        """Log directories of a broker of Apache Kafka, and the size of each replica in them, without retries."""
+        if self.kafka is None:
+            why = "only brokers of Apache Kafka describe their log directories; klamm's have metrics of their disks"
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, why)
+        address, timeout_ms = broker.endpoint.address, self._timeout_ms if with_replicas else PROBE_TIMEOUT_MS
+        return await self.kafka.describe_log_dirs(address, timeout_ms, with_replicas=with_replicas)
 
     async def plan_cluster_recovery(self, *, accept_loss: bool) -> recovery.PlanClusterRecoveryResponse:
         """What `recover_cluster` would do, and why it would be refused."""
@@ -241,6 +259,12 @@ class AdminClient(ClusterConnection):
         response = await self.rpc.call(address, cluster.DescribeLogHeadsRequest(), self._timeout_ms)
         assert isinstance(response, cluster.DescribeLogHeadsResponse)
         return response.heads
+
+
+def _failed_log_dir(broker: BrokerId, described: DescribeLogDirsResult) -> cluster.Finding:
+    error = known_code(described.error_code).name
+    detail = f"log directory {described.log_dir} of broker {broker} failed: {error}; see server.log of the broker"
+    return cluster.Finding("failed_log_directory", detail, broker=broker)
 
 
 def _all_or(names: Sequence[str] | None) -> tuple[str, ...] | None:

@@ -8,7 +8,7 @@ again until the client's timeout.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import uuid4
 
 from msgspec import Struct
@@ -16,10 +16,13 @@ from msgspec import Struct
 from admin.node_search import NoAnswerError, NodeSearch
 from admin.request_parts import send_in_parts
 from cluster.errors import ApiError, ErrorCode, PeerBusyError, PeerNotConnectedError, PeerUnreachableError
-from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResponse
+from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResponse, DescribedBroker
 from cluster.requests.configs import UpdateFeaturesRequest
 from cluster.requests.data import MetadataRequest, MetadataResponse
 from cluster.requests.recovery import RecoverClusterRequest
+
+if TYPE_CHECKING:
+    from admin.kafka_brokers import KafkaBrokers
 
 _T = TypeVar("_T")
 _Response = TypeVar("_Response", bound=Struct)
@@ -31,6 +34,8 @@ _GRACE_MS = 1_000
 """A controller that waits as long as it was asked to answers this much later."""
 _SURVEY_AFTER_S = 1.0
 _CONNECT_TIMEOUT_MS = 2_000
+KLAMM, KAFKA = "klamm", "kafka"
+"""The kinds of brokers, as `broker_protocol`."""
 
 
 class ClusterConnection:
@@ -59,12 +64,16 @@ class ClusterConnection:
         self._search = NodeSearch(bootstrap, names or {}, origin)
         self._timeout_ms = timeout_ms
         self._controller: str | None = None
+        self.kafka: KafkaBrokers | None = None
+        """The brokers, where they are of Apache Kafka; known from the first description of the cluster on."""
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.rpc.close()
+        if self.kafka is not None:
+            self.kafka.close()
 
     @property
     def bootstrap(self) -> tuple[str, ...]:
@@ -81,7 +90,15 @@ class ClusterConnection:
         """One node's description of the cluster, without retries."""
         response = await self.rpc.call(address, DescribeClusterRequest(), timeout_ms)
         assert isinstance(response, DescribeClusterResponse)
+        if response.broker_protocol == KAFKA:
+            self._learn_kafka_brokers(response.brokers)
         return response
+
+    def _learn_kafka_brokers(self, brokers: Sequence[DescribedBroker]) -> None:
+        from admin.kafka_brokers import KafkaBrokers  # noqa: PLC0415 - most clusters need no codec of Kafka's protocol.
+
+        self.kafka = self.kafka or KafkaBrokers()
+        self.kafka.learn(brokers)
 
     async def describe_controller(self) -> DescribeClusterResponse:
         """The active controller's description: the authoritative one for broker epochs and states."""
@@ -112,6 +129,14 @@ class ClusterConnection:
         described = await self._search.first(self.describe_node, lambda node: bool(node.brokers))
         return [] if described is None else [b.endpoint.address for b in described.brokers]
 
+    def nodes_of(self, described: DescribeClusterResponse) -> list[str]:
+        """Addresses of all known processes of klamm: the given ones, all registered controllers, and all live brokers
+        unless they are of Apache Kafka.
+        """
+        brokers = () if self.kafka is not None else described.brokers
+        of_cluster = [c.address for c in described.controllers] + [b.endpoint.address for b in brokers]
+        return list(dict.fromkeys((*self.bootstrap, *of_cluster)))
+
     def results_for(self, asked: Sequence[str], results: Sequence[_T]) -> Sequence[_T]:
         """The results in an answer of the active controller, of which there must be one for each that was asked for.
 
@@ -126,9 +151,18 @@ class ClusterConnection:
             f"{controller} answered {found} for {', '.join(asked)}: is it a klamm of another version?",
         )
 
+    async def ask_broker(self, address: str, request: Any, timeout_ms: int) -> Any:
+        """One broker's answer, without retries: of Apache Kafka's by Kafka's protocol, which some requests do not have.
+
+        Raises PeerUnreachableError, ApiError.
+        """
+        if self.kafka is not None:
+            return await self.kafka.call(address, request, timeout_ms)
+        return await self.rpc.call(address, request, timeout_ms)
+
     async def metadata(self, address: str, request: MetadataRequest, timeout_ms: int) -> MetadataResponse:
         """One broker's metadata cache, without retries."""
-        response = await self.rpc.call(address, request, timeout_ms)
+        response = await self.ask_broker(address, request, timeout_ms)
         assert isinstance(response, MetadataResponse)
         return response
 

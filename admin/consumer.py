@@ -150,7 +150,7 @@ class Consumer:
             CONSUMER, tuple(wanted), options.fetch_max_wait_ms, options.fetch_min_bytes, options.fetch_max_bytes
         )
         try:
-            response = await self._topology.client.rpc.call(address, request, options.request_timeout_ms)
+            response = await self._topology.client.ask_broker(address, request, options.request_timeout_ms)
         except PeerUnreachableError:
             return False
         assert isinstance(response, FetchResponse)

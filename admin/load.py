@@ -102,7 +102,7 @@ async def _ends(
     client: AdminClient, address: str, asked: Sequence[ListOffsetsPartition]
 ) -> dict[TopicPartition, Offset]:
     with contextlib.suppress(ApiError, PeerUnreachableError):
-        response = await client.rpc.call(address, ListOffsetsRequest(CONSUMER, tuple(asked)), _OFFSETS_TIMEOUT_MS)
+        response = await client.ask_broker(address, ListOffsetsRequest(CONSUMER, tuple(asked)), _OFFSETS_TIMEOUT_MS)
         assert isinstance(response, ListOffsetsResponse)
         answered = (result for result in response.partitions if result.error_code is ErrorCode.NONE)
         return {TopicPartition(result.topic, result.partition): result.offset for result in answered}

@@ -71,7 +71,7 @@ async def _ask_leaders(topology: Topology, topic: str, timestamps: Mapping[int, 
     for address, asked_here in by_leader.items():
         try:
             request = ListOffsetsRequest(CONSUMER, tuple(asked_here))
-            response = await topology.client.rpc.call(address, request, 5_000)
+            response = await topology.client.ask_broker(address, request, 5_000)
         except PeerUnreachableError:
             continue
         assert isinstance(response, ListOffsetsResponse)

@@ -217,7 +217,7 @@ class Producer:
         batches = tuple(ProducePartition(*q.topic_partition, q.batches[0].close()) for q in queues)
         request = ProduceRequest(self._options.acks, timeout_ms, batches)
         try:
-            response = await self._topology.client.rpc.call(address, request, timeout_ms)
+            response = await self._topology.client.ask_broker(address, request, timeout_ms)
         except RequestTooLargeError as error:
             if len(queues) == 1:
                 return dict.fromkeys(asked, error)

@@ -96,7 +96,7 @@ async def _ask_leaders(
     async def ask(address: str, items: list[DeleteRecordsPartition]) -> tuple[DeleteRecordsResult, ...]:
         async def send(request: DeleteRecordsRequest) -> DeleteRecordsResponse:
             try:
-                response = await topology.client.rpc.call(address, request, timeout_ms + _ANSWER_MS)
+                response = await topology.client.ask_broker(address, request, timeout_ms + _ANSWER_MS)
             except PeerUnreachableError:
                 return DeleteRecordsResponse(())
             assert isinstance(response, DeleteRecordsResponse)

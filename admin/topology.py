@@ -17,6 +17,7 @@ from cluster.requests.topics import DescribeTopicsRequest, DescribeTopicsRespons
 
 _REFRESH_PAUSE_S = 0.1
 _METADATA_TIMEOUT_MS = 5_000
+_ADDRESSES_NAMED = 3
 
 
 class Leader(NamedTuple):
@@ -37,6 +38,14 @@ class Topology:
         self._brokers: list[str] = []
         self._refreshing: dict[str, asyncio.Lock] = {}
         self._generation: dict[str, int] = {}
+
+    async def check_records_are_here(self, kafka_tool: str, topic: str) -> None:
+        """Raises ApiError(UNSUPPORTED_VERSION) where the brokers are of Apache Kafka, naming the tool of theirs."""
+        await self._find_brokers()
+        if self.client.kafka is not None:
+            addresses = ",".join(self._brokers[:_ADDRESSES_NAMED]) or "HOST:PORT"
+            command = f"{kafka_tool} --bootstrap-server {addresses} --topic {topic}"
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"the brokers are of Apache Kafka: use its tool, {command}")
 
     async def partitions(self, topic: str) -> list[int]:
         """Partition numbers of a topic, in order.
@@ -77,8 +86,7 @@ class Topology:
             await asyncio.sleep(_REFRESH_PAUSE_S)
 
     async def _ask_any_broker(self, topic: str) -> MetadataResponse | None:
-        if not self._brokers:
-            self._brokers = await self.client.find_brokers()
+        await self._find_brokers()
         asked = self._brokers
         # Rotate, so that a broker with an old picture is not the only one that is asked.
         self._brokers = [*asked[1:], *asked[:1]]
@@ -89,6 +97,10 @@ class Topology:
                 # A refresh of another topic, at the same time, may have dropped it as well.
                 self._brokers = [known for known in self._brokers if known != address]
         return None
+
+    async def _find_brokers(self) -> None:
+        if not self._brokers:
+            self._brokers = await self.client.find_brokers()
 
     def _take(self, response: MetadataResponse) -> None:
         addresses = {b.node_id: Endpoint(b.host, b.port).address for b in response.brokers}

@@ -10,11 +10,10 @@ from msgspec.structs import replace
 from adoption.survey import BrokerAnswers, SurveyedBroker
 from cluster.broker import Broker, ControllerId, Endpoint
 from cluster.errors import ClusterError
+from cluster.kafka_wire.authorizer import has_authorizer
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.messages.api_versions_request import ApiVersionsRequest
 from cluster.kafka_wire.messages.api_versions_response import ApiVersionsResponse
-from cluster.kafka_wire.messages.describe_acls_request import DescribeAclsRequest
-from cluster.kafka_wire.messages.describe_acls_response import DescribeAclsResponse
 from cluster.kafka_wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from cluster.kafka_wire.messages.describe_configs_response import DescribeConfigsResponse
 from cluster.kafka_wire.messages.metadata_request import MetadataRequest
@@ -33,11 +32,9 @@ CONFIGS: Final = (
 )
 """What of a broker's settings matters."""
 _CLIENT_ID: Final = "klamm-adopt"
-_SECURITY_DISABLED: Final = 54
 _BROKER_RESOURCE: Final = 4
-_ANY: Final = 1
 # Versions that every broker from 2.4 to 3.9 has.
-_API_VERSIONS, _DESCRIBE_ACLS, _DESCRIBE_CONFIGS, _METADATA = 2, 1, 1, 5
+_API_VERSIONS, _DESCRIBE_CONFIGS, _METADATA = 2, 1, 5
 
 
 async def ask_all(
@@ -98,7 +95,7 @@ async def _open(endpoint: Endpoint, tls: ssl.SSLContext | None, timeout_s: float
 
 async def _answers(broker: Broker, connection: KafkaConnection, timeout_s: float) -> BrokerAnswers:
     versions = await connection.call(ApiVersionsRequest(), _API_VERSIONS, ApiVersionsResponse, timeout_s=timeout_s)
-    acls = await connection.call(_all_acls(), _DESCRIBE_ACLS, DescribeAclsResponse, timeout_s=timeout_s)
+    is_guarded = await has_authorizer(connection, timeout_s)
     resource = DescribeConfigsResource(
         resource_type=_BROKER_RESOURCE, resource_name=str(broker.id), configuration_keys=CONFIGS
     )
@@ -107,7 +104,7 @@ async def _answers(broker: Broker, connection: KafkaConnection, timeout_s: float
     )
     answers = BrokerAnswers(
         versions={version.api_key: version.max_version for version in versions.api_keys},
-        has_authorizer=acls.error_code != _SECURITY_DISABLED,
+        has_authorizer=is_guarded,
         configs={config.name: config.value or "" for result in described.results for config in result.configs},
     )
     return replace(answers, controller=await _controller(connection, timeout_s))
@@ -117,15 +114,3 @@ async def _controller(connection: KafkaConnection, timeout_s: float) -> Controll
     request = MetadataRequest(topics=(), allow_auto_topic_creation=False)
     answer = await connection.call(request, _METADATA, MetadataResponse, timeout_s=timeout_s)
     return ControllerId(answer.controller_id)
-
-
-def _all_acls() -> DescribeAclsRequest:
-    return DescribeAclsRequest(
-        resource_type_filter=_ANY,
-        resource_name_filter=None,
-        pattern_type_filter=_ANY,
-        principal_filter=None,
-        host_filter=None,
-        operation=_ANY,
-        permission_type=_ANY,
-    )

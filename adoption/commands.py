@@ -28,7 +28,7 @@ from cluster.zookeeper.port import ZooKeeper
 
 _T = TypeVar("_T")
 _SESSION_MS: Final = 30_000
-_ASK_S: Final = 10
+_ASK_S: Final = 30
 _COLUMNS: Final = ("broker", "release", "protocol", "rack", "listeners", "obeys")
 _EXIT_CODES: Final = "0 done; 1 refused, failed or timed out; 2 wrong usage; 3 a dry run found what forbids adoption."
 

@@ -232,11 +232,15 @@ def print_table(report: Report, console: Console) -> None:
     for controller in controllers:
         table.add_column(f"{controller} s", justify="right", no_wrap=True)
     for name, what in dict.fromkeys((m.measure, what) for m in report.measurements for what in m.seconds):
-        cells = [
-            _cell([m.seconds[what] for m in report.measurements if (m.controller, m.measure) == (controller, name)])
-            for controller in controllers
+        of_controllers = [
+            [
+                m.seconds[what]
+                for m in report.measurements
+                if (m.controller, m.measure) == (who, name) and what in m.seconds
+            ]
+            for who in controllers
         ]
-        table.add_row(name, what, *cells)
+        table.add_row(name, what, *map(_cell, of_controllers))
     console.print(table)
 
 

@@ -125,6 +125,11 @@ class ActiveController:
     def epoch(self) -> ControllerEpoch:
         return self.context.epoch
 
+    @property
+    def kafka_release(self) -> str | None:
+        """The oldest release of Apache Kafka among the brokers; None if they are klamm's."""
+        return (self.brokers.oldest_release() or self.config.kafka_release) if self.config.governs_kafka else None
+
     def new_batch(self, announced: Assignments = NO_ASSIGNMENTS) -> ControlBatch:
         """Create a batch of requests. `announced`: assignments sent before `/brokers/topics/T` holds them."""
         return ControlBatch(self.context, announced)

@@ -73,7 +73,7 @@ class ControllerConfig(Struct, frozen=True):
 
     @property
     def kafka_release(self) -> str | None:
-        """The release of Apache Kafka that no broker is older than; None if the brokers are klamm's."""
+        """The release of Apache Kafka that no broker is older than, by the protocol; None if they are klamm's."""
         return ".".join(map(str, self.protocol_version.release)) if self.governs_kafka else None
 
     @property

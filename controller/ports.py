@@ -27,11 +27,17 @@ class BrokerClient(Protocol):
     async def forget(self, broker: Broker) -> None:
         """Close the connection to this broker, if there is one."""
 
+    def oldest_release(self) -> str | None:
+        """The oldest release of Apache Kafka among the connected brokers; None if there are none of Kafka's."""
+        ...
+
 
 class BrokerQueries(Protocol):
     """The part of `BrokerClient` that changes nothing."""
 
     async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse: ...
+
+    def oldest_release(self) -> str | None: ...
 
 
 class RequestChannels(Protocol):

@@ -47,7 +47,7 @@ class Load:
         self._acknowledged: set[bytes] = set()
         self._failed = self._replaced = 0
         self._seen: Counter[bytes] = Counter()
-        self._is_over = False
+        self._is_over = self._is_read = False
         self._read_more = asyncio.Event()
         self._producing: list[asyncio.Task[None]] = []
 
@@ -66,7 +66,8 @@ class Load:
             try:
                 yield self
             finally:
-                self._is_over = True
+                # A consumer that is in the middle of a rebalance may swallow that it is cancelled.
+                self._is_over = self._is_read = True
                 for task in reading:
                     task.cancel()
 
@@ -123,7 +124,7 @@ class Load:
             await producer.flush()
             await asyncio.gather(*under_way)
         finally:
-            await _stop(producer)
+            await stop_client(producer)
 
     async def _await(self, future: asyncio.Future[object], value: bytes) -> None:
         try:
@@ -143,12 +144,12 @@ class Load:
         )
         try:
             await consumer.start()
-            while True:
+            while not self._is_read:
                 for records in (await consumer.getmany(timeout_ms=READ_MS)).values():
                     self._seen.update(record.value for record in records)
                     self._read_more.set()
         finally:
-            await consumer.stop()
+            await stop_client(consumer)
 
     async def _stored(self) -> Counter[bytes]:
         """Every record of the topic, and how often it is there."""
@@ -167,8 +168,8 @@ class Load:
             await consumer.stop()
 
 
-async def _stop(producer: AIOKafkaProducer) -> None:
-    """Without waiting for long for what it could not send."""
+async def stop_client(client: AIOKafkaProducer | AIOKafkaConsumer) -> None:
+    """Without waiting for long for what it could not send, or for a coordinator."""
     with contextlib.suppress(TimeoutError, KafkaError):
         async with asyncio.timeout(_STOP_S):
-            await producer.stop()
+            await client.stop()

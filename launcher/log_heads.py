@@ -83,7 +83,7 @@ async def _from_zookeeper(where: str) -> list[GivenHead]:
 async def _from_nodes(bootstrap: str) -> list[GivenHead]:
     async with Target(bootstrap).connect(_TIMEOUT_S) as client:
         found: dict[str, StateLogHead] = {}
-        for address in await _addresses(client, bootstrap):
+        for address in await _addresses(client):
             try:
                 heads = await client.describe_log_heads(address)
             except PeerUnreachableError as error:
@@ -102,15 +102,13 @@ async def _from_nodes(bootstrap: str) -> list[GivenHead]:
     return _given(found.values(), SystemClock().now_ms())
 
 
-async def _addresses(client: AdminClient, bootstrap: str) -> Sequence[str]:
-    """The bootstrap addresses, all registered controllers and all live brokers."""
+async def _addresses(client: AdminClient) -> Sequence[str]:
+    """Of all known processes that write such a log."""
     described = await client.describe_cluster()
     if described.controller_address and not described.brokers:
         # A standby, which does not know the brokers.
         described = await client.describe_node(described.controller_address)
-    named = [a.strip() for a in bootstrap.split(",") if a.strip()]
-    of_cluster = [c.address for c in described.controllers] + [b.endpoint.address for b in described.brokers]
-    return list(dict.fromkeys((*of_cluster, *named)))
+    return client.nodes_of(described)
 
 
 def _given(heads: Iterable[StateLogHead], at_ms: int) -> list[GivenHead]:

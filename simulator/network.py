@@ -146,6 +146,9 @@ class SimulatedBrokerClient:
         assert isinstance(response, ControlResponse), f"broker {broker.id} answered {response!r}"
         return response
 
+    def oldest_release(self) -> str | None:
+        return None
+
     async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse:
         response = await self._network.call(self._source, self._address(broker), DescribeReplicasRequest(recovers))
         assert isinstance(response, DescribeReplicasResponse), f"broker {broker.id} answered {response!r}"

@@ -341,7 +341,9 @@ class SimulatedAgent(SimulatedNode):
             log_level=LogLevel(),
         )
         async with TaskSet() as tasks:
-            self.agent = Agent(Broker(self.id, (), self.rack, klamm_version="simulated"), dependencies, tasks)
+            # Beside controllers of Kafka's brokers the agents stand for such brokers, without their controllers.
+            version = "" if self._world.has_kafka_brokers else "simulated"
+            self.agent = Agent(Broker(self.id, (), self.rack, klamm_version=version), dependencies, tasks)
             incarnation.serve(AgentNode(self.agent, dependencies))
             await self.agent.start(incarnation.endpoints)
             await incarnation.stop.wait()

@@ -108,6 +108,9 @@ class RecordingBrokers:
             if (tp := TopicPartition(topic.topic_name, state.partition_index)) in codes
         )
 
+    def oldest_release(self) -> str | None:
+        return None
+
     async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse:
         await asyncio.sleep(0.001)
         if broker.id in self.unreachable:

@@ -59,12 +59,12 @@ def kafka_broker(folder: Path) -> Iterator[str]:
                 process.kill()
 
 
-async def create_topic(bootstrap: str, name: str, partitions: int) -> None:
+async def create_topic(bootstrap: str, name: str, partitions: int, replicas: int = 1) -> None:
     """Waits for the broker to start."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + TIMEOUT_S
     while True:
-        client = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+        client = AIOKafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=TIMEOUT_S * 1000)
         try:
             await client.start()
             break
@@ -73,6 +73,6 @@ async def create_topic(bootstrap: str, name: str, partitions: int) -> None:
             assert loop.time() < deadline, f"no broker at {bootstrap}"
             await asyncio.sleep(0.2)
     try:
-        await client.create_topics([NewTopic(name, partitions, 1)])
+        await client.create_topics([NewTopic(name, partitions, replicas)])
     finally:
         await client.close()

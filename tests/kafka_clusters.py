@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from deploy.local.kafka_broker import STARTED, KafkaBroker, prepare
 from deploy.local.kafka_jars import NEWEST, protocol_of
 from deploy.local.processes import choose_free_ports
 from tests.kafka_broker import kafka_class_path
+from tests.kafka_tools import tool_command
 from tests.local_clusters import eventually
 
 
@@ -32,7 +33,7 @@ class KafkaCluster:
             self.brokers[id_] = f"127.0.0.1:{port}"
             self._start(f"kafka-{id_}", prepare(broker, folder / "config", class_path))
         for id_ in self.brokers:
-            eventually(lambda id_=id_: STARTED in self._log(f"kafka-{id_}").read_text(), f"broker {id_} serves")
+            eventually(lambda id_=id_: STARTED in self.log(f"kafka-{id_}"), f"broker {id_} serves")
 
     def start_candidate(self, id_: int, **settings: object) -> None:
         """A controller of klamm for these brokers; it takes `/controller` only when the cluster is adopted."""
@@ -55,6 +56,16 @@ class KafkaCluster:
         path = self._folder / f"controller-{id_}.toml"
         path.write_text("\n".join(lines))
         self._start(f"controller-{id_}", [sys.executable, "-m", "controller", "--config", str(path)])
+
+    def start_tool(self, name: str, tool: str, arguments: Sequence[str]) -> None:
+        """One of Kafka's own programs; what it prints is its log."""
+        self._start(name, tool_command(self.version, tool, arguments, self._folder))
+
+    def is_running(self, name: str) -> bool:
+        return self._processes[name].poll() is None
+
+    def log(self, name: str) -> str:
+        return self._log(name).read_text()
 
     def stop(self, name: str) -> None:
         """As by SIGTERM; `name`: such as `controller-901`."""

@@ -136,10 +136,10 @@ def verbs(version: str, where: Where, topic: str, folder: Path) -> Iterator[Verb
     yield Verb("produce fast", "producer-perf", (*named, "--num-records", "1000", "--record-size", "100", *perf), False)
     consumer_at = ("--broker-list", where.bootstrap) if is_old else at
     yield Verb("consume fast", "consumer-perf", (*consumer_at, *named, "--messages", "1000"), shows=False)
-    yield Verb(
-        "verifiable producer", "verifiable-producer", ("--broker-list", where.bootstrap, *named, "--max-messages", "5")
-    )
-    yield Verb("offsets", "offsets", (*(("--broker-list", where.bootstrap) if is_old else at), *named), shows=False)
+    five = ("--broker-list", where.bootstrap, *named, "--max-messages", "5")
+    yield Verb("verifiable producer", "verifiable-producer", five, shows=False)
+    offsets_at = at if version.startswith("3") else ("--broker-list", where.bootstrap)
+    yield Verb("offsets", "offsets", (*offsets_at, *named), shows=False)
     yield Verb("delete records", "delete-records", (*at, "--offset-json-file", _json(folder, _records(topic))))
     moves = _json(folder, _moves(topic))
     reassign = (*(admin if is_old else at), "--reassignment-json-file", moves)
@@ -164,15 +164,20 @@ def run(version: str, verb: Verb, folder: Path) -> Result:
     return result
 
 
-def _run(version: str, verb: Verb, folder: Path) -> Result:
-    main = (_OLD if version.startswith("2.") else _NEW).get(verb.tool) or _ALL[verb.tool]
+def tool_command(version: str, tool: str, arguments: Sequence[str], folder: Path) -> list[str]:
+    """The command of a tool; what it logs, from ERROR on, goes to stderr."""
+    main = (_OLD if version.startswith("2.") else _NEW).get(tool) or _ALL[tool]
     log_config = folder / "tools-log4j.properties"
     log_config.write_text(
         "log4j.rootLogger=ERROR, err\nlog4j.appender.err=org.apache.log4j.ConsoleAppender\n"
         "log4j.appender.err.Target=System.err\nlog4j.appender.err.layout=org.apache.log4j.PatternLayout\n"
     )
     java = [str(find_java().executable), "-Xmx192m", *JVM_OPTIONS, f"-Dlog4j.configuration=file:{log_config}"]
-    command = [*java, "-cp", os.pathsep.join(kafka_class_path(version)), main, *verb.arguments]
+    return [*java, "-cp", os.pathsep.join(kafka_class_path(version)), main, *arguments]
+
+
+def _run(version: str, verb: Verb, folder: Path) -> Result:
+    command = tool_command(version, verb.tool, verb.arguments, folder)
     try:
         done = subprocess.run(
             command, input=verb.input, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False

@@ -1,6 +1,5 @@
 """`klamm brokers`: list, describe, configure and shut down brokers."""
 
-import asyncio
 from collections.abc import Iterable
 from typing import Annotated, Any
 
@@ -12,33 +11,30 @@ from admin.cli.broker_documents import (
     config_documents,
     dead_broker_document,
     load_of_brokers,
-    threat_documents,
     write_configs,
 )
-from admin.cli.completions import broker_ids, node_ids
+from admin.cli.completions import node_ids
 from admin.cli.damage import ACKNOWLEDGE_EXAMPLES, acknowledge_damage
-from admin.cli.options import Cluster, ConfigOption, DryRunOption, ShowConfigsOption, WaitOption, talks_to_cluster
+from admin.cli.log_dirs import LOG_DIRS_EXAMPLES, log_dirs
+from admin.cli.options import Cluster, ConfigOption, DryRunOption, ShowConfigsOption, talks_to_cluster
 from admin.cli.output import examples, say, write
 from admin.cli.parsing import alterations, parse_configs
 from admin.cli.plans import plan_document, write_plan
+from admin.cli.shutdown import SHUTDOWN_EXAMPLES, shutdown
 from admin.client import AdminClient
-from cluster.broker import BrokerId
-from cluster.counted import counted
+from admin.connection import KLAMM
 from cluster.errors import ApiError, ErrorCode
 from cluster.process.documents import Format, write_document, write_table
-from cluster.process.exit_codes import ExitCode
-from cluster.requests.cluster import DescribeClusterResponse, DescribedBroker
+from cluster.requests.cluster import DescribeClusterResponse
 from cluster.requests.configs import BROKER_RESOURCE, AlterConfigsResource, ConfigResource
-from cluster.requests.elections import PlanControlledShutdownResponse
 from cluster.requests.plans import Plan
 
 app = typer.Typer(no_args_is_help=True, help="List, describe, configure and shut down brokers.")
 
 app.command("acknowledge-damage", epilog=ACKNOWLEDGE_EXAMPLES)(acknowledge_damage)
+app.command("shutdown", epilog=SHUTDOWN_EXAMPLES)(shutdown)
+app.command("log-dirs", epilog=LOG_DIRS_EXAMPLES)(log_dirs)
 
-BrokerArgument = Annotated[int, typer.Argument(metavar="ID", min=0, autocompletion=broker_ids)]
-_POLL_S = 0.2
-_THREATS_SHOWN = 20
 _OF_CONTROLLERS = frozenset({"log.level", "unclean.leader.election.enable"})
 """The dynamic configs that have an effect on a controller."""
 
@@ -50,14 +46,14 @@ def list_(*, cluster: Cluster) -> None:
 
     A broker that is not registered and hosts replicas all the same is dead.
     """
-
-    async def main(client: AdminClient) -> list[dict[str, Any]]:
-        described = await client.describe_controller()
-        listed = [*map(broker_document, described.brokers), *map(dead_broker_document, described.dead_brokers)]
-        return sorted(listed, key=lambda broker: int(broker["id"]))
-
-    brokers = cluster.ask(main)
-    write({"brokers": brokers}, cluster.form, BROKER_COLUMNS, (tuple(b.values()) for b in brokers))
+    described = cluster.ask(lambda client: client.describe_controller())
+    kind = described.broker_protocol or KLAMM
+    listed = [*map(broker_document, described.brokers), *map(dead_broker_document, described.dead_brokers)]
+    brokers = sorted(listed, key=lambda broker: int(broker["id"]))
+    shown = () if kind == KLAMM else (kind,)
+    columns = (*BROKER_COLUMNS, *("kind" for _ in shown))
+    rows = ((*broker.values(), *shown) for broker in brokers)
+    write({"brokers": brokers, "broker_protocol": kind}, cluster.form, columns, rows)
 
 
 @app.command(
@@ -188,87 +184,12 @@ def alter(
     write_document(document, cluster.form)
 
 
-@app.command(
-    epilog=examples(
-        "klamm brokers shutdown 2 --dry-run",
-        "klamm brokers shutdown 2 --timeout 120",
-        "klamm brokers shutdown 2 --force",
-        exit_codes="0 stopped; 1 refused or timed out; 2 wrong usage; 3 --dry-run: it would be refused.",
-    )
-)
-@talks_to_cluster(timeout=60)
-def shutdown(
-    broker: BrokerArgument,
-    *,
-    force: Annotated[bool, typer.Option("--force", help="Shut down even if partitions would go offline.")] = False,
-    wait: WaitOption = True,
-    dry_run: DryRunOption = False,
-    cluster: Cluster,
-) -> None:
-    """Controlled shutdown of a broker: move its leaderships away, then stop the process, as SIGTERM does.
-
-    Refuses if a partition would have no leader or fewer in-sync replicas
-    than min.insync.replicas, and lists those partitions. --dry-run shows
-    every leader change. To remove a broker for good, move its replicas
-    first: 'klamm reassign generate'.
-    """
-
-    async def main(client: AdminClient) -> tuple[PlanControlledShutdownResponse, bool]:
-        plan = await client.plan_controlled_shutdown(BrokerId(broker))
-        if dry_run or ((plan.leaderless or plan.below_min_isr) and not force):
-            return plan, False
-        leaving = await _begin_shutdown(client, broker)
-        if wait:
-            await _wait_until_gone(client, leaving, cluster.timeout)
-        return plan, True
-
-    plan, begun = cluster.ask(main)
-    threats = threat_documents(plan)
-    if cluster.form is not Format.TABLE:
-        document = {"broker": broker, "dry_run": dry_run, "begun": begun, **threats, "plan": plan_document(plan.plan)}
-        write_document(document, cluster.form)
-    elif dry_run:
-        write_plan(plan.plan)
-    _say_threats(threats)
-    if any(threats.values()) and not begun:
-        say(
-            f"broker {broker} would not be shut down without --force"
-            if dry_run
-            else f"broker {broker} was not shut down; --force shuts it down anyway"
-        )
-        raise typer.Exit(ExitCode.FINDINGS if dry_run else ExitCode.REFUSED)
-    if begun:
-        say(f"broker {broker} {'has shut down' if wait else 'is shutting down'}")
-
-
 def _check_registered(ids: Iterable[int], known: DescribeClusterResponse) -> None:
     registered = {int(b.id) for b in known.brokers} | {int(c.id) for c in known.controllers}
     missing = [str(id_) for id_ in ids if id_ not in registered]
     if missing:
         message = f"no broker or controller {', '.join(missing)} is registered; registered: {sorted(registered)}"
         raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, message, field="broker")
-
-
-async def _begin_shutdown(client: AdminClient, broker_id: int) -> DescribedBroker:
-    broker = await client.registered_broker(broker_id)
-    answer = await client.shut_down_broker(broker)
-    if answer.error_code is not ErrorCode.NONE:
-        raise ApiError(answer.error_code, "the broker refused to shut down", field="broker", value=broker_id)
-    return broker
-
-
-async def _wait_until_gone(client: AdminClient, broker: DescribedBroker, limit_s: float) -> None:
-    """Wait until this incarnation of the broker is no longer registered."""
-    try:
-        async with asyncio.timeout(limit_s):
-            while True:
-                registered = (await client.describe_controller()).brokers
-                if all((b.id, b.epoch) != (broker.id, broker.epoch) for b in registered):
-                    return
-                await asyncio.sleep(_POLL_S)
-    except TimeoutError:
-        message = f"broker {broker.id} is shutting down, but is still registered after {limit_s:g} s; raise --timeout"
-        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, message) from None
 
 
 async def _warn_of_no_effect(client: AdminClient, name: str, keys: Iterable[str]) -> bool:
@@ -294,16 +215,3 @@ async def _configs(client: AdminClient, broker: str, *, of_controller: bool = Fa
         raise ApiError(result.error_code, message, value=broker)
     known = (c for c in result.configs if not of_controller or c.name in _OF_CONTROLLERS)
     return config_documents(tuple(known))
-
-
-def _say_threats(threats: dict[str, list[dict[str, Any]]]) -> None:
-    lines = [f"{t['topic']}-{t['partition']} would have no leader" for t in threats["leaderless"]]
-    lines += [
-        f"{t['topic']}-{t['partition']} would have {counted(t['isr_after'], 'in-sync replica')},"
-        f" fewer than min.insync.replicas {t['min_insync_replicas']}"
-        for t in threats["below_min_isr"]
-    ]
-    for line in lines[:_THREATS_SHOWN]:
-        say(line)
-    if len(lines) > _THREATS_SHOWN:
-        say(f"… and {len(lines) - _THREATS_SHOWN} more partitions; use -o json to list all")

@@ -1,6 +1,7 @@
 """`klamm cluster`: description of the cluster and health check."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import typer
@@ -11,6 +12,7 @@ from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import examples, say, say_source, source, write
 from admin.cli.recover import EPILOG, recover
 from admin.client import AdminClient
+from admin.connection import KAFKA, KLAMM
 from admin.health import HealthIssue, Trouble, find_trouble
 from cluster.counted import counted
 from cluster.errors import ApiError, PeerUnreachableError
@@ -48,12 +50,14 @@ def describe(*, cluster: Cluster) -> None:
         "cluster_id": described.cluster_id,
         "controller": controller,
         "brokers": brokers,
+        "broker_protocol": described.broker_protocol or KLAMM,
         "source": source(is_of_brokers),
     }
     if cluster.form is Format.TABLE:
         typer.echo(f"cluster {described.cluster_id}")
         active = "no controller answers" if controller is None else "controller {id} at {address}, epoch {epoch}"
-        typer.echo(f"{active}\n".format_map(controller or {}))
+        kind = "brokers of Apache Kafka\n" if described.broker_protocol == KAFKA else ""
+        typer.echo(f"{active}\n{kind}".format_map(controller or {}))
     say_source(is_of_brokers)
     write(document, cluster.form, BROKER_COLUMNS, (tuple(b.values()) for b in brokers))
 
@@ -77,7 +81,11 @@ def health(*, cluster: Cluster) -> None:
     znodes, directories that cannot be partitions, and brokers that lost more
     than 10 % of their preferred leaderships.
     """
-    findings, counts = cluster.ask(examine)
+
+    async def main(client: AdminClient) -> tuple[list[HealthIssue], dict[str, int | None], Mapping[str, Sequence[int]]]:
+        return *await examine(client), {} if client.kafka is None else client.kafka.not_connected_to
+
+    findings, counts, unchecked = cluster.ask(main)
     is_complete = None not in counts.values()
     document = {
         "healthy": not findings,
@@ -93,6 +101,8 @@ def health(*, cluster: Cluster) -> None:
     seen = ", ".join(counted(counts[f"{thing}s"] or 0, thing) for thing in ("broker", "topic", "partition"))
     issues = counted(len(findings), "issue") if findings else "no issues"
     say(f"{seen if is_complete else 'brokers and partitions are not checked'}: {issues}")
+    for protocol, ids in unchecked.items():
+        say(f"not checked: log directories of brokers {', '.join(map(str, ids))}, which take {protocol} only")
     if any(f.trouble == Trouble.REFUSES_CONTROLLER for f in findings):
         say("Was ZooKeeper restored from a backup? Then see `klamm cluster recover --dry-run`.")
     if findings:

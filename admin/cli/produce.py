@@ -163,6 +163,7 @@ async def _produce(order: _Order, target: Target) -> None:
     refused: ClusterError | None = None
     async with target.connect(min(order.timeout_s, _FIND_TIMEOUT_S)) as client:
         topology = Topology(client)
+        await topology.check_records_are_here("kafka-console-producer.sh", order.topic)
         producer = Producer(topology, SystemClock(), options)
         try:
             with _reported_on_interrupt(producer):

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 import typer
@@ -17,8 +18,8 @@ from cluster.errors import ApiError, ErrorCode, PeerUnreachableError, StartupErr
 from cluster.partition import TopicPartition
 from cluster.process.clock import SystemClock
 from cluster.process.documents import Format, write_table
-from cluster.requests.cluster import DescribeClusterResponse
 from state_log.causes import Call, request_text, utc_text
+from state_log.kafka.reader import read_kafka_state_changes, with_topic_id
 from state_log.reader import merge, read_state_changes
 from state_log.record import LoggedStateChange
 from state_log.story import LeadershipSpan, StoryLine, leadership_history, story
@@ -43,8 +44,12 @@ def show(
     ],
     *,
     log_dir: Annotated[
-        list[Path] | None, typer.Option(help="Read the state-change logs in this folder. Repeatable.")
+        list[Path] | None,
+        typer.Option(help="Read the state-change logs, Kafka's too, in this folder. Repeatable."),
     ] = None,
+    timezone: Annotated[
+        str, typer.Option(metavar="NAME", help="Time zone of the local times in logs of Apache Kafka's.")
+    ] = "UTC",
     since: Annotated[
         str | None,
         typer.Option(
@@ -61,13 +66,14 @@ def show(
     Oldest first, and causes always before their effects: where the clocks
     of two nodes disagree, times step back from one line to the next.
     Of a data folder and with --log-dir it reads files, which works while the
-    cluster is down; otherwise it asks every live node.
+    cluster is down; otherwise it asks every live node. Files named
+    state-change.log are of Apache Kafka's brokers, with local times.
     """
     (wanted,) = parse_partition_names([partition])
     begins_ms = None if since is None else parse_since(since, SystemClock().now_ms())
     missing: list[str] = []
     if log_dir or target.bootstrap is None:
-        records = _read_files(log_dir if log_dir else [target.data / "state-changes"], wanted)
+        records = _read_files(log_dir if log_dir else [target.data / "state-changes"], wanted, timezone)
     else:
         records, missing = run(_ask_nodes(target, timeout, wanted))
     for node in missing:
@@ -146,13 +152,23 @@ def _with_call(line: StoryLine) -> dict[str, Any]:
     return {**record, **{name: value for name, value in named if value is not None}}
 
 
-def _read_files(folders: Sequence[Path], wanted: TopicPartition) -> list[LoggedStateChange]:
+def _time_zone(name: str) -> str:
+    try:
+        return ZoneInfo(name).key
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        why = f"{name}: no such time zone; give one of the time zone database, such as Europe/Berlin"
+        raise typer.BadParameter(why, param_hint="--timezone") from None
+
+
+def _read_files(folders: Sequence[Path], wanted: TopicPartition, timezone: str) -> list[LoggedStateChange]:
     absent = [str(folder) for folder in folders if not folder.is_dir()]
     if absent:
         raise StartupError(
             f"no state-change logs: {', '.join(absent)} is not a directory; pass --data, --log-dir or --bootstrap"
         )
-    return list(read_state_changes(folders, wanted.topic, wanted.partition))
+    of_kafka = list(read_kafka_state_changes(folders, wanted, _time_zone(timezone)))
+    own = list(read_state_changes(folders, wanted.topic, wanted.partition))
+    return [*own, *with_topic_id(of_kafka, own)]
 
 
 async def _ask_nodes(
@@ -169,9 +185,11 @@ async def _ask_nodes(
                 described = await client.describe_node(described.controller_address)
             except PeerUnreachableError:
                 missing.append(f"{described.controller_address} (and with it the addresses of the brokers)")
-        if described.controller_address:
+        if client.kafka is not None:
+            say("brokers of Apache Kafka are not asked: --log-dir takes their state-change.log files with klamm's logs")
+        elif described.controller_address:
             missing += await _dead_hosts(client, wanted)
-        for address in _nodes(described, client.bootstrap):
+        for address in client.nodes_of(described):
             try:
                 answer = await client.read_state_changes(address, wanted.topic, wanted.partition)
             except PeerUnreachableError:
@@ -181,17 +199,6 @@ async def _ask_nodes(
             if answer.truncated:
                 missing.append(f"{address} (oldest records)")
     return list(merge(lines, wanted.topic, wanted.partition)), missing
-
-
-def _nodes(described: DescribeClusterResponse, bootstrap: Sequence[str]) -> list[str]:
-    """The bootstrap addresses, all registered controllers and all live brokers.
-
-    Every controller is asked: each has the records of the epochs in which it was active.
-    """
-    nodes = list(bootstrap)
-    nodes += [c.address for c in described.controllers]
-    nodes += [b.endpoint.address for b in described.brokers]
-    return list(dict.fromkeys(nodes))
 
 
 async def _dead_hosts(client: AdminClient, wanted: TopicPartition) -> list[str]:

@@ -18,10 +18,10 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from audit.reading.kafka.files import KAFKA_LOG, is_compressed
 from audit.reading.log_files import START, Position, Positions, Segment
 from cluster.process.printable import path_text
 from state_log.chain import ChainSegment, extend
+from state_log.kafka.files import KAFKA_LOG, is_compressed
 from state_log.reader import complete_lines
 from state_log.record import MalformedLine, decode_line
 from state_log.writer import SEGMENT_SUFFIX, parse_segment_name

@@ -14,10 +14,10 @@ import pyarrow
 from pyspark.sql import DataFrame, SparkSession
 
 from audit.reading.changed_files import Fault, FileFault
-from audit.reading.kafka.files import identity_of
 from audit.reading.log_files import Content, Range
 from audit.reading.schema import SOURCE
 from audit.reading.source import Plan, faults_row, read_ranges
+from state_log.kafka.files import identity_of
 from state_log.writer import SEGMENT_SUFFIX, parse_segment_name
 
 _FILES: Final = "path string, modificationTime timestamp, length long, content binary"

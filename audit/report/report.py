@@ -12,7 +12,7 @@ from msgspec import Struct
 from audit.batches.cluster_state import ClusterState, decode_state
 from audit.chains.incarnations import overlaps
 from audit.reading.file_faults import why_unread
-from audit.reading.kafka.log_state import NODE, describe_time
+from audit.reading.kafka.log_state import describe_time
 from audit.reading.kafka.log_state import gaps as kafka_gaps
 from audit.reading.lines_read import QUARANTINED_MAX
 from audit.records.findings import FOUND, NOT_COMPARED, Finding
@@ -29,6 +29,7 @@ from audit.storage.output_folder import OutputFolder
 from audit.storage.state_versions import RULES_VERSION
 from audit.storage.table_schemas import FINDINGS_TABLE, QUARANTINE_TABLE, RECORDS_TABLE
 from state_log.causes import call_of, calls_by_event, origin_text
+from state_log.kafka.lines import NODE
 from state_log.record import LoggedStateChange
 
 CLEAN, FINDINGS, INCOMPLETE = "clean", "findings", "incomplete"

@@ -12,7 +12,6 @@ import numpy
 import pyarrow
 import pyarrow.compute
 
-from audit.reading.kafka.message_fields import CACHED
 from audit.records.findings import Finding, Violation, changes
 from audit.records.sorted_runs import NOTHING, Bounds, Run, gather, neighbours
 from audit.records.vectors import (
@@ -38,6 +37,7 @@ from audit.rules.partition_states import (
     state_rows,
 )
 from audit.rules.subjects import Subjects, reference
+from state_log.kafka.message_fields import CACHED
 from state_log.record import Kind
 
 AGENT_DISAGREES: Final = "agent-disagrees-with-controller"

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy
 import pyarrow
 
-from audit.reading.kafka.log_state import BROKER
 from audit.records.sorted_runs import Run
 from audit.records.vectors import Flags, Longs, group_starts, keys, longs, mixed
 from audit.rules.applied_states import AGENT_DISAGREES, unlike
@@ -19,6 +18,7 @@ from audit.rules.leader_claims import reduce_claims
 from audit.rules.partition_states import describe_state, reduce_states
 from audit.rules.subjects import reference
 from state_log.histories import NO_EPOCH, ONE_LEADER_PER_EPOCH, ONE_STATE_PER_PARTITION_EPOCH
+from state_log.kafka.lines import BROKER
 
 
 class Disagreement(NamedTuple):

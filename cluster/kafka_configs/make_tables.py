@@ -39,10 +39,19 @@ def made_table(class_path: str, java: str) -> dict[str, Any]:
     """The table of the release on a class path."""
     (table,) = answers([{}], class_path, java)
     switches = [key["name"] for key in table["keys"] if key["type"] == "boolean" and _SWITCHES.match(key["name"])]
-    *refusals, unknown = answers([*({name: "true"} for name in switches), {_FORMAT: "?"}], class_path, java)
-    table["refused"] = {name: why for name, why in zip(switches, refusals, strict=True) if why}
-    table["unknown_version"] = unknown.partition(": ")[2]
-    return {name: table[name] for name in ("keys", "refused", "unknown_version", "apis")}
+    formats = _formats(next(key["shown"] for key in table["keys"] if key["name"] == _FORMAT))
+    asked = [{_FORMAT: "?"}, *({name: "true"} for name in switches), *({_FORMAT: name} for name in formats)]
+    unknown, *refusals = answers(asked, class_path, java)
+    table["refused"] = {name: why for name, why in zip(switches, refusals, strict=False) if why}
+    table["formats"] = [name for name, why in zip(formats, refusals[len(switches) :], strict=True) if not why]
+    table["unknown_format"] = unknown.partition(": ")[2]
+    return {name: table[name] for name in ("keys", "refused", "formats", "unknown_format", "apis")}
+
+
+def _formats(shown: str) -> list[str]:
+    """The message formats that a validator shows, and the releases that they belong to."""
+    full = shown.strip("[]").split(", ")
+    return [*dict.fromkeys([name.partition("-")[0] for name in full] + full)]
 
 
 def answers(lines: Sequence[dict[str, str]], class_path: str, java: str) -> list[Any]:

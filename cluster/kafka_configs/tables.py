@@ -52,8 +52,10 @@ class TopicConfigTable(Struct, frozen=True):
     keys: tuple[TopicConfigKey, ...]
     refused: dict[str, str]
     """Switches that may not be on in a cluster on ZooKeeper without tiered storage, each with Kafka's message."""
-    unknown_version: str
-    """Kafka's message for a message format `?`."""
+    formats: frozenset[str]
+    """The message formats that are known, by release and in full."""
+    unknown_format: str
+    """Kafka's message for a format `?`."""
     apis: dict[str, int]
     """The latest version of each API of a broker, by its key."""
 

@@ -128,7 +128,7 @@ def _validate(key: TopicConfigKey, value: Any, table: TopicConfigTable) -> None:
     if key.validator == "ThrottledReplicaListValidator":
         _validate_replicas(key, value)
     elif key.name == "message.format.version":
-        _validate_format(key, value, table)
+        _validate_format(value, table)
     elif found := _RANGE_OR.fullmatch(key.shown):
         least, most, other = map(int, found.groups())
         if value != other and not least <= value <= most:
@@ -136,7 +136,7 @@ def _validate(key: TopicConfigKey, value: Any, table: TopicConfigTable) -> None:
 
 
 def _validate_replicas(key: TopicConfigKey, replicas: list[str]) -> None:
-    """As releases from 3.3 on; older ones let anything follow `*`."""
+    """As all but the oldest releases, which let anything follow `*`."""
     if "".join(replicas).strip() != "*" and not all(_REPLICA.fullmatch(replica.strip()) for replica in replicas):
         raise _RefusedError(
             f"{key.name} must be the literal '*' or a list of replicas in the following format: {key.shown}",
@@ -144,13 +144,11 @@ def _validate_replicas(key: TopicConfigKey, replicas: list[str]) -> None:
         )
 
 
-def _validate_format(key: TopicConfigKey, version: str, table: TopicConfigTable) -> None:
+def _validate_format(version: str, table: TopicConfigTable) -> None:
     """A full version, `2.4-IV1`, or a release; what follows its second number (the third of 0.x) does not count."""
-    segments = version.split(".")
-    significant = ".".join(segments[: 3 if version.startswith("0.") else 2])
-    full = key.shown.strip("[]").split(", ")
-    if significant not in full and significant not in {name.partition("-")[0] for name in full}:
-        raise _RefusedError(table.unknown_version.replace("?", version), version)
+    significant = ".".join(version.split(".")[: 3 if version.startswith("0.") else 2])
+    if significant not in table.formats:
+        raise _RefusedError(table.unknown_format.replace("?", version), version)
 
 
 def _as_java(number: float) -> str:

@@ -35,6 +35,9 @@ class GrpcBrokerClient:
             raise
         return response
 
+    def oldest_release(self) -> str | None:
+        return None
+
     async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse:
         address = self._address_or_raise(broker)
         response = await self._client.call(address, DescribeReplicasRequest(recovers), self._timeout_ms)

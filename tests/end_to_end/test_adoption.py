@@ -2,16 +2,19 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from cluster.takeover import AdoptedMode
 from tests.commands import run_klamm
 from tests.kafka_broker import create_topic
 from tests.kafka_clusters import KafkaCluster, kafka_cluster
+from tests.local_clusters import eventually
 from tests.plain_zookeeper import plain_client
 
 pytestmark = [pytest.mark.deep, pytest.mark.real, pytest.mark.timeout(900)]
@@ -25,8 +28,9 @@ def cluster(tmp_path: Path, zookeeper: str) -> Iterator[KafkaCluster]:
 
 def adopt(cluster: KafkaCluster, *options: str, code: int = 0) -> Any:
     answer = run_klamm("adopt", "--zookeeper", cluster.zookeeper, "-o", "json", *options)
-    assert answer.returncode == code, answer.stdout + answer.stderr
-    return json.loads(answer.stdout)
+    found = json.loads(answer.stdout)
+    assert answer.returncode == code, f"{found['refusals']} {found['took_over']} {answer.stderr}"
+    return found
 
 
 def leave(cluster: KafkaCluster, *options: str) -> str:
@@ -79,3 +83,91 @@ def test_a_cluster_is_adopted_and_left_again_and_again(cluster: KafkaCluster, mo
         for topic in topics:
             assert client.exists(f"/brokers/topics/{topic}/partitions/0/state") is not None
     assert holder(cluster) in cluster.brokers
+
+
+@pytest.mark.parametrize(
+    ("version", "release", "protocol"),
+    [("2.4.1", "2.4 to 2.5", "2.4-IV1"), ("2.8.2", "2.8 to 3.1", "2.8-IV1"), ("3.3.2", "3.2 to 3.3", "3.3-IV3")],
+)
+def test_brokers_of_each_release_are_known_by_their_answers(
+    tmp_path: Path, zookeeper: str, version: str, release: str, protocol: str
+) -> None:
+    with kafka_cluster(tmp_path, zookeeper, brokers=1, version=version) as cluster:
+        found = adopt(cluster)
+    assert found["refusals"] == []
+    assert [(b["release"], b["protocol"], b["obeys"]) for b in found["brokers"]] == [(release, protocol, 1)]
+    asks_for_registration = "klamm.kafka.register.as.broker=true" in found["commands"][0]
+    assert asks_for_registration == version.startswith("2.")
+
+
+def test_a_cluster_with_an_authorizer_is_refused_and_left_as_it_is(tmp_path: Path, zookeeper: str) -> None:
+    cluster = KafkaCluster(tmp_path, zookeeper)
+    authorizer = {
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "allow.everyone.if.no.acl.found": True,
+    }
+    try:
+        cluster.start_brokers(1, authorizer)
+        (refusal,) = adopt(cluster, code=3)["refusals"]
+        assert "broker 1 has an authorizer" in refusal
+        assert adopt(cluster, "--execute", code=1)["took_over"] is None
+        with plain_client(cluster.zookeeper) as client:
+            assert client.exists("/klamm") is None
+    finally:
+        cluster.end()
+
+
+_RECORDS = 40_000
+_PER_SECOND = 400
+_PARTITIONS = 1000
+_RETRIABLE = re.compile(
+    r"NotLeaderOrFollower|NotCoordinator|CoordinatorLoadInProgress|CoordinatorNotAvailable|LeaderNotAvailable|Timeout"
+    r"|Disconnect|Network|RebalanceInProgress"
+)
+
+
+def test_producers_and_consumers_notice_nothing_but_retriable_errors(tmp_path: Path, zookeeper: str) -> None:
+    """Kafka's own programs, on 1,000 partitions, while klamm takes over and gives back, again and again."""
+    with kafka_cluster(tmp_path, zookeeper, brokers=3) as cluster:
+        bootstrap = ",".join(cluster.brokers.values())
+        asyncio.run(create_topic(cluster.brokers[1], "load", _PARTITIONS, replicas=3))
+        for id_ in (901, 902):
+            cluster.start_candidate(id_)
+        consumer = ("--bootstrap-server", bootstrap, "--topic", "load", "--group-id", "g", "--reset-policy", "earliest")
+        cluster.start_tool("consumer", "verifiable-consumer", consumer)
+        producer = (
+            *("--topic", "load", "--num-records", str(_RECORDS), "--throughput", str(_PER_SECOND)),
+            *("--record-size", "100", "--producer-props", f"bootstrap.servers={bootstrap}", "acks=all"),
+        )
+        cluster.start_tool("producer", "producer-perf", producer)
+        rounds = 0
+        while cluster.is_running("producer"):
+            mode = ("atomic", "persistent")[rounds % 2]
+            assert adopt(cluster, "--execute", "--mode", mode)["took_over"]["controller"] in {901, 902}
+            leave(cluster)
+            rounds += 1
+        assert rounds >= 2
+        assert f"{_RECORDS} records sent" in cluster.log("producer")
+        eventually(lambda: _consumed(cluster.log("consumer")) >= _RECORDS, "every record is read")
+        assert _end_offsets(bootstrap) == _RECORDS
+        for tool in ("producer", "consumer"):
+            errors = [line for line in cluster.log(tool).splitlines() if "Exception" in line or "ERROR" in line]
+            assert [line for line in errors if not _RETRIABLE.search(line)] == []
+
+
+def _consumed(log: str) -> int:
+    found = [json.loads(line) for line in log.splitlines() if '"records_consumed"' in line]
+    return sum(event["count"] for event in found)
+
+
+def _end_offsets(bootstrap: str) -> int:
+    async def ask() -> int:
+        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap)
+        await consumer.start()
+        try:
+            partitions = [TopicPartition("load", number) for number in range(_PARTITIONS)]
+            return sum((await consumer.end_offsets(partitions)).values())
+        finally:
+            await consumer.stop()
+
+    return asyncio.run(ask())

@@ -108,3 +108,22 @@ async def test_kafkas_brokers_cannot_name_their_replicas() -> None:
         with pytest.raises(ApiError, match="cannot name its replicas") as caught:
             await client.describe_replicas(CONTROLLER, recovers=True)
         assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.rule("D-90")
+async def test_the_oldest_release_is_found_by_the_versions_of_the_brokers() -> None:
+    oldest_apis = dict.fromkeys(ApiKey, 0)
+    before = {**oldest_apis, ApiKey.LEADER_AND_ISR: 7, ApiKey.UPDATE_METADATA: 8, ApiKey.STOP_REPLICA: 4}
+    update = {ApiKey.UPDATE_METADATA: lambda _: UpdateMetadataAnswer()}
+    async with (
+        kafka_broker(KafkaPeer(dict(update))) as newest,
+        kafka_broker(KafkaPeer(dict(update), before), 2) as oldest,
+        client_of() as client,
+    ):
+        assert client.oldest_release() is None
+        await client.send(newest, UPDATE)
+        assert client.oldest_release() == "3.9"
+        await client.send(oldest, UPDATE)
+        assert client.oldest_release() == "2.4"
+        await client.forget(oldest)
+        assert client.oldest_release() == "3.9"

@@ -8,7 +8,7 @@ from typing import Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from launcher.kafka_load import READ_MS
+from launcher.kafka_load import READ_MS, stop_client
 
 _PAUSE_S: Final = 0.05
 _ATTEMPT_S: Final = 30.0
@@ -47,7 +47,7 @@ class Transactions:
                 await self._transaction(producer, b"%08d" % self._number)
                 await asyncio.sleep(_PAUSE_S)
         finally:
-            await producer.stop()
+            await stop_client(producer)
 
     async def _transaction(self, producer: AIOKafkaProducer, value: bytes) -> None:
         await producer.begin_transaction()

@@ -1,5 +1,7 @@
 """The whole run: provocations, then dashboards, while the audit follows the logs."""
 
+import asyncio
+import contextlib
 import re
 import time
 from collections.abc import Callable, Collection
@@ -9,8 +11,12 @@ from typing import Final
 
 from msgspec import Struct
 
+from admin.client import AdminClient
+from cluster.broker import BrokerEpoch, ControllerEpoch, ControllerId
+from cluster.errors import ApiError, PeerUnreachableError
+from cluster.local_cluster import BROKER
+from cluster.requests.control import StopReplicaRequest
 from deploy.grafana.description import DASHBOARDS
-from tests.commands import run_klamm
 from tests.observability.coverage import summary, without_data
 from tests.observability.provocations import PROVOCATIONS, produce
 from tests.observability.rendering import drawing, series_without_data
@@ -78,12 +84,19 @@ def _left_without_data(live: Stage) -> list[str]:
     while True:
         produce(live, "orders")
         live.klamm("consume", "orders", "--from-beginning", "--until-end")
-        # Dashboards show errors, too.
-        run_klamm("consume", "orders", "--offset", "1000000000", "--until-end", "--data", str(live.cluster.folder))
+        asyncio.run(send_refused_request(live.cluster.members(BROKER)[0].address))
         own = [query for dashboard in DASHBOARDS for query in series_without_data(dashboard, live.server)]
         missing = [*without_data(live.server), *own]
         if not missing or time.monotonic() > deadline:
             return missing
+
+
+async def send_refused_request(address: str) -> None:
+    """A control request at a broker's listener for clients: dashboards show errors, too."""
+    async with AdminClient([address]) as client:
+        with contextlib.suppress(ApiError, PeerUnreachableError):
+            request = StopReplicaRequest(ControllerId(1), ControllerEpoch(1), BrokerEpoch(1), ())
+            await client.rpc.call(address, request, 5_000)
 
 
 def write_documents(result: Result) -> None:

@@ -9,22 +9,29 @@ import asyncio
 import pathlib
 import signal
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
 from msgspec import Struct
 
+from cluster.errors import PeerUnreachableError
+from cluster.kafka_wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from cluster.kafka_wire.messages.produce_response import ProduceResponse
 from cluster.zookeeper.port import ZooKeeper
 from deploy.local.kafka_broker import STARTED, KafkaBroker, prepare
+from deploy.local.kafka_clients import connect
 from deploy.local.kafka_jars import protocol_of
+from simulator.record_batches import encode_client_batch
 from tests.kafka_broker import kafka_class_path
 from tests.recorded.real_cluster import CONTROLLERS, RealCluster, session, until
 from tests.recorded.scenario import Scenario
-from tests.recorded.snapshot import active_controller
+from tests.recorded.snapshot import active_controller, leader_of
 
 PRODUCE_S: Final = 12.0
+ATTEMPT_S: Final = 3.0
+AGAIN_S: Final = 0.2
+PRODUCE: Final = 7
+"""The version of the requests: brokers from 2.4 to 3.9 answer it."""
 QUIET: Final[Mapping[str, Any]] = {
     "log.retention.ms": -1,
     "log.cleaner.enable": False,
@@ -138,24 +145,33 @@ class KafkaCluster(RealCluster):
                 self._signal(broker, signal.SIGCONT)
 
     async def produce(self, topic: str, partition: int, count: int, acks: str) -> int:
-        running = sorted(self._processes.keys() - self._paused - CONTROLLERS)
-        producer = AIOKafkaProducer(
-            bootstrap_servers=[f"127.0.0.1:{self.port(node)}" for node in running],
-            acks=acks if acks == "all" else int(acks),
-            request_timeout_ms=round(PRODUCE_S * 1000),
-            metadata_max_age_ms=1000,
-            retry_backoff_ms=500,
-        )
-        try:
-            async with asyncio.timeout(PRODUCE_S + 3):
-                await producer.start()
-                sent = [await producer.send(topic, b"record %d" % n, partition=partition) for n in range(count)]
-                outcomes = await asyncio.gather(*sent, return_exceptions=True)
-        except (TimeoutError, KafkaError):
-            return 0
-        finally:
-            await producer.stop()
-        return sum(not isinstance(outcome, BaseException) for outcome in outcomes)
+        """To the leader that ZooKeeper names, one record after another, each until it is acknowledged."""
+        acknowledged = 0
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PRODUCE_S):
+                while acknowledged < count:
+                    acknowledged += await self._produce_one(topic, partition, b"record %d" % acknowledged, acks)
+        return acknowledged
+
+    async def _produce_one(self, topic: str, partition: int, value: bytes, acks: str) -> bool:
+        leader = await leader_of(self._client, topic, partition)
+        if leader is not None and leader not in self._paused and self.is_running(leader):
+            record = PartitionProduceData(index=partition, records=encode_client_batch(value, timestamp=0))
+            request = ProduceRequest(
+                acks=-1 if acks == "all" else int(acks),
+                timeout_ms=round(ATTEMPT_S * 1000),
+                topic_data=(TopicProduceData(name=topic, partition_data=(record,)),),
+            )
+            with suppress(PeerUnreachableError):
+                connection = await connect(self.port(leader), timeout_s=ATTEMPT_S)
+                try:
+                    answer = await connection.call(request, PRODUCE, ProduceResponse, timeout_s=2 * ATTEMPT_S)
+                finally:
+                    connection.close()
+                if answer.responses[0].partition_responses[0].error_code == 0:
+                    return True
+        await asyncio.sleep(AGAIN_S)
+        return False
 
 
 class KafkaControlledCluster(KafkaCluster):

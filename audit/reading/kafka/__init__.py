@@ -1,1 +1,1 @@
-"""Apache Kafka's own state-change.log: what its lines say, as records of the audit."""
+"""Apache Kafka's own state-change.log, as the audit reads it: ranges of files, levels, what is missing."""

@@ -12,11 +12,9 @@ from msgspec.structs import replace
 from audit.chains.incarnations import OVERLAP_MS
 from audit.records.findings import Finding
 from state_log.invariants import ONE_CONTROLLER_PER_EPOCH
+from state_log.kafka.lines import BROKER
 
 TRACE, INFO = "TRACE", "INFO"
-NODE: Final = "kafka-"
-"""How the names of Kafka's nodes begin: klamm's and Kafka's logs may lie in one folder."""
-BROKER, CONTROLLER = f"{NODE}broker-", f"{NODE}controller-"
 _KEPT: Final = 20
 _NAMED_MAX: Final = 20
 

@@ -1,52 +1,36 @@
 """Reads a range of a state-change.log of Apache Kafka's: records of the audit, and what the lines were.
 
-A record's `incarnation` is the identity of the file (`audit.reading.kafka.files`), its `seq` the byte at which its line
+A record's `incarnation` is the identity of the file (`state_log.kafka.files`), its `seq` the byte at which its line
 begins. Lines do not say which process wrote them or whether lines before them are missing: there is no chain to
 check.
 """
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy
 import pyarrow
 
 from audit.chains.incarnations import CLOCK_STEP_MS, Span, joined, spans_of
-from audit.reading.kafka.local_time import LocalTimes
-from audit.reading.kafka.log_state import BROKER, CONTROLLER, INFO, TRACE, KafkaLines, Level, Occurrences, Ruled
-from audit.reading.kafka.message_fields import Said, UnclearMessageError
-from audit.reading.kafka.messages import read_message
+from audit.reading.kafka.log_state import INFO, TRACE, KafkaLines, Level, Occurrences, Ruled
 from audit.reading.kafka.rows import kafka_keys
 from audit.reading.lines_read import Quarantine, ReadRange, line_blocks, modified_ns
 from audit.reading.log_files import Range, file_text
 from audit.reading.node_work import WorkRead
 from audit.records.columns import to_columns
-from state_log.record import LINE_BYTES_MAX, STATE_CHANGE_VERSION, LoggedStateChange
+from state_log.kafka.lines import EPOCH_MAX, HEADER, KafkaLine, record_of
+from state_log.kafka.local_time import LocalTimes
+from state_log.kafka.message_fields import UnclearMessageError
+from state_log.kafka.messages import read_message
+from state_log.record import LINE_BYTES_MAX, LoggedStateChange
 
-_HEADER: Final = re.compile(
-    r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3})\] (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) +"
-    r"\[(Controller|Broker) id=(\d{1,10})(?: epoch=(\d{1,10}))?\] (.*) \(state\.change\.logger\)"
-)
 _CONTINUES: Final = re.compile(
     r"\s+at .*|Caused by: .*|\s+\.\.\. \d+ (?:more|common frames omitted)|\s+Suppressed: .*"
     r"|[\w.$]+(?:Exception|Error|Throwable)(?:: .*)?"
 )
 _CAN_CONTINUE: Final = frozenset({"WARN", "ERROR", "FATAL"})
 _LOOK_BACK_BYTES: Final = 1 << 16
-_EPOCH_MAX: Final = (1 << 31) - 1
-
-
-class _Line(NamedTuple):
-    """A line of Kafka's."""
-
-    offset: int
-    level: str
-    is_controller: bool
-    node: int
-    epoch: int | None
-    at_ms: int
-    said: Said
 
 
 class KafkaSummary:
@@ -122,7 +106,7 @@ class KafkaSummary:
             for number, line in enumerate(lines):
                 if number or not begin:
                     parsed = self._parser.parse(at, line)
-                    if isinstance(parsed, _Line):
+                    if isinstance(parsed, KafkaLine):
                         self._levels.add(parsed)
                 at += len(line) + 1
         self._levels.forget_shown()
@@ -132,7 +116,7 @@ class KafkaSummary:
         found = []
         for line in lines:
             parsed = self._parser.parse(offset, line)
-            if isinstance(parsed, _Line):
+            if isinstance(parsed, KafkaLine):
                 record = self._add(parsed)
                 if record is not None:
                     found.append(record)
@@ -144,16 +128,14 @@ class KafkaSummary:
             offset += len(line) + 1
         return found
 
-    def _add(self, line: _Line) -> LoggedStateChange | None:
+    def _add(self, line: KafkaLine) -> LoggedStateChange | None:
         self._lines += 1
         self._has_trace |= line.level == TRACE
         self._levels.add(line)
         self._nodes.add(line.node)
         self._first_ms = line.at_ms if self._first_ms is None else self._first_ms
         self._last_ms = line.at_ms
-        node = f"{CONTROLLER if line.is_controller else BROKER}{line.node}"
-        incarnation = self._range.log
-        reference = f"{node}/{incarnation}/{line.offset}"
+        reference = f"{line.node_name}/{self._range.log}/{line.offset}"
         if line.is_controller and line.epoch is not None:
             self._ruled.setdefault((line.epoch, line.node), reference)
         for broker in line.said.sent_to:
@@ -161,16 +143,9 @@ class KafkaSummary:
         if line.said.by is not None:
             self._named.setdefault(line.said.by[0], reference)
             self._ruled.setdefault((line.said.by[1], line.said.by[0]), reference)
-        if not line.said.fields:
-            self._without_facts += 1
-            return None
-        own = {"controller_epoch": line.epoch, "broker": None if line.is_controller else line.node}
-        if line.said.fields.get("to_state") == "leader":
-            own["leader"] = line.node
-        fields = {**own, **line.said.fields}
-        return LoggedStateChange(
-            v=STATE_CHANGE_VERSION, seq=line.offset, node=node, incarnation=incarnation, at_ms=line.at_ms, **fields
-        )
+        record = record_of(line, self._range.log)
+        self._without_facts += record is None
+        return record
 
     def _add_spans(self, columns: pyarrow.RecordBatch) -> None:
         table = pyarrow.Table.from_batches([columns])
@@ -189,7 +164,7 @@ class _Parser:
         self._last_ms = 0
         self.skipped_times = Occurrences()
 
-    def parse(self, offset: int, raw: bytes) -> "_Line | str":
+    def parse(self, offset: int, raw: bytes) -> KafkaLine | str:
         """What the line says, or why it is none of Kafka's; an empty text if it belongs to the one before it."""
         if len(raw) > LINE_BYTES_MAX:
             return f"{len(raw)} bytes are more than {LINE_BYTES_MAX}"
@@ -197,15 +172,15 @@ class _Parser:
             line = raw.decode().removesuffix("\r")
         except UnicodeDecodeError as error:
             return f"is no UTF-8: {error.reason}"
-        found = _HEADER.fullmatch(line)
+        found = HEADER.fullmatch(line)
         if found is not None:
             return self._parsed(offset, found)
         return "" if not line or (self._continues and _CONTINUES.fullmatch(line)) else _why_no_header(line)
 
-    def _parsed(self, offset: int, found: re.Match[str]) -> "_Line | str":
+    def _parsed(self, offset: int, found: re.Match[str]) -> KafkaLine | str:
         second, ms, level, role, node, epoch, message = found.groups()
         self._continues = level in _CAN_CONTINUE
-        if int(node) > _EPOCH_MAX or int(epoch or 0) > _EPOCH_MAX:
+        if int(node) > EPOCH_MAX or int(epoch or 0) > EPOCH_MAX:
             return f"id {node} or epoch {epoch} is no 32-bit number"
         try:
             at_ms = self._at_ms(offset, second) + int(ms)
@@ -214,7 +189,7 @@ class _Parser:
             return str(error)
         except (ValueError, OverflowError) as error:
             return f"{second}: {error}"
-        return _Line(offset, level, role == "Controller", int(node), int(epoch) if epoch else None, at_ms, said)
+        return KafkaLine(offset, level, role == "Controller", int(node), int(epoch) if epoch else None, at_ms, said)
 
     def _at_ms(self, offset: int, second: str) -> int:
         moment = self._times.moment(second)
@@ -237,7 +212,7 @@ class _Levels:
         self._details: dict[str, int] = {}
         self._summed: set[str] = set()
 
-    def add(self, line: _Line) -> None:
+    def add(self, line: KafkaLine) -> None:
         if line.said.detail_of:
             self._details[line.said.detail_of] = self._details.get(line.said.detail_of, 0) + 1
         if line.said.sum_of is None:

@@ -5,8 +5,8 @@ from typing import Final
 import numpy
 import pyarrow
 
-from audit.reading.kafka.log_state import NODE
 from audit.records.vectors import ABSENT, Flags, Keys, is_one_of, longs, ranked
+from state_log.kafka.lines import NODE
 from state_log.record import Kind
 
 _SALT: Final = numpy.uint64(0xD6E8FEB86659FD93)

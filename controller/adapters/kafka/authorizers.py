@@ -1,19 +1,13 @@
-"""Whether the brokers have an authorizer. Then this controller, which has none, must not be a way past it.
-
-Source: Kafka AclApis.handleDescribeAcls, which answers SECURITY_DISABLED where there is no authorizer.
-"""
+"""Whether the brokers have an authorizer. Then this controller, which has none, must not be a way past it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.kafka_wire.authorizer import has_authorizer
 from cluster.kafka_wire.connection import KafkaConnection
-from cluster.kafka_wire.messages.describe_acls_request import DescribeAclsRequest
-from cluster.kafka_wire.messages.describe_acls_response import DescribeAclsResponse
 
-_ANY: Final = 1
-_VERSION: Final = 1
 _TIMEOUT_S: Final = 10.0
 _REMEMBERED_S: Final = 60.0
 
@@ -32,12 +26,12 @@ class Authorizers:
             now = asyncio.get_running_loop().time()
             if self._without_until.get(connection.address, 0) > now:
                 return
-            answer = await connection.call(_ALL_ACLS, _VERSION, DescribeAclsResponse, timeout_s=_TIMEOUT_S)
+            is_guarded = await has_authorizer(connection, _TIMEOUT_S)
         except PeerUnreachableError as error:
             raise ApiError(
                 ErrorCode.BROKER_NOT_AVAILABLE, f"no broker says whether the cluster has an authorizer: {error}"
             ) from error
-        if answer.error_code != ErrorCode.SECURITY_DISABLED:
+        if is_guarded:
             raise ApiError(
                 ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
                 f"broker {connection.address} has an authorizer, and klamm neither authenticates nor authorises its "
@@ -45,14 +39,3 @@ class Authorizers:
             )
         self._without_until = {a: until for a, until in self._without_until.items() if until > now}
         self._without_until[connection.address] = now + _REMEMBERED_S
-
-
-_ALL_ACLS: Final = DescribeAclsRequest(
-    resource_type_filter=_ANY,
-    resource_name_filter=None,
-    pattern_type_filter=_ANY,
-    principal_filter=None,
-    host_filter=None,
-    operation=_ANY,
-    permission_type=_ANY,
-)

@@ -5,6 +5,7 @@ from typing import Final
 
 from cluster.broker import Broker, BrokerId, Endpoint
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.kafka_configs.tables import release_of
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.messages.api_versions_request import ApiVersionsRequest
 from cluster.kafka_wire.messages.api_versions_response import ApiVersionsResponse
@@ -35,6 +36,8 @@ class KafkaBrokerClient:
         self._timeout_s = settings.request_timeout_ms / 1000
         self._tls = tls
         self._connections: dict[BrokerId, KafkaConnection] = {}
+        self._releases: dict[BrokerId, str] = {}
+        """Of the brokers that are connected, or were when they were sent something last."""
 
     async def send(self, broker: Broker, request: control.ControlRequest) -> control.ControlResponse:
         message, version = self._messages.message(request)
@@ -48,7 +51,11 @@ class KafkaBrokerClient:
             f"broker {broker.id} is of Apache Kafka and cannot name its replicas: nothing can be recovered from it",
         )
 
+    def oldest_release(self) -> str | None:
+        return min(self._releases.values(), key=lambda release: tuple(map(int, release.split("."))), default=None)
+
     async def forget(self, broker: Broker) -> None:
+        self._releases.pop(broker.id, None)
         connection = self._connections.pop(broker.id, None)
         if connection is not None:
             connection.close()
@@ -66,15 +73,18 @@ class KafkaBrokerClient:
             endpoint, client_id=self._client_id, timeout_s=self._connect_timeout_s, tls=self._tls_for(endpoint)
         )
         try:
-            await self._check_versions(opened)
+            versions = await self._checked_versions(opened)
         except BaseException:
             opened.close()
             raise
         self._connections[broker.id] = opened
+        self._releases[broker.id] = release_of(versions)
         return opened
 
-    async def _check_versions(self, opened: KafkaConnection) -> None:
-        """A broker closes the connection over a request that it does not understand, without a word of why."""
+    async def _checked_versions(self, opened: KafkaConnection) -> dict[int, int]:
+        """The newest version of each API. Raises PeerUnreachableError for a broker that does not understand requests of
+        the protocol version; it would close the connection without a word of why.
+        """
         answer = await opened.call(ApiVersionsRequest(), _ASKED_VERSION, ApiVersionsResponse, timeout_s=self._timeout_s)
         why = self._messages.versions.not_understood(answer.api_keys)
         if why is not None:
@@ -83,6 +93,7 @@ class KafkaBrokerClient:
                 f"it does not understand {why}: give the controllers the inter.broker.protocol.version of the brokers, "
                 f"not {self._protocol}",
             )
+        return {version.api_key: version.max_version for version in answer.api_keys}
 
     def _tls_for(self, endpoint: Endpoint) -> ssl.SSLContext | None:
         match endpoint.security_protocol:

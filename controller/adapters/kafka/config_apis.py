@@ -1,16 +1,14 @@
 """Configs of this controller under its id, which Kafka's clients ask it for as they ask every node.
 
-Configs of topics and of brokers are the brokers' business. Source: Kafka ConfigHelper, ZkAdminManager,
-KafkaAdminClient.nodeFor.
+Configs of topics and of brokers are the brokers' business, and so is AlterConfigs, which KIP-339 has replaced. Source:
+Kafka ConfigHelper, ZkAdminManager, KafkaAdminClient.nodeFor.
 """
 
 from typing import Any, Final
 
 from cluster.broker import ControllerId
-from cluster.errors import ApiError, ErrorCode
+from cluster.errors import ApiError
 from cluster.kafka_wire.api_keys import ApiKey
-from cluster.kafka_wire.messages import alter_configs_request as replacement
-from cluster.kafka_wire.messages import alter_configs_response as replaced
 from cluster.kafka_wire.messages import describe_configs_request as description
 from cluster.kafka_wire.messages import describe_configs_response as described
 from cluster.kafka_wire.messages import incremental_alter_configs_request as alteration
@@ -41,7 +39,6 @@ def config_apis(controller: ControllerId) -> tuple[Conversion[Any], ...]:
     return (
         Conversion(ApiKey.DESCRIBE_CONFIGS, _to_describe, _described, _description_refused, is_own),
         Conversion(ApiKey.INCREMENTAL_ALTER_CONFIGS, _to_alter, _altered, _alteration_refused, is_own),
-        Conversion(ApiKey.ALTER_CONFIGS, _to_replace, _replaced, _replacement_refused, is_own),
     )
 
 
@@ -137,33 +134,6 @@ def _alteration_refused(
     return altered.IncrementalAlterConfigsResponse(
         responses=tuple(
             altered.AlterConfigsResourceResponse(
-                error_code=error.code,
-                error_message=error.message,
-                resource_type=r.resource_type,
-                resource_name=r.resource_name,
-            )
-            for r in message.resources
-        )
-    )
-
-
-def _to_replace(message: replacement.AlterConfigsRequest) -> configs.AlterConfigsRequest:
-    raise ApiError(
-        ErrorCode.INVALID_REQUEST,
-        "configs of a controller are altered one by one (IncrementalAlterConfigs), not replaced as a whole",
-        field="resources.resource_name",
-        value=message.resources[0].resource_name,
-    )
-
-
-def _replaced(_: replacement.AlterConfigsRequest, response: Any) -> replaced.AlterConfigsResponse:
-    raise AssertionError(f"replacements are refused, so {response} answers none")
-
-
-def _replacement_refused(message: replacement.AlterConfigsRequest, error: ApiError) -> replaced.AlterConfigsResponse:
-    return replaced.AlterConfigsResponse(
-        responses=tuple(
-            replaced.AlterConfigsResourceResponse(
                 error_code=error.code,
                 error_message=error.message,
                 resource_type=r.resource_type,

@@ -38,6 +38,8 @@ OF_ACTIVE_CONTROLLER: Final = (*TOPIC_APIS, *PARTITION_APIS, *BROKER_APIS)
 """What only the active controller answers."""
 _PASSED_ON_TIMEOUT_S: Final = 600.0
 """Longer than any request waits by the defaults of Kafka's clients; a broker that dies closes the connection."""
+_ELEMENTS_MAX: Final = 500_000
+"""Elements of all lists of a request together: the partitions of the largest cluster several times over."""
 _OF_BROKERS: Final = frozenset({ApiKey.ALTER_PARTITION, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.ALLOCATE_PRODUCER_IDS})
 
 
@@ -102,7 +104,7 @@ class KafkaSession:
     ) -> bytes:
         conversion = self._services.conversions.get(called.key)
         if conversion is not None:
-            message = decode(called.request_type, header.api_version, frame, start)
+            message = decode(called.request_type, header.api_version, frame, start, elements_max=_ELEMENTS_MAX)
             if conversion.concerns(message):
                 return self._encoded(await self._converted(conversion, message, measured), header)
         if called.key is ApiKey.API_VERSIONS:

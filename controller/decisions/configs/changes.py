@@ -59,8 +59,7 @@ def check_broker_is_klamms(entity: ConfigEntity, controller: ControllerId) -> No
     if entity.type == "brokers" and entity.name != str(controller):
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            "the brokers are of Apache Kafka: describe and alter their configs with kafka-configs.sh, at one of "
-            "them",
+            "the brokers are of Apache Kafka: describe and alter their configs with kafka-configs.sh, at one of them",
             field="resource_name",
             value=entity.name,
         )

@@ -55,7 +55,7 @@ async def alter_configs(active: ActiveController, request: AlterConfigsRequest) 
             if _key(resource) in repeated:
                 raise _named_twice()
             entity = _entity(active, resource)
-            check_alterations(entity, resource.configs, active.config.kafka_release)
+            check_alterations(entity, resource.configs, active.kafka_release)
         except ApiError as error:
             errors[position] = error
         else:

@@ -92,7 +92,7 @@ def _plan(active: ActiveController, topic: NewTopic, taken: TakenNames) -> Topic
         default_replication_factor=config.default_replication_factor,
         random=active.random,
         controllers=context.controllers,
-        kafka_release=config.kafka_release,
+        kafka_release=active.kafka_release,
     )
     topic_id = new_topic_id(active.random) if config.protocol_version.assigns_topic_ids else None
     return TopicAssignment(partitions, topic_id)

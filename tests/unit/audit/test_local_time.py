@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.dataset
 import pytest
 
-from audit.reading.kafka.local_time import LocalTimes
+from state_log.kafka.local_time import LocalTimes
 from tests.kafka_logs import RECORDED, write_log
 from tests.log_audits import audit_folder
 

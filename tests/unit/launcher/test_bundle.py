@@ -135,7 +135,7 @@ def test_the_archive_of_a_stopped_cluster_has_no_secret_and_is_bounded(tmp_path:
     line = f"connecting with password={SECRET} user=u\n"
     (tmp_path / "c" / "logs" / "broker-1.log").write_text(line * (1 << 20))
     answer = run_klamm(
-        *("bundle", "--data", str(cluster.folder), "--output", str(tmp_path / "out"), "--timeout", "1", "-o", "json")
+        *("bundle", "--data", str(cluster.folder), "--output", str(tmp_path / "out"), "--timeout", "30", "-o", "json")
     )
     assert answer.returncode == 0, answer.stderr
     written = json.loads(answer.stdout)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import ControllerEpoch
+from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch
 from cluster.errors import ApiError, ErrorCode, FieldViolation
 from cluster.process.clock import SystemClock
 from cluster.process.exit_codes import ExitCode
@@ -157,16 +157,29 @@ def test_the_story_explains_each_request_once(tmp_path: Path) -> None:
 def test_the_story_is_cut_to_the_last_events_and_to_a_time(tmp_path: Path) -> None:
     log = FileStateChangeLog(tmp_path, node="controller-1001", incarnation="1700000000000.1", clock=SystemClock())
     states = [f"state-{number}" for number in range(5)]
-    log.append([StateChange(kind=Kind.PARTITION, topic="orders", partition=0, to_state=state) for state in states])
+    log.append(
+        [
+            StateChange(
+                kind=Kind.PARTITION,
+                topic="orders",
+                partition=0,
+                to_state=state,
+                leader=BrokerId(1),
+                leader_epoch=LeaderEpoch(epoch),
+            )
+            for epoch, state in enumerate(states)
+        ]
+    )
     log.close()
 
-    def shown(*options: str) -> list[str]:
-        answer = run_klamm("story", "orders-0", "--log-dir", str(tmp_path), "-o", "json", *options)
-        return [record["to_state"] for record in json.loads(answer.stdout)["records"]]
+    def shown(*options: str) -> tuple[list[str], list[int]]:
+        answer = json.loads(run_klamm("story", "orders-0", "--log-dir", str(tmp_path), "-o", "json", *options).stdout)
+        epochs = [span["leader_epoch"] for span in answer["leaderships"]]
+        return [record["to_state"] for record in answer["records"]], epochs
 
-    assert shown("--limit", "2") == states[-2:]
-    assert shown("--since", "1d") == states
-    assert shown("--since", "2999-01-01") == []
+    assert shown("--limit", "2") == (states[-2:], [3, 4])
+    assert shown("--since", "1d") == (states, [0, 1, 2, 3, 4])
+    assert shown("--since", "2999-01-01")[0] == []
     assert run_klamm("story", "orders-0", "--log-dir", str(tmp_path), "--since", "soon").returncode == 2
 
 

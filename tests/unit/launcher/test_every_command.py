@@ -13,6 +13,7 @@ READS = {
     "top",
     "brokers describe",
     "brokers list",
+    "brokers log-dirs",
     "cluster describe",
     "cluster health",
     "features describe",

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from audit.reading.kafka.message_fields import (
+from state_log.kafka.message_fields import (
     LEADER_AND_ISR,
     UPDATE_METADATA,
     Match,

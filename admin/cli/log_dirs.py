@@ -1,0 +1,112 @@
+"""`klamm brokers log-dirs`, for brokers of Apache Kafka: what kafka-log-dirs.sh shows."""
+
+import asyncio
+from collections.abc import Collection, Iterator, Sequence
+from typing import Annotated, Any, Final
+
+import typer
+
+from admin.cli.completions import broker_ids, topic_names
+from admin.cli.options import Cluster, talks_to_cluster
+from admin.cli.output import examples, say, write
+from admin.client import AdminClient
+from cluster.errors import ApiError, ErrorCode, PeerUnreachableError, known_code
+from cluster.kafka_wire.messages.describe_log_dirs_response import DescribeLogDirsResult
+from cluster.process.exit_codes import ExitCode
+from cluster.requests.cluster import DescribedBroker
+
+LOG_DIRS_EXAMPLES = examples(
+    "klamm brokers log-dirs",
+    "klamm brokers log-dirs 1 2 --topic orders -o json",
+    exit_codes="0 done; 1 refused, or a broker does not answer; 2 wrong usage.",
+)
+_COLUMNS: Final = ("broker", "log_dir", "replicas", "size_bytes", "offset_lag", "usable_bytes", "error")
+
+
+@talks_to_cluster(timeout=10)
+def log_dirs(
+    ids: Annotated[
+        list[int] | None, typer.Argument(metavar="ID", help="Default: all brokers.", autocompletion=broker_ids)
+    ] = None,
+    *,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(help="Count only replicas of this topic. Repeatable.", autocompletion=topic_names),
+    ] = None,
+    cluster: Cluster,
+) -> None:
+    """Show the log directories of brokers of Apache Kafka: replicas, their size, how far they lag, errors.
+
+    OFFSET_LAG is the largest of any replica there. -o json has a line for
+    each replica; is_future: it is being moved there from another directory.
+    USABLE_BYTES is known of Kafka 3.3 and later.
+    """
+
+    async def main(client: AdminClient) -> list[dict[str, Any] | str]:
+        brokers = _chosen((await client.describe_controller()).brokers, ids)
+        return await asyncio.gather(*(_described(client, broker, topic) for broker in brokers))
+
+    described = cluster.ask(main)
+    brokers = [broker for broker in described if not isinstance(broker, str)]
+    write({"brokers": brokers}, cluster.form, _COLUMNS, _rows(brokers))
+    silent = [why for why in described if isinstance(why, str)]
+    for why in silent:
+        say(why)
+    if silent:
+        raise typer.Exit(ExitCode.REFUSED)
+
+
+def _chosen(brokers: Sequence[DescribedBroker], ids: Collection[int] | None) -> list[DescribedBroker]:
+    """Raises ApiError if one of the ids is not registered."""
+    missing = sorted(set(ids or ()) - {broker.id for broker in brokers})
+    if missing:
+        message = f"no broker {', '.join(map(str, missing))} is registered; 'klamm brokers list' shows those that are"
+        raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, message, field="broker")
+    return sorted((broker for broker in brokers if not ids or broker.id in ids), key=lambda broker: broker.id)
+
+
+async def _described(
+    client: AdminClient, broker: DescribedBroker, topics: Collection[str] | None
+) -> dict[str, Any] | str:
+    """Its document, or why there is none."""
+    try:
+        found = await client.describe_log_dirs(broker)
+    except PeerUnreachableError as error:
+        return f"broker {broker.id} does not answer: {error}"
+    return {"id": broker.id, "log_dirs": [_document(log_dir, topics) for log_dir in found]}
+
+
+def _document(log_dir: DescribeLogDirsResult, topics: Collection[str] | None) -> dict[str, Any]:
+    replicas = [
+        {
+            "topic": topic.name,
+            "partition": replica.partition_index,
+            "size_bytes": replica.partition_size,
+            "offset_lag": replica.offset_lag,
+            "is_future": replica.is_future_key,
+        }
+        for topic in sorted(log_dir.topics, key=lambda topic: topic.name)
+        if not topics or topic.name in topics
+        for replica in sorted(topic.partitions, key=lambda replica: replica.partition_index)
+    ]
+    return {
+        "log_dir": log_dir.log_dir,
+        "error": known_code(log_dir.error_code).name,
+        "total_bytes": _known(log_dir.total_bytes),
+        "usable_bytes": _known(log_dir.usable_bytes),
+        "replicas": replicas,
+    }
+
+
+def _known(size: int) -> int | None:
+    return None if size < 0 else size
+
+
+def _rows(brokers: Sequence[dict[str, Any]]) -> Iterator[tuple[object, ...]]:
+    for broker in brokers:
+        for log_dir in broker["log_dirs"]:
+            replicas = log_dir["replicas"]
+            sizes = sum(replica["size_bytes"] for replica in replicas)
+            lag = max((replica["offset_lag"] for replica in replicas), default=None)
+            error = None if log_dir["error"] == ErrorCode.NONE.name else log_dir["error"]
+            yield broker["id"], log_dir["log_dir"], len(replicas), sizes, lag, log_dir["usable_bytes"], error

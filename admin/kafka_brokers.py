@@ -1,0 +1,127 @@
+"""Brokers of Apache Kafka, asked by Kafka's protocol: one connection each, opened when it is first needed.
+
+Only listeners that are PLAINTEXT: klamm's commands have no credentials for others.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
+
+from admin.kafka_dry_runs import plan_deletion
+from admin.kafka_requests import CONVERSIONS, refusal
+from cluster.broker import Endpoint
+from cluster.errors import ApiError, ErrorCode, known_code
+from cluster.kafka_wire.apis import api_of
+from cluster.kafka_wire.connection import KafkaConnection
+from cluster.kafka_wire.message import Message
+from cluster.kafka_wire.messages.api_versions_request import ApiVersionsRequest
+from cluster.kafka_wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
+from cluster.kafka_wire.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from cluster.kafka_wire.messages.describe_log_dirs_response import DescribeLogDirsResponse, DescribeLogDirsResult
+from cluster.requests.cluster import DescribedBroker
+from cluster.requests.data import DeleteRecordsRequest
+
+_CLIENT_ID: Final = "klamm-admin"
+_CONNECT_TIMEOUT_S: Final = 2.0
+_PLAINTEXT: Final = "PLAINTEXT"
+
+_Answer = TypeVar("_Answer", bound=Message)
+
+
+class _Opened(NamedTuple):
+    """A connection, and which versions of each API the broker knows."""
+
+    connection: KafkaConnection
+    versions: Mapping[int, ApiVersion]
+
+
+class KafkaBrokers:
+    """The brokers of a cluster by address. Each call is one attempt.
+
+    It raises PeerUnreachableError where there is no answer, ApiError(UNSUPPORTED_VERSION) where the broker cannot be
+    asked: what it takes is not PLAINTEXT, or it has no such request.
+    """
+
+    def __init__(self) -> None:
+        self._described: dict[str, DescribedBroker] = {}
+        self._opened: dict[str, _Opened] = {}
+        self._opening: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def learn(self, brokers: Iterable[DescribedBroker]) -> None:
+        """Remember which security protocol each of them takes."""
+        self._described |= {broker.endpoint.address: broker for broker in brokers}
+
+    @property
+    def not_connected_to(self) -> Mapping[str, Sequence[int]]:
+        """Ids of the brokers that take something else than PLAINTEXT, by security protocol."""
+        found: dict[str, list[int]] = {}
+        for broker in self._described.values():
+            if broker.endpoint.security_protocol != _PLAINTEXT:
+                found.setdefault(broker.endpoint.security_protocol, []).append(broker.id)
+        return found
+
+    async def call(self, address: str, request: Any, timeout_ms: int) -> Any:
+        """Carry out a request of klamm's, and answer as klamm's brokers do."""
+        conversion = CONVERSIONS.get(type(request))
+        if conversion is None:
+            raise refusal(address, request)
+        if isinstance(request, DeleteRecordsRequest) and request.validate_only:
+            return await plan_deletion(partial(self._ask, address, timeout_ms / 1000), request)
+        answer = await self._ask(address, timeout_ms / 1000, conversion.message(request), conversion.answer_type)
+        return conversion.response(answer)
+
+    async def describe_log_dirs(
+        self, address: str, timeout_ms: int, *, with_replicas: bool
+    ) -> Sequence[DescribeLogDirsResult]:
+        """Its log directories, each with an error if it has failed."""
+        request = DescribeLogDirsRequest(topics=None if with_replicas else ())
+        answer = await self._ask(address, timeout_ms / 1000, request, DescribeLogDirsResponse)
+        if answer.error_code:
+            raise ApiError(known_code(answer.error_code), f"{address} does not describe its log directories")
+        return answer.results
+
+    def close(self) -> None:
+        while self._opened:
+            self._opened.popitem()[1].connection.close()
+
+    async def _ask(self, address: str, timeout_s: float, message: Message, answer_type: type[_Answer]) -> _Answer:
+        """One request of Kafka's, in the newest version that both sides know."""
+        async with self._opening[address]:
+            opened = self._opened.get(address)
+            if opened is None or not opened.connection.is_open:
+                opened = self._opened[address] = await self._open(address, timeout_s)
+        version = _version(address, message, opened.versions)
+        return await opened.connection.call(message, version, answer_type, timeout_s=timeout_s)
+
+    async def _open(self, address: str, timeout_s: float) -> _Opened:
+        connection = await KafkaConnection.open(
+            self._endpoint(address), client_id=_CLIENT_ID, timeout_s=min(timeout_s, _CONNECT_TIMEOUT_S)
+        )
+        try:
+            answer = await connection.call(ApiVersionsRequest(), 0, ApiVersionsResponse, timeout_s=timeout_s)
+        except BaseException:
+            connection.close()
+            raise
+        return _Opened(connection, {known.api_key: known for known in answer.api_keys})
+
+    def _endpoint(self, address: str) -> Endpoint:
+        described = self._described.get(address)
+        if described is not None and described.endpoint.security_protocol != _PLAINTEXT:
+            takes = f"broker {described.id} at {address} takes {described.endpoint.security_protocol} only"
+            why = f"{takes}, and klamm's commands connect to PLAINTEXT listeners of Kafka's brokers: use Kafka's tools"
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, why)
+        # An address that `Endpoint.address` has made: of a described broker, or of one in a broker's metadata.
+        host, _, port = address.rpartition(":")
+        return Endpoint(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+def _version(address: str, message: Message, offered: Mapping[int, ApiVersion]) -> int:
+    known = api_of(type(message))
+    theirs = offered.get(known.key)
+    newest = -1 if theirs is None else min(known.latest_version, theirs.max_version)
+    if theirs is None or newest < max(known.oldest_version, theirs.min_version):
+        why = f"the broker at {address} has no {known.key.name} in a version that klamm knows"
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{why}: is it of Apache Kafka 2.4 to 3.9?")
+    return newest

@@ -1,0 +1,95 @@
+"""A dry run of a deletion of records at a broker of Apache Kafka, whose DeleteRecords has none.
+
+Checks what the leader would refuse. Source: Kafka ReplicaManager.deleteRecordsOnLocalLog,
+Partition.deleteRecordsOnLeader, UnifiedLog.maybeIncrementLogStartOffset.
+"""
+
+from collections.abc import Awaitable, Mapping
+from typing import Final, Protocol, TypeVar
+
+from admin.kafka_requests import offsets_message, offsets_response
+from cluster.broker import UNKNOWN_OFFSET, BrokerId
+from cluster.errors import ErrorCode, known_code
+from cluster.kafka_wire.message import Message
+from cluster.kafka_wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
+from cluster.kafka_wire.messages.describe_configs_response import DescribeConfigsResponse
+from cluster.kafka_wire.messages.list_offsets_response import ListOffsetsResponse
+from cluster.partition import TopicPartition
+from cluster.requests.configs import TOPIC_RESOURCE
+from cluster.requests.data import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    UP_TO_HIGH_WATERMARK,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsResult,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResult,
+)
+
+_Answer = TypeVar("_Answer", bound=Message)
+_POLICY: Final = "cleanup.policy"
+_INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+_CLIENT: Final = BrokerId(-1)
+
+
+class Ask(Protocol):
+    """Sends one request to the leader. Raises PeerUnreachableError, ApiError."""
+
+    def __call__(self, message: Message, answer_type: type[_Answer]) -> Awaitable[_Answer]: ...
+
+
+async def plan_deletion(ask: Ask, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    """What the leader would answer; the low watermark is where its log begins now."""
+    starts = await _offsets(ask, request, EARLIEST_TIMESTAMP)
+    ends = await _offsets(ask, request, LATEST_TIMESTAMP)
+    policies = await _policies(ask, sorted({item.topic for item in request.partitions}))
+    results = []
+    for item in request.partitions:
+        tp = TopicPartition(item.topic, item.partition)
+        results.append(_check(item, starts[tp], ends[tp], policies.get(item.topic, "")))
+    return DeleteRecordsResponse(tuple(results))
+
+
+async def _offsets(ask: Ask, request: DeleteRecordsRequest, at: int) -> dict[TopicPartition, ListOffsetsResult]:
+    wanted = tuple(ListOffsetsPartition(item.topic, item.partition, at) for item in request.partitions)
+    answer = await ask(offsets_message(ListOffsetsRequest(_CLIENT, wanted)), ListOffsetsResponse)
+    unknown = {TopicPartition(*p): _unknown(*p) for p in ((w.topic, w.partition) for w in wanted)}
+    return unknown | {TopicPartition(r.topic, r.partition): r for r in offsets_response(answer).partitions}
+
+
+def _unknown(topic: str, partition: int) -> ListOffsetsResult:
+    return ListOffsetsResult(topic, partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+async def _policies(ask: Ask, topics: list[str]) -> Mapping[str, str]:
+    resources = tuple(
+        DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=(_POLICY,))
+        for topic in topics
+    )
+    answer = await ask(DescribeConfigsRequest(resources=resources), DescribeConfigsResponse)
+    return {
+        result.resource_name: config.value or ""
+        for result in answer.results
+        for config in result.configs
+        if known_code(result.error_code) is ErrorCode.NONE and config.name == _POLICY
+    }
+
+
+def _check(
+    item: DeleteRecordsPartition, start: ListOffsetsResult, end: ListOffsetsResult, policy: str
+) -> DeleteRecordsResult:
+    code, why = ErrorCode.NONE, ""
+    if item.topic in _INTERNAL_TOPICS:
+        code, why = ErrorCode.INVALID_TOPIC_EXCEPTION, f"{item.topic} is internal"
+    elif (failed := next((r for r in (start, end) if r.error_code is not ErrorCode.NONE), None)) is not None:
+        code = failed.error_code
+    elif policy and "delete" not in policy.split(","):
+        code, why = ErrorCode.POLICY_VIOLATION, f"{_POLICY} of {item.topic} is {policy}, without delete"
+    elif item.offset != UP_TO_HIGH_WATERMARK and not 0 <= item.offset <= end.offset:
+        why = f"offset {item.offset} is neither -1 nor within 0 and the high watermark {end.offset}"
+        code = ErrorCode.OFFSET_OUT_OF_RANGE
+    low_watermark = start.offset if code is ErrorCode.NONE else UNKNOWN_OFFSET
+    return DeleteRecordsResult(item.topic, item.partition, code, low_watermark, why)

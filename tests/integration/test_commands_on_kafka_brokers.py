@@ -1,0 +1,156 @@
+"""The command line on a cluster whose brokers are of Apache Kafka, as it is typed."""
+
+import asyncio
+import json
+import subprocess
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from cluster.errors import ErrorCode
+from cluster.kafka_wire.api_keys import ApiKey
+from cluster.process.exit_codes import ExitCode
+from state_log.record import CHAIN_START, STATE_CHANGE_VERSION, Cause, Kind, LoggedStateChange
+from tests.commands import run_klamm
+from tests.kafka_governed import CONTROLLER, LOG_DIR, TOPIC, KafkaGoverned, kafka_governed
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[KafkaGoverned]:
+    async with kafka_governed() as served:
+        yield served
+
+
+async def klamm(
+    cluster: KafkaGoverned, *arguments: str, code: int = 0, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    answer = await asyncio.to_thread(run_klamm, *arguments, "--bootstrap", cluster.address, stdin=stdin)
+    assert answer.returncode == code, answer.stdout + answer.stderr
+    return answer
+
+
+async def test_a_sound_cluster_is_healthy(cluster: KafkaGoverned) -> None:
+    answer = await klamm(cluster, "cluster", "health")
+    assert "2 brokers, 1 topic, 3 partitions: no issues" in answer.stderr
+
+
+async def test_health_finds_failed_log_directories(cluster: KafkaGoverned) -> None:
+    cluster.log_dir_error = ErrorCode.KAFKA_STORAGE_ERROR
+    answer = await klamm(cluster, "cluster", "health", "-o", "json", code=ExitCode.FINDINGS)
+    found = [(f["kind"], f["broker"]) for f in json.loads(answer.stdout)["findings"]]
+    assert found == [("failed_log_directory", 1), ("failed_log_directory", 2)]
+
+
+async def test_health_says_which_brokers_it_cannot_ask(cluster: KafkaGoverned) -> None:
+    cluster.security_protocol = "SSL"
+    answer = await klamm(cluster, "cluster", "health")
+    assert "not checked: log directories of brokers 1, 2, which take SSL only" in answer.stderr
+
+
+async def test_the_kind_of_the_brokers_is_shown(cluster: KafkaGoverned) -> None:
+    assert "brokers of Apache Kafka" in (await klamm(cluster, "cluster", "describe")).stdout
+    assert json.loads((await klamm(cluster, "cluster", "describe", "-o", "json")).stdout)["broker_protocol"] == "kafka"
+    header, *rows = (await klamm(cluster, "brokers", "list")).stdout.splitlines()
+    assert header.split()[-1] == "KIND"
+    assert [row.split()[-1] for row in rows] == ["kafka", "kafka"]
+    assert json.loads((await klamm(cluster, "brokers", "list", "-o", "json")).stdout)["broker_protocol"] == "kafka"
+
+
+async def test_a_shutdown_is_planned_and_its_signal_named(cluster: KafkaGoverned) -> None:
+    answer = await klamm(cluster, "brokers", "shutdown", "2", code=ExitCode.REFUSED)
+    assert "SIGTERM" in answer.stderr
+    assert "broker 2 on 127.0.0.1" in answer.stderr
+    assert "no changes" in answer.stdout.lower()
+    assert "SIGTERM" in (await klamm(cluster, "brokers", "shutdown", "2", "--dry-run")).stderr
+    assert not any(peer.connections for peer in cluster.peers.values())
+
+
+async def test_log_directories_are_listed(cluster: KafkaGoverned) -> None:
+    answer = await klamm(cluster, "brokers", "log-dirs")
+    header, first, second = (line.split() for line in answer.stdout.splitlines())
+    assert header == ["BROKER", "LOG_DIR", "REPLICAS", "SIZE_BYTES", "OFFSET_LAG", "USABLE_BYTES", "ERROR"]
+    assert first[:6] == ["1", LOG_DIR, "1", "1000", "1", "4000"]
+    assert second[:2] == ["2", LOG_DIR]
+    answer = await klamm(cluster, "brokers", "log-dirs", "2", "--topic", TOPIC, "-o", "json")
+    (broker,) = json.loads(answer.stdout)["brokers"]
+    (log_dir,) = broker["log_dirs"]
+    assert log_dir["replicas"] == [
+        {"topic": TOPIC, "partition": 0, "size_bytes": 1000, "offset_lag": 2, "is_future": False}
+    ]
+    unknown = await klamm(cluster, "brokers", "log-dirs", "7", code=ExitCode.REFUSED)
+    assert "no broker 7" in unknown.stderr
+
+
+async def test_brokers_that_do_not_answer_are_named(cluster: KafkaGoverned) -> None:
+    del cluster.peers[2].answers[ApiKey.DESCRIBE_LOG_DIRS]
+    answer = await klamm(cluster, "brokers", "log-dirs", code=ExitCode.REFUSED)
+    assert [line.split()[0] for line in answer.stdout.splitlines()[1:]] == ["1"]
+    assert "broker 2 does not answer" in answer.stderr
+
+
+async def test_records_are_deleted_and_offsets_shown(cluster: KafkaGoverned) -> None:
+    deleted = await klamm(cluster, "topics", "delete-records", f"{TOPIC}-0", "--before-offset", "10", "--yes")
+    assert "records of 1 partition deleted" in deleted.stderr
+    shown = await klamm(cluster, "topics", "offsets", TOPIC)
+    assert [line.split() for line in shown.stdout.splitlines()[1:]] == [
+        [TOPIC, "0", "10", "100"],
+        [TOPIC, "1", "0", "50"],
+        [TOPIC, "2", "0", "0"],
+    ]
+
+
+async def test_what_a_cluster_is_busy_with_is_shown(cluster: KafkaGoverned) -> None:
+    answer = await klamm(cluster, "top", "--once", "-o", "json")
+    assert [broker["leaders"] for broker in json.loads(answer.stdout)["brokers"]] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("command", "tool"),
+    [
+        (("produce", TOPIC), "kafka-console-producer.sh"),
+        (("consume", TOPIC, "--from-beginning"), "kafka-console-consumer.sh"),
+    ],
+)
+async def test_records_are_left_to_kafkas_tools(cluster: KafkaGoverned, command: tuple[str, ...], tool: str) -> None:
+    answer = await klamm(cluster, *command, code=ExitCode.REFUSED, stdin="never read\n")
+    addresses = f"{cluster.broker_address(1)},{cluster.broker_address(2)}"
+    assert f"{tool} --bootstrap-server {addresses} --topic {TOPIC}" in answer.stderr
+    assert not answer.stdout
+    assert not any(peer.connections for peer in cluster.peers.values())
+
+
+async def test_a_story_asks_controllers_only_and_says_where_the_rest_is(cluster: KafkaGoverned) -> None:
+    record = LoggedStateChange(
+        v=STATE_CHANGE_VERSION,
+        seq=0,
+        prev=CHAIN_START,
+        node=f"controller-{CONTROLLER}",
+        incarnation="a",
+        at_ms=1,
+        kind=Kind.PARTITION,
+        topic=TOPIC,
+        partition=0,
+        from_state="NewPartition",
+        to_state="OnlinePartition",
+        cause=Cause("CreateTopics"),
+    )
+    cluster.log_lines = (msgspec.json.encode(record),)
+    answer = await klamm(cluster, "story", f"{TOPIC}-0")
+    assert "did not answer" not in answer.stderr
+    assert "state-change.log" in answer.stderr
+    assert "CreateTopics" in answer.stdout
+    assert not any(peer.connections for peer in cluster.peers.values())
+
+
+async def test_heads_of_logs_are_asked_of_controllers_only(cluster: KafkaGoverned) -> None:
+    answer = await klamm_heads(cluster)
+    assert [head["node"] for head in json.loads(answer.stdout)["heads"]] == [f"controller-{CONTROLLER}"]
+    assert "left out" not in answer.stderr
+    assert not any(peer.connections for peer in cluster.peers.values())
+
+
+async def klamm_heads(cluster: KafkaGoverned) -> subprocess.CompletedProcess[str]:
+    answer = await asyncio.to_thread(run_klamm, "audit", "heads", "--bootstrap", cluster.address)
+    assert answer.returncode == 0, answer.stderr
+    return answer
