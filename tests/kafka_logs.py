@@ -17,6 +17,8 @@ DELETION = {
     "3.9.1-info": "23:14:37",
 }
 """Recording of a cluster -> when its topic was deleted, to be created anew afterwards."""
+GOVERNED = "3.9.1-under-klamm"
+"""Recording of three brokers, at TRACE, and of klamm's controller that governed them: other names of files."""
 
 
 def copy_cluster(recording: str, folder: Path, until: str = "99") -> Path:
@@ -25,6 +27,14 @@ def copy_cluster(recording: str, folder: Path, until: str = "99") -> Path:
     for source in sorted((RECORDED / recording).glob("*.log")):
         kept = list(takewhile(lambda line: _is_before(line, until), source.read_bytes().splitlines(keepends=True)))
         write_log(folder / source.name, b"".join(kept))
+    return folder
+
+
+def copy_governed(folder: Path) -> Path:
+    """The logs of Kafka's brokers and of klamm's controller that governed them."""
+    copy_cluster(GOVERNED, folder)
+    for source in (RECORDED / GOVERNED).glob("*.jsonl"):
+        shutil.copy(source, folder)
     return folder
 
 

@@ -34,7 +34,7 @@ class Open(NamedTuple):
 def open_conditions(folder: OutputFolder, commit: Commit | None, state: ClusterState) -> Open:
     """The conditions at the end of what was read. Raises OutputError."""
     found = Open([], [])
-    _unwritten(found, list(_waiting(folder, commit, "unwritten")), _has_all_controllers(commit, state), state)
+    add_unwritten(found, list(_waiting(folder, commit, "unwritten")), commit, state)
     for row in _waiting(folder, commit, "untaken"):
         node = f"broker-{row['leader']}"
         last = state.last_at_ms.get(node)
@@ -69,8 +69,9 @@ def _goes_on(log: str, seen: Mapping[str, Witnessed], logs: Mapping[str, Incarna
     return log in logs and all(each.seq < logs[log].next_seq for each in seen.values())
 
 
-def _unwritten(found: Open, rows: Sequence[Mapping[str, Any]], has_all: bool, state: ClusterState) -> None:
-    """One condition for each controller epoch."""
+def add_unwritten(found: Open, rows: Sequence[Mapping[str, Any]], commit: Commit | None, state: ClusterState) -> None:
+    """Add one condition for each controller epoch of these states, as WAITING, which no controller wrote."""
+    has_all = _has_all_controllers(commit, state)
     last = max((ms for node, ms in state.last_at_ms.items() if node.startswith("controller-")), default=0)
     by_epoch: dict[int, list[Mapping[str, Any]]] = {}
     for row in sorted(rows, key=lambda row: (row["at_ms"], row["node"], row["incarnation"], row["seq"])):

@@ -16,6 +16,7 @@ from audit.reading.kafka.log_state import describe_time
 from audit.reading.kafka.log_state import gaps as kafka_gaps
 from audit.reading.lines_read import QUARANTINED_MAX
 from audit.records.findings import FOUND, NOT_COMPARED, Finding
+from audit.report.governed_brokers import check_governed, governed_nodes, governing
 from audit.report.lasting_conditions import LastingCondition, lasting_conditions, lasting_findings
 from audit.report.log_ends import CheckedEnds, check_log_ends
 from audit.report.machine_restarts import restarts_behind
@@ -100,7 +101,7 @@ def read_result(output: Location, expected_nodes: Sequence[str] = (), *, require
         *_gaps(folder, commit, state, expected_nodes),
         *(Gap(node_of(f), "its clock is wrong: durations are not judged by its records") for f in at_end.clocks),
         *(Gap(f.subject, f"not decided: {f.message}") for f in at_end.unknown),
-        *(Gap(what, why) for what, why in kafka_gaps(state.kafka, require_trace)),
+        *(Gap(what, why) for what, why in kafka_gaps(state.kafka, require_trace, governing(state))),
         *(Gap(fault.file, why_unread(fault)) for log, fault in sorted(state.unread.items()) if log not in taken),
     )
     kafka_logs = _kafka_logs(state)
@@ -116,7 +117,7 @@ def read_result(output: Location, expected_nodes: Sequence[str] = (), *, require
         incarnations=len(state.incarnations) + len(kafka_logs),
         kafka_logs=kafka_logs,
         timezone=min((log.content.zone for log in state.kafka.logs.values()), default=None),
-        not_applicable=not_applicable({log.level for log in kafka_logs}) if kafka_logs else {},
+        not_applicable=_not_applicable(kafka_logs, state),
         ends=log_ends.checked,
         rules=_rules(commit),
     )
@@ -127,6 +128,10 @@ def _rules(commit: Commit | None) -> str:
         return ""
     versions = ", ".join(map(str, commit.rules))
     return f"judged by version {versions} of the rules; 'klamm audit rebuild' judges all by version {RULES_VERSION}"
+
+
+def _not_applicable(kafka_logs: Sequence[ReadKafkaLog], state: ClusterState) -> dict[str, str]:
+    return not_applicable({log.level for log in kafka_logs}, governed=bool(governing(state))) if kafka_logs else {}
 
 
 def _kafka_logs(state: ClusterState) -> tuple[ReadKafkaLog, ...]:
@@ -202,10 +207,12 @@ def _end_of_logs(folder: OutputFolder, commit: Commit | None, state: ClusterStat
     jumping = {name for name, span in state.spans.items() if span.clock_falls}
     clocks = list(clock_findings(() if commit is None else commit.clocks, jumping))
     log_ends, waiting = check_log_ends(folder, commit, state), open_conditions(folder, commit, state)
+    governed = check_governed(folder, commit, state)
     # What overlaps in Kafka's logs is not decided: see `audit.reading.kafka.log_state.gaps`.
     own = [span for span in state.spans.values() if not span.node.startswith(NODE)]
-    found = [*waiting.findings, *overlaps(own), *log_ends.ends.findings, *lasting_findings(folder, commit, state)]
-    return _End([*found, *clocks], clocks, waiting.unknown, log_ends)
+    found = [*waiting.findings, *governed.findings, *overlaps(own), *log_ends.ends.findings]
+    found += lasting_findings(folder, commit, state)
+    return _End([*found, *clocks], clocks, [*waiting.unknown, *governed.unknown], log_ends)
 
 
 def _findings(folder: OutputFolder, at_end: _End) -> list[dict[str, Any]]:
@@ -255,7 +262,7 @@ def _gaps(
     for name, log in sorted(state.incarnations.items()):
         if log.missing and log.missing[0][0] == 0:
             yield Gap(name, f"records 0 to {log.missing[0][1]} were not there: the log begins later")
-    present = {name.partition("/")[0] for name in state.incarnations}
+    present = {name.partition("/")[0] for name in state.incarnations} | governed_nodes(state)
     wanted = {f"broker-{broker}": f"{record} names it as live" for broker, record in state.brokers.items()}
     for controller in () if commit is None else commit.controllers:
         wanted[f"controller-{controller}"] = "agents carried out its requests"

@@ -227,12 +227,14 @@ KAFKA_LACKS: Final[dict[str, str]] = {
 """Why other rules do not."""
 
 
-def not_applicable(levels: Collection[str]) -> dict[str, str]:
-    """Rule -> why it does not hold for Kafka's logs of these levels."""
+def not_applicable(levels: Collection[str], *, governed: bool = False) -> dict[str, str]:
+    """Rule -> why it does not hold for Kafka's logs of these levels. `governed`: klamm's logs say what was decided."""
     found = {rule: KAFKA_LACKS.get(rule, "Kafka's log does not state it") for rule in RULES if rule not in KAFKA_RULES}
     if "TRACE" not in levels:
         needed = {rule for rule, level in KAFKA_RULES.items() if level == "TRACE"}
         found |= dict.fromkeys(needed, "only TRACE has the lines it needs, and the logs are of level INFO")
+    elif governed:
+        found.pop(EPOCH_NEVER_GIVEN)
     return dict(sorted(found.items()))
 
 

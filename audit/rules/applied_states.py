@@ -13,7 +13,7 @@ import pyarrow
 import pyarrow.compute
 
 from audit.records.findings import Finding, Violation, changes
-from audit.records.sorted_runs import NOTHING, Run, gather, neighbours
+from audit.records.sorted_runs import NOTHING, Bounds, Run, gather, neighbours
 from audit.records.vectors import (
     ABSENT,
     Flags,
@@ -27,7 +27,15 @@ from audit.records.vectors import (
     longs,
     order_in_groups,
 )
-from audit.rules.partition_states import STATES, STATES_OF_RECORDS, WRITTEN, Contents, reduce_states, state_rows
+from audit.rules.partition_states import (
+    STATES,
+    STATES_OF_RECORDS,
+    WRITTEN,
+    Contents,
+    describe_state,
+    reduce_states,
+    state_rows,
+)
 from audit.rules.subjects import Subjects, reference
 from state_log.kafka.message_fields import CACHED
 from state_log.record import Kind
@@ -178,21 +186,28 @@ def _newest(states: pyarrow.Table) -> pyarrow.Table:
 def _contradictions(written: pyarrow.Table, applied: pyarrow.Table, subjects: Subjects) -> Iterator[Finding]:
     """Applied contents that differ from all that controllers wrote at the same partition epoch."""
     written, applied = reduce_states(written), reduce_states(applied)
-    first = Run(written)
-    known = first.find(keys(applied["key"]), longs(applied["sub"]))
-    content = Run(_by_content(written)).find(*_content_keys(applied))
-    other = (known.first < known.end) & (content.first == content.end)
+    known, other = unlike(written, applied)
     for row in numpy.flatnonzero(other).tolist():
         found = applied.slice(row, 1).to_pylist()[0]
         state = written.slice(int(known.first[row]), 1).to_pylist()[0]
         message = (
-            f"{found['node']} applied partition epoch {found['sub']} as {_describe(found)}; "
-            f"a controller wrote it as {_describe(state)}"
+            f"{found['node']} applied partition epoch {found['sub']} as {describe_state(found)}; "
+            f"a controller wrote it as {describe_state(state)}"
         )
         subject = f"partition-epoch {found['sub']} content {found['content']:016x}"
         records = (reference(state), reference(found))
         violation = Violation(AGENT_DISAGREES, found["key"], subject, message, records, found["at_ms"])
         yield subjects.finding(violation)
+
+
+def unlike(written: pyarrow.Table, shown: pyarrow.Table) -> tuple[Bounds, Flags]:
+    """Of each row that shows a `content`: where those written at its (key, sub) are, and whether it is none of these.
+
+    `written` is sorted by (key, sub).
+    """
+    known = Run(written).find(keys(shown["key"]), longs(shown["sub"]))
+    content = Run(_by_content(written)).find(*_content_keys(shown))
+    return known, (known.first < known.end) & (content.first == content.end)
 
 
 def _content_keys(states: pyarrow.Table) -> tuple[Keys, Longs]:
@@ -204,7 +219,3 @@ def _by_content(states: pyarrow.Table) -> pyarrow.Table:
     key, sub = _content_keys(states)
     order = numpy.lexsort((sub, key))
     return pyarrow.table({"key": key[order], "sub": sub[order]})
-
-
-def _describe(row: dict[str, object]) -> str:
-    return f"leader {row['leader']}, leader epoch {row['leader_epoch']}, ISR {row['isr']}"

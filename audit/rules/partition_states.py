@@ -254,12 +254,12 @@ def _contradictions(groups: Groups, which: Longs, subjects: Subjects) -> Iterato
     for group in which[groups.ends[which] - groups.starts[which] > 1].tolist():
         contents = groups.references(group)
         epoch = int(groups.sub[group])
-        message = f"partition epoch {epoch} was written as {' and as '.join(_describe(row) for row, _ in contents)}"
+        texts = " and as ".join(describe_state(row) for row, _ in contents)
         violation = Violation(
             ONE_STATE_PER_PARTITION_EPOCH,
             int(groups.key[group]),
             f"partition-epoch {epoch}",
-            message,
+            f"partition epoch {epoch} was written as {texts}",
             tuple(reference for _, reference in contents),
             contents[-1][0]["at_ms"],
         )
@@ -308,5 +308,6 @@ _MESSAGES: Final = {
 }
 
 
-def _describe(row: dict[str, Any]) -> str:
+def describe_state(row: dict[str, Any]) -> str:
+    """Of a row of STATES."""
     return f"leader {row['leader']}, leader epoch {row['leader_epoch']}, ISR {row['isr']}"

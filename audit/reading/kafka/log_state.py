@@ -1,6 +1,6 @@
 """What is known of the logs of Apache Kafka that were read: levels, nodes, controllers, times."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -91,6 +91,11 @@ class KafkaState(Struct):
     ruled: dict[int, dict[int, str]] = field(default_factory=dict)
     named: dict[int, str] = field(default_factory=dict)
 
+    @property
+    def brokers(self) -> set[int]:
+        """The brokers whose logs these are."""
+        return {node for log in self.logs.values() for node in log.content.nodes}
+
 
 def add_lines(state: KafkaState, log: str, read: KafkaLog) -> list[Finding]:
     """Add lines that follow those known of the log; returns what is wrong with controllers now."""
@@ -137,8 +142,10 @@ def _two_controllers(epoch: int, controllers: dict[int, str]) -> Finding:
     return Finding(ONE_CONTROLLER_PER_EPOCH, f"controller-epoch {epoch} of Apache Kafka's logs", message, records)
 
 
-def gaps(state: KafkaState, require_trace: bool) -> Iterator[tuple[str, str]]:
-    """(what, why) of what is missing or cannot be relied on."""
+def gaps(state: KafkaState, require_trace: bool, governing: Collection[int] = ()) -> Iterator[tuple[str, str]]:
+    """(what, why) of what is missing or cannot be relied on. `governing`: ids of klamm's controllers, which write no
+    logs of Kafka's.
+    """
     logs = sorted(state.logs.values(), key=lambda log: log.file)
     for log in logs:
         yield from ((log.file, why) for why in _gaps_of(log, require_trace))
@@ -147,8 +154,7 @@ def gaps(state: KafkaState, require_trace: bool) -> Iterator[tuple[str, str]]:
     zones = sorted({log.content.zone for log in logs})
     if len(zones) > 1:
         yield "--timezone", f"the logs were read as of {' and '.join(zones)}: audit them into a new --output"
-    present = {node for log in logs for node in log.content.nodes}
-    missing = sorted(set(state.named) - present)
+    missing = sorted(set(state.named) - state.brokers - set(governing))
     if missing:
         more = "" if len(missing) <= _NAMED_MAX else f" and {len(missing) - _NAMED_MAX} more"
         brokers = ", ".join(map(str, missing[:_NAMED_MAX]))

@@ -14,6 +14,7 @@ import pyarrow
 
 from audit.chains.incarnations import CLOCK_STEP_MS, Span, joined, spans_of
 from audit.reading.kafka.log_state import INFO, TRACE, KafkaLines, Level, Occurrences, Ruled
+from audit.reading.kafka.rows import kafka_keys
 from audit.reading.lines_read import Quarantine, ReadRange, line_blocks, modified_ns
 from audit.reading.log_files import Range, file_text
 from audit.reading.node_work import WorkRead
@@ -30,8 +31,6 @@ _CONTINUES: Final = re.compile(
 )
 _CAN_CONTINUE: Final = frozenset({"WARN", "ERROR", "FATAL"})
 _LOOK_BACK_BYTES: Final = 1 << 16
-_SALT: Final = numpy.uint64(0xD6E8FEB86659FD93)
-"""Partitions of Kafka's logs are not those of klamm's, whatever their names."""
 
 
 class KafkaSummary:
@@ -243,5 +242,4 @@ def _why_no_header(line: str) -> str:
 def _with_own_keys(columns: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
     place = columns.schema.get_field_index("key")
     key = columns.column(place).to_numpy(zero_copy_only=False).astype(numpy.uint64)
-    own = numpy.where(key == 0, key, key ^ _SALT)
-    return columns.set_column(place, "key", pyarrow.array(numpy.where((key != 0) & (own == 0), _SALT, own)))
+    return columns.set_column(place, "key", pyarrow.array(kafka_keys(key)))

@@ -1,11 +1,23 @@
 """Which rows of a table are of Apache Kafka's logs."""
 
+from typing import Final
+
 import numpy
 import pyarrow
 
-from audit.records.vectors import ABSENT, Flags, is_one_of, longs, ranked
+from audit.records.vectors import ABSENT, Flags, Keys, is_one_of, longs, ranked
 from state_log.kafka.lines import NODE
 from state_log.record import Kind
+
+_SALT: Final = numpy.uint64(0xD6E8FEB86659FD93)
+
+
+def kafka_keys(key: Keys) -> Keys:
+    """The keys in Kafka's logs of the partitions with these keys: whatever their names, they are not those of klamm's
+    logs. 0 stays 0.
+    """
+    own = numpy.where(key == 0, key, key ^ _SALT)
+    return numpy.where((key != 0) & (own == 0), _SALT, own)
 
 
 def are_kafka(rows: pyarrow.Table) -> Flags:
