@@ -6,20 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from audit.report.report import AuditResult
-from tests.audit_corpus.clean_logs import simulated_logs
 from tests.audit_corpus.fault import differences, gaps_of
 from tests.audit_corpus.faults import FAULTS
 from tests.audit_corpus.in_process import audit_fault
-from tests.audit_corpus.logs import MINUTES, SEED
+from tests.audit_corpus.logs import SOUND_LOGS
 
 
 def results(part: str = "") -> Iterator[tuple[str, AuditResult]]:
     """The result of each fault that has this in its name."""
     with tempfile.TemporaryDirectory() as folder:
-        sound = simulated_logs(Path(folder), SEED, "--minutes", MINUTES)
         for number, (name, fault) in enumerate(FAULTS.items()):
             if part in name:
-                yield name, audit_fault(fault, sound, Path(folder, str(number)))
+                yield name, audit_fault(fault, SOUND_LOGS, Path(folder, str(number)))
 
 
 def row(name: str, result: AuditResult) -> str:

@@ -9,20 +9,15 @@ from tests.audit_corpus.clean_logs import simulated_logs
 from tests.audit_corpus.fault import differences
 from tests.audit_corpus.faults import FAULTS
 from tests.audit_corpus.in_process import audit_fault
-from tests.audit_corpus.logs import MINUTES, SEED
+from tests.audit_corpus.logs import SOUND_LOGS
 from tests.log_audits import audit_folder
 
 
-@pytest.fixture(scope="module")
-def sound_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return simulated_logs(tmp_path_factory.mktemp("simulated"), SEED, "--minutes", MINUTES)
-
-
 @pytest.mark.parametrize("name", FAULTS)
-def test_exactly_the_fault_is_found(name: str, sound_logs: Path, tmp_path: Path) -> None:
-    assert differences(FAULTS[name], audit_fault(FAULTS[name], sound_logs, tmp_path / "audit")) == []
+def test_exactly_the_fault_is_found(name: str, tmp_path: Path) -> None:
+    assert differences(FAULTS[name], audit_fault(FAULTS[name], SOUND_LOGS, tmp_path / "audit")) == []
 
 
 def test_the_logs_of_a_longer_run_are_clean_in_many_batches(tmp_path: Path) -> None:
-    result = audit_folder(simulated_logs(tmp_path, SEED), tmp_path / "audit", 1 << 20)
+    result = audit_folder(simulated_logs(tmp_path, 2), tmp_path / "audit", 1 << 20)
     assert (result.verdict, result.findings, result.incomplete) == (CLEAN, {}, ())
