@@ -4,7 +4,8 @@ While one is worked on, no more is read. Source: Kafka SocketServer, which mutes
 """
 
 import asyncio
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Coroutine
+from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
 from msgspec import Struct
@@ -62,6 +63,22 @@ class ServerLimits(Struct, frozen=True):
     """`socket.connection.setup.timeout.ms`: for TLS to be set up."""
 
 
+class ClientReader(asyncio.StreamReader):
+    """What a client sends. `ended` is set once it has closed the connection, whatever is still to be read."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.ended = asyncio.Event()
+
+    def feed_eof(self) -> None:
+        super().feed_eof()
+        self.ended.set()
+
+    def set_exception(self, exc: BaseException | type[BaseException]) -> None:
+        super().set_exception(exc)
+        self.ended.set()
+
+
 class ServedConnection:
     """A connection that was let in. `is_working`: whether a request is being handled or answered."""
 
@@ -69,9 +86,7 @@ class ServedConnection:
         self.peer, self.is_working = peer, False
         self._limits, self._memory = limits, memory
 
-    async def serve(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: ConnectionHandler
-    ) -> None:
+    async def serve(self, reader: ClientReader, writer: asyncio.StreamWriter, handler: ConnectionHandler) -> None:
         """Answer requests until the client closes. Raises ORDINARY_ENDS; the caller closes the streams."""
         try:
             while await self._answer_next(reader, writer, handler):
@@ -80,7 +95,7 @@ class ServedConnection:
             handler.close()
 
     async def _answer_next(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: ConnectionHandler
+        self, reader: ClientReader, writer: asyncio.StreamWriter, handler: ConnectionHandler
     ) -> bool:
         """Whether there was a request."""
         async with asyncio.timeout(self._limits.idle_s):
@@ -93,7 +108,7 @@ class ServedConnection:
                 size = checked_size(first + await reader.readexactly(3), self._limits.request_bytes_max)
                 await read_frame_into(arrived, reader, size, self._memory)
             self.is_working = True
-            answer = await self._handled(handler, bytes(arrived))
+            answer = await _while_connected(reader, self._handled(handler, bytes(arrived)))
             if answer is not None:
                 await self._send(writer, answer)
         finally:
@@ -120,3 +135,17 @@ class ServedConnection:
         writer.write(with_size(answer))
         async with asyncio.timeout(self._limits.transfer_s):
             await writer.drain()
+
+
+async def _while_connected(reader: ClientReader, handling: Coroutine[Any, Any, bytes | None]) -> bytes | None:
+    """What the handler answers; it is cancelled when the client goes. Raises ConnectionResetError, ClusterError."""
+    task, gone = asyncio.ensure_future(handling), asyncio.ensure_future(reader.ended.wait())
+    try:
+        await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ConnectionResetError("the client closed the connection while its request was handled")
+        return task.result()
+    finally:
+        gone.cancel()
+        task.cancel()
+        await asyncio.wait([task, gone])

@@ -14,6 +14,7 @@ from cluster.errors import StartupError
 from cluster.kafka_wire.frames import FrameMemory
 from cluster.kafka_wire.served_connection import (
     ORDINARY_ENDS,
+    ClientReader,
     ConnectionHandler,
     Peer,
     ServedConnection,
@@ -106,17 +107,9 @@ class KafkaServer:
             self._per_ip[peer.host] += 1
             task = self._tasks.start(self._serve(connection, accepted), name=f"Kafka connection of {peer}")
             self._connections[connection] = task
-            task.add_done_callback(lambda _: self._forget(connection, accepted))
+            task.add_done_callback(lambda _: self._forget(connection))
 
-    def _reached_bound(self, peer: Peer) -> str | None:
-        if len(self._connections) >= self._limits.connections_max:
-            return f"max.connections={self._limits.connections_max}"
-        if self._per_ip[peer.host] >= self._limits.connections_per_ip_max:
-            return f"max.connections.per.ip={self._limits.connections_per_ip_max}"
-        return None
-
-    def _forget(self, connection: ServedConnection, accepted: socket.socket) -> None:
-        accepted.close()
+    def _forget(self, connection: ServedConnection) -> None:
         del self._connections[connection]
         self._per_ip[connection.peer.host] -= 1
         if not self._per_ip[connection.peer.host]:
@@ -124,11 +117,12 @@ class KafkaServer:
 
     async def _serve(self, connection: ServedConnection, accepted: socket.socket) -> None:
         """Serve a connection until it ends. Raises nothing, so that no client can end the program."""
-        transport: asyncio.BaseTransport | None = None
+        transport: asyncio.Transport | None = None
         try:
-            loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(_STREAM_BYTES)
+            loop, reader = asyncio.get_running_loop(), ClientReader(_STREAM_BYTES)
             protocol = asyncio.StreamReaderProtocol(reader)
             timeout_s: dict[str, Any] = {} if self._tls is None else {"ssl_handshake_timeout": self._limits.setup_s}
+            # Not checked: uvloop's transports are not of asyncio's classes.
             transport, _ = await loop.connect_accepted_socket(lambda: protocol, accepted, ssl=self._tls, **timeout_s)
             writer = asyncio.StreamWriter(transport, protocol, reader, loop)
             await connection.serve(reader, writer, self._open_handler(connection.peer))
@@ -137,7 +131,10 @@ class KafkaServer:
         except Exception:
             _log.exception("A Kafka connection failed", peer=str(connection.peer))
         finally:
-            if isinstance(transport, asyncio.Transport):
+            if transport is None:
+                accepted.close()
+            else:
+                # It closes the socket; closed beneath it, uvloop ends the process.
                 transport.abort()
 
 

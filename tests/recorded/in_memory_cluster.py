@@ -41,6 +41,7 @@ class World(Struct):
     zookeeper: SimulatedZooKeeper
     network: SimulatedNetwork
     clock: WallClock
+    has_kafka_brokers: bool = False
 
     def random_of(self, name: str) -> Random:
         return Random(f"{self.seed}/{name}")

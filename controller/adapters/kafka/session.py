@@ -18,7 +18,7 @@ from cluster.kafka_wire.codec import decode
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.headers import RequestHeader, decode_request_header, encode_response
 from cluster.kafka_wire.message import Message
-from cluster.process.parking import CURRENT
+from cluster.process.parking import CURRENT, parked
 from cluster.process.request_metrics import MeasuredRequest, RequestMetrics
 from cluster.requests.context import RequestContext, RequestHandler
 from cluster.rpc.admission import Admission
@@ -38,8 +38,11 @@ OF_ACTIVE_CONTROLLER: Final = (*TOPIC_APIS, *PARTITION_APIS, *BROKER_APIS)
 """What only the active controller answers."""
 _PASSED_ON_TIMEOUT_S: Final = 600.0
 """Longer than any request waits by the defaults of Kafka's clients; a broker that dies closes the connection."""
-_ELEMENTS_MAX: Final = 500_000
-"""Elements of all lists of a request together: the partitions of the largest cluster several times over."""
+_ELEMENTS_MAX: Final = 100_000
+_ELEMENTS_OF_BROKERS_MAX: Final = 500_000
+"""Elements of all lists of a request together. Decoding holds the event loop: 100,000 take about a second. A broker
+reports the ISRs of all partitions that it leads at once.
+"""
 _OF_BROKERS: Final = frozenset({ApiKey.ALTER_PARTITION, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.ALLOCATE_PRODUCER_IDS})
 
 
@@ -104,7 +107,8 @@ class KafkaSession:
     ) -> bytes:
         conversion = self._services.conversions.get(called.key)
         if conversion is not None:
-            message = decode(called.request_type, header.api_version, frame, start, elements_max=_ELEMENTS_MAX)
+            limit = _ELEMENTS_OF_BROKERS_MAX if called.key in _OF_BROKERS else _ELEMENTS_MAX
+            message = decode(called.request_type, header.api_version, frame, start, elements_max=limit)
             if conversion.concerns(message):
                 return self._encoded(await self._converted(conversion, message, measured), header)
         if called.key is ApiKey.API_VERSIONS:
@@ -114,7 +118,8 @@ class KafkaSession:
             return self._encoded(own, header)
         if called.key in NEVER_PASSED_ON:
             raise RefusedConnectionError(f"{_name(called)} is not for a controller")
-        return await (await self._connected()).call_raw(frame, timeout_s=_PASSED_ON_TIMEOUT_S)
+        async with parked():
+            return await (await self._connected()).call_raw(frame, timeout_s=_PASSED_ON_TIMEOUT_S)
 
     async def _converted(self, conversion: Conversion[Any], message: Message, measured: MeasuredRequest) -> Message:
         context = RequestContext(peer=self._peer.connection)

@@ -2,11 +2,13 @@
 
 import pytest
 
+from cluster.broker import ControllerId
 from cluster.errors import ApiError, ErrorCode
 from cluster.process.settings import Settings
 from cluster.requests.configs import BROKER_RESOURCE, DELETE_CONFIG, SET_CONFIG, TOPIC_RESOURCE, AlterableConfig
-from controller.decisions.configs.changes import altered, check_alterations, config_entity
-from controller.decisions.configs.descriptions import BrokerLayers, describe_topic_configs
+from cluster.znodes.configs import ConfigEntity
+from controller.decisions.configs.changes import altered, check_alterations, check_broker_is_klamms, config_entity
+from controller.decisions.configs.descriptions import BrokerLayers, describe_overrides, describe_topic_configs
 from controller.decisions.configs.topic_configs import check_topic_configs, parse_unclean_override
 
 E = ErrorCode
@@ -250,3 +252,27 @@ def test_the_unclean_override_is_a_boolean_or_nothing() -> None:
     assert [parse_unclean_override(c) for c in ({}, {key: "true"}, {key: "False"})] == [None, True, False]
     with pytest.raises(ValueError, match="maybe"):
         parse_unclean_override({key: "maybe"})
+
+
+@pytest.mark.rule("D-90")
+def test_configs_of_topics_as_a_release_of_kafka_accepts_them() -> None:
+    check_topic_configs({"cleanup.policy": "compact"}, "3.9")
+    with pytest.raises(ApiError) as caught:
+        check_topic_configs({"remote.storage.enable": "false", "retention.ms": "-2"}, "2.4")
+    assert [violation.field for violation in caught.value.violations] == ["remote.storage.enable", "retention.ms"]
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.rule("D-90")
+def test_of_kafkas_brokers_only_the_controller_has_configs_here() -> None:
+    check_broker_is_klamms(ConfigEntity("brokers", "1001"), ControllerId(1001))
+    check_broker_is_klamms(ConfigEntity("topics", "1"), ControllerId(1001))
+    with pytest.raises(ApiError, match=r"kafka-configs\.sh"):
+        check_broker_is_klamms(ConfigEntity("brokers", "1"), ControllerId(1001))
+
+
+@pytest.mark.rule("D-90")
+def test_overrides_are_described_sorted_by_name() -> None:
+    found = describe_overrides({"b": "2", "a": "1"}, None)
+    assert [(config.name, config.value, config.config_source) for config in found] == [("a", "1", 1), ("b", "2", 1)]
+    assert [config.name for config in describe_overrides({"b": "2", "a": "1"}, ["b", "c"])] == ["b"]
