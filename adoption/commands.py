@@ -19,6 +19,7 @@ from adoption.survey import Survey, SurveyedBroker
 from adoption.zookeeper_survey import survey_zookeeper
 from cluster.errors import ConfigError
 from cluster.kafka_wire.tls import TlsSettings, client_context
+from cluster.process.config import check_zookeeper
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode
 from cluster.takeover import AdoptedMode
@@ -29,18 +30,44 @@ from cluster.zookeeper.port import ZooKeeper
 _T = TypeVar("_T")
 _SESSION_MS: Final = 30_000
 _ASK_S: Final = 30
+_WAIT_MAX_S: Final = 86_400
 _COLUMNS: Final = ("broker", "release", "protocol", "rack", "listeners", "obeys")
 _EXIT_CODES: Final = "0 done; 1 refused, failed or timed out; 2 wrong usage; 3 a dry run found what forbids adoption."
 
 app = typer.Typer()
+
+
+def _address(text: str) -> str:
+    try:
+        return check_zookeeper(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r}: {error}") from error
+
+
 ZooKeeperOption = Annotated[
-    str, typer.Option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="ZooKeeper of the Kafka cluster.")
+    str,
+    typer.Option(
+        "--zookeeper",
+        metavar="HOST:PORT[,…][/CHROOT]",
+        callback=_address,
+        help="ZooKeeper of the Kafka cluster.",
+    ),
 ]
 CommandConfigOption = Annotated[
     Path | None,
     typer.Option("--command-config", metavar="FILE", help="ssl.* settings, for brokers that listen with SSL only."),
 ]
-TimeoutOption = Annotated[float, typer.Option("--timeout", metavar="S", help="How long to wait for the takeover.")]
+
+
+def _wait(seconds: float) -> float:
+    if not 0 < seconds <= _WAIT_MAX_S:
+        raise typer.BadParameter(f"{seconds:g}: must be more than 0 and at most {_WAIT_MAX_S}")
+    return seconds
+
+
+TimeoutOption = Annotated[
+    float, typer.Option("--timeout", metavar="S", callback=_wait, help="How long to wait for the takeover.")
+]
 
 
 @app.command(
@@ -55,7 +82,12 @@ def adopt(
     zookeeper: ZooKeeperOption,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Look only; the default.")] = False,
     execute: Annotated[bool, typer.Option("--execute", help="Adopt it, and wait until every broker obeys.")] = False,
-    mode: Annotated[str, typer.Option("--mode", metavar="atomic|persistent", help="How klamm takes over.")] = "atomic",
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            "--mode", metavar="atomic|persistent", help="How klamm takes over; that of the adoption, else atomic."
+        ),
+    ] = None,
     command_config: CommandConfigOption = None,
     timeout: TimeoutOption = 300,
     form: FormatOption = Format.TABLE,
@@ -66,8 +98,9 @@ def adopt(
     """
     if dry_run and execute:
         raise typer.BadParameter("--dry-run and --execute exclude each other")
-    tls, chosen = _tls(command_config), _mode(mode)
+    tls, wanted = _tls(command_config), None if mode is None else _mode(mode)
     survey = run(_with_zookeeper(zookeeper, lambda client: _survey(client, tls)))
+    chosen = wanted or ("atomic" if survey.adoption is None else survey.adoption.mode)
     findings = examine(survey, zookeeper, chosen)
     if not execute or findings.refusals:
         _show(survey, findings, form, None)
@@ -101,7 +134,9 @@ def leave(
 
 
 async def _with_zookeeper(address: str, work: Callable[[ZooKeeper], Awaitable[_T]]) -> _T:
-    client = KazooZooKeeper(address, session_timeout_ms=_SESSION_MS, connection_timeout_ms=_SESSION_MS)
+    client = KazooZooKeeper(
+        address, session_timeout_ms=_SESSION_MS, connection_timeout_ms=_SESSION_MS, creates_chroot=False
+    )
     client.listen(lambda _: None)
     await client.start_session()
     try:

@@ -188,7 +188,7 @@ def _settings(survey: Survey, position: int) -> Iterator[tuple[str, str]]:
 
 
 SCRAPE_JOB: Final = """\
-- job_name: klamm-controllers
+- job_name: klamm-controller
   static_configs:
     - targets: [HOST:7701, HOST:7702]  # --metrics-listen of the controllers"""
 

@@ -11,10 +11,10 @@ from msgspec import Struct
 from adoption.broker_survey import obeyed_controllers
 from adoption.zookeeper_survey import brokers_of_kafka
 from cluster.broker import NO_CONTROLLER, ControllerId, Endpoint
-from cluster.errors import OutcomeUnknownError
+from cluster.errors import OutcomeUnknownError, StartupError
 from cluster.process.clock import SystemClock
 from cluster.znodes.adoption import Adoption, encode_adoption
-from cluster.znodes.paths import ADOPTION, CONTROLLERS_IDS
+from cluster.znodes.paths import ADOPTION, BROKERS_IDS, CONTROLLERS_IDS
 from cluster.zookeeper.port import Create, Delete, Op, SetData, ZkError, ZooKeeper, refusal
 from cluster.zookeeper.recipes import create_where_missing
 from cluster.zookeeper.registrations import active_controller, registered_controllers
@@ -63,10 +63,13 @@ class Handovers:
         """Delete the adoption, wait until a broker is the active controller and every broker obeys it, or until the
         timeout; then delete what klamm has in ZooKeeper, unless `keeps` or a candidate is still registered.
 
-        Raises ZooKeeperError.
+        Raises ZooKeeperError, StartupError if there is no cluster.
         """
-        await self._apply(Delete(ADOPTION), {ZkError.NO_NODE})
-        self._say(f"deleted {ADOPTION}")
+        if await self._zookeeper.exists(BROKERS_IDS) is None:
+            raise StartupError(f"there is no {BROKERS_IDS}: is this the cluster's ZooKeeper, with its chroot?")
+        if await self._zookeeper.exists(ADOPTION) is not None:
+            await self._apply(Delete(ADOPTION), {ZkError.NO_NODE})
+            self._say(f"deleted {ADOPTION}")
         ended = await self._wait(wants_candidate=False)
         if ended.is_complete and not ended.is_candidate:
             await self._tidy(keeps=keeps)

@@ -37,6 +37,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Commands are written as they are typed, not as `./klamm test` was.
+    os.environ.pop("_KLAMM_COMMAND", None)
     # No test may reach a cluster that whoever runs the tests works with.
     for name in ("KLAMM_BOOTSTRAP", "KLAMM_CLUSTER", "KLAMM_CONTEXT"):
         os.environ.pop(name, None)

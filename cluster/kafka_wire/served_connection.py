@@ -74,7 +74,7 @@ class ClientReader(asyncio.StreamReader):
         super().feed_eof()
         self.ended.set()
 
-    def set_exception(self, exc: BaseException | type[BaseException]) -> None:
+    def set_exception(self, exc: Exception) -> None:
         super().set_exception(exc)
         self.ended.set()
 

@@ -40,6 +40,7 @@ LOGIN_FILE_KEY: Final = "java.security.auth.login.config"
 _PORT: Final = Number("port", 0, bounds.PORT.maximum, bounds.PORT.source)
 _WILDCARDS: Final = frozenset({"", "0.0.0.0", "::"})
 _DEFAULT_ZOOKEEPER_PORT: Final = 2181
+_SECRETS: Final = frozenset({"ssl.key.password", "ssl.keystore.key"})
 
 # Kafka's keys for the top-level fields of a configuration file. Either may be used; if both are, they must agree.
 _KEY_OF_FIELD: Final = {
@@ -285,7 +286,8 @@ def _describe(detail: ErrorDetails) -> str:
             near = get_close_matches(location[1] if in_settings else location[0], fields, n=1)
             return f"{name}: is not a known key" + (f"; did you mean {near[0]}?" if near else "")
     # Errors in defaults name the attribute instead of the key.
-    return f"{name.replace('_', '.') if in_settings else name}: {shown(detail['input'])}: {reason(detail)}"
+    value = "(not shown)" if in_settings and location[1] in _SECRETS else shown(detail["input"])
+    return f"{name.replace('_', '.') if in_settings else name}: {value}: {reason(detail)}"
 
 
 def read_credentials(settings: Settings) -> Credentials | None:

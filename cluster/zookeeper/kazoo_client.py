@@ -65,7 +65,7 @@ class KazooZooKeeper:
 
     `connect`: "host:port,host:port/chroot". `max_in_flight`: limit of requests without a response, over all callers;
     further ones wait in order. `credentials` None: anonymous sessions. `sets_acl`: set the ACLs of
-    `cluster.zookeeper.acl` instead of open ones.
+    `cluster.zookeeper.acl` instead of open ones. `creates_chroot`: whether a chroot that is missing is created.
     """
 
     def __init__(
@@ -78,9 +78,10 @@ class KazooZooKeeper:
         metrics: ClientMetrics | None = None,
         credentials: Credentials | None = None,
         sets_acl: bool = False,
+        creates_chroot: bool = True,
     ) -> None:
         self._hosts, _, chroot = connect.partition("/")
-        self._chroot = Chroot(chroot)
+        self._chroot, self._creates_chroot = Chroot(chroot), creates_chroot
         self._session_timeout_ms, self._connection_timeout_ms = session_timeout_ms, connection_timeout_ms
         self._max_in_flight = max_in_flight
         self._credentials, self._sets_acl = credentials, sets_acl
@@ -236,7 +237,7 @@ class KazooZooKeeper:
 
     async def _create_chroot(self) -> None:
         lineage = self._chroot.lineage
-        if not lineage:
+        if not lineage or not self._creates_chroot:
             return
         # A client that may use a chroot may still not be permitted to create it, so check first.
         known = Exists(self._chroot.path, watch=False)

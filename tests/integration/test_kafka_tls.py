@@ -102,6 +102,7 @@ async def test_a_broker_without_a_trusted_certificate_is_not_sent_anything(certi
             '"klamm.kafka.listeners" = "SASL_SSL://:9093"',
             "the security protocol of SASL_SSL is SASL_SSL; give it one",
         ),
+        ('"ssl.key.password" = ["SECRETPW"]', 'settings."ssl.key.password": (not shown): must be a string'),
         ('"klamm.kafka.listeners" = "nonsense"', "klamm.kafka.listeners: 'nonsense': must be LISTENER://host:port"),
     ],
 )
