@@ -1,6 +1,7 @@
 """The listener: order, bounds of sizes, numbers and times, and streams that are garbage."""
 
 import asyncio
+import gc
 
 import pytest
 
@@ -203,6 +204,50 @@ def test_a_handler_that_refuses_or_fails_costs_the_connection(run: Run, caplog: 
                 async with raw_client(endpoint) as client:
                     client.send(sent)
                     assert await client.is_closed()
+
+    run(scenario())
+
+
+def test_a_client_that_goes_takes_its_request_with_it(run: Run) -> None:
+    cancelled = 0
+
+    async def answer(frame: bytes) -> bytes:
+        nonlocal cancelled
+        try:
+            await asyncio.sleep(1e6)
+        except asyncio.CancelledError:
+            cancelled += 1
+            raise
+        return frame
+
+    async def scenario() -> None:
+        async with serving(Scripted(answer)) as (server, endpoint):
+            async with raw_client(endpoint) as client:
+                client.send(b"wait for ever")
+                await until(lambda: server.open_connections == 1)
+                await asyncio.sleep(0.01)
+            await until(lambda: server.open_connections == 0)
+            assert cancelled == 1
+
+    run(scenario())
+
+
+def test_clients_that_are_refused_and_go_at_once_do_no_harm(run: Run) -> None:
+    async def answer(frame: bytes) -> bytes:
+        if frame == b"refuse":
+            raise PeerUnreachableError("b1:9092", "gone")
+        return frame
+
+    async def scenario() -> None:
+        async with serving(Scripted(answer)) as (_, endpoint):
+            for _ in range(100):
+                async with raw_client(endpoint) as client:
+                    client.send(b"refuse")
+                    await asyncio.sleep(0.001)
+            gc.collect()
+            async with raw_client(endpoint) as client:
+                client.send(b"still there?")
+                assert await client.frame() == b"still there?"
 
     run(scenario())
 
