@@ -139,6 +139,8 @@ WITHOUT_FACTS: Final = (
         "Received error ",
         "Received response ",
         "Received stop replica ",
+        # Of an earlier controller, which is refused.
+        "Received update metadata request ",
         "Skipped ",
         "Started fetcher",
         "Stopped fetchers ",

@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 
 from cluster.partition import TopicPartition
 from launcher.__main__ import app
+from state_log.kafka.message_fields import Said
+from state_log.kafka.messages import read_message
 from state_log.kafka.reader import read_kafka_state_changes
 from state_log.record import Cause, Kind, StateChange, incarnation_id
 from state_log.writer import FileStateChangeLog
@@ -94,3 +96,8 @@ def test_a_file_is_read_once_and_what_is_not_kafkas_is_skipped(tmp_path: Path) -
     (tmp_path / "copy" / "state-change.log").write_text(content)
     (tmp_path / "state-change.log.gz").write_bytes(b"\x1f\x8b")
     assert len(list(read_kafka_state_changes([tmp_path], TopicPartition("orders", 0), "UTC"))) == 1
+
+
+def test_a_request_that_a_broker_refused_states_nothing() -> None:
+    refused = "Received update metadata request with correlation id 2 from an old controller 3 with epoch 2. "
+    assert read_message(refused + "Latest known controller epoch is 3") == Said()
