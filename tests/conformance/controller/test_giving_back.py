@@ -42,7 +42,7 @@ def test_a_candidate_that_was_started_to_take_over_is_named_when_it_does_not_giv
         said: list[str] = []
         ended = await handovers(world, said).leave(keeps=False)
         assert (ended.controller, ended.is_candidate, ended.is_complete) == (901, True, False)
-        assert "waiting for controller 901 of klamm to give up; if it does not, it was started with" in said[1]
+        assert "waiting for controller 901 of klamm to give up; if it does not, it was started with" in said[0]
         assert await world.tool.exists("/controllers/ids/901") is not None
         await c.stop()
 
