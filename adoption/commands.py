@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
 import typer
+from msgspec.structs import replace
 
 from admin.cli.options import FormatOption, run
 from admin.cli.output import examples, say, write
@@ -147,11 +148,7 @@ async def _with_zookeeper(address: str, work: Callable[[ZooKeeper], Awaitable[_T
 
 async def _survey(client: ZooKeeper, tls: ssl.SSLContext | None) -> Survey:
     found = await survey_zookeeper(client)
-    return Survey(**{**_fields(found), "brokers": await ask_all(found.brokers, tls, _ASK_S)})
-
-
-def _fields(found: Survey) -> dict[str, Any]:
-    return {name: getattr(found, name) for name in found.__struct_fields__}
+    return replace(found, brokers=await ask_all(found.brokers, tls, _ASK_S))
 
 
 def _mode(text: str) -> AdoptedMode:
@@ -167,9 +164,11 @@ def _tls(path: Path | None) -> ssl.SSLContext | None:
     if path is None:
         return None
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise ConfigError([f"--command-config: {path}: {error.strerror}"]) from error
+    except ValueError as error:
+        raise ConfigError([f"--command-config: {path}: is not text in UTF-8"]) from error
     pairs = [line.partition("=") for line in lines if "=" in line and not line.lstrip().startswith("#")]
     names = set(TlsSettings.__struct_fields__)
     given = {key.strip().removeprefix("ssl.").replace(".", "_"): value.strip() for key, _, value in pairs}

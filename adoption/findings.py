@@ -9,10 +9,9 @@ from typing import Final
 from msgspec import Struct
 
 from adoption.survey import Survey, SurveyedBroker
-from cluster.protocol_version import ProtocolVersion
+from cluster.protocol_version import OLDEST_KAFKA, ProtocolVersion
 from cluster.takeover import AdoptedMode
 
-OLDEST: Final = ProtocolVersion((2, 4), 0)
 _FIND_BY_REGISTRATION: Final = ProtocolVersion((3, 0), 0)
 """From here on brokers find a controller otherwise than under `/brokers/ids` at a controlled shutdown."""
 _LEADER_AND_ISR: Final = 4
@@ -92,7 +91,7 @@ def _refusals_of(broker: SurveyedBroker) -> Iterator[str]:
     if broker.config("zookeeper.metadata.migration.enable") == "true":
         yield "has zookeeper.metadata.migration.enable=true: a migration to KRaft is being prepared"
     protocol = protocol_of(broker)
-    if releases_of(broker) in {"before 2.4", "after 3.9"} or protocol is None or protocol < OLDEST:
+    if releases_of(broker) in {"before 2.4", "after 3.9"} or protocol is None or protocol < OLDEST_KAFKA:
         found = broker.config("inter.broker.protocol.version") or "unknown"
         yield f"is of {releases_of(broker)}, inter.broker.protocol.version {found}: klamm governs 2.4 to 3.9"
 

@@ -54,16 +54,15 @@ async def open_broker_client(
     authorizers = Authorizers()
     local = LocalAnswers([conversion.key for conversion in OF_ACTIVE_CONTROLLER], config.data[0])
     conversions = {c.key: c for c in (*OF_ACTIVE_CONTROLLER, *config_apis(ControllerId(config.id)))}
-
-    def services() -> KafkaServices:
-        return KafkaServices(handler, admission, request_metrics, live, local, conversions, authorizers)
-
-    tasks = await cleanup.enter_async_context(TaskSet())
     tls = kafka_tls(config.settings, config.kafka_listeners)
+    # Filled once the ports are bound: a client may be connected before the last of them is.
+    own_addresses: set[str] = set()
+    live = LiveBrokers(partial(_kafka_brokers, zookeeper), SystemRandom(), client_id, own_addresses, tls.passing_on)
+    services = KafkaServices(handler, admission, request_metrics, live, local, conversions, authorizers)
+    tasks = await cleanup.enter_async_context(TaskSet())
     servers = await serve_kafka(config.kafka_listeners, admission.limits, tasks, services, tls=tls.listening)
     cleanup.push_async_callback(servers.stop)
-    own_addresses = [endpoint.address for endpoint in servers.endpoints]
-    live = LiveBrokers(partial(_kafka_brokers, zookeeper), SystemRandom(), client_id, own_addresses, tls.passing_on)
+    own_addresses.update(endpoint.address for endpoint in servers.endpoints)
     controller = servers.controller(config.id, config.settings.klamm_kafka_rack)
     client = KafkaBrokerClient(config.settings, client_id, controller, tls.to_brokers)
     cleanup.push_async_callback(client.close)

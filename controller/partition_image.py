@@ -260,7 +260,8 @@ class PartitionImage(BrokerImage):
         for tp in partitions:
             self._set_partition_state(tp, PartitionState.NON_EXISTENT)
             del self.partition_states[tp]
-            for broker in list(self.replica_states):
+            # A broker can have reported the directory of a replica whose state is not known.
+            for broker in {*self.replica_states, *self.offline_directories}:
                 self._forget_replicas(broker, [tp])
 
     # Counters

@@ -1,5 +1,6 @@
 """Peers that speak Kafka's protocol over real sockets: brokers that answer as told, and a controller's listeners."""
 
+import ssl
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from random import Random
@@ -116,13 +117,13 @@ async def kafka_listener(handler: RequestHandler, brokers: Collection[Broker] = 
     async def registered() -> Collection[Broker]:
         return brokers
 
-    live = LiveBrokers(registered, Random(1), "klamm-1001", ())
+    live = LiveBrokers(registered, Random(1), "klamm-1001", (), ssl.create_default_context())
     local = LocalAnswers([conversion.key for conversion in OF_ACTIVE_CONTROLLER], "/data")
     conversions = {c.key: c for c in (*OF_ACTIVE_CONTROLLER, *config_apis(CONTROLLER))}
     services = KafkaServices(handler, admission, RequestMetrics(metrics), live, local, conversions, Authorizers())
     listener = KafkaListener("PLAINTEXT", "127.0.0.1", 0, "PLAINTEXT", Endpoint("127.0.0.1", 0))
     async with TaskSet() as tasks:
-        servers = await serve_kafka([listener], admission.limits, tasks, lambda: services)
+        servers = await serve_kafka([listener], admission.limits, tasks, services)
         try:
             yield servers
         finally:

@@ -124,8 +124,9 @@ def _load_keystore(context: ssl.SSLContext, settings: TlsSettings) -> None:
                 f"not open it ({error.reason or error})"
             ]
         ) from error
-    except OSError as error:
-        raise ConfigError([f"ssl.keystore.location: {settings.keystore_location}: {error.strerror}"]) from error
+    except (OSError, ValueError) as error:
+        name, value = _named("keystore.location", settings.keystore_location, "keystore.key")
+        raise ConfigError([f"{name}: {value}: {_why_unreadable(error)}"]) from error
 
 
 @contextmanager
@@ -146,8 +147,14 @@ def _load_truststore(context: ssl.SSLContext, settings: TlsSettings) -> None:
     except ssl.SSLError as error:
         name, value = _named("truststore.location", settings.truststore_location, "truststore.certificates")
         raise ConfigError([f"{name}: {value}: holds no certificate in PEM form ({error.reason or error})"]) from error
-    except OSError as error:
-        raise ConfigError([f"ssl.truststore.location: {settings.truststore_location}: {error.strerror}"]) from error
+    except (OSError, TypeError, ValueError) as error:
+        name, value = _named("truststore.location", settings.truststore_location, "truststore.certificates")
+        raise ConfigError([f"{name}: {value}: {_why_unreadable(error)}"]) from error
+
+
+def _why_unreadable(error: OSError | TypeError | ValueError) -> str:
+    """Python refuses a path with a NUL, and a certificate that is not ASCII."""
+    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
 
 
 def _named(location_name: str, location: str | None, content_name: str) -> tuple[str, str]:

@@ -328,15 +328,19 @@ def _unusable_for_kafka(config: NodeConfig) -> list[str]:
             'settings."klamm.kafka.listeners": needs klamm.broker.protocol = "kafka"; no other brokers use them'
         ]
         return needless if listeners else []
+    errors: list[str] = []
+    if not listeners:
+        needed = 'needed with klamm.broker.protocol = "kafka"; brokers ask controllers there: PLAINTEXT://host:19092'
+        errors.append(f'settings."klamm.kafka.listeners": {shown(settings.klamm_kafka_listeners)}: {needed}')
     version = settings.inter_broker_protocol_version
     if version < OLDEST_KAFKA:
         why = f"brokers of Apache Kafka must be of {OLDEST_KAFKA} or later"
-        return [f'settings."inter.broker.protocol.version": {version}: {why}']
+        errors.append(f'settings."inter.broker.protocol.version": {version}: {why}')
     try:
         kafka_tls(settings, listeners)
     except ConfigError as error:
-        return [f"settings: {line}" for line in error.errors]
-    return []
+        errors += [f"settings: {line}" for line in error.errors]
+    return errors
 
 
 def _disagreements(config: NodeConfig) -> list[str]:

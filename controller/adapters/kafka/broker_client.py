@@ -20,12 +20,10 @@ _ASKED_VERSION: Final = 0
 class KafkaBrokerClient:
     """Implements controller.ports.BrokerClient. Listener: RQ-30; timeouts: RQ-32; versions: D-81.
 
-    `controller`: see ControlMessages. `tls`: for brokers whose listener is SSL; None: those are refused.
+    `controller`: see ControlMessages. `tls`: for brokers whose listener is SSL.
     """
 
-    def __init__(
-        self, settings: Settings, client_id: str, controller: Broker | None, tls: ssl.SSLContext | None = None
-    ) -> None:
+    def __init__(self, settings: Settings, client_id: str, controller: Broker, tls: ssl.SSLContext) -> None:
         self._client_id = client_id
         self._protocol = settings.inter_broker_protocol_version
         self._messages = ControlMessages(settings.inter_broker_protocol_version, controller)
@@ -99,10 +97,8 @@ class KafkaBrokerClient:
         match endpoint.security_protocol:
             case "PLAINTEXT":
                 return None
-            case "SSL" if self._tls is not None:
-                return self._tls
             case "SSL":
-                why = "it takes TLS only, and there is no TLS here"
+                return self._tls
             case other:
                 why = f"it takes {other} only, and klamm cannot authenticate itself to Kafka's brokers yet"
         raise PeerUnreachableError(endpoint.address, why)

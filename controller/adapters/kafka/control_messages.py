@@ -70,10 +70,10 @@ class ControlMessages:
     """Makes messages in the versions of one protocol version.
 
     `controller`: the controller as a broker of the metadata that brokers are sent, by which they and their clients find
-    it; None if it has no listener for them.
+    it.
     """
 
-    def __init__(self, protocol: ProtocolVersion, controller: Broker | None) -> None:
+    def __init__(self, protocol: ProtocolVersion, controller: Broker) -> None:
         self.versions = versions = ControlVersions.of(protocol)
         self._controller = controller
         self._partitions = EncodedParts[control.LeaderAndIsrPartitionState](
@@ -118,13 +118,12 @@ class ControlMessages:
         )
 
     def _update_metadata(self, request: control.UpdateMetadataRequest) -> metadata.UpdateMetadataRequest:
-        own = () if self._controller is None else (self._controller,)
         return metadata.UpdateMetadataRequest(
             controller_id=request.controller_id,
             controller_epoch=request.controller_epoch,
             broker_epoch=request.broker_epoch,
             topic_states=_encoded(self._topics, request.topic_states),
-            live_brokers=_encoded(self._brokers, (*request.live_brokers, *own)),
+            live_brokers=_encoded(self._brokers, (*request.live_brokers, self._controller)),
         )
 
     def _stop_replica(self, request: control.StopReplicaRequest) -> stop.StopReplicaRequest:

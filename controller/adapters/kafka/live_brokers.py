@@ -20,8 +20,7 @@ class LiveBrokers:
     """Finds a broker for each connection of a client.
 
     `registered` reads the registrations: a standby has heard nothing else of the brokers; it may raise ZooKeeperError.
-    `own_addresses`: of this controller, which are never connected to. `tls`: for listeners that are SSL, None: those
-    are not connected to.
+    `own_addresses`: of this controller, which are never connected to; may grow. `tls`: for listeners that are SSL.
     """
 
     def __init__(
@@ -30,11 +29,11 @@ class LiveBrokers:
         random: Random,
         client_id: str,
         own_addresses: Collection[str],
-        tls: ssl.SSLContext | None = None,
+        tls: ssl.SSLContext,
     ) -> None:
         self._registered = registered
         self._random, self._client_id = random, client_id
-        self._own_addresses = frozenset(own_addresses)
+        self._own_addresses = own_addresses
         self._tls = tls
         self._known: tuple[Broker, ...] = ()
         self._read_at: float | None = None
@@ -58,10 +57,7 @@ class LiveBrokers:
 
     def _is_usable(self, endpoint: Endpoint) -> bool:
         """Not where a client that the broker authenticates has other rights than this controller."""
-        reachable = endpoint.security_protocol == "PLAINTEXT" or (
-            endpoint.security_protocol == "SSL" and self._tls is not None
-        )
-        return reachable and endpoint.address not in self._own_addresses
+        return endpoint.security_protocol in {"PLAINTEXT", "SSL"} and endpoint.address not in self._own_addresses
 
     async def _brokers(self) -> tuple[Broker, ...]:
         now = asyncio.get_running_loop().time()

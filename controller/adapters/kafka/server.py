@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from cluster.broker import Broker, BrokerId, Endpoint
@@ -33,14 +33,13 @@ async def serve_kafka(
     listeners: Sequence[KafkaListener],
     limits: AdmissionLimits,
     tasks: TaskSet,
-    services: Callable[[], KafkaServices],
+    services: KafkaServices,
     *,
     tls: ssl.SSLContext | None = None,
 ) -> KafkaServers:
     """Serve at each listener. Raises StartupError if an address cannot be bound.
 
-    `tasks`: those of the connections. `services` is called for each of them: the ports are bound before there is
-    anything to serve. `tls`: for listeners that are SSL.
+    `tasks`: those of the connections. `tls`: for listeners that are SSL.
     """
     bounds = _limits(limits)
     servers: list[KafkaServer] = []
@@ -58,10 +57,10 @@ async def serve_kafka(
     return KafkaServers(servers, endpoints)
 
 
-def _open(services: Callable[[], KafkaServices], listener: str, peer: Peer) -> KafkaSession:
+def _open(services: KafkaServices, listener: str, peer: Peer) -> KafkaSession:
     # As gRPC names it in records and metrics.
     family = "ipv6" if ":" in peer.host else "ipv4"
-    return KafkaSession(services(), listener, f"{family}:{peer}")
+    return KafkaSession(services, listener, f"{family}:{peer}")
 
 
 def _limits(limits: AdmissionLimits) -> ServerLimits:

@@ -1,5 +1,6 @@
 """Which ids are controllers', and what is done about replicas that Apache Kafka's brokers placed on them."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import structlog
@@ -42,9 +43,12 @@ async def replace_controllers(
     states = await active.store.read_states(
         [TopicPartition(t, p) for t, (a, _) in current.items() for p in a.partitions]
     )
+    led: dict[str, list[int]] = defaultdict(list)
+    for partition in states:
+        led[partition.topic].append(partition.partition)
     wanted = {
         topic: (
-            without_controllers(found, controllers, live, [tp.partition for tp in states if tp.topic == topic]),
+            without_controllers(found, controllers, live, led[topic]),
             version,
         )
         for topic, (found, version) in current.items()

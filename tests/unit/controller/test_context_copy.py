@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cluster.broker import BrokerEpoch, BrokerId, Offset, ZkVersion
@@ -106,7 +106,12 @@ def _possible(view: ControllerContext, change: Change) -> bool:
         case DeletionsEligible(marked):
             possible = all(view.is_marked_for_deletion(t) for t in marked)
         case DeletionsStarted(started_topics):
-            possible = all(t in view.topics_to_be_deleted for t in started_topics)
+            # Their partitions are made NonExistent first (TD-13).
+            possible = all(
+                t in view.topics_to_be_deleted
+                and all(view.partition_state(p) is PartitionState.NON_EXISTENT for p in view.partitions_of(t))
+                for t in started_topics
+            )
         case _:
             possible = True
     return possible
@@ -178,6 +183,14 @@ def _answers(view: ControllerContext, of: list[str]) -> dict[str, Any]:
 
 @pytest.mark.rule("INV-10")
 @given(st.lists(changes, max_size=30), st.sets(topics), st.lists(changes, max_size=10))
+@example(
+    [
+        ReplicaStatesDerived(ids(1)[0], (tp("a-0"),), ReplicaState.NON_EXISTENT),
+        OfflineReplicasReported(ids(1)[0], frozenset([tp("a-0")])),
+    ],
+    set(),
+    [TopicsRemoved(("a",), deleted=True)],
+)
 def test_a_copy_answers_as_the_original_and_is_independent_of_it(
     before: list[Change], copied: set[str], after: list[Change]
 ) -> None:

@@ -100,6 +100,10 @@ def test_a_broker_that_another_authority_certified_is_refused(made: Certificates
             "ssl.keystore.key: (not shown): holds no private key",
         ),
         ({"truststore_location": None, "truststore_certificates": "x"}, "ssl.truststore.certificates: (not shown): "),
+        ({"truststore_location": None, "truststore_certificates": "é"}, "ssl.truststore.certificates: (not shown): "),
+        ({"truststore_location": None, "truststore_certificates": ""}, "ssl.truststore.certificates: (not shown): "),
+        ({"truststore_location": "a\0b"}, "ssl.truststore.location: a\\x00b: embedded null"),
+        ({"keystore_location": "a\0b"}, "ssl.keystore.location: a\\x00b: embedded null"),
     ],
 )
 def test_what_cannot_be_used_is_named_by_its_setting(
