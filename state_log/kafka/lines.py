@@ -45,6 +45,8 @@ def record_of(line: KafkaLine, incarnation: str) -> LoggedStateChange | None:
     if line.said.fields.get("to_state") == "leader":
         own["leader"] = line.node
     fields = {**own, **line.said.fields}
+    if line.said.writer_epoch is not None:
+        fields["controller_epoch"] = max(line.said.writer_epoch, fields["controller_epoch"] or 0)
     return LoggedStateChange(
         v=STATE_CHANGE_VERSION,
         seq=line.offset,

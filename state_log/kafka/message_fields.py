@@ -27,7 +27,8 @@ class Said(Struct, frozen=True):
 
     `sent_to`: brokers that the controller sends something to. `by`: the controller whose request a broker handles, and
     its epoch. `detail_of`: the request about which this is one of the messages that only TRACE has; `sum_of`: the
-    request about which this INFO message sums up so many of them.
+    request about which this INFO message sums up so many of them. `writer_epoch`: of the controller that wrote the
+    state; one that was replaced while it loaded sends states of its successor.
     """
 
     fields: Mapping[str, Any] = {}
@@ -35,6 +36,7 @@ class Said(Struct, frozen=True):
     by: tuple[int, int] | None = None
     detail_of: str = ""
     sum_of: tuple[str, int] | None = None
+    writer_epoch: int | None = None
 
 
 Match = re.Match[str]
@@ -122,7 +124,7 @@ def sent(event: str, detail_of: str = "") -> Callable[[Match], Said]:
         fields = {"kind": Kind.LOADED, **_of_partition(found), **_state(found), "cause": Cause(event), "reason": reason}
         if len(brokers) == 1:
             fields["broker"] = brokers[0]
-        return Said(fields, brokers, detail_of=detail_of)
+        return Said(fields, brokers, detail_of=detail_of, writer_epoch=_int32(found["writer_epoch"]))
 
     return said
 
@@ -148,7 +150,8 @@ def received(found: Match) -> Said:
         raise UnclearMessageError("the request names no partition")
     cause, by = _sender(found, LEADER_AND_ISR)
     fields = {"kind": Kind.LOADED, **_of_partition(found), **_state(found), **cause, "controller_epoch": by[1]}
-    return Said({**fields, "reason": "LeaderAndIsr received"}, by=by)
+    fields["reason"] = "LeaderAndIsr received"
+    return Said(fields, by=by, writer_epoch=_int32(found["writer_epoch"]))
 
 
 def cached(found: Match) -> Said:

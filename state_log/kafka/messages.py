@@ -49,12 +49,12 @@ _VALUES: Final = {
 _PARTITION: Final = "<topic>-<partition>"
 _PARTITION_EPOCH: Final = "(?:zkVersion|partitionEpoch)=<partition_epoch>"
 _EPOCHS: Final = rf"leader=<leader>, leaderEpoch=<leader_epoch>, isr=\[<isr>\], {_PARTITION_EPOCH}"
-_REST: Final = rf"controllerEpoch={_NUMBER}, {_EPOCHS}, replicas=\[<replicas>\][^)]*\)"
+_REST: Final = rf"controllerEpoch=<writer_epoch>, {_EPOCHS}, replicas=\[<replicas>\][^)]*\)"
 _STATE: Final = rf"\w+\((?:topicName='[^']*', )?(?:partitionIndex=\d+, )?{_REST}"
 _NAMED_STATE: Final = rf"\w+\((?:topicName='<topic>', )?(?:partitionIndex=<partition>, )?{_REST}"
 _LEADERSHIP: Final = (
     r"\(Leader:<leader>,ISR:<isr>(?:,LeaderRecoveryState:\w+)?,LeaderEpoch:<leader_epoch>"
-    rf"(?:,ZkVersion:<partition_epoch>)?,ControllerEpoch:{_NUMBER}\)"
+    r"(?:,ZkVersion:<partition_epoch>)?,ControllerEpoch:<writer_epoch>\)"
 )
 _SENDER: Final = "controller <controller> epoch <controller_epoch>"
 _BY_UPDATE: Final = f"in response to UpdateMetadata request sent by {_SENDER} with correlation id <id>"

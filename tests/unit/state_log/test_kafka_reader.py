@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from cluster.partition import TopicPartition
 from launcher.__main__ import app
+from state_log.kafka.lines import KafkaLine, record_of
 from state_log.kafka.message_fields import Said
 from state_log.kafka.messages import read_message
 from state_log.kafka.reader import read_kafka_state_changes
@@ -101,3 +102,25 @@ def test_a_file_is_read_once_and_what_is_not_kafkas_is_skipped(tmp_path: Path) -
 def test_a_request_that_a_broker_refused_states_nothing() -> None:
     refused = "Received update metadata request with correlation id 2 from an old controller 3 with epoch 2. "
     assert read_message(refused + "Latest known controller epoch is 3") == Said()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Sending become-follower LeaderAndIsr request LeaderAndIsrPartitionState(topicName='orders', partitionIndex=0, "
+        "controllerEpoch=5, leader=2, leaderEpoch=3, isr=[2, 1], partitionEpoch=7, replicas=[1, 2], addingReplicas=[], "
+        "removingReplicas=[], isNew=false, leaderRecoveryState=0) to broker 1 for partition orders-0",
+        "Received LeaderAndIsr request LeaderAndIsrPartitionState(topicName='orders', partitionIndex=0, "
+        "controllerEpoch=5, leader=2, leaderEpoch=3, isr=[2, 1], partitionEpoch=7, replicas=[1, 2], addingReplicas=[], "
+        "removingReplicas=[], isNew=false, leaderRecoveryState=0) correlation id 1 from controller 1 epoch 4",
+    ],
+)
+@pytest.mark.parametrize(("sender_epoch", "expected"), [(4, 5), (6, 6)])
+def test_a_replaced_controller_that_still_loads_sends_states_of_its_successor(
+    message: str, sender_epoch: int, expected: int
+) -> None:
+    """Taken as states that epoch 4 wrote, they would follow states of epoch 5."""
+    said = read_message(message.replace("epoch 4", f"epoch {sender_epoch}"))
+    record = record_of(KafkaLine(0, "TRACE", True, 1, sender_epoch, 0, said), "log")
+    assert record is not None
+    assert (record.controller_epoch, record.partition_epoch) == (expected, 7)
