@@ -1,4 +1,4 @@
-"""The table of APIs of the active controller, in the order of `ControllerService`.
+"""The table of APIs of the active controller, in the order of `ControllerService`; then what only Kafka's clients ask.
 
 Event names and states are public: they are in the state-change log and in the metrics (EV-3).
 """
@@ -11,6 +11,7 @@ from cluster.requests import agents, configs, reassignments, topics
 from cluster.requests.cluster import DescribeClusterRequest, DescribeFindingsRequest
 from cluster.requests.elections import ElectLeadersRequest, PlanControlledShutdownRequest
 from cluster.requests.recovery import PlanClusterRecoveryRequest, RecoverClusterRequest
+from cluster.requests.users import AlterUserScramCredentialsRequest
 from cluster.rpc.apis import ApiKind, Callers, Request
 from controller import dry_runs
 from controller.active_controller import ActiveController
@@ -21,6 +22,7 @@ from controller.handlers.brokers.damaged_replicas import report_damaged_replicas
 from controller.handlers.brokers.producer_ids import allocate_producer_ids
 from controller.handlers.configs.features import describe_features, update_features
 from controller.handlers.configs.requests import alter_configs, describe_configs
+from controller.handlers.configs.user_credentials import alter_user_scram_credentials
 from controller.handlers.partitions.elections import elect_leaders, wait_for_delivery
 from controller.handlers.partitions.isr_changes import alter_partition, complete_moves
 from controller.handlers.queries import (
@@ -148,6 +150,8 @@ _ROWS: Final[tuple[ControllerApi[Any, Any], ...]] = (
     ControllerApi(PlanClusterRecoveryRequest, *_PRIVILEGED_QUERY, plan_cluster_recovery),
     _mutation(RecoverClusterRequest, recover_cluster),
     ControllerApi(DescribeFindingsRequest, *_PRIVILEGED_QUERY, describe_findings),
+    # Of Kafka's clients only: klamm's agents authenticate nobody by passwords.
+    _mutation(AlterUserScramCredentialsRequest, alter_user_scram_credentials),
     # Asked by the process itself, which completes the answer or answers alone: see `controller.node`.
     ControllerApi(DescribeClusterRequest, *_QUERY, describe_cluster),
 )

@@ -122,6 +122,14 @@ def verbs(version: str, where: Where, topic: str, folder: Path) -> Iterator[Verb
     of_brokers = (*at, "--entity-type", "brokers", "--entity-default")
     yield Verb("set brokers' config", "configs", (*of_brokers, "--alter", "--add-config", "log.cleaner.threads=2"))
     yield Verb("describe brokers' config", "configs", (*of_brokers, "--describe"))
+    of_user = (*admin, "--entity-type", "users", "--entity-name", "ann")
+    credential = "SCRAM-SHA-256=[iterations=8192,password=secret]"
+    yield Verb("set a user's credential", "configs", (*of_user, "--alter", "--add-config", credential))
+    # The oldest tools show the salt.
+    yield Verb("describe credentials", "configs", (*of_user, "--describe"), shows=not is_old, until="SCRAM|^$")
+    take_away = (*of_user, "--alter", "--delete-config", "SCRAM-SHA-256")
+    yield Verb("delete a user's credential", "configs", take_away)
+    yield Verb("delete it again", "configs", take_away, shows=False)
     lines = "".join(f"line {number}\n" for number in range(100))
     yield Verb("produce", "producer", (*sent, *named), input=lines)
     group = ("--group", f"group-{topic}")

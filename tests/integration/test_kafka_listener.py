@@ -14,6 +14,8 @@ from cluster.kafka_wire.headers import decode_response, encode_request
 from cluster.kafka_wire.message import Message
 from cluster.kafka_wire.messages import alter_partition_request as isr_change
 from cluster.kafka_wire.messages import alter_partition_response as isr_changed
+from cluster.kafka_wire.messages import alter_user_scram_credentials_request as alteration
+from cluster.kafka_wire.messages import alter_user_scram_credentials_response as alteration_response
 from cluster.kafka_wire.messages import create_topics_request as creation
 from cluster.kafka_wire.messages import create_topics_response as created
 from cluster.kafka_wire.messages import delete_topics_request as deletion
@@ -32,7 +34,7 @@ from cluster.kafka_wire.messages.list_groups_response import ListGroupsResponse
 from cluster.kafka_wire.messages.metadata_request import MetadataRequest
 from cluster.kafka_wire.messages.metadata_response import MetadataResponse
 from cluster.kafka_wire.messages.produce_request import ProduceRequest
-from cluster.requests import agents, topics
+from cluster.requests import agents, topics, users
 from cluster.requests import configs as own_configs
 from controller.adapters.kafka.server import KafkaServers
 from tests.kafka_peers import TIMEOUT_S, KafkaPeer, connected, kafka_broker, kafka_listener
@@ -123,6 +125,27 @@ async def test_what_is_refused_as_a_whole_is_refused_for_each_item(raised: Excep
         by_id = deletion.DeleteTopicsRequest(topics=(deletion.DeleteTopicState(topic_id=T_ID),))
         answer = await asked(client, by_id, 6, deleted.DeleteTopicsResponse)
         assert [(topic.name, topic.topic_id, topic.error_code) for topic in answer.responses] == [(None, T_ID, code)]
+
+
+@pytest.mark.rule("D-83")
+async def test_credentials_of_users_are_altered_and_refused_for_each_user() -> None:
+    upsertion = alteration.ScramCredentialUpsertion(
+        name="ann", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p"
+    )
+    deletion_of_bob = alteration.ScramCredentialDeletion(name="bob", mechanism=2)
+    request = alteration.AlterUserScramCredentialsRequest(deletions=(deletion_of_bob,), upsertions=(upsertion,))
+    results = (users.AlterUserScramCredentialsResult("ann", ErrorCode.NONE),)
+    handler = Scripted(lambda _: users.AlterUserScramCredentialsResponse(results))
+    async with listener_with(KafkaPeer({}), handler) as servers, connected(servers) as client:
+        answer = await asked(client, request, 0, alteration_response.AlterUserScramCredentialsResponse)
+    assert handler.asked[0][1] == users.AlterUserScramCredentialsRequest(
+        (users.ScramCredentialDeletion("bob", 2),), (users.ScramCredentialUpsertion("ann", 1, 4096, b"s", b"p"),)
+    )
+    assert [(r.user, r.error_code, r.error_message) for r in answer.results] == [("ann", ErrorCode.NONE, None)]
+    moved = Scripted(refuse(ApiError(ErrorCode.NOT_CONTROLLER, "ask 1002")))
+    async with listener_with(KafkaPeer({}), moved) as servers, connected(servers) as client:
+        answer = await asked(client, request, 0, alteration_response.AlterUserScramCredentialsResponse)
+    assert {r.user: r.error_code for r in answer.results} == dict.fromkeys(("ann", "bob"), ErrorCode.NOT_CONTROLLER)
 
 
 @pytest.mark.rule("D-83", "IS-10")

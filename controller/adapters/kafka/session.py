@@ -31,10 +31,11 @@ from controller.adapters.kafka.live_brokers import LiveBrokers
 from controller.adapters.kafka.local_answers import LocalAnswers
 from controller.adapters.kafka.partition_apis import PARTITION_APIS
 from controller.adapters.kafka.topic_apis import TOPIC_APIS
+from controller.adapters.kafka.user_apis import USER_APIS
 from controller.adapters.kafka.versions import NEVER_PASSED_ON
 
 _log = structlog.stdlib.get_logger()
-OF_ACTIVE_CONTROLLER: Final = (*TOPIC_APIS, *PARTITION_APIS, *BROKER_APIS)
+OF_ACTIVE_CONTROLLER: Final = (*TOPIC_APIS, *PARTITION_APIS, *BROKER_APIS, *USER_APIS)
 """What only the active controller answers."""
 _PASSED_ON_TIMEOUT_S: Final = 600.0
 """Longer than any request waits by the defaults of Kafka's clients; a broker that dies closes the connection."""

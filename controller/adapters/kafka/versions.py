@@ -24,8 +24,6 @@ NEVER_PASSED_ON: Final = frozenset(
         # The broker would authenticate this controller, not the client.
         ApiKey.SASL_HANDSHAKE,
         ApiKey.SASL_AUTHENTICATE,
-        # Brokers leave it to the active controller, and this one does not govern clusters with SASL.
-        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
     }
 )
 

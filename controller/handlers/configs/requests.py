@@ -5,6 +5,7 @@ Source: Kafka ZkAdminManager, ConfigHelper, AdminZkClient.changeConfigs.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import structlog
 
@@ -22,7 +23,7 @@ from cluster.requests.configs import (
     DescribedConfig,
 )
 from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity
-from cluster.zookeeper.configs import StoredConfig, overrides_of
+from cluster.zookeeper.configs import overrides_of
 from controller.active_controller import ActiveController
 from controller.changes import MinInsyncReplicasAltered
 from controller.decisions.configs.changes import altered, check_alterations, check_broker_is_klamms, config_entity
@@ -33,13 +34,9 @@ from controller.decisions.configs.descriptions import (
     describe_topic_configs,
 )
 from controller.decisions.configs.topic_configs import min_insync_replicas
-from controller.fenced_writes import Conflict, Outcome, Written
+from controller.handlers.configs.writes import WrittenConfig, change_configs, unreadable
 
-_ATTEMPTS = 5
-"""Attempts to write a config znode that others change at the same time."""
 _log = structlog.stdlib.get_logger()
-
-_Alterations = Mapping[ConfigEntity, AlterConfigsResource]
 
 
 async def alter_configs(active: ActiveController, request: AlterConfigsRequest) -> AlterConfigsResponse:
@@ -60,7 +57,8 @@ async def alter_configs(active: ActiveController, request: AlterConfigsRequest) 
             errors[position] = error
         else:
             accepted[entity] = resource
-    refused = await _write(active, accepted)
+    changes = {entity: partial(altered, configs=resource.configs) for entity, resource in accepted.items()}
+    refused = await change_configs(active, changes, partial(_record, active))
     by_resource = {_key(accepted[entity]): error for entity, error in refused.items()}
     responses: list[AlterConfigsResourceResponse] = []
     for position, resource in enumerate(request.resources):
@@ -97,51 +95,20 @@ def _key(resource: AlterConfigsResource | ConfigResource) -> tuple[int, str]:
     return resource.resource_type, resource.resource_name
 
 
-async def _write(active: ActiveController, wanted: _Alterations) -> dict[ConfigEntity, ApiError]:
-    """Write all alterations, retrying those whose znode changed meanwhile; returns the error per entity not written."""
-    errors: dict[ConfigEntity, ApiError] = {}
-    left = dict(wanted)
-    for _ in range(_ATTEMPTS):
-        found = await active.configs.read(list(left))
-        stored = {entity: config for entity, config in found.items() if isinstance(config, StoredConfig)}
-        errors |= {entity: _unreadable(entity) for entity in left if entity not in stored}
-        changed = {
-            entity: StoredConfig(altered(config.overrides, left[entity].configs), config.version)
-            for entity, config in stored.items()
-        }
-        outcomes = await active.configs.write(changed)
-        written = [entity for entity, outcome in outcomes.items() if isinstance(outcome, Written)]
-        _record(active, {entity: (stored[entity].overrides, changed[entity].overrides) for entity in written})
-        errors |= {e: _refusal(o) for e, o in outcomes.items() if not isinstance(o, Written | Conflict)}
-        left = {entity: left[entity] for entity, o in outcomes.items() if isinstance(o, Conflict)}
-        if not left:
-            return errors
-    return errors | {e: ApiError(ErrorCode.OPERATION_NOT_ATTEMPTED, f"{e.path} keeps changing") for e in left}
-
-
-def _record(
-    active: ActiveController, written: Mapping[ConfigEntity, tuple[Mapping[str, str], Mapping[str, str]]]
-) -> None:
-    """Log what was written, and record what the state-change log has of it (D-53). `written`: overrides before, now."""
+def _record(active: ActiveController, written: Mapping[ConfigEntity, WrittenConfig]) -> None:
+    """Log what was written, and record what the state-change log has of it (D-53)."""
     if not written:
         return
     _log.info("Configs altered", entities=[entity.path for entity in written])
     default = active.config.min_insync_replicas
     values = {
-        entity.name: min_insync_replicas(now, default)
-        for entity, (before, now) in written.items()
-        if entity.type == "topics" and min_insync_replicas(now, default) != min_insync_replicas(before, default)
+        entity.name: min_insync_replicas(config.now, default)
+        for entity, config in written.items()
+        if entity.type == "topics"
+        and min_insync_replicas(config.now, default) != min_insync_replicas(config.before, default)
     }
     if values:
         active.commit(MinInsyncReplicasAltered(values))
-
-
-def _unreadable(entity: ConfigEntity) -> ApiError:
-    return ApiError(ErrorCode.INVALID_CONFIG, f"{entity.path} cannot be read")
-
-
-def _refusal(outcome: Outcome) -> ApiError:
-    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused: {outcome}")
 
 
 async def describe_configs(active: ActiveController, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -163,7 +130,7 @@ async def describe_configs(active: ActiveController, request: DescribeConfigsReq
         resource = request.resources[position]
         own = stored[entity]
         if isinstance(own, MalformedZnodeError):
-            results[position] = _failed(resource, _unreadable(entity))
+            results[position] = _failed(resource, unreadable(entity))
             continue
         wanted = resource.configuration_keys
         if entity.type == "topics" and active.config.governs_kafka:

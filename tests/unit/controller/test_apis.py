@@ -12,6 +12,7 @@ from cluster.requests.cluster import DescribeClusterRequest, DescribeFindingsReq
 from cluster.requests.configs import UpdateFeaturesRequest
 from cluster.requests.context import RequestContext
 from cluster.requests.topics import CreateTopicsRequest
+from cluster.requests.users import AlterUserScramCredentialsRequest
 from cluster.rpc.apis import ApiKind, Callers, DirectApi
 from cluster.rpc.methods import BROKER_AGENT_SERVICE, CLUSTER_SERVICE, CONTROLLER_SERVICE, REPLICA_FETCH
 from controller.apis import APIS
@@ -36,6 +37,7 @@ CAUSES = {
     "ElectLeaders": ("ElectLeadersReceived", ControllerState.MANUAL_LEADER_BALANCE),
     "AlterConfigs": ("AlterConfigsReceived", ControllerState.IDLE),
     "UpdateFeatures": ("UpdateFeaturesReceived", ControllerState.UPDATE_FEATURES),
+    "AlterUserScramCredentials": ("AlterUserScramCredentialsReceived", ControllerState.IDLE),
     "RecoverCluster": ("RecoverClusterReceived", ControllerState.IDLE),
 }
 """What the state-change log and the metrics call the requests that are no mere queries."""
@@ -51,7 +53,8 @@ def test_every_method_of_a_service_has_a_row_of_its_name(log: FileStateChangeLog
         _, c = await running_cluster(1)
         methods = {method.request_type: method.name for method in (*CLUSTER_SERVICE, *CONTROLLER_SERVICE)}
         served = {**c.node.apis, **{api.request: api for api in state_log_apis(log)}}
-        assert {request: api.name for request, api in served.items()} == methods
+        kafkas = {AlterUserScramCredentialsRequest: "AlterUserScramCredentials"}
+        assert {request: api.name for request, api in served.items()} == methods | kafkas
         await c.stop()
 
     @virtually

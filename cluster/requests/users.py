@@ -1,0 +1,65 @@
+"""SCRAM credentials of users. Source: KIP-554, RFC 5802."""
+
+from enum import IntEnum
+
+from msgspec import Struct
+
+from cluster.errors import ErrorCode
+
+
+class ScramMechanism(IntEnum):
+    """Kafka's numbers (ScramMechanism)."""
+
+    SHA_256 = 1
+    SHA_512 = 2
+
+    @property
+    def key(self) -> str:
+        """Its name in SASL, which is the config under which a user has the credential."""
+        return f"SCRAM-{self.name.replace('_', '-')}"
+
+
+class ScramCredentialDeletion(Struct, frozen=True):
+    user: str
+    mechanism: int
+
+
+class ScramCredentialUpsertion(Struct, frozen=True):
+    """Create or replace a credential. `salted_password`: `Hi(password, salt, iterations)`; never logged."""
+
+    user: str
+    mechanism: int
+    iterations: int
+    salt: bytes
+    salted_password: bytes
+
+    def __repr__(self) -> str:
+        return f"ScramCredentialUpsertion(user={self.user!r}, mechanism={self.mechanism}, (not shown))"
+
+
+class AlterUserScramCredentialsRequest(Struct, frozen=True):
+    """Each user is changed completely or not at all."""
+
+    deletions: tuple[ScramCredentialDeletion, ...] = ()
+    upsertions: tuple[ScramCredentialUpsertion, ...] = ()
+
+    @property
+    def alterations(self) -> tuple[ScramCredentialDeletion | ScramCredentialUpsertion, ...]:
+        return (*self.deletions, *self.upsertions)
+
+    @property
+    def users(self) -> tuple[str, ...]:
+        """Each user that is named, once."""
+        return tuple(dict.fromkeys(item.user for item in self.alterations))
+
+
+class AlterUserScramCredentialsResult(Struct, frozen=True):
+    user: str
+    error_code: ErrorCode
+    error_message: str | None = None
+
+
+class AlterUserScramCredentialsResponse(Struct, frozen=True):
+    """One result for each user."""
+
+    results: tuple[AlterUserScramCredentialsResult, ...]

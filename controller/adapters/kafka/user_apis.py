@@ -1,0 +1,47 @@
+"""AlterUserScramCredentials of Kafka's clients. Source: Kafka KafkaApis.handleAlterUserScramCredentialsRequest."""
+
+from typing import Any, Final
+
+from cluster.errors import ApiError
+from cluster.kafka_wire.api_keys import ApiKey
+from cluster.kafka_wire.messages import alter_user_scram_credentials_request as alteration
+from cluster.kafka_wire.messages import alter_user_scram_credentials_response as altered
+from cluster.requests import users
+from controller.adapters.kafka.conversions import Conversion
+
+
+def _to_alter(message: alteration.AlterUserScramCredentialsRequest) -> users.AlterUserScramCredentialsRequest:
+    return users.AlterUserScramCredentialsRequest(
+        tuple(users.ScramCredentialDeletion(item.name, item.mechanism) for item in message.deletions),
+        tuple(
+            users.ScramCredentialUpsertion(item.name, item.mechanism, item.iterations, item.salt, item.salted_password)
+            for item in message.upsertions
+        ),
+    )
+
+
+def _altered(
+    _: alteration.AlterUserScramCredentialsRequest, response: users.AlterUserScramCredentialsResponse
+) -> altered.AlterUserScramCredentialsResponse:
+    return altered.AlterUserScramCredentialsResponse(
+        results=tuple(
+            altered.AlterUserScramCredentialsResult(
+                user=result.user, error_code=result.error_code, error_message=result.error_message
+            )
+            for result in response.results
+        )
+    )
+
+
+def _refused(
+    message: alteration.AlterUserScramCredentialsRequest, error: ApiError
+) -> altered.AlterUserScramCredentialsResponse:
+    results = (
+        users.AlterUserScramCredentialsResult(user, error.code, error.message) for user in _to_alter(message).users
+    )
+    return _altered(message, users.AlterUserScramCredentialsResponse(tuple(results)))
+
+
+USER_APIS: Final[tuple[Conversion[Any], ...]] = (
+    Conversion(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, _to_alter, _altered, _refused),
+)

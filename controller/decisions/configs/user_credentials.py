@@ -1,0 +1,101 @@
+"""Validates alterations of SCRAM credentials, and computes the configs of users that hold them.
+
+Source: Kafka ZkAdminManager.alterUserScramCredentials, ScramFormatter, ScramCredentialUtils; RFC 5802.
+"""
+
+import hashlib
+import hmac
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import quote
+
+from cluster import bounds
+from cluster.errors import ApiError, ErrorCode
+from cluster.requests.users import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+    ScramMechanism,
+)
+from cluster.znodes.configs import ConfigEntity
+
+_ITERATIONS_MIN, _ITERATIONS_MAX = 4096, 16_384
+_BYTES_MAX: Final = 1024
+"""Of a salt. Kafka has no limit but that of a znode; its clients make 20 to 30 bytes."""
+
+
+def user_entity(user: str) -> ConfigEntity:
+    """The config entity of a user, whose name is encoded as Kafka's Sanitizer does. Raises ApiError."""
+    if not user:
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty", field="name")
+    # Java's URLEncoder encodes the tilde as well.
+    entity = ConfigEntity("users", quote(user, safe="").replace("~", "%7E"))
+    if not bounds.ZNODE_NAME.accepts(entity.name):
+        why = f"the name of the user cannot be that of a znode: {bounds.ZNODE_NAME.rule}, at most 1,024 characters"
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, why, field="name")
+    return entity
+
+
+def refused_users(request: AlterUserScramCredentialsRequest) -> dict[str, ApiError]:
+    """User -> why nothing of it is changed, as far as the request shows."""
+    named = Counter((item.user, item.mechanism) for item in request.alterations)
+    errors: dict[str, ApiError] = {}
+    for (user, _), count in named.items():
+        if count > 1:
+            twice = "A user credential cannot be altered twice in the same request"
+            errors[user] = ApiError(ErrorCode.DUPLICATE_RESOURCE, twice, field="name")
+    for item in request.alterations:
+        try:
+            _check(item)
+        except ApiError as error:
+            # As in Kafka this is looked at first.
+            errors[item.user] = error
+    return errors
+
+
+def _check(item: ScramCredentialDeletion | ScramCredentialUpsertion) -> None:
+    user_entity(item.user)
+    if item.mechanism not in set(ScramMechanism):
+        why = f"Unknown SCRAM mechanism {item.mechanism}; known are 1 (SCRAM-SHA-256) and 2 (SCRAM-SHA-512)"
+        raise ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, why, field="mechanism")
+    if isinstance(item, ScramCredentialDeletion):
+        return
+    if not _ITERATIONS_MIN <= item.iterations <= _ITERATIONS_MAX:
+        which = "few" if item.iterations < _ITERATIONS_MIN else "many"
+        why = f"Too {which} iterations: {item.iterations}; must be {_ITERATIONS_MIN} to {_ITERATIONS_MAX}"
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, why, field="iterations")
+    if len(item.salt) > _BYTES_MAX:
+        why = f"the salt has {len(item.salt)} bytes; at most {_BYTES_MAX}"
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, why, field="salt")
+
+
+def with_credentials(
+    overrides: Mapping[str, str], user: str, request: AlterUserScramCredentialsRequest
+) -> dict[str, str]:
+    """The configs of the user after the request; others than credentials, such as quotas, stay.
+
+    Raises ApiError for a deletion of what the user does not have.
+    """
+    result = dict(overrides)
+    for deletion in request.deletions:
+        if deletion.user == user and result.pop(ScramMechanism(deletion.mechanism).key, None) is None:
+            why = "Attempt to delete a user credential that does not exist"
+            raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, why, field="name")
+    for upsertion in request.upsertions:
+        if upsertion.user == user:
+            result[ScramMechanism(upsertion.mechanism).key] = _credential(upsertion)
+    return result
+
+
+def _credential(upsertion: ScramCredentialUpsertion) -> str:
+    digest = hashlib.sha256 if upsertion.mechanism == ScramMechanism.SHA_256 else hashlib.sha512
+
+    def keyed(word: bytes) -> bytes:
+        return hmac.digest(upsertion.salted_password, word, digest)
+
+    stored_key = digest(keyed(b"Client Key")).digest()
+    parts = {"salt": upsertion.salt, "stored_key": stored_key, "server_key": keyed(b"Server Key")}
+    encoded = ",".join(f"{name}={b64encode(value).decode()}" for name, value in parts.items())
+    return f"{encoded},iterations={upsertion.iterations}"
