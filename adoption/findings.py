@@ -97,6 +97,9 @@ def _refusals_of(broker: SurveyedBroker) -> Iterator[str]:
 
 
 def _notes(survey: Survey) -> Iterator[str]:
+    if survey.is_leaderless:
+        dead = f"/controller names {survey.controller}, which does not run" if survey.controller >= 0 else ""
+        yield f"nobody is the active controller, so no leaders are elected: {dead or 'there is no /controller'}"
     protocols = sorted({p for broker in survey.brokers if (p := protocol_of(broker)) is not None})
     if len(protocols) > 1:
         found = _listed(protocols)
@@ -124,7 +127,7 @@ def _changes(survey: Survey, mode: AdoptedMode) -> Iterator[str]:
     if survey.is_governed_by_klamm:
         yield f"the active controller is klamm's already: {survey.controller}, epoch {survey.controller_epoch}"
     else:
-        holder = f"broker {survey.controller}" if survey.controller >= 0 else "nobody"
+        holder = "nobody" if survey.is_leaderless else f"broker {survey.controller}"
         yield (
             f"the active controller: {holder}, epoch {survey.controller_epoch}, is replaced by a controller of klamm "
             f"with epoch {survey.controller_epoch + 1}; no partition changes its leader by that"

@@ -58,3 +58,8 @@ class Survey(Struct, frozen=True):
     @property
     def is_governed_by_klamm(self) -> bool:
         return self.controller in self.candidates
+
+    @property
+    def is_leaderless(self) -> bool:
+        """Whether nobody elects leaders: `/controller` is missing, or names whom is not registered any more."""
+        return not self.is_governed_by_klamm and self.controller not in {int(broker.id) for broker in self.brokers}

@@ -91,6 +91,9 @@ def _running_cluster(data: Path) -> ClusterState:
     state = read_cluster_state(data)
     if all(state_of(member.process) == GONE for member in state.nodes):
         where = "" if data == DEFAULT_DATA else f" --data {data}"
+        if any(state_of(member.process) != GONE for member in state.kafka_brokers):
+            why = "no controller of klamm runs, and Kafka's brokers may have one of their own"
+            raise StartupError(f"{why}; start klamm's with 'klamm up --detach{where}'")
         raise StartupError(f"the cluster in {data} is stopped; start it with 'klamm up --detach{where}'")
     return state
 

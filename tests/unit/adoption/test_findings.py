@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from adoption.findings import examine, releases_of
 from adoption.handover import Handover
 from adoption.survey import BrokerAnswers, Survey, SurveyedBroker
-from cluster.broker import Broker, BrokerId, ControllerEpoch, ControllerId, Endpoint
+from cluster.broker import NO_CONTROLLER, Broker, BrokerId, ControllerEpoch, ControllerId, Endpoint
 from cluster.znodes.adoption import Adoption
 
 LEADER_AND_ISR, STOP_REPLICA = 4, 5
@@ -87,6 +87,8 @@ def test_what_forbids_adoption_is_named(found: Survey, said: str) -> None:
         (survey(broker(1), malformed={"/brokers/topics/t": "not JSON"}), "/brokers/topics/t is malformed: not JSON"),
         (survey(broker(1, zookeeper_set_acl="true")), "brokers set ACLs in ZooKeeper"),
         (survey(broker(1), adoption=Adoption("atomic", "me", 0)), "adopted already, in mode atomic, by me"),
+        (survey(broker(2)), "so no leaders are elected: /controller names 1, which does not run"),
+        (replace(survey(broker(2)), controller=NO_CONTROLLER), "there is no /controller"),
     ],
 )
 def test_what_is_good_to_know_before_is_no_refusal(found: Survey, said: str) -> None:
@@ -100,6 +102,8 @@ def test_the_metrics_that_go_to_0_and_the_role_are_among_the_changes() -> None:
     changes = "\n".join(examine(survey(broker(1)), "zk:2181", "atomic").changes)
     assert "broker 1, epoch 7, is replaced by a controller of klamm with epoch 8" in changes
     assert "ActiveControllerCount" in changes
+    nobody = examine(survey(broker(2)), "zk:2181", "atomic").changes
+    assert nobody[0].startswith("the active controller: nobody, epoch 7, is replaced")
     assert "a broker becomes the controller" in changes
     assert "register.as.broker" not in changes
     assert "nobody elects leaders" in "\n".join(examine(survey(broker(1)), "zk:2181", "persistent").changes)

@@ -8,13 +8,16 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch
 from cluster.errors import ApiError, ErrorCode, FieldViolation
+from cluster.local_cluster import BROKER, CONTROLLER, STATE_FILE, ClusterState, Member
 from cluster.process.clock import SystemClock
 from cluster.process.exit_codes import ExitCode
+from cluster.process.identity import identify
 from deploy.local.cluster import LocalCluster
 from launcher.__main__ import error_lines
 from state_log.record import Cause, Kind, StateChange
@@ -110,6 +113,19 @@ def test_commands_on_a_stopped_cluster_say_so_without_waiting(arguments: list[st
     answer = run_klamm(*arguments, "--timeout", "100000", folder=tmp_path, timeout_s=TIMEOUT_S)
     assert (answer.returncode, answer.stdout) == (1, "")
     assert answer.stderr == "klamm: the cluster in .klamm is stopped; start it with 'klamm up --detach'\n"
+
+
+def test_commands_say_so_when_kafkas_brokers_run_without_klamms_controllers(tmp_path: Path) -> None:
+    broker = Member(BROKER, 1, 9092, 0, identify(os.getpid()))
+    state = ClusterState(1, "127.0.0.1:2181", [Member(CONTROLLER, 1001, 9701, 7701), broker], {}, kafka="3.9.1")
+    (tmp_path / ".klamm").mkdir()
+    (tmp_path / ".klamm" / STATE_FILE).write_bytes(msgspec.json.encode(state))
+    answer = run_klamm("topics", "list", folder=tmp_path, timeout_s=TIMEOUT_S)
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert answer.stderr == (
+        "klamm: no controller of klamm runs, and Kafka's brokers may have one of their own; start klamm's with "
+        "'klamm up --detach'\n"
+    )
 
 
 def test_the_status_of_a_stopped_cluster_is_shown_with_a_code_of_its_own(tmp_path: Path) -> None:
