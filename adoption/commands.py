@@ -14,12 +14,11 @@ from msgspec.structs import replace
 from admin.cli.options import FormatOption, run
 from admin.cli.output import examples, say, write
 from adoption.broker_survey import ask_all
+from adoption.command_config import CommandConfig, read_command_config
 from adoption.findings import SCRAPE_JOB, Findings, examine, protocol_of, releases_of
 from adoption.handover import Handover, Handovers
 from adoption.survey import Survey, SurveyedBroker
 from adoption.zookeeper_survey import survey_zookeeper
-from cluster.errors import ConfigError
-from cluster.kafka_wire.tls import TlsSettings, client_context
 from cluster.process.config import check_zookeeper
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode
@@ -56,7 +55,11 @@ ZooKeeperOption = Annotated[
 ]
 CommandConfigOption = Annotated[
     Path | None,
-    typer.Option("--command-config", metavar="FILE", help="ssl.* settings, for brokers that listen with SSL only."),
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        help="Properties file: ssl.* for brokers with SSL only; credentials of ZooKeeper.",
+    ),
 ]
 
 
@@ -99,8 +102,8 @@ def adopt(
     """
     if dry_run and execute:
         raise typer.BadParameter("--dry-run and --execute exclude each other")
-    tls, wanted = _tls(command_config), None if mode is None else _mode(mode)
-    survey = run(_with_zookeeper(zookeeper, lambda client: _survey(client, tls)))
+    config, wanted = read_command_config(command_config), None if mode is None else _mode(mode)
+    survey = run(_with_zookeeper(zookeeper, config, lambda client: _survey(client, config.tls)))
     chosen = wanted or ("atomic" if survey.adoption is None else survey.adoption.mode)
     findings = examine(survey, zookeeper, chosen)
     if not execute or findings.refusals:
@@ -109,7 +112,9 @@ def adopt(
     if form is Format.TABLE:
         _print(survey, findings)
     adoption = Adoption(chosen, f"{getpass.getuser()}@{socket.gethostname()}", time.time_ns() // 1_000_000)
-    ended = run(_with_zookeeper(zookeeper, lambda client: Handovers(client, tls, timeout, say).adopt(adoption)))
+    ended = run(
+        _with_zookeeper(zookeeper, config, lambda client: Handovers(client, config.tls, timeout, say).adopt(adoption))
+    )
     if form is not Format.TABLE:
         _show(survey, findings, form, ended)
     _finish(ended, is_wanted=ended.is_candidate, hint="the adoption stands; 'klamm leave' withdraws it")
@@ -129,14 +134,21 @@ def leave(
 
     Once no controller of klamm runs, what klamm has in ZooKeeper is deleted.
     """
-    tls = _tls(command_config)
-    ended = run(_with_zookeeper(zookeeper, lambda client: Handovers(client, tls, timeout, say).leave(keeps=keep)))
+    config = read_command_config(command_config)
+    ended = run(
+        _with_zookeeper(zookeeper, config, lambda client: Handovers(client, config.tls, timeout, say).leave(keeps=keep))
+    )
     _finish(ended, is_wanted=not ended.is_candidate, hint="the adoption is deleted; run 'klamm leave' again")
 
 
-async def _with_zookeeper(address: str, work: Callable[[ZooKeeper], Awaitable[_T]]) -> _T:
+async def _with_zookeeper(address: str, config: CommandConfig, work: Callable[[ZooKeeper], Awaitable[_T]]) -> _T:
     client = KazooZooKeeper(
-        address, session_timeout_ms=_SESSION_MS, connection_timeout_ms=_SESSION_MS, creates_chroot=False
+        address,
+        session_timeout_ms=_SESSION_MS,
+        connection_timeout_ms=_SESSION_MS,
+        credentials=config.credentials,
+        sets_acl=config.sets_acl,
+        creates_chroot=False,
     )
     client.listen(lambda _: None)
     await client.start_session()
@@ -157,22 +169,6 @@ def _mode(text: str) -> AdoptedMode:
             return text
         case _:
             raise typer.BadParameter(f"--mode: {text!r}: must be atomic or persistent")
-
-
-def _tls(path: Path | None) -> ssl.SSLContext | None:
-    """From a file of Kafka's tools. Raises ConfigError."""
-    if path is None:
-        return None
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise ConfigError([f"--command-config: {path}: {error.strerror}"]) from error
-    except ValueError as error:
-        raise ConfigError([f"--command-config: {path}: is not text in UTF-8"]) from error
-    pairs = [line.partition("=") for line in lines if "=" in line and not line.lstrip().startswith("#")]
-    names = set(TlsSettings.__struct_fields__)
-    given = {key.strip().removeprefix("ssl.").replace(".", "_"): value.strip() for key, _, value in pairs}
-    return client_context(TlsSettings(**{name: value for name, value in given.items() if name in names}))
 
 
 def _code_of_survey(findings: Findings, *, executes: bool) -> ExitCode:

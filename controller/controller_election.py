@@ -149,8 +149,11 @@ class ControllerElection:
 
     async def refresh(self) -> Seen:
         """Read `/controller` and arm its watch, whether the znode exists or not (EL-9)."""
-        self._seen = await self._znode.read()
-        return self._seen
+        gave_way = self._seen is not None and self._seen.candidate.gives_way
+        self._seen = seen = await self._znode.read()
+        if seen.candidate.gives_way and not gave_way:
+            _log.info("Waiting for 'klamm adopt --execute': /controller is left to Kafka's brokers until then")
+        return seen
 
     def forget(self) -> None:
         """Reset to "no active controller known": the session expired, or `/controller` was deleted."""
