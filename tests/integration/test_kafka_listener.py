@@ -16,11 +16,15 @@ from cluster.kafka_wire.messages import alter_partition_request as isr_change
 from cluster.kafka_wire.messages import alter_partition_response as isr_changed
 from cluster.kafka_wire.messages import alter_user_scram_credentials_request as alteration
 from cluster.kafka_wire.messages import alter_user_scram_credentials_response as alteration_response
+from cluster.kafka_wire.messages import create_partitions_request as expansion
+from cluster.kafka_wire.messages import create_partitions_response as expanded
 from cluster.kafka_wire.messages import create_topics_request as creation
 from cluster.kafka_wire.messages import create_topics_response as created
 from cluster.kafka_wire.messages import delete_topics_request as deletion
 from cluster.kafka_wire.messages import delete_topics_response as deleted
 from cluster.kafka_wire.messages import describe_configs_request as configs
+from cluster.kafka_wire.messages import elect_leaders_request as election
+from cluster.kafka_wire.messages import elect_leaders_response as elected
 from cluster.kafka_wire.messages.api_versions_request import ApiVersionsRequest
 from cluster.kafka_wire.messages.api_versions_response import ApiVersionsResponse
 from cluster.kafka_wire.messages.controlled_shutdown_request import ControlledShutdownRequest
@@ -125,6 +129,20 @@ async def test_what_is_refused_as_a_whole_is_refused_for_each_item(raised: Excep
         by_id = deletion.DeleteTopicsRequest(topics=(deletion.DeleteTopicState(topic_id=T_ID),))
         answer = await asked(client, by_id, 6, deleted.DeleteTopicsResponse)
         assert [(topic.name, topic.topic_id, topic.error_code) for topic in answer.responses] == [(None, T_ID, code)]
+        more = expansion.CreatePartitionsRequest(topics=(expansion.CreatePartitionsTopic(name="t", count=2),))
+        answer = await asked(client, more, 3, expanded.CreatePartitionsResponse)
+        assert [(result.name, result.error_code) for result in answer.results] == [("t", code)]
+        wanted = election.TopicPartitions(topic="t", partitions=(0, 1))
+        for version in range(3):
+            asked_for = election.ElectLeadersRequest(topic_partitions=(wanted,))
+            answer = await asked(client, asked_for, version, elected.ElectLeadersResponse)
+            (result,) = answer.replica_election_results
+            assert answer.error_code == (code if version else ErrorCode.NONE)
+            assert [(p.partition_id, p.error_code) for p in result.partition_result] == [(0, code), (1, code)]
+        own = configs.DescribeConfigsResource(resource_type=4, resource_name="1001")
+        described = configs.DescribeConfigsRequest(resources=(own,))
+        answer = await asked(client, described, 4, DescribeConfigsResponse)
+        assert [(r.resource_name, r.error_code) for r in answer.results] == [("1001", code)]
 
 
 @pytest.mark.rule("D-83")

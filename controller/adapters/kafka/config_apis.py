@@ -81,17 +81,11 @@ def _config(config: configs.DescribedConfig) -> described.DescribeConfigsResourc
 def _description_refused(
     message: description.DescribeConfigsRequest, error: ApiError
 ) -> described.DescribeConfigsResponse:
-    return described.DescribeConfigsResponse(
-        results=tuple(
-            described.DescribeConfigsResult(
-                error_code=error.code,
-                error_message=error.message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource in message.resources
-        )
+    results = (
+        configs.DescribeConfigsResult(error.code, error.message, r.resource_type, r.resource_name)
+        for r in message.resources
     )
+    return _described(message, configs.DescribeConfigsResponse(tuple(results)))
 
 
 def _to_alter(message: alteration.IncrementalAlterConfigsRequest) -> configs.AlterConfigsRequest:
@@ -131,14 +125,8 @@ def _altered(
 def _alteration_refused(
     message: alteration.IncrementalAlterConfigsRequest, error: ApiError
 ) -> altered.IncrementalAlterConfigsResponse:
-    return altered.IncrementalAlterConfigsResponse(
-        responses=tuple(
-            altered.AlterConfigsResourceResponse(
-                error_code=error.code,
-                error_message=error.message,
-                resource_type=r.resource_type,
-                resource_name=r.resource_name,
-            )
-            for r in message.resources
-        )
+    responses = (
+        configs.AlterConfigsResourceResponse(error.code, error.message, r.resource_type, r.resource_name)
+        for r in message.resources
     )
+    return _altered(message, configs.AlterConfigsResponse(tuple(responses)))

@@ -19,6 +19,7 @@ class Conversion(Struct, Generic[M], frozen=True):
     `request`: message -> request of `cluster.requests`; raises ApiError. `response`: the message that it was asked
     with and the controller's response -> message. `refusal`: the response that refuses the whole request.
     `concerns`: whether the controller answers this message; others of the API are passed on to a broker.
+    `fitted`: a response and the version that was asked for -> the response without what this version cannot say.
     """
 
     key: ApiKey
@@ -26,6 +27,7 @@ class Conversion(Struct, Generic[M], frozen=True):
     response: Callable[[M, Any], Message]
     refusal: Callable[[M, ApiError], Message]
     concerns: Callable[[M], bool] = lambda _: True
+    fitted: Callable[[Any, int], Message] = lambda message, _: message
 
 
 def topic_id_or_none(topic_id: TopicId) -> TopicId | None:

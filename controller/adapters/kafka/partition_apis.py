@@ -5,8 +5,10 @@ Source: Kafka KafkaApis.handleElectLeaders, handleAlterPartitionReassignmentsReq
 
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from cluster.broker import BrokerId
-from cluster.errors import ApiError
+from cluster.errors import ApiError, ErrorCode
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.messages import alter_partition_reassignments_request as alteration
 from cluster.kafka_wire.messages import alter_partition_reassignments_response as altered
@@ -48,19 +50,19 @@ def _elected(_: election.ElectLeadersRequest, response: elections.ElectLeadersRe
 
 def _election_refused(message: election.ElectLeadersRequest, error: ApiError) -> elected.ElectLeadersResponse:
     """Version 0 has no error for the whole request, so each partition has it too."""
-    return elected.ElectLeadersResponse(
-        error_code=error.code,
-        replica_election_results=tuple(
-            elected.ReplicaElectionResult(
-                topic=topic.topic,
-                partition_result=tuple(
-                    elected.PartitionResult(partition_id=p, error_code=error.code, error_message=error.message)
-                    for p in topic.partitions
-                ),
-            )
-            for topic in message.topic_partitions or ()
-        ),
+
+    def refused(partition: int) -> elections.PartitionElectionResult:
+        return elections.PartitionElectionResult(partition, error.code, error.message)
+
+    results = (
+        elections.ReplicaElectionResult(topic.topic, tuple(map(refused, topic.partitions)))
+        for topic in message.topic_partitions or ()
     )
+    return replace(_elected(message, elections.ElectLeadersResponse(tuple(results))), error_code=error.code)
+
+
+def _fitted(response: elected.ElectLeadersResponse, version: int) -> elected.ElectLeadersResponse:
+    return response if version else replace(response, error_code=ErrorCode.NONE)
 
 
 def _reassignments(
@@ -151,7 +153,7 @@ def _listing_refused(
 
 
 PARTITION_APIS: Final[tuple[Conversion[Any], ...]] = (
-    Conversion(ApiKey.ELECT_LEADERS, _elections, _elected, _election_refused),
+    Conversion(ApiKey.ELECT_LEADERS, _elections, _elected, _election_refused, fitted=_fitted),
     Conversion(ApiKey.ALTER_PARTITION_REASSIGNMENTS, _reassignments, _reassigned, _reassignment_refused),
     Conversion(ApiKey.LIST_PARTITION_REASSIGNMENTS, _listing, _listed, _listing_refused),
 )

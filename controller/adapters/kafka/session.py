@@ -111,7 +111,8 @@ class KafkaSession:
             limit = _ELEMENTS_OF_BROKERS_MAX if called.key in _OF_BROKERS else _ELEMENTS_MAX
             message = decode(called.request_type, header.api_version, frame, start, elements_max=limit)
             if conversion.concerns(message):
-                return self._encoded(await self._converted(conversion, message, measured), header)
+                response = await self._converted(conversion, message, measured)
+                return self._encoded(conversion.fitted(response, header.api_version), header)
         if called.key is ApiKey.API_VERSIONS:
             return await self._services.local.api_versions(header, frame, start, self._connected)
         own = self._services.local.answer(called.key)

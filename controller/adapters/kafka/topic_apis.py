@@ -161,12 +161,9 @@ def _expanded(
 def _expansion_refused(
     message: expansion.CreatePartitionsRequest, error: ApiError
 ) -> expanded.CreatePartitionsResponse:
-    return expanded.CreatePartitionsResponse(
-        results=tuple(
-            expanded.CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=error.message)
-            for name in dict.fromkeys(topic.name for topic in message.topics)
-        )
-    )
+    names = dict.fromkeys(topic.name for topic in message.topics)
+    results = (topics.CreatePartitionsResult(name, error.code, error.message) for name in names)
+    return _expanded(message, topics.CreatePartitionsResponse(tuple(results)))
 
 
 TOPIC_APIS: Final[tuple[Conversion[Any], ...]] = (
