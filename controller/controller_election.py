@@ -36,7 +36,7 @@ from cluster.zookeeper.recipes import create_where_missing
 from cluster.zookeeper.registrations import active_controller
 from controller.config import ControllerConfig
 from controller.controller_znode import ControllerZnode, Seen
-from controller.decisions.takeover import Step
+from controller.decisions.takeover import Candidate, Step
 
 _LOST_RACE: Final = frozenset({ZkError.NODE_EXISTS, ZkError.BAD_VERSION, ZkError.NO_NODE})
 _CREATED_OR_THERE: Final = frozenset({ZkError.OK, ZkError.NODE_EXISTS, ZkError.RUNTIME_INCONSISTENCY})
@@ -63,6 +63,7 @@ class ControllerElection:
         self._random = random
         self._former_sessions: set[int] = set()
         self._znode = ControllerZnode(zookeeper, config, clock)
+        self._gave_way = False
         self._seen: Seen | None = None
         """What was last read; None before that, and while there is certainly no active controller known."""
 
@@ -149,11 +150,8 @@ class ControllerElection:
 
     async def refresh(self) -> Seen:
         """Read `/controller` and arm its watch, whether the znode exists or not (EL-9)."""
-        gave_way = self._seen is not None and self._seen.candidate.gives_way
-        self._seen = seen = await self._znode.read()
-        if seen.candidate.gives_way and not gave_way:
-            _log.info("Waiting for 'klamm adopt --execute': /controller is left to Kafka's brokers until then")
-        return seen
+        self._seen = await self._znode.read()
+        return self._seen
 
     def forget(self) -> None:
         """Reset to "no active controller known": the session expired, or `/controller` was deleted."""
@@ -228,6 +226,7 @@ class ControllerElection:
             # `/controller` as it is read next, or fails.
             epoch, version = await self._read_epoch()
             seen = await self.refresh()
+            self._say_whether_it_gives_way(seen.candidate)
             if not self.competes:
                 # The owner may be this candidate: an earlier attempt whose response was lost may have been applied only
                 # now.
@@ -243,6 +242,11 @@ class ControllerElection:
             elected = await self._find_out(attempts, results)
             if elected is not None:
                 return elected
+
+    def _say_whether_it_gives_way(self, candidate: Candidate) -> None:
+        if candidate.gives_way and not self._gave_way:
+            _log.info("Waiting for 'klamm adopt --execute': /controller is left to Kafka's brokers until then")
+        self._gave_way = candidate.gives_way
 
     async def address_of_active(self) -> tuple[ControllerId, str]:
         """Id and address of the active controller, read from ZooKeeper; (-1, "") if there is none."""
