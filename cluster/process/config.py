@@ -330,8 +330,10 @@ def _unusable_for_kafka(config: NodeConfig) -> list[str]:
         return needless if listeners else []
     errors: list[str] = []
     if not listeners:
-        needed = 'needed with klamm.broker.protocol = "kafka"; brokers ask controllers there: PLAINTEXT://host:19092'
-        errors.append(f'settings."klamm.kafka.listeners": {shown(settings.klamm_kafka_listeners)}: {needed}')
+        given = settings.klamm_kafka_listeners
+        what = "is missing" if given is None else shown(given)
+        needed = 'klamm.broker.protocol = "kafka" needs where brokers ask controllers, as PLAINTEXT://host:19092'
+        errors.append(f'settings."klamm.kafka.listeners": {what}: {needed}')
     version = settings.inter_broker_protocol_version
     if version < OLDEST_KAFKA:
         why = f"brokers of Apache Kafka must be of {OLDEST_KAFKA} or later"

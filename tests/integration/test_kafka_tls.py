@@ -103,8 +103,8 @@ async def test_a_broker_without_a_trusted_certificate_is_not_sent_anything(certi
             "the security protocol of SASL_SSL is SASL_SSL; give it one",
         ),
         ('"ssl.key.password" = ["SECRETPW"]', 'settings."ssl.key.password": (not shown): must be a string'),
-        ("", 'settings."klamm.kafka.listeners": None: needed with klamm.broker.protocol = "kafka"'),
-        ('"klamm.kafka.listeners" = ""', "settings.\"klamm.kafka.listeners\": '': needed with klamm.broker.protocol"),
+        ("", 'settings."klamm.kafka.listeners": is missing: klamm.broker.protocol = "kafka" needs'),
+        ('"klamm.kafka.listeners" = ""', "settings.\"klamm.kafka.listeners\": '': klamm.broker.protocol = "),
         ('"klamm.kafka.listeners" = "nonsense"', "klamm.kafka.listeners: 'nonsense': must be LISTENER://host:port"),
     ],
 )
