@@ -57,6 +57,7 @@ from tests.contexts import ids
 from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
 from tests.damage_reports import damaged_returns, leader_is_damaged, waited_long_enough
 from tests.refused_writes import Outcome, Procedure, Refusal, WriteRefusals, carry_out
+from tests.user_credentials import of, upsertion
 
 Step = Callable[[World, RunningController], Awaitable[object]]
 T = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2)]
@@ -328,6 +329,7 @@ PROCEDURES = [
     ),
     Procedure("leader damaged", ("ReportDamagedReplicasReceived",), topic, leader_is_damaged, always_ends=False),
     Procedure("damaged elected", ("DamagedReplicaElection",), only_damaged, waited_long_enough, always_ends=False),
+    Procedure("credentials", ("AlterUserScramCredentialsReceived",), topic, asking(of(upsertion())), always_ends=False),
     Procedure("alter settings", ("AlterConfigsReceived",), topic, asking(SETTINGS), always_ends=False),
 ]
 
