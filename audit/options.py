@@ -9,7 +9,7 @@ from audit.reading.source import UTC
 from audit.rules.limits import Limits
 from state_log.heads_file import GivenHead
 
-BATCH_BYTES: Final = 128 << 20
+BATCH_BYTES: Final = 256 << 20
 
 
 class AuditOptions(Struct, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from audit.job import run_audit
-from audit.options import AuditOptions
+from audit.options import BATCH_BYTES, AuditOptions
 from audit.report.report import AuditResult
 from audit.spark.session import start_session
 from benchmarks.audit_logs import INCIDENT, STEADY, write_logs
@@ -211,7 +211,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.audit_throughput", description=__doc__)
     parser.add_argument("--case", action="append", choices=list(CASES), help="default: all but 'long'")
     parser.add_argument("--records", type=int, help="of each case; default: 2 to 20 million")
-    parser.add_argument("--batch-mb", type=int, default=128)
+    parser.add_argument("--batch-mb", type=int, default=BATCH_BYTES >> 20)
     parser.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
     given = parser.parse_args()
