@@ -257,11 +257,12 @@ class PartitionImage(BrokerImage):
             topics.discard(topic)
 
     def _forget_states(self, partitions: Iterable[TopicPartition]) -> None:
+        # A broker can have reported the directory of a replica whose state is not known.
+        brokers = {*self.replica_states, *self.offline_directories}
         for tp in partitions:
             self._set_partition_state(tp, PartitionState.NON_EXISTENT)
             del self.partition_states[tp]
-            # A broker can have reported the directory of a replica whose state is not known.
-            for broker in {*self.replica_states, *self.offline_directories}:
+            for broker in brokers:
                 self._forget_replicas(broker, [tp])
 
     # Counters

@@ -37,6 +37,9 @@ class ScramCredentialUpsertion(Struct, frozen=True):
         return f"ScramCredentialUpsertion(user={self.user!r}, mechanism={self.mechanism}, (not shown))"
 
 
+ScramCredentialAlteration = ScramCredentialDeletion | ScramCredentialUpsertion
+
+
 class AlterUserScramCredentialsRequest(Struct, frozen=True):
     """Each user is changed completely or not at all."""
 
@@ -44,13 +47,16 @@ class AlterUserScramCredentialsRequest(Struct, frozen=True):
     upsertions: tuple[ScramCredentialUpsertion, ...] = ()
 
     @property
-    def alterations(self) -> tuple[ScramCredentialDeletion | ScramCredentialUpsertion, ...]:
+    def alterations(self) -> tuple[ScramCredentialAlteration, ...]:
         return (*self.deletions, *self.upsertions)
 
     @property
-    def users(self) -> tuple[str, ...]:
-        """Each user that is named, once."""
-        return tuple(dict.fromkeys(item.user for item in self.alterations))
+    def by_user(self) -> dict[str, list[ScramCredentialAlteration]]:
+        """Each user that is named -> the alterations of its credentials."""
+        users: dict[str, list[ScramCredentialAlteration]] = {}
+        for item in self.alterations:
+            users.setdefault(item.user, []).append(item)
+        return users
 
 
 class AlterUserScramCredentialsResult(Struct, frozen=True):

@@ -37,7 +37,7 @@ def _refused(
     message: alteration.AlterUserScramCredentialsRequest, error: ApiError
 ) -> altered.AlterUserScramCredentialsResponse:
     results = (
-        users.AlterUserScramCredentialsResult(user, error.code, error.message) for user in _to_alter(message).users
+        users.AlterUserScramCredentialsResult(user, error.code, error.message) for user in _to_alter(message).by_user
     )
     return _altered(message, users.AlterUserScramCredentialsResponse(tuple(results)))
 

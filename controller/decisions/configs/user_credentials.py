@@ -7,7 +7,7 @@ import hashlib
 import hmac
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import quote
 
@@ -15,6 +15,7 @@ from cluster import bounds
 from cluster.errors import ApiError, ErrorCode
 from cluster.requests.users import (
     AlterUserScramCredentialsRequest,
+    ScramCredentialAlteration,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
     ScramMechanism,
@@ -22,6 +23,7 @@ from cluster.requests.users import (
 from cluster.znodes.configs import ConfigEntity
 
 _ITERATIONS_MIN, _ITERATIONS_MAX = 4096, 16_384
+_MECHANISMS: Final = frozenset(ScramMechanism)
 _BYTES_MAX: Final = 1024
 """Of a salt. Kafka has no limit but that of a znode; its clients make 20 to 30 bytes."""
 
@@ -55,9 +57,9 @@ def refused_users(request: AlterUserScramCredentialsRequest) -> dict[str, ApiErr
     return errors
 
 
-def _check(item: ScramCredentialDeletion | ScramCredentialUpsertion) -> None:
+def _check(item: ScramCredentialAlteration) -> None:
     user_entity(item.user)
-    if item.mechanism not in set(ScramMechanism):
+    if item.mechanism not in _MECHANISMS:
         why = f"Unknown SCRAM mechanism {item.mechanism}; known are 1 (SCRAM-SHA-256) and 2 (SCRAM-SHA-512)"
         raise ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, why, field="mechanism")
     if isinstance(item, ScramCredentialDeletion):
@@ -71,21 +73,19 @@ def _check(item: ScramCredentialDeletion | ScramCredentialUpsertion) -> None:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, why, field="salt")
 
 
-def with_credentials(
-    overrides: Mapping[str, str], user: str, request: AlterUserScramCredentialsRequest
-) -> dict[str, str]:
-    """The configs of the user after the request; others than credentials, such as quotas, stay.
+def with_credentials(overrides: Mapping[str, str], alterations: Iterable[ScramCredentialAlteration]) -> dict[str, str]:
+    """The configs of a user after valid alterations of its credentials; others, such as quotas, stay.
 
     Raises ApiError for a deletion of what the user does not have.
     """
     result = dict(overrides)
-    for deletion in request.deletions:
-        if deletion.user == user and result.pop(ScramMechanism(deletion.mechanism).key, None) is None:
+    for item in alterations:
+        key = ScramMechanism(item.mechanism).key
+        if isinstance(item, ScramCredentialUpsertion):
+            result[key] = _credential(item)
+        elif result.pop(key, None) is None:
             why = "Attempt to delete a user credential that does not exist"
             raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, why, field="name")
-    for upsertion in request.upsertions:
-        if upsertion.user == user:
-            result[ScramMechanism(upsertion.mechanism).key] = _credential(upsertion)
     return result
 
 

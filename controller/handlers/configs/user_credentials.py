@@ -30,11 +30,12 @@ async def alter_user_scram_credentials(
     Raises ControllerMovedError when the write is fenced; some users may have been changed by then.
     """
     errors = refused_users(request)
-    entities = {user: user_entity(user) for user in request.users if user not in errors}
-    changes = {entity: partial(with_credentials, user=user, request=request) for user, entity in entities.items()}
+    users = request.by_user
+    entities = {user: user_entity(user) for user in users if user not in errors}
+    changes = {entity: partial(with_credentials, alterations=users[user]) for user, entity in entities.items()}
     refused = await change_configs(active, changes, _log_written)
     errors |= {user: refused[entity] for user, entity in entities.items() if entity in refused}
-    return AlterUserScramCredentialsResponse(tuple(_result(user, errors.get(user)) for user in request.users))
+    return AlterUserScramCredentialsResponse(tuple(_result(user, errors.get(user)) for user in users))
 
 
 def _log_written(written: Mapping[ConfigEntity, WrittenConfig]) -> None:

@@ -34,10 +34,12 @@ from cluster.requests.topics import (
     NewTopic,
     TopicToDelete,
 )
+from cluster.requests.users import AlterUserScramCredentialsRequest, ScramCredentialDeletion
 from cluster.state_machines import ReplicaState
 from controller.decisions.broker_requests import ControlBatch
 from controller.handlers.partitions.replica_transitions import move_replicas
 from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
+from tests.user_credentials import SHA_256, of, upsertion
 
 COUNTED = tuple(str(Path(str(package.__file__)).parent) for package in (controller, cluster))
 PARTITIONS = 150
@@ -174,32 +176,46 @@ def deletions(count: int) -> DeleteTopicsRequest:
     return DeleteTopicsRequest(tuple(TopicToDelete(f"t{n:04}") for n in range(count)), timeout_ms=60_000)
 
 
-async def work_for_items(before: tuple[Request, ...], asked: Request, count: int, validate_only: bool) -> int:
+def dry_run(asked: Request) -> Request:
+    return lambda count: replace(asked(count), validate_only=True)
+
+
+def credentials(count: int) -> AlterUserScramCredentialsRequest:
+    return of(*(upsertion(f"u{n:04}") for n in range(count)))
+
+
+def deletions_of_credentials(count: int) -> AlterUserScramCredentialsRequest:
+    return of(*(ScramCredentialDeletion(f"u{n:04}", SHA_256) for n in range(count)))
+
+
+async def work_for_items(before: tuple[Request, ...], asked: Request, count: int) -> int:
     _, c = await running_cluster(1, 2, 3)
     for earlier in before:
         await c.ask(earlier(count))
         await quiesce()
+    request = asked(count)
     with counted_lines() as lines:
-        await c.ask(replace(asked(count), validate_only=validate_only))
+        await c.ask(request)
     return lines.count
 
 
-@pytest.mark.parametrize("validate_only", [False, True])
 @pytest.mark.parametrize(
     ("before", "asked"),
     [
         ((), new_topics),
+        ((), dry_run(new_topics)),
         ((new_topics,), more_partitions),
+        ((new_topics,), dry_run(more_partitions)),
         ((new_topics,), other_settings),
+        ((new_topics,), dry_run(other_settings)),
         ((new_topics,), deletions),
+        ((new_topics,), dry_run(deletions)),
+        ((), credentials),
+        ((credentials,), deletions_of_credentials),
     ],
 )
-def test_a_request_about_twice_the_topics_is_twice_the_work(
-    before: tuple[Request, ...], asked: Request, validate_only: bool
-) -> None:
-    once, twice = (
-        run_virtually(lambda n=n: work_for_items(before, asked, n, validate_only)) for n in (PARTITIONS, 2 * PARTITIONS)
-    )
+def test_a_request_about_twice_the_items_is_twice_the_work(before: tuple[Request, ...], asked: Request) -> None:
+    once, twice = (run_virtually(lambda n=n: work_for_items(before, asked, n)) for n in (PARTITIONS, 2 * PARTITIONS))
     assert twice < 2.4 * once
 
 

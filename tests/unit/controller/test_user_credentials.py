@@ -10,7 +10,7 @@ from tests.user_credentials import SHA_256, SHA_512, of, upsertion
 
 @pytest.mark.rule("D-83")
 def test_the_credential_is_that_of_the_example_in_rfc_7677() -> None:
-    assert with_credentials({"producer_byte_rate": "9"}, "ann", of(upsertion(), upsertion("bob"))) == {
+    assert with_credentials({"producer_byte_rate": "9"}, [upsertion()]) == {
         "producer_byte_rate": "9",
         "SCRAM-SHA-256": "salt=W22ZaJ0SNY7soEsUEjb6gQ==,stored_key=WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=,"
         "server_key=wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=,iterations=4096",
@@ -19,12 +19,12 @@ def test_the_credential_is_that_of_the_example_in_rfc_7677() -> None:
 
 @pytest.mark.rule("D-83")
 def test_each_mechanism_has_a_credential_of_its_own() -> None:
-    both = with_credentials({}, "ann", of(upsertion(), upsertion(mechanism=SHA_512)))
+    both = with_credentials({}, [upsertion(), upsertion(mechanism=SHA_512)])
     assert set(both) == {"SCRAM-SHA-256", "SCRAM-SHA-512"}
-    left = with_credentials(both, "ann", of(ScramCredentialDeletion("ann", SHA_256)))
+    left = with_credentials(both, [ScramCredentialDeletion("ann", SHA_256)])
     assert set(left) == {"SCRAM-SHA-512"}
     with pytest.raises(ApiError, match="does not exist") as caught:
-        with_credentials(left, "ann", of(ScramCredentialDeletion("ann", SHA_256)))
+        with_credentials(left, [ScramCredentialDeletion("ann", SHA_256)])
     assert caught.value.code is ErrorCode.RESOURCE_NOT_FOUND
 
 
