@@ -15,7 +15,14 @@ from msgspec import Struct
 
 from admin.node_search import NoAnswerError, NodeSearch
 from admin.request_parts import send_in_parts
-from cluster.errors import ApiError, ErrorCode, PeerBusyError, PeerNotConnectedError, PeerUnreachableError
+from cluster.errors import (
+    ApiError,
+    ErrorCode,
+    ForeignProtocolError,
+    PeerBusyError,
+    PeerNotConnectedError,
+    PeerUnreachableError,
+)
 from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResponse, DescribedBroker
 from cluster.requests.configs import UpdateFeaturesRequest
 from cluster.requests.data import MetadataRequest, MetadataResponse
@@ -64,6 +71,7 @@ class ClusterConnection:
         self._search = NodeSearch(bootstrap, names or {}, origin)
         self._timeout_ms = timeout_ms
         self._controller: str | None = None
+        self._found_to_speak_kafka: dict[str, bool] = {}
         self.kafka: KafkaBrokers | None = None
         """The brokers, where they are of Apache Kafka; known from the first description of the cluster on."""
 
@@ -88,11 +96,25 @@ class ClusterConnection:
 
     async def describe_node(self, address: str, timeout_ms: int = PROBE_TIMEOUT_MS) -> DescribeClusterResponse:
         """One node's description of the cluster, without retries."""
-        response = await self.rpc.call(address, DescribeClusterRequest(), timeout_ms)
+        try:
+            response = await self.rpc.call(address, DescribeClusterRequest(), timeout_ms)
+        except PeerUnreachableError as error:
+            if self._search.is_unproven and await self._speaks_kafka(address):
+                why = "it speaks Kafka's protocol: name the address that a controller of klamm has as --listen"
+                raise ForeignProtocolError(address, why) from error
+            raise
         assert isinstance(response, DescribeClusterResponse)
         if response.broker_protocol == KAFKA:
             self._learn_kafka_brokers(response.brokers)
         return response
+
+    async def _speaks_kafka(self, address: str) -> bool:
+        """Whether a listener of Kafka's answers there, as the first attempt has found."""
+        from admin.kafka_brokers import speaks_kafka  # noqa: PLC0415 - as below.
+
+        if address not in self._found_to_speak_kafka:
+            self._found_to_speak_kafka[address] = await speaks_kafka(address)
+        return self._found_to_speak_kafka[address]
 
     def _learn_kafka_brokers(self, brokers: Sequence[DescribedBroker]) -> None:
         from admin.kafka_brokers import KafkaBrokers  # noqa: PLC0415 - most clusters need no codec of Kafka's protocol.
@@ -249,8 +271,7 @@ class ClusterConnection:
     ) -> _T:
         """Retry an attempt that gets no answer, until the limit (default: the client's timeout).
 
-        The attempt may extend the timeout that it is given. Raises NoAnswerError; at once if no address can be
-        resolved.
+        The attempt may extend the timeout that it is given. Raises NoAnswerError; at once if no address can be right.
         """
         limit = self.timeout_s if limit_s is None else limit_s
         failure: NoAnswerError | None = None

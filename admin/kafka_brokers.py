@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
-from admin.kafka_dry_runs import plan_deletion
+from admin.kafka_dry_runs import plan_deletion, with_reasons
 from admin.kafka_requests import CONVERSIONS, refusal
 from cluster.broker import Endpoint
-from cluster.errors import ApiError, ErrorCode, known_code
+from cluster.errors import ApiError, ErrorCode, PeerUnreachableError, known_code
 from cluster.kafka_wire.apis import api_of
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.message import Message
@@ -21,13 +21,23 @@ from cluster.kafka_wire.messages.api_versions_response import ApiVersion, ApiVer
 from cluster.kafka_wire.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from cluster.kafka_wire.messages.describe_log_dirs_response import DescribeLogDirsResponse, DescribeLogDirsResult
 from cluster.requests.cluster import DescribedBroker
-from cluster.requests.data import DeleteRecordsRequest
+from cluster.requests.data import DeleteRecordsRequest, DeleteRecordsResponse
 
 _CLIENT_ID: Final = "klamm-admin"
 _CONNECT_TIMEOUT_S: Final = 2.0
 _PLAINTEXT: Final = "PLAINTEXT"
 
 _Answer = TypeVar("_Answer", bound=Message)
+
+
+async def speaks_kafka(address: str) -> bool:
+    """Whether a PLAINTEXT listener of Kafka's answers at this address, HOST:PORT."""
+    try:
+        opened = await _open(_endpoint(address), _CONNECT_TIMEOUT_S)
+    except PeerUnreachableError:
+        return False
+    opened.connection.close()
+    return True
 
 
 class _Opened(NamedTuple):
@@ -67,10 +77,11 @@ class KafkaBrokers:
         conversion = CONVERSIONS.get(type(request))
         if conversion is None:
             raise refusal(address, request)
+        ask = partial(self._ask, address, timeout_ms / 1000)
         if isinstance(request, DeleteRecordsRequest) and request.validate_only:
-            return await plan_deletion(partial(self._ask, address, timeout_ms / 1000), request)
-        answer = await self._ask(address, timeout_ms / 1000, conversion.message(request), conversion.answer_type)
-        return conversion.response(answer)
+            return await plan_deletion(ask, request)
+        response = conversion.response(await ask(conversion.message(request), conversion.answer_type))
+        return await with_reasons(ask, request, response) if isinstance(response, DeleteRecordsResponse) else response
 
     async def describe_log_dirs(
         self, address: str, timeout_ms: int, *, with_replicas: bool
@@ -91,20 +102,9 @@ class KafkaBrokers:
         async with self._opening[address]:
             opened = self._opened.get(address)
             if opened is None or not opened.connection.is_open:
-                opened = self._opened[address] = await self._open(address, timeout_s)
+                opened = self._opened[address] = await _open(self._endpoint(address), timeout_s)
         version = _version(address, message, opened.versions)
         return await opened.connection.call(message, version, answer_type, timeout_s=timeout_s)
-
-    async def _open(self, address: str, timeout_s: float) -> _Opened:
-        connection = await KafkaConnection.open(
-            self._endpoint(address), client_id=_CLIENT_ID, timeout_s=min(timeout_s, _CONNECT_TIMEOUT_S)
-        )
-        try:
-            answer = await connection.call(ApiVersionsRequest(), 0, ApiVersionsResponse, timeout_s=timeout_s)
-        except BaseException:
-            connection.close()
-            raise
-        return _Opened(connection, {known.api_key: known for known in answer.api_keys})
 
     def _endpoint(self, address: str) -> Endpoint:
         described = self._described.get(address)
@@ -112,9 +112,25 @@ class KafkaBrokers:
             takes = f"broker {described.id} at {address} takes {described.endpoint.security_protocol} only"
             why = f"{takes}, and klamm's commands connect to PLAINTEXT listeners of Kafka's brokers: use Kafka's tools"
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, why)
-        # An address that `Endpoint.address` has made: of a described broker, or of one in a broker's metadata.
-        host, _, port = address.rpartition(":")
-        return Endpoint(host.removeprefix("[").removesuffix("]"), int(port))
+        return _endpoint(address)
+
+
+async def _open(endpoint: Endpoint, timeout_s: float) -> _Opened:
+    connection = await KafkaConnection.open(
+        endpoint, client_id=_CLIENT_ID, timeout_s=min(timeout_s, _CONNECT_TIMEOUT_S)
+    )
+    try:
+        answer = await connection.call(ApiVersionsRequest(), 0, ApiVersionsResponse, timeout_s=timeout_s)
+    except BaseException:
+        connection.close()
+        raise
+    return _Opened(connection, {known.api_key: known for known in answer.api_keys})
+
+
+def _endpoint(address: str) -> Endpoint:
+    """Of an address as `Endpoint.address` makes it."""
+    host, _, port = address.rpartition(":")
+    return Endpoint(host.removeprefix("[").removesuffix("]"), int(port))
 
 
 def _version(address: str, message: Message, offered: Mapping[int, ApiVersion]) -> int:

@@ -1,15 +1,18 @@
-"""A dry run of a deletion of records at a broker of Apache Kafka, whose DeleteRecords has none.
+"""A dry run of a deletion of records at a broker of Apache Kafka, whose DeleteRecords has none, and gives no reasons.
 
 Checks what the leader would refuse. Source: Kafka ReplicaManager.deleteRecordsOnLocalLog,
 Partition.deleteRecordsOnLeader, UnifiedLog.maybeIncrementLogStartOffset.
 """
 
 from collections.abc import Awaitable, Mapping
+from contextlib import suppress
 from typing import Final, Protocol, TypeVar
+
+from msgspec.structs import replace
 
 from admin.kafka_requests import offsets_message, offsets_response
 from cluster.broker import UNKNOWN_OFFSET, BrokerId
-from cluster.errors import ErrorCode, known_code
+from cluster.errors import ApiError, ErrorCode, PeerUnreachableError, known_code
 from cluster.kafka_wire.message import Message
 from cluster.kafka_wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from cluster.kafka_wire.messages.describe_configs_response import DescribeConfigsResponse
@@ -33,6 +36,9 @@ _Answer = TypeVar("_Answer", bound=Message)
 _POLICY: Final = "cleanup.policy"
 _INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 _CLIENT: Final = BrokerId(-1)
+_EXPLAINED: Final = frozenset(
+    {ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.POLICY_VIOLATION, ErrorCode.INVALID_TOPIC_EXCEPTION}
+)
 
 
 class Ask(Protocol):
@@ -51,6 +57,27 @@ async def plan_deletion(ask: Ask, request: DeleteRecordsRequest) -> DeleteRecord
         tp = TopicPartition(item.topic, item.partition)
         results.append(_check(item, starts[tp], ends[tp], policies.get(item.topic, "")))
     return DeleteRecordsResponse(tuple(results))
+
+
+async def with_reasons(
+    ask: Ask, request: DeleteRecordsRequest, response: DeleteRecordsResponse
+) -> DeleteRecordsResponse:
+    """The answer of a leader, whose refusals have no reasons, with those that a dry run finds for the same errors."""
+    refused = {(r.topic, r.partition) for r in response.partitions if r.error_code in _EXPLAINED}
+    if not refused:
+        return response
+    again = replace(request, partitions=tuple(p for p in request.partitions if (p.topic, p.partition) in refused))
+    reasons: dict[tuple[str, int, ErrorCode], str] = {}
+    # The records are deleted or not, whether or not somebody tells why.
+    with suppress(PeerUnreachableError, ApiError):
+        planned = await plan_deletion(ask, again)
+        reasons = {(r.topic, r.partition, r.error_code): r.error_message for r in planned.partitions}
+    return DeleteRecordsResponse(
+        tuple(
+            replace(r, error_message=reasons.get((r.topic, r.partition, r.error_code)) or r.error_message)
+            for r in response.partitions
+        )
+    )
 
 
 async def _offsets(ask: Ask, request: DeleteRecordsRequest, at: int) -> dict[TopicPartition, ListOffsetsResult]:

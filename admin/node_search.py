@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
-from cluster.errors import ApiError, PeerUnreachableError, UnresolvableHostError
+from cluster.errors import ApiError, ForeignProtocolError, PeerUnreachableError, UnresolvableHostError
 from cluster.requests.cluster import NO_ZOOKEEPER, DescribeClusterResponse
 
 SILENCE_S: Final = 0.25
@@ -39,7 +39,7 @@ class NodeSearch:
     def __init__(self, bootstrap: Iterable[str], names: Mapping[str, str], origin: str = "") -> None:
         """`origin`: where the addresses come from, such as an option; "" if nobody can correct them."""
         self._origin = origin
-        self._unresolvable: set[str] = set()
+        self._wrong: set[str] = set()
         self._bootstrap = tuple(dict.fromkeys(bootstrap))
         self._names = dict(names)
         self._outcomes: dict[str, str] = {}
@@ -88,13 +88,18 @@ class NodeSearch:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether no address can be resolved, and none ever was: waiting does not mend that."""
-        return not self._has_ever_answered and self._unresolvable.issuperset(self._bootstrap)
+        """Whether each address cannot be resolved or is not of klamm's: waiting does not mend that."""
+        return not self._has_ever_answered and self._wrong.issuperset(self._bootstrap)
+
+    @property
+    def is_unproven(self) -> bool:
+        """Whether somebody gave these addresses, and nothing has ever answered at them."""
+        return bool(self._origin) and not self._has_ever_answered
 
     @property
     def advice(self) -> str:
         """What to do about addresses at which nothing has ever answered; "" otherwise."""
-        if self._has_ever_answered or not self._origin:
+        if not self.is_unproven:
             return ""
         this, it = ("this address", "it") if len(self._bootstrap) == 1 else ("these addresses", "them")
         return f"{self._origin} has {this}: correct {it}, or start the cluster"
@@ -143,10 +148,10 @@ class NodeSearch:
             self._outcomes[address] = _refusal(error)
         except PeerUnreachableError as error:
             self._outcomes[address] = _silence(error.why)
-            if isinstance(error, UnresolvableHostError):
-                self._unresolvable.add(address)
+            if isinstance(error, UnresolvableHostError | ForeignProtocolError):
+                self._wrong.add(address)
             else:
-                self._unresolvable.discard(address)
+                self._wrong.discard(address)
             return None
         else:
             self._outcomes[address] = _RUNNING

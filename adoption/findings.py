@@ -109,6 +109,11 @@ def _notes(survey: Survey) -> Iterator[str]:
         yield "brokers differ in their listeners; klamm needs those that all of them have"
     if len({broker.registered.rack is None for broker in survey.brokers}) > 1:
         yield "some brokers have a rack and others have none; brokers then refuse to create topics by themselves"
+    if survey.absent:
+        yield (
+            f"{sum(survey.absent.values()):,} replicas are assigned to brokers that are not registered: "
+            f"{_listed(list(survey.absent))}; they are down, or were removed before their partitions were moved"
+        )
     if survey.deleting:
         yield f"topics are being deleted, which klamm will go on with: {_listed(survey.deleting)}"
     if survey.reassigning:
@@ -156,7 +161,7 @@ def _changes(survey: Survey, mode: AdoptedMode) -> Iterator[str]:
 
 
 def _commands(survey: Survey, zookeeper: str) -> Iterator[str]:
-    taken = {broker.id for broker in survey.brokers}
+    taken = {broker.id for broker in survey.brokers} | survey.absent.keys()
     ids = [number for number in range(_FIRST_ID, _FIRST_ID + len(taken) + 2) if number not in taken][:2]
     for position, number in enumerate(ids):
         options = [

@@ -39,7 +39,8 @@ class SurveyedBroker(Struct, frozen=True):
 class Survey(Struct, frozen=True):
     """`controller`: by `/controller`, -1 for none. `candidates`: those of klamm, id -> address.
 
-    `malformed`: path -> why. `is_migrating`: a migration to KRaft has begun.
+    `absent`: brokers that are not registered -> how many replicas are assigned to them. `malformed`:
+    path -> why. `is_migrating`: a migration to KRaft has begun.
     """
 
     cluster_id: str
@@ -50,6 +51,7 @@ class Survey(Struct, frozen=True):
     adoption: Adoption | None = None
     topics: int = 0
     partitions: int = 0
+    absent: Mapping[BrokerId, int] = {}
     deleting: tuple[str, ...] = ()
     reassigning: tuple[str, ...] = ()
     malformed: Mapping[str, str] = {}

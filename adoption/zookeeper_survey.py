@@ -1,12 +1,14 @@
 """Reads what ZooKeeper knows of a cluster; writes nothing."""
 
+from collections import Counter
+from collections.abc import Iterable, Set
 from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
 
 from adoption.survey import Survey, SurveyedBroker
-from cluster.broker import NO_CONTROLLER, Broker, ControllerEpoch
+from cluster.broker import NO_CONTROLLER, Broker, BrokerId, ControllerEpoch
 from cluster.errors import DECODE_ERRORS, MalformedZnodeError
 from cluster.partition import TopicAssignment
 from cluster.znodes.admin_requests import decode_reassignments
@@ -49,15 +51,17 @@ async def survey_zookeeper(zookeeper: ZooKeeper) -> Survey:
     assignments = {t: a for t, znode in topics.items() if (a := _topic(t, znode)) is not None}
     candidates = await registered_controllers(zookeeper)
     controller = decode_controller(found[CONTROLLER].data) if CONTROLLER in found else None
+    brokers = await brokers_of_kafka(zookeeper)
     return Survey(
         cluster_id=decode_cluster_id(found[CLUSTER_ID].data) if CLUSTER_ID in found else "",
         controller=NO_CONTROLLER if controller is None else controller,
         controller_epoch=_epoch(found.get(CONTROLLER_EPOCH)),
-        brokers=tuple(SurveyedBroker(broker) for broker in await brokers_of_kafka(zookeeper)),
+        brokers=tuple(map(SurveyedBroker, brokers)),
         candidates={candidate.id: candidate.address for candidate in candidates},
         adoption=_adoption(found.get(ADOPTION)),
         topics=len(topics),
         partitions=sum(len(assignment.partitions) for assignment in assignments.values()),
+        absent=_absent(assignments.values(), {broker.id for broker in brokers} | {c.id for c in candidates}),
         deleting=tuple(sorted(path.rpartition("/")[2] for path in found if _parent(path) == DELETE_TOPICS)),
         reassigning=_reassigning(assignments, found.get(REASSIGN_PARTITIONS)),
         malformed={path: why for path, znode in found.items() if (why := why_malformed(path, znode.data)) is not None},
@@ -88,6 +92,11 @@ def _topic(name: str, znode: Znode) -> TopicAssignment | None:
         return decode_topic(name, znode.data)
     except MalformedZnodeError:
         return None
+
+
+def _absent(assignments: Iterable[TopicAssignment], present: Set[int]) -> dict[BrokerId, int]:
+    replicas = Counter(r for assignment in assignments for p in assignment.partitions.values() for r in p.replicas)
+    return {broker: replicas[broker] for broker in sorted(replicas.keys() - present)}
 
 
 def _epoch(znode: Znode | None) -> ControllerEpoch:

@@ -32,8 +32,9 @@ class EmbeddedZooKeeper:
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=console,
-                # Its own session: an interrupt typed at the terminal is for the parent, which then stops us in order.
-                start_new_session=True,
+                # An interrupt typed at the terminal is for the parent, which then stops us in order. To a session of
+                # its own Linux would give as much of the machine as to all others (sched_autogroup_enabled).
+                process_group=0,
             )
         deadline = time.monotonic() + timeout_seconds
         while not is_serving("127.0.0.1", command.port):

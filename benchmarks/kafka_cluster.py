@@ -96,11 +96,11 @@ class Round:
         return found
 
     async def create(self) -> Seconds:
-        port, began = await self._port_of_controller(), time.time()
+        address, began = await self._address_of_controller(), time.time()
         names = self._topics
         requests = [names[first : first + TOPICS_PER_REQUEST] for first in range(0, len(names), TOPICS_PER_REQUEST)]
         sending = [
-            asyncio.create_task(create_topics(port, {name: self._sizes[name] for name in some}, REPLICAS))
+            asyncio.create_task(create_topics(address, {name: self._sizes[name] for name in some}, REPLICAS))
             for some in requests
         ]
         seen = await self._until_seen(BROKERS, self._is_whole)
@@ -124,8 +124,8 @@ class Round:
         return {"all in sync": await self._until_seen(BROKERS, self._is_whole) - began}
 
     async def preferred(self) -> Seconds:
-        port, began = await self._port_of_controller(), time.time()
-        asking = asyncio.create_task(elect_preferred(port))
+        address, began = await self._address_of_controller(), time.time()
+        asking = asyncio.create_task(elect_preferred(address))
         done = await self._until_seen(BROKERS, self._is_preferred)
         assert await asking == 0, "ElectLeaders was refused"
         return {"states written": await self._last_write() - began, "all brokers know": done - began}
@@ -146,7 +146,7 @@ class Round:
             victim = old
         stand.kill_broker(victim)
         candidates = [node for node in (KLAMM if old in KLAMM else BROKERS) if node not in {old, victim}]
-        serving = asyncio.create_task(until_created([stand.port(node) for node in candidates], f"probe-{old}"))
+        serving = asyncio.create_task(until_created([stand.address(node) for node in candidates], f"probe-{old}"))
         elected = await stand.until_elected(candidates)
         moved = await self._until_seen(_others(victim), self._without(victim))
         found = {"serves": await serving - elected, "leaders moved": moved - elected}
@@ -156,13 +156,13 @@ class Round:
             {} if sent is None else {"requests sent": sent}
         )
 
-    async def _port_of_controller(self) -> int:
+    async def _address_of_controller(self) -> str:
         controller = await self._stand.controller()
         assert controller is not None, "nobody is the controller"
-        return self._stand.port(controller)
+        return self._stand.address(controller)
 
     async def _until_seen(self, brokers: Sequence[int], holds: Callable[[View], bool]) -> float:
-        return await until_all_see([self._stand.port(broker) for broker in brokers], self._topics, holds)
+        return await until_all_see([self._stand.address(broker) for broker in brokers], self._topics, holds)
 
     async def _last_write(self) -> float:
         """ZooKeeper's time of the last write of a partition's state, in s since the Unix epoch."""
@@ -197,7 +197,7 @@ class Round:
     async def _rest(self) -> None:
         """Until what the last measure left behind is done: brokers write checkpoints, and collect garbage."""
         await asyncio.sleep(3 + self._partitions / 2000)
-        sizes = [len((await view(self._stand.port(broker), self._topics)).partitions) for broker in BROKERS]
+        sizes = [len((await view(self._stand.address(broker), self._topics)).partitions) for broker in BROKERS]
         assert sizes == [self._partitions] * len(BROKERS), f"brokers know {sizes} partitions"
 
 

@@ -72,15 +72,15 @@ class KafkaStand:
             self.start_broker(broker)
         await self.until_brokers_see_all()
 
-    def port(self, node: int) -> int:
-        return self._ports[node]
+    def address(self, node: int) -> str:
+        return f"127.0.0.1:{self._ports[node]}"
 
     def start_controller(self, controller: int) -> None:
         settings = {
             "klamm.broker.protocol": "kafka",
             "klamm.takeover": "atomic",
             "inter.broker.protocol.version": protocol_of(self._version),
-            "klamm.kafka.listeners": f"PLAINTEXT://127.0.0.1:{self.port(controller)}",
+            "klamm.kafka.listeners": f"PLAINTEXT://{self.address(controller)}",
             "zookeeper.session.timeout.ms": SESSION_MS,
             "auto.leader.rebalance.enable": False,
         }
@@ -93,7 +93,7 @@ class KafkaStand:
         folder = self.folder / f"broker-{broker}"
         it = KafkaBroker(
             id=broker,
-            port=self.port(broker),
+            port=self._ports[broker],
             zookeeper=self._server.address,
             data=folder / "data",
             state_changes=folder,
@@ -103,8 +103,10 @@ class KafkaStand:
             state_change_level="INFO",
         )
         command = prepare(it, folder, self._class_path)
+        # In a session of its own Linux would give each as much of the machine as the others: with that, the controller
+        # among Kafka's brokers needs a third more time.
         with (folder / "server.log").open("ab") as log:
-            self._java[broker] = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+            self._java[broker] = subprocess.Popen(command, stdout=log, stderr=log, process_group=0)
 
     async def controller(self) -> int | None:
         znode = await self.zookeeper.get(CONTROLLER)
@@ -121,8 +123,7 @@ class KafkaStand:
                 await asyncio.sleep(POLL_S)
 
     async def until_brokers_see_all(self) -> None:
-        ports = [self.port(broker) for broker in BROKERS]
-        await until_all_see(ports, [], lambda view: view.brokers >= set(BROKERS))
+        await until_all_see(map(self.address, BROKERS), [], lambda view: view.brokers >= set(BROKERS))
 
     async def until_gone(self, broker: int) -> float:
         """When its registration was found to be gone, in s since the Unix epoch."""

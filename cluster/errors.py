@@ -193,6 +193,10 @@ class UnresolvableHostError(PeerNotConnectedError):
     """The host name in an address cannot be resolved."""
 
 
+class ForeignProtocolError(PeerUnreachableError):
+    """Whoever answers at the address is none of klamm's."""
+
+
 class PeerBusyError(PeerUnreachableError):
     """A request was refused for lack of room; it was not processed. Later attempts may be."""
 

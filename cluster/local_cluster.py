@@ -25,7 +25,8 @@ class Member(Struct):
     """One process of the cluster. `metrics_port` is 0 for ZooKeeper; `process` is the last one started.
 
     `control_port` is 0 (a free one) for ZooKeeper and for members that klamm 0.2 made. `kafka_port`: where a controller
-    answers Kafka's requests, in a cluster of Kafka's brokers; of these, only `port` is there.
+    answers Kafka's requests, in a cluster of Kafka's brokers; of these, only `port` is there. `host`: an address of
+    this machine; in tests that cut networks, each member has one of its own.
     """
 
     role: str
@@ -36,6 +37,7 @@ class Member(Struct):
     control_port: int = 0
     rack: str = ""
     kafka_port: int = 0
+    host: str = "127.0.0.1"
 
     @property
     def ports(self) -> list[int]:
@@ -48,7 +50,12 @@ class Member(Struct):
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
+
+    @property
+    def kafka_address(self) -> str:
+        """Of a controller, where it answers Kafka's requests."""
+        return f"{self.host}:{self.kafka_port}"
 
 
 class ClusterState(Struct):

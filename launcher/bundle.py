@@ -95,7 +95,7 @@ def bundle(
     if state is not None:
         configs += _files_in(cluster.target.data / "config", "*.toml")
         logs += _files_in(cluster.target.data / "logs", "*.log")
-        nodes += [f"127.0.0.1:{member.metrics_port}" for member in state.nodes]
+        nodes += [f"{member.host}:{member.metrics_port}" for member in state.nodes]
     gather: list[Callable[[], _Part]] = [
         _versions,
         *(partial(_answer, cluster, name, command) for name, command in _COMMANDS.items()),

@@ -75,7 +75,7 @@ def doctor(
     if state is not None:
         found += [_member(member, cluster.target.data) for member in state.members]
         found.append(_disk(cluster.target.data))
-        nodes += [f"127.0.0.1:{m.metrics_port}" for m in state.nodes if state_of(m.process) != GONE]
+        nodes += [f"{m.host}:{m.metrics_port}" for m in state.nodes if state_of(m.process) != GONE]
     found += [skew for node in nodes if (skew := _skew(node)) is not None]
     if cluster.target.bootstrap is not None or state is not None:
         found.append(_health(cluster))

@@ -57,8 +57,8 @@ async def demonstrate(cluster: LocalCluster, topic: str, say: Say) -> Report:
 class _Demonstration:
     def __init__(self, cluster: LocalCluster, topic: str, say: Say) -> None:
         self._cluster, self._topic, self._say = cluster, topic, say
-        self._ports = {member.id: member.port for member in cluster.state.kafka_brokers}
-        self._listeners = {member.id: member.kafka_port for member in cluster.members(CONTROLLER)}
+        self._brokers = {member.id: member.address for member in cluster.state.kafka_brokers}
+        self._listeners = {member.id: member.kafka_address for member in cluster.members(CONTROLLER)}
         self._report = Report()
 
     async def run(self) -> Report:
@@ -78,10 +78,10 @@ class _Demonstration:
         return self._report
 
     async def _create_topic(self) -> None:
-        codes = await create_topics(await self._port_of_controller(), {self._topic: PARTITIONS}, REPLICAS)
+        codes = await create_topics(await self._address_of_controller(), {self._topic: PARTITIONS}, REPLICAS)
         if codes != [0]:
             raise StartupError(f"topic {self._topic} was not created: error code {codes[0]}")
-        await until_all_see(self._ports.values(), [self._topic], _is_whole)
+        await until_all_see(self._brokers.values(), [self._topic], _is_whole)
 
     async def _fail_both(self, who: str) -> None:
         await self._kill_leader(who)
@@ -94,18 +94,18 @@ class _Demonstration:
         self._say(f"{who}: kill -9 of broker {victim}, which leads {seen.led_by(victim)} of {PARTITIONS} partitions")
         began = time.time()
         self._cluster.kill(f"{BROKER}-{victim}")
-        moved = await until_all_see(self._ports_but(victim), [self._topic], lambda now: _led_by_others(now, victim))
+        moved = await until_all_see(self._others(victim), [self._topic], lambda now: _led_by_others(now, victim))
         self._found(LEADER_DIES, who, moved - began)
         await self._start(f"{BROKER}-{victim}")
 
     async def _kill_controller(self, who: str) -> None:
         victim = await self._controller()
         self._say(f"{who}: kill -9 of controller {victim}")
-        candidates = self._listeners if who == KLAMM else self._ports
+        candidates = self._listeners if who == KLAMM else self._brokers
         began = time.time()
         name = f"{CONTROLLER if who == KLAMM else BROKER}-{victim}"
         self._cluster.kill(name)
-        others = [port for node, port in candidates.items() if node != victim]
+        others = [address for node, address in candidates.items() if node != victim]
         created = await until_created(others, f"probe-{who.lower()}-{victim}-{round(began)}")
         self._found(CONTROLLER_DIES, who, created - began)
         await self._start(name)
@@ -114,7 +114,7 @@ class _Demonstration:
         self._say("klamm is taken away: both controllers are stopped, and a broker becomes the controller")
         began = time.time()
         await asyncio.gather(*(asyncio.to_thread(self._cluster.stop, name) for name in self._names(CONTROLLER)))
-        await self._until(lambda: self._is_controlled_by(self._ports))
+        await self._until(lambda: self._is_controlled_by(self._brokers))
         self._report.to_kafka = time.time() - began
         self._say(f"broker {await self._controller()} is the controller after {self._report.to_kafka:.1f} s")
 
@@ -137,8 +137,8 @@ class _Demonstration:
 
         async def is_whole() -> bool:
             self._cluster.restart_exited()
-            views = [await view(port, [self._topic]) for port in self._ports.values()]
-            return all(map(_is_whole, views)) and all(seen.brokers >= self._ports.keys() for seen in views)
+            views = [await view(address, [self._topic]) for address in self._brokers.values()]
+            return all(map(_is_whole, views)) and all(seen.brokers >= self._brokers.keys() for seen in views)
 
         await self._until(is_whole)
         await asyncio.sleep(_REST_S)
@@ -155,21 +155,21 @@ class _Demonstration:
                 await asyncio.sleep(_POLL_S)
 
     async def _view(self) -> View:
-        return await view(next(iter(self._ports.values())), [self._topic])
+        return await view(next(iter(self._brokers.values())), [self._topic])
 
     async def _controller(self) -> int:
         return (await self._view()).controller
 
-    async def _port_of_controller(self) -> int:
-        return (self._listeners | self._ports)[await self._controller()]
+    async def _address_of_controller(self) -> str:
+        return (self._listeners | self._brokers)[await self._controller()]
 
     async def _is_controlled_by(self, nodes: Iterable[int]) -> bool:
         """Whether every broker knows that one of these is the controller."""
         known = set(nodes)
-        return {(await view(port, [])).controller for port in self._ports.values()} <= known
+        return {(await view(address, [])).controller for address in self._brokers.values()} <= known
 
-    def _ports_but(self, broker: int) -> list[int]:
-        return [port for node, port in self._ports.items() if node != broker]
+    def _others(self, broker: int) -> list[str]:
+        return [address for node, address in self._brokers.items() if node != broker]
 
     def _names(self, role: str) -> list[str]:
         return [member.name for member in self._cluster.members(role)]

@@ -23,7 +23,7 @@ _STEP_S: Final = 0.02
 _STOP_S: Final = 10.0
 _TIMEOUT_MS: Final = 120_000
 """A producer sends a batch again for so long; longer than any failover here takes."""
-READ_MS: Final = 500
+_READ_MS: Final = 500
 
 
 class Outcome(Struct, frozen=True):
@@ -84,7 +84,7 @@ class Load:
                 while self._acknowledged - self._seen.keys():
                     await self._read_more.wait()
                     self._read_more.clear()
-        stored = await self._stored()
+        stored = await read_all(self._bootstrap, self._topic, self._partitions)
         return Outcome(
             acknowledged=len(self._acknowledged),
             lost=len(self._acknowledged - stored.keys()),
@@ -145,27 +145,32 @@ class Load:
         try:
             await consumer.start()
             while not self._is_read:
-                for records in (await consumer.getmany(timeout_ms=READ_MS)).values():
+                for records in (await consumer.getmany(timeout_ms=_READ_MS)).values():
                     self._seen.update(record.value for record in records)
                     self._read_more.set()
         finally:
             await stop_client(consumer)
 
-    async def _stored(self) -> Counter[bytes]:
-        """Every record of the topic, and how often it is there."""
-        consumer = AIOKafkaConsumer(bootstrap_servers=self._bootstrap, auto_offset_reset="earliest")
-        try:
-            await consumer.start()
-            partitions = [TopicPartition(self._topic, partition) for partition in range(self._partitions)]
-            consumer.assign(partitions)
-            ends = await consumer.end_offsets(partitions)
-            stored: Counter[bytes] = Counter()
-            while any([await consumer.position(partition) < ends[partition] for partition in partitions]):
-                for records in (await consumer.getmany(timeout_ms=READ_MS)).values():
-                    stored.update(record.value for record in records)
-            return stored
-        finally:
-            await consumer.stop()
+
+async def read_all(
+    bootstrap: Sequence[str], topic: str, partitions: int, isolation_level: str = "read_uncommitted"
+) -> Counter[bytes]:
+    """Every record of the topic, and how often it is there; with "read_committed" up to the last stable offsets."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=list(bootstrap), auto_offset_reset="earliest", isolation_level=isolation_level
+    )
+    try:
+        await consumer.start()
+        assigned = [TopicPartition(topic, partition) for partition in range(partitions)]
+        consumer.assign(assigned)
+        ends = await consumer.end_offsets(assigned)
+        stored: Counter[bytes] = Counter()
+        while any([await consumer.position(partition) < ends[partition] for partition in assigned]):
+            for records in (await consumer.getmany(timeout_ms=_READ_MS)).values():
+                stored.update(record.value for record in records)
+        return stored
+    finally:
+        await consumer.stop()
 
 
 async def stop_client(client: AIOKafkaProducer | AIOKafkaConsumer) -> None:

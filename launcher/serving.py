@@ -155,8 +155,8 @@ def _process(cluster: LocalCluster, member: Member) -> dict[str, Any]:
         "id": member.id,
         "pid": _pid(cluster, member),
         "address": member.address,
-        "metrics": f"127.0.0.1:{member.metrics_port}" if member.metrics_port else None,
-        "control": f"127.0.0.1:{member.control_port}" if member.control_port else None,
+        "metrics": f"{member.host}:{member.metrics_port}" if member.metrics_port else None,
+        "control": f"{member.host}:{member.control_port}" if member.control_port else None,
     }
 
 

@@ -17,31 +17,42 @@ from tests.local_clusters import eventually
 
 
 class KafkaCluster:
-    """`brokers`: id -> address."""
+    """`brokers`: id -> address; `controllers`: id -> address of the Kafka listener."""
 
     def __init__(self, folder: Path, zookeeper: str, version: str = NEWEST) -> None:
         self.zookeeper, self.version = zookeeper, version
         self.brokers: dict[int, str] = {}
+        self.controllers: dict[int, str] = {}
         self._folder = folder
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start_brokers(self, count: int, settings: Mapping[str, Any] = {}) -> None:
-        class_path = kafka_class_path(self.version)
+    def start_brokers(self, count: int, settings: Mapping[str, Any] = {}, security: str = "PLAINTEXT") -> None:
+        """`security`: the protocol of their listener. Returns when all of them serve."""
         for id_, port in enumerate(choose_free_ports(count), start=1):
-            folder = self._folder / f"kafka-{id_}"
-            broker = KafkaBroker(id_, port, self.zookeeper, folder / "data", folder / "logs", settings, heap_mb=256)
             self.brokers[id_] = f"127.0.0.1:{port}"
-            self._start(f"kafka-{id_}", prepare(broker, folder / "config", class_path))
+            self.start_broker(id_, settings, security)
         for id_ in self.brokers:
             eventually(lambda id_=id_: STARTED in self.log(f"kafka-{id_}"), f"broker {id_} serves")
 
-    def start_candidate(self, id_: int, **settings: object) -> None:
-        """A controller of klamm for these brokers; it takes `/controller` only when the cluster is adopted."""
+    def start_broker(self, id_: int, settings: Mapping[str, Any], security: str = "PLAINTEXT") -> None:
+        """For the first time, or again, on the data that it has."""
+        folder, address = self._folder / f"kafka-{id_}", self.brokers[id_]
+        of_it = {"listeners": f"{security}://{address}", **settings}
+        port = int(address.rpartition(":")[2])
+        broker = KafkaBroker(id_, port, self.zookeeper, folder / "data", folder / "logs", of_it, heap_mb=256)
+        self._start(f"kafka-{id_}", prepare(broker, folder / "config", kafka_class_path(self.version)))
+
+    def start_candidate(self, id_: int, security: str = "PLAINTEXT", **settings: object) -> None:
+        """A controller of klamm for these brokers; it takes `/controller` only when the cluster is adopted.
+
+        `security`: the protocol of its Kafka listener.
+        """
         listen, control, kafka = choose_free_ports(3)
+        self.controllers[id_] = f"127.0.0.1:{kafka}"
         given = {
             "klamm.broker.protocol": "kafka",
             "inter.broker.protocol.version": protocol_of(self.version),
-            "klamm.kafka.listeners": f"PLAINTEXT://127.0.0.1:{kafka}",
+            "klamm.kafka.listeners": f"{security}://127.0.0.1:{kafka}",
             **settings,
         }
         fields = {
@@ -72,6 +83,11 @@ class KafkaCluster:
         process = self._processes.pop(name)
         process.terminate()
         process.wait(60)
+
+    def kill(self, name: str) -> None:
+        process = self._processes.pop(name)
+        process.kill()
+        process.wait()
 
     def end(self) -> None:
         for process in self._processes.values():

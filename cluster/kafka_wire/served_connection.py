@@ -148,4 +148,4 @@ async def _while_connected(reader: ClientReader, handling: Coroutine[Any, Any, b
     finally:
         gone.cancel()
         task.cancel()
-        await asyncio.wait([task, gone])
+        await asyncio.gather(task, gone, return_exceptions=True)

@@ -256,7 +256,7 @@ class LocalCluster:
     def _wait_for_zookeeper(self, timeout_s: float) -> None:
         for member in self.members(ZOOKEEPER):
             deadline = time.monotonic() + timeout_s
-            while not is_serving("127.0.0.1", member.port):
+            while not is_serving(member.host, member.port):
                 if self.state_of(member.name) == GONE or time.monotonic() > deadline:
                     log = self._files.log(member.name)
                     raise StartupError(f"ZooKeeper did not start: {self._files.reason(member.name)}; its log is {log}")

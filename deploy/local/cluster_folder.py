@@ -106,6 +106,7 @@ class ClusterFolder:
             state_changes=self.state_changes(member.name),
             settings=settings_of_broker(state),
             rack=member.rack,
+            host=member.host,
         )
         (self.path / "logs").mkdir(exist_ok=True)
         return prepare(broker, self.path / "config", find_kafka_jars(state.kafka))
@@ -118,8 +119,8 @@ class ClusterFolder:
             "id": member.id,
             "zookeeper": state.zookeeper,
             "listen": member.address,
-            "control_listen": f"127.0.0.1:{member.control_port}",
-            "metrics_listen": f"127.0.0.1:{member.metrics_port}",
+            "control_listen": f"{member.host}:{member.control_port}",
+            "metrics_listen": f"{member.host}:{member.metrics_port}",
             "data": str(data),
             **({"rack": member.rack} if member.rack else {}),
         }
@@ -140,6 +141,6 @@ def _addresses(members: list[Member]) -> bytes:
 
 def _targets(state: ClusterState) -> list[dict[str, Any]]:
     return [
-        {"targets": [f"127.0.0.1:{m.metrics_port}"], "labels": {"job": f"klamm-{m.role}", "node": m.name}}
+        {"targets": [f"{m.host}:{m.metrics_port}"], "labels": {"job": f"klamm-{m.role}", "node": m.name}}
         for m in state.nodes
     ]

@@ -67,13 +67,14 @@ class KafkaBroker(Struct, frozen=True):
     heap_mb: int = 384
     jvm_options: tuple[str, ...] = JVM_OPTIONS
     state_change_level: str = "TRACE"
+    host: str = "127.0.0.1"
 
     def properties(self) -> dict[str, Any]:
         """All of `server.properties`; `settings` win."""
         return {
             **SMALL,
             "broker.id": self.id,
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "listeners": f"PLAINTEXT://{self.host}:{self.port}",
             "log.dirs": self.data,
             "zookeeper.connect": self.zookeeper,
             **({"broker.rack": self.rack} if self.rack else {}),

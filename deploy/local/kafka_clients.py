@@ -35,13 +35,15 @@ class View(Struct, frozen=True):
         return sum(partition.leader_id == broker for partition in self.partitions)
 
 
-async def connect(port: int, timeout_s: float = 10.0) -> KafkaConnection:
-    return await KafkaConnection.open(Endpoint("127.0.0.1", port, "PLAINTEXT"), client_id="klamm", timeout_s=timeout_s)
+async def connect(address: str, timeout_s: float = 10.0) -> KafkaConnection:
+    """`address`: HOST:PORT, as everywhere here. Raises PeerUnreachableError."""
+    host, _, port = address.rpartition(":")
+    return await KafkaConnection.open(Endpoint(host, int(port), "PLAINTEXT"), client_id="klamm", timeout_s=timeout_s)
 
 
-async def view(port: int, topics: Iterable[str]) -> View:
+async def view(address: str, topics: Iterable[str]) -> View:
     """Raises PeerUnreachableError."""
-    connection = await connect(port)
+    connection = await connect(address)
     try:
         return await _view(connection, topics)
     finally:
@@ -57,23 +59,23 @@ async def _view(connection: KafkaConnection, topics: Iterable[str]) -> View:
     return View(frozenset(broker.node_id for broker in answer.brokers), answer.controller_id, partitions)
 
 
-async def until_all_see(ports: Iterable[int], topics: Sequence[str], holds: Callable[[View], bool]) -> float:
+async def until_all_see(addresses: Iterable[str], topics: Sequence[str], holds: Callable[[View], bool]) -> float:
     """When the last of these brokers was found to see it, in s since the Unix epoch. They are asked in turn.
 
     The pause between two questions is twice as long as an answer took. Raises TimeoutError.
     """
     async with asyncio.timeout(DEADLINE_S):
-        for port in ports:
-            await _until_it_sees(port, topics, holds)
+        for address in addresses:
+            await _until_it_sees(address, topics, holds)
     return time.time()
 
 
-async def _until_it_sees(port: int, topics: Sequence[str], holds: Callable[[View], bool]) -> None:
+async def _until_it_sees(address: str, topics: Sequence[str], holds: Callable[[View], bool]) -> None:
     connection: KafkaConnection | None = None
     while True:
         asked = time.monotonic()
         try:
-            connection = await connect(port) if connection is None else connection
+            connection = await connect(address) if connection is None else connection
             if holds(await _view(connection, topics)):
                 connection.close()
                 return
@@ -82,13 +84,15 @@ async def _until_it_sees(port: int, topics: Sequence[str], holds: Callable[[View
         await asyncio.sleep(max(_POLL_MIN_S, 2 * (time.monotonic() - asked)))
 
 
-async def create_topics(port: int, sizes: Mapping[str, int], replicas: int, timeout_s: float = DEADLINE_S) -> list[int]:
+async def create_topics(
+    address: str, sizes: Mapping[str, int], replicas: int, timeout_s: float = DEADLINE_S
+) -> list[int]:
     """One request; the error code of each topic. Raises PeerUnreachableError."""
     topics = tuple(
         CreatableTopic(name=name, num_partitions=size, replication_factor=replicas) for name, size in sizes.items()
     )
     request = CreateTopicsRequest(topics=topics, timeout_ms=round(timeout_s * 1000))
-    connection = await connect(port)
+    connection = await connect(address)
     try:
         answer = await connection.call(request, CREATE_TOPICS, CreateTopicsResponse, timeout_s=timeout_s + 30)
     finally:
@@ -96,10 +100,10 @@ async def create_topics(port: int, sizes: Mapping[str, int], replicas: int, time
     return [topic.error_code for topic in answer.topics]
 
 
-async def elect_preferred(port: int) -> int:
+async def elect_preferred(address: str) -> int:
     """For every partition; the error code of the whole."""
     request = ElectLeadersRequest(topic_partitions=None, timeout_ms=round(DEADLINE_S * 1000))
-    connection = await connect(port)
+    connection = await connect(address)
     try:
         answer = await connection.call(request, ELECT_LEADERS, ElectLeadersResponse, timeout_s=DEADLINE_S)
     finally:
@@ -107,15 +111,15 @@ async def elect_preferred(port: int) -> int:
     return answer.error_code
 
 
-async def until_created(ports: Sequence[int], prefix: str) -> float:
+async def until_created(addresses: Sequence[str], prefix: str) -> float:
     """Try to create a topic of one partition, each time another, until somebody does; when that was."""
     async with asyncio.timeout(DEADLINE_S):
         attempt = 0
         while True:
-            for port in ports:
+            for address in addresses:
                 attempt += 1
                 try:
-                    if await create_topics(port, {f"{prefix}-{attempt}": 1}, 1, timeout_s=1.0) == [0]:
+                    if await create_topics(address, {f"{prefix}-{attempt}": 1}, 1, timeout_s=1.0) == [0]:
                         return time.time()
                 except PeerUnreachableError:
                     continue

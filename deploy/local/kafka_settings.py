@@ -30,7 +30,7 @@ def settings_of_controller(state: ClusterState, controller: Member) -> dict[str,
     return {
         "klamm.broker.protocol": "kafka",
         "klamm.takeover": "atomic",
-        "klamm.kafka.listeners": f"PLAINTEXT://127.0.0.1:{controller.kafka_port}",
+        "klamm.kafka.listeners": f"PLAINTEXT://{controller.kafka_address}",
         "inter.broker.protocol.version": protocol_of(state.kafka),
         **({"klamm.kafka.register.as.broker": True} if int(state.kafka.partition(".")[0]) < 3 else {}),
         **({"klamm.kafka.rack": racks[0]} if racks else {}),

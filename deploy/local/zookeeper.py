@@ -51,6 +51,8 @@ class ServerSettings(Struct, frozen=True):
     """Where ZooKeeper's Prometheus provider serves its metrics on loopback; None: it does not. Needs `jars`."""
     jars: tuple[Path, ...] = ()
     """More classes: those of `zookeeper-prometheus-metrics`, and what it needs."""
+    host: str = "127.0.0.1"
+    """The address of this machine that it serves at."""
 
 
 class ServerCommand(Struct, frozen=True):
@@ -124,7 +126,7 @@ def is_serving(host: str, port: int) -> bool:
 def _server_config(folder: Path, port: int, settings: ServerSettings) -> str:
     lines = [
         f"dataDir={folder}",
-        "clientPortAddress=127.0.0.1",
+        f"clientPortAddress={settings.host}",
         f"clientPort={port}",
         f"tickTime={settings.tick_time_ms}",
         "maxClientCnxns=0",

@@ -151,7 +151,7 @@ def report(table: Table, row: Row) -> None:
 def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     choose(options.faults)
-    isolate(arguments)
+    isolate("tests.chaos", arguments)
     # The first process of a namespace ignores signals that it does not handle.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     missing = find_missing()

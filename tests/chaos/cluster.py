@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from cluster.local_cluster import CONTROLLER, ZOOKEEPER
 from deploy.local.processes import choose_free_ports
-from deploy.local.zookeeper import is_serving, prepare
+from deploy.local.zookeeper import ServerSettings, is_serving, prepare
 from tests.chaos import shim
 from tests.chaos.isolation import Capability
 from tests.chaos.network import Network
@@ -276,11 +276,7 @@ class ChaosCluster:
 
     def _command(self, process: Process) -> list[str]:
         if process.role == ZOOKEEPER:
-            server = prepare(process.port, self.disk(ZOOKEEPER))
-            configuration = server.folder / "zoo.cfg"
-            text = configuration.read_text().replace("clientPortAddress=127.0.0.1", f"clientPortAddress={process.host}")
-            configuration.write_text(text)
-            return list(server.arguments)
+            return list(prepare(process.port, self.disk(ZOOKEEPER), ServerSettings(host=process.host)).arguments)
         configuration = self.folder / "config" / f"{process.name}.toml"
         configuration.write_text(self._configuration(process))
         return [sys.executable, "-P", "-m", "klamm", process.role, "--config", str(configuration)]

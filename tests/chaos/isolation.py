@@ -41,15 +41,15 @@ class Capability(StrEnum):
     """A C compiler, for the preload library."""
 
 
-def isolate(arguments: Sequence[str]) -> None:
-    """Start `python -m tests.chaos` again in namespaces, in place of this process; returns if that is impossible."""
+def isolate(module: str, arguments: Sequence[str]) -> None:
+    """Start `python -m MODULE` again in namespaces, in place of this process; returns if that is impossible."""
     if (
         _INSIDE in os.environ
         or shutil.which("unshare") is None
         or subprocess.run([*_UNSHARE, "true"], check=False).returncode
     ):
         return
-    command = [*_UNSHARE, sys.executable, "-m", "tests.chaos", *arguments]
+    command = [*_UNSHARE, sys.executable, "-m", module, *arguments]
     # gRPC would log each connection that a fault ends.
     os.execvpe(command[0], command, {"GRPC_VERBOSITY": "NONE", **os.environ, _INSIDE: "yes"})
 

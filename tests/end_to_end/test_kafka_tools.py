@@ -30,7 +30,7 @@ def test_every_verb_of_the_tools_ends_as_under_kafkas_own_controller(cluster: Lo
     """All on one cluster: while klamm's controllers are stopped, a broker is the controller."""
     controllers = cluster.members(CONTROLLER)
     brokers = ",".join(member.address for member in cluster.state.kafka_brokers)
-    klamm = ",".join(f"127.0.0.1:{member.kafka_port}" for member in controllers)
+    klamm = ",".join(member.kafka_address for member in controllers)
     for member in controllers:
         cluster.stop(member.name)
     _wait_for_controller(cluster, {member.id for member in cluster.state.kafka_brokers})
@@ -58,7 +58,7 @@ def _wait_for_controller(cluster: LocalCluster, among: set[int]) -> None:
     """Until every broker knows one of these as the controller."""
 
     async def known() -> set[int]:
-        return {(await view(member.port, [])).controller for member in cluster.state.kafka_brokers}
+        return {(await view(member.address, [])).controller for member in cluster.state.kafka_brokers}
 
     def is_known() -> bool:
         try:

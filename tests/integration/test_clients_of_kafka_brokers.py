@@ -66,6 +66,9 @@ async def test_a_refusal_of_a_leader_has_kafkas_name(cluster: KafkaGoverned, cli
     cluster.errors = [ErrorCode.POLICY_VIOLATION]
     (result,) = (await client.delete_records({P0: Offset(10)})).values()
     assert result.error_code is ErrorCode.POLICY_VIOLATION
+    cluster.cleanup_policy, cluster.errors = "compact", [ErrorCode.POLICY_VIOLATION]
+    (result,) = (await client.delete_records({P0: Offset(10)})).values()
+    assert result.error_message == "cleanup.policy of orders is compact, without delete"
     cluster.errors = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
     (result,) = (await client.delete_records({P0: Offset(10)})).values()
     assert result.error_code.name == "TOPIC_AUTHORIZATION_FAILED"

@@ -57,6 +57,16 @@ async def test_the_kind_of_the_brokers_is_shown(cluster: KafkaGoverned) -> None:
     assert json.loads((await klamm(cluster, "brokers", "list", "-o", "json")).stdout)["broker_protocol"] == "kafka"
 
 
+async def test_the_address_of_a_kafka_broker_is_named_as_such(cluster: KafkaGoverned) -> None:
+    address = cluster.broker_address(1)
+    answer = await asyncio.to_thread(run_klamm, "topics", "list", "--bootstrap", address)
+    assert answer.returncode == 1
+    assert answer.stderr == (
+        f"klamm: no answer: {address} not answering (it speaks Kafka's protocol: name the address that a controller of"
+        " klamm has as --listen); --bootstrap has this address: correct it, or start the cluster\n"
+    )
+
+
 async def test_a_shutdown_is_planned_and_its_signal_named(cluster: KafkaGoverned) -> None:
     answer = await klamm(cluster, "brokers", "shutdown", "2", code=ExitCode.REFUSED)
     assert "SIGTERM" in answer.stderr

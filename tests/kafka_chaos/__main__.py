@@ -1,6 +1,6 @@
 """Rounds of faults on real Kafka brokers under klamm's controllers.
 
-    python -m tests.kafka_chaos [--rounds 60] [--seed 1] [--faults 'kill-*'] [--output build/kafka-chaos]
+    python -m tests.kafka_chaos [--rounds 60] [--seed 1] [--faults 'kill-*'] [--audit] [--output build/kafka-chaos]
 
 Three brokers with min.insync.replicas=2, two controllers. In each round two idempotent producers, a group of two and a
 transactional producer work on fresh topics while a fault happens; then everything runs again. Every acknowledged
@@ -23,12 +23,13 @@ from msgspec import Struct, to_builtins
 
 from cluster.errors import ClusterError, PeerUnreachableError
 from cluster.process.identity import GONE
-from deploy.local.cluster import LocalCluster
 from deploy.local.kafka_clients import create_topics, view
-from deploy.local.kafka_jars import NEWEST
 from launcher.kafka_load import Load
-from launcher.serving import until_serving
-from tests.kafka_chaos.faults import FAULTS, On
+from tests.chaos.isolation import Capability, find_missing, isolate
+from tests.chaos.network import Network
+from tests.commands import run_klamm
+from tests.kafka_chaos.cluster import HOSTS, KafkaChaosCluster
+from tests.kafka_chaos.faults import CUTTING, FAULTS, On
 from tests.kafka_chaos.transactions import Transactions
 
 PARTITIONS: Final = 6
@@ -36,12 +37,6 @@ REPLICAS: Final = 3
 WARM_RECORDS: Final = 500
 HEALED_S: Final = 120.0
 _POLL_S: Final = 0.2
-SETTINGS: Final[dict[str, Any]] = {
-    "min.insync.replicas": 2,
-    "replica.lag.time.max.ms": 6000,
-    "auto.create.topics.enable": False,
-    "transaction.state.log.min.isr": 2,
-}
 
 
 class Row(Struct):
@@ -59,7 +54,7 @@ class Row(Struct):
     problems: list[str] = []
 
 
-async def run_round(cluster: LocalCluster, name: str, seed: int) -> Row:
+async def run_round(cluster: KafkaChaosCluster, name: str, seed: int) -> Row:
     """Raises nothing that a cluster or a fault may cause."""
     row, topic = Row(seed, name), f"round-{seed}-{name}"
     on = On(cluster, topic, Random(f"{seed}/{name}"))
@@ -97,13 +92,13 @@ async def _carry_out(on: On, row: Row) -> None:
     row.problems += await transactions.problems()
 
 
-async def _create(cluster: LocalCluster, topic: str) -> None:
+async def _create(cluster: KafkaChaosCluster, topic: str) -> None:
     """By klamm's controller, wherever it is."""
     sizes = {topic: PARTITIONS, f"{topic}-tx": PARTITIONS}
     async with asyncio.timeout(HEALED_S):
         for member in itertools.cycle(cluster.members("controller")):
             try:
-                codes = await create_topics(member.kafka_port, sizes, REPLICAS, timeout_s=10)
+                codes = await create_topics(member.kafka_address, sizes, REPLICAS, timeout_s=10)
             except PeerUnreachableError:
                 codes = [-1]
             if set(codes) <= {0, 36}:  # 36: it was created by an attempt before.
@@ -114,13 +109,15 @@ async def _create(cluster: LocalCluster, topic: str) -> None:
 async def _heal(on: On) -> None:
     """Everything runs, klamm is the controller, and all replicas are in sync; started again as by a supervisor."""
     cluster, klamm = on.cluster, {member.id for member in on.cluster.members("controller")}
+    if cluster.network is not None:
+        cluster.network.clear()
     async with asyncio.timeout(HEALED_S):
         while True:
             for member in cluster.state.members:
                 if cluster.state_of(member.name) == GONE:
                     cluster.start(member.name)
             try:
-                views = [await view(port, [on.topic, f"{on.topic}-tx"]) for port in on.ports.values()]
+                views = [await view(address, [on.topic, f"{on.topic}-tx"]) for address in on.brokers.values()]
             except PeerUnreachableError:
                 views = []
             if views and all(
@@ -139,13 +136,12 @@ async def _until(holds: Any) -> None:
             await asyncio.sleep(_POLL_S)
 
 
-async def run(folder: Path, names: list[str], rounds: int, seed: int) -> list[Row]:
+async def run(folder: Path, names: list[str], rounds: int, seed: int, network: Network | None = None) -> list[Row]:
     """Round after round on one cluster; a line for each in `rounds.jsonl`."""
-    cluster = LocalCluster.create_or_open(folder / "cluster", controllers=2, brokers=3, kafka=NEWEST, settings=SETTINGS)
+    cluster = KafkaChaosCluster.create(folder / "cluster", network)
     rows = []
     try:
-        cluster.start_all()
-        await until_serving(cluster, HEALED_S)
+        await cluster.begin()
         for number in range(rounds):
             row = await run_round(cluster, names[number % len(names)], seed + number // len(names))
             rows.append(row)
@@ -153,9 +149,20 @@ async def run(folder: Path, names: list[str], rounds: int, seed: int) -> list[Ro
             print(line, flush=True)
             with (folder / "rounds.jsonl").open("a") as table:
                 table.write(f"{line}\n")
+        heads = run_klamm("audit", "heads", "--zookeeper", cluster.state.zookeeper)
+        (folder / "heads.json").write_text(heads.stdout)
     finally:
         cluster.stop_all()
     return rows
+
+
+def audit(folder: Path) -> bool:
+    """Whether the audit of klamm's and of the brokers' logs, after the rounds, finds nothing; prints what it says."""
+    logs = [option for log in (folder / "cluster" / "state-changes").iterdir() for option in ("--log-dir", str(log))]
+    into = ["--heads", str(folder / "heads.json"), "--output", str(folder / "audit")]
+    done = run_klamm("audit", "run", "--once", *logs, *into, timeout_s=3600)
+    print(done.stdout, done.stderr, sep="\n")
+    return done.returncode == 0
 
 
 def summary(rows: list[Row]) -> str:
@@ -174,13 +181,25 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--faults", default="*")
     parser.add_argument("--output", type=Path, default=Path("build/kafka-chaos"))
+    parser.add_argument("--audit", action="store_true", help="audit all state-change logs after the rounds")
     given = parser.parse_args()
+    isolate("tests.kafka_chaos", sys.argv[1:])
     patterns = given.faults.split(",")
     names = [name for name in FAULTS if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
+    missing = find_missing().get(Capability.NETWORK)
+    if missing and CUTTING & set(names):
+        print(f"left out: {', '.join(sorted(CUTTING & set(names)))}: {missing}")
+        names = [name for name in names if name not in CUTTING]
     given.output.mkdir(parents=True, exist_ok=True)
-    rows = asyncio.run(run(given.output, names, given.rounds, given.seed))
+    network = None if missing else Network(HOSTS)
+    try:
+        rows = asyncio.run(run(given.output, names, given.rounds, given.seed, network))
+    finally:
+        if network is not None:
+            network.close()
     print(summary(rows))
-    sys.exit(any(row.problems for row in rows))
+    is_clean = not given.audit or audit(given.output)
+    sys.exit(not is_clean or any(row.problems for row in rows))
 
 
 if __name__ == "__main__":

@@ -1,35 +1,42 @@
-"""Faults of a cluster of Kafka brokers under klamm: what is killed, stopped, paused, and taken away."""
+"""Faults of a cluster of Kafka brokers under klamm: what is killed, stopped, paused, cut off, and taken away."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from random import Random
 from typing import Final
 
 from cluster.errors import PeerUnreachableError
 from cluster.local_cluster import BROKER, CONTROLLER, ZOOKEEPER
-from deploy.local.cluster import LocalCluster
 from deploy.local.kafka_clients import View, view
+from tests.chaos.network import CUT, both_ways, one_way
+from tests.chaos.switch import CLIENTS, Link
+from tests.kafka_chaos.cluster import HOSTS, KafkaChaosCluster
 
 SESSION_S: Final = 6
+TAKEOVERS: Final = 20
+_LONG_S: Final = 3 * SESSION_S
 _POLL_S: Final = 0.1
 Fault = Callable[["On"], Awaitable[None]]
 FAULTS: Final[dict[str, Fault]] = {}
+CUTTING: Final[set[str]] = set()
+"""Those that need a network between the processes."""
 
 
 class On:
     """The cluster of a round, its dice, and what was chosen."""
 
-    def __init__(self, cluster: LocalCluster, topic: str, random: Random) -> None:
+    def __init__(self, cluster: KafkaChaosCluster, topic: str, random: Random) -> None:
         self.cluster, self.topic, self.random = cluster, topic, random
         self.choices: list[str] = []
-        self.ports = {member.id: member.port for member in cluster.state.kafka_brokers}
+        self.brokers = {member.id: member.address for member in cluster.state.kafka_brokers}
 
     async def view(self) -> View:
         """As the first broker that answers sees it."""
         while True:
-            for port in self.ports.values():
+            for address in self.brokers.values():
                 try:
-                    return await view(port, [self.topic])
+                    return await view(address, [self.topic])
                 except PeerUnreachableError:
                     await asyncio.sleep(_POLL_S)
 
@@ -40,7 +47,7 @@ class On:
 
     async def controller(self) -> str:
         identifier = (await self.view()).controller
-        return f"{BROKER if identifier in self.ports else CONTROLLER}-{identifier}"
+        return f"{BROKER if identifier in self.brokers else CONTROLLER}-{identifier}"
 
     def names(self, role: str) -> list[str]:
         return [member.name for member in self.cluster.members(role)]
@@ -70,14 +77,36 @@ class On:
         await self.wait(0.2, longest)
         self.start(names)
 
+    @contextmanager
+    def failing(self, links: Iterable[tuple[str, str]], link: Link = CUT) -> Iterator[None]:
+        """Within it these one-way links fail."""
+        network, failing = self.cluster.network, list(links)
+        assert network is not None, "the fault is registered with `cuts`"
+        network.set(failing, link)
+        try:
+            yield
+        finally:
+            network.restore(failing)
+
+    async def fail(
+        self, what: str, links: Iterable[tuple[str, str]], link: Link = CUT, longest: float = _LONG_S
+    ) -> None:
+        self.choices.append(what)
+        with self.failing(links, link):
+            await self.wait(1, longest)
+
     def start(self, names: Sequence[str]) -> None:
         for name in names:
             self.cluster.start(name)
 
 
-def fault(name: str) -> Callable[[Fault], Fault]:
+def fault(name: str, *, cuts: bool = False) -> Callable[[Fault], Fault]:
+    """`cuts`: it needs a network between the processes."""
+
     def register(carry_out: Fault) -> Fault:
         FAULTS[name] = carry_out
+        if cuts:
+            CUTTING.add(name)
         return carry_out
 
     return register
@@ -166,3 +195,109 @@ async def klamm_away_and_leader(on: On) -> None:
     """A leader dies while a broker is the controller, and klamm comes back in the middle of it."""
     await on.stop(on.names(CONTROLLER), longest=4)
     await on.kill([await on.leader()])
+
+
+@fault("leave-and-adopt")
+async def leave_and_adopt(on: On) -> None:
+    """`klamm leave` and `klamm adopt`, again and again: each time a broker rules, and then klamm."""
+    on.choices.append(f"{TAKEOVERS} times")
+    for _ in range(TAKEOVERS):
+        await on.cluster.leave()
+        await on.wait(0, 1)
+        await on.cluster.adopt()
+        await on.wait(0, 1)
+
+
+@fault("cut-leader", cuts=True)
+async def cut_leader(on: On) -> None:
+    """A leader that only its clients reach may acknowledge nothing."""
+    leader = await on.leader()
+    await on.fail(f"only clients reach {leader}", both_ways([leader], HOSTS))
+
+
+@fault("cut-leader-from-brokers", cuts=True)
+async def cut_leader_from_brokers(on: On) -> None:
+    leader = await on.leader()
+    await on.fail(f"{leader} cut from the brokers", both_ways([leader], on.names(BROKER)))
+
+
+@fault("cut-leader-from-zookeeper", cuts=True)
+async def cut_leader_from_zookeeper(on: On) -> None:
+    leader = await on.leader()
+    await on.fail(f"{leader} cut from ZooKeeper", both_ways([leader], [ZOOKEEPER]))
+
+
+@fault("cut-leader-from-controllers", cuts=True)
+async def cut_leader_from_controllers(on: On) -> None:
+    leader = await on.leader()
+    await on.fail(f"{leader} cut from klamm", both_ways([leader], on.names(CONTROLLER)))
+
+
+@fault("one-way-leader", cuts=True)
+async def one_way_leader(on: On) -> None:
+    """One direction between the leader and ZooKeeper, klamm, the other brokers or the clients."""
+    leader = await on.leader()
+    await _one_way(on, leader, [[ZOOKEEPER], on.names(CONTROLLER), on.names(BROKER), [CLIENTS]])
+
+
+@fault("cut-controller-from-zookeeper", cuts=True)
+async def cut_controller_from_zookeeper(on: On) -> None:
+    """The controller that was active must stop before its successor begins; a leader dies meanwhile."""
+    controller, leader = await on.controller(), await on.leader()
+    on.choices.append(f"{controller} cut from ZooKeeper")
+    with on.failing(both_ways([controller], [ZOOKEEPER])):
+        await on.wait(0, SESSION_S)
+        await on.kill([leader])
+
+
+@fault("cut-controller-from-brokers", cuts=True)
+async def cut_controller_from_brokers(on: On) -> None:
+    """It keeps its session, and nobody hears it. A leader dies meanwhile."""
+    controller, leader = await on.controller(), await on.leader()
+    on.choices.append(f"{controller} cut from the brokers")
+    with on.failing(both_ways([controller], on.names(BROKER))):
+        await on.wait(0, 2)
+        await on.kill([leader])
+
+
+@fault("one-way-controller", cuts=True)
+async def one_way_controller(on: On) -> None:
+    await _one_way(on, await on.controller(), [[ZOOKEEPER], on.names(BROKER)])
+
+
+@fault("cut-klamm-from-zookeeper", cuts=True)
+async def cut_klamm_from_zookeeper(on: On) -> None:
+    """A broker becomes the controller, while both of klamm's still reach every broker."""
+    await on.fail("klamm cut from ZooKeeper", both_ways(on.names(CONTROLLER), [ZOOKEEPER]))
+
+
+@fault("halves", cuts=True)
+async def halves(on: On) -> None:
+    """A controller and a broker on one side; ZooKeeper on either, or seen by both."""
+    left = [on.random.choice(on.names(CONTROLLER)), on.random.choice(on.names(BROKER))]
+    right = [name for name in (*on.names(CONTROLLER), *on.names(BROKER)) if name not in left]
+    where = on.random.choice(["left", "right", "both"])
+    on.choices.append(f"ZooKeeper: {where}")
+    {"left": left, "right": right, "both": []}[where].append(ZOOKEEPER)
+    await on.fail(f"{left} cut from {right}", both_ways(left, right))
+
+
+@fault("loss", cuts=True)
+async def loss(on: On) -> None:
+    drop = on.random.uniform(0.05, 0.2)
+    hosts = (*HOSTS, CLIENTS)
+    await on.fail(f"{drop:.0%} of all packets lost", one_way(hosts, hosts), Link(drop=drop))
+
+
+@fault("resets", cuts=True)
+async def resets(on: On) -> None:
+    hosts = (*HOSTS, CLIENTS)
+    await on.fail("connections reset", one_way(hosts, hosts), Link(reset=0.01))
+
+
+async def _one_way(on: On, name: str, choices: Sequence[Sequence[str]]) -> None:
+    others = on.random.choice(choices)
+    if on.random.random() < 0.5:
+        await on.fail(f"nothing passes from {name} to {others}", one_way([name], others))
+    else:
+        await on.fail(f"nothing passes from {others} to {name}", one_way(others, [name]))

@@ -2,13 +2,12 @@
 
 import asyncio
 import contextlib
-from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer
 
-from launcher.kafka_load import READ_MS, stop_client
+from launcher.kafka_load import read_all, stop_client
 
 _PAUSE_S: Final = 0.05
 _ATTEMPT_S: Final = 30.0
@@ -63,25 +62,8 @@ class Transactions:
 
     async def problems(self) -> list[str]:
         """Those of what is stored; nothing may be under way any more."""
-        stored = await self._stored()
+        # A transaction that nobody ended is aborted after its timeout.
+        stored = await read_all(self._bootstrap, self._topic, self._partitions, "read_committed")
         found = [f"transaction {v!r} is there {stored[v]} times" for v in sorted(stored) if stored[v] != 2]
         found += [f"committed transaction {v!r} is lost" for v in sorted(self.committed - stored.keys())]
         return found + [f"aborted transaction {v!r} is read" for v in sorted(self.aborted & stored.keys())]
-
-    async def _stored(self) -> Counter[bytes]:
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=self._bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
-        )
-        try:
-            await consumer.start()
-            partitions = [TopicPartition(self._topic, partition) for partition in range(self._partitions)]
-            consumer.assign(partitions)
-            # Their last stable offsets: a transaction that nobody ended is aborted after its timeout.
-            ends = await consumer.end_offsets(partitions)
-            stored: Counter[bytes] = Counter()
-            while any([await consumer.position(partition) < ends[partition] for partition in partitions]):
-                for records in (await consumer.getmany(timeout_ms=READ_MS)).values():
-                    stored.update(record.value for record in records)
-            return stored
-        finally:
-            await consumer.stop()

@@ -163,7 +163,7 @@ class KafkaCluster(RealCluster):
                 topic_data=(TopicProduceData(name=topic, partition_data=(record,)),),
             )
             with suppress(PeerUnreachableError):
-                connection = await connect(self.port(leader), timeout_s=ATTEMPT_S)
+                connection = await connect(f"127.0.0.1:{self.port(leader)}", timeout_s=ATTEMPT_S)
                 try:
                     answer = await connection.call(request, PRODUCE, ProduceResponse, timeout_s=2 * ATTEMPT_S)
                 finally:

@@ -82,6 +82,10 @@ def test_what_forbids_adoption_is_named(found: Survey, said: str) -> None:
             "differ in inter.broker.protocol.version (3.6-IV2, 3.9-IV0)",
         ),
         (survey(broker(1), broker(2, rack="a")), "some brokers have a rack"),
+        (
+            survey(broker(1), absent={BrokerId(4): 1200, BrokerId(7): 34}),
+            "1,234 replicas are assigned to brokers that are not registered: 4, 7;",
+        ),
         (survey(broker(1), deleting=("t", "u")), "topics are being deleted, which klamm will go on with: t, u"),
         (survey(broker(1), reassigning=tuple("abcdefg")), "a, b, c, d, e and 2 more"),
         (survey(broker(1), malformed={"/brokers/topics/t": "not JSON"}), "/brokers/topics/t is malformed: not JSON"),
