@@ -24,6 +24,7 @@ CONFIGS: Final = (
     "inter.broker.listener.name",
     "control.plane.listener.name",
     "security.inter.broker.protocol",
+    "ssl.client.auth",
     "authorizer.class.name",
     "zookeeper.metadata.migration.enable",
     "zookeeper.connect",

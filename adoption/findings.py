@@ -180,9 +180,7 @@ def _settings(survey: Survey, position: int) -> Iterator[tuple[str, str]]:
     protocols = [p for broker in survey.brokers if (p := protocol_of(broker)) is not None]
     if protocols:
         yield "inter.broker.protocol.version", str(min(protocols))
-    names = [e.listener for e in survey.brokers[0].registered.endpoints] if survey.brokers else ["PLAINTEXT"]
-    listeners = (f"{name}://HOST:{19092 + 10 * position + i}" for i, name in enumerate(names))
-    yield "klamm.kafka.listeners", ",".join(listeners)
+    yield from _listeners(survey, 19092 + 10 * position)
     for key in ("inter.broker.listener.name", "control.plane.listener.name"):
         found = {broker.config(key) for broker in survey.brokers} - {""}
         if len(found) == 1 and (key.startswith("control") or found != {"PLAINTEXT"}):
@@ -192,6 +190,21 @@ def _settings(survey: Survey, position: int) -> Iterator[tuple[str, str]]:
         yield "klamm.kafka.rack", racks[position % len(racks)]
     if any(protocol < _FIND_BY_REGISTRATION for protocol in protocols):
         yield "klamm.kafka.register.as.broker", "true"
+
+
+def _listeners(survey: Survey, first_port: int) -> Iterator[tuple[str, str]]:
+    """Those of the first broker, with the same security; the operator has the certificates."""
+    endpoints = survey.brokers[0].registered.endpoints if survey.brokers else ()
+    names = [endpoint.listener for endpoint in endpoints] or ["PLAINTEXT"]
+    yield "klamm.kafka.listeners", ",".join(f"{name}://HOST:{first_port + i}" for i, name in enumerate(names))
+    if any(endpoint.listener != endpoint.security_protocol for endpoint in endpoints):
+        yield "listener.security.protocol.map", ",".join(f"{e.listener}:{e.security_protocol}" for e in endpoints)
+    if any(endpoint.security_protocol == "SSL" for endpoint in endpoints):
+        yield "ssl.keystore.location", "KEY-AND-CERTIFICATE.pem"
+        yield "ssl.truststore.location", "AUTHORITIES.pem"
+        # Through a controller that asks for none, anybody could do what brokers ask a certificate for.
+        if any(broker.config("ssl.client.auth") == "required" for broker in survey.brokers):
+            yield "ssl.client.auth", "required"
 
 
 SCRAPE_JOB: Final = """\

@@ -57,7 +57,7 @@ async def open_broker_client(
     tls = kafka_tls(config.settings, config.kafka_listeners)
     # Filled once the ports are bound: a client may be connected before the last of them is.
     own_addresses: set[str] = set()
-    live = LiveBrokers(partial(_kafka_brokers, zookeeper), SystemRandom(), client_id, own_addresses, tls.passing_on)
+    live = LiveBrokers(partial(_kafka_brokers, zookeeper), SystemRandom(), client_id, own_addresses, tls)
     services = KafkaServices(handler, admission, request_metrics, live, local, conversions, authorizers)
     tasks = await cleanup.enter_async_context(TaskSet())
     servers = await serve_kafka(config.kafka_listeners, admission.limits, tasks, services, tls=tls.listening)

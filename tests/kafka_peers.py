@@ -19,6 +19,7 @@ from cluster.kafka_wire.messages.describe_acls_response import DescribeAclsRespo
 from cluster.kafka_wire.served_connection import Peer, ServerLimits
 from cluster.kafka_wire.server import KafkaServer
 from cluster.process.kafka_listeners import KafkaListener
+from cluster.process.kafka_tls import KafkaTls
 from cluster.process.metrics import Metrics
 from cluster.process.request_metrics import RequestMetrics
 from cluster.process.settings import Settings
@@ -109,21 +110,27 @@ async def kafka_broker(peer: KafkaPeer, broker: int = 1) -> AsyncIterator[Broker
 
 
 @asynccontextmanager
-async def kafka_listener(handler: RequestHandler, brokers: Collection[Broker] = ()) -> AsyncIterator[KafkaServers]:
-    """The listener PLAINTEXT of a controller, in front of this handler, with these live brokers."""
+async def kafka_listener(
+    handler: RequestHandler, brokers: Collection[Broker] = (), tls: KafkaTls | None = None
+) -> AsyncIterator[KafkaServers]:
+    """The listener PLAINTEXT of a controller, in front of this handler, with these live brokers. `tls`: it is SSL."""
     metrics = Metrics()
     admission = Admission(AdmissionLimits.from_settings(Settings()), metrics)
 
     async def registered() -> Collection[Broker]:
         return brokers
 
-    live = LiveBrokers(registered, Random(1), "klamm-1001", (), ssl.create_default_context())
+    nobody = ssl.create_default_context()
+    live = LiveBrokers(registered, Random(1), "klamm-1001", (), tls or KafkaTls(nobody, nobody, None))
     local = LocalAnswers([conversion.key for conversion in OF_ACTIVE_CONTROLLER], "/data")
     conversions = {c.key: c for c in (*OF_ACTIVE_CONTROLLER, *config_apis(CONTROLLER))}
     services = KafkaServices(handler, admission, RequestMetrics(metrics), live, local, conversions, Authorizers())
-    listener = KafkaListener("PLAINTEXT", "127.0.0.1", 0, "PLAINTEXT", Endpoint("127.0.0.1", 0))
+    protocol = "PLAINTEXT" if tls is None else "SSL"
+    listener = KafkaListener("PLAINTEXT", "127.0.0.1", 0, protocol, Endpoint("127.0.0.1", 0))
     async with TaskSet() as tasks:
-        servers = await serve_kafka([listener], admission.limits, tasks, services)
+        servers = await serve_kafka(
+            [listener], admission.limits, tasks, services, tls=None if tls is None else tls.listening
+        )
         try:
             yield servers
         finally:

@@ -11,8 +11,8 @@ from cluster.process.kafka_settings import KafkaKeys
 
 
 class KafkaTls(Struct, frozen=True):
-    """`to_brokers`: with the certificate of this controller, if it has one. `passing_on`: without it, as what clients
-    ask is passed on, who must not gain by it. `listening`: for SSL listeners; None without one.
+    """`to_brokers`: with the certificate of this controller, if it has one. `passing_on`: without it, for what clients
+    ask that have shown none themselves, and must not gain by it. `listening`: for SSL listeners; None without one.
     """
 
     to_brokers: ssl.SSLContext

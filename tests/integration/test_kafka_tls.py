@@ -12,6 +12,9 @@ from cluster.broker import Broker, Endpoint
 from cluster.errors import ConfigError, ErrorCode, PeerUnreachableError
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.connection import KafkaConnection
+from cluster.kafka_wire.messages.describe_acls_response import DescribeAclsResponse
+from cluster.kafka_wire.messages.metadata_request import MetadataRequest
+from cluster.kafka_wire.messages.metadata_response import MetadataResponse
 from cluster.kafka_wire.messages.update_metadata_response import UpdateMetadataResponse as UpdateMetadataAnswer
 from cluster.kafka_wire.server import KafkaServer
 from cluster.process.config import load_config
@@ -24,7 +27,9 @@ from controller.adapters.kafka.broker_client import KafkaBrokerClient
 from controller.adapters.kafka.live_brokers import LiveBrokers
 from tests.certificates import PASSWORD, Certificates, make_certificates
 from tests.integration.test_kafka_broker_client import CONTROLLER, SETTINGS, UPDATE
-from tests.kafka_peers import LIMITS, KafkaPeer
+from tests.kafka_peers import LIMITS, KafkaPeer, kafka_listener
+from tests.scripted_servers import Scripted
+from tests.timeouts import TIMEOUT_S
 
 SSL_LISTENER = KafkaListener("TLS", "127.0.0.1", 0, "SSL", Endpoint("127.0.0.1", 0, "TLS", "SSL"))
 
@@ -66,16 +71,48 @@ async def test_brokers_see_the_certificate_of_the_controller_and_what_is_passed_
             return [broker]
 
         # Where brokers ask for certificates, a client must not come in with that of the controller.
-        live = LiveBrokers(registered, Random(1), "klamm-1001", (), tls.passing_on)
+        live = LiveBrokers(registered, Random(1), "klamm-1001", (), tls)
 
         async def pass_on() -> None:
             # With TLS 1.3 the client learns only after its handshake that the broker wanted a certificate.
-            connection = await live.connect("PLAINTEXT")
+            connection = await live.connect("PLAINTEXT", shows_certificate=False)
             await connection.call_raw(b"\0\x12\0\0\0\0\0\1\xff\xff", timeout_s=5)
 
         with pytest.raises(PeerUnreachableError):
             await pass_on()
         await server.stop(0)
+
+
+@pytest.mark.rule("D-89")
+@pytest.mark.parametrize(
+    ("client_auth", "has_authorizer", "is_passed_on"),
+    [("required", False, True), ("required", True, False), ("requested", False, False), ("none", False, False)],
+)
+async def test_the_certificate_of_the_controller_is_shown_for_clients_that_had_to_show_one(
+    certificates: Certificates, client_auth: str, has_authorizer: bool, is_passed_on: bool
+) -> None:
+    """Brokers ask for a certificate. A client that needs none here must not get past that."""
+    tls = contexts(certificates)
+    acls = DescribeAclsResponse(error_code=ErrorCode.NONE if has_authorizer else ErrorCode.SECURITY_DISABLED)
+    peer = KafkaPeer({ApiKey.METADATA: lambda _: MetadataResponse(), ApiKey.DESCRIBE_ACLS: lambda _: acls})
+    async with TaskSet() as tasks:
+        server = KafkaServer(peer.open, LIMITS, tasks)
+        port = await server.start("127.0.0.1", 0, tls=tls.listening)
+        broker = replace(CONTROLLER, endpoints=(Endpoint("127.0.0.1", port, "PLAINTEXT", "SSL"),))
+        listening = contexts(certificates, ssl_client_auth=client_auth)
+        async with kafka_listener(Scripted(lambda _: None), [broker], listening) as servers:
+            client = await KafkaConnection.open(
+                servers.endpoints[0], client_id="c", timeout_s=TIMEOUT_S, tls=tls.to_brokers
+            )
+            call = client.call(MetadataRequest(topics=None), 7, MetadataResponse, timeout_s=TIMEOUT_S)
+            if is_passed_on:
+                assert await call == MetadataResponse()
+            else:
+                with pytest.raises(PeerUnreachableError):
+                    await call
+            client.close()
+        await server.stop(0)
+    assert bool(peer.of(ApiKey.METADATA)) == is_passed_on
 
 
 @pytest.mark.rule("D-89")

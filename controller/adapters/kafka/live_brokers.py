@@ -1,7 +1,6 @@
 """Connections to live brokers, for the requests of Kafka's clients that are not the controller's business."""
 
 import asyncio
-import ssl
 from collections.abc import Awaitable, Callable, Collection
 from random import Random
 from typing import Final
@@ -9,6 +8,7 @@ from typing import Final
 from cluster.broker import Broker, Endpoint
 from cluster.errors import PeerUnreachableError, ZooKeeperError
 from cluster.kafka_wire.connection import KafkaConnection
+from cluster.process.kafka_tls import KafkaTls
 
 _READ_TIMEOUT_S: Final = 2.0
 _REMEMBERED_S: Final = 1.0
@@ -29,7 +29,7 @@ class LiveBrokers:
         random: Random,
         client_id: str,
         own_addresses: Collection[str],
-        tls: ssl.SSLContext,
+        tls: KafkaTls,
     ) -> None:
         self._registered = registered
         self._random, self._client_id = random, client_id
@@ -38,14 +38,15 @@ class LiveBrokers:
         self._known: tuple[Broker, ...] = ()
         self._read_at: float | None = None
 
-    async def connect(self, listener: str) -> KafkaConnection:
+    async def connect(self, listener: str, *, shows_certificate: bool) -> KafkaConnection:
         """A connection to a live broker, at its listener of this name, so that it answers with the addresses that the
         client can reach. Raises PeerUnreachableError.
         """
+        context = self._tls.to_brokers if shows_certificate else self._tls.passing_on
         endpoints = [e for broker in await self._brokers() if (e := broker.endpoint(listener)) and self._is_usable(e)]
         failure = PeerUnreachableError(listener, "no live broker has this listener")
         for endpoint in self._random.sample(endpoints, min(_ATTEMPTS, len(endpoints))):
-            tls = self._tls if endpoint.security_protocol == "SSL" else None
+            tls = context if endpoint.security_protocol == "SSL" else None
             try:
                 return await KafkaConnection.open(
                     endpoint, client_id=self._client_id, timeout_s=_CONNECT_TIMEOUT_S, tls=tls

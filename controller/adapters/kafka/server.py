@@ -46,8 +46,9 @@ async def serve_kafka(
     endpoints: list[Endpoint] = []
     try:
         for listener in listeners:
-            server = KafkaServer(partial(_open, services, listener.name), bounds, tasks)
             own_tls = tls if listener.security_protocol == "SSL" else None
+            is_authenticated = own_tls is not None and own_tls.verify_mode is ssl.CERT_REQUIRED
+            server = KafkaServer(partial(_open, services, listener.name, is_authenticated), bounds, tasks)
             endpoints.append(listener.endpoint(await server.start(listener.host, listener.port, tls=own_tls)))
             servers.append(server)
     except BaseException:
@@ -57,10 +58,10 @@ async def serve_kafka(
     return KafkaServers(servers, endpoints)
 
 
-def _open(services: KafkaServices, listener: str, peer: Peer) -> KafkaSession:
+def _open(services: KafkaServices, listener: str, is_authenticated: bool, peer: Peer) -> KafkaSession:
     # As gRPC names it in records and metrics.
     family = "ipv6" if ":" in peer.host else "ipv4"
-    return KafkaSession(services, listener, f"{family}:{peer}")
+    return KafkaSession(services, listener, f"{family}:{peer}", is_authenticated=is_authenticated)
 
 
 def _limits(limits: AdmissionLimits) -> ServerLimits:

@@ -64,11 +64,15 @@ class KafkaServices(Struct, frozen=True):
 
 
 class KafkaSession:
-    """One connection at the listener of this name. `peer`: its address, as gRPC would name it."""
+    """One connection at the listener of this name. `peer`: its address, as gRPC would name it.
 
-    def __init__(self, services: KafkaServices, listener: str, peer: str) -> None:
+    `is_authenticated`: its client had to show a certificate. Then brokers that ask for one see that of this controller,
+    unless they have an authorizer, by which the client would have other rights.
+    """
+
+    def __init__(self, services: KafkaServices, listener: str, peer: str, *, is_authenticated: bool) -> None:
         self._services = services
-        self._listener = listener
+        self._listener, self._is_authenticated = listener, is_authenticated
         self._peer = Peer.parse(peer)
         self._upstream: KafkaConnection | None = None
 
@@ -121,6 +125,8 @@ class KafkaSession:
         if called.key in NEVER_PASSED_ON:
             raise RefusedConnectionError(f"{_name(called)} is not for a controller")
         async with parked():
+            if self._is_authenticated:
+                await self._services.authorizers.require_none(self._connected)
             return await (await self._connected()).call_raw(frame, timeout_s=_PASSED_ON_TIMEOUT_S)
 
     async def _converted(self, conversion: Conversion[Any], message: Message, measured: MeasuredRequest) -> Message:
@@ -152,7 +158,9 @@ class KafkaSession:
 
     async def _connected(self) -> KafkaConnection:
         if self._upstream is None or not self._upstream.is_open:
-            self._upstream = await self._services.brokers.connect(self._listener)
+            self._upstream = await self._services.brokers.connect(
+                self._listener, shows_certificate=self._is_authenticated
+            )
         return self._upstream
 
 

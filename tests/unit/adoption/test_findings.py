@@ -133,6 +133,27 @@ def test_the_commands_have_free_ids_and_the_settings_of_the_brokers() -> None:
     assert "klamm.kafka.rack=b" in second
 
 
+@pytest.mark.rule("AO-2")
+def test_the_commands_have_the_listeners_and_the_tls_of_the_brokers() -> None:
+    of_tls = broker(1, ssl_client_auth="required", inter_broker_listener_name="INSIDE")
+    endpoints = (Endpoint("h", 9092, "INSIDE", "SSL"), Endpoint("h", 9093, "PLAINTEXT", "PLAINTEXT"))
+    command = examine(
+        survey(replace(of_tls, registered=replace(of_tls.registered, endpoints=endpoints))), "zk:2181", "atomic"
+    ).commands[0]
+    for text in (
+        "klamm.kafka.listeners=INSIDE://HOST:19092,PLAINTEXT://HOST:19093",
+        "listener.security.protocol.map=INSIDE:SSL,PLAINTEXT:PLAINTEXT",
+        "inter.broker.listener.name=INSIDE",
+        "ssl.keystore.location=KEY-AND-CERTIFICATE.pem",
+        "ssl.truststore.location=AUTHORITIES.pem",
+        "ssl.client.auth=required",
+    ):
+        assert text in command
+    plain = examine(survey(broker(1, ssl_client_auth="required")), "zk:2181", "atomic").commands[0]
+    assert "ssl." not in plain
+    assert "listener.security" not in plain
+
+
 @pytest.mark.parametrize(
     ("versions", "release"),
     [
