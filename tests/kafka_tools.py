@@ -130,8 +130,10 @@ def verbs(version: str, where: Where, topic: str, folder: Path) -> Iterator[Verb
     take_away = (*of_user, "--alter", "--delete-config", "SCRAM-SHA-256")
     yield Verb("delete a user's credential", "configs", take_away)
     yield Verb("delete it again", "configs", take_away, shows=False)
-    lines = "".join(f"line {number}\n" for number in range(100))
-    yield Verb("produce", "producer", (*sent, *named), input=lines)
+    # With keys, so that every partition gets records: some of them are deleted below.
+    lines = "".join(f"key {number}:line {number}\n" for number in range(100))
+    keyed = ("--property", "parse.key=true", "--property", "key.separator=:")
+    yield Verb("produce", "producer", (*sent, *named, *keyed), input=lines)
     group = ("--group", f"group-{topic}")
     read = (*at, *named, *group, "--from-beginning", "--max-messages", "100", "--timeout-ms", "30000")
     yield Verb("consume in a group", "consumer", read)
