@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.local_cluster import BROKER, CONTROLLER, ZOOKEEPER, Member
+from cluster.local_cluster import BROKER, ZOOKEEPER, Member
 from deploy.local.cluster import LocalCluster
 from deploy.local.kafka_clients import until_all_see
 from deploy.local.kafka_jars import NEWEST
@@ -76,7 +76,3 @@ class KafkaChaosCluster(LocalCluster):
     async def _command_of_operator(self, *arguments: str) -> None:
         answer = await asyncio.to_thread(run_klamm, *arguments, "--zookeeper", self.state.zookeeper)
         assert answer.returncode == 0, f"klamm {arguments[0]}: {answer.stdout}{answer.stderr}"
-
-    @property
-    def controllers(self) -> list[str]:
-        return [member.name for member in self.members(CONTROLLER)]

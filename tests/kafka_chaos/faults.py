@@ -88,12 +88,10 @@ class On:
         finally:
             network.restore(failing)
 
-    async def fail(
-        self, what: str, links: Iterable[tuple[str, str]], link: Link = CUT, longest: float = _LONG_S
-    ) -> None:
+    async def fail(self, what: str, links: Iterable[tuple[str, str]], link: Link = CUT) -> None:
         self.choices.append(what)
         with self.failing(links, link):
-            await self.wait(1, longest)
+            await self.wait(1, _LONG_S)
 
     def start(self, names: Sequence[str]) -> None:
         for name in names:
@@ -243,21 +241,13 @@ async def one_way_leader(on: On) -> None:
 @fault("cut-controller-from-zookeeper", cuts=True)
 async def cut_controller_from_zookeeper(on: On) -> None:
     """The controller that was active must stop before its successor begins; a leader dies meanwhile."""
-    controller, leader = await on.controller(), await on.leader()
-    on.choices.append(f"{controller} cut from ZooKeeper")
-    with on.failing(both_ways([controller], [ZOOKEEPER])):
-        await on.wait(0, SESSION_S)
-        await on.kill([leader])
+    await _cut_controller(on, [ZOOKEEPER], SESSION_S)
 
 
 @fault("cut-controller-from-brokers", cuts=True)
 async def cut_controller_from_brokers(on: On) -> None:
     """It keeps its session, and nobody hears it. A leader dies meanwhile."""
-    controller, leader = await on.controller(), await on.leader()
-    on.choices.append(f"{controller} cut from the brokers")
-    with on.failing(both_ways([controller], on.names(BROKER))):
-        await on.wait(0, 2)
-        await on.kill([leader])
+    await _cut_controller(on, on.names(BROKER), 2)
 
 
 @fault("one-way-controller", cuts=True)
@@ -293,6 +283,15 @@ async def loss(on: On) -> None:
 async def resets(on: On) -> None:
     hosts = (*HOSTS, CLIENTS)
     await on.fail("connections reset", one_way(hosts, hosts), Link(reset=0.01))
+
+
+async def _cut_controller(on: On, others: Sequence[str], longest: float) -> None:
+    """A leader dies up to so many seconds later."""
+    controller, leader = await on.controller(), await on.leader()
+    on.choices.append(f"{controller} cut from {others}")
+    with on.failing(both_ways([controller], others)):
+        await on.wait(0, longest)
+        await on.kill([leader])
 
 
 async def _one_way(on: On, name: str, choices: Sequence[Sequence[str]]) -> None:

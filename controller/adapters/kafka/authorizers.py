@@ -19,13 +19,13 @@ class Authorizers:
         self._without_until: dict[str, float] = {}
         """Address -> until when it counts as without an authorizer."""
 
-    async def require_none(self, connected: Callable[[], Awaitable[KafkaConnection]]) -> None:
-        """Raise ApiError unless the broker of this connection has no authorizer."""
+    async def require_none(self, connected: Callable[[], Awaitable[KafkaConnection]]) -> KafkaConnection:
+        """The connection; raises ApiError unless its broker has no authorizer."""
         try:
             connection = await connected()
             now = asyncio.get_running_loop().time()
             if self._without_until.get(connection.address, 0) > now:
-                return
+                return connection
             is_guarded = await has_authorizer(connection, _TIMEOUT_S)
         except PeerUnreachableError as error:
             raise ApiError(
@@ -39,3 +39,4 @@ class Authorizers:
             )
         self._without_until = {a: until for a, until in self._without_until.items() if until > now}
         self._without_until[connection.address] = now + _REMEMBERED_S
+        return connection

@@ -125,9 +125,12 @@ class KafkaSession:
         if called.key in NEVER_PASSED_ON:
             raise RefusedConnectionError(f"{_name(called)} is not for a controller")
         async with parked():
-            if self._is_authenticated:
+            connection = (
                 await self._services.authorizers.require_none(self._connected)
-            return await (await self._connected()).call_raw(frame, timeout_s=_PASSED_ON_TIMEOUT_S)
+                if self._is_authenticated
+                else await self._connected()
+            )
+            return await connection.call_raw(frame, timeout_s=_PASSED_ON_TIMEOUT_S)
 
     async def _converted(self, conversion: Conversion[Any], message: Message, measured: MeasuredRequest) -> Message:
         context = RequestContext(peer=self._peer.connection)
