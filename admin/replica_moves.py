@@ -47,20 +47,25 @@ def propose_moves(
     for topic in topics:
         if not topic.partitions:
             continue
-        for partition in topic.partitions:
-            target = tuple(b for b in partition.replicas if b not in partition.removing_replicas)
-            current[TopicPartition(topic.name, partition.partition)] = target
-        factor = len(current[TopicPartition(topic.name, topic.partitions[0].partition)])
+        targets = {
+            TopicPartition(topic.name, partition.partition): tuple(
+                b for b in partition.replicas if b not in partition.removing_replicas
+            )
+            for partition in topic.partitions
+        }
+        current |= targets
+        factor = len(targets[TopicPartition(topic.name, topic.partitions[0].partition)])
         if factor > len(places):
             raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, _too_few(topic.name, factor, len(places)))
         placed = place_replicas(
             places,
-            len(topic.partitions),
+            len(targets),
             factor,
             start=random.randrange(len(places)),
             shift=random.randrange(len(places)),
         )
-        proposed |= {TopicPartition(topic.name, number): replicas for number, replicas in placed.items()}
+        # A topic that somebody wrote by hand need not have the partitions 0 to n-1.
+        proposed |= dict(zip(sorted(targets), placed.values(), strict=True))
     moved = {tp: replicas for tp, replicas in proposed.items() if current.get(tp) != replicas}
     return Proposal({tp: current[tp] for tp in moved}, moved)
 

@@ -19,12 +19,14 @@ def broker(number: int, rack: str | None = None) -> DescribedBroker:
     return DescribedBroker(BrokerId(number), Endpoint("h", number), BrokerEpoch(number), rack)
 
 
-def topic(name: str, *replicas: tuple[int, ...], removing: tuple[int, ...] = ()) -> DescribedTopic:
+def topic(
+    name: str, *replicas: tuple[int, ...], removing: tuple[int, ...] = (), numbers: tuple[int, ...] | None = None
+) -> DescribedTopic:
     partitions = tuple(
         DescribedPartition(
             n, BrokerId(r[0]), LeaderEpoch(0), PartitionEpoch(0), ids(*r), ids(*r), removing_replicas=ids(*removing)
         )
-        for n, r in enumerate(replicas)
+        for n, r in zip(range(len(replicas)) if numbers is None else numbers, replicas, strict=True)
     )
     return DescribedTopic(name, ErrorCode.NONE, partitions=partitions)
 
@@ -50,6 +52,13 @@ def test_partitions_that_stay_are_left_out() -> None:
 def test_replicas_that_are_on_their_way_out_do_not_count() -> None:
     current, proposed = propose_moves([topic("t", (2, 1), removing=(1,))], [broker(3)], Random(1))
     assert (current, proposed) == ({TopicPartition("t", 0): (2,)}, {TopicPartition("t", 0): (3,)})
+
+
+@pytest.mark.parametrize("numbers", [(1,), (3, 7), (7, 3), (1, 1)])
+def test_partitions_have_the_numbers_that_the_cluster_gave_them(numbers: tuple[int, ...]) -> None:
+    current, proposed = propose_moves([topic("", *[(1,)] * len(numbers), numbers=numbers)], [broker(2)], Random(1))
+    assert current == {TopicPartition("", number): (1,) for number in numbers}
+    assert proposed == {TopicPartition("", number): (2,) for number in numbers}
 
 
 def test_racks_are_spread_over_unless_that_is_switched_off() -> None:
