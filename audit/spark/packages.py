@@ -11,9 +11,12 @@ import platform
 import sys
 import zipfile
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, distribution, version
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Final
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from cluster.errors import StartupError
 
@@ -21,9 +24,7 @@ FOLDER: Final = "klamm_audit"
 """Where the archive is in the working directory of an executor."""
 _APPLICATION: Final = Path(__file__).resolve().parents[2]
 _OURS: Final = ("audit", "state_log", "cluster")
-_OF_PANDAS: Final = ("python-dateutil", "pytz", "tzdata", "six")
-_OF_PYDANTIC: Final = ("pydantic", "pydantic_core", "annotated-types", "typing-inspection", "typing_extensions")
-_THEIRS: Final = ("cramjam", "msgspec", "numpy", "pyarrow", "structlog", "pandas", *_OF_PANDAS, *_OF_PYDANTIC)
+_IMPORTED: Final = ("cramjam", "msgspec", "numpy", "pandas", "pyarrow", "pydantic", "structlog")
 """Distributions that our modules import in workers, and pandas, which Spark does. A test imports them all."""
 _LEFT_OUT: Final = ("tests", "test", "include", "__pycache__")
 """Folders that no worker imports from: half the size."""
@@ -61,17 +62,30 @@ def _files() -> Iterator[tuple[str, Path]]:
         for path in (_APPLICATION / package).rglob("*"):
             if path.is_file() and _is_wanted(path.relative_to(_APPLICATION)):
                 yield path.relative_to(_APPLICATION).as_posix(), path
-    for name in _THEIRS:
+    for found in _theirs():
+        for entry in found.files or []:
+            path = Path(str(entry.locate()))
+            if ".." not in entry.parts and path.is_file() and _is_wanted(Path(str(entry))):
+                yield entry.as_posix(), path
+
+
+def _theirs() -> list[Distribution]:
+    """What workers import, and what that needs in turn by its own metadata: releases differ. Raises StartupError."""
+    found: dict[str, Distribution] = {}
+    waiting = list(_IMPORTED)
+    while waiting:
+        name = canonicalize_name(waiting.pop())
+        if name in found:
+            continue
         try:
-            listed = distribution(name).files or []
+            found[name] = distribution(name)
         except PackageNotFoundError:
             raise StartupError(
                 f"the distribution {name} is not installed: install klamm with the extra 'audit'"
             ) from None
-        for entry in listed:
-            path = Path(str(entry.locate()))
-            if ".." not in entry.parts and path.is_file() and _is_wanted(Path(str(entry))):
-                yield entry.as_posix(), path
+        needed = map(Requirement, found[name].requires or ())
+        waiting += [r.name for r in needed if r.marker is None or r.marker.evaluate({"extra": ""})]
+    return [found[name] for name in sorted(found)]
 
 
 def _is_wanted(name: Path) -> bool:
@@ -84,6 +98,6 @@ def _fingerprint() -> str:
     for package in _OURS:
         for path in sorted((_APPLICATION / package).rglob("*.py")):
             digest.update(path.read_bytes())
-    for name in _THEIRS:
-        digest.update(f"{name} {version(name)} {sys.version_info[:2]}".encode())
+    for found in _theirs():
+        digest.update(f"{found.name} {found.version} {sys.version_info[:2]}".encode())
     return digest.hexdigest()
