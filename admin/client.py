@@ -158,13 +158,17 @@ class AdminClient(ClusterConnection):
         return list(found)
 
     async def describe_findings_of(self, broker: cluster.DescribedBroker) -> tuple[cluster.Finding, ...]:
-        """What one broker knows to be wrong, without retries; that it does not respond is a finding, too."""
+        """What one broker knows to be wrong, without retries; that it does not respond or refuses is a finding, too."""
         try:
             return await self._findings_of(broker)
         except ApiError as error:
             if error.code is ErrorCode.UNSUPPORTED_VERSION:
                 return ()
-            raise
+            kind = "requests_fail"
+            if error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                kind = "requests_not_authorized"
+            detail = f"broker {broker.id} does not say what is wrong with it, as with its log directories: {error}"
+            return (cluster.Finding(kind, detail, broker=broker.id),)
         except PeerUnreachableError as error:
             detail = (
                 f"broker {broker.id} is registered, but does not respond: {error}; read its log, restart it if it hangs"

@@ -2,40 +2,31 @@
 
 import asyncio
 import ssl
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
 from adoption.survey import BrokerAnswers, SurveyedBroker
 from cluster.broker import Broker, ControllerId, Endpoint
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, ErrorCode, PeerUnreachableError, known_code
 from cluster.kafka_wire.authorizer import has_authorizer
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.messages.api_versions_request import ApiVersionsRequest
 from cluster.kafka_wire.messages.api_versions_response import ApiVersionsResponse
 from cluster.kafka_wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
-from cluster.kafka_wire.messages.describe_configs_response import DescribeConfigsResponse
+from cluster.kafka_wire.messages.describe_configs_response import DescribeConfigsResponse, DescribeConfigsResult
 from cluster.kafka_wire.messages.metadata_request import MetadataRequest
 from cluster.kafka_wire.messages.metadata_response import MetadataResponse
 
-CONFIGS: Final = (
-    "inter.broker.protocol.version",
-    "inter.broker.listener.name",
-    "control.plane.listener.name",
-    "security.inter.broker.protocol",
-    "ssl.client.auth",
-    "authorizer.class.name",
-    "zookeeper.metadata.migration.enable",
-    "zookeeper.connect",
-    "zookeeper.set.acl",
-    "auto.create.topics.enable",
-)
-"""What of a broker's settings matters."""
+_T = TypeVar("_T")
 _CLIENT_ID: Final = "klamm-adopt"
 _BROKER_RESOURCE: Final = 4
+_DEFAULT_SOURCE: Final = 5
+_DENIED: Final = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 # Versions that every broker from 2.4 to 3.9 has.
 _API_VERSIONS, _DESCRIBE_CONFIGS, _METADATA = 2, 1, 5
+GIVE_COMMAND_CONFIG: Final = "name a file with the ssl.* settings of Kafka's tools with --command-config"
 
 
 async def ask_all(
@@ -53,65 +44,127 @@ async def obeyed_controllers(
     return {broker.id: answer for broker, answer in zip(brokers, answers, strict=True)}
 
 
+async def connect(endpoint: Endpoint, tls: ssl.SSLContext | None, timeout_s: float) -> KafkaConnection:
+    """A connection to a listener of a broker or candidate. Raises PeerUnreachableError."""
+    context = None
+    if endpoint.security_protocol == "SSL":
+        if tls is None:
+            raise PeerUnreachableError(endpoint.address, f"it takes SSL only: {GIVE_COMMAND_CONFIG}")
+        context = tls
+    return await KafkaConnection.open(endpoint, client_id=_CLIENT_ID, timeout_s=timeout_s, tls=context)
+
+
+async def api_versions(connection: KafkaConnection, timeout_s: float) -> ApiVersionsResponse:
+    """What the other end answers. Raises PeerUnreachableError."""
+    return await connection.call(ApiVersionsRequest(), _API_VERSIONS, ApiVersionsResponse, timeout_s=timeout_s)
+
+
+async def metadata(connection: KafkaConnection, timeout_s: float) -> MetadataResponse:
+    """Brokers and controller, at the addresses of the listener that is asked. Raises PeerUnreachableError."""
+    request = MetadataRequest(topics=(), allow_auto_topic_creation=False)
+    return await connection.call(request, _METADATA, MetadataResponse, timeout_s=timeout_s)
+
+
+def usable_endpoints(broker: Broker, *, has_tls: bool) -> list[Endpoint]:
+    """The listeners without authentication by SASL, those without TLS first."""
+    usable = ("PLAINTEXT", "SSL") if has_tls else ("PLAINTEXT",)
+    return [e for protocol in usable for e in broker.endpoints if e.security_protocol == protocol]
+
+
 async def _ask(broker: Broker, tls: ssl.SSLContext | None, timeout_s: float) -> SurveyedBroker:
-    endpoint = reachable_endpoint(broker, has_tls=tls is not None)
-    if endpoint is None:
-        listeners = ", ".join(f"{e.listener} ({e.security_protocol})" for e in broker.endpoints)
-        return SurveyedBroker(broker, why_not=f"no listener can be used from here: {listeners}")
+    async def answers(connection: KafkaConnection) -> BrokerAnswers:
+        return await _answers(broker, connection, timeout_s)
+
     try:
-        connection = await _open(endpoint, tls, timeout_s)
+        asked_at, found = await _at_first(broker, tls, timeout_s, answers)
+    except ClusterError as error:
+        return SurveyedBroker(broker, why_not=str(error))
+    surveyed = SurveyedBroker(broker, found)
+    control = surveyed.control_endpoint
+    if control is None or control == asked_at or control.security_protocol.startswith("SASL_"):
+        return surveyed
+    return replace(surveyed, not_controllable=await _why_not_asked(control, tls, timeout_s))
+
+
+async def _why_not_asked(endpoint: Endpoint, tls: ssl.SSLContext | None, timeout_s: float) -> str:
+    """Why a listener cannot be used from here; empty if it can."""
+    try:
+        connection = await connect(endpoint, tls, timeout_s)
         try:
-            return SurveyedBroker(broker, await _answers(broker, connection, timeout_s))
+            await api_versions(connection, timeout_s)
         finally:
             connection.close()
     except ClusterError as error:
-        return SurveyedBroker(broker, why_not=str(error))
+        return str(error)
+    return ""
+
+
+async def _at_first(
+    broker: Broker,
+    tls: ssl.SSLContext | None,
+    timeout_s: float,
+    ask: Callable[[KafkaConnection], Awaitable[_T]],
+) -> tuple[Endpoint, _T]:
+    """The answer at the first listener that gives one: some addresses are only for clients elsewhere.
+
+    Raises ClusterError with the reason of the first.
+    """
+    failure: ClusterError | None = None
+    for endpoint in usable_endpoints(broker, has_tls=tls is not None):
+        try:
+            connection = await connect(endpoint, tls, timeout_s)
+            try:
+                return endpoint, await ask(connection)
+            finally:
+                connection.close()
+        except ClusterError as error:
+            failure = failure or error
+    raise failure or _no_listener(broker, has_tls=tls is not None)
+
+
+def _no_listener(broker: Broker, *, has_tls: bool) -> ClusterError:
+    listeners = ", ".join(f"{e.listener} ({e.security_protocol})" for e in broker.endpoints)
+    needs_tls = not has_tls and any(e.security_protocol == "SSL" for e in broker.endpoints)
+    hint = f": {GIVE_COMMAND_CONFIG}" if needs_tls else ""
+    return ClusterError(f"no listener can be used from here: {listeners}{hint}")
 
 
 async def _obeyed(broker: Broker, tls: ssl.SSLContext | None, timeout_s: float) -> ControllerId | None:
-    endpoint = reachable_endpoint(broker, has_tls=tls is not None)
-    if endpoint is None:
-        return None
+    async def controller(connection: KafkaConnection) -> ControllerId:
+        return ControllerId((await metadata(connection, timeout_s)).controller_id)
+
     try:
-        connection = await _open(endpoint, tls, timeout_s)
-        try:
-            return await _controller(connection, timeout_s)
-        finally:
-            connection.close()
+        return (await _at_first(broker, tls, timeout_s, controller))[1]
     except ClusterError:
         return None
 
 
-def reachable_endpoint(broker: Broker, *, has_tls: bool) -> Endpoint | None:
-    """The first listener without authentication by SASL, without TLS if there is such a one."""
-    usable = ("PLAINTEXT", "SSL") if has_tls else ("PLAINTEXT",)
-    found = [e for protocol in usable for e in broker.endpoints if e.security_protocol == protocol]
-    return found[0] if found else None
-
-
-async def _open(endpoint: Endpoint, tls: ssl.SSLContext | None, timeout_s: float) -> KafkaConnection:
-    context = tls if endpoint.security_protocol == "SSL" else None
-    return await KafkaConnection.open(endpoint, client_id=_CLIENT_ID, timeout_s=timeout_s, tls=context)
-
-
 async def _answers(broker: Broker, connection: KafkaConnection, timeout_s: float) -> BrokerAnswers:
-    versions = await connection.call(ApiVersionsRequest(), _API_VERSIONS, ApiVersionsResponse, timeout_s=timeout_s)
+    versions = await api_versions(connection, timeout_s)
     is_guarded = await has_authorizer(connection, timeout_s)
+    # All of them: which listeners have settings of their own is not known before.
     resource = DescribeConfigsResource(
-        resource_type=_BROKER_RESOURCE, resource_name=str(broker.id), configuration_keys=CONFIGS
+        resource_type=_BROKER_RESOURCE, resource_name=str(broker.id), configuration_keys=None
     )
     described = await connection.call(
         DescribeConfigsRequest(resources=(resource,)), _DESCRIBE_CONFIGS, DescribeConfigsResponse, timeout_s=timeout_s
     )
-    answers = BrokerAnswers(
+    configs = [config for result in described.results for config in result.configs]
+    return BrokerAnswers(
         versions={version.api_key: version.max_version for version in versions.api_keys},
         has_authorizer=is_guarded,
-        configs={config.name: config.value or "" for result in described.results for config in result.configs},
+        # What is set to nothing is set: an empty value of a listener's own setting comes before that of all.
+        configs={config.name: config.value for config in configs if config.value is not None},
+        hidden=frozenset(c.name for c in configs if c.is_sensitive and c.config_source != _DEFAULT_SOURCE),
+        no_configs=next((why for result in described.results if (why := _why_no_configs(result))), ""),
+        controller=ControllerId((await metadata(connection, timeout_s)).controller_id),
     )
-    return replace(answers, controller=await _controller(connection, timeout_s))
 
 
-async def _controller(connection: KafkaConnection, timeout_s: float) -> ControllerId:
-    request = MetadataRequest(topics=(), allow_auto_topic_creation=False)
-    answer = await connection.call(request, _METADATA, MetadataResponse, timeout_s=timeout_s)
-    return ControllerId(answer.controller_id)
+def _why_no_configs(result: DescribeConfigsResult) -> str:
+    code = known_code(result.error_code)
+    if code is ErrorCode.NONE:
+        return ""
+    if code in _DENIED:
+        return "the right DescribeConfigs on the cluster is missing"
+    return f"DescribeConfigs is answered with {code.name}"

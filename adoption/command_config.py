@@ -1,7 +1,7 @@
 """Reads `--command-config`: how brokers and ZooKeeper are reached, in a properties file as Kafka's tools take it."""
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,26 @@ _OPTION: Final = "--command-config"
 _SET_ACL: Final = "zookeeper.set.acl"
 _TEXTS: Final = ("java.security.auth.login.config", "zookeeper.sasl.clientconfig", "klamm.zookeeper.auth.scheme")
 _FLAGS: Final = {"true": True, "false": False}
+_PROTOCOL: Final = "security.protocol"
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL")
+_TLS: Final = frozenset(f"ssl.{name.replace('_', '.')}" for name in TlsSettings.__struct_fields__) - {"ssl.client.auth"}
+_WITHOUT_MEANING: Final = frozenset(
+    {
+        "bootstrap.servers",
+        "client.id",
+        "default.api.timeout.ms",
+        "request.timeout.ms",
+        "retries",
+        "retry.backoff.ms",
+        # Both ends agree on the newest version of TLS from 1.2 on.
+        "ssl.enabled.protocols",
+        "ssl.protocol",
+        # PEM has no password of the store.
+        "ssl.keystore.password",
+        "ssl.truststore.password",
+    }
+)
+"""What files for Kafka's tools may well have, and what changes nothing here."""
 
 
 class CommandConfig(Struct, frozen=True):
@@ -31,15 +51,30 @@ class CommandConfig(Struct, frozen=True):
 
 
 def read_command_config(path: Path | None) -> CommandConfig:
-    """What the file says; other keys than `ssl.*` and those of ZooKeeper are ignored. Raises ConfigError."""
+    """What the file says. Raises ConfigError, which names each key that is wrong or not supported."""
     if path is None:
         return CommandConfig()
     given = _properties(path)
-    names = set(TlsSettings.__struct_fields__)
-    tls = {key.removeprefix("ssl.").replace(".", "_"): value for key, value in given.items() if key.startswith("ssl.")}
-    context = client_context(TlsSettings(**{name: value for name, value in tls.items() if name in names}))
+    if errors := list(_unsupported(given)):
+        raise ConfigError([f"{_OPTION}: {line}" for line in errors])
+    tls = {key.removeprefix("ssl.").replace(".", "_"): value for key, value in given.items() if key in _TLS}
+    context = client_context(TlsSettings(**tls))
     settings = _zookeeper_settings(given)
     return CommandConfig(context, read_credentials(settings), settings.zookeeper_set_acl)
+
+
+def _unsupported(given: Mapping[str, str]) -> Iterator[str]:
+    """A key that is passed over in silence would be taken for one that has its effect."""
+    for key, value in given.items():
+        if key == _PROTOCOL:
+            if value.upper() not in _PROTOCOLS:
+                yield f"{key}: {shown(value)}: klamm does not speak SASL to brokers yet; give PLAINTEXT or SSL"
+        elif key.startswith(("zookeeper.ssl.", "zookeeper.clientCnxnSocket")):
+            yield f"{key}: klamm does not speak TLS to ZooKeeper yet: remove it, and name a clientPort with --zookeeper"
+        elif key.startswith("sasl."):
+            yield f"{key}: klamm does not speak SASL to brokers yet: remove it"
+        elif key not in _TLS | _WITHOUT_MEANING | {_SET_ACL, *_TEXTS}:
+            yield f"{key}: is not supported: remove it"
 
 
 def _properties(path: Path) -> dict[str, str]:
@@ -49,8 +84,9 @@ def _properties(path: Path) -> dict[str, str]:
         raise ConfigError([f"{_OPTION}: {path}: {error.strerror}"]) from error
     except ValueError as error:
         raise ConfigError([f"{_OPTION}: {path}: is not text in UTF-8"]) from error
-    pairs = [line.partition("=") for line in lines if "=" in line and not line.lstrip().startswith("#")]
-    return {key.strip(): value.strip() for key, _, value in pairs}
+    pairs = [line.partition("=") for line in lines if "=" in line and not line.lstrip().startswith(("#", "!"))]
+    # As java.util.Properties has them, for keys and certificates in one line.
+    return {key.strip(): value.strip().replace("\\n", "\n") for key, _, value in pairs}
 
 
 def _zookeeper_settings(given: Mapping[str, str]) -> Settings:

@@ -1,9 +1,5 @@
 """`klamm adopt` and `klamm leave`."""
 
-import getpass
-import socket
-import ssl
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
@@ -15,15 +11,18 @@ from admin.cli.options import FormatOption, run
 from admin.cli.output import examples, say, write
 from adoption.broker_survey import ask_all
 from adoption.command_config import CommandConfig, read_command_config
-from adoption.findings import SCRAPE_JOB, Findings, examine, protocol_of, releases_of
-from adoption.handover import Handover, Handovers
+from adoption.execution import Execution, Outcome
+from adoption.findings import SCRAPE_JOB, Findings, examine
+from adoption.handover import Handover, Handovers, why_not_complete
+from adoption.refusals import releases_of
 from adoption.survey import Survey, SurveyedBroker
+from adoption.wanted import protocol_of
 from adoption.zookeeper_survey import survey_zookeeper
+from cluster.errors import ClusterError
 from cluster.process.config import check_zookeeper
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode
 from cluster.takeover import AdoptedMode
-from cluster.znodes.adoption import Adoption
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import ZooKeeper
 
@@ -85,7 +84,9 @@ def adopt(
     *,
     zookeeper: ZooKeeperOption,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Look only; the default.")] = False,
-    execute: Annotated[bool, typer.Option("--execute", help="Adopt it, and wait until every broker obeys.")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Adopt it; if not every broker obeys, give it back.")
+    ] = False,
     mode: Annotated[
         str | None,
         typer.Option(
@@ -103,7 +104,7 @@ def adopt(
     if dry_run and execute:
         raise typer.BadParameter("--dry-run and --execute exclude each other")
     config, wanted = read_command_config(command_config), None if mode is None else _mode(mode)
-    survey = run(_with_zookeeper(zookeeper, config, lambda client: _survey(client, config.tls)))
+    survey = run(_with_zookeeper(zookeeper, config, lambda client: _survey(client, config)))
     chosen = wanted or ("atomic" if survey.adoption is None else survey.adoption.mode)
     findings = examine(survey, zookeeper, chosen)
     if not execute or findings.refusals:
@@ -111,13 +112,48 @@ def adopt(
         raise typer.Exit(_code_of_survey(findings, executes=execute))
     if form is Format.TABLE:
         _print(survey, findings)
-    adoption = Adoption(chosen, f"{getpass.getuser()}@{socket.gethostname()}", time.time_ns() // 1_000_000)
-    ended = run(
-        _with_zookeeper(zookeeper, config, lambda client: Handovers(client, config.tls, timeout, say).adopt(adoption))
+    outcome = _execute(
+        zookeeper, config, Execution(survey, zookeeper, chosen, tls=config.tls, timeout_s=timeout, say=say)
     )
     if form is not Format.TABLE:
-        _show(survey, findings, form, ended)
-    _finish(ended, is_wanted=ended.is_candidate, hint="the adoption stands; 'klamm leave' withdraws it")
+        _show(
+            survey, replace(findings, refusals=outcome.refusals), form, outcome.handover if outcome.is_adopted else None
+        )
+    elif outcome.refusals:
+        _print_list("It cannot be adopted:", outcome.refusals)
+    if outcome.handover is None:
+        say("klamm: nothing was changed")
+        raise typer.Exit(ExitCode.REFUSED)
+    if not outcome.is_adopted:
+        raise typer.Exit(ExitCode.REFUSED)
+
+
+def _execute(zookeeper: str, config: CommandConfig, execution: Execution) -> Outcome:
+    """Adopt; whatever ends it before it has succeeded, give the cluster back, with a session of its own."""
+    try:
+        outcome = run(_with_zookeeper(zookeeper, config, execution.adopt))
+    except BaseException as error:
+        if execution.withdrawal.is_due:
+            say(f"klamm: {'interrupted' if isinstance(error, KeyboardInterrupt) else error}")
+            _give_back(zookeeper, config, execution)
+            raise typer.Exit(ExitCode.REFUSED) from error
+        raise
+    if execution.withdrawal.is_due:
+        _give_back(zookeeper, config, execution)
+    return outcome
+
+
+def _give_back(zookeeper: str, config: CommandConfig, execution: Execution) -> None:
+    say("klamm: giving the cluster back")
+    try:
+        is_back = run(_with_zookeeper(zookeeper, config, execution.give_back))
+    except (ClusterError, KeyboardInterrupt) as error:
+        say(f"klamm: the cluster is not given back ({error or 'interrupted'}): run 'klamm leave'")
+        return
+    if is_back:
+        say("klamm: the cluster is as it was before")
+    else:
+        say("klamm: no broker became the active controller that all brokers obey: run 'klamm leave'")
 
 
 @app.command(
@@ -158,9 +194,10 @@ async def _with_zookeeper(address: str, config: CommandConfig, work: Callable[[Z
         await client.close()
 
 
-async def _survey(client: ZooKeeper, tls: ssl.SSLContext | None) -> Survey:
+async def _survey(client: ZooKeeper, config: CommandConfig) -> Survey:
     found = await survey_zookeeper(client)
-    return replace(found, brokers=await ask_all(found.brokers, tls, _ASK_S))
+    brokers = await ask_all(found.brokers, config.tls, _ASK_S)
+    return replace(found, brokers=brokers, has_credentials=config.credentials is not None)
 
 
 def _mode(text: str) -> AdoptedMode:
@@ -179,9 +216,7 @@ def _code_of_survey(findings: Findings, *, executes: bool) -> ExitCode:
 
 def _finish(ended: Handover, *, is_wanted: bool, hint: str) -> None:
     if not (is_wanted and ended.is_complete):
-        late = sorted(broker for broker, obeyed in ended.obeyed.items() if obeyed != ended.controller)
-        whose = f"brokers {', '.join(map(str, late))} do not obey it" if late else "that is not what was asked for"
-        say(f"klamm: timed out: the active controller is {ended.controller}; {whose}; {hint}")
+        say(f"klamm: {why_not_complete(ended)}; {hint}")
         raise typer.Exit(ExitCode.REFUSED)
 
 
@@ -194,7 +229,7 @@ def _show(survey: Survey, findings: Findings, form: Format, ended: Handover | No
         "controller": survey.controller,
         "controller_epoch": survey.controller_epoch,
         "brokers": [_document(broker) for broker in survey.brokers],
-        "controllers": [{"id": id_, "address": address} for id_, address in sorted(survey.candidates.items())],
+        "controllers": [{"id": id_, "address": one.address} for id_, one in sorted(survey.candidates.items())],
         "adoption": None if survey.adoption is None else survey.adoption.mode,
         "topics": survey.topics,
         "partitions": survey.partitions,
@@ -228,6 +263,8 @@ def _print(survey: Survey, findings: Findings) -> None:
     rows = [_document(broker) for broker in survey.brokers]
     shown = [{**row, "listeners": " ".join(row["listeners"])} for row in rows]
     write({}, Format.TABLE, _COLUMNS, (tuple("" if v is None else v for v in row.values()) for row in shown))
+    candidates = ", ".join(f"{one.id} ({one.address})" for one in survey.candidates.values())
+    typer.echo(f"\ncandidates of klamm: {candidates or 'none'}")
     _print_list("It cannot be adopted:", findings.refusals)
     _print_list("To know before:", findings.notes)
     if findings.refusals:

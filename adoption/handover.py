@@ -7,23 +7,28 @@ from random import Random
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from adoption.broker_survey import obeyed_controllers
-from adoption.zookeeper_survey import brokers_of_kafka
+from adoption.proofs import Proofs
+from adoption.survey import SurveyedCandidate
+from adoption.zookeeper_survey import brokers_of_kafka, registered_candidates
 from cluster.broker import NO_CONTROLLER, ControllerId, Endpoint
 from cluster.errors import OutcomeUnknownError, StartupError
 from cluster.process.clock import SystemClock
 from cluster.znodes.adoption import Adoption, encode_adoption
-from cluster.znodes.paths import ADOPTION, BROKERS_IDS, CONTROLLERS_IDS
+from cluster.znodes.paths import ADOPTION, BROKERS_IDS, CONTROLLERS_IDS, LEFT_REPLICAS
 from cluster.zookeeper.port import Create, Delete, Op, SetData, ZkError, ZooKeeper, refusal
 from cluster.zookeeper.recipes import create_where_missing
-from cluster.zookeeper.registrations import active_controller, registered_controllers
+from cluster.zookeeper.registrations import active_controller
 from controller.config import ControllerConfig
 from controller.controller_election import ControllerElection
 from controller.decisions.takeover import Step
 
 _POLL_S: Final = 0.5
+_PROOF_S: Final = 15
 _KLAMM: Final = "/klamm"
+_NAMED: Final = 5
 _CONTROLLERS: Final = "/controllers"
 Say = Callable[[str], None]
 
@@ -31,17 +36,26 @@ Say = Callable[[str], None]
 class Handover(Struct, frozen=True):
     """How it ended. `controller`: the active one, -1 for none; `is_candidate`: of klamm.
 
-    `obeyed`: broker -> the controller that it obeys, None if it did not answer.
+    `obeyed`: broker -> the controller that it obeys, None if it did not answer. `failed`: what was tried after the
+    takeover and did not succeed.
     """
 
     controller: ControllerId
     is_candidate: bool
     obeyed: Mapping[int, ControllerId | None]
+    failed: tuple[str, ...] = ()
 
     @property
     def is_complete(self) -> bool:
-        """Whether there is an active controller that every broker obeys."""
-        return self.controller != NO_CONTROLLER and set(self.obeyed.values()) == {self.controller}
+        """Whether there is an active controller that every broker obeys, and everything tried succeeded."""
+        return self.controller != NO_CONTROLLER and set(self.obeyed.values()) == {self.controller} and not self.failed
+
+
+class Withdrawal(Struct):
+    """What there is to take back if adopting does not succeed. `former`: the adoption that stood before, if one did."""
+
+    is_due: bool = False
+    former: bytes | None = None
 
 
 class Handovers:
@@ -50,14 +64,38 @@ class Handovers:
     def __init__(self, zookeeper: ZooKeeper, tls: ssl.SSLContext | None, timeout_s: float, say: Say) -> None:
         self._zookeeper, self._tls, self._timeout_s, self._say = zookeeper, tls, timeout_s, say
 
-    async def adopt(self, adoption: Adoption) -> Handover:
-        """Write the adoption and wait until a candidate is the active controller and every broker obeys it, or until
-        the timeout. Raises ZooKeeperError.
+    async def adopt(self, adoption: Adoption, inter_broker_listener: str, withdrawal: Withdrawal) -> Handover:
+        """Write the adoption; wait until a candidate is the active controller and every broker obeys it, or until the
+        timeout; then try whether topics can be created. Raises ZooKeeperError.
+
+        `withdrawal`: says, whatever ends this, what `give_back` is to undo unless it succeeded.
         """
+        former = await self._zookeeper.get(ADOPTION)
         await create_where_missing(self._zookeeper, _KLAMM)
-        await self._write(adoption)
+        withdrawal.former = None if former is None else former.data
+        withdrawal.is_due = True
+        await self._write(encode_adoption(adoption))
         self._say(f"wrote {ADOPTION}: mode {adoption.mode}")
-        return await self._wait(wants_candidate=True)
+        ended = await self._wait(wants_candidate=True)
+        if ended.is_complete and ended.is_candidate:
+            brokers = await brokers_of_kafka(self._zookeeper)
+            failed = await Proofs(self._tls, _PROOF_S).after(brokers, inter_broker_listener)
+            ended = replace(ended, failed=tuple(failed))
+        withdrawal.is_due = not (ended.is_complete and ended.is_candidate)
+        return ended
+
+    async def give_back(self, withdrawal: Withdrawal) -> bool:
+        """Undo an adoption that did not succeed; whether the brokers obey one of them again, or the adoption stands
+        that stood before. Raises ZooKeeperError.
+        """
+        if withdrawal.former is not None:
+            await self._write(withdrawal.former)
+            self._say(f"wrote {ADOPTION} as it was before")
+            return True
+        await self._apply(Delete(ADOPTION), {ZkError.NO_NODE})
+        self._say(f"deleted {ADOPTION}")
+        ended = await self._wait(wants_candidate=False)
+        return ended.is_complete and not ended.is_candidate
 
     async def leave(self, *, keeps: bool) -> Handover:
         """Delete the adoption, wait until a broker is the active controller and every broker obeys it, or until the
@@ -67,6 +105,7 @@ class Handovers:
         """
         if await self._zookeeper.exists(BROKERS_IDS) is None:
             raise StartupError(f"there is no {BROKERS_IDS}: is this the cluster's ZooKeeper, with its chroot?")
+        await self._warn_of_left_replicas()
         if await self._zookeeper.exists(ADOPTION) is not None:
             await self._apply(Delete(ADOPTION), {ZkError.NO_NODE})
             self._say(f"deleted {ADOPTION}")
@@ -75,8 +114,7 @@ class Handovers:
             await self._tidy(keeps=keeps)
         return ended
 
-    async def _write(self, adoption: Adoption) -> None:
-        data = encode_adoption(adoption)
+    async def _write(self, data: bytes) -> None:
         if await self._zookeeper.exists(ADOPTION) is None:
             await self._apply(Create(ADOPTION, data), {ZkError.NODE_EXISTS})
         await self._apply(SetData(ADOPTION, data), set())
@@ -108,10 +146,11 @@ class Handovers:
         if not wants_candidate:
             await self._delete_abandoned()
         controller, _ = await active_controller(self._zookeeper)
-        candidates = [candidate.id for candidate in await registered_controllers(self._zookeeper)]
+        registered = await registered_candidates(self._zookeeper)
+        candidates = list(registered)
         is_candidate = controller in candidates
         if controller == NO_CONTROLLER or is_candidate != wants_candidate:
-            why = _awaited(controller, candidates, wants_candidate=wants_candidate)
+            why = _awaited(controller, list(registered.values()), wants_candidate=wants_candidate)
             return Handover(controller, is_candidate, {}), why
         brokers = await brokers_of_kafka(self._zookeeper)
         ended = Handover(controller, is_candidate, await obeyed_controllers(brokers, self._tls, self._timeout_s))
@@ -128,6 +167,19 @@ class Handovers:
         if election.step is Step.DELETE:
             await election.delete_controller_znode()
             self._say("deleted /controller, whose owner is gone")
+
+    async def _warn_of_left_replicas(self) -> None:
+        """Name the topics that brokers have missed the deletion of: only klamm's controllers would see to it."""
+        brokers = sorted(await self._zookeeper.children(LEFT_REPLICAS) or ())
+        listed = await self._zookeeper.children_many([f"{LEFT_REPLICAS}/{broker}" for broker in brokers])
+        for broker, topics in zip(brokers, listed, strict=True):
+            if topics:
+                names = ", ".join(sorted(topics)[:_NAMED]) + (", …" if len(topics) > _NAMED else "")
+                self._say(
+                    f"warning: broker {broker} was away while topics were deleted ({names}) and still has replicas of "
+                    "them, which Kafka's controllers do not delete: before it starts again, delete their folders from "
+                    "its log directories"
+                )
 
     async def _tidy(self, *, keeps: bool) -> None:
         candidates = await self._zookeeper.children(CONTROLLERS_IDS)
@@ -152,11 +204,25 @@ class Handovers:
             await self._apply(Delete(path), {ZkError.NO_NODE})
 
 
-def _awaited(controller: ControllerId, candidates: Sequence[ControllerId], *, wants_candidate: bool) -> str:
+def why_not_complete(ended: Handover) -> str:
+    """In words, for a handover that did not succeed."""
+    if ended.failed:
+        return "; ".join(ended.failed)
+    late = sorted(broker for broker, obeyed in ended.obeyed.items() if obeyed != ended.controller)
+    whose = f"brokers {', '.join(map(str, late))} do not obey it" if late else "that is not what was asked for"
+    return f"timed out: the active controller is {ended.controller}; {whose}"
+
+
+def _awaited(controller: ControllerId, candidates: Sequence[SurveyedCandidate], *, wants_candidate: bool) -> str:
     if wants_candidate:
-        if not candidates:
-            return "waiting for a controller of klamm: start those that are listed above"
-        return f"waiting for one of the controllers {_ids(candidates)} to take over"
+        unfit = [
+            f"{c.id} takes no part in elections: it {c.profile.unfit}"
+            for c in candidates
+            if c.profile is not None and c.profile.unfit
+        ]
+        if unfit:
+            return f"waiting for a controller of klamm; {'; '.join(unfit)}"
+        return f"waiting for one of the controllers {_ids([c.id for c in candidates])} to take over"
     if controller == NO_CONTROLLER:
         return "waiting for a broker to become the active controller"
     return (

@@ -4,28 +4,37 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from cluster.broker import NO_CONTROLLER, Broker, BrokerId, ControllerEpoch, ControllerId
+from cluster.broker import NO_CONTROLLER, Broker, BrokerId, ControllerEpoch, ControllerId, Endpoint
 from cluster.znodes.adoption import Adoption
+from cluster.znodes.candidates import CandidateProfile
 
 
 class BrokerAnswers(Struct, frozen=True):
     """What a broker says of itself. `versions`: API key -> its highest version. `has_authorizer`: None if unknown.
 
-    `controller`: whom it obeys, by its metadata; -1 for nobody.
+    `configs`: its effective settings, those with the prefix of a listener among them. `hidden`: settings that are
+    given, and whose values it does not tell. `no_configs`: why it tells none of its settings. `controller`: whom it
+    obeys, by its metadata; -1 for nobody.
     """
 
     versions: Mapping[int, int] = {}
     has_authorizer: bool | None = None
     configs: Mapping[str, str] = {}
     controller: ControllerId = NO_CONTROLLER
+    hidden: frozenset[str] = frozenset()
+    no_configs: str = ""
 
 
 class SurveyedBroker(Struct, frozen=True):
-    """A registered broker; `answers` None if it could not be asked, and `why_not` says why."""
+    """A registered broker; `answers` None if it could not be asked, and `why_not` says why.
+
+    `not_controllable`: why it cannot be asked at the listener at which a controller sends it requests.
+    """
 
     registered: Broker
     answers: BrokerAnswers | None = None
     why_not: str = ""
+    not_controllable: str = ""
 
     @property
     def id(self) -> BrokerId:
@@ -35,19 +44,60 @@ class SurveyedBroker(Struct, frozen=True):
         """The effective value of a setting; empty if it is not set or unknown."""
         return "" if self.answers is None else self.answers.configs.get(key, "")
 
+    def config_of(self, listener: str, key: str) -> str:
+        """The same for one of its listeners, whose own setting comes before that of all."""
+        configs = {} if self.answers is None else self.answers.configs
+        own = configs.get(f"listener.name.{listener.lower()}.{key}")
+        return configs.get(key, "") if own is None else own
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """The name under which it looks for other brokers, and for the controller unless it has a control plane.
+
+        Source: Kafka KafkaConfig.getInterBrokerListenerNameAndSecurityProtocol.
+        """
+        named = self.config("inter.broker.listener.name") or self.config("security.inter.broker.protocol")
+        return named.upper() or "PLAINTEXT"
+
+    @property
+    def control_plane_listener(self) -> str:
+        """The name of its own listener for controllers; empty if it has none."""
+        return self.config("control.plane.listener.name").upper()
+
+    @property
+    def control_endpoint(self) -> Endpoint | None:
+        """Where a controller sends it requests; None if it has no such listener."""
+        return self.registered.endpoint(self.control_plane_listener or self.inter_broker_listener)
+
+    def client_auth(self, endpoint: Endpoint) -> str:
+        """What certificate it demands of the clients of a listener: none, requested or required."""
+        if endpoint.security_protocol != "SSL":
+            return "none"
+        return self.config_of(endpoint.listener, "ssl.client.auth").lower() or "none"
+
+
+class SurveyedCandidate(Struct, frozen=True):
+    """`address`: for klamm's commands. `profile`: None if it says nothing of itself, or what it says is `malformed`."""
+
+    id: ControllerId
+    address: str
+    profile: CandidateProfile | None = None
+    malformed: str = ""
+
 
 class Survey(Struct, frozen=True):
-    """`controller`: by `/controller`, -1 for none. `candidates`: those of klamm, id -> address.
+    """`controller`: by `/controller`, -1 for none. `candidates`: those of klamm.
 
     `absent`: brokers that are not registered -> how many replicas are assigned to them. `malformed`:
-    path -> why. `is_migrating`: a migration to KRaft has begun.
+    path -> why. `not_writable`: znodes that this identity may not change. `is_migrating`: a migration to KRaft has
+    begun. `has_credentials`: whether ZooKeeper was asked under an identity.
     """
 
     cluster_id: str
     controller: ControllerId
     controller_epoch: ControllerEpoch
     brokers: tuple[SurveyedBroker, ...]
-    candidates: Mapping[ControllerId, str] = {}
+    candidates: Mapping[ControllerId, SurveyedCandidate] = {}
     adoption: Adoption | None = None
     topics: int = 0
     partitions: int = 0
@@ -55,7 +105,9 @@ class Survey(Struct, frozen=True):
     deleting: tuple[str, ...] = ()
     reassigning: tuple[str, ...] = ()
     malformed: Mapping[str, str] = {}
+    not_writable: tuple[str, ...] = ()
     is_migrating: bool = False
+    has_credentials: bool = False
 
     @property
     def is_governed_by_klamm(self) -> bool:
@@ -65,3 +117,8 @@ class Survey(Struct, frozen=True):
     def is_leaderless(self) -> bool:
         """Whether nobody elects leaders: `/controller` is missing, or names whom is not registered any more."""
         return not self.is_governed_by_klamm and self.controller not in {int(broker.id) for broker in self.brokers}
+
+    @property
+    def asked(self) -> tuple[SurveyedBroker, ...]:
+        """The brokers that answered and said what their settings are."""
+        return tuple(broker for broker in self.brokers if broker.answers is not None and not broker.answers.no_configs)

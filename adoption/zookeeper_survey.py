@@ -1,18 +1,19 @@
 """Reads what ZooKeeper knows of a cluster; writes nothing."""
 
 from collections import Counter
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
 
-from adoption.survey import Survey, SurveyedBroker
-from cluster.broker import NO_CONTROLLER, Broker, BrokerId, ControllerEpoch
-from cluster.errors import DECODE_ERRORS, MalformedZnodeError
+from adoption.survey import Survey, SurveyedBroker, SurveyedCandidate
+from cluster.broker import NO_CONTROLLER, Broker, BrokerId, ControllerEpoch, ControllerId
+from cluster.errors import DECODE_ERRORS, MalformedZnodeError, OutcomeUnknownError
 from cluster.partition import TopicAssignment
 from cluster.znodes.admin_requests import decode_reassignments
 from cluster.znodes.adoption import Adoption, decode_adoption
+from cluster.znodes.candidates import decode_profile
 from cluster.znodes.checks import why_malformed
 from cluster.znodes.cluster_wide import decode_cluster_id
 from cluster.znodes.controller import decode_controller, decode_controller_epoch
@@ -30,12 +31,15 @@ from cluster.znodes.paths import (
     FEATURE,
     PRODUCER_ID_BLOCK,
     REASSIGN_PARTITIONS,
+    controller_registration_path,
 )
 from cluster.znodes.topics import decode_topic
-from cluster.zookeeper.port import Znode, ZooKeeper
+from cluster.zookeeper.port import Check, Create, Op, SetData, ZkError, Znode, ZooKeeper
 from cluster.zookeeper.registrations import registered_brokers, registered_controllers
 
 _MIGRATION = "/migration"
+_NOWHERE = "/klamm-adopt-rehearsal"
+"""There is no such znode, so that no transaction which checks it succeeds."""
 _SINGLE = (CONTROLLER, CONTROLLER_EPOCH, CLUSTER_ID, FEATURE, PRODUCER_ID_BLOCK, REASSIGN_PARTITIONS, ADOPTION)
 _LISTS = (BROKERS_IDS, BROKERS_TOPICS, CONFIG_TOPICS, CONFIG_BROKERS, DELETE_TOPICS, CONTROLLERS_IDS)
 
@@ -49,7 +53,7 @@ async def survey_zookeeper(zookeeper: ZooKeeper) -> Survey:
     found = await _read(zookeeper)
     topics = {path.rpartition("/")[2]: znode for path, znode in found.items() if _parent(path) == BROKERS_TOPICS}
     assignments = {t: a for t, znode in topics.items() if (a := _topic(t, znode)) is not None}
-    candidates = await registered_controllers(zookeeper)
+    candidates = await registered_candidates(zookeeper)
     controller = decode_controller(found[CONTROLLER].data) if CONTROLLER in found else None
     brokers = await brokers_of_kafka(zookeeper)
     return Survey(
@@ -57,16 +61,33 @@ async def survey_zookeeper(zookeeper: ZooKeeper) -> Survey:
         controller=NO_CONTROLLER if controller is None else controller,
         controller_epoch=_epoch(found.get(CONTROLLER_EPOCH)),
         brokers=tuple(map(SurveyedBroker, brokers)),
-        candidates={candidate.id: candidate.address for candidate in candidates},
+        candidates=candidates,
         adoption=_adoption(found.get(ADOPTION)),
         topics=len(topics),
         partitions=sum(len(assignment.partitions) for assignment in assignments.values()),
-        absent=_absent(assignments.values(), {broker.id for broker in brokers} | {c.id for c in candidates}),
+        absent=_absent(assignments.values(), {broker.id for broker in brokers}),
         deleting=tuple(sorted(path.rpartition("/")[2] for path in found if _parent(path) == DELETE_TOPICS)),
         reassigning=_reassigning(assignments, found.get(REASSIGN_PARTITIONS)),
         malformed={path: why for path, znode in found.items() if (why := why_malformed(path, znode.data)) is not None},
+        not_writable=await _not_writable(zookeeper, found),
         is_migrating=await zookeeper.exists(_MIGRATION) is not None or _is_of_kraft(found.get(CONTROLLER)),
     )
+
+
+async def registered_candidates(zookeeper: ZooKeeper) -> dict[ControllerId, SurveyedCandidate]:
+    """Those of klamm, and what each says of itself. Raises ZooKeeperError."""
+    found: dict[ControllerId, SurveyedCandidate] = {}
+    for registered in await registered_controllers(zookeeper):
+        path = controller_registration_path(registered.id)
+        znode = await zookeeper.get(path)
+        if znode is None:
+            continue
+        try:
+            profile, why = decode_profile(registered.id, znode.data), ""
+        except MalformedZnodeError as error:
+            profile, why = None, f"has a malformed registration ({path}): {error.why}"
+        found[registered.id] = SurveyedCandidate(registered.id, registered.address, profile, why)
+    return found
 
 
 async def brokers_of_kafka(zookeeper: ZooKeeper) -> list[Broker]:
@@ -81,6 +102,25 @@ async def _read(zookeeper: ZooKeeper) -> dict[str, Znode]:
     for parent, names in zip(_LISTS, await zookeeper.children_many(_LISTS), strict=True):
         paths += [f"{parent}/{name}" for name in names or ()]
     return {p: znode for p, znode in zip(paths, await zookeeper.get_many(paths), strict=True) if znode is not None}
+
+
+async def _not_writable(zookeeper: ZooKeeper, found: Mapping[str, Znode]) -> tuple[str, ...]:
+    """Znodes that a controller writes, and that this identity may not.
+
+    ZooKeeper judges the rights of each operation before it judges the whole: a transaction that cannot succeed tells
+    them, and changes nothing.
+    """
+    ops: dict[str, Op] = {BROKERS_TOPICS: Create(f"{BROKERS_TOPICS}{_NOWHERE}")}
+    if CONTROLLER_EPOCH in found:
+        epoch = found[CONTROLLER_EPOCH]
+        ops[CONTROLLER_EPOCH] = SetData(CONTROLLER_EPOCH, epoch.data, epoch.stat.version)
+    refused = []
+    for path, op in ops.items():
+        with suppress(OutcomeUnknownError):
+            results = await zookeeper.multi([op, Check(_NOWHERE, 0)])
+            if results[0].error is ZkError.NO_AUTH:
+                refused.append(path)
+    return tuple(sorted(refused))
 
 
 def _parent(path: str) -> str:

@@ -18,6 +18,9 @@ DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that are not what they should be: catch all of them wherever bytes come from others."""
 
 
+_REFUSALS_NAMED: Final = 100
+
+
 class ErrorCode(IntEnum):
     """Kafka's protocol error codes, those that klamm uses."""
 
@@ -197,6 +200,14 @@ class ForeignProtocolError(PeerUnreachableError):
     """Whoever answers at the address is none of klamm's."""
 
 
+class PeerRefusesError(PeerUnreachableError):
+    """The other node takes no request of this one until a setting is changed; what was sent was not processed."""
+
+    def __init__(self, address: str, code: ErrorCode, why: str) -> None:
+        super().__init__(address, why)
+        self.code = code
+
+
 class PeerBusyError(PeerUnreachableError):
     """A request was refused for lack of room; it was not processed. Later attempts may be."""
 
@@ -253,14 +264,15 @@ class RequestTooLargeError(ApiError):
 
 
 def all_refusals(errors: Sequence[ApiError]) -> ApiError:
-    """One error with the messages of all; code, field and value are those of the first."""
-    first = errors[0]
+    """One error with the messages of all, or of a hundred; code, field and value are those of the first."""
+    first, named = errors[0], errors[:_REFUSALS_NAMED]
+    more = len(errors) - len(named)
     return ApiError(
         first.code,
-        "; ".join(error.message for error in errors),
+        "; ".join([error.message for error in named] + ([f"and {more} more"] if more else [])),
         field=first.field,
         value=first.value,
-        violations=[violation for error in errors for violation in error.violations],
+        violations=[violation for error in named for violation in error.violations],
     )
 
 

@@ -8,6 +8,11 @@ from typing import Final
 
 from msgspec import Struct
 
+_LAST_CHANGES: Final[dict[tuple[int, ...], int]] = {
+    (2, 4): 1, (2, 5): 0, (2, 6): 0, (2, 7): 2, (2, 8): 1, (3, 0): 1, (3, 1): 0, (3, 2): 0, (3, 3): 3, (3, 4): 0,
+    (3, 5): 2, (3, 6): 2, (3, 7): 4, (3, 8): 0, (3, 9): 0,
+}  # fmt: skip
+"""The last change of each release that governed brokers may have."""
 _LAST_OF_RELEASE: Final = 1_000
 """The latest change of a release, for a version given without `-IVn`."""
 
@@ -38,6 +43,13 @@ class ProtocolVersion(Struct, frozen=True, order=True):
     def __str__(self) -> str:
         release = ".".join(map(str, self.release))
         return release if self.change == _LAST_OF_RELEASE else f"{release}-IV{self.change}"
+
+    @property
+    def exact(self) -> "ProtocolVersion":
+        """The same version with the number of its change: 2.8 is 2.8-IV1."""
+        if self.change != _LAST_OF_RELEASE:
+            return self
+        return ProtocolVersion(self.release, _LAST_CHANGES.get(self.release, _LAST_OF_RELEASE))
 
     @property
     def has_features(self) -> bool:

@@ -4,9 +4,9 @@ Handlers are functions over this object. It cannot be reset, so no state of one 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -18,17 +18,21 @@ from cluster.requests.context import RequestContext
 from cluster.requests.control import RequestCause
 from cluster.znodes.paths import CONTROLLER_EPOCH
 from cluster.zookeeper.port import ZooKeeper
-from controller.admin_requests import AdminRequests
+from controller.absences import Absences
+from controller.admin_requests import AdminRequests, ReadUpTo
 from controller.auxiliary_store import AuxiliaryStore
 from controller.changes import Assignments, Change
 from controller.config import ControllerConfig
 from controller.config_store import ConfigStore
 from controller.context import ControllerContext
 from controller.decisions.broker_requests import NO_ASSIGNMENTS, ControlBatch
+from controller.decisions.partitions.leader_balance import BalanceRound
 from controller.dynamic_settings import DynamicSettings
 from controller.event_feed import EventFeed
 from controller.events import AutoPreferredReplicaLeaderElection, Event, ProcedureResumption
 from controller.fenced_writes import FencedWriter
+from controller.left_replica_store import LeftReplicaStore
+from controller.lost_topic_ids import LostTopicIds
 from controller.metrics import ControllerMetrics, FailoverTimings
 from controller.ports import BrokerQueries, RequestChannels, ZooKeeperReads
 from controller.procedures_in_progress import ProceduresInProgress
@@ -60,6 +64,18 @@ class RecoveryInterruptedError(ClusterError):
     """
 
 
+class OutrankedError(ClusterError):
+    """A controller wrote under this epoch, or under a higher one: `epoch`. This one has not written anything yet."""
+
+    def __init__(self, epoch: ControllerEpoch) -> None:
+        super().__init__(f"a partition state has controller epoch {epoch}")
+        self.epoch = epoch
+
+
+class UnfitError(ClusterError):
+    """The candidate must not govern the cluster, as it would not admit its brokers."""
+
+
 class ActiveController:
     """State and dependencies of the controller for one controller epoch: context, stores, broker channels, log.
 
@@ -82,34 +98,37 @@ class ActiveController:
         timings: FailoverTimings,
         random: Random,
         enqueue: Callable[[Event], None],
+        run_aside: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None] | None],
     ) -> None:
-        self.config = config
-        self.settings = settings
-        self.context = context
-        self.react = react
+        self.config, self.settings, self.context, self.react = config, settings, context, react
         self.reads: ZooKeeperReads = zookeeper
         fenced = FencedWriter(zookeeper, context.epoch_zk_version, CONTROLLER_EPOCH, on_refusal=self.resume_later)
         self.store = ControllerStore(zookeeper, fenced)
         self.admin_requests = AdminRequests(zookeeper, fenced)
         self.configs = ConfigStore(zookeeper, fenced)
         self.unfenced = AuxiliaryStore(zookeeper)
+        self.left_replicas = LeftReplicaStore(zookeeper, fenced, self.store.malformed, context.epoch)
         self.recovery = RecoveryStore(zookeeper, fenced, context.epoch_zk_version)
-        self.channels = channels
-        self.brokers = brokers
-        self.clock = clock
+        self.channels, self.brokers, self.clock = channels, brokers, clock
         self.feed = EventFeed(context.epoch, config.id, clock)
         self.metrics = metrics
         self.in_progress = ProceduresInProgress()
+        self.absences = Absences(asyncio.get_running_loop().time())
         self.timings = timings
         self.random = random
         self.enqueue = enqueue
         """Put an event at the end of the event loop's queue."""
+        self._run_aside = run_aside
+        self._aside: set[asyncio.Task[None]] = set()
+        self.lost_topic_ids = LostTopicIds()
         self.cause = Cause("Startup")
         """The event being processed; set before each event is handled."""
         self.asked_by: RequestContext | None = None
         """The call that the event came with; None where it is a watch, a timer or an answer."""
         self.topic_calls = TopicCalls()
         self._sink = sink
+        self.balance_round = BalanceRound()
+        """What the last preferred leader check left to the next one."""
         self._balance: asyncio.TimerHandle | None = None
         self._resumption: asyncio.TimerHandle | None = None
         self._resumption_pause_s = RESUMPTION_PAUSE_S
@@ -120,6 +139,7 @@ class ActiveController:
         self._changed_topics: dict[str, None] = {}
         """Topics of `_awaiting_leaders` that the current event changed or began to wait for."""
         self._awaiting_deletion: dict[str, asyncio.Future[bool]] = {}
+        self._awaiting_deletion_begun: dict[str, asyncio.Future[bool]] = {}
 
     @property
     def epoch(self) -> ControllerEpoch:
@@ -130,9 +150,14 @@ class ActiveController:
         """The oldest release of Apache Kafka among the brokers; None if they are klamm's."""
         return (self.brokers.oldest_release() or self.config.kafka_release) if self.config.governs_kafka else None
 
+    @property
+    def reassignments_read(self) -> ReadUpTo | None:
+        """What of `/admin/reassign_partitions` was processed."""
+        return self.admin_requests.reassignments_read
+
     def new_batch(self, announced: Assignments = NO_ASSIGNMENTS) -> ControlBatch:
         """Create a batch of requests. `announced`: assignments sent before `/brokers/topics/T` holds them."""
-        return ControlBatch(self.context, announced)
+        return ControlBatch(self.context, announced, self.lost_topic_ids.withheld)
 
     def send(self, batch: ControlBatch) -> None:
         """Build the requests of a batch and queue each for its broker. Raises UnsentDecisionsError."""
@@ -154,7 +179,9 @@ class ActiveController:
         for change in changes:
             records += state_changes(change, self.context, self.cause, self._caller)
             self.context.apply(change)
-            self.in_progress.follow(change, self.context, asyncio.get_running_loop().time())
+            now = asyncio.get_running_loop().time()
+            self.in_progress.follow(change, self.context, now)
+            self.absences.follow(change, now)
         if not records:
             return
         self._sink.append(records)
@@ -173,11 +200,22 @@ class ActiveController:
         loop = asyncio.get_running_loop()
         self._balance = loop.call_later(delay_s, self.enqueue, AutoPreferredReplicaLeaderElection())
 
-    def enqueue_later(self, delay_s: float, event: Event) -> None:
+    def run_aside(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run what waits for brokers beside the event loop, until this controller resigns. It must only enqueue events;
+        in a dry run it is dropped.
+        """
+        task = self._run_aside(coroutine)
+        if task is not None:
+            self._aside.add(task)
+            task.add_done_callback(self._aside.discard)
+
+    def enqueue_later(self, delay_s: float, event: Event) -> asyncio.TimerHandle:
         """Enqueue an event after a delay, unless this controller resigns before."""
         now = asyncio.get_running_loop().time()
         self._delayed = [timer for timer in self._delayed if timer.when() > now]
-        self._delayed.append(asyncio.get_running_loop().call_later(delay_s, self.enqueue, event))
+        timer = asyncio.get_running_loop().call_later(delay_s, self.enqueue, event)
+        self._delayed.append(timer)
+        return timer
 
     def resume_later(self) -> None:
         """Schedule a retry of procedures that stopped at a refused write, unless one is scheduled already."""
@@ -207,6 +245,12 @@ class ActiveController:
         """True once the topic is deleted; False if this controller resigns before that."""
         return self._awaiting_deletion.setdefault(topic, asyncio.get_running_loop().create_future())
 
+    def topic_deletion_begun(self, topic: str) -> asyncio.Future[bool]:
+        """True once the topic is queued for deletion, so that brokers are told to forget it, or deleted; False if this
+        controller resigns before that.
+        """
+        return self._awaiting_deletion_begun.setdefault(topic, asyncio.get_running_loop().create_future())
+
     def complete_waiters(self) -> None:
         """Complete the futures whose condition now holds. Called after each event; checks only changed topics."""
         concerned, self._changed_topics = self._changed_topics, {}
@@ -216,7 +260,10 @@ class ActiveController:
             _answer([awaited.futures.pop(count) for count in list(awaited.futures) if count <= led], there=True)
             if not awaited.futures:
                 del self._awaiting_leaders[topic]
-        for gone in [topic for topic in self._awaiting_deletion if topic not in self.context.topics]:
+        known, queued = self.context.topics, self.context.topics_to_be_deleted
+        for begun in [topic for topic in self._awaiting_deletion_begun if topic in queued or topic not in known]:
+            _answer([self._awaiting_deletion_begun.pop(begun)], there=True)
+        for gone in [topic for topic in self._awaiting_deletion if topic not in known]:
             _answer([self._awaiting_deletion.pop(gone)], there=True)
 
     def stop(self) -> None:
@@ -226,9 +273,12 @@ class ActiveController:
         for timer in (self._balance, self._resumption, *self._delayed):
             if timer is not None:
                 timer.cancel()
+        for task in tuple(self._aside):
+            task.cancel()
         for awaited in self._awaiting_leaders.values():
             _answer(awaited.futures.values(), there=False)
         _answer(self._awaiting_deletion.values(), there=False)
+        _answer(self._awaiting_deletion_begun.values(), there=False)
 
     def _count_led(self, topic: str, awaited: "_AwaitedLeaders") -> int:
         """Number of partitions of the topic if all have a leader, else 0."""

@@ -4,6 +4,7 @@ Source: Kafka PartitionReassignmentHandler, PreferredReplicaElectionHandler.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -12,48 +13,72 @@ from cluster.partition import TopicPartition
 from cluster.znodes.admin_requests import decode_partitions, decode_reassignments, encode_reassignments
 from cluster.znodes.paths import PREFERRED_REPLICA_ELECTION, REASSIGN_PARTITIONS
 from cluster.zookeeper.decoding import decode_each
-from cluster.zookeeper.port import Delete, SetData, ZooKeeper
-from controller.fenced_writes import Conflict, Failed, FencedWriter, Outcome
+from cluster.zookeeper.port import Delete, SetData, Stat, ZooKeeper
+from controller.fenced_writes import Conflict, Failed, FencedWriter, Outcome, Written
 
 
 class RequestedMoves(Struct, frozen=True):
-    """Partition -> target replicas, and the data version of the znode."""
+    """Partition -> target replicas, and the data version of the znode. `is_new`: none of it was read before."""
 
     targets: dict[TopicPartition, tuple[BrokerId, ...]]
+    version: int
+    is_new: bool = False
+
+
+class ReadUpTo(NamedTuple):
+    """Which content of a request znode was processed: `created` (czxid) tells it from a later one at the same path.
+
+    `version`: its data version, -1 if it has to be processed again.
+    """
+
+    created: int
     version: int
 
 
 class AdminRequests:
-    """Reads and writes the request znodes. A valid pending one is not read again when it changes (RA-33, D-20)."""
+    """Reads and writes the request znodes. A pending request for elections is not read again when it changes."""
 
     def __init__(self, zookeeper: ZooKeeper, writer: FencedWriter) -> None:
         self._zookeeper = zookeeper
         self._writer = writer
         self.unresolved: set[str] = set()
-        """Watched znodes that are being read, are malformed or could not be deleted; any change of such a znode makes
-        the controller read it again.
-        """
+        """Znodes that could not be written or deleted; any change makes the controller read them again."""
+        self.reassignments_read: ReadUpTo | None = None
+        """What of `/admin/reassign_partitions` was processed."""
 
-    async def read_reassignments(self, *, watch: bool = False) -> RequestedMoves | None:
-        """The requested reassignments, None if the znode is missing; `watch` also arms a watch for its creation.
+    async def next_reassignments(self) -> RequestedMoves | None:
+        """The requested reassignments; None if the znode is missing, or has only what was returned before (D-95).
 
-        Raises MalformedZnodeError; after a read with `watch` the znode is then in `unresolved`.
+        Arms a watch for every change of the znode, also if it raises MalformedZnodeError.
         """
-        if watch:
-            # Before the read, because the watch may fire before the response was processed.
-            self.unresolved.add(REASSIGN_PARTITIONS)
-        znode = await self._zookeeper.get(REASSIGN_PARTITIONS, watch=watch)
-        found = None if znode is None else RequestedMoves(decode_reassignments(znode.data), znode.stat.version)
-        if watch:
-            self.unresolved.discard(REASSIGN_PARTITIONS)
-        return found
+        znode = await self._zookeeper.get(REASSIGN_PARTITIONS, watch=True)
+        if znode is None:
+            return None
+        before, now = self.reassignments_read, _read_up_to(znode.stat)
+        if now == before:
+            return None
+        targets = decode_reassignments(znode.data)
+        self.reassignments_read = now
+        return RequestedMoves(targets, now.version, is_new=before is None or before.created != now.created)
+
+    async def read_reassignments(self) -> RequestedMoves | None:
+        """The same without a watch, whether they were processed or not."""
+        znode = await self._zookeeper.get(REASSIGN_PARTITIONS)
+        return None if znode is None else RequestedMoves(decode_reassignments(znode.data), znode.stat.version)
 
     async def write_reassignments(self, targets: Mapping[TopicPartition, Sequence[BrokerId]], version: int) -> Outcome:
         """Overwrite the znode, or delete it if `targets` is empty; Conflict if its version is not `version`."""
         op: Delete | SetData = Delete(REASSIGN_PARTITIONS, version)
         if targets:
             op = SetData(REASSIGN_PARTITIONS, encode_reassignments(targets), version)
-        return await self._write_request(op, version)
+        outcome = await self._write_request(op, version)
+        read = self.reassignments_read
+        if read is not None and isinstance(outcome, Failed):
+            self.reassignments_read = read._replace(version=-1)
+        elif read is not None and read.version == version and isinstance(outcome, Written):
+            # What is left was processed, so it is not processed again when the watch fires for this write.
+            self.reassignments_read = read._replace(version=version + 1)
+        return outcome
 
     async def read_requested_elections(self) -> tuple[list[TopicPartition], int] | None:
         """Partitions with a requested preferred election, and the data version of the znode; arms a watch.
@@ -81,3 +106,7 @@ class AdminRequests:
                 # It changed before the watch was armed: read it again.
                 return Conflict(0, exists=False)
         return outcome
+
+
+def _read_up_to(stat: Stat) -> ReadUpTo:
+    return ReadUpTo(stat.czxid, stat.version)

@@ -6,24 +6,27 @@ can detect that it is stale (RQ-31 to RQ-33). Source: Kafka ControllerChannelMan
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import structlog
 from msgspec import Struct
 
 from cluster.broker import Broker, BrokerId
-from cluster.errors import PeerUnreachableError
+from cluster.errors import ErrorCode, PeerUnreachableError
 from cluster.listeners import ListenerNames
 from cluster.process.metrics import Gauge, Metrics, Timer
 from cluster.process.tasks import TaskSet
 from cluster.requests.control import ControlRequest, ControlResponse
+from controller.decisions.brokers.failures import REFUSED, Failure, errors_after
 from controller.decisions.brokers.refusals import NO_REFUSALS, ChannelState, refusals_after
 from controller.metrics import DOMAIN, FailoverTimings
 from controller.ports import BrokerClient
 from state_log.witnessed_heads import WitnessedHeads
 
 RETRY_PAUSE_S: Final = 0.1
+REFUSED_PAUSE_S: Final = 1.0
+"""Where only a change of settings helps."""
 _log = structlog.stdlib.get_logger()
 
 OnAnswer = Callable[[BrokerId, ControlRequest, ControlResponse], None]
@@ -45,10 +48,22 @@ class _Channel:
         self.task: asyncio.Task[None] | None = None
         self.queued = self.answered = 0
         self.refusals = NO_REFUSALS
+        self.failure: Failure | None = None
+        self.errors: Mapping[str, ErrorCode] = {}
         self.sending_since: float | None = None
         """When the request at the head was sent first; None while the broker has responded to everything."""
         self.awaited: list[tuple[int, asyncio.Future[bool]]] = []
         """Waiters for the response to the n-th request: (n, future), ascending."""
+
+    def state(self, now: float) -> ChannelState:
+        silent_s = 0 if self.sending_since is None else now - self.sending_since
+        return ChannelState(self.refusals, silent_s, self.failure, self.errors)
+
+    def take(self, request: ControlRequest, response: ControlResponse) -> None:
+        """Remember what the response says of the broker."""
+        self.sending_since = self.failure = None
+        self.refusals = refusals_after(self.refusals, request, response)
+        self.errors = errors_after(self.errors, request, response)
 
     def answer(self) -> None:
         """Count one more response and complete its waiters."""
@@ -145,12 +160,9 @@ class BrokerChannels:
         return waiter
 
     def states(self) -> dict[BrokerId, ChannelState]:
-        """What each broker refuses, and for how long it has not responded."""
+        """What each broker refuses, for how long it has not responded, and why."""
         now = _now()
-        return {
-            broker: ChannelState(channel.refusals, 0 if channel.sending_since is None else now - channel.sending_since)
-            for broker, channel in self._channels.items()
-        }
+        return {broker: channel.state(now) for broker, channel in self._channels.items()}
 
     async def _serve(self, channel: _Channel, predecessor: asyncio.Task[None] | None) -> None:
         broker = channel.broker
@@ -164,9 +176,8 @@ class BrokerChannels:
                 self._total.dec()
                 channel.queue_time.update_ms((_now() - queued.since) * 1000)
                 channel.sending_since = _now()
-                response = await self._deliver(broker, queued.request)
-                channel.sending_since = None
-                channel.refusals = refusals_after(channel.refusals, queued.request, response)
+                response = await self._deliver(channel, queued.request)
+                channel.take(queued.request, response)
                 if queued.of_failover:
                     self._timings.request_answered(_now())
                 channel.answer()
@@ -175,16 +186,17 @@ class BrokerChannels:
         finally:
             await self._client.forget(broker)
 
-    async def _deliver(self, broker: Broker, request: ControlRequest) -> ControlResponse:
-        reachable = True
+    async def _deliver(self, channel: _Channel, request: ControlRequest) -> ControlResponse:
         while True:
             try:
-                return await self._client.send(broker, self._heads.attached_to(request))
+                return await self._client.send(channel.broker, self._heads.attached_to(request))
             except PeerUnreachableError as error:
-                if reachable:
-                    _log.warning("Sending a request to a broker failed; retrying", broker=broker.id, error=str(error))
-                reachable = False
-            await asyncio.sleep(RETRY_PAUSE_S)
+                failed, channel.failure = channel.failure, Failure(error.code, str(error))
+            if failed is None or failed.code is not channel.failure.code:
+                why, broker = channel.failure.why, channel.broker.id
+                _log.warning("Sending a request to a broker failed; retrying", broker=broker, error=why)
+            is_refused = channel.failure.code in REFUSED
+            await asyncio.sleep(REFUSED_PAUSE_S if is_refused else RETRY_PAUSE_S)
 
 
 def _resolve(waiter: asyncio.Future[bool], *, delivered: bool) -> None:

@@ -4,12 +4,14 @@ from contextlib import AsyncExitStack
 from functools import partial
 from importlib.metadata import version
 from random import SystemRandom
+from typing import NamedTuple
 
 import structlog
 from msgspec.structs import replace
 
-from cluster.broker import Broker, BrokerId, ControllerId
+from cluster.broker import Broker, BrokerId, ControllerId, Endpoint
 from cluster.process.config import NodeConfig
+from cluster.process.freed_memory import FreedMemory
 from cluster.process.kafka_tls import kafka_tls
 from cluster.process.metrics import Metrics
 from cluster.process.request_metrics import RequestMetrics
@@ -17,18 +19,29 @@ from cluster.process.tasks import TaskSet
 from cluster.requests.context import RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.zookeeper.port import ZooKeeper
-from cluster.zookeeper.registrations import registered_brokers, registered_controllers
+from cluster.zookeeper.registrations import controller_addresses, registered_brokers, registered_controllers
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
 from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_client import KafkaBrokerClient
+from controller.adapters.kafka.client_certificates import ClientCertificates
 from controller.adapters.kafka.config_apis import config_apis
 from controller.adapters.kafka.live_brokers import LiveBrokers
 from controller.adapters.kafka.local_answers import LocalAnswers
 from controller.adapters.kafka.server import serve_kafka
-from controller.adapters.kafka.session import OF_ACTIVE_CONTROLLER, KafkaServices
+from controller.adapters.kafka.session import OF_ACTIVE_CONTROLLER, KafkaServices, LongRequests
 from controller.ports import BrokerClient
 
 _log = structlog.stdlib.get_logger()
+
+
+class OpenedClient(NamedTuple):
+    """`as_broker`: what the controller registers as a broker; None: nothing. `advertised`: its Kafka listeners, as
+    brokers and clients are told.
+    """
+
+    client: BrokerClient
+    as_broker: Broker | None = None
+    advertised: tuple[Endpoint, ...] = ()
 
 
 async def open_broker_client(
@@ -39,8 +52,8 @@ async def open_broker_client(
     *,
     metrics: Metrics,
     cleanup: AsyncExitStack,
-) -> tuple[BrokerClient, Broker | None]:
-    """The client for the brokers of this cluster, closed by `cleanup`, and what the controller registers as a broker.
+) -> OpenedClient:
+    """The client for the brokers of this cluster, closed by `cleanup`.
 
     With Kafka's brokers also the listeners for them are opened, of which the client tells them. Raises StartupError if
     an address cannot be bound.
@@ -48,7 +61,7 @@ async def open_broker_client(
     if config.settings.klamm_broker_protocol == "klamm":
         agents = GrpcBrokerClient(config.settings)
         cleanup.push_async_callback(agents.close)
-        return agents, None
+        return OpenedClient(agents)
     client_id = f"klamm-{config.id}"
     request_metrics = RequestMetrics(metrics)
     authorizers = Authorizers()
@@ -58,22 +71,47 @@ async def open_broker_client(
     # Filled once the ports are bound: a client may be connected before the last of them is.
     own_addresses: set[str] = set()
     live = LiveBrokers(partial(_kafka_brokers, zookeeper), SystemRandom(), client_id, own_addresses, tls)
-    services = KafkaServices(handler, admission, request_metrics, live, local, conversions, authorizers)
+    threads = LongRequests()
+    memory = FreedMemory()
+    cleanup.callback(threads.close)
+    cleanup.callback(memory.close)
+    services = KafkaServices(
+        handler,
+        admission,
+        request_metrics,
+        live,
+        local,
+        conversions,
+        authorizers,
+        ClientCertificates(live, config.settings.listener_names),
+        threads,
+        memory,
+    )
     tasks = await cleanup.enter_async_context(TaskSet())
     servers = await serve_kafka(config.kafka_listeners, admission.limits, tasks, services, tls=tls.listening)
     cleanup.push_async_callback(servers.stop)
     own_addresses.update(endpoint.address for endpoint in servers.endpoints)
     controller = servers.controller(config.id, config.settings.klamm_kafka_rack)
-    client = KafkaBrokerClient(config.settings, client_id, controller, tls.to_brokers)
+    client = KafkaBrokerClient(config.settings, client_id, controller, tls.to_brokers, authorizers)
     cleanup.push_async_callback(client.close)
     _log.info("Kafka listeners started", **{endpoint.listener: endpoint.address for endpoint in servers.endpoints})
     registers = config.settings.klamm_kafka_register_as_broker
-    return client, replace(controller, klamm_version=version("klamm")) if registers else None
+    as_broker = replace(controller, klamm_version=version("klamm")) if registers else None
+    return OpenedClient(client, as_broker, servers.endpoints)
 
 
 async def _kafka_brokers(zookeeper: ZooKeeper) -> list[Broker]:
-    """Those that are neither controllers, which may be registered as brokers too, nor klamm's agents."""
+    """Those that are neither controllers, which may be registered as brokers too, nor klamm's agents, nor have the
+    address of a controller, which would pass on to others what is passed on to it.
+    """
     # They share the number space of broker ids.
     controllers = {BrokerId(controller.id) for controller in await registered_controllers(zookeeper)}
     registered = [found.broker for found in await registered_brokers(zookeeper)]
-    return [broker for broker in registered if broker.id not in controllers and not broker.klamm_version]
+    addresses = await controller_addresses(zookeeper)
+    return [
+        broker
+        for broker in registered
+        if broker.id not in controllers
+        and not broker.klamm_version
+        and addresses.isdisjoint(endpoint.address for endpoint in broker.endpoints)
+    ]

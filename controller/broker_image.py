@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from cluster.broker import Broker, BrokerEpoch, BrokerId
 from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.znodes.left_replicas import LeftReplicas
 from controller import changes
 from controller.decisions.brokers.known_damage import AwaitedReport, HeldReplica
 
@@ -45,6 +46,12 @@ class BrokerImage:
         """Registered brokers that cannot join, each with why."""
         self.registered_controllers: frozenset[BrokerId] = frozenset()
         self.former_controllers: frozenset[BrokerId] = frozenset()
+        self.brokers_given_up: set[BrokerId] = set()
+        """Brokers that have been away for so long that topic deletions do not wait for them (D-98)."""
+        self.left_replicas: dict[BrokerId, dict[str, LeftReplicas]] = {}
+        """Broker -> deleted topic -> what it still has of it, until it has answered that it has deleted that."""
+        self._with_left_replicas: dict[str, frozenset[BrokerId]] = {}
+        """The same by topic."""
         self._live: frozenset[BrokerId] = frozenset()
         self._registered: frozenset[BrokerId] = frozenset()
 
@@ -67,6 +74,9 @@ class BrokerImage:
                     self.brokers[broker.id] = broker
                     self.broker_epochs[broker.id] = epoch
                     self.offline_directories.pop(broker.id, None)
+                    if self._report_of(broker.id, epoch) is None:
+                        self.damage_reports.pop(broker.id, None)
+                    self.brokers_given_up.discard(broker.id)
             case changes.BrokersBounced(registered):
                 # The next incarnation may have reported already: it joins after that.
                 reports = {r.broker.id: self._report_of(r.broker.id, r.epoch) for r in registered}
@@ -131,11 +141,46 @@ class BrokerImage:
                 del self.offline_directories[broker]
 
     def online_brokers(self, tp: TopicPartition, *, include_shutting_down: bool = False) -> frozenset[BrokerId]:
-        """Brokers on which a replica of `tp` is online, or would be (CX-2)."""
+        """Brokers on which a replica of `tp` is online, or would be (CX-2, D-99)."""
         brokers = self._registered if include_shutting_down else self._live
+        if self._with_left_replicas:
+            brokers -= self._with_left_replicas.get(tp.topic, frozenset())
         if not self.offline_directories:
             return brokers
         return brokers - {b for b, failed in self.offline_directories.items() if tp in failed}
+
+    # Replicas of deleted topics
+
+    def has_left_replicas(self, broker: BrokerId, topic: str) -> bool:
+        """Whether the broker still has replicas of a deleted topic of this name: it gets no others before it has
+        deleted those (D-99).
+        """
+        return broker in self._with_left_replicas.get(topic, ())
+
+    def _apply_to_left_replicas(self, change: changes.LeftReplicasChange) -> None:
+        match change:
+            case changes.BrokersGivenUp(brokers):
+                self.brokers_given_up.update(brokers)
+            case changes.LeftReplicasRecorded(left):
+                for broker, topics in left.items():
+                    self.left_replicas.setdefault(broker, {}).update(topics)
+                    for topic in topics:
+                        others = self._with_left_replicas.get(topic, frozenset())
+                        self._with_left_replicas[topic] = others | {broker}
+            case changes.LeftReplicasDeleted(broker, names):
+                for topic in names:
+                    self._forget_left_replicas(broker, topic)
+            case _:
+                assert_never(change)
+
+    def _forget_left_replicas(self, broker: BrokerId, topic: str) -> None:
+        of_broker = self.left_replicas.get(broker, {})
+        of_broker.pop(topic, None)
+        if not of_broker:
+            self.left_replicas.pop(broker, None)
+        others = self._with_left_replicas.pop(topic, frozenset()) - {broker}
+        if others:
+            self._with_left_replicas[topic] = others
 
     # Damaged replicas
 
@@ -169,7 +214,8 @@ class BrokerImage:
             return
         for tp, replica in held.items():
             before = known.held.get(tp)
-            known.held[tp] = replica if before is None else HeldReplica(replica.damage, before.until_ms)
+            is_timed = before is not None and before.is_scheduled
+            known.held[tp] = HeldReplica(replica.damage, before.until_ms) if before and is_timed else replica
 
     def _report_of(self, broker: BrokerId, epoch: BrokerEpoch) -> DamageReport | None:
         report = self.damage_reports.get(broker)

@@ -14,6 +14,7 @@ from cluster.broker import BrokerEpoch, BrokerId, ControllerId, RegisteredBroker
 from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from cluster.requests.agents import ReportedDamage
 from cluster.state_machines import PartitionState, ReplicaState
+from cluster.znodes.left_replicas import LeftReplicas
 from controller.decisions.brokers.known_damage import AwaitedReport
 
 Assignments = Mapping[TopicPartition, ReplicaAssignment]
@@ -279,17 +280,10 @@ StatesChange = (
 
 
 class DeletionsQueued(Struct, frozen=True):
-    """Topics are marked for deletion: `queued`, or `postponed` until their reassignments are complete."""
+    """Topics are marked for deletion, which ends their reassignments (D-1)."""
 
     queued: tuple[str, ...]
-    postponed: tuple[str, ...] = ()
     recorded: bool = True
-
-
-class DeletionsWithdrawn(Struct, frozen=True):
-    """The markers of postponed topics were removed. Not recorded."""
-
-    topics: tuple[str, ...]
 
 
 class DeletionsIneligible(Struct, frozen=True):
@@ -299,7 +293,7 @@ class DeletionsIneligible(Struct, frozen=True):
 
 
 class DeletionsEligible(Struct, frozen=True):
-    """Marked topics whose deletion is no longer blocked; postponed ones are queued. Not recorded."""
+    """Queued topics whose deletion is no longer blocked. Not recorded."""
 
     topics: tuple[str, ...]
 
@@ -310,7 +304,36 @@ class DeletionsStarted(Struct, frozen=True):
     topics: tuple[str, ...]
 
 
-DeletionsChange = DeletionsQueued | DeletionsWithdrawn | DeletionsIneligible | DeletionsEligible | DeletionsStarted
+DeletionsChange = DeletionsQueued | DeletionsIneligible | DeletionsEligible | DeletionsStarted
+
+
+# Brokers that are away while topics are deleted
+
+
+class BrokersGivenUp(Struct, frozen=True):
+    """Topic deletions no longer wait for these brokers, until they register again (D-98). Not recorded."""
+
+    brokers: tuple[BrokerId, ...]
+
+
+class LeftReplicasRecorded(Struct, frozen=True):
+    """It is recorded in ZooKeeper what brokers still have of topics that are deleted without them: broker -> topic ->
+    replicas. Not recorded.
+    """
+
+    left: Mapping[BrokerId, Mapping[str, LeftReplicas]]
+
+
+class LeftReplicasDeleted(Struct, frozen=True):
+    """The broker has no replicas of the earlier topics of these names any more, and the records are deleted. Not
+    recorded.
+    """
+
+    broker: BrokerId
+    topics: tuple[str, ...]
+
+
+LeftReplicasChange = BrokersGivenUp | LeftReplicasRecorded | LeftReplicasDeleted
 
 
 # The controller itself; these do not change the context
@@ -346,6 +369,7 @@ Change = (
     | TopicsChange
     | StatesChange
     | DeletionsChange
+    | LeftReplicasChange
     | ControllerRoleChange
     | MinInsyncReplicasAltered
 )

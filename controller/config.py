@@ -7,6 +7,7 @@ from cluster.listeners import ListenerNames
 from cluster.process.settings import Settings
 from cluster.protocol_version import NEWEST, ProtocolVersion
 from cluster.takeover import Takeover
+from cluster.znodes.candidates import CandidateProfile
 from controller.decisions.broker_requests import RequestSettings
 
 _STOP_REPLICA_FLAG_PER_PARTITION = ProtocolVersion((2, 6), 0)
@@ -23,15 +24,20 @@ class ControllerConfig(Struct, frozen=True):
     auto_leader_rebalance_enable: bool = True
     leader_imbalance_per_broker_percentage: int = 10
     leader_imbalance_check_interval_seconds: int = 300
+    leader_rebalance_max_elections: int = 1000
     supported_features: dict[str, FeatureRange] = {}
     """Feature ranges this process supports; nothing requires a feature yet."""
     as_broker: Broker | None = None
     """What to register under `/brokers/ids`; None: nothing."""
+    profile: CandidateProfile | None = None
+    """What to register of this candidate beside its addresses."""
     delete_topic_enable: bool = True
     default_partitions: int = 1
     default_replication_factor: int = 1
     min_insync_replicas: int = 1
     damaged_replica_election_delay_ms: int = 60_000
+    delete_topic_absent_broker_grace_ms: int = 600_000
+    """-1: for ever."""
     takeover: Takeover = "never"
     governs_kafka: bool = False
     """Whether the brokers are Apache Kafka's: then one of them is the active controller where no candidate is to be."""
@@ -45,23 +51,27 @@ class ControllerConfig(Struct, frozen=True):
         endpoints: tuple[Endpoint, ...],
         settings: Settings,
         as_broker: Broker | None = None,
+        profile: CandidateProfile | None = None,
     ) -> "ControllerConfig":
         return cls(
             id=controller,
             endpoints=endpoints,
             as_broker=as_broker,
+            profile=profile,
             protocol_version=settings.inter_broker_protocol_version,
             listeners=settings.listener_names,
             unclean_leader_election_enable=settings.unclean_leader_election_enable,
             auto_leader_rebalance_enable=settings.auto_leader_rebalance_enable,
             leader_imbalance_per_broker_percentage=settings.leader_imbalance_per_broker_percentage,
             leader_imbalance_check_interval_seconds=settings.leader_imbalance_check_interval_seconds,
+            leader_rebalance_max_elections=settings.klamm_leader_rebalance_max_elections,
             governs_kafka=settings.klamm_broker_protocol == "kafka",
             delete_topic_enable=settings.delete_topic_enable,
             default_partitions=settings.num_partitions,
             default_replication_factor=settings.default_replication_factor,
             min_insync_replicas=settings.min_insync_replicas,
             damaged_replica_election_delay_ms=settings.klamm_damaged_replica_election_delay_ms,
+            delete_topic_absent_broker_grace_ms=settings.klamm_delete_topic_absent_broker_grace_ms,
             takeover=settings.klamm_takeover,
             file=settings,
         )
@@ -70,6 +80,12 @@ class ControllerConfig(Struct, frozen=True):
     def broker_protocol(self) -> BrokerProtocol:
         """What is spoken to brokers."""
         return "kafka" if self.governs_kafka else "klamm"
+
+    @property
+    def least_profile(self) -> CandidateProfile:
+        """What is known of this candidate without its process."""
+        names = self.listeners
+        return CandidateProfile("", self.broker_protocol, str(self.protocol_version), names.client, names.control)
 
     @property
     def kafka_release(self) -> str | None:

@@ -27,6 +27,8 @@ class ControllerContext(PartitionImage):
             self._apply_to_states(change)
         elif isinstance(change, changes.DeletionsChange):
             self._apply_to_deletions(change)
+        elif isinstance(change, changes.LeftReplicasChange):
+            self._apply_to_left_replicas(change)
 
     def _apply_to_topics(self, change: changes.TopicsChange) -> None:
         match change:
@@ -77,19 +79,13 @@ class ControllerContext(PartitionImage):
 
     def _apply_to_deletions(self, change: changes.DeletionsChange) -> None:
         match change:
-            case changes.DeletionsQueued(queued, postponed):
-                self._postpone_deletions(postponed)
+            case changes.DeletionsQueued(queued):
                 self._queue_deletions(queued)
-            case changes.DeletionsWithdrawn(topics):
-                for topic in self.deletions_postponed.intersection(topics):
-                    self.deletions_postponed.discard(topic)
-                    del self._deleting[topic]
             case changes.DeletionsIneligible(topics):
                 self.topics_ineligible_for_deletion |= self.topics_to_be_deleted & topics
             case changes.DeletionsEligible(topics):
-                self._queue_deletions(topics)
                 self.topics_ineligible_for_deletion.difference_update(topics)
             case changes.DeletionsStarted(topics):
-                self.topics_with_deletion_started.update(topics)
+                self._start_deletions(topics)
             case _:
                 assert_never(change)

@@ -29,8 +29,7 @@ def copy_of(context: ControllerContext, topics: Iterable[str]) -> ControllerCont
         changes.ReassignmentsStarted(tuple(tp for tp in partitions if tp in context.partitions_being_reassigned))
     )
     queued = [topic for topic in names if topic in context.topics_to_be_deleted]
-    postponed = [topic for topic in names if topic in context.deletions_postponed]
-    copy.apply(changes.DeletionsQueued(tuple(queued), tuple(postponed)))
+    copy.apply(changes.DeletionsQueued(tuple(queued)))
     copy.apply(changes.DeletionsIneligible(frozenset(context.topics_ineligible_for_deletion.intersection(names))))
     # After the leaderships, which would release them.
     for broker, report in context.damage_reports.items():
@@ -43,6 +42,8 @@ def copy_of(context: ControllerContext, topics: Iterable[str]) -> ControllerCont
 
 
 def _copy_brokers(context: ControllerContext, copy: ControllerContext) -> None:
+    copy.apply(changes.BrokersGivenUp(tuple(context.brokers_given_up)))
+    copy.apply(changes.LeftReplicasRecorded(context.left_replicas))
     epochs = context.broker_epochs
     copy.apply(
         changes.BrokersJoined(tuple(RegisteredBroker(broker, epochs[b]) for b, broker in context.brokers.items()))

@@ -10,10 +10,9 @@ from typing import Final
 
 import structlog
 
-from cluster.broker import Broker, BrokerId
-from cluster.errors import ControllerMovedError, SessionExpiredError, StartupError, ZooKeeperAccessError, ZooKeeperError
+from cluster.broker import BrokerId
+from cluster.errors import ControllerMovedError, StartupError, ZooKeeperAccessError, ZooKeeperError
 from cluster.process.clock import WallClock
-from cluster.process.health import Health
 from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics
 from cluster.process.tasks import TaskSet
@@ -21,23 +20,24 @@ from cluster.requests import control
 from cluster.znodes.paths import CONFIG_CHANGES, controller_registration_path
 from cluster.zookeeper.port import SessionEvent, SessionState, WatchEvent, ZooKeeper
 from controller import events
-from controller.active_controller import ActiveController
-from controller.broker_channels import BrokerChannels
+from controller.active_controller import ActiveController, OutrankedError, UnfitError
+from controller.active_controllers import ActiveControllers
+from controller.broker_answers import events_of_answer
 from controller.changes import ControllerResigned
 from controller.config import ControllerConfig
-from controller.context import ControllerContext
 from controller.controller_election import ControllerElection, ElectedEpoch
 from controller.decisions.takeover import Step
-from controller.dispatch import dispatch
 from controller.dynamic_settings import ConfigListener
 from controller.election_pauses import NEXT_ATTEMPT_S, ElectionPauses
 from controller.event_feed import EventFeed
 from controller.event_loop import EventLoop, preempt
+from controller.fitness import Fitness
 from controller.handlers.activation import activate
-from controller.handlers.topics.deletions import deletion_answer
-from controller.metrics import ControllerMetrics, FailoverTimings
+from controller.metrics import ControllerMetrics
 from controller.ports import BrokerClient
+from controller.refused_epochs import RefusedEpochs
 from controller.request_events import RequestEvent
+from controller.session_keeper import SessionKeeper
 from controller.watched_znodes import event_of_watch
 from state_log.head_publisher import HeadPublisher
 from state_log.record import Cause, StateChangeLog
@@ -76,40 +76,43 @@ class Controller:
             topic_changed=self._on_settings_of_topic,
             log_level=LogLevel() if log_level is None else log_level,
         )
-        self._clock = clock
         self._zookeeper = zookeeper
-        self._broker_client = broker_client
-        self._sink = sink
         interval_ms = config.file.klamm_state_change_log_head_interval_ms
-        self._heads = WitnessedHeads(sink, interval_ms)
         self._head_publisher = HeadPublisher(zookeeper, sink, interval_ms)
-        self._random = random
+        self._tasks = TaskSet()
+        self._activation = ActiveControllers(
+            config=config,
+            settings=self._config_listener.settings,
+            zookeeper=zookeeper,
+            broker_client=broker_client,
+            sink=sink,
+            heads=WitnessedHeads(sink, interval_ms),
+            metrics=self.metrics,
+            clock=clock,
+            random=random,
+            tasks=self._tasks,
+            enqueue=self.events.put,
+        )
         self._own_registration = controller_registration_path(config.id)
         self._active: ActiveController | None = None
-        self._tasks = TaskSet()
-        self._session_lost = asyncio.Event()
+        self._session = SessionKeeper(zookeeper, lambda: self.events.put(events.RegisterAndReelect()))
         self.registered = asyncio.Event()
         """Set while clients can find this candidate, and it takes part in elections."""
         self.is_connected = False
         """Whether there is a connection to ZooKeeper, by the last that its client reported."""
+        self.fitness = Fitness(zookeeper, config, self.election)
         self._pauses = ElectionPauses()
+        self._refused_epochs = RefusedEpochs()
 
     @property
     def is_active(self) -> bool:
         """Whether this candidate is the active controller; its context may still be loading."""
         return self._active is not None
 
-    def health(self) -> Health:
-        """Whether this candidate is active or could be elected."""
-        if not self.is_connected:
-            return Health("no connection to ZooKeeper", is_healthy=False)
-        if not self.registered.is_set():
-            return Health("not registered in ZooKeeper", is_healthy=False)
-        return Health("active" if self.is_active else "standby", is_healthy=True)
-
-    def registered_broker(self, broker: BrokerId) -> Broker | None:
-        """The broker as this controller knows it; None unless this candidate is active."""
-        return None if self._active is None else self._active.context.brokers.get(broker)
+    @property
+    def active(self) -> ActiveController | None:
+        """None unless this candidate is active."""
+        return self._active
 
     @property
     def feed(self) -> EventFeed | None:
@@ -126,7 +129,7 @@ class Controller:
         async with self._tasks:
             self.events.put(events.Startup())
             loop = self._tasks.start(self.events.run(), name="event loop")
-            self._tasks.start(self._keep_session(), name="session keeper")
+            self._tasks.start(self._session.run(), name="session keeper")
             self._tasks.start(self._config_listener.changes.run(), name="config listener")
             self._tasks.start(self._head_publisher.run(), name="state-change log head")
             await stop.wait()
@@ -154,16 +157,23 @@ class Controller:
             case events.Reelect():
                 await self._maybe_resign()
                 await self._elect(cause)
+            case events.BrokerChange() | events.BrokerModifications() if self._active is None and self.fitness.why:
+                await self._maybe_resign()
+                await self._elect(cause)
             case events.ControllerChange():
                 await self._maybe_resign()
                 if self.election.competes:
                     # `/controller` may have been deleted before the watch was re-armed; no event would report that.
                     await self._elect(cause)
+            case events.ControllerEpochChange():
+                await self._check_epoch(cause)
+            case events.ControllerEpochRefused():
+                await self._refused(event, cause)
             case events.Expire():
                 self.registered.clear()
                 self.election.forget()
                 self._on_controller_resignation()
-                self._session_lost.set()
+                self._session.lost.set()
             case events.ShutdownEventLoop():
                 pass
             case _ if self._active is None:
@@ -174,29 +184,68 @@ class Controller:
     async def _dispatch(self, active: ActiveController, event: events.Event) -> None:
         try:
             await active.react(active, event)
+        except UnfitError as error:
+            await self.step_down(str(error))
         except ZooKeeperError:
             if event.changes_cluster:
                 active.resume_later()
             raise
 
     async def resign_if_moved(self) -> None:
-        """Resign after a fenced write if another controller was elected; otherwise step down.
-
-        The second case is a `/controller_epoch` changed by hand: this controller can no longer write, and no other can
-        be elected while it owns `/controller`.
+        """Resign after a fenced write if another controller was elected; otherwise, as somebody wrote or deleted
+        `/controller_epoch` by hand and this controller can no longer write, be elected again.
         """
         await self._maybe_resign()
         if self._active is not None:
             _log.error("Controller epoch changed without an election", controller_epoch=self._active.epoch)
-            await self.step_down()
+            await self._elect_again(self._active.cause)
 
-    async def step_down(self) -> None:
-        """Resign after an internal failure, so that a candidate reloads the state from ZooKeeper (EL-12, D-2)."""
+    async def _check_epoch(self, cause: Cause) -> None:
+        """Resign, or be elected again, if `/controller_epoch` is not as this controller won it."""
+        stored = await self.election.epoch.read(watch=True)
+        version = None if stored is None else stored.version
+        if self._active is not None and version != self._active.context.epoch_zk_version:
+            self._active.cause = cause
+            await self.resign_if_moved()
+
+    async def _refused(self, event: events.ControllerEpochRefused, cause: Cause) -> None:
+        """Be elected above the epoch that a broker knows, if it is a later one, and nobody else was elected (D-94)."""
+        if self._active is None or event.epoch != self._active.epoch:
+            return
+        now = asyncio.get_running_loop().time()
+        known, pause = self._refused_epochs.next_attempt(event, self.election.epoch.known, now)
+        if known is None:
+            return
+        if pause > 0:
+            self._put_later(event, pause)
+            return
+        await self._maybe_resign()
+        if self._active is not None:
+            self.election.epoch.known = known
+            self._refused_epochs.elected(now)
+            _log.warning("A broker knows a later epoch", broker=event.broker, epoch=event.epoch, named=event.named)
+            await self._elect_again(cause)
+
+    async def _elect_again(self, cause: Cause) -> None:
+        """Resign, and be elected under a higher epoch; `/controller` stays this candidate's in between."""
+        self._on_controller_resignation()
+        try:
+            await self._elect(cause, renews=True)
+        except ZooKeeperError:
+            # This session may still own `/controller`; the next attempt reads it again.
+            self._put_later(events.Reelect())
+            raise
+
+    async def step_down(self, unfit: str = "") -> None:
+        """Resign after an internal failure, so that a candidate reloads the state from ZooKeeper (EL-12, D-2), or as
+        `unfit` to govern the brokers, until they or the adoption change.
+        """
         ended = self._active
-        # First: whatever happens below, nothing may act on this controller's memory any more.
+        # First: nothing may act on this controller's memory any more, whatever happens below.
         self._on_controller_resignation()
         self._pauses.stepped_down(asyncio.get_running_loop().time())
         try:
+            await self.fitness.found(unfit)
             await self._trigger_controller_move(ended)
         except ZooKeeperError:
             # This session may still own `/controller`; the next attempt reads it again.
@@ -207,28 +256,12 @@ class Controller:
         """Make sure that an election follows, unless another controller is active. `ended`: the one that resigned."""
         await self.election.refresh()
         if self.election.owns_controller_znode:
-            await self._delete_controller_znode(ended)
+            await self.election.delete_controller_znode(None if ended is None else ended.store)
         elif self.election.competes or not self.registered.is_set():
             # No controller is active and no watch will fire: the attempt failed before the election was won.
             self._put_later(events.RegisterAndReelect())
         else:
-            _log.warning(
-                "Stepped down; another controller is active already", active=self.election.active_controller_id
-            )
-
-    async def _delete_controller_znode(self, ended: ActiveController | None) -> None:
-        """Delete `/controller`, fenced by the epoch of the controller that ended; if refused, by that in ZooKeeper."""
-        if ended is not None:
-            self.election.forget()
-            try:
-                await ended.store.delete_controller_znode()
-            except SessionExpiredError:
-                raise
-            except (ControllerMovedError, ZooKeeperError) as error:
-                _log.info("Deleting /controller under the own controller epoch failed", error=str(error))
-            else:
-                return
-        await self.election.delete_controller_znode()
+            _log.warning("Stepped down; another controller is active", active=self.election.active_controller_id)
 
     def after_event(self) -> None:
         active = self._active
@@ -258,6 +291,7 @@ class Controller:
                 raise StartupError(f"{error}: the credentials must be those of the rest of the cluster") from error
             raise
         await self._maybe_resign()
+        await self._check_epoch(cause)
         await self._elect(cause)
 
     async def _maybe_resign(self) -> None:
@@ -270,17 +304,20 @@ class Controller:
             await self.election.delete_controller_znode()
         elif self._active is not None:
             await self.election.convert(self._active.context.epoch_zk_version)
+        await self.election.record()
 
-    async def _elect(self, cause: Cause) -> None:
+    async def _elect(self, cause: Cause, *, renews: bool = False) -> None:
         if not self.registered.is_set():
             # Clients could not find this controller. It takes part in elections once it is registered.
             return
         now = asyncio.get_running_loop().time()
-        if self._pauses.forbids(now, from_broker=self.election.takes_from_broker):
+        if not renews and self._pauses.forbids(now, from_broker=self.election.takes_from_broker):
             self._put_later(events.Reelect())
             return
+        if self.election.competes and await self.fitness.is_lacking():
+            return
         try:
-            elected = await self.election.elect()
+            elected = await self.election.elect(renews=renews)
         except ControllerMovedError:
             await self._maybe_resign()
             if self.election.competes:
@@ -293,36 +330,20 @@ class Controller:
             await self._on_controller_failover(elected, cause)
 
     async def _on_controller_failover(self, elected: ElectedEpoch, cause: Cause) -> None:
-        registry = self.metrics.registry
-        timings = FailoverTimings(registry, asyncio.get_running_loop().time())
         _log.info("Elected as the active controller", controller_epoch=elected.epoch)
-        channels = BrokerChannels(
-            self._broker_client,
-            self._tasks,
-            registry,
-            listeners=self.config.listeners,
-            timings=timings,
-            on_answer=self._on_answer,
-            heads=self._heads,
-        )
-        self._active = ActiveController(
-            ControllerContext(elected.epoch, elected.epoch_zk_version),
-            self._zookeeper,
-            react=dispatch,
-            config=self.config,
-            settings=self._config_listener.settings,
-            channels=channels,
-            brokers=self._broker_client,
-            sink=self._sink,
-            clock=self._clock,
-            metrics=self.metrics,
-            timings=timings,
-            random=self._random,
-            enqueue=self.events.put,
-        )
+        self._active = self._activation.begin(elected, self._on_answer)
         self._active.cause = cause
         self._show_active_controller()
-        await activate(self._active)
+        try:
+            await activate(self._active)
+        except OutrankedError as error:
+            _log.warning("Elected under an epoch that was used before", controller_epoch=elected.epoch, why=str(error))
+            self.election.epoch.lost(error.epoch)
+            await self._elect_again(cause)
+        except UnfitError as error:
+            await self.step_down(str(error))
+        else:
+            await self.fitness.found("")
 
     def _on_controller_resignation(self) -> None:
         """Stop being active; does nothing if this candidate is not. Events of watches still armed are then ignored."""
@@ -361,40 +382,16 @@ class Controller:
             self.events.put(event)
 
     def _on_answer(self, broker: BrokerId, request: control.ControlRequest, response: control.ControlResponse) -> None:
-        match request, response:
-            case _, control.LeaderAndIsrResponse():
-                self.events.put(events.LeaderAndIsrResponseReceived(broker, response))
-            case _, control.UpdateMetadataResponse():
-                self.events.put(events.UpdateMetadataResponseReceived(broker, response))
-            case control.StopReplicaRequest(), control.StopReplicaResponse() if self._active is not None:
-                # Only topic deletion uses the response to StopReplica.
-                deletion = deletion_answer(self._active, broker, request, response)
-                if deletion is not None:
-                    self.events.put(deletion)
+        for event in events_of_answer(self._active, broker, request, response):
+            self.events.put(event)
 
     def _on_settings_of_topic(self, topic: str) -> None:
         if self.feed is not None:
             self.feed.publish_settings_of(topic)
 
-    async def _keep_session(self) -> None:
-        """Open a new session after the expiry of the old one was processed; retries until it succeeds (EL-22)."""
-        while True:
-            await self._session_lost.wait()
-            while True:
-                # Covers also a session that was lost before it could be used: the call below replaces it.
-                self._session_lost.clear()
-                try:
-                    await self._zookeeper.start_session()
-                except ZooKeeperError as error:
-                    _log.warning("Opening a ZooKeeper session failed", error=str(error))
-                    await asyncio.sleep(NEXT_ATTEMPT_S)
-                else:
-                    break
-            self.events.put(events.RegisterAndReelect())
-
-    def _put_later(self, event: events.Event) -> None:
+    def _put_later(self, event: events.Event, delay_s: float = NEXT_ATTEMPT_S) -> None:
         async def put() -> None:
-            await asyncio.sleep(NEXT_ATTEMPT_S)
+            await asyncio.sleep(delay_s)
             self.events.put(event)
 
         self._tasks.start(put(), name="next attempt")

@@ -16,11 +16,11 @@ from typing import Final
 import structlog
 from msgspec import Struct
 
-from cluster.broker import INITIAL_CONTROLLER_EPOCH, NO_CONTROLLER, ControllerEpoch, ControllerId, ZkVersion
-from cluster.errors import ControllerMovedError, OutcomeUnknownError, ZooKeeperError
+from cluster.broker import NO_CONTROLLER, ControllerEpoch, ControllerId, ZkVersion
+from cluster.errors import ControllerMovedError, OutcomeUnknownError, SessionExpiredError, ZooKeeperError
 from cluster.process.clock import WallClock
 from cluster.znodes.cluster_wide import encode_cluster_id
-from cluster.znodes.controller import decode_controller_epoch, encode_controller_epoch
+from cluster.znodes.controller import encode_controller_epoch
 from cluster.znodes.paths import (
     CLUSTER_ID,
     CONTROLLER,
@@ -29,14 +29,17 @@ from cluster.znodes.paths import (
     PERSISTENT_PATHS,
     broker_path,
     controller_registration_path,
+    known_controller_path,
 )
 from cluster.znodes.registrations import encode_broker, encode_controller_registration
 from cluster.zookeeper.port import Check, Create, Delete, Op, OpResult, SetData, ZkError, ZooKeeper, refusal
 from cluster.zookeeper.recipes import create_where_missing
 from cluster.zookeeper.registrations import active_controller
 from controller.config import ControllerConfig
+from controller.controller_epoch_znode import ControllerEpochZnode
 from controller.controller_znode import ControllerZnode, Seen
 from controller.decisions.takeover import Candidate, Step
+from controller.store import ControllerStore
 
 _LOST_RACE: Final = frozenset({ZkError.NODE_EXISTS, ZkError.BAD_VERSION, ZkError.NO_NODE})
 _CREATED_OR_THERE: Final = frozenset({ZkError.OK, ZkError.NODE_EXISTS, ZkError.RUNTIME_INCONSISTENCY})
@@ -64,6 +67,9 @@ class ControllerElection:
         self._former_sessions: set[int] = set()
         self._znode = ControllerZnode(zookeeper, config, clock)
         self._gave_way = False
+        self._is_recorded = False
+        self._unfit = ""
+        self.epoch = ControllerEpochZnode(zookeeper, random)
         self._seen: Seen | None = None
         """What was last read; None before that, and while there is certainly no active controller known."""
 
@@ -110,7 +116,7 @@ class ControllerElection:
         Arms a watch in both cases. The caller calls again when the znode is deleted.
         """
         path = controller_registration_path(self._config.id)
-        data = encode_controller_registration(self._config.id, self._config.endpoints, self._clock.now_ms())
+        data = self._registration()
         session = self._zookeeper.session_id
         while True:
             results = await self._try([Create(path, ephemeral=True), SetData(path, data, 0)])
@@ -130,6 +136,24 @@ class ControllerElection:
         self._former_sessions.add(session)
         await self._register_as_broker()
         return True
+
+    async def say_unfit(self, why: str) -> None:
+        """Write into this session's registration why this candidate does not stand for election; empty: it does again.
+
+        It stays there when the candidate registers anew. Does nothing where the registration is another session's.
+        """
+        self._unfit = why
+        path = controller_registration_path(self._config.id)
+        stat = await self._zookeeper.exists(path, watch=True)
+        if stat is not None and stat.ephemeral_owner == self._zookeeper.session_id:
+            await self._try([SetData(path, self._registration(), stat.version)])
+
+    def _registration(self) -> bytes:
+        config = self._config
+        profile = config.profile
+        if self._unfit:
+            profile = (config.profile or config.least_profile).unfit_because(self._unfit)
+        return encode_controller_registration(config.id, config.endpoints, self._clock.now_ms(), profile)
 
     async def _register_as_broker(self) -> None:
         """Create `/brokers/ids/<id>`, if that is configured. A controller without it works, so nothing is raised."""
@@ -153,16 +177,43 @@ class ControllerElection:
         self._seen = await self._znode.read()
         return self._seen
 
+    async def record(self) -> None:
+        """Record, once, that this candidate takes part in elections, so that it can be missed (D-110)."""
+        is_waiting = self._seen is None or self._seen.candidate.gives_way
+        if is_waiting or self._is_recorded:
+            # After the cluster was left, and is adopted again, it is recorded anew.
+            self._is_recorded &= not is_waiting
+            return
+        path = known_controller_path(self._config.id)
+        try:
+            if await self._zookeeper.exists(path) is None:
+                for missing in dict.fromkeys(_with_parents([path])):
+                    await create_where_missing(self._zookeeper, missing)
+        except ZooKeeperError as error:
+            _log.warning("This controller could not be recorded, so that nobody will miss it", error=str(error))
+        else:
+            self._is_recorded = True
+
     def forget(self) -> None:
         """Reset to "no active controller known": the session expired, or `/controller` was deleted."""
         self._seen = None
 
-    async def delete_controller_znode(self) -> None:
+    async def delete_controller_znode(self, under: ControllerStore | None = None) -> None:
         """Delete `/controller` if this session owns it or is to leave it to the brokers, whatever the controller epoch.
 
-        Fenced by the current version of `/controller_epoch`, so that it cannot delete the znode of a controller elected
-        meanwhile.
+        Fenced by the epoch of the controller that ended, `under`; if that is refused, by the current version of
+        `/controller_epoch`, so that it cannot delete the znode of a controller elected meanwhile.
         """
+        if under is not None:
+            self.forget()
+            try:
+                await under.delete_controller_znode()
+            except SessionExpiredError:
+                raise
+            except (ControllerMovedError, ZooKeeperError) as error:
+                _log.info("Deleting /controller under the own controller epoch failed", error=str(error))
+            else:
+                return
         await self._delete_if(lambda seen: seen.step in {Step.KEEP, Step.DELETE})
 
     async def leave(self, timeout_s: float) -> None:
@@ -171,7 +222,7 @@ class ControllerElection:
         The other candidates notice by its registration that this one is gone; the last one deletes `/controller`, so
         that a broker takes it. An ephemeral znode goes with the session.
         """
-        if self._seen is None or not self._seen.is_named_persistent:
+        if self._seen is None or not self._seen.is_persistent:
             return
         try:
             async with asyncio.timeout(timeout_s):
@@ -185,17 +236,19 @@ class ControllerElection:
         while (stat := await self._zookeeper.exists(path)) and stat.ephemeral_owner == self._zookeeper.session_id:
             await self._delete_registration(path)
         if not await self._zookeeper.children(CONTROLLERS_IDS):
-            await self._delete_if(lambda seen: seen.is_named_persistent and not seen.is_others)
+            await self._delete_if(lambda seen: seen.is_persistent and not seen.is_others)
 
     async def _delete_if(self, is_to_go: Callable[[Seen], bool]) -> None:
         while True:
             # The epoch first, as in `elect`.
-            epoch = await self._zookeeper.get(CONTROLLER_EPOCH)
+            stored = await self.epoch.read()
             seen = await self.refresh()
             if not is_to_go(seen):
                 return
-            fence: list[Op] = [] if epoch is None else [Check(CONTROLLER_EPOCH, epoch.stat.version)]
-            results = await self._try([*fence, *self._znode.removal(seen)])
+            if stored is None:
+                await self.epoch.read_or_create()
+                continue
+            results = await self._try([Check(CONTROLLER_EPOCH, stored.version), *self._znode.removal(seen)])
             if results is not None and all(result.ok for result in results):
                 self.forget()
                 return
@@ -215,33 +268,44 @@ class ControllerElection:
             if results is not None:
                 return
 
-    async def elect(self) -> ElectedEpoch | None:
+    async def elect(self, *, renews: bool = False) -> ElectedEpoch | None:
         """Try to become the active controller (EL-1 to EL-6); None if there is an active controller already.
 
-        Raises ControllerMovedError if another candidate won.
+        `renews`: also if this session is it already, to be elected again under a higher epoch; `/controller` is
+        replaced in the same transaction, so that nobody is elected in between. Raises ControllerMovedError if another
+        candidate won.
         """
         attempts: set[ControllerEpoch] = set()
         while True:
             # The epoch first: every election raises its version, so that a transaction under this version finds
             # `/controller` as it is read next, or fails.
-            epoch, version = await self._read_epoch()
+            stored = await self.epoch.read_or_create()
             seen = await self.refresh()
             self._say_whether_it_gives_way(seen.candidate)
-            if not self.competes:
+            if not self._may_compete(renews=renews):
                 # The owner may be this candidate: an earlier attempt whose response was lost may have been applied only
                 # now.
                 return await self._won_by(attempts)
-            wanted = ControllerEpoch(epoch + 1)
+            if await self.epoch.has_raised_version(stored):
+                continue
+            wanted = self.epoch.next(stored)
             attempts.add(wanted)
-            raise_epoch = SetData(CONTROLLER_EPOCH, encode_controller_epoch(wanted), version)
+            raise_epoch = SetData(CONTROLLER_EPOCH, encode_controller_epoch(wanted), stored.version)
             results = await self._try([*self._znode.taking(seen), raise_epoch])
             if results is not None and all(result.ok for result in results):
                 assert results[-1].stat is not None, "set-data answers with a stat"
                 self._seen = self._znode.taken(seen)
-                return ElectedEpoch(wanted, ZkVersion(results[-1].stat.version), seen.is_of_broker)
-            elected = await self._find_out(attempts, results)
+                return self._won(ElectedEpoch(wanted, ZkVersion(results[-1].stat.version), seen.is_of_broker))
+            elected = await self._find_out(attempts, results, renews=renews)
             if elected is not None:
                 return elected
+
+    def _may_compete(self, *, renews: bool) -> bool:
+        return self.competes or (renews and self.owns_controller_znode)
+
+    def _won(self, elected: ElectedEpoch) -> ElectedEpoch:
+        self.epoch.won(elected.epoch, elected.epoch_zk_version)
+        return elected
 
     def _say_whether_it_gives_way(self, candidate: Candidate) -> None:
         if candidate.gives_way and not self._gave_way:
@@ -253,7 +317,9 @@ class ControllerElection:
         found, endpoints = await active_controller(self._zookeeper)
         return (found, endpoints[0].address) if endpoints else (NO_CONTROLLER, "")
 
-    async def _find_out(self, attempts: set[ControllerEpoch], results: list[OpResult] | None) -> ElectedEpoch | None:
+    async def _find_out(
+        self, attempts: set[ControllerEpoch], results: list[OpResult] | None, *, renews: bool
+    ) -> ElectedEpoch | None:
         """Resolve attempts that did not return success: the elected epoch if one of them was applied (EL-5), None to
         retry.
 
@@ -266,7 +332,7 @@ class ControllerElection:
                 raise refusal("the election failed", min(errors))
         await self.refresh()
         elected = await self._won_by(attempts)
-        if elected is None and (results is not None or not self.competes):
+        if elected is None and (results is not None or not self._may_compete(renews=renews)):
             raise ControllerMovedError(f"controller {self.active_controller_id} was faster")
         return elected
 
@@ -274,17 +340,10 @@ class ControllerElection:
         """The elected epoch, if this session owns `/controller` and the epoch is one it tried to write; else None."""
         if not (self.owns_controller_znode and attempts):
             return None
-        epoch, version = await self._read_epoch()
-        return ElectedEpoch(epoch, version) if epoch in attempts else None
-
-    async def _read_epoch(self) -> tuple[ControllerEpoch, ZkVersion]:
-        """`/controller_epoch` and its data version; created with epoch 0 if missing (EL-2)."""
-        while True:
-            znode = await self._zookeeper.get(CONTROLLER_EPOCH)
-            if znode is not None:
-                return decode_controller_epoch(znode.data), ZkVersion(znode.stat.version)
-            initial = encode_controller_epoch(INITIAL_CONTROLLER_EPOCH)
-            await create_where_missing(self._zookeeper, CONTROLLER_EPOCH, initial)
+        stored = await self.epoch.read_or_create()
+        if stored.epoch is None or stored.epoch not in attempts:
+            return None
+        return self._won(ElectedEpoch(stored.epoch, stored.version))
 
     async def _try(self, ops: list[Op]) -> list[OpResult] | None:
         """Run one transaction; None if its response was lost."""

@@ -15,7 +15,7 @@ from cluster.znodes.paths import ADOPTION, CONTROLLER, controller_registration_p
 from cluster.zookeeper.decoding import report_malformed
 from cluster.zookeeper.port import Check, Create, Delete, Op, Znode, ZooKeeper
 from controller.config import ControllerConfig
-from controller.decisions.takeover import NO_SESSION, Candidate, Holding, Step, next_step
+from controller.decisions.takeover import NO_SESSION, Candidate, Holding, Step, is_of_broker, next_step
 
 _NOT_ADOPTED: Final = ("never", None)
 _log = structlog.stdlib.get_logger()
@@ -45,12 +45,13 @@ class Seen(Struct, frozen=True):
     @property
     def is_of_broker(self) -> bool:
         """Whether `/controller` is to be taken from a live broker."""
-        return self.step is Step.REPLACE and self.holding is not None and not self.holding.is_persistent
+        holding = self.holding
+        return self.step is Step.REPLACE and holding is not None and is_of_broker(self.candidate, holding)
 
     @property
-    def is_named_persistent(self) -> bool:
-        """Whether `/controller` outlives the session that it names."""
-        return self.holding is not None and self.holding.is_persistent and self.holding.session is not None
+    def is_persistent(self) -> bool:
+        """Whether `/controller` outlives the session of whoever made it."""
+        return self.holding is not None and self.holding.is_persistent
 
     @property
     def is_others(self) -> bool:

@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from cluster.errors import ErrorCode
+from cluster.process.off_loop import THREAD
 from controller import events
 from controller.active_controller import ActiveController
 from controller.dry_runs import rehearse
@@ -22,7 +23,9 @@ from controller.handlers.reassignment.engine import complete_reassignments
 from controller.handlers.reassignment.requests import zk_partition_reassignment
 from controller.handlers.resumption import resume_procedures
 from controller.handlers.topics.changes import partition_modifications, partition_state_change, topic_change
-from controller.handlers.topics.deletions import deletion_answered, topic_deletion
+from controller.handlers.topics.deletions import absent_brokers_due, deletion_answered, topic_deletion
+from controller.handlers.topics.left_replicas import left_replicas_answered
+from controller.handlers.topics.topic_ids import ask_for_ids, topic_ids_answered
 from controller.request_events import RequestEvent
 
 _Event = TypeVar("_Event", bound=events.Event)
@@ -41,6 +44,14 @@ def _on(kind: type[_Event], react: Callable[[ActiveController, _Event], Awaitabl
 
 
 async def _answer_request(active: ActiveController, event: RequestEvent) -> None:
+    token = THREAD.set(event.thread)
+    try:
+        await _answer_in_thread(active, event)
+    finally:
+        THREAD.reset(token)
+
+
+async def _answer_in_thread(active: ActiveController, event: RequestEvent) -> None:
     api, request = event.api, event.request
     if api.dry_run_topics is not None and request.validate_only:
         answer = await rehearse(active, request, api.handler, api.dry_run_topics(active.context, request))
@@ -63,6 +74,8 @@ REACTIONS: Final = dict(
         _on(events.TopicChange, lambda active, _: topic_change(active)),
         _on(events.PartitionModifications, lambda active, event: partition_modifications(active, event.topic)),
         _on(events.PartitionStateChange, lambda active, event: partition_state_change(active, event.topic_partition)),
+        _on(events.TopicIdsLost, lambda active, _: ask_for_ids(active)),
+        _on(events.TopicIdsAnswered, topic_ids_answered),
         _on(events.TopicDeletion, lambda active, _: topic_deletion(active)),
         _on(events.ZkPartitionReassignment, lambda active, _: zk_partition_reassignment(active)),
         _on(
@@ -88,6 +101,8 @@ REACTIONS: Final = dict(
         ),
         _on(events.UpdateMetadataResponseReceived, _metadata_answered),
         _on(events.TopicDeletionStopReplicaResponseReceived, deletion_answered),
+        _on(events.LeftReplicasResponseReceived, left_replicas_answered),
+        _on(events.AbsentBrokersDue, lambda active, _: absent_brokers_due(active)),
         _on(RequestEvent, _answer_request),
     )
 )

@@ -3,15 +3,17 @@
 Source: Kafka ControllerEvent.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct
 
-from cluster.broker import BrokerEpoch, BrokerId
+from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, TopicId
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.requests.control import LeaderAndIsrResponse, UpdateMetadataResponse
 from controller.controller_state import ControllerState
+from controller.topic_id_questions import TopicIdAnswer
 
 
 class Event(Struct, frozen=True):
@@ -42,6 +44,18 @@ class Startup(Event, frozen=True):
 
 class ControllerChange(Event, frozen=True):
     """`/controller` was created or changed, or what decides who may hold it: its owner's registration, the adoption."""
+
+
+class ControllerEpochChange(Event, frozen=True):
+    """`/controller_epoch` was written or deleted, which only an election does if nobody interferes."""
+
+
+class ControllerEpochRefused(Event, frozen=True):
+    """A broker refused a request of `epoch` as an earlier controller's. `named`: the one it knows, else -1."""
+
+    broker: BrokerId
+    epoch: ControllerEpoch
+    named: ControllerEpoch
 
 
 class Reelect(Event, frozen=True):
@@ -94,7 +108,7 @@ class TopicDeletion(Event, frozen=True):
 
 
 class ZkPartitionReassignment(Event, frozen=True):
-    """`/admin/reassign_partitions` was created, or this controller deleted it and must arm the watch again."""
+    """`/admin/reassign_partitions` was created, changed or deleted, also by this controller."""
 
 
 class PartitionReassignmentIsrChange(Event, frozen=True):
@@ -136,12 +150,20 @@ class ProcedureResumption(Event, frozen=True):
     """Procedures that stopped at a write refused by ZooKeeper are to be retried."""
 
 
+class AbsentBrokersDue(Event, frozen=True):
+    """A broker may have been away for as long as topic deletions wait for it (D-98)."""
+
+
 class DamagedReplicaElection(Event, frozen=True):
     """These replicas, damaged and the only ones in sync, have waited long enough for another (D-41)."""
 
     broker: BrokerId
     broker_epoch: BrokerEpoch
     partitions: tuple[TopicPartition, ...]
+
+
+class TopicIdsLost(Event, frozen=True):
+    """Brokers are to be asked which ids topics have whose znodes do not say so (D-102)."""
 
 
 # Responses of brokers
@@ -157,17 +179,36 @@ class UpdateMetadataResponseReceived(Event, frozen=True):
     response: UpdateMetadataResponse
 
 
+class TopicIdsAnswered(Event, frozen=True):
+    """What the brokers that answered said of topic ids. `new_ids`: topic -> its id if no broker has one."""
+
+    controller_epoch: ControllerEpoch
+    new_ids: Mapping[str, TopicId]
+    answers: Mapping[BrokerId, TopicIdAnswer]
+
+
 class TopicDeletionStopReplicaResponseReceived(Event, frozen=True):
     """A broker's response about replicas of topics being deleted."""
 
     broker: BrokerId
+    broker_epoch: BrokerEpoch
     error_code: ErrorCode
+    results: dict[TopicPartition, ErrorCode]
+
+
+class LeftReplicasResponseReceived(Event, frozen=True):
+    """A broker's response about what it still had of topics that were deleted while it was away (D-99)."""
+
+    broker: BrokerId
+    broker_epoch: BrokerEpoch
     results: dict[TopicPartition, ErrorCode]
 
 
 STATES: Final = {
     Startup: ControllerState.CONTROLLER_CHANGE,
     ControllerChange: ControllerState.CONTROLLER_CHANGE,
+    ControllerEpochChange: ControllerState.CONTROLLER_CHANGE,
+    ControllerEpochRefused: ControllerState.CONTROLLER_CHANGE,
     Reelect: ControllerState.CONTROLLER_CHANGE,
     RegisterAndReelect: ControllerState.CONTROLLER_CHANGE,
     Expire: ControllerState.CONTROLLER_CHANGE,
@@ -177,6 +218,8 @@ STATES: Final = {
     TopicChange: ControllerState.TOPIC_CHANGE,
     PartitionModifications: ControllerState.TOPIC_CHANGE,
     PartitionStateChange: ControllerState.TOPIC_CHANGE,
+    TopicIdsLost: ControllerState.TOPIC_CHANGE,
+    TopicIdsAnswered: ControllerState.TOPIC_CHANGE,
     TopicDeletion: ControllerState.TOPIC_DELETION,
     ZkPartitionReassignment: ControllerState.ALTER_PARTITION_REASSIGNMENT,
     PartitionReassignmentIsrChange: ControllerState.ALTER_PARTITION_REASSIGNMENT,
@@ -186,8 +229,10 @@ STATES: Final = {
     AutoPreferredReplicaLeaderElection: ControllerState.AUTO_LEADER_BALANCE,
     UncleanLeaderElectionEnable: ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE,
     TopicUncleanLeaderElectionEnable: ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE,
+    AbsentBrokersDue: ControllerState.TOPIC_DELETION,
     DamagedReplicaElection: ControllerState.BROKER_CHANGE,
     LeaderAndIsrResponseReceived: ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED,
     UpdateMetadataResponseReceived: ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED,
     TopicDeletionStopReplicaResponseReceived: ControllerState.TOPIC_DELETION,
+    LeftReplicasResponseReceived: ControllerState.TOPIC_DELETION,
 }

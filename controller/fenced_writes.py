@@ -133,6 +133,8 @@ class FencedWriter:
         if not results[0].ok and results[0].error is not ZkError.RUNTIME_INCONSISTENCY:
             if results[0].error is ZkError.BAD_VERSION:
                 raise ControllerMovedError("another controller was elected: its epoch fences this write")
+            if results[0].error is ZkError.NO_NODE:
+                raise ControllerMovedError(f"{self._fence.path} is gone, so this controller cannot write any more")
             raise refusal(f"{self._fence.path} cannot be checked", results[0].error)
         if all(result.ok for result in results):
             last = 0

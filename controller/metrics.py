@@ -119,9 +119,9 @@ def _counts(context: ControllerContext | None) -> dict[str, int]:
         "PreferredReplicaImbalanceCount": context.preferred_replica_imbalance_count,
         "GlobalTopicCount": len(context.topics),
         "GlobalPartitionCount": len(context.leaderships),
-        "TopicsToDeleteCount": len(context.topics_to_be_deleted) + len(context.deletions_postponed),
+        "TopicsToDeleteCount": len(context.topics_to_be_deleted),
         "ReplicasToDeleteCount": deleting.total() - deleting[ReplicaState.DELETION_SUCCESSFUL],
-        "TopicsIneligibleToDeleteCount": len(context.topics_ineligible_for_deletion) + len(context.deletions_postponed),
+        "TopicsIneligibleToDeleteCount": len(context.topics_ineligible_for_deletion),
         "ReplicasIneligibleToDeleteCount": deleting[ReplicaState.DELETION_INELIGIBLE],
         "ActiveBrokerCount": len(context.live_or_shutting_down_ids),
     }
@@ -130,7 +130,7 @@ def _counts(context: ControllerContext | None) -> dict[str, int]:
 def _replicas_to_delete(context: ControllerContext) -> Counter[ReplicaState]:
     """Number of replicas in each state, over all topics marked for deletion."""
     total: Counter[ReplicaState] = Counter()
-    for topic in context.topics_marked_for_deletion:
+    for topic in context.topics_to_be_deleted:
         total.update(context.replicas_by_state(topic))
     return total
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from cluster.broker import ControllerEpoch
 from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, ZooKeeperError
 from cluster.listeners import has_one_address
+from cluster.process.off_loop import THREAD
 from cluster.process.parking import parked
 from cluster.requests.cluster import (
     NO_ZOOKEEPER,
@@ -17,11 +18,13 @@ from cluster.requests.cluster import (
     DescribeClusterResponse,
     DescribeFindingsRequest,
     DescribeFindingsResponse,
+    Finding,
     WatchRequest,
     WatchResponse,
 )
 from cluster.requests.context import RequestContext
 from cluster.rpc.apis import Api, ApiKind, Callers, DirectApi, check_listener
+from cluster.rpc.local_peers import is_on_this_host
 from cluster.rpc.refusals import handle_within_bounds
 from cluster.znodes.cluster_wide import decode_cluster_id
 from cluster.znodes.controller import decode_controller_epoch
@@ -35,6 +38,7 @@ from controller.event_loop import preempt
 from controller.handlers.malformed_znode_findings import malformed_of, znode_finding
 from controller.request_events import ControllerApi, RequestEvent
 
+UNFIT_CONTROLLER: Final = "unfit_controller"
 REDIRECT_TIMEOUT_S: Final = 2
 """Timeout for a standby to find the active controller, before it refuses without an address."""
 
@@ -70,6 +74,8 @@ class ControllerNode:
         handler = partial(self._ask, api, context) if isinstance(api, ControllerApi) else api.handler
         try:
             self._check_listener(api, context, request)
+            if isinstance(api, ControllerApi) and api.kind is ApiKind.MUTATION and not api.is_dry_run(request):
+                self._check_authorizers(context)
             return await handle_within_bounds(request, handler)
         except ApiError as error:
             if error.code is not ErrorCode.NOT_CONTROLLER:
@@ -83,17 +89,30 @@ class ControllerNode:
         A standby refuses all requests of brokers anyway.
         """
         if api.kind is ApiKind.INTER_NODE:
-            broker = self._controller.registered_broker(request.broker_id)
-            if not self._controller.is_active or (broker is not None and has_one_address(broker.endpoints)):
+            active = self._controller.active
+            broker = None if active is None else active.context.brokers.get(request.broker_id)
+            if active is None or (broker is not None and has_one_address(broker.endpoints)):
                 return
         config = self._controller.config
         check_listener(api, context, config.listeners, config.endpoints)
+
+    def _check_authorizers(self, context: RequestContext) -> None:
+        """Refuse a change that comes from another host while a broker has an authorizer (D-112)."""
+        active = self._controller.active
+        guarded = () if active is None else active.brokers.brokers_with_authorizer()
+        if guarded and not is_on_this_host(context.peer):
+            raise ApiError(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+                f"broker {min(guarded)} has an authorizer, and klamm neither authenticates nor authorises its callers "
+                "yet: it takes changes from its own host only; run the command on the host of the active controller, "
+                "or give the cluster back with klamm leave",
+            )
 
     async def _ask(self, api: ControllerApi[Any, Any], context: RequestContext, request: Any) -> Any:
         """The response from the event loop, after what the caller waits for; the first one for a repeated mutation."""
 
         def put(reply: asyncio.Future[Any]) -> None:
-            event = RequestEvent(api, request, reply, context)
+            event = RequestEvent(api, request, reply, context, THREAD.get())
             if self._controller.is_active:
                 self._controller.events.put(event)
             else:
@@ -164,7 +183,13 @@ class ControllerNode:
                 found = await malformed_of(self._zookeeper, (CONTROLLER, CONTROLLER_EPOCH))
         except (TimeoutError, ZooKeeperError):
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, NO_ZOOKEEPER) from None
-        return DescribeFindingsResponse(tuple(znode_finding(path, why) for path, why in found.items()))
+        of_znodes = (znode_finding(path, why) for path, why in found.items())
+        return DescribeFindingsResponse((*self._own_unfitness(), *of_znodes))
+
+    def _own_unfitness(self) -> tuple[Finding, ...]:
+        why, own_id = self._controller.fitness.why, self._controller.config.id
+        detail = f"controller {own_id} takes no part in elections: it {why}"
+        return (Finding(UNFIT_CONTROLLER, detail),) if why else ()
 
     async def _describe_from_zookeeper(self) -> DescribeClusterResponse:
         active, address = await self._controller.election.address_of_active()

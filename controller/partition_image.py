@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from cluster.broker import (
     LEADER_EPOCH_DURING_DELETE,
+    NO_LEADER,
     NO_LEADER_EPOCH,
     BrokerId,
     ControllerEpoch,
@@ -44,10 +45,6 @@ class PartitionImage(BrokerImage):
         self.partition_states: dict[TopicPartition, PartitionState] = {}
         self.replica_states: dict[BrokerId, dict[TopicPartition, ReplicaState]] = {}
         self.topics_to_be_deleted: set[str] = set()
-        self.deletions_postponed: set[str] = set()
-        """Topics marked for deletion that have ongoing reassignments. Until those are complete the topics get elections
-        and metadata like any other, because a reassignment might never complete without them (D-1).
-        """
         self.topics_with_deletion_started: set[str] = set()
         self.topics_ineligible_for_deletion: set[str] = set()
         # Invariant: both equal `recount()` whenever no method of this class is running (INV-10).
@@ -58,7 +55,7 @@ class PartitionImage(BrokerImage):
         self._hosted_by: dict[BrokerId, dict[TopicPartition, None]] = {}
         self._awaiting_leader: dict[TopicPartition, None] = {}
         self._deleting: dict[str, Counter[ReplicaState]] = {}
-        """Topic marked for deletion -> number of its replicas in each state."""
+        """Topic queued for deletion -> number of its replicas in each state."""
 
     # Topics and assignments
 
@@ -111,6 +108,7 @@ class PartitionImage(BrokerImage):
         known, led_by = self.leaderships, self._led_by
         for tp, leadership in leaderships.items():
             old = known.get(tp)
+            was_offline = self._is_offline(tp)
             known[tp] = leadership
             if self.damage_reports:
                 self._release_replaced(tp, leadership)
@@ -118,6 +116,7 @@ class PartitionImage(BrokerImage):
                 if old is not None:
                     del led_by[old.leader][tp]
                 led_by.setdefault(leadership.leader, {})[tp] = None
+                self._follow_offline(tp, was_offline)
             assignment = self.assignment(tp)
             self._count_imbalance(tp, assignment, old, -1)
             self._count_imbalance(tp, assignment, leadership, +1)
@@ -160,19 +159,33 @@ class PartitionImage(BrokerImage):
         return self.partition_states.get(tp, PartitionState.NON_EXISTENT)
 
     def _set_partition_state(self, tp: TopicPartition, state: PartitionState) -> None:
-        old = self.partition_states.get(tp, PartitionState.NON_EXISTENT)
+        was_offline = self._is_offline(tp)
         self.partition_states[tp] = state
-        if old is state:
-            return
+        self._follow_offline(tp, was_offline)
+
+    def _is_offline(self, tp: TopicPartition) -> bool:
+        """Whether nobody leads the partition: it is in OfflinePartition, or in OnlinePartition with leader -1, as after
+        the removal of its leader (D-97).
+        """
+        state = self.partition_states.get(tp)
+        if state is not PartitionState.ONLINE:
+            return state is PartitionState.OFFLINE
+        leadership = self.leaderships.get(tp)
+        return leadership is not None and leadership.leader == NO_LEADER
+
+    def _follow_offline(self, tp: TopicPartition, was_offline: bool) -> None:
+        is_offline = self._is_offline(tp)
         if tp.topic not in self.topics_with_deletion_started:
-            self.offline_partition_count += (state is PartitionState.OFFLINE) - (old is PartitionState.OFFLINE)
-        if state is PartitionState.OFFLINE or state is PartitionState.NEW:
+            self.offline_partition_count += is_offline - was_offline
+        if is_offline or self.partition_states.get(tp) is PartitionState.NEW:
             self._awaiting_leader[tp] = None
         else:
             self._awaiting_leader.pop(tp, None)
 
     def partitions_awaiting_leader(self) -> list[TopicPartition]:
-        """Partitions in OfflinePartition or NewPartition whose topic is not queued for deletion."""
+        """Partitions in OfflinePartition or NewPartition, or in OnlinePartition without a leader (D-97), whose topic is
+        not queued for deletion.
+        """
         return [tp for tp in self._awaiting_leader if tp.topic not in self.topics_to_be_deleted]
 
     def replica_state(self, broker: BrokerId, tp: TopicPartition) -> ReplicaState:
@@ -202,36 +215,26 @@ class PartitionImage(BrokerImage):
     # Deletion
 
     def _queue_deletions(self, topics: Iterable[str]) -> None:
-        """Queue topics for deletion; they no longer count towards the preferred-replica imbalance (CX-11)."""
+        """Queue topics for deletion; they no longer count towards the preferred-replica imbalance (CX-11), and their
+        reassignments end (D-1).
+        """
         for topic in topics:
             if topic not in self.topics_to_be_deleted:
                 for tp in self.partitions_of(topic):
                     self._count_imbalance(tp, self.assignment(tp), self.leaderships.get(tp), -1)
                     self._count_preferred(tp, self.assignment(tp), -1)
                 self.topics_to_be_deleted.add(topic)
-                self.deletions_postponed.discard(topic)
+                self.partitions_being_reassigned.difference_update(self.partitions_of(topic))
                 self._follow_replicas(topic)
 
-    def _postpone_deletions(self, topics: Iterable[str]) -> None:
-        for topic in topics:
-            self.deletions_postponed.add(topic)
-            self._follow_replicas(topic)
-
-    @property
-    def topics_marked_for_deletion(self) -> set[str]:
-        """Topics that are queued for deletion, and those postponed."""
-        return self.topics_to_be_deleted | self.deletions_postponed
-
-    def is_marked_for_deletion(self, topic: str) -> bool:
-        return topic in self.topics_to_be_deleted or topic in self.deletions_postponed
-
     def replicas_by_state(self, topic: str) -> Mapping[ReplicaState, int]:
-        """Number of replicas in each state, for a topic marked for deletion; a state may be present with 0."""
+        """Number of replicas in each state, for a topic queued for deletion; a state may be present with 0."""
         return self._deleting[topic]
 
     def _remove_topic(self, topic: str) -> None:
         """Remove a deleted topic and its states: a new topic of the same name starts without them (CX-10, D-8)."""
         partitions = self.partitions_of(topic)
+        self._forget_states(partitions)
         for partition, assignment in self.assignments.pop(topic, {}).items():
             tp = TopicPartition(topic, partition)
             leadership = self.leaderships.pop(tp, None)
@@ -245,12 +248,10 @@ class PartitionImage(BrokerImage):
         topic_id = self.topic_ids.pop(topic, None)
         if topic_id is not None:
             del self.topic_names[topic_id]
-        self._forget_states(partitions)
         self.partitions_being_reassigned.difference_update(partitions)
         for topics in (
             self.topics,
             self.topics_to_be_deleted,
-            self.deletions_postponed,
             self.topics_with_deletion_started,
             self.topics_ineligible_for_deletion,
         ):
@@ -264,6 +265,13 @@ class PartitionImage(BrokerImage):
             del self.partition_states[tp]
             for broker in brokers:
                 self._forget_replicas(broker, [tp])
+
+    def _start_deletions(self, topics: Iterable[str]) -> None:
+        """From now on the partitions of these topics do not count as offline (CX-20)."""
+        for topic in topics:
+            if topic not in self.topics_with_deletion_started:
+                self.offline_partition_count -= sum(map(self._is_offline, self.partitions_of(topic)))
+                self.topics_with_deletion_started.add(topic)
 
     # Counters
 

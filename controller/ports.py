@@ -31,6 +31,10 @@ class BrokerClient(Protocol):
         """The oldest release of Apache Kafka among the connected brokers; None if there are none of Kafka's."""
         ...
 
+    def brokers_with_authorizer(self) -> frozenset[BrokerId]:
+        """The connected brokers of Apache Kafka that have an authorizer."""
+        ...
+
 
 class BrokerQueries(Protocol):
     """The part of `BrokerClient` that changes nothing."""
@@ -38,6 +42,8 @@ class BrokerQueries(Protocol):
     async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse: ...
 
     def oldest_release(self) -> str | None: ...
+
+    def brokers_with_authorizer(self) -> frozenset[BrokerId]: ...
 
 
 class RequestChannels(Protocol):

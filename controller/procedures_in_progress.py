@@ -64,16 +64,18 @@ class ProceduresInProgress:
                 self.reassignments.remove(assignments)
                 for tp in assignments:
                     self._reassigned[tp.topic].discard(tp)
-            case changes.DeletionsQueued(queued, postponed):
-                self.deletions.add((*queued, *postponed), now)
-            case changes.DeletionsWithdrawn(topics):
-                self.deletions.remove(topic for topic in topics if not context.is_marked_for_deletion(topic))
+            case changes.DeletionsQueued(queued):
+                self.deletions.add(queued, now)
+                self._end(queued)
             case changes.TopicsRemoved(topics):
                 self.deletions.remove(topics)
-                for topic in topics:
-                    self.reassignments.remove(self._reassigned.pop(topic, ()))
+                self._end(topics)
             case _:
                 pass
+
+    def _end(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            self.reassignments.remove(self._reassigned.pop(topic, ()))
 
     def _start(self, partitions: list[TopicPartition], now: float) -> None:
         self.reassignments.add(partitions, now)

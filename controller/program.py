@@ -7,7 +7,7 @@ from random import Random
 
 import structlog
 
-from cluster.broker import ControllerId
+from cluster.broker import ControllerId, Endpoint
 from cluster.errors import (
     ConfigError,
     StartupError,
@@ -17,7 +17,7 @@ from cluster.errors import (
 )
 from cluster.process.clock import SystemClock
 from cluster.process.config import NodeConfig
-from cluster.process.descriptors import plan_descriptors, raise_limit, warn_if_low
+from cluster.process.descriptors import DescriptorPlan, plan_descriptors, raise_limit, warn_if_low
 from cluster.process.diagnostics import configure_diagnostics, set_log_level
 from cluster.process.health import HealthCheck
 from cluster.process.log_level import LogLevel
@@ -35,9 +35,11 @@ from cluster.rpc.process_servers import serve_listeners
 from cluster.rpc.serving import Listener, RpcServer
 from cluster.zookeeper.registrations import registered_endpoints
 from controller.adapters.grpc_server import serve_controller
-from controller.broker_clients import open_broker_client
+from controller.broker_clients import OpenedClient, open_broker_client
+from controller.candidate_profile import candidate_profile
 from controller.config import ControllerConfig
 from controller.controller import Controller
+from controller.health import health_of
 from controller.node import ControllerNode
 from state_log.apis import state_log_apis
 from state_log.writer import open_state_change_log
@@ -60,9 +62,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     zookeeper = zookeeper_client(config, metrics)
     entrance = _Entrance()
     external = ExternalListener(entrance, config.settings.listener_names, partial(registered_endpoints, zookeeper))
-    has_external = config.external_listen is not None
-    limits = AdmissionLimits.from_settings(config.settings, descriptors.connections, has_external=has_external)
-    admission = Admission(limits, metrics)
+    admission = Admission(_limits(config, descriptors), metrics)
 
     async def serve(listener: Listener) -> RpcServer:
         return await serve_controller(listener, external if listener.is_external else entrance, metrics, admission)
@@ -71,15 +71,11 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         cleanup.callback(state_changes.close)
         servers = await serve_listeners(config, serve)
         cleanup.push_async_callback(servers.stop)
-        client, as_broker = await open_broker_client(
-            config, zookeeper, entrance, admission, metrics=metrics, cleanup=cleanup
-        )
+        opened = await open_broker_client(config, zookeeper, entrance, admission, metrics=metrics, cleanup=cleanup)
         controller = Controller(
-            config=ControllerConfig.from_settings(
-                ControllerId(config.id), servers.endpoints, config.settings, as_broker
-            ),
+            config=_controller_config(config, servers.endpoints, opened),
             zookeeper=zookeeper,
-            broker_client=client,
+            broker_client=opened.client,
             sink=state_changes,
             registry=metrics,
             clock=clock,
@@ -88,7 +84,9 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             log_level=LogLevel(config.settings.log_level, set_log_level),
         )
         if config.metrics_listen is not None:
-            address, close_metrics = serve_metrics(metrics, config.metrics_listen, HealthCheck(controller.health))
+            address, close_metrics = serve_metrics(
+                metrics, config.metrics_listen, HealthCheck(partial(health_of, controller))
+            )
             cleanup.callback(close_metrics)
             _log.info("Metrics endpoint started", address=address)
         entrance.open(ControllerNode(controller, zookeeper, state_log_apis(state_changes)))
@@ -103,6 +101,20 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
                 await controller.run(stop)
         except* (ZooKeeperUnreachableError, ZooKeeperAuthenticationError, ZooKeeperAccessError) as group:
             raise StartupError(why_no_session(config, group.exceptions[0])) from group
+
+
+def _limits(config: NodeConfig, descriptors: DescriptorPlan) -> AdmissionLimits:
+    has_external, has_kafka = config.external_listen is not None, bool(config.kafka_listeners)
+    return AdmissionLimits.from_settings(
+        config.settings, descriptors.connections, has_external=has_external, has_kafka=has_kafka
+    )
+
+
+def _controller_config(config: NodeConfig, endpoints: tuple[Endpoint, ...], opened: OpenedClient) -> ControllerConfig:
+    profile = candidate_profile(config, opened.advertised)
+    return ControllerConfig.from_settings(
+        ControllerId(config.id), endpoints, config.settings, opened.as_broker, profile
+    )
 
 
 async def _notify(controller: Controller, stop: asyncio.Event) -> None:

@@ -25,7 +25,9 @@ from cluster.znodes import paths
 from cluster.znodes.configs import DEFAULT_ENTITY, config_entity_of_path, decode_config, decode_config_change
 from cluster.zookeeper.decoding import decode_each
 from cluster.zookeeper.port import WatchEvent, Znode
+from controller.absences import Absences
 from controller.active_controller import ActiveController, React
+from controller.admin_requests import ReadUpTo
 from controller.config import ControllerConfig
 from controller.context import ControllerContext
 from controller.context_copy import copy_of
@@ -69,7 +71,13 @@ class Original(Protocol):
     def random(self) -> Random: ...
 
     @property
+    def reassignments_read(self) -> ReadUpTo | None: ...
+
+    @property
     def react(self) -> React: ...
+
+    @property
+    def absences(self) -> Absences: ...
 
 
 class _Channels:
@@ -121,7 +129,7 @@ class Rehearsal:
     def __init__(self, original: Original, topics: Iterable[str]) -> None:
         context, config = original.context, original.config
         # The deletion of one topic processes all topics marked for deletion.
-        names = (*topics, *sorted(context.topics_marked_for_deletion))
+        names = (*topics, *sorted(context.topics_to_be_deleted))
         self.before = context
         self._events: deque[Event] = deque()
         self._changed = _Changed()
@@ -162,7 +170,12 @@ class Rehearsal:
             timings=FailoverTimings(registry, 0),
             random=random,
             enqueue=self._events.append,
+            # No broker is asked anything for a dry run.
+            run_aside=lambda coroutine: coroutine.close(),
         )
+        # The rehearsal rewrites requests that are being carried out; they do not begin again.
+        self.active.admin_requests.reassignments_read = original.reassignments_read
+        self.active.absences = original.absences.copy()
 
     @property
     def after(self) -> ControllerContext:
@@ -187,7 +200,7 @@ class Rehearsal:
             PlannedChange(
                 tp.topic,
                 described_partition(self.before, tp),
-                described_partition(self.after, tp, undeleted=self.after.is_marked_for_deletion(tp.topic)),
+                described_partition(self.after, tp, undeleted=tp.topic in self.after.topics_to_be_deleted),
             )
             for tp in self._changed.partitions
         )

@@ -5,6 +5,7 @@ Source: Kafka ControllerEvent, those with a callback.
 
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
 from cluster.errors import ApiError, ErrorCode
@@ -47,13 +48,15 @@ class ControllerApi(Api[Request], Generic[Request, Answer], frozen=True):
 class RequestEvent(Event, frozen=True):
     """`reply` is answered or refused exactly once; it is done earlier if the caller cancelled (INV-12).
 
-    `context`: the caller; for a repeated mutation, the first caller.
+    `context`: the caller; for a repeated mutation, the first caller. `thread`: of the request's long computations, for
+    which the event loop of the controller waits, so that nothing changes meanwhile.
     """
 
     api: ControllerApi[Any, Any]
     request: Any
     reply: "Future[Any]"
     context: RequestContext = RequestContext()
+    thread: ThreadPoolExecutor | None = None
 
     @property
     def name(self) -> str:

@@ -75,8 +75,7 @@ def _removed(change: changes.TopicsRemoved, _: ControllerContext, record: _Recor
 
 
 def _queued(change: changes.DeletionsQueued, _: ControllerContext, record: _Record) -> list[StateChange]:
-    topics = (*change.queued, *change.postponed) if change.recorded else ()
-    return _topics(topics, "queued for deletion", record)
+    return _topics(change.queued if change.recorded else (), "queued for deletion", record)
 
 
 def _started(change: changes.DeletionsStarted, context: ControllerContext, record: _Record) -> list[StateChange]:

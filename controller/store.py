@@ -11,7 +11,7 @@ import structlog
 
 from cluster import bounds
 from cluster.bounds import why_not
-from cluster.broker import BrokerEpoch, BrokerId, PartitionEpoch, RegisteredBroker, ZkVersion
+from cluster.broker import BrokerEpoch, BrokerId, ControllerId, PartitionEpoch, RegisteredBroker, ZkVersion
 from cluster.errors import MalformedZnodeError, ZooKeeperError
 from cluster.partition import LeaderAndIsr, TopicAssignment, TopicPartition
 from cluster.znodes.configs import ConfigEntity, encode_config
@@ -22,9 +22,11 @@ from cluster.znodes.paths import (
     CONTROLLER_LOG,
     CONTROLLERS_IDS,
     DELETE_TOPICS,
+    KNOWN_CONTROLLERS,
     STATE_LOG,
     broker_of_name,
     broker_path,
+    controller_registration_path,
     delete_topic_path,
     partition_of_name,
     partition_path,
@@ -37,7 +39,7 @@ from cluster.znodes.topics import decode_state, decode_topic, encode_state, enco
 from cluster.zookeeper.configs import read_configs
 from cluster.zookeeper.port import Create, Delete, Op, SetData, Znode, ZooKeeper
 from cluster.zookeeper.recipes import watched_children
-from cluster.zookeeper.registrations import decode_registration
+from cluster.zookeeper.registrations import controller_addresses, decode_registration, why_unfit
 from controller.fenced_writes import Conflict, FencedWriter, Outcome, Written
 from controller.malformed_znodes import MalformedZnodes
 
@@ -71,6 +73,11 @@ class ControllerStore:
         """One broker registration; arms a watch. None if it is missing or malformed."""
         return (await self._read_registrations([broker])).get(broker)
 
+    async def registered_epoch(self, broker: BrokerId) -> BrokerEpoch | None:
+        """The broker epoch of the present registration, None if there is none. Arms no watch: anybody may ask."""
+        stat = await self._zookeeper.exists(broker_path(broker))
+        return None if stat is None else BrokerEpoch(stat.czxid)
+
     async def _read_registrations(self, ids: Sequence[BrokerId]) -> dict[BrokerId, RegisteredBroker]:
         paths = [broker_path(broker) for broker in ids]
         znodes = await self._zookeeper.get_many(paths, watch=True)
@@ -85,9 +92,21 @@ class ControllerStore:
     async def list_controllers(self) -> tuple[frozenset[BrokerId], frozenset[BrokerId]]:
         """Ids of the registered candidates, and of all that have a state-change log; arms a watch on the former."""
         logs = await self._zookeeper.children(STATE_LOG) or ()
-        former = [broker_of_name(node.removeprefix(CONTROLLER_LOG)) for node in logs if node.startswith(CONTROLLER_LOG)]
-        registered = map(broker_of_name, await self._children(CONTROLLERS_IDS))
-        return _known(registered), _known(former)
+        former = (node.removeprefix(CONTROLLER_LOG) for node in logs if node.startswith(CONTROLLER_LOG))
+        return _ids(await self._children(CONTROLLERS_IDS)), _ids(former)
+
+    async def read_controllers(self) -> tuple[frozenset[BrokerId], frozenset[BrokerId]]:
+        """Ids of the candidates that stand for election, and of all that ever did. Arms no watch."""
+        names, known = await self._zookeeper.children_many([CONTROLLERS_IDS, KNOWN_CONTROLLERS])
+        candidates = [ControllerId(number) for number in _ids(names)]
+        znodes = await self._zookeeper.get_many([controller_registration_path(id_) for id_ in candidates])
+        pairs = zip(candidates, znodes, strict=True)
+        fit = (BrokerId(id_) for id_, znode in pairs if znode is not None and not why_unfit(id_, znode))
+        return frozenset(fit), _ids(known)
+
+    async def controller_addresses(self) -> frozenset[str]:
+        """The addresses at which controllers listen, for gRPC or for Kafka's brokers and clients."""
+        return await controller_addresses(self._zookeeper)
 
     # Topics
 
@@ -112,12 +131,13 @@ class ControllerStore:
             topics, paths, znodes, lambda t, znode: (_assignment(t, znode), ZkVersion(znode.stat.version))
         )
 
-    async def oldest_first(self, topics: Iterable[str]) -> list[str]:
-        """The topics in the order in which their znodes were created; those without one at the end."""
-        names = list(topics)
-        znodes = await self._zookeeper.get_many([topic_path(topic) for topic in names])
-        created = {t: znode.stat.czxid for t, znode in zip(names, znodes, strict=True) if znode is not None}
-        return sorted(names, key=lambda topic: created.get(topic, bounds.INT64_MAX))
+    async def creations(self, topics: Sequence[str]) -> dict[str, int]:
+        """The zxid that created each topic's znode, and the highest there can be for those without one."""
+        znodes = await self._zookeeper.get_many([topic_path(topic) for topic in topics])
+        return {
+            topic: bounds.INT64_MAX if znode is None else znode.stat.czxid
+            for topic, znode in zip(topics, znodes, strict=True)
+        }
 
     async def change_topics(self, topics: Mapping[str, tuple[TopicAssignment, ZkVersion]]) -> dict[str, Outcome]:
         """Overwrite topic znodes that are still at the given version; Conflict for the others."""
@@ -260,11 +280,9 @@ class ControllerStore:
 
     # Notifications and other znodes
 
-    async def delete_children(self, parent: str) -> int:
-        """Delete all children of a znode and arm a watch on the list; returns their number."""
-        names = await self._children(parent)
-        await self._writer.write([(Delete(f"{parent}/{name}"),) for name in names])
-        return len(names)
+    async def list_paths(self, parent: str) -> tuple[str, ...]:
+        """Paths of all children; arms a watch on the list."""
+        return tuple(f"{parent}/{name}" for name in await self._children(parent))
 
     async def read_children(self, parent: str) -> dict[str, bytes | None]:
         """Path -> content of all children, None for those deleted meanwhile; arms a watch on the list."""
@@ -291,8 +309,8 @@ class ControllerStore:
             raise ZooKeeperError(f"{CONTROLLER} cannot be deleted: {outcome}")
 
 
-def _known(ids: Iterable[BrokerId | None]) -> frozenset[BrokerId]:
-    return frozenset(number for number in ids if number is not None)
+def _ids(names: Iterable[str] | None) -> frozenset[BrokerId]:
+    return frozenset(number for name in names or () if (number := broker_of_name(name)) is not None)
 
 
 def _assignment(topic: str, znode: Znode) -> TopicAssignment:

@@ -16,15 +16,14 @@ def event_of_watch(
 ) -> events.Event | None:
     """The event for a watch notification; None if the controller does not react to it.
 
-    `unresolved`: request znodes that could not be read or deleted; any change of them counts as their creation.
+    `unresolved`: request znodes that could not be deleted; any change of them counts as their creation.
     `malformed`: znodes that were malformed when last read; any change of a partition's state among them is an event.
     """
     path, kind = watch.path, watch.kind
     if path in {paths.CONTROLLER, paths.ADOPTION} or paths.controller_of_registration_path(path) is not None:
         return _event_of_election(path, kind, own_registration)
-    if path in _EVENT_OF_LIST:
-        # If the parent itself was created or deleted, its children must be watched again.
-        return _EVENT_OF_LIST[path]
+    if path in _EVENT_OF_ANY_CHANGE:
+        return _EVENT_OF_ANY_CHANGE[path]
     if kind is WatchKind.CREATED or path in unresolved:
         return _EVENT_OF_CREATION.get(path)
     if path in malformed and (partition := paths.partition_of_state_path(path)) is not None:
@@ -53,12 +52,15 @@ def _event_of_change(path: str) -> events.Event | None:
 
 
 _EVENT_OF_CREATION: Final[dict[str, events.Event]] = {
-    paths.REASSIGN_PARTITIONS: events.ZkPartitionReassignment(),
     paths.PREFERRED_REPLICA_ELECTION: events.ReplicaLeaderElection(),
 }
-"""Only their creation: changes and manual deletion of valid requests are ignored, as in Kafka."""
+"""Only its creation: changes and manual deletion of a valid request are ignored, as in Kafka."""
 
-_EVENT_OF_LIST: Final[dict[str, events.Event]] = {
+_EVENT_OF_ANY_CHANGE: Final[dict[str, events.Event]] = {
+    paths.CONTROLLER_EPOCH: events.ControllerEpochChange(),
+    # What was added to a pending request counts too, and the watch must be armed again (D-95).
+    paths.REASSIGN_PARTITIONS: events.ZkPartitionReassignment(),
+    # Lists: if the parent itself was created or deleted, its children must be watched again.
     paths.BROKERS_IDS: events.BrokerChange(),
     paths.CONTROLLERS_IDS: events.BrokerChange(),
     paths.BROKERS_TOPICS: events.TopicChange(),

@@ -22,7 +22,7 @@ _PURGATORY: Final = ("kafka.server", "DelayedOperationPurgatory")
 def recount_controller(context: ControllerContext) -> Gauges:
     """The gauges of an active controller, by their names in Kafka."""
     offline, imbalanced = recount(context)
-    marked = {topic for topic in context.topics if context.is_marked_for_deletion(topic)}
+    marked = {topic for topic in context.topics if topic in context.topics_to_be_deleted}
     states = Counter(
         context.replica_state(broker, tp)
         for topic in marked
@@ -38,7 +38,7 @@ def recount_controller(context: ControllerContext) -> Gauges:
         ),
         "TopicsToDeleteCount": len(marked),
         "ReplicasToDeleteCount": states.total() - states[ReplicaState.DELETION_SUCCESSFUL],
-        "TopicsIneligibleToDeleteCount": len(context.topics_ineligible_for_deletion | context.deletions_postponed),
+        "TopicsIneligibleToDeleteCount": len(context.topics_ineligible_for_deletion),
         "ReplicasIneligibleToDeleteCount": states[ReplicaState.DELETION_INELIGIBLE],
         "ActiveBrokerCount": len(context.live_or_shutting_down_ids),
     }
@@ -89,7 +89,7 @@ def check_controller_gauges(controller: Controller) -> None:
     found = shown(controller.metrics.registry, _CONTROLLER, expected)
     if found != expected:
         raise violated("EV-4", f"the controller shows {found} instead of {expected}")
-    if set(active.in_progress.deletions) != active.context.topics_marked_for_deletion:
+    if set(active.in_progress.deletions) != active.context.topics_to_be_deleted:
         raise violated("D-70", f"deletions in progress are {list(active.in_progress.deletions)}")
     if set(active.in_progress.reassignments) != active.context.partitions_being_reassigned:
         raise violated("D-70", f"reassignments in progress are {list(active.in_progress.reassignments)}")

@@ -11,7 +11,7 @@ from contextvars import Context
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
-from cluster.broker import Broker, Endpoint
+from cluster.broker import Broker, BrokerId, Endpoint
 from cluster.errors import ApiError, PeerUnreachableError, StoppingError
 from cluster.listeners import ListenerNames
 from cluster.requests.agents import (
@@ -148,6 +148,9 @@ class SimulatedBrokerClient:
 
     def oldest_release(self) -> str | None:
         return None
+
+    def brokers_with_authorizer(self) -> frozenset[BrokerId]:
+        return frozenset()
 
     async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse:
         response = await self._network.call(self._source, self._address(broker), DescribeReplicasRequest(recovers))

@@ -1,5 +1,6 @@
 """Counts from scratch what the controller's context counts as it changes."""
 
+from cluster.broker import NO_LEADER
 from cluster.state_machines import PartitionState
 from controller.context import ControllerContext
 from controller.preferred_leaders import is_imbalanced
@@ -7,8 +8,10 @@ from controller.preferred_leaders import is_imbalanced
 
 def recount(context: ControllerContext) -> tuple[int, int]:
     """Offline partitions and preferred-replica imbalance; the counters of the context must equal them."""
+    leaderless = {tp for tp, leadership in context.leaderships.items() if leadership.leader == NO_LEADER}
     offline = sum(
-        state is PartitionState.OFFLINE and tp.topic not in context.topics_with_deletion_started
+        (state is PartitionState.OFFLINE or (state is PartitionState.ONLINE and tp in leaderless))
+        and tp.topic not in context.topics_with_deletion_started
         for tp, state in context.partition_states.items()
     )
     imbalanced = sum(

@@ -334,7 +334,8 @@ class SimulatedZooKeeperClient:
         if call.is_write and self._loses_next_answer:
             self._loses_next_answer = False
             self.disconnect()
-        else:
+        elif self._is_connected:
+            # Else the connection broke during the write: its answer, and the zxid in it, do not arrive.
             self._down.send(self._receive, self._on_answer, call, answer, self._server.tree.zxid)
 
     def _on_answer(self, call: Call, answer: Any, zxid: int) -> None:

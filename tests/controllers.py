@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
 from cluster.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint
-from cluster.errors import ErrorCode, PeerUnreachableError
+from cluster.errors import ErrorCode, PeerRefusesError, PeerUnreachableError
 from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.process.log_level import LogLevel
 from cluster.process.metrics import Metrics
@@ -27,6 +27,7 @@ from cluster.requests.control import (
     UpdateMetadataResponse,
 )
 from cluster.requests.recovery import DescribeReplicasResponse
+from cluster.znodes.candidates import CandidateProfile
 from cluster.znodes.paths import broker_path, state_path, topic_path
 from cluster.znodes.registrations import encode_broker
 from cluster.znodes.topics import decode_state, decode_topic, encode_topic
@@ -49,6 +50,9 @@ def run_virtually(main: Callable[[], Coroutine[Any, Any, _T]], *, max_steps: int
     return simulate(main, max_steps=max_steps)
 
 
+PROFILE: Final = CandidateProfile("0.3", "klamm", "3.9", "PLAINTEXT", "CONTROL")
+
+
 class RecordingBrokers:
     """A BrokerClient whose brokers take everything and say NONE. `unreachable` ones do not answer.
 
@@ -58,6 +62,9 @@ class RecordingBrokers:
     def __init__(self) -> None:
         self.received: list[tuple[BrokerId, ControlRequest]] = []
         self.unreachable: set[BrokerId] = set()
+        self.refusal: PeerRefusesError | None = None
+        """What all brokers do with every request."""
+        self.with_authorizer: set[BrokerId] = set()
         self.answers: dict[BrokerId, ErrorCode] = {}
         self.results: dict[BrokerId, dict[TopicPartition, ErrorCode]] = {}
         """What a broker answers about single partitions of a LeaderAndIsr, under the ids of topics that have one."""
@@ -77,6 +84,8 @@ class RecordingBrokers:
         await asyncio.sleep(0.001)
         if broker.id in self.unreachable:
             raise PeerUnreachableError(str(broker.id), "unplugged")
+        if self.refusal is not None:
+            raise self.refusal
         self.received.append((broker.id, request))
         code = self.answers.get(broker.id, ErrorCode.NONE)
         match request:
@@ -110,6 +119,9 @@ class RecordingBrokers:
 
     def oldest_release(self) -> str | None:
         return None
+
+    def brokers_with_authorizer(self) -> frozenset[BrokerId]:
+        return frozenset(self.with_authorizer)
 
     async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse:
         await asyncio.sleep(0.001)
@@ -203,9 +215,8 @@ class World:
     def start_controller(self, controller_id: int = 1001, **settings: Any) -> RunningController:
         port = 9000 + controller_id
         endpoints = (Endpoint("controller", port), Endpoint("controller", 10_000 + port, "CONTROL"))
-        return RunningController(
-            self, controller_id, ControllerConfig(ControllerId(controller_id), endpoints, **settings)
-        )
+        config = ControllerConfig(ControllerId(controller_id), endpoints, **{"profile": PROFILE, **settings})
+        return RunningController(self, controller_id, config)
 
     async def start_broker(self, *brokers: int, rack: str | None = None, damaged: bool = False) -> None:
         """`damaged`: with a registration that announces a report of damaged replicas."""

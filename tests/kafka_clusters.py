@@ -17,12 +17,13 @@ from tests.local_clusters import eventually
 
 
 class KafkaCluster:
-    """`brokers`: id -> address; `controllers`: id -> address of the Kafka listener."""
+    """`brokers`: id -> address; `controllers`: id -> address of the Kafka listener; `grpc`: for klamm's commands."""
 
     def __init__(self, folder: Path, zookeeper: str, version: str = NEWEST) -> None:
         self.zookeeper, self.version = zookeeper, version
         self.brokers: dict[int, str] = {}
         self.controllers: dict[int, str] = {}
+        self.grpc: dict[int, str] = {}
         self._folder = folder
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -37,10 +38,13 @@ class KafkaCluster:
     def start_broker(self, id_: int, settings: Mapping[str, Any], security: str = "PLAINTEXT") -> None:
         """For the first time, or again, on the data that it has."""
         folder, address = self._folder / f"kafka-{id_}", self.brokers[id_]
-        of_it = {"listeners": f"{security}://{address}", **settings}
+        of_it = {
+            key: value.replace("{}", address) if isinstance(value, str) else value for key, value in settings.items()
+        }
+        of_it = {"listeners": f"{security}://{address}", **of_it}
         port = int(address.rpartition(":")[2])
         broker = KafkaBroker(id_, port, self.zookeeper, folder / "data", folder / "logs", of_it, heap_mb=256)
-        self._start(f"kafka-{id_}", prepare(broker, folder / "config", kafka_class_path(self.version)))
+        self.start(f"kafka-{id_}", prepare(broker, folder / "config", kafka_class_path(self.version)))
 
     def start_candidate(self, id_: int, security: str = "PLAINTEXT", **settings: object) -> None:
         """A controller of klamm for these brokers; it takes `/controller` only when the cluster is adopted.
@@ -48,7 +52,7 @@ class KafkaCluster:
         `security`: the protocol of its Kafka listener.
         """
         listen, control, kafka = choose_free_ports(3)
-        self.controllers[id_] = f"127.0.0.1:{kafka}"
+        self.controllers[id_], self.grpc[id_] = f"127.0.0.1:{kafka}", f"127.0.0.1:{listen}"
         given = {
             "klamm.broker.protocol": "kafka",
             "inter.broker.protocol.version": protocol_of(self.version),
@@ -66,11 +70,11 @@ class KafkaCluster:
         lines += ["[settings]", *(f'"{key}" = {json.dumps(value)}' for key, value in given.items())]
         path = self._folder / f"controller-{id_}.toml"
         path.write_text("\n".join(lines))
-        self._start(f"controller-{id_}", [sys.executable, "-m", "controller", "--config", str(path)])
+        self.start(f"controller-{id_}", [sys.executable, "-m", "controller", "--config", str(path)])
 
     def start_tool(self, name: str, tool: str, arguments: Sequence[str]) -> None:
         """One of Kafka's own programs; what it prints is its log."""
-        self._start(name, tool_command(self.version, tool, arguments, self._folder))
+        self.start(name, tool_command(self.version, tool, arguments, self._folder))
 
     def is_running(self, name: str) -> bool:
         return self._processes[name].poll() is None
@@ -94,7 +98,8 @@ class KafkaCluster:
             process.kill()
             process.wait()
 
-    def _start(self, name: str, command: list[str]) -> None:
+    def start(self, name: str, command: list[str]) -> None:
+        """A process of this cluster; what it prints is its log."""
         with self._log(name).open("ab") as log:
             self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log)
 

@@ -8,6 +8,7 @@ from ssl import SSLContext
 from msgspec.structs import replace
 
 from cluster.broker import Endpoint
+from cluster.kafka_wire.connection_table import ConnectionBounds, ConnectionTable
 from cluster.kafka_wire.served_connection import Peer, ServerLimits
 from cluster.kafka_wire.server import KafkaServer
 from cluster.process.tasks import TaskSet
@@ -17,8 +18,6 @@ HOST = "127.0.0.1"
 LIMITS = ServerLimits(
     request_bytes_max=100_000,
     memory_bytes_max=1_000_000,
-    connections_max=10,
-    connections_per_ip_max=10,
     idle_s=TIMEOUT_S,
     transfer_s=TIMEOUT_S,
     setup_s=TIMEOUT_S,
@@ -52,10 +51,12 @@ async def echo(frame: bytes) -> bytes:
 
 @asynccontextmanager
 async def serving(
-    handler: Scripted, *, tls: SSLContext | None = None, **limits: float
+    handler: Scripted, *, tls: SSLContext | None = None, table: ConnectionTable | None = None, **limits: float
 ) -> AsyncIterator[tuple[KafkaServer, Endpoint]]:
+    """`table`: the places of its connections, ten by default."""
     async with TaskSet() as tasks:
-        server = KafkaServer(handler.open, replace(LIMITS, **limits), tasks)
+        own = ConnectionTable(ConnectionBounds(in_all=10, of_address=10, of_named={HOST: 10}))
+        server = KafkaServer(handler.open, replace(LIMITS, **limits), tasks, table or own)
         port = await server.start(HOST, 0, tls=tls)
         try:
             yield server, Endpoint(HOST, port)

@@ -51,12 +51,14 @@ class KafkaGoverned:
         self.cleanup_policy = "delete"
         self.errors: list[ErrorCode] = []
         self.log_dir_error = ErrorCode.NONE
+        self.log_dirs_refused = {1: ErrorCode.NONE, 2: ErrorCode.NONE}
         self.peers = {broker: self._peer(broker) for broker in (1, 2)}
         self.brokers: dict[int, Broker] = {}
         self.controller: RpcServer | None = None
         self.asked: list[Any] = []
         self.security_protocol = "PLAINTEXT"
         self.log_lines: tuple[bytes, ...] = ()
+        self.standbys: tuple[asked.DescribedController, ...] = ()
         head = asked.LogHead(f"controller-{CONTROLLER}", incarnation_id(1, 1), 2, "1" * 64, "", 1, "1" * 64)
         self._answers: dict[type, Callable[[Any], Any]] = {
             asked.DescribeClusterRequest: lambda _: self._description(),
@@ -102,7 +104,7 @@ class KafkaGoverned:
             brokers,
             node_id=CONTROLLER,
             node_role="controller",
-            controllers=(asked.DescribedController(ControllerId(CONTROLLER), self.address),),
+            controllers=(asked.DescribedController(ControllerId(CONTROLLER), self.address), *self.standbys),
             broker_protocol="kafka",
         )
 
@@ -219,7 +221,9 @@ class KafkaGoverned:
         result = describe_log_dirs_response.DescribeLogDirsResult(
             error_code=self.log_dir_error, log_dir=LOG_DIR, topics=topics, total_bytes=5000, usable_bytes=4000
         )
-        return describe_log_dirs_response.DescribeLogDirsResponse(results=(result,))
+        refused = self.log_dirs_refused[broker]
+        results = (result,) if refused is ErrorCode.NONE else ()
+        return describe_log_dirs_response.DescribeLogDirsResponse(error_code=refused, results=results)
 
 
 @asynccontextmanager

@@ -12,12 +12,15 @@ from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.apis import api
 from cluster.kafka_wire.codec import decode
 from cluster.kafka_wire.connection import KafkaConnection
+from cluster.kafka_wire.connection_table import ConnectionBounds, ConnectionTable
 from cluster.kafka_wire.headers import RequestHeader, decode_request_header, encode_response
 from cluster.kafka_wire.message import Message
 from cluster.kafka_wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
 from cluster.kafka_wire.messages.describe_acls_response import DescribeAclsResponse
 from cluster.kafka_wire.served_connection import Peer, ServerLimits
 from cluster.kafka_wire.server import KafkaServer
+from cluster.listeners import ListenerNames
+from cluster.process.freed_memory import FreedMemory
 from cluster.process.kafka_listeners import KafkaListener
 from cluster.process.kafka_tls import KafkaTls
 from cluster.process.metrics import Metrics
@@ -28,24 +31,28 @@ from cluster.requests.context import RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.rpc.admission_limits import AdmissionLimits
 from controller.adapters.kafka.authorizers import Authorizers
+from controller.adapters.kafka.client_certificates import ClientCertificates
 from controller.adapters.kafka.config_apis import config_apis
 from controller.adapters.kafka.live_brokers import LiveBrokers
 from controller.adapters.kafka.local_answers import LocalAnswers
 from controller.adapters.kafka.server import KafkaServers, serve_kafka
-from controller.adapters.kafka.session import OF_ACTIVE_CONTROLLER, KafkaServices
+from controller.adapters.kafka.session import OF_ACTIVE_CONTROLLER, KafkaServices, LongRequests
 
 CONTROLLER = ControllerId(1001)
 TIMEOUT_S = 20.0
 LIMITS = ServerLimits(
     request_bytes_max=1_000_000,
     memory_bytes_max=10_000_000,
-    connections_max=100,
-    connections_per_ip_max=100,
     idle_s=60,
     transfer_s=10,
     setup_s=10,
 )
 Answer = Callable[[Any], Message]
+
+
+def places(in_all: int = 100) -> ConnectionTable:
+    """Of a listener."""
+    return ConnectionTable(ConnectionBounds(in_all, in_all))
 
 
 class KafkaPeer:
@@ -101,7 +108,7 @@ class KafkaPeer:
 async def kafka_broker(peer: KafkaPeer, broker: int = 1) -> AsyncIterator[Broker]:
     """Serve it at a free port; yields its registration."""
     async with TaskSet() as tasks:
-        server = KafkaServer(peer.open, LIMITS, tasks)
+        server = KafkaServer(peer.open, LIMITS, tasks, places())
         port = await server.start("127.0.0.1", 0)
         try:
             yield Broker(BrokerId(broker), (Endpoint("127.0.0.1", port),))
@@ -111,30 +118,47 @@ async def kafka_broker(peer: KafkaPeer, broker: int = 1) -> AsyncIterator[Broker
 
 @asynccontextmanager
 async def kafka_listener(
-    handler: RequestHandler, brokers: Collection[Broker] = (), tls: KafkaTls | None = None
+    handler: RequestHandler,
+    brokers: Collection[Broker] = (),
+    tls: KafkaTls | None = None,
+    authorizers: Authorizers | None = None,
+    **settings: Any,
 ) -> AsyncIterator[KafkaServers]:
     """The listener PLAINTEXT of a controller, in front of this handler, with these live brokers. `tls`: it is SSL."""
     metrics = Metrics()
-    admission = Admission(AdmissionLimits.from_settings(Settings()), metrics)
+    admission = Admission(AdmissionLimits.from_settings(Settings(**settings), has_kafka=True), metrics)
 
     async def registered() -> Collection[Broker]:
         return brokers
 
     nobody = ssl.create_default_context()
-    live = LiveBrokers(registered, Random(1), "klamm-1001", (), tls or KafkaTls(nobody, nobody, None))
+    live = LiveBrokers(registered, Random(1), "klamm-1001", (), tls or KafkaTls(nobody, nobody, {}))
     local = LocalAnswers([conversion.key for conversion in OF_ACTIVE_CONTROLLER], "/data")
     conversions = {c.key: c for c in (*OF_ACTIVE_CONTROLLER, *config_apis(CONTROLLER))}
-    services = KafkaServices(handler, admission, RequestMetrics(metrics), live, local, conversions, Authorizers())
+    known, threads = authorizers or Authorizers(), LongRequests()
+    services = KafkaServices(
+        handler,
+        admission,
+        RequestMetrics(metrics),
+        live,
+        local,
+        conversions,
+        known,
+        ClientCertificates(live, ListenerNames()),
+        threads,
+        FreedMemory(),
+    )
     protocol = "PLAINTEXT" if tls is None else "SSL"
     listener = KafkaListener("PLAINTEXT", "127.0.0.1", 0, protocol, Endpoint("127.0.0.1", 0))
     async with TaskSet() as tasks:
         servers = await serve_kafka(
-            [listener], admission.limits, tasks, services, tls=None if tls is None else tls.listening
+            [listener], admission.limits, tasks, services, tls={} if tls is None else tls.listening
         )
         try:
             yield servers
         finally:
             await servers.stop()
+            threads.close()
 
 
 @asynccontextmanager

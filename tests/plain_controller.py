@@ -220,6 +220,10 @@ class PlainController:
         target = self.assignments[tp].target
         return next(((b, now.isr, target, False) for b in target if b in self.live and b in now.isr), None)
 
+    def _one_of(self, staying: Sequence[BrokerId], tp: TopicPartition, now: LeaderAndIsr) -> Choice:
+        recipients = self.assignments[tp].replicas
+        return next(((b, now.isr, recipients, False) for b in staying if b in self.live and b in now.isr), None)
+
     def staying(self, tp: TopicPartition, now: LeaderAndIsr) -> Choice:
         there = tuple(b for b in self.assignments[tp].replicas if b in self.known)
         isr = tuple(b for b in now.isr if b not in self.shutting_down)
@@ -296,9 +300,20 @@ class PlainController:
             self.reassign(tp, self.assignments[tp])
 
     def reassign(self, tp: TopicPartition, wanted: ReplicaAssignment) -> None:
-        before = self.assignments[tp]
+        unneeded = [b for b in self.assignments[tp].replicas if b not in wanted.replicas]
+        known = self.leaderships.get(tp)
+        if known is not None and known.leader in unneeded:
+            self.move_partitions([tp], P.ONLINE, lambda tp, now: self._one_of(wanted.replicas, tp, now))
         self._assign(tp, wanted)
-        self._remove_replicas(tp, [b for b in before.replicas if b not in wanted.replicas])
+        leave_isr = not set(unneeded).isdisjoint(self.states[tp].isr)
+        if leave_isr:
+            self._remove_replicas(tp, unneeded)
+        self._start_or_complete(tp, wanted)
+        if not leave_isr:
+            # Under the epoch that was raised just now.
+            self._remove_replicas(tp, unneeded)
+
+    def _start_or_complete(self, tp: TopicPartition, wanted: ReplicaAssignment) -> None:
         self.moving.add(tp)
         adding = [(b, tp) for b in wanted.adding]
         if self._is_complete(tp, wanted):

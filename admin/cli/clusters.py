@@ -18,7 +18,7 @@ from cluster.counted import counted
 from cluster.errors import ApiError, PeerUnreachableError
 from cluster.process.documents import Format
 from cluster.process.exit_codes import ExitCode
-from cluster.requests.cluster import Finding
+from cluster.requests.cluster import DescribeClusterResponse, Finding
 
 _COUNTED: Final = ("brokers", "topics", "partitions", "reassignments", "deletions")
 
@@ -31,7 +31,7 @@ app.command(epilog=EPILOG)(recover)
 @app.command(epilog=examples("klamm cluster describe", "klamm cluster describe --bootstrap localhost:9092 -o json"))
 @talks_to_cluster()
 def describe(*, cluster: Cluster) -> None:
-    """Show the cluster id, the active controller with its epoch, and the live brokers.
+    """Show the cluster id, the active controller with its epoch, the other controllers, and the live brokers.
 
     While no controller is active, from the metadata of the brokers.
     """
@@ -45,10 +45,15 @@ def describe(*, cluster: Cluster) -> None:
             "address": described.controller_address,
             "epoch": described.controller_epoch,
         }
+    controllers = [
+        {"id": c.id, "address": c.address, "is_active": c.id == described.controller_id, "unfit": c.unfit}
+        for c in described.controllers
+    ]
     brokers = [broker_document(b) for b in sorted(described.brokers, key=lambda b: b.id)]
     document = {
         "cluster_id": described.cluster_id,
         "controller": controller,
+        "controllers": controllers,
         "brokers": brokers,
         "broker_protocol": described.broker_protocol or KLAMM,
         "source": source(is_of_brokers),
@@ -56,8 +61,10 @@ def describe(*, cluster: Cluster) -> None:
     if cluster.form is Format.TABLE:
         typer.echo(f"cluster {described.cluster_id}")
         active = "no controller answers" if controller is None else "controller {id} at {address}, epoch {epoch}"
-        kind = "brokers of Apache Kafka\n" if described.broker_protocol == KAFKA else ""
-        typer.echo(f"{active}\n{kind}".format_map(controller or {}))
+        typer.echo(active.format_map(controller or {}))
+        if controller is not None:
+            typer.echo(_standbys(described))
+        typer.echo("brokers of Apache Kafka\n" if described.broker_protocol == KAFKA else "")
     say_source(is_of_brokers)
     write(document, cluster.form, BROKER_COLUMNS, (tuple(b.values()) for b in brokers))
 
@@ -75,8 +82,9 @@ def health(*, cluster: Cluster) -> None:
 
     Reports offline and under-replicated partitions, partitions below
     min.insync.replicas, brokers that host replicas but are not registered,
-    do not respond or refuse the controller's requests, log directories that
-    failed, replicas that lost records or cannot be loaded, ISR changes,
+    do not respond, do not understand or refuse the controller's requests,
+    or have an authorizer, a controller that is left alone, log directories
+    that failed, replicas that lost records or cannot be loaded, ISR changes,
     reassignments, topic deletions and shutdowns that are stuck, malformed
     znodes, directories that cannot be partitions, and brokers that lost more
     than 10 % of their preferred leaderships.
@@ -134,6 +142,21 @@ async def examine(client: AdminClient) -> tuple[list[HealthIssue], dict[str, int
     }
     findings = [*known, *(finding for of_broker in of_brokers for finding in of_broker)]
     return find_trouble(topics, brokers, reassignments, deletions, findings), counts
+
+
+def _standbys(described: DescribeClusterResponse) -> str:
+    """One line for each candidate that is not active."""
+    others = [c for c in described.controllers if c.id != described.controller_id]
+    if not described.controllers:
+        return "its standbys could not be read"
+    return (
+        "\n".join(
+            f"controller {c.id} at {c.address}, "
+            + (f"does not stand for election: {c.unfit}" if c.unfit else "standby")
+            for c in others
+        )
+        or "no standby controller"
+    )
 
 
 def _place(issue: HealthIssue) -> str:

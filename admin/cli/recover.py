@@ -11,6 +11,7 @@ from admin.cli.output import examples, say, write
 from admin.cli.plans import change_text, partition_document
 from admin.client import AdminClient
 from cluster.counted import counted
+from cluster.errors import StartupError
 from cluster.process.documents import Format, write_table
 from cluster.process.exit_codes import ExitCode
 from cluster.requests.recovery import ClusterRecovery, RecoveredPartition
@@ -60,7 +61,9 @@ def recover(
         return
     if accept_loss:
         confirm("Records that only absent replicas have will be lost. Continue?", yes)
-    done, epoch = cluster.ask(lambda client: _execute(client, accept_loss), check="klamm cluster recover --dry-run")
+    done, epoch = cluster.ask(
+        lambda client: _execute(client, accept_loss, cluster.timeout), check="klamm cluster recover --dry-run"
+    )
     _report(done, cluster.form, dry_run=False)
     say(f"a controller is active in epoch {epoch}; `klamm cluster health` shows when the brokers have followed")
 
@@ -73,14 +76,21 @@ EPILOG: Final = examples(
 )
 
 
-async def _execute(client: AdminClient, accept_loss: bool) -> tuple[ClusterRecovery, int]:
-    """Carry out the recovery, and wait until the next controller is active; its epoch."""
+async def _execute(client: AdminClient, accept_loss: bool, timeout_s: float) -> tuple[ClusterRecovery, int]:
+    """Carry out the recovery, and wait until the next controller is active; its epoch. Raises StartupError."""
     done = (await client.recover_cluster(accept_loss=accept_loss)).recovery
-    while True:
-        described = await client.describe_controller()
-        if described.controller_epoch > done.controller_epoch:
-            return done, described.controller_epoch
-        await asyncio.sleep(_POLL_S)
+    try:
+        async with asyncio.timeout(timeout_s):
+            while True:
+                described = await client.describe_controller()
+                if described.controller_epoch > done.controller_epoch:
+                    return done, described.controller_epoch
+                await asyncio.sleep(_POLL_S)
+    except TimeoutError:
+        raise StartupError(
+            f"recovered, but within {timeout_s:g} s no controller is active above epoch {done.controller_epoch}: "
+            "see klamm cluster health"
+        ) from None
 
 
 def _report(recovery: ClusterRecovery, form: Format, *, dry_run: bool) -> None:

@@ -43,6 +43,8 @@ def refused_topic_configs(configs: Mapping[str, str], release: str) -> list[Topi
     Of tiered storage it is assumed that brokers have none.
     """
     table = topic_config_table(release)
+    if not configs:
+        return []
     names = {key.name for key in table.keys}
     unknown = [
         TopicConfigRefusal(name, configs[name], f"Unknown topic config name: {name}")

@@ -21,6 +21,10 @@ class Api(Struct, frozen=True):
     latest_version: int
     flexible_from: int | None
 
+    def has(self, version: int) -> bool:
+        """Whether the version is known."""
+        return self.oldest_version <= version <= self.latest_version
+
     def is_flexible(self, version: int) -> bool:
         """Whether a version has compact and tagged fields; so has any newer one than those known."""
         return self.flexible_from is not None and version >= self.flexible_from

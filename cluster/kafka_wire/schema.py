@@ -158,6 +158,12 @@ def load_schema(name: str) -> MessageSchema:
     )
 
 
+@cache
+def has_error_code(name: str, version: int) -> bool:
+    """Whether this version of a response has an error for the whole request."""
+    return any(field.name == "ErrorCode" and version in field.versions for field in load_schema(name).fields)
+
+
 def schema_names() -> list[str]:
     """The names of all messages, in alphabetical order."""
     return sorted(file.stem for file in SCHEMAS.glob("*.json"))

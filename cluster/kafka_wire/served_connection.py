@@ -11,6 +11,7 @@ import structlog
 from msgspec import Struct
 
 from cluster.errors import ClusterError
+from cluster.kafka_wire.connection_table import ConnectionTable, Place, Use
 from cluster.kafka_wire.frames import FrameMemory, checked_size, read_frame_into, with_size
 
 _log = structlog.stdlib.get_logger()
@@ -51,10 +52,6 @@ class ServerLimits(Struct, frozen=True):
     """`socket.request.max.bytes`."""
     memory_bytes_max: int
     """`queued.max.request.bytes`: of the requests of all connections together."""
-    connections_max: int
-    """`max.connections`."""
-    connections_per_ip_max: int
-    """`max.connections.per.ip`."""
     idle_s: float
     """`connections.max.idle.ms`: without a request."""
     transfer_s: float
@@ -80,11 +77,19 @@ class ClientReader(asyncio.StreamReader):
 
 
 class ServedConnection:
-    """A connection that was let in. `is_working`: whether a request is being handled or answered."""
+    """A connection that was let in to `place`. `has_begun`: whether it is being served, or was."""
 
-    def __init__(self, peer: Peer, limits: ServerLimits, memory: FrameMemory) -> None:
-        self.peer, self.is_working = peer, False
+    def __init__(
+        self, peer: Peer, limits: ServerLimits, memory: FrameMemory, table: ConnectionTable, place: Place
+    ) -> None:
+        self.peer, self.has_begun = peer, False
         self._limits, self._memory = limits, memory
+        self._table, self._place = table, place
+
+    @property
+    def is_working(self) -> bool:
+        """Whether a request is being handled or answered."""
+        return self._place.use is Use.WORKING
 
     async def serve(self, reader: ClientReader, writer: asyncio.StreamWriter, handler: ConnectionHandler) -> None:
         """Answer requests until the client closes. Raises ORDINARY_ENDS; the caller closes the streams."""
@@ -102,17 +107,19 @@ class ServedConnection:
             first = await reader.read(1)
         if not first:
             return False
+        if self._place.use is Use.IDLE:
+            self._table.use(self._place, Use.IDLE)
         arrived = bytearray()
         try:
             async with asyncio.timeout(self._limits.transfer_s):
                 size = checked_size(first + await reader.readexactly(3), self._limits.request_bytes_max)
                 await read_frame_into(arrived, reader, size, self._memory)
-            self.is_working = True
+            self._table.use(self._place, Use.WORKING)
             answer = await _while_connected(reader, self._handled(handler, bytes(arrived)))
             if answer is not None:
                 await self._send(writer, answer)
+            self._table.use(self._place, Use.IDLE)
         finally:
-            self.is_working = False
             self._memory.give_back(len(arrived))
         return True
 
@@ -123,11 +130,8 @@ class ServedConnection:
         except ClusterError:
             raise
         except Exception as error:
-            _log.exception(
-                "A request of a Kafka client failed; its connection is closed",
-                peer=str(self.peer),
-                frame_begins=frame[:16].hex(),
-            )
+            # Without what differs between requests of a kind: a client that repeats one must not fill the log.
+            _log.exception("A request of a Kafka client failed; its connection is closed", api=frame[:4].hex())
             raise ClusterError(f"the request failed: {error!r}") from error
 
     async def _send(self, writer: asyncio.StreamWriter, answer: bytes) -> None:

@@ -2,15 +2,16 @@
 
 import asyncio
 import errno
+import select
 import socket
 import ssl
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
 import structlog
 
 from cluster.errors import StartupError
+from cluster.kafka_wire.connection_table import ConnectionTable, Place
 from cluster.kafka_wire.frames import FrameMemory
 from cluster.kafka_wire.served_connection import (
     ORDINARY_ENDS,
@@ -27,18 +28,33 @@ _log = structlog.stdlib.get_logger()
 _BACKLOG: Final = 128
 _STREAM_BYTES: Final = 65_536
 _OUT_OF_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-_PAUSE_S: Final = 1.0
-"""Before the next attempt to accept where the process has no file or memory left, as asyncio's own servers do."""
+_BYTES_OF_CONNECTION: Final = 8_192
+_PAUSE_S: Final = 0.05
+"""Before the next attempt to accept where the process has no file left: until that of a closed connection is free."""
 
 
 class KafkaServer:
-    """The listener. `open_handler` is called for each connection that is let in; `tasks`: those of its connections."""
+    """The listener. `open_handler` is called for each connection that is let in; `tasks`: those of its connections.
 
-    def __init__(self, open_handler: Callable[[Peer], ConnectionHandler], limits: ServerLimits, tasks: TaskSet) -> None:
+    `table`: their places, with those of other listeners of the process. `on_filling`: called for each new connection
+    while it may soon matter which hosts `table` knows as those of brokers. `on_freed`: told about how many bytes a
+    connection had, when it has ended.
+    """
+
+    def __init__(
+        self,
+        open_handler: Callable[[Peer], ConnectionHandler],
+        limits: ServerLimits,
+        tasks: TaskSet,
+        table: ConnectionTable,
+        *,
+        on_filling: Callable[[], None] = lambda: None,
+        on_freed: Callable[[int], None] = lambda _: None,
+    ) -> None:
         self._open_handler, self._limits, self._tasks = open_handler, limits, tasks
+        self._table, self._on_filling, self._on_freed = table, on_filling, on_freed
         self._memory = FrameMemory(limits.memory_bytes_max)
         self._connections: dict[ServedConnection, asyncio.Task[None]] = {}
-        self._per_ip: Counter[str] = Counter()
         self._tls: ssl.SSLContext | None = None
         self._accepting: asyncio.Task[None] | None = None
 
@@ -87,36 +103,50 @@ class KafkaServer:
                     accepted, address = await loop.sock_accept(listening)
                 except OSError as error:
                     if error.errno in _OUT_OF_FILES:
-                        _log.warning("No Kafka connection can be accepted", why=error.strerror)
-                        await asyncio.sleep(_PAUSE_S)
+                        await self._free_a_file(listening, loop.time())
                     continue
-                self._let_in(accepted, Peer(*address[:2]))
+                self._let_in(accepted, Peer(*address[:2]), loop.time())
 
-    def _let_in(self, accepted: socket.socket, peer: Peer) -> None:
-        limits = self._limits
-        if len(self._connections) >= limits.connections_max:
-            _log.warning("Kafka connection refused", peer=peer.host, max_connections=limits.connections_max)
-            accepted.close()
-        elif self._per_ip[peer.host] >= limits.connections_per_ip_max:
-            _log.warning(
-                "Kafka connection refused", peer=peer.host, max_connections_per_ip=limits.connections_per_ip_max
-            )
-            accepted.close()
-        else:
-            connection = ServedConnection(peer, limits, self._memory)
-            self._per_ip[peer.host] += 1
-            task = self._tasks.start(self._serve(connection, accepted), name=f"Kafka connection of {peer}")
-            self._connections[connection] = task
-            task.add_done_callback(lambda _: self._forget(connection))
+    async def _free_a_file(self, listening: socket.socket, now_s: float) -> None:
+        """Close the longest idle connection if a client waits for a file. Linux says so even if nobody waits."""
+        waiting = select.poll()
+        waiting.register(listening, select.POLLIN)
+        given_up = self._table.give_up(now_s) if waiting.poll(0) else None
+        if given_up is not None:
+            _log.warning("Kafka connection closed for a new one", peer=given_up.address, limited_by="open files")
+            given_up.close()
+        await asyncio.sleep(_PAUSE_S)
 
-    def _forget(self, connection: ServedConnection) -> None:
+    def _let_in(self, accepted: socket.socket, peer: Peer, now_s: float) -> None:
+        """Give a connection a place, for which the one that was idle for longest may have to be closed."""
+        if self._table.is_filling:
+            self._on_filling()
+        place = Place(peer.host, now_s, lambda: _cancel(task))
+        closed = self._table.enter(place)
+        if closed is not None:
+            why = "max.connections, max.connections.per.ip or the limit of open files"
+            _log.warning("Kafka connection closed for a new one", peer=closed.address, limited_by=why)
+        if closed is place:
+            accepted.close()
+            return
+        connection = ServedConnection(peer, self._limits, self._memory, self._table, place)
+        task = self._tasks.start(self._serve(connection, accepted), name=f"Kafka connection of {peer}")
+        self._connections[connection] = task
+        task.add_done_callback(lambda _: self._forget(connection, place, accepted))
+        if closed is not None:
+            closed.close()
+
+    def _forget(self, connection: ServedConnection, place: Place, accepted: socket.socket) -> None:
         del self._connections[connection]
-        self._per_ip[connection.peer.host] -= 1
-        if not self._per_ip[connection.peer.host]:
-            del self._per_ip[connection.peer.host]
+        self._table.leave(place)
+        self._on_freed(_BYTES_OF_CONNECTION)
+        if not connection.has_begun:
+            # Closed for another before its task ran at all.
+            accepted.close()
 
     async def _serve(self, connection: ServedConnection, accepted: socket.socket) -> None:
         """Serve a connection until it ends. Raises nothing, so that no client can end the program."""
+        connection.has_begun = True
         transport: asyncio.Transport | None = None
         try:
             loop, reader = asyncio.get_running_loop(), ClientReader(_STREAM_BYTES)
@@ -136,6 +166,10 @@ class KafkaServer:
             else:
                 # It closes the socket; closed beneath it, uvloop ends the process.
                 transport.abort()
+
+
+def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
 
 
 async def _listening_socket(host: str, port: int) -> socket.socket:

@@ -121,7 +121,7 @@ def _load_keystore(context: ssl.SSLContext, settings: TlsSettings) -> None:
         raise ConfigError(
             [
                 f"{name}: {value}: holds no private key with its certificates in PEM form, or ssl.key.password does "
-                f"not open it ({error.reason or error})"
+                f"not open it ({error.reason or error}); {_HOW_TO_CONVERT}"
             ]
         ) from error
     except (OSError, ValueError) as error:
@@ -146,7 +146,9 @@ def _load_truststore(context: ssl.SSLContext, settings: TlsSettings) -> None:
         context.load_verify_locations(cafile=settings.truststore_location, cadata=settings.truststore_certificates)
     except ssl.SSLError as error:
         name, value = _named("truststore.location", settings.truststore_location, "truststore.certificates")
-        raise ConfigError([f"{name}: {value}: holds no certificate in PEM form ({error.reason or error})"]) from error
+        raise ConfigError(
+            [f"{name}: {value}: holds no certificate in PEM form ({error.reason or error}); {_HOW_TO_CONVERT}"]
+        ) from error
     except (OSError, TypeError, ValueError) as error:
         name, value = _named("truststore.location", settings.truststore_location, "truststore.certificates")
         raise ConfigError([f"{name}: {value}: {_why_unreadable(error)}"]) from error

@@ -233,7 +233,7 @@ def load_config(
     further = (
         _disagreements(config)
         + _shared_addresses(config)
-        + misnamed_listeners(config.settings)
+        + misnamed_listeners(config.settings, has_external=config.external_listen is not None)
         + _unusable_credentials(config)
         + _unusable_for_kafka(config)
     )

@@ -16,7 +16,8 @@ from cluster.process.files import shown
 PROTOCOLS: Final = ("PLAINTEXT", "SSL")
 _LISTENERS_KEY: Final = "klamm.kafka.listeners"
 _ADVERTISED_KEY: Final = "klamm.kafka.advertised.listeners"
-_ADDRESS: Final = re.compile(r"([A-Za-z][A-Za-z0-9_]*)://(?:\[([0-9A-Fa-f:]+)\]|([^\s/\[\]:,]*)):([0-9]{1,5})")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_ADDRESS: Final = re.compile(rf"({_NAME.pattern})://(?:\[([0-9A-Fa-f:]+)\]|([^\s/\[\]:,]*)):([0-9]{{1,5}})")
 
 
 class KafkaListener(Struct, frozen=True):
@@ -32,6 +33,11 @@ class KafkaListener(Struct, frozen=True):
         """What to advertise, with the bound port where none was given."""
         given = self.advertised
         return Endpoint(given.host, given.port or bound_port, given.listener, given.security_protocol)
+
+
+def is_listener_name(name: str) -> bool:
+    """Whether a listener may be called so, in any case of letters."""
+    return _NAME.fullmatch(name) is not None
 
 
 def parse_kafka_listeners(

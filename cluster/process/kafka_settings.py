@@ -3,13 +3,19 @@
 The names of TLS settings are Kafka's; keys and certificates are in PEM form (KIP-651).
 """
 
-from typing import Literal
+import re
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import SecretStr
+from pydantic import Field, SecretStr, model_validator
 
 from cluster.broker import BrokerProtocol
 from cluster.process.setting_keys import Keys
 from cluster.takeover import Takeover
+
+ClientAuth = Literal["none", "requested", "required"]
+OF_LISTENERS: Final = "listener.name.LISTENER.ssl.client.auth"
+"""What documents and errors call `ssl.client.auth` with the prefix of a listener."""
+_OF_LISTENER: Final = re.compile(r"listener\.name\.([a-z0-9][a-z0-9_.-]*)\.ssl\.client\.auth")
 
 
 class _TlsKeys(Keys):
@@ -35,10 +41,28 @@ class _TlsKeys(Keys):
     """
     ssl_truststore_certificates: str | None = None
     """These certificates themselves, instead of a file."""
-    ssl_client_auth: Literal["none", "requested", "required"] = "none"
+    ssl_client_auth: ClientAuth = "none"
     """Whether clients of a controller's SSL listeners need a certificate."""
+    listener_name_ssl_client_auth: Annotated[dict[str, ClientAuth], Field(alias=OF_LISTENERS)] = {}
+    """The same for one of its listeners, whose name stands for LISTENER in lower case, as in
+    `listener.name.internal.ssl.client.auth`; before `ssl.client.auth`.
+    """
     ssl_endpoint_identification_algorithm: Literal["https", ""] = "https"
     """`https`: the certificate of a broker must have the name by which it is reached; empty: any name will do."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather_those_of_listeners(cls, values: Any) -> Any:
+        """One key for each listener becomes one value: listener name -> value."""
+        if not isinstance(values, dict):
+            return values
+        found = {match[1].upper(): key for key in values if (match := _OF_LISTENER.fullmatch(str(key)))}
+        rest = {key: value for key, value in values.items() if key not in found.values()}
+        return rest | {OF_LISTENERS: {name: values[key] for name, key in found.items()}} if found else rest
+
+    def client_auth_of(self, listener: str) -> ClientAuth:
+        """Whether clients of the SSL listener of this name need a certificate."""
+        return self.listener_name_ssl_client_auth.get(listener, self.ssl_client_auth)
 
 
 class KafkaKeys(_TlsKeys):

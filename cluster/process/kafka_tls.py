@@ -1,6 +1,7 @@
 """The TLS contexts with which a controller governs brokers of Apache Kafka."""
 
 import ssl
+from collections.abc import Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,20 +13,21 @@ from cluster.process.kafka_settings import KafkaKeys
 
 class KafkaTls(Struct, frozen=True):
     """`to_brokers`: with the certificate of this controller, if it has one. `passing_on`: without it, for what clients
-    ask that have shown none themselves, and must not gain by it. `listening`: for SSL listeners; None without one.
+    ask that have shown none themselves, and must not gain by it. `listening`: for each SSL listener.
     """
 
     to_brokers: ssl.SSLContext
     passing_on: ssl.SSLContext
-    listening: ssl.SSLContext | None
+    listening: Mapping[str, ssl.SSLContext]
 
 
 def kafka_tls(settings: KafkaKeys, listeners: tuple[KafkaListener, ...]) -> KafkaTls:
     """The contexts. Raises ConfigError that names the settings."""
     own = _tls_settings(settings)
     nobody = replace(own, keystore_location=None, keystore_key=None, keystore_certificate_chain=None, key_password=None)
-    needs_server = any(listener.security_protocol == "SSL" for listener in listeners)
-    return KafkaTls(client_context(own), client_context(nobody), server_context(own) if needs_server else None)
+    names = [listener.name for listener in listeners if listener.security_protocol == "SSL"]
+    listening = {name: server_context(replace(own, client_auth=settings.client_auth_of(name))) for name in names}
+    return KafkaTls(client_context(own), client_context(nobody), listening)
 
 
 def _tls_settings(settings: KafkaKeys) -> TlsSettings:

@@ -16,7 +16,7 @@ FIELDS_OF_KEY: Final = {
     "advertised.listeners": ("advertised", "control_advertised", "external_advertised"),
 }
 """For each of Kafka's keys, the fields with the address for clients, for control requests, for external clients."""
-_LISTENER: Final = re.compile("^([A-Z][A-Z0-9_]*)://")
+_LISTENER: Final = re.compile("^([A-Z0-9][A-Z0-9_.-]*)://")
 _PROTOCOL: Final = "PLAINTEXT"
 
 
@@ -43,11 +43,12 @@ def without_listener(address: str) -> str:
     return _LISTENER.sub("", address)
 
 
-def misnamed_listeners(settings: Settings) -> list[str]:
-    """Errors of names and protocols: each listener has one address."""
+def misnamed_listeners(settings: Settings, *, has_external: bool) -> list[str]:
+    """Errors of names and protocols: each listener has one address. `has_external`: whether one is named EXTERNAL."""
     names, errors = settings.listener_names, []
     for key, name in (("inter.broker.listener.name", names.client), ("control.plane.listener.name", names.control)):
-        if name == EXTERNAL_LISTENER:
+        # Kafka's brokers may well call their own so; then only an external listener of the controller contradicts.
+        if name == EXTERNAL_LISTENER and (has_external or settings.klamm_broker_protocol == "klamm"):
             errors.append(f'settings."{key}": {name!r}: is the name of the external listener; give another')
     for key, given in (("listeners", settings.listeners), ("advertised.listeners", settings.advertised_listeners)):
         if given is None:

@@ -54,7 +54,7 @@ NotNegative = Annotated[Number, Field(ge=0, le=INT64_MAX)]
 SizeInt32 = Annotated[Number, Field(ge=1, le=INT32_MAX)]
 OrUnlimited = Annotated[Number, Field(ge=-1, le=INT64_MAX)]
 """-1 stands for "no limit"."""
-ListenerName = Annotated[str, BeforeValidator(_upper_case), Field(pattern="^[A-Z][A-Z0-9_]*$")]
+ListenerName = Annotated[str, BeforeValidator(_upper_case), Field(pattern="^[A-Z0-9][A-Z0-9_.-]*$")]
 Level = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower_case)]
 Version = Annotated[ProtocolVersion, BeforeValidator(_parse_version)]
 AutomaticTopics = Annotated[bool, AfterValidator(_refuse_true)]

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from cluster.broker import DEFAULT_LISTENER
 from cluster.compression import LARGEST_BATCH
 from cluster.listeners import DEFAULT_CONTROL_LISTENER, ListenerNames
+from cluster.process.connection_overrides import connection_overrides
 from cluster.process.kafka_settings import KafkaKeys
 from cluster.process.setting_keys import Keys
 from cluster.process.setting_types import (
@@ -103,9 +104,16 @@ class _NetworkKeys(_ClusterKeys):
     queued_max_request_bytes: Positive = 268_435_456
     """Bytes of requests and responses in memory at once; without a bound in Kafka (-1)."""
     max_connections: SizeInt32 = INT32_MAX
-    """Connections of each listener; never more than its share of the open files of the process."""
+    """Connections of each listener, of all Kafka listeners of a controller together; never more than their share of the
+    open files of the process. At Kafka listeners a new connection takes the place of the one that was idle for longest.
+    """
     max_connections_per_ip: SizeInt32 = INT32_MAX
-    """Connections with open requests from one address."""
+    """Connections with open requests from one address; at Kafka listeners of a controller all connections, at most 3/8
+    of the places, but for hosts of registered brokers.
+    """
+    max_connections_per_ip_overrides: str | None = None
+    """`HOST:NUMBER,…`: what holds for these hosts at Kafka listeners of a controller instead, brokers' or not.
+    """
     connections_max_idle_ms: SizeInt32 = 600_000
     """Connections without requests are closed after this time."""
     klamm_max_open_requests: Annotated[Number, Field(ge=8, le=INT32_MAX)] = 65_536
@@ -114,6 +122,12 @@ class _NetworkKeys(_ClusterKeys):
     """Open requests of one connection; a client keeps further ones to itself."""
     klamm_request_transfer_timeout_ms: Positive = 30_000
     """Time for a request to arrive, from its headers to its last byte."""
+
+    @field_validator("max_connections_per_ip_overrides")
+    @classmethod
+    def _overrides_are_numbers_of_hosts(cls, value: str | None) -> str | None:
+        connection_overrides(value)
+        return value
 
     @field_validator("queued_max_request_bytes")
     @classmethod
@@ -301,8 +315,18 @@ class _KlammKeys(Keys):
     """Log lines of this level and above are written. `klamm brokers alter` changes it while a process runs."""
     klamm_metrics_partitions: bool = True
     """Whether metrics of single partitions and logs are exported."""
+    klamm_leader_rebalance_max_elections: Positive = 1000
+    """Leaderships that one check of the balance moves back, at most; the next check follows a second later."""
     klamm_damaged_replica_election_delay_ms: NotNegative = 60_000
     """How long a damaged replica that is the only one in sync waits for another before it is elected."""
+    klamm_delete_topic_absent_broker_grace_ms: OrUnlimited = 600_000
+    """How long a topic deletion waits for a broker that is away before it is completed without it; what the broker
+    still has is deleted when it is back. -1 waits for ever, as Kafka does.
+    """
+    klamm_controllers_expected: NotNegative = 0
+    """How many controllers there are to be: with fewer, `klamm cluster health` has an issue. 0: two, if there were ever
+    more than one. Set it to 1 where one is meant to be enough.
+    """
     klamm_log_scrub_bytes_per_second: NotNegative = 4_194_304
     """How fast a broker verifies the checksums of its stored batches in the background; 0: not at all."""
     klamm_log_scrub_interval_ms: Positive = 604_800_000

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import Final, TypeVar
 
-SLICE: Final = 200
+SLICE: Final = 50
 """Items handled before others have their turn: a few milliseconds of work."""
 _T = TypeVar("_T")
 

@@ -34,10 +34,11 @@ class DescribedBroker(Struct, frozen=True):
 
 
 class DescribedController(Struct, frozen=True):
-    """A controller candidate."""
+    """A controller candidate. `unfit`: why it does not stand for election; empty if it does."""
 
     id: ControllerId
     address: str
+    unfit: str = ""
 
 
 class DescribeClusterResponse(Struct, frozen=True):

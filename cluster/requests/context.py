@@ -11,7 +11,8 @@ from msgspec import Struct
 class RequestContext(Struct, frozen=True):
     """The caller of a request and its deadline. `timeout_ms` is None without a deadline.
 
-    `listener`: the name of the listener that received it; empty for a request of the process itself.
+    `listener`: the name of the listener that received it; empty for a request of the process itself. `is_kafka_client`:
+    whether it came by Kafka's protocol, where some requests wait for something else.
     """
 
     peer: str = ""
@@ -19,6 +20,7 @@ class RequestContext(Struct, frozen=True):
     timeout_ms: int | None = None
     request_id: str = ""
     listener: str = ""
+    is_kafka_client: bool = False
 
 
 class RequestHandler(Protocol):

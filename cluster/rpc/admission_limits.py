@@ -1,7 +1,10 @@
 """The settings of admission."""
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
+from cluster.process.connection_overrides import connection_overrides
 from cluster.process.descriptors import UNLIMITED
 from cluster.process.settings import Settings
 
@@ -9,7 +12,8 @@ from cluster.process.settings import Settings
 class AdmissionLimits(Struct, frozen=True):
     """Sizes in bytes, times in ms; each under the name of its setting.
 
-    `max_connections` is that of the listener for clients; `max_other_connections`: of each other listener.
+    `max_connections` is that of the listener for clients; `max_other_connections`: of each other listener for gRPC;
+    `max_kafka_connections`: of all Kafka listeners together.
     """
 
     queued_max_requests: int
@@ -22,18 +26,28 @@ class AdmissionLimits(Struct, frozen=True):
     max_connections_per_ip: int
     connections_max_idle_ms: int
     socket_connection_setup_timeout_ms: int
+    max_connections_per_ip_overrides: Mapping[str, int]
     max_other_connections: int
+    max_kafka_connections: int
 
     @classmethod
     def from_settings(
-        cls, settings: Settings, descriptors: int = UNLIMITED, *, has_external: bool = False
+        cls, settings: Settings, descriptors: int = UNLIMITED, *, has_external: bool = False, has_kafka: bool = False
     ) -> "AdmissionLimits":
         """`descriptors`: for connections of all listeners; each but that for clients gets a quarter.
 
-        `has_external`: whether there is a listener for external clients.
+        `has_external`: whether there is a listener for external clients. `has_kafka`: whether there are Kafka
+        listeners. Then that for clients gets a quarter, too, and the rest is theirs: each of their connections may need
+        another one, to the broker that its requests are passed on to.
         """
         named = {name: getattr(settings, name) for name in cls.__struct_fields__ if hasattr(settings, name)}
         of_other = descriptors // 4
         left = descriptors - of_other * (2 if has_external else 1)
-        named["max_connections"] = min(settings.max_connections, left)
-        return cls(**named, max_other_connections=min(settings.max_connections, of_other))
+        of_kafka = (left - of_other) // 2
+        named["max_connections"] = min(settings.max_connections, of_other if has_kafka else left)
+        named["max_connections_per_ip_overrides"] = connection_overrides(settings.max_connections_per_ip_overrides)
+        return cls(
+            **named,
+            max_other_connections=min(settings.max_connections, of_other),
+            max_kafka_connections=min(settings.max_connections, of_kafka) if has_kafka else 0,
+        )

@@ -49,14 +49,19 @@ async def serve_listeners(config: NodeConfig, serve: Callable[[Listener], Awaita
 
 def _warn_if_exposed(config: NodeConfig) -> None:
     """Without TLS and authentication, whoever reaches a listener controls the cluster."""
-    listening = (config.listen, config.control_listen, config.external_listen)
-    exposed = [address for address in listening if address is not None and not _is_loopback(address)]
+    exposed = exposed_listeners(config)
     if exposed:
         _log.warning(
             "Listeners can be reached from other machines, and there is neither TLS nor authentication: let a firewall "
             "admit only the cluster and its clients",
             listeners=exposed,
         )
+
+
+def exposed_listeners(config: NodeConfig) -> list[str]:
+    """The addresses of its gRPC listeners that other machines may reach."""
+    listening = (config.listen, config.control_listen, config.external_listen)
+    return [address for address in listening if address is not None and not _is_loopback(address)]
 
 
 def _is_loopback(address: str) -> bool:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import fields, replace
 
 from cluster.errors import ApiError
+from cluster.process.off_loop import off_loop
 from cluster.request_bounds import Checked, Violation, check_of
 from cluster.rpc.methods import DOMAIN_TYPES, METHOD_OF_REQUEST
 
@@ -29,23 +30,21 @@ async def handle_within_bounds(request: Any, handle: Callable[[Any], Awaitable[A
     kind: Any = type(request)
     if kind not in METHOD_OF_REQUEST:
         return await handle(request)
-    check = check_of(kind)
-    if check.accepts_all((request,)):
-        return await handle(request)
-    form = _form_of(kind)
+    check, form = check_of(kind), _form_of(kind)
     sieve = _Sieve(form)
-    violation = sieve.whole_violation(request, check)
+    violation, kept = await off_loop(sieve.sift, request, check)
     if violation is not None:
         _log.warning("Request refused", request=kind.__name__, why=violation.message)
         return _refuse(form, violation)
-    kept = sieve.keep(request, check, (request,), ())
+    if kept is request:
+        return await handle(request)
     _log.warning(
         "Items of a request refused",
         request=kind.__name__,
         count=len(sieve.refused),
         first=[item.violation.message for item in sieve.refused[:_NAMED_IN_LOG]],
     )
-    return _with_refusals(await handle(kept), form, sieve)
+    return await off_loop(_with_refusals, await handle(kept), form, sieve)
 
 
 class _Form(NamedTuple):
@@ -83,6 +82,13 @@ class _Sieve:
         self.refused: list[_Refused] = []
         self.items = 0
         """Number of items that get a result, refused or not."""
+
+    def sift(self, request: Any, check: Checked) -> tuple[Violation | None, Any]:
+        """The violation of the whole request, and the request without what is beyond its bounds."""
+        if check.accepts_all((request,)):
+            return None, request
+        violation = self.whole_violation(request, check)
+        return violation, request if violation is not None else self.keep(request, check, (request,), ())
 
     def whole_violation(self, request: Any, check: Checked) -> Violation | None:
         """The violation for which the request is refused as a whole."""

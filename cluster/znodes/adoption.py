@@ -8,9 +8,10 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Struct
 
+from cluster.broker import BrokerId
 from cluster.errors import MalformedZnodeError
 from cluster.takeover import AdoptedMode
-from cluster.znodes.bodies import decode
+from cluster.znodes.bodies import INT32_MAX, decode
 from cluster.znodes.paths import ADOPTION
 
 _VERSION: Final = 1
@@ -18,12 +19,17 @@ _TEXT_MAX: Final = 256
 
 
 class Adoption(Struct, frozen=True):
-    """`by`: who adopted the cluster, for people. `at_ms`: when."""
+    """`by`: who adopted the cluster, for people. `at_ms`: when.
+
+    `brokers`: those that could be asked for their settings before, so that a candidate which would not admit one of
+    them is unfit to govern the cluster; empty from a release that did not name them.
+    """
 
     mode: AdoptedMode
     by: Annotated[str, Meta(max_length=_TEXT_MAX)]
     at_ms: int
     version: int = _VERSION
+    brokers: tuple[Annotated[BrokerId, Meta(ge=0, le=INT32_MAX)], ...] = ()
 
 
 _decoder = msgspec.json.Decoder(Adoption)

@@ -11,6 +11,7 @@ from cluster.errors import MalformedZnodeError
 from cluster.partition import TopicPartition
 from cluster.znodes.admin_requests import decode_log_dir_event, decode_partitions, decode_reassignments
 from cluster.znodes.adoption import decode_adoption
+from cluster.znodes.candidates import decode_profile
 from cluster.znodes.cluster_wide import decode_cluster_id, decode_features, decode_producer_id_block
 from cluster.znodes.configs import DEFAULT_ENTITY, decode_config, decode_config_change
 from cluster.znodes.controller import decode_controller, decode_controller_epoch
@@ -67,6 +68,12 @@ def _controller(path: str, data: bytes) -> None:
         raise MalformedZnodeError(path, data, "names no controller")
 
 
+def _controller_registration(path: str, data: bytes) -> None:
+    controller = ControllerId(_id_in(path, data))
+    decode_controller_registration(controller, data)
+    decode_profile(controller, data)
+
+
 def _state(path: str, data: bytes) -> None:
     _, _, _, topic, _, name, _ = path.split("/")
     partition = bounds.parse_number(bounds.PARTITION, name)
@@ -81,7 +88,7 @@ _CHECKS: Final[tuple[tuple[re.Pattern[str], _Check], ...]] = tuple(
     for pattern, check in (
         ("/controller", _controller),
         ("/controller_epoch", lambda _, data: decode_controller_epoch(data)),
-        ("/controllers/ids/[^/]+", lambda p, data: decode_controller_registration(ControllerId(_id_in(p, data)), data)),
+        ("/controllers/ids/[^/]+", _controller_registration),
         ("/brokers/ids/[^/]+", lambda path, data: decode_broker(_id_in(path, data), data)),
         ("/brokers/topics/[^/]+", lambda path, data: decode_topic(_last_name(path), data)),
         ("/brokers/topics/[^/]+/partitions/[^/]+/state", _state),

@@ -28,6 +28,10 @@ ADOPTION: Final = "/klamm/adoption"
 """Not of Kafka: while it stands, candidates take `/controller` from Kafka's brokers."""
 STATE_LOG: Final = "/klamm/state_log"
 """Not of Kafka: the heads of the state-change logs."""
+LEFT_REPLICAS: Final = "/klamm/left_replicas"
+"""Not of Kafka: replicas of deleted topics on brokers that were away."""
+KNOWN_CONTROLLERS: Final = "/klamm/controllers"
+"""Not of Kafka: a child for each controller that ever took part in elections."""
 CONTROLLER_LOG: Final = "controller-"
 """What the names of controllers' logs begin with; an id follows."""
 
@@ -110,6 +114,14 @@ def topic_config_path(topic: str) -> str:
 def state_log_path(node: str) -> str:
     """`node`: `controller-<id>` or `broker-<id>`."""
     return f"{STATE_LOG}/{node}"
+
+
+def left_replicas_path(broker: BrokerId, topic: str) -> str:
+    return f"{LEFT_REPLICAS}/{broker}/{topic}"
+
+
+def known_controller_path(controller: ControllerId) -> str:
+    return f"{KNOWN_CONTROLLERS}/{controller}"
 
 
 def delete_topic_path(topic: str) -> str:

@@ -10,6 +10,7 @@ from cluster import bounds
 from cluster.broker import Broker, BrokerId, ControllerId, Endpoint, FeatureRange
 from cluster.errors import MalformedZnodeError
 from cluster.znodes.bodies import Port, decode, require
+from cluster.znodes.candidates import CandidateProfile, profile_field
 from cluster.znodes.paths import broker_path, controller_registration_path
 
 
@@ -105,8 +106,13 @@ def _endpoint(path: str, data: bytes, text: str, protocols: Mapping[str, str]) -
     return Endpoint(host.strip("[]"), int(port), listener, protocols.get(listener, listener))
 
 
-def encode_controller_registration(controller: ControllerId, endpoints: Sequence[Endpoint], now_ms: int) -> bytes:
-    """Like a broker registration, with only the fields needed to find the process. The first is for clients."""
+def encode_controller_registration(
+    controller: ControllerId, endpoints: Sequence[Endpoint], now_ms: int, profile: CandidateProfile | None = None
+) -> bytes:
+    """Like a broker registration, with only the fields needed to find the process, and what it is as a candidate.
+
+    The first endpoint is for clients.
+    """
     return msgspec.json.encode(
         {
             "version": 1,
@@ -115,6 +121,7 @@ def encode_controller_registration(controller: ControllerId, endpoints: Sequence
             "endpoints": [f"{e.listener}://{e.address}" for e in endpoints],
             "listener_security_protocol_map": {e.listener: e.security_protocol for e in endpoints},
             "timestamp": str(now_ms),
+            **profile_field(profile),
         }
     )
 

@@ -51,6 +51,7 @@ from cluster.zookeeper.port import (
     refusal,
 )
 from cluster.zookeeper.session_metrics import ClientMetrics, SessionMetrics
+from cluster.zookeeper.tls_probe import refuse_tls
 
 READS_PER_REQUEST: Final = 1000
 CLOSE_TIMEOUT_SECONDS: Final = 2.0
@@ -123,6 +124,7 @@ class KazooZooKeeper:
         self._connected = self._loop.create_future()
         self._beat(self._session)
         self._session.open()
+        probe = asyncio.create_task(refuse_tls(self._hosts, self._connected))
         try:
             async with asyncio.timeout(self._connection_timeout_ms / 1000):
                 await self._connected
@@ -135,6 +137,8 @@ class KazooZooKeeper:
         except ZooKeeperError:
             await self.close()
             raise
+        finally:
+            probe.cancel()
 
     async def close(self) -> None:
         self._is_over = True

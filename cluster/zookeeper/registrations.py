@@ -1,7 +1,12 @@
 """Reads the current registrations of brokers and of controller candidates."""
 
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
 from cluster.broker import NO_CONTROLLER, BrokerEpoch, BrokerId, ControllerId, Endpoint, RegisteredBroker
+from cluster.errors import MalformedZnodeError
 from cluster.requests.cluster import DescribedController
+from cluster.znodes.candidates import decode_profile
 from cluster.znodes.controller import decode_controller
 from cluster.znodes.paths import (
     BROKERS_IDS,
@@ -14,6 +19,8 @@ from cluster.znodes.paths import (
 from cluster.znodes.registrations import decode_broker, decode_controller_registration
 from cluster.zookeeper.decoding import decode_each
 from cluster.zookeeper.port import Znode, ZooKeeper
+
+_T = TypeVar("_T")
 
 
 async def registered_brokers(zookeeper: ZooKeeper) -> list[RegisteredBroker]:
@@ -31,22 +38,57 @@ def decode_registration(broker: BrokerId, znode: Znode) -> RegisteredBroker:
 
 async def registered_controllers(zookeeper: ZooKeeper) -> tuple[DescribedController, ...]:
     """Active or not, by id; a malformed registration is left out. Raises ZooKeeperError."""
-    found = await _controller_endpoints(zookeeper)
-    return tuple(DescribedController(controller, found[controller][0].address) for controller in sorted(found))
+    found = await _registered_candidates(zookeeper, _described)
+    return tuple(found[controller] for controller in sorted(found))
 
 
 async def registered_endpoints(zookeeper: ZooKeeper) -> list[tuple[Endpoint, ...]]:
     """The endpoints of each registered process. Raises ZooKeeperError."""
     brokers = [registered.broker.endpoints for registered in await registered_brokers(zookeeper)]
-    return [*brokers, *(await _controller_endpoints(zookeeper)).values()]
+    candidates = await _registered_candidates(zookeeper, _endpoints)
+    return [*brokers, *candidates.values()]
 
 
-async def _controller_endpoints(zookeeper: ZooKeeper) -> dict[ControllerId, tuple[Endpoint, ...]]:
+async def _registered_candidates(
+    zookeeper: ZooKeeper, decode: Callable[[ControllerId, Znode], _T]
+) -> dict[ControllerId, _T]:
+    return decode_each(*await _controller_registrations(zookeeper), decode)
+
+
+def _endpoints(controller: ControllerId, znode: Znode) -> tuple[Endpoint, ...]:
+    return decode_controller_registration(controller, znode.data)
+
+
+def _described(controller: ControllerId, znode: Znode) -> DescribedController:
+    address = _endpoints(controller, znode)[0].address
+    return DescribedController(controller, address, why_unfit(controller, znode))
+
+
+def why_unfit(controller: ControllerId, registration: Znode) -> str:
+    """Why it does not stand for election, as its registration says; empty if it does."""
+    try:
+        profile = decode_profile(controller, registration.data)
+    except MalformedZnodeError:
+        # A finding of its own. The process is there all the same.
+        return ""
+    return "" if profile is None else profile.unfit
+
+
+async def controller_addresses(zookeeper: ZooKeeper) -> frozenset[str]:
+    """The addresses of all listeners of the registered controllers, Kafka listeners included. Raises ZooKeeperError."""
+    registrations = await _controller_registrations(zookeeper)
+    own = decode_each(*registrations, _endpoints)
+    profiles = decode_each(*registrations, lambda id_, znode: decode_profile(id_, znode.data))
+    of_kafka = [listener for profile in profiles.values() if profile is not None for listener in profile.listeners]
+    named = {Endpoint(listener.host, listener.port).address for listener in of_kafka}
+    return frozenset({endpoint.address for endpoints in own.values() for endpoint in endpoints} | named)
+
+
+async def _controller_registrations(zookeeper: ZooKeeper) -> tuple[list[ControllerId], Sequence[Znode | None]]:
     names = await zookeeper.children(CONTROLLERS_IDS) or ()
     # They share the number space of broker ids.
     ids = [ControllerId(number) for name in names if (number := broker_of_name(name)) is not None]
-    znodes = await zookeeper.get_many([controller_registration_path(controller) for controller in ids])
-    return decode_each(ids, znodes, lambda id_, znode: decode_controller_registration(id_, znode.data))
+    return ids, await zookeeper.get_many([controller_registration_path(controller) for controller in ids])
 
 
 async def active_controller(zookeeper: ZooKeeper, *, watch: bool = False) -> tuple[ControllerId, tuple[Endpoint, ...]]:
@@ -59,7 +101,5 @@ async def active_controller(zookeeper: ZooKeeper, *, watch: bool = False) -> tup
     if controller is None:
         return NO_CONTROLLER, ()
     registration = await zookeeper.get(controller_registration_path(controller), watch=watch)
-    found = decode_each(
-        [controller], [registration], lambda id_, znode: decode_controller_registration(id_, znode.data)
-    )
+    found = decode_each([controller], [registration], _endpoints)
     return controller, found.get(controller, ())

@@ -1,6 +1,6 @@
 """The controller's `BrokerClient` over gRPC: one channel per broker endpoint."""
 
-from cluster.broker import Broker
+from cluster.broker import Broker, BrokerId
 from cluster.errors import ApiError, PeerUnreachableError, RequestTooLargeError
 from cluster.process.settings import Settings
 from cluster.requests import control
@@ -37,6 +37,9 @@ class GrpcBrokerClient:
 
     def oldest_release(self) -> str | None:
         return None
+
+    def brokers_with_authorizer(self) -> frozenset[BrokerId]:
+        return frozenset()
 
     async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse:
         address = self._address_or_raise(broker)

@@ -5,13 +5,22 @@ Partition states are built once and shared by all requests that carry them, so t
 Source: Kafka AbstractControllerBrokerRequestBatch.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from cluster.broker import LEADER_DURING_DELETE, Broker, BrokerId, ControllerId, LeaderEpoch, PartitionEpoch, TopicId
+from cluster.broker import (
+    LEADER_DURING_DELETE,
+    LEADER_EPOCH_DURING_DELETE,
+    Broker,
+    BrokerId,
+    ControllerId,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
 from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from cluster.requests.control import (
     ControlRequest,
@@ -41,16 +50,21 @@ class _LeaderAndIsr(NamedTuple):
 class _Stop(NamedTuple):
     leader_epoch: LeaderEpoch
     delete: bool
+    topic_id: TopicId | None
 
 
 class ControlBatch:
     """Collects the requests of one step. Leadership is captured when it is added (RQ-6).
 
-    `announced`: assignments sent to brokers before the topic znodes, and therefore the view, hold them.
+    `announced`: assignments sent to brokers before the topic znodes, and therefore the view, hold them. `withheld`:
+    topics of which no metadata are sent for now.
     """
 
-    def __init__(self, view: ContextView, announced: Assignments = NO_ASSIGNMENTS) -> None:
+    def __init__(
+        self, view: ContextView, announced: Assignments = NO_ASSIGNMENTS, withheld: Container[str] = ()
+    ) -> None:
         self._view = view
+        self._withheld = withheld
         self._announced = announced
         self._leader_and_isr: dict[BrokerId, dict[TopicPartition, _LeaderAndIsr]] = {}
         self._stops: dict[BrokerId, dict[TopicPartition, _Stop]] = {}
@@ -74,11 +88,12 @@ class ControlBatch:
     ) -> None:
         """Send the leadership to `brokers`, and to every registered broker through UpdateMetadata (RQ-4).
 
-        A later entry for the partition replaces an earlier one, but `is_new` stays True within this batch.
+        A later entry for the partition replaces an earlier one, but `is_new` stays True within this batch. A broker
+        that still has replicas of a deleted topic of that name is not sent it before it has deleted them (D-99).
         """
         entry = _LeaderAndIsr(leadership, assignment, is_new)
         for broker in brokers:
-            if broker < 0:
+            if broker < 0 or self._view.has_left_replicas(broker, tp.topic):
                 continue
             states = self._leader_and_isr.setdefault(broker, {})
             earlier = states.get(tp)
@@ -95,7 +110,14 @@ class ControlBatch:
         stops = self._stops.setdefault(broker, {})
         earlier = stops.get(tp)
         sticky = delete or (earlier is not None and earlier.delete)
-        stops[tp] = _Stop(self._view.leader_epoch_for_stop(tp), sticky)
+        stops[tp] = _Stop(self._view.leader_epoch_for_stop(tp), sticky, self._view.topic_ids.get(tp.topic))
+
+    def add_deletion_of_left_replicas(self, broker: BrokerId) -> None:
+        """Send StopReplica with deletion for all that `broker` still has of deleted topics, under their ids (D-99)."""
+        stops = self._stops.setdefault(broker, {})
+        for topic, left in self._view.left_replicas.get(broker, {}).items():
+            for partition in left.partitions:
+                stops[TopicPartition(topic, partition)] = _Stop(LEADER_EPOCH_DURING_DELETE, True, left.topic_id)
 
     def add_update_metadata(self, brokers: Iterable[BrokerId], partitions: Iterable[TopicPartition]) -> None:
         """Send UpdateMetadata with the partitions and all live brokers to `brokers`.
@@ -168,7 +190,9 @@ class ControlBatch:
             return []
         states: dict[str, list[UpdateMetadataPartitionState]] = {}
         for tp, leadership in self._metadata.items():
-            states.setdefault(tp.topic, []).append(self._metadata_state(tp, leadership))
+            # Of a deletion brokers hear at once: it may be over before the topic is no longer withheld.
+            if tp.topic not in self._withheld or tp.topic in self._view.topics_to_be_deleted:
+                states.setdefault(tp.topic, []).append(self._metadata_state(tp, leadership))
         topic_states = tuple(
             UpdateMetadataTopicState(topic, self._topic_id(topic, settings), tuple(of_topic))
             for topic, of_topic in states.items()
@@ -187,7 +211,11 @@ class ControlBatch:
         for broker in sorted(self._stops.keys() & self._view.broker_epochs.keys()):
             states = tuple(
                 StopReplicaPartitionState(
-                    tp.topic, tp.partition, stop.leader_epoch, stop.delete, self._topic_id(tp.topic, settings)
+                    tp.topic,
+                    tp.partition,
+                    stop.leader_epoch,
+                    stop.delete,
+                    stop.topic_id if settings.topic_ids else None,
                 )
                 for tp, stop in self._stops[broker].items()
             )

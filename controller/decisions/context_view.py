@@ -7,6 +7,7 @@ from typing import Protocol
 from cluster.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicId
 from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from cluster.state_machines import PartitionState, ReplicaState
+from cluster.znodes.left_replicas import LeftReplicas
 from controller.decisions.brokers.known_damage import AwaitedReport, HeldReplica
 
 
@@ -50,6 +51,9 @@ class ContextView(Protocol):
         """Registered brokers that are not shutting down (CX-1)."""
 
     @property
+    def live_or_shutting_down_ids(self) -> frozenset[BrokerId]: ...
+
+    @property
     def shutting_down(self) -> AbstractSet[BrokerId]: ...
 
     @property
@@ -66,16 +70,6 @@ class ContextView(Protocol):
 
     @property
     def topics_to_be_deleted(self) -> AbstractSet[str]: ...
-
-    @property
-    def deletions_postponed(self) -> AbstractSet[str]:
-        """Topics marked for deletion but not queued until their reassignments are complete (D-1)."""
-
-    @property
-    def topics_marked_for_deletion(self) -> AbstractSet[str]:
-        """Queued and postponed topics; a new set on each access."""
-
-    def is_marked_for_deletion(self, topic: str) -> bool: ...
 
     @property
     def topics_ineligible_for_deletion(self) -> AbstractSet[str]:
@@ -96,12 +90,25 @@ class ContextView(Protocol):
         """All partitions with a replica on the broker, including those being added or removed (CX-3)."""
 
     def replicas_by_state(self, topic: str) -> Mapping[ReplicaState, int]:
-        """Number of replicas in each state, for a topic marked for deletion."""
+        """Number of replicas in each state, for a topic queued for deletion."""
 
     def assignment(self, tp: TopicPartition) -> ReplicaAssignment: ...
 
     def online_brokers(self, tp: TopicPartition, *, include_shutting_down: bool = False) -> frozenset[BrokerId]:
-        """Brokers on which a replica of this partition is online: live, and its log directory online (CX-2)."""
+        """Brokers on which a replica of this partition is online: live, its log directory online (CX-2), and nothing of
+        an earlier topic of the name left (D-99).
+        """
+
+    @property
+    def brokers_given_up(self) -> AbstractSet[BrokerId]:
+        """Brokers that have been away for so long that topic deletions do not wait for them (D-98)."""
+
+    @property
+    def left_replicas(self) -> Mapping[BrokerId, Mapping[str, LeftReplicas]]:
+        """Broker -> deleted topic -> what it still has of it."""
+
+    def has_left_replicas(self, broker: BrokerId, topic: str) -> bool:
+        """Whether the broker still has replicas of a deleted topic of this name (D-99)."""
 
     def electable_brokers(self, tp: TopicPartition) -> frozenset[BrokerId]:
         """Those of `online_brokers` whose replica is not held back because it is damaged (D-41)."""

@@ -7,36 +7,52 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
+from msgspec.structs import replace
+
 from cluster.broker import UNKNOWN_BROKER_EPOCH, BrokerId
 from cluster.partition import TopicPartition
 from cluster.requests.cluster import Finding
 from cluster.state_machines import ReplicaState
+from cluster.znodes.paths import LEFT_REPLICAS
+from controller.decisions.brokers.failures import SILENCE_MAX_S, failure_findings
 from controller.decisions.brokers.known_damage import HeldReplica
 from controller.decisions.brokers.refusals import ChannelState, Refusals, refusal_findings
 from controller.decisions.context_view import ContextView
+from controller.decisions.controller_epochs import DOUBTED_ABOVE, LAST
 from controller.decisions.partitions.leader_election import has_epoch_left
 
-SILENT_BROKER: Final = "silent_broker"
+AUTHORIZER_ON_BROKER: Final = "authorizer_on_broker"
+_AUTHORIZER: Final = (
+    "broker {} has an authorizer (authorizer.class.name), and klamm has none: anybody could do through the controllers "
+    "what it forbids, so they refuse all changes at their Kafka listeners, and by gRPC from other hosts; restart the "
+    "broker without authorizer.class.name, or give the cluster back with klamm leave"
+)
 BROKER_NOT_ADMITTED: Final = "broker_not_admitted"
 STUCK_SHUTDOWN: Final = "stuck_shutdown"
 STUCK_DELETION: Final = "stuck_deletion"
 NO_LEADER_EPOCH_LEFT: Final = "no_leader_epoch_left"
+FEW_CONTROLLER_EPOCHS_LEFT: Final = "few_controller_epochs_left"
 UNREPORTED_DAMAGE: Final = "unreported_damage"
+LEFT_REPLICAS_FOUND: Final = "left_replicas"
 DAMAGED_REPLICA_WAITS: Final = "damaged_replica_waits"
-SILENCE_MAX_S: Final = 30
-"""As long as `request.timeout.ms` by default: the request was sent more than once."""
+_TOPICS_NAMED: Final = 3
 SHUTDOWN_MAX_S: Final = 120
 """Longer than a broker tries a controlled shutdown by default; then it only closes its logs."""
 
 
-def findings(view: ContextView, channels: Mapping[BrokerId, ChannelState], now_ms: int) -> Iterator[Finding]:
-    """All findings, by broker and then by topic. `now_ms`: of the wall clock."""
+def findings(
+    view: ContextView,
+    channels: Mapping[BrokerId, ChannelState],
+    now_ms: int,
+    with_authorizer: Iterable[BrokerId] = (),
+) -> Iterator[Finding]:
+    """All findings, by broker and then by topic. `now_ms`: of the wall clock. `with_authorizer`: such brokers."""
     for broker, state in sorted(channels.items()):
         refused = _of_known_topics(view, state.refusals)
         yield from refusal_findings(broker, refused, view.epoch, view.broker_epochs.get(broker, UNKNOWN_BROKER_EPOCH))
-        if state.silent_s > SILENCE_MAX_S:
-            detail = f"broker {broker} is registered, but has not responded to a request for {state.silent_s:.0f} s"
-            yield Finding(SILENT_BROKER, detail, broker=broker)
+        yield from failure_findings(broker, state.failure, state.silent_s, state.errors)
+    for broker in sorted(with_authorizer):
+        yield Finding(AUTHORIZER_ON_BROKER, _AUTHORIZER.format(broker), broker=broker)
     for broker, since_ms in sorted(view.shutting_down_since.items()):
         lasting_s = (now_ms - since_ms) // 1000
         if lasting_s > SHUTDOWN_MAX_S:
@@ -44,6 +60,7 @@ def findings(view: ContextView, channels: Mapping[BrokerId, ChannelState], now_m
             yield Finding(STUCK_SHUTDOWN, detail, broker=broker)
     for broker, why in sorted(view.not_admitted.items()):
         yield Finding(BROKER_NOT_ADMITTED, f"broker {broker} is registered, but takes no part: it {why}", broker=broker)
+    yield from _left_replicas(view)
     yield from _damage(view, now_ms)
     for tp in sorted(tp for tp, leadership in view.leaderships.items() if not has_epoch_left(leadership)):
         detail = (
@@ -52,8 +69,36 @@ def findings(view: ContextView, channels: Mapping[BrokerId, ChannelState], now_m
             "topic and delete this one"
         )
         yield Finding(NO_LEADER_EPOCH_LEFT, detail, *tp)
+    if view.epoch > DOUBTED_ABOVE:
+        detail = (
+            f"the controller epoch is {view.epoch}, and {LAST - view.epoch} more elections are possible; elections do "
+            "not lead to it: somebody wrote /controller_epoch or a state znode; while there are some left, stop all "
+            "brokers and controllers, write a lower number to /controller_epoch, and start them"
+        )
+        yield Finding(FEW_CONTROLLER_EPOCHS_LEFT, detail)
     for topic in sorted(view.topics_to_be_deleted - view.topics_ineligible_for_deletion):
         yield from _stuck_deletion(view, topic, channels)
+
+
+def _left_replicas(view: ContextView) -> Iterator[Finding]:
+    """What brokers still have of deleted topics: of those that are away it is the operator who knows whether they will
+    ever be back.
+    """
+    for broker, topics in sorted(view.left_replicas.items()):
+        names = ", ".join(sorted(topics)[:_TOPICS_NAMED]) + (", …" if len(topics) > _TOPICS_NAMED else "")
+        has = (
+            f"broker {broker} still has replicas of {len(topics)} topics that were deleted while it was away ({names})"
+        )
+        if broker in view.live_or_shutting_down_ids:
+            detail = (
+                f"{has}: it has not answered that it has deleted them, and gets no newer topics of these names before"
+            )
+        else:
+            detail = (
+                f"{has}; they are deleted when it is back; if it never will be, delete the znode "
+                f"{LEFT_REPLICAS}/{broker} and everything below it"
+            )
+        yield Finding(LEFT_REPLICAS_FOUND, detail, broker=broker)
 
 
 def _damage(view: ContextView, now_ms: int) -> Iterator[Finding]:
@@ -72,8 +117,20 @@ def _damage(view: ContextView, now_ms: int) -> Iterator[Finding]:
 
 
 def _why_it_waits(view: ContextView, broker: BrokerId, tp: TopicPartition, held: HeldReplica) -> str:
+    at_least = "" if held.damage.is_end_known else "at least "
+    damaged = f"{at_least}offsets {held.damage.from_offset}..{held.damage.to_offset - 1}"
+    if not held.is_scheduled:
+        return (
+            f"broker {broker} has lost {damaged} and is not elected, as it is not known who else is in sync: repair "
+            "the malformed znodes of the partition"
+        )
     leadership = view.leaderships.get(tp)
     in_sync = set() if leadership is None else set(leadership.isr) - {broker}
+    if not view.electable_brokers(tp).isdisjoint(in_sync):
+        return (
+            f"the replica on broker {broker}, whose {damaged} are damaged, is to leave the ISR and to be fetched anew, "
+            "but ZooKeeper refused that; it is tried again"
+        )
     others = set(view.assignment(tp).replicas) - {broker}
     if in_sync:
         chance = f"start broker {_names(in_sync)} before: its replica is in sync, leads instead, and nothing is lost"
@@ -84,12 +141,10 @@ def _why_it_waits(view: ContextView, broker: BrokerId, tp: TopicPartition, held:
         )
     else:
         chance = "there is no other replica; if the files of the log can be restored, stop the broker before, and do so"
-    at_least = "" if held.damage.is_end_known else "at least "
     until = datetime.fromtimestamp(held.until_ms / 1000, UTC).strftime("%H:%M:%S UTC")
     return (
-        f"broker {broker} has the only replica in sync that is online, and its {at_least}offsets "
-        f"{held.damage.from_offset}..{held.damage.to_offset - 1} are damaged; it is elected at {until}, and from then "
-        f"on they are lost; {chance}"
+        f"broker {broker} has the only replica in sync that is online, and its {damaged} are damaged; it is elected at "
+        f"{until}, and from then on they are lost; {chance}"
     )
 
 
@@ -99,11 +154,10 @@ def _names(brokers: Iterable[BrokerId]) -> str:
 
 def _of_known_topics(view: ContextView, refusals: Refusals) -> Refusals:
     """Without partitions of topics that were deleted since."""
-    return Refusals(
-        refusals.controller_epoch,
-        refusals.broker_epoch,
-        {tp: epochs for tp, epochs in refusals.leader_epochs.items() if tp.topic in view.topics},
-        frozenset(tp for tp in refusals.topic_ids if tp.topic in view.topics),
+    return replace(
+        refusals,
+        leader_epochs={tp: epochs for tp, epochs in refusals.leader_epochs.items() if tp.topic in view.topics},
+        topic_ids=frozenset(tp for tp in refusals.topic_ids if tp.topic in view.topics),
     )
 
 

@@ -39,8 +39,14 @@ class Holding(Struct, frozen=True):
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether it is persistent, and the candidate that it names is gone or has another session."""
-        return self.is_persistent and self.session is not None and self.registered != self.session
+        """Whether nobody is the active controller by it.
+
+        The candidate that it names has another session than the one that owns it: somebody wrote the id by hand, or
+        the candidate restarted. Or it is persistent, and names no session or one whose candidate is gone.
+        """
+        if self.is_persistent:
+            return self.session is None or self.registered != self.session
+        return self.registered not in {NO_SESSION, self.ephemeral_owner}
 
 
 class Candidate(Struct, frozen=True):
@@ -74,7 +80,7 @@ class Step(Enum):
     KEEP = auto()
     """This session owns it."""
     DELETE = auto()
-    """It is this session's but unusable, or is to be left to the brokers: delete it and do not compete."""
+    """Nobody but this candidate would remove it, and it is to be left to the brokers: delete it and do not compete."""
 
 
 def next_step(candidate: Candidate, holding: Holding | None) -> Step:
@@ -83,13 +89,15 @@ def next_step(candidate: Candidate, holding: Holding | None) -> Step:
         return Step.WAIT if candidate.gives_way else Step.CREATE
     if candidate.owns(holding):
         return Step.DELETE if candidate.gives_way else Step.KEEP
-    if holding.controller is None and holding.owner == candidate.session:
-        return Step.DELETE
-    if holding.is_abandoned:
+    if holding.is_abandoned or holding.owner == candidate.session:
+        # It does not go by itself, or not before the session of somebody who is not active by it.
         return Step.DELETE if candidate.gives_way else Step.REPLACE
-    return Step.REPLACE if candidate.takeover != "never" and _is_no_candidates(holding) else Step.WAIT
+    if holding.controller is None:
+        return Step.WAIT if candidate.gives_way else Step.REPLACE
+    return Step.REPLACE if candidate.takeover != "never" and is_of_broker(candidate, holding) else Step.WAIT
 
 
-def _is_no_candidates(holding: Holding) -> bool:
-    """Whether a broker holds it, or it is malformed and would never go by itself."""
-    return holding.registered == NO_SESSION and (holding.controller is not None or holding.is_persistent)
+def is_of_broker(candidate: Candidate, holding: Holding) -> bool:
+    """Whether a broker is the active controller by it, as far as can be seen: it names no registered candidate."""
+    is_named = holding.controller is not None and holding.registered == NO_SESSION
+    return is_named and not holding.is_persistent and holding.owner != candidate.session

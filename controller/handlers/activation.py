@@ -1,29 +1,36 @@
 """Controller failover: load the cluster state, send it to every broker, resume what the last controller left undone.
 
-The order matters for safety. Watches are armed before the reads they cover. Notifications are deleted before the state
-they announce is read. Brokers get UpdateMetadata with the live brokers before LeaderAndIsr names leaders to fetch from.
-Offline replicas are removed from ISRs before leaders of leaderless partitions are elected.
+The order matters for safety. Watches are armed before the reads they cover. Everything is read before anything is
+written. Notifications are listed before the state they announce is read, and those are deleted. Before they hear
+anything else, brokers delete what they have left of topics that were deleted while they were away. They get
+UpdateMetadata with the live brokers before LeaderAndIsr names leaders to fetch from. Offline replicas are removed from
+ISRs before leaders of leaderless partitions are elected.
 Source: Kafka KafkaController.onControllerFailover.
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final
 
 import structlog
 
-from cluster.partition import TopicPartition
+from cluster.broker import RegisteredBroker
+from cluster.partition import LeaderAndIsr, TopicAssignment, TopicPartition
 from cluster.znodes.paths import ISR_CHANGE_NOTIFICATION, LOG_DIR_EVENT_NOTIFICATION
-from controller.active_controller import ActiveController
+from controller.active_controller import ActiveController, OutrankedError
 from controller.changes import BrokersJoined, ControllerActivated, LeadershipsRead, TopicsListed
-from controller.handlers.brokers.broker_changes import admissible_brokers
+from controller.decisions.controller_epochs import outranking
+from controller.handlers.brokers.broker_changes import admissible_brokers, check_fitness
 from controller.handlers.configs.features import set_up_features
 from controller.handlers.partitions.elections import replica_leader_election
 from controller.handlers.partitions.partition_transitions import start_partition_machine
 from controller.handlers.partitions.replica_transitions import start_replica_machine
 from controller.handlers.reassignment.requests import resume_reassignments
-from controller.handlers.topics.changes import record_topics
+from controller.handlers.topics.changes import record_assignments
 from controller.handlers.topics.controller_replicas import list_controllers, only_brokers, replace_controllers
 from controller.handlers.topics.deletions import initialise_deletions, try_deletions
+from controller.handlers.topics.left_replicas import delete_left_replicas, take_over_left_replicas
+from controller.handlers.topics.topic_ids import record_ids
 
 FIRST_BALANCE_S: Final = 5
 """Delay of the first preferred leader check after a failover, so that brokers can rejoin ISRs first (EP-20)."""
@@ -31,16 +38,34 @@ _log = structlog.stdlib.get_logger()
 
 
 async def activate(active: ActiveController) -> None:
-    """Run the failover sequence. On any error this candidate cannot be active and must step down (EL-7)."""
+    """Run the failover sequence. On any error this candidate cannot be active and must step down (EL-7).
+
+    Nothing is written or sent before the cluster is read. Raises UnfitError if this candidate must not govern it,
+    OutrankedError if its epoch was used before.
+    """
     clock = asyncio.get_running_loop()
     timings = active.timings
+    registered = await _load_brokers(active)
+    notifications = [
+        *await active.store.list_paths(LOG_DIR_EVENT_NOTIFICATION),
+        *await active.store.list_paths(ISR_CHANGE_NOTIFICATION),
+    ]
+    topics, states = await _read_partitions(active)
+    _check_epoch(active, states)
     await set_up_features(active)
-    await active.store.delete_children(LOG_DIR_EVENT_NOTIFICATION)
-    await active.store.delete_children(ISR_CHANGE_NOTIFICATION)
-    await _load(active)
+    # What they announce was read after they were listed; those that came later are events.
+    await active.store.delete_znodes(notifications)
+    topics = await replace_controllers(active, topics)
+    record_assignments(active, topics)
+    active.commit(LeadershipsRead(states))
+    await record_ids(active, topics)
+    for candidate in registered:
+        active.channels.add(candidate.broker)
     active.commit(ControllerActivated(active.config.id))
+    await take_over_left_replicas(active)
     await initialise_deletions(active)
     timings.end_phase("Load", clock.time())
+    delete_left_replicas(active, active.context.live_or_shutting_down_ids)
     introduction = active.new_batch()
     introduction.add_update_metadata_for_all()
     active.send(introduction)
@@ -66,15 +91,29 @@ async def activate(active: ActiveController) -> None:
     )
 
 
-async def _load(active: ActiveController) -> None:
-    """Load brokers, topics and partition states into the context, and open the channels (LC-1 to LC-9)."""
-    context, store = active.context, active.store
+async def _load_brokers(active: ActiveController) -> list[RegisteredBroker]:
+    """Load the brokers that can join (LC-1 to LC-3), unless this candidate must not govern them (D-91)."""
     await list_controllers(active)
-    registered = await admissible_brokers(active, only_brokers(active, await store.read_brokers()))
-    active.commit(BrokersJoined(tuple(registered), recorded=False))
-    active.commit(TopicsListed(await store.list_topics()))
-    await record_topics(active, await replace_controllers(active, await store.read_topics(sorted(context.topics))))
-    partitions = [TopicPartition(topic, p) for topic, of_topic in context.assignments.items() for p in of_topic]
-    active.commit(LeadershipsRead(await store.read_states(partitions)))
-    for candidate in registered:
-        active.channels.add(candidate.broker)
+    listed = only_brokers(active, await active.store.read_brokers())
+    admitted = await admissible_brokers(active, listed)
+    await check_fitness(active, listed)
+    active.commit(BrokersJoined(tuple(admitted), recorded=False))
+    return admitted
+
+
+async def _read_partitions(
+    active: ActiveController,
+) -> tuple[dict[str, TopicAssignment], dict[TopicPartition, LeaderAndIsr]]:
+    """The topics and the states of their partitions (LC-4 to LC-9)."""
+    names = await active.store.list_topics()
+    active.commit(TopicsListed(names))
+    topics = await active.store.read_topics(sorted(names))
+    partitions = [TopicPartition(topic, p) for topic, assignment in topics.items() for p in assignment.partitions]
+    return topics, await active.store.read_states(partitions)
+
+
+def _check_epoch(active: ActiveController, states: Mapping[TopicPartition, LeaderAndIsr]) -> None:
+    """Nothing was written under this epoch yet, so a state that has it, or a higher one, is another controller's."""
+    higher = outranking(active.epoch, (leadership.controller_epoch for leadership in states.values()))
+    if higher is not None:
+        raise OutrankedError(higher)

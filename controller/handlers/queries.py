@@ -1,5 +1,7 @@
 """Answers requests that only read the controller context."""
 
+import asyncio
+
 from cluster.errors import ErrorCode, MalformedZnodeError
 from cluster.partition import TopicPartition
 from cluster.process.slices import in_slices
@@ -25,11 +27,13 @@ from cluster.znodes.paths import CLUSTER_ID
 from controller.active_controller import ActiveController
 from controller.decisions.bundled_findings import bundled
 from controller.decisions.configs.topic_configs import min_insync_replicas
-from controller.decisions.findings import findings
+from controller.decisions.findings import LEFT_REPLICAS_FOUND, findings
+from controller.decisions.missing_controllers import missing_controllers
 from controller.decisions.partition_descriptions import described_partition
 from controller.decisions.topics.deletion_progress import describe_deletion
 from controller.handlers.contradictory_znodes import contradictory_znodes
 from controller.handlers.malformed_znode_findings import malformed_znodes
+from controller.handlers.topics.absent_brokers import absences_end_at
 
 
 async def describe_cluster(active: ActiveController, _request: DescribeClusterRequest) -> DescribeClusterResponse:
@@ -56,9 +60,17 @@ async def describe_cluster(active: ActiveController, _request: DescribeClusterRe
 
 
 async def describe_findings(active: ActiveController, _request: DescribeFindingsRequest) -> DescribeFindingsResponse:
-    found = findings(active.context, active.channels.states(), active.clock.now_ms())
+    now_ms, guarded = active.clock.now_ms(), active.brokers.brokers_with_authorizer()
+    standing = await active.left_replicas.standing(sorted(active.context.left_replicas))
+    found = (
+        finding
+        for finding in findings(active.context, active.channels.states(), now_ms, guarded)
+        if finding.kind != LEFT_REPLICAS_FOUND or finding.broker in standing
+    )
+    expected = active.config.file.klamm_controllers_expected
+    missing = missing_controllers(*await active.store.read_controllers(), expected)
     of_znodes = bundled((*await contradictory_znodes(active), *await malformed_znodes(active)))
-    return DescribeFindingsResponse((*found, *of_znodes))
+    return DescribeFindingsResponse((*missing, *found, *of_znodes))
 
 
 async def list_topics(active: ActiveController, _request: ListTopicsRequest) -> ListTopicsResponse:
@@ -91,7 +103,7 @@ async def describe_topics(active: ActiveController, request: DescribeTopicsReque
                 context.topic_ids.get(name),
                 readable,
                 tuple(described_partition(context, TopicPartition(name, p)) for p in numbers),
-                queued_for_deletion=context.is_marked_for_deletion(name),
+                queued_for_deletion=name in context.topics_to_be_deleted,
                 min_insync_replicas=min_insync_replicas(readable, active.config.min_insync_replicas),
             )
         )
@@ -102,6 +114,8 @@ async def describe_topic_deletions(
     active: ActiveController, request: DescribeTopicDeletionsRequest
 ) -> DescribeTopicDeletionsResponse:
     context = active.context
-    marked = context.topics_marked_for_deletion
-    wanted = marked if request.topics is None else marked.intersection(request.topics)
-    return DescribeTopicDeletionsResponse(tuple(describe_deletion(context, topic) for topic in sorted(wanted)))
+    queued = context.topics_to_be_deleted
+    wanted = queued if request.topics is None else queued.intersection(request.topics)
+    now, now_ms = asyncio.get_running_loop().time(), active.clock.now_ms()
+    ends = {broker: now_ms + round((end - now) * 1000) for broker, end in absences_end_at(active).items()}
+    return DescribeTopicDeletionsResponse(tuple(describe_deletion(context, topic, ends) for topic in sorted(wanted)))

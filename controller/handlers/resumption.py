@@ -14,8 +14,10 @@ from controller.handlers.brokers.notifications import isr_change_notification, l
 from controller.handlers.partitions.elections import replica_leader_election
 from controller.handlers.partitions.partition_transitions import trigger_online_elections
 from controller.handlers.reassignment.requests import resume_stopped_reassignments
-from controller.handlers.topics.changes import record_missing_ids, topic_change
+from controller.handlers.topics.changes import topic_change
 from controller.handlers.topics.deletions import topic_deletion
+from controller.handlers.topics.left_replicas import delete_left_replicas
+from controller.handlers.topics.topic_ids import record_missing_ids
 
 _STARTED: Final = frozenset({ReplicaState.NEW, ReplicaState.ONLINE})
 _log = structlog.stdlib.get_logger()
@@ -44,6 +46,7 @@ async def resume_procedures(active: ActiveController) -> None:
         await replicas_went_offline(active, dead)
     await trigger_online_elections(active)
     await resume_stopped_reassignments(active)
+    delete_left_replicas(active, context.live_or_shutting_down_ids)
     await topic_deletion(active)
     await replica_leader_election(active)
     await isr_change_notification(active)

@@ -51,6 +51,8 @@ async def results_in_time(decided: TopicsDecision[_Result], timeout_ms: int, why
     if pending and timeout_ms > 0:
         await asyncio.wait(pending.values(), timeout=timeout_ms / 1000)
     late = {topic for topic, done in pending.items() if timeout_ms <= 0 or not (done.done() and done.result())}
+    if not late:
+        return decided.results
     return tuple(
         replace(result, error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=why) if result.name in late else result
         for result in decided.results

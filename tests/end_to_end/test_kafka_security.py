@@ -9,13 +9,13 @@ import pytest
 
 from tests.certificates import Certificates, make_certificates
 from tests.commands import run_klamm
+from tests.kafka_adopted import start_printed
 from tests.kafka_clusters import KafkaCluster
 from tests.kafka_tools import tool_command
 from tests.local_clusters import eventually
 
 pytestmark = [pytest.mark.deep, pytest.mark.real, pytest.mark.timeout(600)]
 
-KLAMM = 901
 _PLAIN_LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b" user_a="b";'
 SASL = {
     "security.inter.broker.protocol": "SASL_PLAINTEXT",
@@ -49,27 +49,56 @@ def tool(cluster: KafkaCluster, folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.rule("D-89")
-@pytest.mark.parametrize("client_auth", ["none", "required"])
-def test_brokers_with_tls_are_adopted_and_governed(tmp_path: Path, zookeeper: str, client_auth: str) -> None:
-    """With `required` brokers ask for certificates, and klamm does so too."""
-    of_both = {**ssl_settings(make_certificates(tmp_path)), "ssl.client.auth": client_auth}
+SHAPES: dict[str, dict[str, Any]] = {
+    "one listener": {"security.inter.broker.protocol": "SSL"},
+    "certificates": {"security.inter.broker.protocol": "SSL", "ssl.client.auth": "required"},
+    "certificates by listener": {
+        "security.inter.broker.protocol": "SSL",
+        "listener.name.ssl.ssl.client.auth": "required",
+    },
+    "an own name": {
+        "listeners": "REPLICATION-9091://{}",
+        "listener.security.protocol.map": "REPLICATION-9091:SSL",
+        "inter.broker.listener.name": "REPLICATION-9091",
+        "listener.name.replication-9091.ssl.client.auth": "required",
+    },
+}
+
+
+@pytest.mark.rule("D-89", "D-115", "D-116", "D-117")
+@pytest.mark.parametrize("shape", SHAPES)
+def test_brokers_with_tls_are_governed_by_what_adopt_prints(tmp_path: Path, zookeeper: str, shape: str) -> None:
+    """Every listener is SSL; where brokers ask for certificates, klamm does so too, and its gRPC is local."""
+    settings = SHAPES[shape]
+    certificates = make_certificates(tmp_path)
     of_tools = tmp_path / "command.properties"
-    of_tools.write_text("".join(f"{k}={v}\n" for k, v in {"security.protocol": "SSL", **of_both}.items()))
+    of_tools.write_text(
+        "".join(f"{k}={v}\n" for k, v in {"security.protocol": "SSL", **ssl_settings(certificates)}.items())
+    )
     cluster = KafkaCluster(tmp_path, zookeeper)
     try:
-        cluster.start_brokers(3, {**of_both, "security.inter.broker.protocol": "SSL"}, "SSL")
-        cluster.start_candidate(KLAMM, security="SSL", **of_both, **{"inter.broker.listener.name": "SSL"})
+        cluster.start_brokers(3, {**ssl_settings(certificates), **settings}, "SSL")
+        without = adopt(cluster, code=3)["refusals"]
+        assert all(
+            "name a file with the ssl.* settings of Kafka's tools with --command-config" in why for why in without
+        )
+        commands = adopt(cluster, "--command-config", str(of_tools))["commands"]
+        asks = any("client.auth" in key for key in settings)
+        assert ("--listen 127.0.0.1:9701" in commands[0]) == asks
+        files = {
+            "KEY-AND-CERTIFICATE.pem": str(certificates.node),
+            "AUTHORITIES.pem": str(certificates.authority),
+        }
+        for command in commands:
+            start_printed(cluster, command, files, tmp_path)
         taken = adopt(cluster, "--execute", "--command-config", str(of_tools))["took_over"]
-        assert set(taken["obeyed_by"].values()) == {KLAMM}
+        assert set(taken["obeyed_by"].values()) == {taken["controller"]}
         at = ("--bootstrap-server", cluster.brokers[1], "--command-config", str(of_tools), "--topic", "t")
         tool(cluster, tmp_path, *at, "--create", "--partitions", "3", "--replication-factor", "3")
         described = (*at, "--describe")
         cluster.kill("kafka-3")
         eventually(lambda: "Leader: 3" not in tool(cluster, tmp_path, *described), "broker 3 leads nothing")
-        # The same question at klamm's listener is passed on to a broker.
-        asked_of_klamm = ("--bootstrap-server", cluster.controllers[KLAMM], *described[2:])
-        assert "Leader: 3" not in tool(cluster, tmp_path, *asked_of_klamm)
+        assert "Leader: none" not in tool(cluster, tmp_path, *described)
     finally:
         cluster.end()
 

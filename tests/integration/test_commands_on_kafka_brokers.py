@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
+from cluster.broker import ControllerId
 from cluster.errors import ErrorCode
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.process.exit_codes import ExitCode
+from cluster.requests.cluster import DescribedController
 from state_log.record import CHAIN_START, STATE_CHANGE_VERSION, Cause, Kind, LoggedStateChange
 from tests.commands import run_klamm
 from tests.kafka_governed import CONTROLLER, LOG_DIR, TOPIC, KafkaGoverned, kafka_governed
@@ -42,6 +44,27 @@ async def test_health_finds_failed_log_directories(cluster: KafkaGoverned) -> No
     assert found == [("failed_log_directory", 1), ("failed_log_directory", 2)]
 
 
+@pytest.mark.rule("D-111")
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "requests_not_authorized"),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, "requests_fail"),
+    ],
+)
+async def test_a_broker_that_refuses_to_be_examined_is_an_issue_and_the_others_are_examined(
+    cluster: KafkaGoverned, code: ErrorCode, kind: str
+) -> None:
+    cluster.log_dir_error = ErrorCode.KAFKA_STORAGE_ERROR
+    cluster.log_dirs_refused[1] = code
+    answer = await klamm(cluster, "cluster", "health", "-o", "json", code=ExitCode.FINDINGS)
+    refused, failed = json.loads(answer.stdout)["findings"]
+    assert (refused["kind"], refused["broker"]) == (kind, 1)
+    assert refused["detail"].startswith("broker 1 does not say what is wrong with it, as with its log directories: ")
+    assert code.name in refused["detail"]
+    assert (failed["kind"], failed["broker"]) == ("failed_log_directory", 2)
+
+
 async def test_health_says_which_brokers_it_cannot_ask(cluster: KafkaGoverned) -> None:
     cluster.security_protocol = "SSL"
     answer = await klamm(cluster, "cluster", "health")
@@ -55,6 +78,28 @@ async def test_the_kind_of_the_brokers_is_shown(cluster: KafkaGoverned) -> None:
     assert header.split()[-1] == "KIND"
     assert [row.split()[-1] for row in rows] == ["kafka", "kafka"]
     assert json.loads((await klamm(cluster, "brokers", "list", "-o", "json")).stdout)["broker_protocol"] == "kafka"
+
+
+@pytest.mark.rule("D-110")
+async def test_every_controller_is_described(cluster: KafkaGoverned) -> None:
+    assert "no standby controller" in (await klamm(cluster, "cluster", "describe")).stdout
+    cluster.standbys = (
+        DescribedController(ControllerId(1002), "h2:9701"),
+        DescribedController(ControllerId(1003), "h3:9701", "it would not admit broker 2"),
+    )
+    lines = (await klamm(cluster, "cluster", "describe")).stdout.splitlines()
+    assert lines[1:4] == [
+        f"controller 1001 at {cluster.address}, epoch 1",
+        "controller 1002 at h2:9701, standby",
+        "controller 1003 at h3:9701, does not stand for election: it would not admit broker 2",
+    ]
+    document = json.loads((await klamm(cluster, "cluster", "describe", "-o", "json")).stdout)
+    assert document["controller"] == {"id": 1001, "address": cluster.address, "epoch": 1}
+    assert document["controllers"] == [
+        {"id": 1001, "address": cluster.address, "is_active": True, "unfit": ""},
+        {"id": 1002, "address": "h2:9701", "is_active": False, "unfit": ""},
+        {"id": 1003, "address": "h3:9701", "is_active": False, "unfit": "it would not admit broker 2"},
+    ]
 
 
 async def test_the_address_of_a_kafka_broker_is_named_as_such(cluster: KafkaGoverned) -> None:

@@ -8,8 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint
-from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.errors import ApiError, ErrorCode, PeerRefusesError, PeerUnreachableError
 from cluster.kafka_wire.api_keys import ApiKey
+from cluster.kafka_wire.messages.describe_acls_response import DescribeAclsResponse
 from cluster.kafka_wire.messages.stop_replica_response import StopReplicaResponse as StopReplicaAnswer
 from cluster.kafka_wire.messages.update_metadata_response import UpdateMetadataResponse as UpdateMetadataAnswer
 from cluster.process.settings import Settings
@@ -19,6 +20,7 @@ from cluster.requests.control import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
+from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_client import KafkaBrokerClient
 from deploy.local.processes import choose_free_ports
 from tests.kafka_peers import KafkaPeer, kafka_broker
@@ -40,7 +42,7 @@ def answering() -> KafkaPeer:
 
 @asynccontextmanager
 async def client_of(settings: Settings = SETTINGS) -> AsyncIterator[KafkaBrokerClient]:
-    client = KafkaBrokerClient(settings, "klamm-1001", CONTROLLER, ssl.create_default_context())
+    client = KafkaBrokerClient(settings, "klamm-1001", CONTROLLER, ssl.create_default_context(), Authorizers())
     try:
         yield client
     finally:
@@ -62,16 +64,70 @@ async def test_requests_go_over_one_connection_and_refusals_are_answers() -> Non
         assert peer.connections == 2
 
 
-@pytest.mark.rule("D-81")
+@pytest.mark.rule("D-81", "D-111")
 async def test_a_broker_of_an_older_protocol_is_named_with_the_setting() -> None:
     older = KafkaPeer({}, {ApiKey.UPDATE_METADATA: 7})
     async with kafka_broker(older) as broker, client_of() as client:
         why = (
             r"understand version 8 of UPDATE_METADATA, only 0 to 7: give .*inter\.broker\.protocol\.version.*, not 3\.9"
         )
-        with pytest.raises(PeerUnreachableError, match=why):
+        with pytest.raises(PeerRefusesError, match=why) as refused:
             await client.send(broker, UPDATE)
+        assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+        assert "it is of Kafka 3.3 and" in str(refused.value)
         assert older.of(ApiKey.UPDATE_METADATA) == []
+
+
+@pytest.mark.rule("D-111")
+async def test_a_broker_that_does_not_authorize_the_controller_is_sent_the_request_again() -> None:
+    answers = [ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.NONE]
+    peer = KafkaPeer({ApiKey.UPDATE_METADATA: lambda _: UpdateMetadataAnswer(error_code=answers.pop(0))})
+    async with kafka_broker(peer) as broker, client_of() as client:
+        with pytest.raises(PeerRefusesError, match="restart it without authorizer.class.name") as refused:
+            await client.send(broker, UPDATE)
+        assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert await client.send(broker, UPDATE) == UpdateMetadataResponse(ErrorCode.NONE)
+        assert peer.connections == 1
+
+
+@pytest.mark.rule("D-112")
+async def test_each_broker_is_asked_for_an_authorizer_whenever_it_is_connected() -> None:
+    codes = [ErrorCode.SECURITY_DISABLED, ErrorCode.NONE, ErrorCode.CLUSTER_AUTHORIZATION_FAILED]
+    answers = {
+        ApiKey.UPDATE_METADATA: lambda _: UpdateMetadataAnswer(),
+        ApiKey.DESCRIBE_ACLS: lambda _: DescribeAclsResponse(error_code=codes.pop(0)),
+    }
+    peer = KafkaPeer(answers)
+    async with kafka_broker(KafkaPeer(dict(answers)), 2) as other, kafka_broker(peer) as broker, client_of() as client:
+        await client.send(other, UPDATE)
+        assert client.brokers_with_authorizer() == set()
+        await client.send(broker, UPDATE)
+        await client.send(broker, UPDATE)
+        assert client.brokers_with_authorizer() == {1}
+        # The channel to it was closed: it died, or restarts.
+        await client.forget(broker)
+        assert client.brokers_with_authorizer() == set()
+        # One that does not let klamm ask has one, too.
+        await client.send(broker, UPDATE)
+        assert client.brokers_with_authorizer() == {1}
+        codes.append(ErrorCode.SECURITY_DISABLED)
+        client._connections[BrokerId(1)].close()
+        assert client.brokers_with_authorizer() == {1}
+        await client.send(broker, UPDATE)
+        assert client.brokers_with_authorizer() == set()
+
+
+@pytest.mark.rule("D-112")
+async def test_a_broker_that_does_not_say_whether_it_has_an_authorizer_is_not_governed() -> None:
+    """It closes the connection, which none of Kafka's does. What it had before is still believed."""
+
+    def closes(_: object) -> None:
+        raise RuntimeError
+
+    peer = KafkaPeer({ApiKey.UPDATE_METADATA: lambda _: UpdateMetadataAnswer(), ApiKey.DESCRIBE_ACLS: closes})
+    async with kafka_broker(peer) as broker, client_of() as client:
+        with pytest.raises(PeerUnreachableError):
+            await client.send(broker, UPDATE)
 
 
 @pytest.mark.rule("RQ-32")

@@ -1,7 +1,5 @@
 """What brokers and clients of Kafka ask a controller, over real sockets: answered here or passed on to a broker."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -40,28 +38,12 @@ from cluster.kafka_wire.messages.metadata_response import MetadataResponse
 from cluster.kafka_wire.messages.produce_request import ProduceRequest
 from cluster.requests import agents, topics, users
 from cluster.requests import configs as own_configs
-from controller.adapters.kafka.server import KafkaServers
+from controller.adapters.kafka.authorizers import Authorizers
+from tests.kafka_listeners import NEWEST_CREATION, as_version, asked, creates, creating, listener_with
 from tests.kafka_peers import TIMEOUT_S, KafkaPeer, connected, kafka_broker, kafka_listener
 from tests.scripted_servers import Scripted, refuse
 
 T_ID = TopicId("dGhpc2lzMTZieXRlcyEhIQ")
-NEWEST_CREATION = 7
-
-
-async def asked(connection: KafkaConnection, message: Message, version: int, answer: type[Message]) -> Any:
-    return await connection.call(message, version, answer, timeout_s=TIMEOUT_S)
-
-
-@asynccontextmanager
-async def listener_with(peer: KafkaPeer, handler: Scripted | None = None) -> AsyncIterator[KafkaServers]:
-    """A listener in front of the handler, with one live broker."""
-    answered = Scripted(lambda _: None) if handler is None else handler
-    async with kafka_broker(peer) as broker, kafka_listener(answered, [broker]) as servers:
-        yield servers
-
-
-def creating(*new: creation.CreatableTopic) -> creation.CreateTopicsRequest:
-    return creation.CreateTopicsRequest(topics=new, timeout_ms=1000)
 
 
 @pytest.mark.rule("D-83")
@@ -148,7 +130,7 @@ async def test_what_is_refused_as_a_whole_is_refused_for_each_item(raised: Excep
 @pytest.mark.rule("D-83")
 async def test_credentials_of_users_are_altered_and_refused_for_each_user() -> None:
     upsertion = alteration.ScramCredentialUpsertion(
-        name="ann", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p"
+        name="ann", mechanism=1, iterations=4096, salt=b"s", salted_password=bytes(32)
     )
     deletion_of_bob = alteration.ScramCredentialDeletion(name="bob", mechanism=2)
     request = alteration.AlterUserScramCredentialsRequest(deletions=(deletion_of_bob,), upsertions=(upsertion,))
@@ -157,7 +139,7 @@ async def test_credentials_of_users_are_altered_and_refused_for_each_user() -> N
     async with listener_with(KafkaPeer({}), handler) as servers, connected(servers) as client:
         answer = await asked(client, request, 0, alteration_response.AlterUserScramCredentialsResponse)
     assert handler.asked[0][1] == users.AlterUserScramCredentialsRequest(
-        (users.ScramCredentialDeletion("bob", 2),), (users.ScramCredentialUpsertion("ann", 1, 4096, b"s", b"p"),)
+        (users.ScramCredentialDeletion("bob", 2),), (users.ScramCredentialUpsertion("ann", 1, 4096, b"s", bytes(32)),)
     )
     assert [(r.user, r.error_code, r.error_message) for r in answer.results] == [("ann", ErrorCode.NONE, None)]
     moved = Scripted(refuse(ApiError(ErrorCode.NOT_CONTROLLER, "ask 1002")))
@@ -236,14 +218,13 @@ async def test_without_a_live_broker_the_connection_is_closed() -> None:
 
 
 @pytest.mark.rule("D-84")
-@pytest.mark.parametrize(("message", "version"), [(ProduceRequest(acks=0), 3), (isr_change.AlterPartitionRequest(), 4)])
+@pytest.mark.parametrize(("message", "version"), [(ProduceRequest(acks=0), 3), (creating(), NEWEST_CREATION + 1)])
 async def test_what_is_not_for_a_controller_closes_the_connection(message: Message, version: int) -> None:
+    """So does a version that is not known, where the response has no place for the error."""
     peer = KafkaPeer({ApiKey.METADATA: lambda _: MetadataResponse()})
     async with listener_with(peer) as servers, connected(servers) as client:
-        frame = encode_request(message, min(version, 3), 1, None)
-        frame = frame[:2] + version.to_bytes(2, "big") + frame[4:]
         with pytest.raises(PeerUnreachableError):
-            await client.call_raw(frame, timeout_s=TIMEOUT_S)
+            await client.call_raw(as_version(message, version), timeout_s=TIMEOUT_S)
         assert peer.asked == []
 
 
@@ -284,6 +265,35 @@ async def test_where_brokers_have_an_authorizer_clients_are_refused_and_brokers_
         assert handler.asked == []
         answer = await asked(client, ControlledShutdownRequest(broker_id=2), 3, ControlledShutdownResponse)
         assert answer.error_code == ErrorCode.NONE
+
+
+@pytest.mark.rule("D-87", "D-112")
+async def test_one_broker_with_an_authorizer_is_enough_to_refuse_what_changes_the_cluster() -> None:
+    """The broker that requests are passed on to has none; the controller has heard of another that has one."""
+    without, guarded = KafkaPeer({}), KafkaPeer({ApiKey.DESCRIBE_ACLS: lambda _: DescribeAclsResponse()})
+    answer = creates()
+    authorizers = Authorizers()
+    async with (
+        kafka_broker(without) as broker,
+        kafka_broker(guarded, 3) as other,
+        kafka_listener(answer, [broker], authorizers=authorizers) as servers,
+        connected(servers) as client,
+    ):
+        to_other = await KafkaConnection.open(other.endpoints[0], client_id="klamm-1001", timeout_s=TIMEOUT_S)
+        await authorizers.ask(other.id, to_other)
+        to_other.close()
+        new = creating(creation.CreatableTopic(name="t", num_partitions=1, replication_factor=1))
+        (topic,) = (await asked(client, new, NEWEST_CREATION, created.CreateTopicsResponse)).topics
+        assert topic.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert topic.error_message.startswith("broker 3 has an authorizer")
+        assert answer.asked == []
+        # It has restarted without, or has gone.
+        authorizers.forget(other.id)
+        for _ in range(2):
+            (topic,) = (await asked(client, new, NEWEST_CREATION, created.CreateTopicsResponse)).topics
+            assert topic.error_code == ErrorCode.NONE
+        # What a broker says holds as long as its connection: it gets an authorizer only by a restart.
+        assert len(without.of(ApiKey.DESCRIBE_ACLS)) == 1
 
 
 @pytest.mark.rule("D-87")

@@ -12,6 +12,8 @@ from cluster.broker import Broker, Endpoint
 from cluster.errors import ConfigError, ErrorCode, PeerUnreachableError
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.connection import KafkaConnection
+from cluster.kafka_wire.messages.controlled_shutdown_request import ControlledShutdownRequest as ShutdownRequest
+from cluster.kafka_wire.messages.controlled_shutdown_response import ControlledShutdownResponse as ShutdownAnswer
 from cluster.kafka_wire.messages.describe_acls_response import DescribeAclsResponse
 from cluster.kafka_wire.messages.metadata_request import MetadataRequest
 from cluster.kafka_wire.messages.metadata_response import MetadataResponse
@@ -22,16 +24,18 @@ from cluster.process.kafka_listeners import KafkaListener
 from cluster.process.kafka_tls import KafkaTls, kafka_tls
 from cluster.process.settings import Settings
 from cluster.process.tasks import TaskSet
+from cluster.requests.agents import ControlledShutdownResponse
 from cluster.requests.control import UpdateMetadataResponse
+from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_client import KafkaBrokerClient
 from controller.adapters.kafka.live_brokers import LiveBrokers
 from tests.certificates import PASSWORD, Certificates, make_certificates
 from tests.integration.test_kafka_broker_client import CONTROLLER, SETTINGS, UPDATE
-from tests.kafka_peers import LIMITS, KafkaPeer, kafka_listener
+from tests.kafka_peers import LIMITS, KafkaPeer, kafka_listener, places
 from tests.scripted_servers import Scripted
 from tests.timeouts import TIMEOUT_S
 
-SSL_LISTENER = KafkaListener("TLS", "127.0.0.1", 0, "SSL", Endpoint("127.0.0.1", 0, "TLS", "SSL"))
+SSL_LISTENER = KafkaListener("PLAINTEXT", "127.0.0.1", 0, "SSL", Endpoint("127.0.0.1", 0, "PLAINTEXT", "SSL"))
 
 
 @pytest.fixture(scope="module")
@@ -59,11 +63,11 @@ async def test_brokers_see_the_certificate_of_the_controller_and_what_is_passed_
     tls = contexts(certificates)
     peer = KafkaPeer({ApiKey.UPDATE_METADATA: lambda _: UpdateMetadataAnswer()})
     async with TaskSet() as tasks:
-        server = KafkaServer(peer.open, LIMITS, tasks)
-        port = await server.start("127.0.0.1", 0, tls=tls.listening)
+        server = KafkaServer(peer.open, LIMITS, tasks, places())
+        port = await server.start("127.0.0.1", 0, tls=tls.listening["PLAINTEXT"])
         endpoint = Endpoint("127.0.0.1", port, "PLAINTEXT", "SSL")
         broker = replace(CONTROLLER, endpoints=(endpoint,))
-        client = KafkaBrokerClient(SETTINGS, "klamm-1001", CONTROLLER, tls.to_brokers)
+        client = KafkaBrokerClient(SETTINGS, "klamm-1001", CONTROLLER, tls.to_brokers, Authorizers())
         assert await client.send(broker, UPDATE) == UpdateMetadataResponse(ErrorCode.NONE)
         await client.close()
 
@@ -96,8 +100,8 @@ async def test_the_certificate_of_the_controller_is_shown_for_clients_that_had_t
     acls = DescribeAclsResponse(error_code=ErrorCode.NONE if has_authorizer else ErrorCode.SECURITY_DISABLED)
     peer = KafkaPeer({ApiKey.METADATA: lambda _: MetadataResponse(), ApiKey.DESCRIBE_ACLS: lambda _: acls})
     async with TaskSet() as tasks:
-        server = KafkaServer(peer.open, LIMITS, tasks)
-        port = await server.start("127.0.0.1", 0, tls=tls.listening)
+        server = KafkaServer(peer.open, LIMITS, tasks, places())
+        port = await server.start("127.0.0.1", 0, tls=tls.listening["PLAINTEXT"])
         broker = replace(CONTROLLER, endpoints=(Endpoint("127.0.0.1", port, "PLAINTEXT", "SSL"),))
         listening = contexts(certificates, ssl_client_auth=client_auth)
         async with kafka_listener(Scripted(lambda _: None), [broker], listening) as servers:
@@ -115,13 +119,41 @@ async def test_the_certificate_of_the_controller_is_shown_for_clients_that_had_t
     assert bool(peer.of(ApiKey.METADATA)) == is_passed_on
 
 
+@pytest.mark.rule("D-107")
+@pytest.mark.parametrize("of_klamm", ["none", "required"])
+@pytest.mark.parametrize("of_brokers", ["none", "required"])
+async def test_what_brokers_ask_is_taken_with_a_certificate_where_brokers_demand_one(
+    certificates: Certificates, of_brokers: str, of_klamm: str
+) -> None:
+    """The client shows one if it is asked for one."""
+    tls = contexts(certificates, ssl_client_auth=of_brokers)
+    handler = Scripted(lambda _: ControlledShutdownResponse(ErrorCode.NONE, ()))
+    async with TaskSet() as tasks:
+        server = KafkaServer(KafkaPeer({}).open, LIMITS, tasks, places())
+        port = await server.start("127.0.0.1", 0, tls=tls.listening["PLAINTEXT"])
+        broker = replace(CONTROLLER, endpoints=(Endpoint("127.0.0.1", port, "PLAINTEXT", "SSL"),))
+        listening = contexts(certificates, ssl_client_auth=of_klamm)
+        async with kafka_listener(handler, [broker], listening) as servers:
+            client = await KafkaConnection.open(
+                servers.endpoints[0], client_id="c", timeout_s=TIMEOUT_S, tls=tls.to_brokers
+            )
+            for version in range(4):
+                asked = ShutdownRequest(broker_id=1, broker_epoch=7 if version > 1 else -1)
+                answer = await client.call(asked, version, ShutdownAnswer, timeout_s=TIMEOUT_S)
+                is_taken = of_klamm == "required" or of_brokers == "none"
+                assert answer.error_code == (ErrorCode.NONE if is_taken else ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            client.close()
+        await server.stop(0)
+    assert bool(handler.asked) is is_taken
+
+
 @pytest.mark.rule("D-89")
 async def test_a_broker_without_a_trusted_certificate_is_not_sent_anything(certificates: Certificates) -> None:
     tls = contexts(certificates, ssl_truststore_location=None, ssl_client_auth="none")
     peer = KafkaPeer({})
     async with TaskSet() as tasks:
-        server = KafkaServer(peer.open, LIMITS, tasks)
-        port = await server.start("127.0.0.1", 0, tls=tls.listening)
+        server = KafkaServer(peer.open, LIMITS, tasks, places())
+        port = await server.start("127.0.0.1", 0, tls=tls.listening["PLAINTEXT"])
         with pytest.raises(PeerUnreachableError, match="certificate"):
             await KafkaConnection.open(Endpoint("127.0.0.1", port), client_id="c", timeout_s=10, tls=tls.to_brokers)
         await server.stop(0)

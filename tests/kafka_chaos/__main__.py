@@ -28,10 +28,12 @@ from launcher.kafka_load import Load
 from tests.chaos.isolation import Capability, find_missing, isolate
 from tests.chaos.network import Network
 from tests.commands import run_klamm
+from tests.kafka_chaos import faults_by_hand
 from tests.kafka_chaos.cluster import HOSTS, KafkaChaosCluster
 from tests.kafka_chaos.faults import CUTTING, FAULTS, On
 from tests.kafka_chaos.transactions import Transactions
 
+assert faults_by_hand, "registers its faults"
 PARTITIONS: Final = 6
 REPLICAS: Final = 3
 WARM_RECORDS: Final = 500

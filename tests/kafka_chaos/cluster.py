@@ -1,19 +1,28 @@
 """The cluster of the rounds: that of `klamm up --kafka`, each process a host of its own where the machine allows it."""
 
 import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any, Final
 
-from cluster.local_cluster import BROKER, ZOOKEEPER, Member
+from cluster.local_cluster import BROKER, CONTROLLER, ZOOKEEPER, Member
 from deploy.local.cluster import LocalCluster
 from deploy.local.kafka_clients import until_all_see
 from deploy.local.kafka_jars import NEWEST
+from deploy.local.processes import choose_free_ports, spawn
 from deploy.local.zookeeper import ServerSettings, prepare
 from tests.chaos.network import Network
 from tests.commands import run_klamm
+from tests.plain_zookeeper import plain_client
 
 CONTROLLERS: Final = 2
 BROKERS: Final = 3
+UNFIT: Final = 1099
+"""A candidate that is not to be adopted."""
+_POLL_S: Final = 0.1
 HOSTS: Final = ("zookeeper", "controller-1001", "controller-1002", "broker-1", "broker-2", "broker-3")
 SETTINGS: Final[dict[str, Any]] = {
     "min.insync.replicas": 2,
@@ -67,12 +76,45 @@ class KafkaChaosCluster(LocalCluster):
 
     async def adopt(self) -> None:
         """By the command; returns when every broker obeys a controller of klamm's."""
-        await self._command_of_operator("adopt", "--execute")
+        await self._succeed("adopt", "--execute")
 
     async def leave(self) -> None:
         """By the command; returns when every broker obeys one of them."""
-        await self._command_of_operator("leave", "--keep")
+        await self._succeed("leave", "--keep")
 
-    async def _command_of_operator(self, *arguments: str) -> None:
-        answer = await asyncio.to_thread(run_klamm, *arguments, "--zookeeper", self.state.zookeeper)
+    async def command_of_operator(self, *arguments: str) -> CompletedProcess[str]:
+        """One that works on the cluster's ZooKeeper, however it ends."""
+        return await asyncio.to_thread(run_klamm, *arguments, "--zookeeper", self.state.zookeeper)
+
+    async def _succeed(self, *arguments: str) -> None:
+        answer = await self.command_of_operator(*arguments)
         assert answer.returncode == 0, f"klamm {arguments[0]}: {answer.stdout}{answer.stderr}"
+
+    @contextlib.asynccontextmanager
+    async def unfit_candidate(self) -> AsyncIterator[None]:
+        """Within it a third candidate runs, on the host of the first, whose listener for brokers none of them has."""
+        like = self.members(CONTROLLER)[0]
+        name = f"controller-{UNFIT}"
+        data, ports = self.folder / "data" / name, choose_free_ports(4)
+        listen, control, metrics, kafka = (f"{like.host}:{port}" for port in ports)
+        overrides = {
+            "klamm.kafka.listeners": f"OTHER://{kafka}",
+            "listener.security.protocol.map": "OTHER:PLAINTEXT",
+            "inter.broker.listener.name": "OTHER",
+            "klamm.state.change.log.dir": str(data / "state-changes"),
+        }
+        options = ["--id", str(UNFIT), "--listen", listen, "--control-listen", control, "--metrics-listen", metrics]
+        options += ["--data", str(data)]
+        for key, value in overrides.items():
+            options += ["--override", f"{key}={value}"]
+        log = self.folder / "logs" / f"{name}.log"
+        process = spawn([*self._command(like), *options], log=log, folder=self.folder, environment=os.environ)
+        try:
+            with plain_client(self.state.zookeeper) as zookeeper:
+                while zookeeper.exists(f"/controllers/ids/{UNFIT}") is None:
+                    assert process.poll() is None, f"{name} ended with code {process.returncode}"
+                    await asyncio.sleep(_POLL_S)
+            yield
+        finally:
+            process.kill()
+            await asyncio.to_thread(process.wait)

@@ -11,6 +11,7 @@ from cluster.local_cluster import BROKER, CONTROLLER, ZOOKEEPER
 from deploy.local.kafka_clients import View, view
 from tests.chaos.network import CUT, both_ways, one_way
 from tests.chaos.switch import CLIENTS, Link
+from tests.commands import run_klamm
 from tests.kafka_chaos.cluster import HOSTS, KafkaChaosCluster
 
 SESSION_S: Final = 6
@@ -92,6 +93,11 @@ class On:
         self.choices.append(what)
         with self.failing(links, link):
             await self.wait(1, _LONG_S)
+
+    async def klamm(self, *arguments: str) -> int:
+        """Run a command of klamm's against its controllers; its exit code."""
+        bootstrap = ",".join(member.address for member in self.cluster.members(CONTROLLER))
+        return (await asyncio.to_thread(run_klamm, *arguments, "--bootstrap", bootstrap)).returncode
 
     def start(self, names: Sequence[str]) -> None:
         for name in names:

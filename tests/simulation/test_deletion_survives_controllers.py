@@ -6,6 +6,7 @@ import pytest
 
 from cluster.broker import BrokerId
 from cluster.errors import ErrorCode
+from cluster.partition import ReplicaAssignment, TopicAssignment
 from cluster.requests.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -14,11 +15,15 @@ from cluster.requests.topics import (
     NewTopic,
     TopicToDelete,
 )
-from cluster.znodes.paths import delete_topic_path, topic_config_path, topic_path
+from cluster.znodes.configs import encode_config
+from cluster.znodes.paths import LEFT_REPLICAS, delete_topic_path, topic_config_path, topic_path
+from cluster.znodes.topics import encode_topic
 from cluster.zookeeper.port import Create
-from simulator.cluster import SimulatedCluster, simulate
+from simulator.cluster import DEFAULT_SETTINGS, SimulatedCluster, simulate
+from simulator.partition_znodes import partition_states
 from simulator.record_checker import check_all
 from simulator.zookeeper_client import SimulatedZooKeeperClient
+from tests.contexts import ids
 from tests.controller_crashes import SAFETY_LIMIT, DyingController
 
 DOOMED = ("a", "b")
@@ -28,8 +33,9 @@ KEPT = "kept"
 class Deleting:
     """A cluster of three agents with three topics, two of which are to go while the controller dies."""
 
-    def __init__(self, seed: int) -> None:
-        self.cluster = SimulatedCluster(seed, controllers=2, brokers=3)
+    def __init__(self, seed: int, grace_ms: int = 600_000) -> None:
+        settings = DEFAULT_SETTINGS.model_copy(update={"klamm_delete_topic_absent_broker_grace_ms": grace_ms})
+        self.cluster = SimulatedCluster(seed, controllers=2, brokers=3, settings=settings)
         self.tool = SimulatedZooKeeperClient(self.cluster.zookeeper, session_timeout_ms=600_000)
         self.tool.listen(lambda _: None)
 
@@ -48,6 +54,13 @@ class Deleting:
         assert isinstance(answer, CreateTopicsResponse)
         assert {t.error_code for t in answer.topics} == {ErrorCode.NONE}, answer
 
+    async def write_topics(self) -> None:
+        """Create the doomed topics as a tool does it, which no dying controller has to answer."""
+        replicas = {p: ReplicaAssignment(ids(*of)) for p, of in ((0, (1, 2, 3)), (1, (3, 1, 2)))}
+        for topic in DOOMED:
+            config, znode = encode_config({}), encode_topic(TopicAssignment(replicas))
+            await self.tool.multi([Create(topic_config_path(topic), config), Create(topic_path(topic), znode)])
+
     async def ask(self, request: object) -> object:
         active = self.cluster.active_controller()
         assert active is not None
@@ -63,6 +76,11 @@ class Deleting:
 
     async def rise(self, broker: int) -> None:
         self.cluster.agents[BrokerId(broker)].start()
+
+    def in_sync(self, broker: int) -> bool:
+        """Whether the broker is in every ISR."""
+        states = partition_states(self.cluster.zookeeper.tree)
+        return bool(states) and all(broker in state.isr for state in states.values())
 
     def children(self, path: str) -> set[str]:
         return set(self.cluster.zookeeper.tree.children(path) or ())
@@ -84,6 +102,7 @@ class Deleting:
         await cluster.until(lambda: cluster.active_controller() is not None, "an active controller")
         if dying is not None:
             dying.spare()
+        assert not any(self.children(f"{LEFT_REPLICAS}/{broker}") for broker in (1, 2, 3))
         await self.create(*DOOMED)
         assert check_all(cluster.records()) == []
 
@@ -119,6 +138,35 @@ async def a_replica_dies(deleting: Deleting, fatal_write: int) -> DyingControlle
     await deleting.rise(2)
     await deleting.come_to_rest(dying)
     return dying
+
+
+async def without_a_broker(deleting: Deleting, fatal_write: int) -> DyingController:
+    """The topics are deleted and created again while a broker is away; the controller dies at any write of all this."""
+    await deleting.start()
+    await deleting.fail(3)
+    dying = DyingController(deleting.cluster, fatal_write)
+    await deleting.mark()
+    cluster = deleting.cluster
+    await cluster.until(lambda: deleting.children("/brokers/topics") == {KEPT}, "they are gone without broker 3")
+    await cluster.until(lambda: not deleting.children("/admin/delete_topics"), "and so are the markers")
+    await cluster.until(lambda: cluster.active_controller() is not None, "an active controller")
+    await deleting.write_topics()
+    await deleting.rise(3)
+    await cluster.until(lambda: all(deleting.directories(b) == 6 for b in (1, 2, 3)), "new replicas everywhere", 120)
+    await cluster.until(lambda: deleting.in_sync(3), "broker 3 is in sync", 120)
+    await deleting.mark()
+    await deleting.come_to_rest(dying)
+    return dying
+
+
+@pytest.mark.rule("D-98", "D-99", "D-100", "TD-28")
+@pytest.mark.parametrize("grace_ms", [0, 2000])
+def test_whenever_the_controller_dies_a_broker_that_is_back_deletes_the_old_and_gets_the_new(grace_ms: int) -> None:
+    for fatal_write in range(SAFETY_LIMIT):
+        dying = simulate(lambda: without_a_broker(Deleting(seed=1, grace_ms=grace_ms), fatal_write))  # noqa: B023
+        if fatal_write and not dying.died:
+            break
+    assert fatal_write > 5, "the controller died several times"
 
 
 @pytest.mark.rule("TD-15", "TD-28", "FO-7", "FO-8", "FO-13", "INV-9", "ZC-8")

@@ -1,16 +1,20 @@
 """Random reassignments, cancellations, crashes, restarts, ISR changes and failovers lose no record."""
 
+import contextlib
 from collections.abc import Sequence
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cluster.broker import BrokerId
+from cluster.errors import MalformedZnodeError
 from cluster.partition import TopicPartition
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest
-from cluster.znodes.admin_requests import encode_reassignments
+from cluster.requests.elections import PREFERRED, ElectLeadersRequest, ElectLeadersTopic
+from cluster.znodes.admin_requests import decode_reassignments, encode_reassignments
 from cluster.znodes.paths import REASSIGN_PARTITIONS
-from cluster.zookeeper.port import Create
+from cluster.zookeeper.port import Create, Delete, SetData
 from simulator.recount import recount
 from tests.contexts import ids
 from tests.controllers import quiesce, run_virtually, until
@@ -24,6 +28,10 @@ partitions = st.integers(0, len(PARTITIONS) - 1)
 steps = st.one_of(
     st.tuples(st.just("api"), partitions, st.one_of(st.none(), targets)),
     st.tuples(st.just("znode"), partitions, targets),
+    st.tuples(st.just("add"), partitions, targets),
+    st.tuples(st.just("overwrite"), partitions, st.one_of(targets, st.sampled_from(["{nonsense", "", "nosuch"]))),
+    st.tuples(st.just("drop"), st.none(), st.none()),
+    st.tuples(st.just("elect"), partitions, st.none()),
     st.tuples(st.just("catch up"), partitions, st.booleans()),
     st.tuples(st.just("broker"), st.sampled_from(BROKERS), st.booleans()),
     st.tuples(st.just("failover"), st.none(), st.none()),
@@ -47,6 +55,15 @@ class Drill:
             case "znode":
                 entry = {TopicPartition("t", int(subject or 0)): ids(*detail)}  # type: ignore[misc]
                 await self.c.world.tool.multi([Create(REASSIGN_PARTITIONS, encode_reassignments(entry))])
+            case "add" | "overwrite":
+                assert subject is not None
+                await self._write_request(subject, detail, keep=kind == "add")
+            case "drop":
+                await self.c.world.tool.multi([Delete(REASSIGN_PARTITIONS)])
+            case "elect":
+                assert subject is not None
+                preferred = (ElectLeadersTopic("t", (subject,)),)
+                await self.c.controller.ask(ElectLeadersRequest(PREFERRED, preferred, timeout_ms=1000))
             case "catch up":
                 assert subject is not None
                 await self._catch_up(subject, all_of_them=bool(detail))
@@ -56,6 +73,24 @@ class Drill:
             case _:
                 await self._fail_over()
         await quiesce()
+
+    async def _write_request(self, partition: int, detail: object, *, keep: bool) -> None:
+        """Rewrite the request node, whatever is in it, or make it; with what was in it, or instead."""
+        tool, entry = self.c.world.tool, TopicPartition("t", partition)
+        znode = await tool.get(REASSIGN_PARTITIONS)
+        entries: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+        if keep and znode is not None:
+            with contextlib.suppress(MalformedZnodeError):
+                entries = decode_reassignments(znode.data)
+        if isinstance(detail, str):
+            entries[TopicPartition("nosuch", 0)] = ids(1)
+            data = encode_reassignments(entries) if detail == "nosuch" else detail.encode()
+        else:
+            assert isinstance(detail, list)
+            entries[entry] = ids(*detail)
+            data = encode_reassignments(entries)
+        op = Create(REASSIGN_PARTITIONS, data) if znode is None else SetData(REASSIGN_PARTITIONS, data)
+        await tool.multi([op])
 
     async def _catch_up(self, partition: int, *, all_of_them: bool) -> None:
         """The leader takes one more live replica into the ISR, or all."""
@@ -118,8 +153,23 @@ class Drill:
                 assert not set(lists.target) <= set(state.isr)
                 assert set(lists.original) & self.alive <= self.holding[partition]
             assert context.assignment(tp) == lists
+            # Who lives and is in sync can lead, unless he is only on his way out.
+            led = state.leader != -1 or not self.alive & set(state.isr)
+            assert led, (state, lists)
             assert (tp in context.partitions_being_reassigned) == lists.is_being_reassigned
+        await self._check_request()
         assert recount(context) == (context.offline_partition_count, context.preferred_replica_imbalance_count)
+
+    async def _check_request(self) -> None:
+        """What is in the request node is under way, but for entries that list a broker twice or are malformed."""
+        znode = await self.c.world.tool.get(REASSIGN_PARTITIONS)
+        if znode is None:
+            return
+        with contextlib.suppress(MalformedZnodeError):
+            for entry, target in decode_reassignments(znode.data).items():
+                lists = self.c.controller.context.assignment(entry)
+                assert lists.is_being_reassigned, (entry, target)
+                assert lists.target == target
 
 
 @settings(max_examples=60, deadline=None)

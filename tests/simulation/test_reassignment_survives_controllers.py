@@ -9,6 +9,7 @@ from cluster.broker import BrokerId
 from cluster.errors import ClusterError, ErrorCode
 from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from cluster.requests.data import ProducePartition, ProduceRequest, ProduceResponse
+from cluster.requests.elections import PREFERRED, ElectLeadersRequest, ElectLeadersTopic
 from cluster.requests.reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -19,7 +20,7 @@ from cluster.requests.topics import CreateTopicsRequest, NewTopic
 from cluster.znodes.admin_requests import encode_reassignments
 from cluster.znodes.paths import REASSIGN_PARTITIONS, delete_topic_path, state_path, topic_config_path, topic_path
 from cluster.znodes.topics import decode_state, decode_topic
-from cluster.zookeeper.port import Create
+from cluster.zookeeper.port import Create, SetData
 from simulator.cluster import SimulatedCluster, simulate
 from simulator.record_batches import encode_client_batch
 from simulator.record_checker import check_all
@@ -76,6 +77,10 @@ class Moving:
     async def through_zookeeper(self, targets: Targets) -> None:
         body = encode_reassignments({TopicPartition(T, p): ids(*t) for p, t in targets.items()})
         await self.tool.multi([Create(REASSIGN_PARTITIONS, body)])
+
+    async def rewrite_request(self, targets: Targets) -> None:
+        body = encode_reassignments({TopicPartition(T, p): ids(*t) for p, t in targets.items()})
+        await self.tool.multi([SetData(REASSIGN_PARTITIONS, body)])
 
     async def through_the_api(self, targets: Mapping[int, Sequence[int] | None]) -> None:
         """Ask again, as a client does, until it is answered; a repetition may find nothing to cancel any more."""
@@ -181,8 +186,41 @@ async def replaced(moving: Moving, fatal_write: int) -> tuple[End, DyingControll
     return await moving.come_to_rest({0: [2, 5]}, dying), dying
 
 
+async def led_by_a_new_replica(moving: Moving) -> None:
+    await waiting_for_a_dead_target(moving, {0: [3, 4]})
+    preferred = (ElectLeadersTopic(T, (0,)),)
+    await moving.ask(ElectLeadersRequest(PREFERRED, preferred, timeout_ms=1000))
+    await moving.cluster.until(lambda: moving.state(0).leader == 3, "the new replica leads")
+
+
+async def cancelled_while_a_new_replica_leads(moving: Moving, fatal_write: int) -> tuple[End, DyingController]:
+    await moving.start([1, 2])
+    await led_by_a_new_replica(moving)
+    dying = DyingController(moving.cluster, fatal_write)
+    await moving.through_the_api({0: None})
+    return await moving.come_to_rest({0: [1, 2]}, dying), dying
+
+
+async def replaced_while_a_new_replica_leads(moving: Moving, fatal_write: int) -> tuple[End, DyingController]:
+    await moving.start([1, 2])
+    await led_by_a_new_replica(moving)
+    dying = DyingController(moving.cluster, fatal_write)
+    await moving.rewrite_request({0: [2, 5]})
+    return await moving.come_to_rest({0: [2, 5]}, dying), dying
+
+
+async def added_to_a_pending_request(moving: Moving, fatal_write: int) -> tuple[End, DyingController]:
+    """One entry gets a third target, one is new, and one goes without being cancelled."""
+    await moving.start([1, 2], [2, 3], [1, 2])
+    await waiting_for_a_dead_target(moving, {0: [3, 4], 2: [1, 3]})
+    dying = DyingController(moving.cluster, fatal_write)
+    targets = {0: [3, 5], 1: [2, 1]}
+    await moving.rewrite_request(targets)
+    return await moving.come_to_rest({**targets, 2: [1, 3]}, dying), dying
+
+
 async def deleted_on_the_way(moving: Moving, fatal_write: int) -> tuple[End, DyingController]:
-    """Its deletion waits for the move, which waits for a broker (D-1)."""
+    """Its deletion ends the move, and waits for the broker only to delete what it may have (D-1)."""
     await moving.start([1, 2])
     await waiting_for_a_dead_target(moving, {0: [3, 4]})
     cluster, tree = moving.cluster, moving.cluster.zookeeper.tree
@@ -194,14 +232,25 @@ async def deleted_on_the_way(moving: Moving, fatal_write: int) -> tuple[End, Dyi
     left = (topic_path(T), topic_config_path(T), delete_topic_path(T), REASSIGN_PARTITIONS)
     await cluster.until(lambda: not any(tree.get(path) for path in left), "nothing is left of the topic")
     await cluster.until(lambda: cluster.active_controller() is not None, "an active controller")
-    await cluster.until(lambda: not moving.hosts(0) & {3, 4}, "its replicas are deleted")
+    await cluster.until(lambda: not moving.hosts(0), "its replicas are deleted")
     assert check_all(cluster.records()) == []
     return {}, dying
 
 
-@pytest.mark.rule("RA-25", "RA-52", "RA-53", "FO-12", "INV-8", "C-7", "D-19", "D-1", "D-22")
+@pytest.mark.rule("RA-25", "RA-52", "RA-53", "FO-12", "INV-8", "C-7", "D-19", "D-1", "D-22", "D-95", "D-96")
 @pytest.mark.parametrize(
-    "story", [disjoint, through_the_api, cancelled, replaced, deleted_on_the_way], ids=lambda s: s.__name__
+    "story",
+    [
+        disjoint,
+        through_the_api,
+        cancelled,
+        replaced,
+        cancelled_while_a_new_replica_leads,
+        replaced_while_a_new_replica_leads,
+        added_to_a_pending_request,
+        deleted_on_the_way,
+    ],
+    ids=lambda s: s.__name__,
 )
 def test_whenever_the_controller_dies_the_next_one_comes_to_the_same_end(story: Story) -> None:
     ends: list[End] = []

@@ -4,6 +4,7 @@ import pytest
 
 from simulator.cluster import simulate
 from tests.recorded.compare import Difference, differences, load_golden
+from tests.recorded.deviations import expected_of
 from tests.recorded.engine import replay
 from tests.recorded.in_memory_cluster import InMemoryCluster
 from tests.recorded.scenario import all_names, load
@@ -21,7 +22,7 @@ async def found_differences(name: str, seed: int) -> list[Difference]:
     scenario = load(name)
     cluster = InMemoryCluster(scenario, seed)
     await cluster.start()
-    return differences(load_golden(name), await replay(scenario, cluster, print))
+    return differences(expected_of(load_golden(name)), await replay(scenario, cluster, print))
 
 
 @pytest.mark.parametrize("name", all_names())

@@ -19,6 +19,7 @@ MADE_BY_TOOLS = ("build/", "mutants/")
         ("make_state_tables", "ARCHITECTURE.md"),
         ("make_audit_tables", "docs/audit-tables.md"),
         ("make_metrics_table", "docs/metrics.md"),
+        ("make_deviations_table", "docs/recorded-deviations.md"),
     ],
 )
 def test_tables_in_documents_are_the_codes_own(tool: str, document: str) -> None:

@@ -1,42 +1,70 @@
-"""Whether the brokers have an authorizer. Then this controller, which has none, must not be a way past it."""
+"""Whether the brokers have an authorizer. Then this controller, which has none, must not be a way past it.
 
-import asyncio
+A broker gets or loses an authorizer only by a restart (`authorizer.class.name` is read once), which ends its
+connections: what it says holds as long as the connection over which it was asked.
+"""
+
 from collections.abc import Awaitable, Callable
 from typing import Final
+from weakref import WeakSet
 
+from cluster.broker import BrokerId
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.kafka_wire.authorizer import has_authorizer
 from cluster.kafka_wire.connection import KafkaConnection
 
 _TIMEOUT_S: Final = 10.0
-_REMEMBERED_S: Final = 60.0
 
 
 class Authorizers:
-    """What is known of the brokers that requests are passed on to."""
+    """What the brokers said: those that the active controller is connected to, and those that requests of clients are
+    passed on to.
+    """
 
     def __init__(self) -> None:
-        self._without_until: dict[str, float] = {}
-        """Address -> until when it counts as without an authorizer."""
+        self._guarded: set[BrokerId] = set()
+        self._without: WeakSet[KafkaConnection] = WeakSet()
+
+    @property
+    def guarded(self) -> frozenset[BrokerId]:
+        """The brokers with an authorizer, of those that the active controller is connected to."""
+        return frozenset(self._guarded)
+
+    async def ask(self, broker: BrokerId, connection: KafkaConnection) -> None:
+        """Ask a broker over a new connection of the controller. Raises PeerUnreachableError."""
+        is_guarded = await has_authorizer(connection, _TIMEOUT_S)
+        self.forget(broker)
+        if is_guarded:
+            self._guarded.add(broker)
+
+    def forget(self, broker: BrokerId) -> None:
+        """The broker has gone, or restarts."""
+        self._guarded.discard(broker)
 
     async def require_none(self, connected: Callable[[], Awaitable[KafkaConnection]]) -> KafkaConnection:
-        """The connection; raises ApiError unless its broker has no authorizer."""
+        """The connection; raises ApiError unless its broker has no authorizer, and no other is known to have one.
+
+        Of a broker that has not answered nothing is known: it neither allows a request nor forbids it.
+        """
+        if self._guarded:
+            raise _forbidden(f"broker {min(self._guarded)}")
         try:
             connection = await connected()
-            now = asyncio.get_running_loop().time()
-            if self._without_until.get(connection.address, 0) > now:
-                return connection
-            is_guarded = await has_authorizer(connection, _TIMEOUT_S)
+            is_guarded = connection not in self._without and await has_authorizer(connection, _TIMEOUT_S)
         except PeerUnreachableError as error:
             raise ApiError(
                 ErrorCode.BROKER_NOT_AVAILABLE, f"no broker says whether the cluster has an authorizer: {error}"
             ) from error
         if is_guarded:
-            raise ApiError(
-                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-                f"broker {connection.address} has an authorizer, and klamm neither authenticates nor authorises its "
-                "clients yet, so that anybody could change the cluster: give it back with klamm leave",
-            )
-        self._without_until = {a: until for a, until in self._without_until.items() if until > now}
-        self._without_until[connection.address] = now + _REMEMBERED_S
+            raise _forbidden(f"broker {connection.address}")
+        self._without.add(connection)
         return connection
+
+
+def _forbidden(broker: str) -> ApiError:
+    return ApiError(
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        f"{broker} has an authorizer, and klamm neither authenticates nor authorises its clients yet, so that anybody "
+        "could change the cluster: restart the broker without authorizer.class.name, or give the cluster back with "
+        "klamm leave",
+    )

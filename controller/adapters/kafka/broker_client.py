@@ -1,10 +1,12 @@
 """The controller's `BrokerClient` for brokers of Apache Kafka: one ordered connection for each broker."""
 
 import ssl
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
-from cluster.broker import Broker, BrokerId, Endpoint
-from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.broker import Broker, BrokerId, Endpoint, TopicId
+from cluster.errors import ApiError, ErrorCode, PeerRefusesError, PeerUnreachableError
 from cluster.kafka_configs.tables import release_of
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.messages.api_versions_request import ApiVersionsRequest
@@ -12,18 +14,29 @@ from cluster.kafka_wire.messages.api_versions_response import ApiVersionsRespons
 from cluster.process.settings import Settings
 from cluster.requests import control
 from cluster.requests.recovery import DescribeReplicasResponse
+from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.control_messages import ControlMessages, answer_type, response_of
+from controller.adapters.kafka.topic_ids import cached_topic_ids, check_topic_ids
+from controller.topic_id_questions import TopicIdAnswer, TopicIdQuestion
 
 _ASKED_VERSION: Final = 0
+_NOT_AUTHORIZED: Final = (
+    "its authorizer refuses the controller's requests (CLUSTER_AUTHORIZATION_FAILED), and klamm does not govern such "
+    "brokers yet: restart it without authorizer.class.name, or give the cluster back with klamm leave"
+)
 
 
 class KafkaBrokerClient:
-    """Implements controller.ports.BrokerClient. Listener: RQ-30; timeouts: RQ-32; versions: D-81.
+    """Implements controller.ports.BrokerClient and AnswersTopicIds.
 
-    `controller`: see ControlMessages. `tls`: for brokers whose listener is SSL.
+    Listener: RQ-30; timeouts: RQ-32; versions: D-81; refusals: D-111.
+
+    `controller`: see ControlMessages. `tls`: for brokers whose listener is SSL. `authorizers`: is told of each broker.
     """
 
-    def __init__(self, settings: Settings, client_id: str, controller: Broker, tls: ssl.SSLContext) -> None:
+    def __init__(
+        self, settings: Settings, client_id: str, controller: Broker, tls: ssl.SSLContext, authorizers: Authorizers
+    ) -> None:
         self._client_id = client_id
         self._protocol = settings.inter_broker_protocol_version
         self._messages = ControlMessages(settings.inter_broker_protocol_version, controller)
@@ -33,6 +46,7 @@ class KafkaBrokerClient:
         )
         self._timeout_s = settings.request_timeout_ms / 1000
         self._tls = tls
+        self._authorizers = authorizers
         self._connections: dict[BrokerId, KafkaConnection] = {}
         self._releases: dict[BrokerId, str] = {}
         """Of the brokers that are connected, or were when they were sent something last."""
@@ -41,7 +55,11 @@ class KafkaBrokerClient:
         message, version = self._messages.message(request)
         connection = await self._connection(broker)
         answer = await connection.call(message, version, answer_type(request), timeout_s=self._timeout_s)
-        return response_of(request, answer)
+        response = response_of(request, answer)
+        if response.error_code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            # Nothing of it was carried out: once it is allowed, the broker has to hear it, in order.
+            raise PeerRefusesError(connection.address, response.error_code, _NOT_AUTHORIZED)
+        return response
 
     async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse:
         raise ApiError(
@@ -49,10 +67,25 @@ class KafkaBrokerClient:
             f"broker {broker.id} is of Apache Kafka and cannot name its replicas: nothing can be recovered from it",
         )
 
+    async def cached_topic_ids(self, broker: Broker, topics: Sequence[str]) -> dict[str, TopicId]:
+        async with self._connection_aside(broker) as connection:
+            return await cached_topic_ids(connection, topics, timeout_s=self._timeout_s)
+
+    async def check_topic_ids(
+        self, broker: Broker, question: TopicIdQuestion, cached: Mapping[str, TopicId]
+    ) -> TopicIdAnswer:
+        version = self._messages.versions.leader_and_isr
+        async with self._connection_aside(broker) as connection:
+            return await check_topic_ids(connection, question, cached, version, timeout_s=self._timeout_s)
+
     def oldest_release(self) -> str | None:
         return min(self._releases.values(), key=lambda release: tuple(map(int, release.split("."))), default=None)
 
+    def brokers_with_authorizer(self) -> frozenset[BrokerId]:
+        return self._authorizers.guarded
+
     async def forget(self, broker: Broker) -> None:
+        self._authorizers.forget(broker.id)
         self._releases.pop(broker.id, None)
         connection = self._connections.pop(broker.id, None)
         if connection is not None:
@@ -63,15 +96,13 @@ class KafkaBrokerClient:
             self._connections.popitem()[1].close()
 
     async def _connection(self, broker: Broker) -> KafkaConnection:
-        endpoint = self._endpoint(broker)
         known = self._connections.get(broker.id)
         if known is not None and known.is_open:
             return known
-        opened = await KafkaConnection.open(
-            endpoint, client_id=self._client_id, timeout_s=self._connect_timeout_s, tls=self._tls_for(endpoint)
-        )
+        opened = await self._open(broker)
         try:
             versions = await self._checked_versions(opened)
+            await self._authorizers.ask(broker.id, opened)
         except BaseException:
             opened.close()
             raise
@@ -79,19 +110,38 @@ class KafkaBrokerClient:
         self._releases[broker.id] = release_of(versions)
         return opened
 
+    @asynccontextmanager
+    async def _connection_aside(self, broker: Broker) -> AsyncIterator[KafkaConnection]:
+        """One for which no control request waits."""
+        connection = await self._open(broker)
+        try:
+            await self._checked_versions(connection)
+            yield connection
+        finally:
+            connection.close()
+
+    async def _open(self, broker: Broker) -> KafkaConnection:
+        endpoint = self._endpoint(broker)
+        return await KafkaConnection.open(
+            endpoint, client_id=self._client_id, timeout_s=self._connect_timeout_s, tls=self._tls_for(endpoint)
+        )
+
     async def _checked_versions(self, opened: KafkaConnection) -> dict[int, int]:
-        """The newest version of each API. Raises PeerUnreachableError for a broker that does not understand requests of
-        the protocol version; it would close the connection without a word of why.
+        """The newest version of each API. Raises PeerRefusesError for a broker that does not understand requests of the
+        protocol version; it would close the connection without a word of why.
         """
         answer = await opened.call(ApiVersionsRequest(), _ASKED_VERSION, ApiVersionsResponse, timeout_s=self._timeout_s)
         why = self._messages.versions.not_understood(answer.api_keys)
+        versions = {version.api_key: version.max_version for version in answer.api_keys}
         if why is not None:
-            raise PeerUnreachableError(
+            release = release_of(versions)
+            raise PeerRefusesError(
                 opened.address,
-                f"it does not understand {why}: give the controllers the inter.broker.protocol.version of the brokers, "
-                f"not {self._protocol}",
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"it is of Kafka {release} and does not understand {why}: give the controllers the "
+                f"inter.broker.protocol.version of the brokers, {release} at most, not {self._protocol}",
             )
-        return {version.api_key: version.max_version for version in answer.api_keys}
+        return versions
 
     def _tls_for(self, endpoint: Endpoint) -> ssl.SSLContext | None:
         match endpoint.security_protocol:

@@ -5,7 +5,8 @@ without a name here is UNKNOWN_SERVER_ERROR, and must not stop the sender. Sourc
 AbstractControllerBrokerRequestBatch, ControllerChannelManager.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, assert_never
 
@@ -173,8 +174,8 @@ def response_of(request: control.ControlRequest, answer: Any) -> control.Control
     """The response in the types of the controller."""
     match request, answer:
         case control.LeaderAndIsrRequest(), LeaderAndIsrAnswer():
-            names = {_topic_id(topic.topic_id): topic.topic_name for topic in request.topic_states}
-            return control.LeaderAndIsrResponse(known_code(answer.error_code), tuple(_leader_errors(answer, names)))
+            errors = _leader_errors(answer, request.topic_states)
+            return control.LeaderAndIsrResponse(known_code(answer.error_code), tuple(errors))
         case control.StopReplicaRequest(), StopReplicaAnswer():
             return control.StopReplicaResponse(
                 known_code(answer.error_code),
@@ -189,16 +190,28 @@ def response_of(request: control.ControlRequest, answer: Any) -> control.Control
 
 
 def _leader_errors(
-    answer: LeaderAndIsrAnswer, names: Mapping[TopicId, str]
+    answer: LeaderAndIsrAnswer, topics: Sequence[control.LeaderAndIsrTopicState]
 ) -> Iterable[control.LeaderAndIsrPartitionError]:
-    """Topics have names in the older versions, ids in the newer ones."""
+    """Topics have names in the older versions, ids in the newer ones. There the errors of all topics without an id come
+    together, and count only where one of these topics alone can be meant.
+    """
+    without: dict[int, list[str]] = defaultdict(list)
+    for topic in topics:
+        for state in topic.partition_states if topic.topic_id is None else ():
+            without[state.partition_index].append(topic.topic_name)
+    names = {_topic_id(topic.topic_id): topic.topic_name for topic in topics}
     for error in answer.partition_errors:
         code = known_code(error.error_code)
         yield control.LeaderAndIsrPartitionError(error.topic_name, None, error.partition_index, code)
-    for topic in answer.topics:
-        for error in topic.partition_errors:
-            code, name = known_code(error.error_code), names.get(topic.topic_id, "")
-            yield control.LeaderAndIsrPartitionError(name, topic.topic_id, error.partition_index, code)
+    for refused in answer.topics:
+        for error in refused.partition_errors:
+            code, partition = known_code(error.error_code), error.partition_index
+            if refused.topic_id != ZERO_TOPIC_ID:
+                name = names.get(refused.topic_id, "")
+                yield control.LeaderAndIsrPartitionError(name, refused.topic_id, partition, code)
+                continue
+            if len(without[partition]) == 1:
+                yield control.LeaderAndIsrPartitionError(without[partition][0], None, partition, code)
 
 
 def _leader_and_isr_partition(state: control.LeaderAndIsrPartitionState) -> lai.LeaderAndIsrPartitionState:

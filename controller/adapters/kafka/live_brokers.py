@@ -19,19 +19,19 @@ _ATTEMPTS: Final = 3
 class LiveBrokers:
     """Finds a broker for each connection of a client.
 
-    `registered` reads the registrations: a standby has heard nothing else of the brokers; it may raise ZooKeeperError.
+    `read` reads the registrations: a standby has heard nothing else of the brokers; it may raise ZooKeeperError.
     `own_addresses`: of this controller, which are never connected to; may grow. `tls`: for listeners that are SSL.
     """
 
     def __init__(
         self,
-        registered: Callable[[], Awaitable[Collection[Broker]]],
+        read: Callable[[], Awaitable[Collection[Broker]]],
         random: Random,
         client_id: str,
         own_addresses: Collection[str],
         tls: KafkaTls,
     ) -> None:
-        self._registered = registered
+        self._read = read
         self._random, self._client_id = random, client_id
         self._own_addresses = own_addresses
         self._tls = tls
@@ -42,30 +42,35 @@ class LiveBrokers:
         """A connection to a live broker, at its listener of this name, so that it answers with the addresses that the
         client can reach. Raises PeerUnreachableError.
         """
-        context = self._tls.to_brokers if shows_certificate else self._tls.passing_on
-        endpoints = [e for broker in await self._brokers() if (e := broker.endpoint(listener)) and self._is_usable(e)]
+        endpoints = [e for broker in await self.registered() if (e := broker.endpoint(listener)) and self._is_usable(e)]
         failure = PeerUnreachableError(listener, "no live broker has this listener")
         for endpoint in self._random.sample(endpoints, min(_ATTEMPTS, len(endpoints))):
-            tls = context if endpoint.security_protocol == "SSL" else None
             try:
-                return await KafkaConnection.open(
-                    endpoint, client_id=self._client_id, timeout_s=_CONNECT_TIMEOUT_S, tls=tls
-                )
+                return await self.connect_to(endpoint, shows_certificate=shows_certificate)
             except PeerUnreachableError as error:
                 failure = error
                 self._read_at = None
         raise failure
 
+    async def connect_to(
+        self, endpoint: Endpoint, *, shows_certificate: bool, timeout_s: float = _CONNECT_TIMEOUT_S
+    ) -> KafkaConnection:
+        """A connection to this listener of a broker. Raises PeerUnreachableError."""
+        context = self._tls.to_brokers if shows_certificate else self._tls.passing_on
+        tls = context if endpoint.security_protocol == "SSL" else None
+        return await KafkaConnection.open(endpoint, client_id=self._client_id, timeout_s=timeout_s, tls=tls)
+
     def _is_usable(self, endpoint: Endpoint) -> bool:
         """Not where a client that the broker authenticates has other rights than this controller."""
         return endpoint.security_protocol in {"PLAINTEXT", "SSL"} and endpoint.address not in self._own_addresses
 
-    async def _brokers(self) -> tuple[Broker, ...]:
+    async def registered(self) -> tuple[Broker, ...]:
+        """The registrations, as they were a second ago at most. Raises PeerUnreachableError."""
         now = asyncio.get_running_loop().time()
         if self._read_at is None or now - self._read_at > _REMEMBERED_S:
             try:
                 async with asyncio.timeout(_READ_TIMEOUT_S):
-                    self._known = tuple(await self._registered())
+                    self._known = tuple(await self._read())
                 self._read_at = now
             except (TimeoutError, ZooKeeperError) as error:
                 if not self._known:

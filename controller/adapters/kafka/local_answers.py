@@ -43,7 +43,7 @@ class LocalAnswers:
         the client learns which one to ask with (KIP-511).
         """
         known = api(ApiKey.API_VERSIONS)
-        if header.api_version > known.latest_version:
+        if not known.has(header.api_version):
             own = ApiVersion(
                 api_key=ApiKey.API_VERSIONS, min_version=known.oldest_version, max_version=known.latest_version
             )

@@ -1,16 +1,20 @@
 """The Kafka listeners of a controller process."""
 
 import asyncio
+import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from cluster.broker import Broker, BrokerId, Endpoint
+from cluster.errors import StartupError
+from cluster.kafka_wire.connection_table import ConnectionBounds, ConnectionTable
 from cluster.kafka_wire.served_connection import Peer, ServerLimits
 from cluster.kafka_wire.server import KafkaServer
 from cluster.process.kafka_listeners import KafkaListener
 from cluster.process.tasks import TaskSet
 from cluster.rpc.admission_limits import AdmissionLimits
+from controller.adapters.kafka.broker_hosts import BrokerHosts
 from controller.adapters.kafka.session import KafkaServices, KafkaSession
 
 
@@ -35,20 +39,24 @@ async def serve_kafka(
     tasks: TaskSet,
     services: KafkaServices,
     *,
-    tls: ssl.SSLContext | None = None,
+    tls: Mapping[str, ssl.SSLContext] = {},
 ) -> KafkaServers:
-    """Serve at each listener. Raises StartupError if an address cannot be bound.
+    """Serve at each listener. Raises StartupError if an address cannot be bound, or an override names an unknown host.
 
-    `tasks`: those of the connections. `tls`: for listeners that are SSL.
+    `tasks`: those of the connections. `tls`: by the names of the listeners that are SSL.
     """
     bounds = _limits(limits)
+    overrides = await _by_address(limits.max_connections_per_ip_overrides)
+    table = ConnectionTable(ConnectionBounds(limits.max_kafka_connections, limits.max_connections_per_ip, overrides))
+    hosts = BrokerHosts(services.brokers.registered, table, tasks)
     servers: list[KafkaServer] = []
     endpoints: list[Endpoint] = []
     try:
         for listener in listeners:
-            own_tls = tls if listener.security_protocol == "SSL" else None
+            own_tls = tls[listener.name] if listener.security_protocol == "SSL" else None
             is_authenticated = own_tls is not None and own_tls.verify_mode is ssl.CERT_REQUIRED
-            server = KafkaServer(partial(_open, services, listener.name, is_authenticated), bounds, tasks)
+            opened = partial(_open, services, listener.name, is_authenticated)
+            server = KafkaServer(opened, bounds, tasks, table, on_filling=hosts.look, on_freed=services.memory.freed)
             endpoints.append(listener.endpoint(await server.start(listener.host, listener.port, tls=own_tls)))
             servers.append(server)
     except BaseException:
@@ -64,12 +72,25 @@ def _open(services: KafkaServices, listener: str, is_authenticated: bool, peer: 
     return KafkaSession(services, listener, f"{family}:{peer}", is_authenticated=is_authenticated)
 
 
+async def _by_address(overrides: Mapping[str, int]) -> dict[str, int]:
+    """The overrides of the hosts' addresses."""
+    loop = asyncio.get_running_loop()
+    found: dict[str, int] = {}
+    for host, limit in overrides.items():
+        try:
+            addresses = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            raise StartupError(
+                f"max.connections.per.ip.overrides: {host} has no address: {error}; name a host that has one"
+            ) from error
+        found |= {str(entry[4][0]): limit for entry in addresses}
+    return found
+
+
 def _limits(limits: AdmissionLimits) -> ServerLimits:
     return ServerLimits(
         request_bytes_max=limits.socket_request_max_bytes,
         memory_bytes_max=limits.queued_max_request_bytes,
-        connections_max=limits.max_other_connections,
-        connections_per_ip_max=limits.max_connections_per_ip,
         idle_s=limits.connections_max_idle_ms / 1000,
         transfer_s=limits.klamm_request_transfer_timeout_ms / 1000,
         setup_s=limits.socket_connection_setup_timeout_ms / 1000,

@@ -6,6 +6,7 @@ this one alone uses. Source: Kafka KafkaApis.handle; the requests that it answer
 """
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import structlog
@@ -18,6 +19,9 @@ from cluster.kafka_wire.codec import decode
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.headers import RequestHeader, decode_request_header, encode_response
 from cluster.kafka_wire.message import Message
+from cluster.kafka_wire.schema import has_error_code
+from cluster.process.freed_memory import FreedMemory
+from cluster.process.off_loop import THREAD, off_loop
 from cluster.process.parking import CURRENT, parked
 from cluster.process.request_metrics import MeasuredRequest, RequestMetrics
 from cluster.requests.context import RequestContext, RequestHandler
@@ -26,6 +30,7 @@ from cluster.rpc.budgets import Peer
 from cluster.rpc.call_kinds import CallKind
 from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_apis import BROKER_APIS
+from controller.adapters.kafka.client_certificates import ClientCertificates
 from controller.adapters.kafka.conversions import Conversion
 from controller.adapters.kafka.live_brokers import LiveBrokers
 from controller.adapters.kafka.local_answers import LocalAnswers
@@ -44,6 +49,15 @@ _ELEMENTS_OF_BROKERS_MAX: Final = 500_000
 """Elements of all lists of a request together. Decoding holds the event loop: 100,000 take about a second. A broker
 reports the ISRs of all partitions that it leads at once.
 """
+_LARGE_BYTES: Final = 16_384
+"""A longer request is decoded beside the event loop, and so is what follows from it."""
+_LARGE_ELEMENTS: Final = 1_000
+"""A response with more of them is encoded there."""
+_BYTES_PER_BYTE: Final = 50
+"""What a byte of a long request takes in objects, until it is answered."""
+_ERROR_TEXT_MAX: Final = 4_000
+_WITH_QUOTA: Final = {ApiKey.CREATE_TOPICS: 6, ApiKey.DELETE_TOPICS: 5, ApiKey.CREATE_PARTITIONS: 3}
+"""From which version on they have THROTTLING_QUOTA_EXCEEDED."""
 _OF_BROKERS: Final = frozenset({ApiKey.ALTER_PARTITION, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.ALLOCATE_PRODUCER_IDS})
 
 
@@ -61,6 +75,26 @@ class KafkaServices(Struct, frozen=True):
     local: LocalAnswers
     conversions: Mapping[ApiKey, Conversion[Any]]
     authorizers: Authorizers
+    certificates: ClientCertificates
+    threads: "LongRequests"
+    memory: FreedMemory
+
+
+class LongRequests:
+    """The threads in which long requests are decoded and answers to them encoded: one for those of brokers, which must
+    not wait for those of clients, and one for all others, one after the other.
+    """
+
+    def __init__(self) -> None:
+        self._of_brokers = ThreadPoolExecutor(1, "kafka-brokers")
+        self._of_clients = ThreadPoolExecutor(1, "kafka-clients")
+
+    def of(self, key: ApiKey) -> ThreadPoolExecutor:
+        return self._of_brokers if key in _OF_BROKERS else self._of_clients
+
+    def close(self) -> None:
+        for thread in (self._of_brokers, self._of_clients):
+            thread.shutdown(wait=False, cancel_futures=True)
 
 
 class KafkaSession:
@@ -87,11 +121,19 @@ class KafkaSession:
             return frame
 
         with services.metrics.measure(_name(called), len(frame)) as measured:
-            call = services.admission.admit(kind, self._peer)
+            try:
+                call = services.admission.admit(kind, self._peer)
+            except ApiError as error:
+                measured.error_code = error.code
+                return self._not_admitted(called, header, frame, start, error)
             token = CURRENT.set(call)
             try:
-                await call.receive(received)
-                call.handle_as(kind)
+                try:
+                    await call.receive(received)
+                    call.handle_as(kind)
+                except ApiError as error:
+                    measured.error_code = error.code
+                    return self._not_admitted(called, header, frame, start, error)
                 answer = await self._answer(called, header, frame, start, measured)
                 call.answered(len(answer))
                 return answer
@@ -101,63 +143,86 @@ class KafkaSession:
             finally:
                 CURRENT.reset(token)
                 call.end()
+                if len(frame) > _LARGE_BYTES:
+                    services.memory.freed(len(frame) * _BYTES_PER_BYTE)
 
     def close(self) -> None:
         """The client has gone."""
         if self._upstream is not None:
             self._upstream.close()
 
+    def _not_admitted(self, called: Api, header: RequestHeader, frame: bytes, start: int, error: ApiError) -> bytes:
+        """The answer to a request of which nothing was done because too many are open: an error that clients retry.
+
+        Raises RefusedConnectionError where the response has no place for one, or the request is too long to look at.
+        """
+        conversion = self._services.conversions.get(called.key)
+        # Only these, in these versions, have a code of their own (KIP-599); older clients do not know it as retriable.
+        quota = _WITH_QUOTA.get(called.key)
+        is_known = quota is not None and header.api_version >= quota
+        refused = ApiError(error.code if is_known else ErrorCode.REQUEST_TIMED_OUT, error.message)
+        if conversion is not None and called.has(header.api_version) and len(frame) <= _LARGE_BYTES:
+            message = decode(called.request_type, header.api_version, frame, start, elements_max=_LARGE_ELEMENTS)
+            if conversion.concerns(message):
+                return _encoded(conversion.refusal(message, refused), header, conversion)
+        return _refused(called, header, refused.code)
+
     async def _answer(
         self, called: Api, header: RequestHeader, frame: bytes, start: int, measured: MeasuredRequest
     ) -> bytes:
-        conversion = self._services.conversions.get(called.key)
-        if conversion is not None:
-            limit = _ELEMENTS_OF_BROKERS_MAX if called.key in _OF_BROKERS else _ELEMENTS_MAX
-            message = decode(called.request_type, header.api_version, frame, start, elements_max=limit)
-            if conversion.concerns(message):
-                response = await self._converted(conversion, message, measured)
-                return self._encoded(conversion.fitted(response, header.api_version), header)
+        services = self._services
         if called.key is ApiKey.API_VERSIONS:
-            return await self._services.local.api_versions(header, frame, start, self._connected)
-        own = self._services.local.answer(called.key)
+            return await services.local.api_versions(header, frame, start, self._connected)
+        conversion, own = services.conversions.get(called.key), services.local.answer(called.key)
+        if (conversion is not None or own is not None) and not called.has(header.api_version):
+            return _refused(called, header, ErrorCode.UNSUPPORTED_VERSION)
         if own is not None:
-            return self._encoded(own, header)
+            return _encoded(own, header)
+        if conversion is not None:
+            thread = services.threads.of(called.key)
+            token = THREAD.set(thread if len(frame) > _LARGE_BYTES else None)
+            try:
+                limit = _ELEMENTS_OF_BROKERS_MAX if called.key in _OF_BROKERS else _ELEMENTS_MAX
+                message = await off_loop(
+                    decode, called.request_type, header.api_version, frame, start, elements_max=limit
+                )
+                if conversion.concerns(message):
+                    response = await self._converted(conversion, message, measured)
+                    if _is_large(response):
+                        THREAD.set(thread)
+                    return await off_loop(_encoded, response, header, conversion)
+            finally:
+                THREAD.reset(token)
         if called.key in NEVER_PASSED_ON:
             raise RefusedConnectionError(f"{_name(called)} is not for a controller")
         async with parked():
             connection = (
-                await self._services.authorizers.require_none(self._connected)
+                await services.authorizers.require_none(self._connected)
                 if self._is_authenticated
                 else await self._connected()
             )
             return await connection.call_raw(frame, timeout_s=_PASSED_ON_TIMEOUT_S)
 
     async def _converted(self, conversion: Conversion[Any], message: Message, measured: MeasuredRequest) -> Message:
-        context = RequestContext(peer=self._peer.connection)
+        context = RequestContext(peer=self._peer.connection, is_kafka_client=True)
         try:
             if conversion.key not in _OF_BROKERS:
                 await self._services.authorizers.require_none(self._connected)
-            response = await self._services.handler.handle(context, conversion.request(message))
+            elif not self._is_authenticated:
+                await self._services.certificates.require_none()
+            request = await off_loop(conversion.request, message)
+            response = await self._services.handler.handle(context, request)
             measured.handled(getattr(response, "error_code", ErrorCode.NONE))
-            return conversion.response(message, response)
+            return await off_loop(conversion.response, message, response)
         except ApiError as error:
             refused = error
         except ClusterError as error:
             refused = ApiError(error.code, str(error))
         except Exception as error:
-            _log.exception("Request failed", api=conversion.key.name, peer=self._peer.connection)
+            _log.exception("Request failed", api=conversion.key.name)
             refused = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}")
         measured.error_code = refused.code
-        return conversion.refusal(message, refused)
-
-    @staticmethod
-    def _encoded(message: Message, header: RequestHeader) -> bytes:
-        try:
-            return encode_response(message, header.api_version, header.correlation_id)
-        except ClusterError:
-            # Of a version that is served: the response is wrong, not the request.
-            _log.exception("A response has no encoding", message=type(message).__name__, version=header.api_version)
-            raise
+        return await off_loop(conversion.refusal, message, refused)
 
     async def _connected(self) -> KafkaConnection:
         if self._upstream is None or not self._upstream.is_open:
@@ -165,6 +230,59 @@ class KafkaSession:
                 self._listener, shows_certificate=self._is_authenticated
             )
         return self._upstream
+
+
+def _encoded(message: Message, header: RequestHeader, conversion: Conversion[Any] | None = None) -> bytes:
+    """The response, without what its version cannot say."""
+    fitted = message if conversion is None else conversion.fitted(message, header.api_version)
+    try:
+        return encode_response(fitted, header.api_version, header.correlation_id)
+    except ClusterError:
+        pass
+    try:
+        # What refuses a long value may quote it, and be longer than a text may be.
+        return encode_response(_shortened(fitted), header.api_version, header.correlation_id)
+    except ClusterError:
+        # Of a version that is served: the response is wrong, not the request.
+        _log.exception("A response has no encoding", message=type(message).__name__, version=header.api_version)
+        raise
+
+
+def _shortened(value: Any) -> Any:
+    """The same with the beginning only of long error messages."""
+    if isinstance(value, tuple):
+        return tuple(map(_shortened, value))
+    if not isinstance(value, Message):
+        return value
+    fields = {name: _shortened(getattr(value, name)) for name in value.__struct_fields__}
+    text = fields.get("error_message")
+    if isinstance(text, str) and len(text) > _ERROR_TEXT_MAX:
+        fields["error_message"] = f"{text[:_ERROR_TEXT_MAX]}…"
+    return type(value)(**fields)
+
+
+def _refused(called: Api, header: RequestHeader, code: ErrorCode) -> bytes:
+    """A response that says no more than the error, of the nearest version that is known. Raises RefusedConnectionError
+    if it has no place for an error of the whole request.
+    """
+    version = min(max(header.api_version, called.oldest_version), called.latest_version)
+    if not has_error_code(called.response_type.SCHEMA, version):
+        raise RefusedConnectionError(f"{_name(called)} {header.api_version}: {code.name}")
+    response = called.response_type(**{"error_code": code})
+    return encode_response(response, version, header.correlation_id)
+
+
+def _is_large(message: Message) -> bool:
+    """Whether the lists of a message, or the lists in them, have many elements."""
+    elements = 0
+    for name in message.__struct_fields__:
+        value = getattr(message, name)
+        if isinstance(value, tuple):
+            elements += len(value)
+            for item in value if elements <= _LARGE_ELEMENTS else ():
+                fields = getattr(item, "__struct_fields__", ())
+                elements += sum(len(v) for f in fields if isinstance(v := getattr(item, f), tuple))
+    return elements > _LARGE_ELEMENTS
 
 
 def _name(called: Api) -> str:

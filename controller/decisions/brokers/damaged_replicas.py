@@ -4,6 +4,8 @@ Source: klamm. D-40, D-41
 """
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from itertools import chain
 
 from msgspec import Struct
 
@@ -16,25 +18,38 @@ from controller.decisions.context_view import ContextView
 
 class DamagePlan(Struct, frozen=True):
     """`replaced`: by what found the damage, the partitions where another replica is to lead; `held`: those where only
-    the damaged one is in sync, and nobody leads; `leading`: those which it leads alone. For all others nothing is to be
-    done.
+    the damaged one is in sync, and nobody leads; `leading`: those which it leads alone; `unknown`: those whose znodes
+    cannot be read. For all others nothing is to be done.
     """
 
     replaced: dict[str, list[TopicPartition]]
     held: list[TopicPartition]
     leading: list[TopicPartition]
+    unknown: list[TopicPartition]
+
+    @property
+    def not_to_be_elected(self) -> frozenset[TopicPartition]:
+        """Where the damaged replica is not to lead until another one does, or until it has waited long enough."""
+        return frozenset((*self.held, *self.unknown, *chain.from_iterable(self.replaced.values())))
 
 
 def partition_of(damage: ReportedDamage) -> TopicPartition:
     return TopicPartition(damage.topic_name, damage.partition_index)
 
 
-def plan_damaged_replicas(view: ContextView, broker: BrokerId, damages: Iterable[ReportedDamage]) -> DamagePlan:
-    """Another ISR member leads where one is online; without one the damaged replica waits, or goes on leading."""
-    plan = DamagePlan({}, [], [])
+def plan_damaged_replicas(
+    view: ContextView, broker: BrokerId, damages: Iterable[ReportedDamage], unreadable: AbstractSet[TopicPartition]
+) -> DamagePlan:
+    """Another ISR member leads where one is online; without one the damaged replica waits, or goes on leading.
+
+    `unreadable`: the partitions with a malformed znode.
+    """
+    plan = DamagePlan({}, [], [], [])
     for damage in damages:
         tp = partition_of(damage)
         leadership = view.leaderships.get(tp)
+        if leadership is None and tp in unreadable:
+            plan.unknown.append(tp)
         if leadership is None or not _concerns(view, broker, tp, damage):
             continue
         if not view.electable_brokers(tp).isdisjoint(set(leadership.isr) - {broker}):

@@ -22,6 +22,8 @@ from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.requests.cluster import Finding
 from cluster.requests.control import ControlRequest, ControlResponse, LeaderAndIsrRequest, LeaderAndIsrResponse
+from controller.decisions.brokers.failures import Failure
+from controller.decisions.recovery.limits import EPOCH_MAX
 
 REFUSES_CONTROLLER: Final = "refuses_controller"
 _NAMED: Final = 3
@@ -39,6 +41,7 @@ class Refusals(Struct, frozen=True):
     """What one broker refuses, by its last response to each kind of request.
 
     `controller_epoch`, `broker_epoch`: known to the broker and newer than those of the request, else -1.
+    `is_stale`: it refuses requests as an earlier controller's, and does not name the epoch that it knows.
     """
 
     controller_epoch: ControllerEpoch = UNKNOWN_CONTROLLER_EPOCH
@@ -46,16 +49,22 @@ class Refusals(Struct, frozen=True):
     leader_epochs: Mapping[TopicPartition, Epochs] = {}
     topic_ids: frozenset[TopicPartition] = frozenset()
     """Partitions whose log has another topic id."""
+    is_stale: bool = False
 
 
 NO_REFUSALS: Final = Refusals()
 
 
 class ChannelState(Struct, frozen=True):
-    """One broker as the sender of its requests knows it. `silent_s`: for how long it has owed a response."""
+    """One broker as the sender of its requests knows it. `silent_s`: for how long it has owed a response.
+
+    `failure`: of the last attempt to send that request. `errors`: see `failures.errors_after`.
+    """
 
     refusals: Refusals = NO_REFUSALS
     silent_s: float = 0
+    failure: Failure | None = None
+    errors: Mapping[str, ErrorCode] = {}
 
 
 def refusals_after(before: Refusals, request: ControlRequest, response: ControlResponse) -> Refusals:
@@ -68,6 +77,7 @@ def refusals_after(before: Refusals, request: ControlRequest, response: ControlR
             response.broker_epoch if newer_broker else UNKNOWN_BROKER_EPOCH,
             before.leader_epochs,
             before.topic_ids,
+            is_refused_without_epoch(response),
         )
     leader_epochs, topic_ids = before.leader_epochs, before.topic_ids
     if isinstance(request, LeaderAndIsrRequest) and isinstance(response, LeaderAndIsrResponse):
@@ -75,6 +85,12 @@ def refusals_after(before: Refusals, request: ControlRequest, response: ControlR
     if not leader_epochs and not topic_ids:
         return NO_REFUSALS
     return Refusals(leader_epochs=leader_epochs, topic_ids=topic_ids)
+
+
+def is_refused_without_epoch(response: ControlResponse) -> bool:
+    """Whether it refuses the request as an earlier controller's, as Kafka's brokers do, which name no epoch."""
+    is_stale = response.error_code is ErrorCode.STALE_CONTROLLER_EPOCH
+    return is_stale and response.controller_epoch == UNKNOWN_CONTROLLER_EPOCH
 
 
 def _refused_partitions(
@@ -106,7 +122,15 @@ def refusal_findings(
 ) -> Iterator[Finding]:
     """What the broker refuses, in words. The epochs are those of the controller's requests."""
     if refusals.controller_epoch > controller_epoch:
-        yield _finding(broker, "requests", f"its epoch {refusals.controller_epoch} is newer than {controller_epoch}")
+        newer = f"its epoch {refusals.controller_epoch} is newer than {controller_epoch}"
+        is_absurd = refusals.controller_epoch > EPOCH_MAX
+        advice = f", more than elections lead to (at most {EPOCH_MAX}): restart the broker, which then forgets it"
+        yield _finding(broker, "requests", newer + (advice if is_absurd else ""))
+    if refusals.is_stale:
+        why = f"it knows a newer epoch than {controller_epoch}, and does not say which"
+        is_high = controller_epoch >= EPOCH_MAX
+        advice = "; the epoch is not raised any further: restart the broker, which then forgets the one it knows"
+        yield _finding(broker, "requests", why + (advice if is_high else ""))
     if refusals.broker_epoch > broker_epoch:
         yield _finding(broker, "requests", f"its broker epoch {refusals.broker_epoch} is newer than {broker_epoch}")
     if refusals.leader_epochs:

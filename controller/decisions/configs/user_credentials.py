@@ -7,7 +7,7 @@ import hashlib
 import hmac
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 from urllib.parse import quote
 
@@ -71,6 +71,15 @@ def _check(item: ScramCredentialAlteration) -> None:
     if len(item.salt) > _BYTES_MAX:
         why = f"the salt has {len(item.salt)} bytes; at most {_BYTES_MAX}"
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, why, field="salt")
+    # Keys are made from it alone, so that of an empty one anybody can compute them.
+    expected = _digest(item)().digest_size
+    if len(item.salted_password) != expected:
+        why = f"the salted password has {len(item.salted_password)} bytes; PBKDF2 gives {expected} for this mechanism"
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, why, field="salted_password")
+
+
+def _digest(upsertion: ScramCredentialUpsertion) -> Callable[..., "hashlib._Hash"]:
+    return hashlib.sha256 if upsertion.mechanism == ScramMechanism.SHA_256 else hashlib.sha512
 
 
 def with_credentials(overrides: Mapping[str, str], alterations: Iterable[ScramCredentialAlteration]) -> dict[str, str]:
@@ -90,7 +99,7 @@ def with_credentials(overrides: Mapping[str, str], alterations: Iterable[ScramCr
 
 
 def _credential(upsertion: ScramCredentialUpsertion) -> str:
-    digest = hashlib.sha256 if upsertion.mechanism == ScramMechanism.SHA_256 else hashlib.sha512
+    digest = _digest(upsertion)
 
     def keyed(word: bytes) -> bytes:
         return hmac.digest(upsertion.salted_password, word, digest)

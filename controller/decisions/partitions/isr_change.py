@@ -1,9 +1,11 @@
 """Validates ISR changes proposed by leaders; each refusal has its error code.
 
 The order of the checks is part of the contract. Epoch errors precede content errors, because the leader may only be
-behind. Idempotence is checked before the partition epoch, so that a repeated request succeeds (IS-11). Whether the
-sender is the leader and whether the ISR is a subset of the replicas is not checked: the epochs imply it (IS-12).
-Source: Kafka KafkaController.processAlterPartition; KIP-497, KIP-704.
+behind. Idempotence is checked before the partition epoch, so that a repeated request succeeds (IS-11). The sender must
+be the leader: accepted from another replica, the proposal would make that one the leader under an epoch that brokers
+know already, so that none of them takes it over (D-105). Whether the ISR is a subset of the replicas is not checked:
+the epochs imply it (IS-12). Source: Kafka KafkaController.processAlterPartition; KIP-497, KIP-704; for the sender
+KRaft's ReplicationControlManager.
 """
 
 from typing import Final
@@ -57,7 +59,7 @@ def plan_isr_changes(view: ContextView, request: AlterPartitionRequest) -> IsrCh
     for position, item in enumerate(request.partitions):
         topic = item.topic_name if item.topic_id is None else view.topic_names.get(item.topic_id)
         if topic is None:
-            results.append(refusal(item, ErrorCode.UNKNOWN_TOPIC_ID))
+            results.append(refusal(item, _unknown_id(view)))
             continue
         tp = TopicPartition(topic, item.partition_index)
         partitions[tp] = None
@@ -66,7 +68,7 @@ def plan_isr_changes(view: ContextView, request: AlterPartitionRequest) -> IsrCh
             results.append(refusal(item, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         elif _is_already_so(request.broker_id, item, leadership):
             results.append(success(item, leadership))
-        elif (code := _refuse(view, item, leadership)) is not ErrorCode.NONE:
+        elif (code := _refuse(view, request.broker_id, item, leadership)) is not ErrorCode.NONE:
             results.append(refusal(item, code))
         else:
             results.append(None)
@@ -74,8 +76,15 @@ def plan_isr_changes(view: ContextView, request: AlterPartitionRequest) -> IsrCh
     return IsrChangePlan(tuple(results), tuple(accepted), tuple(partitions))
 
 
-def _refuse(view: ContextView, item: AlterPartitionItem, leadership: LeaderAndIsr) -> ErrorCode:
-    code = refuse_proposal(item, leadership, view.live_broker_ids)
+def _unknown_id(view: ContextView) -> ErrorCode:
+    """The code for an id of no topic. It may be that of one whose id is lost (D-102): then the leader must not give up
+    until the next leader epoch, but go back to the ISR it has, and ask again.
+    """
+    return ErrorCode.INELIGIBLE_REPLICA if len(view.topic_ids) < len(view.topics) else ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def _refuse(view: ContextView, sender: BrokerId, item: AlterPartitionItem, leadership: LeaderAndIsr) -> ErrorCode:
+    code = refuse_proposal(sender, item, leadership, view.live_broker_ids)
     if code is ErrorCode.NONE and _is_outdated(view, item):
         return _ineligible(item)
     return code
@@ -104,18 +113,16 @@ def _is_already_so(sender: BrokerId, item: AlterPartitionItem, leadership: Leade
     )
 
 
-def refuse_proposal(item: AlterPartitionItem, leadership: LeaderAndIsr, live_brokers: frozenset[BrokerId]) -> ErrorCode:
+def refuse_proposal(
+    sender: BrokerId, item: AlterPartitionItem, leadership: LeaderAndIsr, live_brokers: frozenset[BrokerId]
+) -> ErrorCode:
     """The error that refuses a proposed change of `leadership`; NONE if it may be written.
 
     Expects that the caller has already answered proposals that repeat the current state.
     """
-    if item.partition_epoch > leadership.partition_epoch or item.leader_epoch > leadership.leader_epoch:
-        # The sender has newer epochs than this controller, which has probably been replaced.
-        return ErrorCode.NOT_CONTROLLER
-    if item.leader_epoch < leadership.leader_epoch:
-        return ErrorCode.FENCED_LEADER_EPOCH
-    if item.partition_epoch < leadership.partition_epoch:
-        return ErrorCode.INVALID_UPDATE_VERSION
+    code = _compared_epochs(sender, item, leadership)
+    if code is not ErrorCode.NONE:
+        return code
     if item.leader_recovery_state == RECOVERING and (
         len(item.new_isr) > 1 or leadership.leader_recovery_state == RECOVERED
     ):
@@ -124,6 +131,18 @@ def refuse_proposal(item: AlterPartitionItem, leadership: LeaderAndIsr, live_bro
         # Kafka has no such check, but an empty ISR would leave no replica that may lead (INV-3).
         return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE if live_brokers.issuperset(item.new_isr) else _ineligible(item)
+
+
+def _compared_epochs(sender: BrokerId, item: AlterPartitionItem, leadership: LeaderAndIsr) -> ErrorCode:
+    """Whether the sender leads under these epochs; the order is KRaft's."""
+    if item.partition_epoch > leadership.partition_epoch or item.leader_epoch > leadership.leader_epoch:
+        # The sender has newer epochs than this controller, which has probably been replaced.
+        return ErrorCode.NOT_CONTROLLER
+    if item.leader_epoch < leadership.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if sender != leadership.leader:
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.INVALID_UPDATE_VERSION if item.partition_epoch < leadership.partition_epoch else ErrorCode.NONE
 
 
 def _ineligible(item: AlterPartitionItem) -> ErrorCode:

@@ -33,7 +33,12 @@ class Offline(Struct, frozen=True):
 
 
 class Reassign(Struct, frozen=True):
-    """For partitions whose leader is not among the target replicas of their reassignment."""
+    """For partitions whose leader is not among the target replicas of their reassignment.
+
+    `staying`: instead, for partitions whose leader is about to be removed (D-96): the replicas that are to stay.
+    """
+
+    staying: Mapping[TopicPartition, tuple[BrokerId, ...]] | None = None
 
 
 class Preferred(Struct, frozen=True):
@@ -194,12 +199,11 @@ def plan_elections(
         if not has_epoch_left(leadership):
             failures[tp] = NO_LEADER_EPOCH_LEFT
             continue
-        allowed = unclean_allowed.get(tp.topic, False)
+        # Another partition of the topic may have lost all members of its ISR; this one waits for what it has (D-41).
+        allowed = False if has_online_isr_member(view, tp, leadership) else unclean_allowed.get(tp.topic, False)
         if isinstance(allowed, ElectionFailure):
-            if not has_online_isr_member(view, tp, leadership):
-                failures[tp] = allowed
-                continue
-            allowed = False
+            failures[tp] = allowed
+            continue
         election = _elect(view, tp, leadership, strategy, unclean_allowed=allowed, mark_recovering=mark_recovering)
         if election is None:
             failures[tp] = _nobody_eligible(view, tp, leadership, strategy)
@@ -260,6 +264,10 @@ def _apply_strategy(
             candidates = online if allow_unclean else view.electable_brokers(tp)
             choice = choose_offline_leader(replicas, isr, candidates, allow_unclean=allow_unclean or unclean_allowed)
             return choice, tuple([b for b in replicas if b in online])
+        case Reassign(staying) if staying is not None:
+            # The others are in sync until their removal is written, but an ISR never exceeds the assignment.
+            assigned = tuple([b for b in isr if b in replicas])
+            return choose_reassigned_leader(staying[tp], assigned, view.electable_brokers(tp)), replicas
         case Reassign():
             target = assignment.target
             return choose_reassigned_leader(target, isr, view.electable_brokers(tp)), target

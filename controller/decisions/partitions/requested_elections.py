@@ -65,7 +65,7 @@ def _refuse(view: ContextView, election_type: int, tp: TopicPartition) -> Refuse
     replicas = view.assignment(tp).replicas
     if not replicas:
         return RefusedElection(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
-    if view.is_marked_for_deletion(tp.topic):
+    if tp.topic in view.topics_to_be_deleted:
         return RefusedElection(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
     leadership = view.leaderships.get(tp)
     if leadership is None:

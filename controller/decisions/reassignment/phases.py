@@ -92,16 +92,38 @@ def refuse_trigger(view: ContextView, tp: TopicPartition, wanted: ReplicaAssignm
 
     A cancellation or replacement deletes at once the replicas that were being added. If only such replicas are in sync,
     that would delete the only good copy; it is refused, as in Kafka's later controller (PartitionReassignmentRevert).
+    So is one that would leave the partition without a leader (D-96).
     """
-    if view.is_marked_for_deletion(tp.topic):
+    if tp.topic in view.topics_to_be_deleted:
         return BEING_DELETED
     if not view.assignment(tp).replicas:
         return UNKNOWN_PARTITION
     leadership = view.leaderships.get(tp)
-    if leadership is not None and set(leadership.isr).isdisjoint(wanted.replicas):
+    if leadership is None:
+        return None
+    message = ""
+    if set(leadership.isr).isdisjoint(wanted.replicas):
         message = f"Nobody is in sync but replicas that this would remove: {_ids(leadership.isr)}."
-        return RefusedMove(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-    return None
+    elif _would_stop_leader(view, tp, wanted) and not _can_follow_leader(view, tp, wanted):
+        staying = [b for b in leadership.isr if b in wanted.replicas]
+        message = (
+            f"This would remove the leader, {leadership.leader}, and of the replicas in sync that stay none can lead"
+        )
+        message += f" now: {_ids(staying)}. Start them, or wait until another one is in sync."
+    return RefusedMove(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message) if message else None
+
+
+def _would_stop_leader(view: ContextView, tp: TopicPartition, wanted: ReplicaAssignment) -> bool:
+    """Whether the leader serves clients, and is a replica that the move removes before it can be complete."""
+    leader = view.leaderships[tp].leader
+    removed = leader in view.assignment(tp).replicas and leader not in wanted.replicas
+    return removed and leader in view.online_brokers(tp, include_shutting_down=True)
+
+
+def _can_follow_leader(view: ContextView, tp: TopicPartition, wanted: ReplicaAssignment) -> bool:
+    in_sync = view.leaderships[tp].isr
+    electable = view.electable_brokers(tp)
+    return any(b in in_sync and b in electable for b in wanted.replicas)
 
 
 def remaining_entries(
@@ -123,6 +145,21 @@ def is_entry_for(target: Sequence[BrokerId], assignment: ReplicaAssignment) -> b
 # The first write
 
 
+def led_by_unneeded(view: ContextView, wanted: Assignments) -> dict[TopicPartition, tuple[BrokerId, ...]]:
+    """Partitions led by a replica that the wanted assignment does not have, with the replicas that stay (D-96).
+
+    Not those of which no other replica could lead: an election would only fail.
+    """
+    return {
+        tp: assignment.replicas
+        for tp, assignment in wanted.items()
+        if tp in view.leaderships
+        and view.leaderships[tp].leader in view.assignment(tp).replicas
+        and view.leaderships[tp].leader not in assignment.replicas
+        and _can_follow_leader(view, tp, assignment)
+    }
+
+
 class RecordingPlan(Struct, frozen=True):
     """`topics`: znodes to write for the `changed` partitions. `unneeded`: broker -> partitions whose replica on it was
     being added and is no longer wanted.
@@ -139,6 +176,18 @@ def plan_recording(view: ContextView, wanted: Assignments) -> RecordingPlan:
     gone = [(tp, [b for b in before.replicas if b not in wanted[tp].replicas]) for tp, before in changed.items()]
     znodes = topic_znodes(view, {tp: wanted[tp] for tp in changed})
     return RecordingPlan(znodes, tuple(changed), replicas_by_broker(gone))
+
+
+def with_replica_in_sync(
+    replicas: Mapping[BrokerId, Sequence[TopicPartition]], leaderships: Mapping[TopicPartition, LeaderAndIsr]
+) -> set[TopicPartition]:
+    """The partitions that have one of these replicas in the ISR: its removal raises the leader epoch."""
+    return {
+        tp
+        for broker, partitions in replicas.items()
+        for tp in partitions
+        if tp in leaderships and broker in leaderships[tp].isr
+    }
 
 
 def topic_znodes(view: ContextView, assignments: Assignments) -> dict[str, TopicAssignment]:

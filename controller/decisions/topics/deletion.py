@@ -1,7 +1,8 @@
 """Topic deletion: which queued topics are finished, can be retried, or can start.
 
 A deletion proceeds with the live replicas and then waits. A topic is finished when every replica has been deleted, so
-that none can return with old data. Source: Kafka TopicDeletionManager.
+that none can return with old data; what a broker has that stays away for long is recorded and deleted when it is back.
+Source: Kafka TopicDeletionManager.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -9,9 +10,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from cluster.broker import BrokerId
+from cluster.broker import BrokerId, ControllerEpoch
+from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.state_machines import PREVIOUS_REPLICA_STATES, ReplicaState
+from cluster.znodes.left_replicas import LeftReplicas
 from controller.decisions.context_view import ContextView
 
 Replicas = dict[BrokerId, list[TopicPartition]]
@@ -53,12 +56,16 @@ def failed_replicas(view: ContextView, topics: Iterable[str]) -> Replicas:
 
 
 class DeletionStart(Struct, frozen=True):
-    """`partitions`: of topics that start for the first time; they lose their states. `dead`: replicas that cannot be
-    deleted now, which makes the `held` topics ineligible. `alive`: replicas to delete (TD-13).
+    """`partitions`: of topics that start for the first time; they lose their states. `unborn`: replicas that a
+    reassignment had not got as far as adding, or had removed without completing. `dead`: replicas that cannot be
+    deleted now, which makes the `held` topics ineligible. `left`: those on brokers that are given up (D-98). `alive`:
+    replicas to delete (TD-13).
     """
 
     partitions: tuple[TopicPartition, ...]
+    unborn: Replicas
     dead: Replicas
+    left: Replicas
     alive: Replicas
     held: tuple[str, ...]
 
@@ -69,34 +76,99 @@ def plan_start(view: ContextView, topics: Iterable[str]) -> DeletionStart:
     held: dict[str, None] = {}
 
     def is_dead(broker: BrokerId, tp: TopicPartition) -> bool:
-        if broker in view.online_brokers(tp):
+        if broker in view.online_brokers(tp) or is_given_up(view, broker, tp.topic):
             return False
         held[tp.topic] = None
         return view.replica_state(broker, tp) in _MAY_FAIL
 
+    def is_left(broker: BrokerId, tp: TopicPartition) -> bool:
+        return is_given_up(view, broker, tp.topic) and not is_deleted(broker, tp)
+
     def is_alive(broker: BrokerId, tp: TopicPartition) -> bool:
-        deleted = view.replica_state(broker, tp) is ReplicaState.DELETION_SUCCESSFUL
-        return not deleted and broker in view.online_brokers(tp)
+        return not is_deleted(broker, tp) and broker in view.online_brokers(tp)
+
+    def is_deleted(broker: BrokerId, tp: TopicPartition) -> bool:
+        return view.replica_state(broker, tp) is ReplicaState.DELETION_SUCCESSFUL
 
     return DeletionStart(
         partitions=tuple(tp for topic in fresh for tp in view.partitions_of(topic)),
+        unborn=_by_broker(view, names, lambda b, tp: view.replica_state(b, tp) is ReplicaState.NON_EXISTENT),
         dead=_by_broker(view, names, is_dead),
+        left=_by_broker(view, names, is_left),
         alive=_by_broker(view, names, is_alive),
         held=tuple(held),
     )
 
 
-def topics_being_reassigned(view: ContextView, topics: Iterable[str]) -> set[str]:
-    """Topics with an ongoing reassignment: their deletion is postponed until it is complete (D-1)."""
-    moving = {tp.topic for tp in view.partitions_being_reassigned}
-    return moving.intersection(topics)
+def is_given_up(view: ContextView, broker: BrokerId, topic: str) -> bool:
+    """Whether the topic is deleted without this broker, which is away: for long enough, or it was so before (D-98)."""
+    if broker in view.live_or_shutting_down_ids:
+        return False
+    return broker in view.brokers_given_up or view.has_left_replicas(broker, topic)
+
+
+def plan_left_replicas(
+    view: ContextView, left: Mapping[BrokerId, Iterable[TopicPartition]]
+) -> dict[BrokerId, dict[str, LeftReplicas]]:
+    """What is to be recorded of these replicas: broker -> topic -> replicas (D-98).
+
+    What is recorded already stays: as long as it stands, the broker gets nothing of a newer topic of that name.
+    """
+    records: dict[BrokerId, dict[str, LeftReplicas]] = {}
+    for broker, partitions in left.items():
+        by_topic: dict[str, list[int]] = {}
+        for tp in partitions:
+            if not view.has_left_replicas(broker, tp.topic):
+                by_topic.setdefault(tp.topic, []).append(tp.partition)
+        if by_topic:
+            records[broker] = {t: LeftReplicas(view.topic_ids.get(t), tuple(of)) for t, of in by_topic.items()}
+    return records
+
+
+def superseded_records(view: ContextView, last: ControllerEpoch) -> dict[BrokerId, list[str]]:
+    """Broker -> topics of which another controller gave it replicas of a newer topic of the name (D-100).
+
+    `last`: the epoch of the last controller that kept to the records. Under such a one the broker is in no ISR of the
+    newer topic; so it was not, if it is now, or if a later epoch wrote a state.
+    """
+    found: dict[BrokerId, list[str]] = {}
+    for broker, topics in view.left_replicas.items():
+        for topic, left in topics.items():
+            if left.topic_id is not None and left.topic_id == view.topic_ids.get(topic):
+                # The very topic: its deletion is not complete.
+                continue
+            hosted = (tp for tp in view.partitions_of(topic) if broker in view.assignment(tp).replicas)
+            states = (state for tp in hosted if (state := view.leaderships.get(tp)) is not None)
+            if any(broker in state.isr or state.controller_epoch > last for state in states):
+                found.setdefault(broker, []).append(topic)
+    return found
+
+
+def deleted_left_replicas(
+    view: ContextView, broker: BrokerId, results: Mapping[TopicPartition, ErrorCode]
+) -> list[str]:
+    """The topics of which the broker has deleted everything that is recorded, by its answer (D-99).
+
+    One that refuses the topic's id has none of its replicas there: klamm's do, whose log is of another topic.
+    """
+    not_there = {ErrorCode.NONE, ErrorCode.INCONSISTENT_TOPIC_ID}
+    return [
+        topic
+        for topic, left in view.left_replicas.get(broker, {}).items()
+        if all(results.get(TopicPartition(topic, partition)) in not_there for partition in left.partitions)
+    ]
 
 
 def topics_with_offline_replicas(view: ContextView, topics: Iterable[str]) -> set[str]:
+    """Topics whose deletion waits for a replica that is not online."""
     return {
         topic
         for topic in topics
-        if any(not view.online_brokers(tp).issuperset(view.assignment(tp).replicas) for tp in view.partitions_of(topic))
+        if any(
+            broker not in view.online_brokers(tp) and not is_given_up(view, broker, topic)
+            for tp in view.partitions_of(topic)
+            for broker in view.assignment(tp).replicas
+        )
     }
 
 

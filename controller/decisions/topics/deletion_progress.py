@@ -1,22 +1,34 @@
 """Progress of topic deletions, and what the blocked ones wait for, as text for operators."""
 
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Final
+
 from cluster.broker import BrokerId
 from cluster.partition import TopicPartition
 from cluster.requests.topics import DescribedTopicDeletion, WaitingReplica
 from cluster.state_machines import ReplicaState
 from controller.decisions.context_view import ContextView
 
+_NONE: Final[Mapping[BrokerId, int]] = MappingProxyType({})
 
-def describe_deletion(view: ContextView, topic: str) -> DescribedTopicDeletion:
-    """Describe a topic marked for deletion."""
+
+def describe_deletion(
+    view: ContextView, topic: str, absences_end_ms: Mapping[BrokerId, int] = _NONE
+) -> DescribedTopicDeletion:
+    """Describe a topic marked for deletion.
+
+    `absences_end_ms`: when it is completed without each broker that is away, of the wall clock.
+    """
     counts = view.replicas_by_state(topic)
     waiting = tuple(
-        WaitingReplica(tp.partition, broker, state.value, _why_it_waits(view, broker, tp, state))
+        WaitingReplica(tp.partition, broker, state.value, _why_it_waits(view, broker, tp, state, absences_end_ms))
         for tp in view.partitions_of(topic)
         for broker in view.assignment(tp).replicas
         if (state := view.replica_state(broker, tp)) is not ReplicaState.DELETION_SUCCESSFUL
     )
-    on_hold = topic in view.topics_ineligible_for_deletion or topic in view.deletions_postponed
+    on_hold = topic in view.topics_ineligible_for_deletion
     in_progress = counts.get(ReplicaState.DELETION_STARTED, 0) > 0
     return DescribedTopicDeletion(
         topic,
@@ -28,9 +40,21 @@ def describe_deletion(view: ContextView, topic: str) -> DescribedTopicDeletion:
     )
 
 
-def _why_it_waits(view: ContextView, broker: BrokerId, tp: TopicPartition, state: ReplicaState) -> str:
+def _why_it_waits(
+    view: ContextView,
+    broker: BrokerId,
+    tp: TopicPartition,
+    state: ReplicaState,
+    absences_end_ms: Mapping[BrokerId, int],
+) -> str:
     if broker not in view.live_broker_ids:
-        return f"broker {broker} is not alive"
+        end_ms = absences_end_ms.get(broker)
+        if end_ms is None:
+            return f"broker {broker} is not alive"
+        at = datetime.fromtimestamp(end_ms / 1000, UTC).strftime("%H:%M:%S UTC")
+        return f"broker {broker} is not alive; the topic is deleted without it at {at}"
+    if view.has_left_replicas(broker, tp.topic):
+        return f"broker {broker} has not deleted an earlier topic of the name yet"
     if broker not in view.online_brokers(tp):
         return f"the log directory on broker {broker} has failed"
     if state is ReplicaState.DELETION_STARTED:
@@ -41,21 +65,18 @@ def _why_it_waits(view: ContextView, broker: BrokerId, tp: TopicPartition, state
 def _why_it_is_held(view: ContextView, topic: str, waiting: tuple[WaitingReplica, ...]) -> str:
     """All reasons; the deletion resumes when none is left."""
     reasons: list[str] = []
-    moving = [tp.partition for tp in view.partitions_of(topic) if tp in view.partitions_being_reassigned]
-    if moving:
-        reasons.append(f"being reassigned: {_listed('partition', moving)}")
     offline = {replica.broker_id for replica in waiting if replica.reason and replica.state != _STARTED}
     if offline:
-        reasons.append(f"replicas offline on {_listed('broker', offline)}")
+        reasons.append(f"replicas offline on {_listed(offline)}")
     if not reasons:
         refused = {replica.broker_id for replica in waiting}
-        reasons.append(f"refused by {_listed('broker', refused)}; tried again when a broker of the topic starts")
+        reasons.append(f"refused by {_listed(refused)}; tried again when a broker of the topic starts")
     return "; ".join(reasons)
 
 
 _STARTED = ReplicaState.DELETION_STARTED.value
 
 
-def _listed(thing: str, numbers: "list[int] | set[BrokerId]") -> str:
+def _listed(brokers: set[BrokerId]) -> str:
     """`broker 1`, `brokers 1, 2`."""
-    return f"{thing}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, sorted(numbers)))}"
+    return f"broker{'s' if len(brokers) > 1 else ''} {', '.join(map(str, sorted(brokers)))}"

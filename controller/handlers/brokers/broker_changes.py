@@ -11,39 +11,48 @@ from cluster.broker import BrokerId, RegisteredBroker
 from cluster.errors import MalformedZnodeError
 from cluster.partition import LeaderAndIsr
 from cluster.state_machines import PartitionState, ReplicaState
-from controller.active_controller import ActiveController
+from controller.active_controller import ActiveController, UnfitError
 from controller.changes import (
     BrokerModified,
     BrokersBounced,
     BrokersDied,
     BrokersJoined,
     BrokersNotAdmitted,
+    DamagedReplicasReported,
     DamageReportsAwaited,
 )
-from controller.decisions.brokers.admission import why_not_admitted
+from controller.decisions.brokers.admission import UNREADABLE, why_not_admitted, why_unfit
 from controller.decisions.brokers.broker_changes import plan_broker_changes
 from controller.decisions.brokers.known_damage import AwaitedReport
+from controller.events import TopicIdsLost
+from controller.fitness import read_adopted_brokers
 from controller.handlers.partitions.partition_transitions import move_partitions, trigger_online_elections
 from controller.handlers.partitions.replica_transitions import Replicas, move_replicas
 from controller.handlers.reassignment.engine import resume_reassignments_on
 from controller.handlers.topics.controller_replicas import list_controllers, only_brokers
-from controller.handlers.topics.deletions import brokers_with_deletions_started, deletions_failed
+from controller.handlers.topics.deletions import deletions_failed, resume_deletions_on
+from controller.handlers.topics.left_replicas import delete_left_replicas
 
 _log = structlog.stdlib.get_logger()
 
 
-async def broker_change(active: ActiveController) -> None:
-    """Compare `/brokers/ids` with the known brokers: handle new, bounced and dead ones (BK-1 to BK-4)."""
+async def broker_change(active: ActiveController, report: DamagedReplicasReported | None = None) -> None:
+    """Compare `/brokers/ids` with the known brokers: handle new, bounced and dead ones (BK-1 to BK-4).
+
+    `report`: of a broker that has named its damaged replicas just now, if it is registered still.
+    """
     known = active.context.broker_epochs
     await list_controllers(active)
     listed = only_brokers(active, await active.store.read_brokers())
-    admitted = {r.broker.id for r in await admissible_brokers(active, listed)}
+    admitted = {r.broker.id for r in await admissible_brokers(active, listed, report)}
     # Admission applies to new incarnations only: a known broker stays, whatever listeners and features it has now.
     registered = {r.broker.id: r for r in listed if r.broker.id in admitted or known.get(r.broker.id) == r.epoch}
     for broker, epoch in active.store.unreadable_brokers.items():
         # It is still registered: a znode that somebody damaged must not take a running broker out of the cluster.
         if known.get(broker) == epoch:
             registered[broker] = RegisteredBroker(active.context.brokers[broker], epoch)
+    if known and not registered:
+        await check_fitness(active, listed)
     changes = plan_broker_changes(registered, known)
     for broker in changes.new:
         active.channels.add(registered[broker].broker)
@@ -61,6 +70,8 @@ async def broker_change(active: ActiveController) -> None:
         await brokers_failed(active, changes.bounced)
         active.commit(BrokersJoined(bounced, recorded=False))
         await brokers_started(active, changes.bounced)
+    if (changes.new or changes.bounced) and active.lost_topic_ids.topics:
+        active.enqueue(TopicIdsLost())
     if changes.dead:
         active.commit(BrokersDied(changes.dead))
         await brokers_failed(active, changes.dead)
@@ -88,24 +99,29 @@ async def broker_modifications(active: ActiveController, broker: BrokerId) -> No
 
 
 async def admissible_brokers(
-    active: ActiveController, registered: Sequence[RegisteredBroker]
+    active: ActiveController, registered: Sequence[RegisteredBroker], report: DamagedReplicasReported | None = None
 ) -> list[RegisteredBroker]:
     """The registrations that can join the cluster; the others are skipped with a warning.
 
-    A broker that can join does so once it has named its damaged replicas, if it has any (D-40).
+    A broker that can join does so once it has named its damaged replicas, if it has any (D-40). `report` is committed
+    only with the registration that it names, and so lives as long.
     """
     config = active.config
     levels = await _finalized_levels(active)
+    controllers = await active.store.controller_addresses() if config.governs_kafka else frozenset[str]()
     admitted: list[RegisteredBroker] = []
     awaited: dict[BrokerId, AwaitedReport] = {}
     refused: dict[BrokerId, str] = {}
     known = active.context.awaited_reports
     for candidate in registered:
         broker = candidate.broker
-        why = why_not_admitted(broker, config.listeners, config.broker_protocol, levels)
+        why = why_not_admitted(broker, config.listeners, config.broker_protocol, levels, controllers)
         if why is not None:
             refused[broker.id] = why
             _log.warning("Skipped a broker that cannot join", broker=broker.id, why=why)
+        elif report is not None and (report.broker, report.broker_epoch) == (broker.id, candidate.epoch):
+            active.commit(report)
+            admitted.append(candidate)
         elif broker.has_damaged_replicas and not active.context.has_reported_damage(broker.id, candidate.epoch):
             new = AwaitedReport(candidate.epoch, active.clock.now_ms())
             before = known.get(broker.id, new)
@@ -118,6 +134,17 @@ async def admissible_brokers(
     if awaited or known:
         active.commit(DamageReportsAwaited(awaited))
     return admitted
+
+
+async def check_fitness(active: ActiveController, listed: Sequence[RegisteredBroker]) -> None:
+    """Raises UnfitError if this candidate must not govern the registered brokers, as it would not admit them."""
+    unreadable = active.store.unreadable_brokers
+    refused = dict.fromkeys(unreadable, UNREADABLE) | dict(active.context.not_admitted)
+    # Where all can join it may govern them, whatever the adoption names.
+    adopted = await read_adopted_brokers(active.reads) if refused else ()
+    why = why_unfit([*unreadable, *(r.broker.id for r in listed)], refused, adopted)
+    if why is not None:
+        raise UnfitError(why)
 
 
 async def _finalized_levels(active: ActiveController) -> dict[str, int]:
@@ -134,10 +161,12 @@ async def _finalized_levels(active: ActiveController) -> dict[str, int]:
 async def brokers_started(active: ActiveController, brokers: Sequence[BrokerId]) -> None:
     """Handle brokers that started: send metadata, bring their replicas online, elect leaders (BK-10 to BK-16).
 
+    First of all they delete what they have left of topics that were deleted while they were away (D-99).
     UpdateMetadata precedes LeaderAndIsr, because a follower must know its leader's address. LeaderAndIsr precedes the
     elections, so that a broker hosts the replicas that may be elected. No replica rejoins an ISR here: its leader
     proposes that once it has caught up.
     """
+    delete_left_replicas(active, brokers)
     context = active.context
     others = context.live_or_shutting_down_ids.difference(brokers)
     introduction = active.new_batch()
@@ -149,7 +178,7 @@ async def brokers_started(active: ActiveController, brokers: Sequence[BrokerId])
     await move_replicas(active, {b: context.partitions_on_broker(b) for b in brokers}, ReplicaState.ONLINE)
     await trigger_online_elections(active)
     await resume_reassignments_on(active, brokers)
-    await brokers_with_deletions_started(active, brokers)
+    await resume_deletions_on(active, brokers)
 
 
 async def brokers_failed(active: ActiveController, brokers: Sequence[BrokerId]) -> None:

@@ -3,7 +3,8 @@
 Source: klamm; Kafka's controller elects such a replica, and the others truncate to it. D-40, D-41
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 import structlog
 
@@ -18,6 +19,7 @@ from cluster.requests.agents import (
     ReportDamagedReplicasResponse,
 )
 from cluster.state_machines import PartitionState
+from cluster.znodes.paths import state_path, topic_path
 from controller.active_controller import ActiveController
 from controller.changes import (
     DamagedReplicasHealed,
@@ -41,30 +43,57 @@ async def report_damaged_replicas(
 
     The response is sent once the decisions are in ZooKeeper. Raises ControllerMovedError when a write is fenced.
     """
-    context, broker, epoch = active.context, request.broker_id, request.broker_epoch
+    context, broker = active.context, request.broker_id
     damages = {partition_of(damage): damage for damage in request.replicas}
-    if context.broker_epochs.get(broker, epoch) > epoch:
+    if not await _joins(active, request):
         return ReportDamagedReplicasResponse(ErrorCode.STALE_BROKER_EPOCH)
-    waiting = set(context.held_replicas(broker)) if context.has_reported_damage(broker, epoch) else set()
-    delay_ms = active.config.damaged_replica_election_delay_ms
-    until_ms = active.clock.now_ms() + delay_ms
-    if context.broker_epochs.get(broker) != epoch:
-        # All are held at first: the broker joins here, which elects leaders.
-        active.commit(DamagedReplicasReported(broker, epoch, damages, until_ms))
-        await broker_change(active)
-    if context.broker_epochs.get(broker) != epoch:
-        return ReportDamagedReplicasResponse(ErrorCode.STALE_BROKER_EPOCH)
-    plan = plan_damaged_replicas(context, broker, damages.values())
-    active.commit(DamagedReplicasReported(broker, epoch, {tp: damages[tp] for tp in plan.held}, until_ms))
+    plan = plan_damaged_replicas(context, broker, damages.values(), _unreadable(active, damages))
+    _hold(active, request, plan)
+    active.commit(DamagedReplicasReleased(broker, tuple(damages.keys() - plan.not_to_be_elected)))
     results = await _replace(active, broker, plan)
-    active.commit(DamagedReplicasReplaced(broker, tuple(tp for tps in plan.replaced.values() for tp in tps)))
-    active.commit(DamagedReplicasReleased(broker, tuple(tp for tp in damages if tp not in plan.held)))
-    late = tuple(tp for tp in plan.held if tp not in waiting)
+    failed = {tp for tp, result in results.items() if isinstance(result, ElectionFailure)}
+    active.commit(DamagedReplicasReplaced(broker, tuple(results.keys() - failed)))
+    counts = {"replaced": len(results) - len(failed), "held": len(plan.held), "leading": len(plan.leading)}
+    _log.warning("Broker reported damaged replicas", broker=broker, reported=len(damages), **counts)
+    return ReportDamagedReplicasResponse(ErrorCode.NONE, _answer(request, plan, failed))
+
+
+async def _joins(active: ActiveController, request: ReportDamagedReplicasRequest) -> bool:
+    """Whether the broker is registered with this epoch and has joined; it joins here if it had only to report.
+
+    All that it names is held at first: joining elects leaders.
+    """
+    context, broker, epoch = active.context, request.broker_id, request.broker_epoch
+    if context.broker_epochs.get(broker) == epoch:
+        return True
+    if await active.store.registered_epoch(broker) != epoch:
+        return False
+    held = {partition_of(damage): damage for damage in request.replicas}
+    await broker_change(active, DamagedReplicasReported(broker, epoch, held))
+    return context.broker_epochs.get(broker) == epoch
+
+
+def _unreadable(active: ActiveController, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+    """Those of which it is not known who leads, because a znode is malformed."""
+    malformed = active.store.malformed
+    return {tp for tp in partitions if topic_path(tp.topic) in malformed or state_path(tp) in malformed}
+
+
+def _hold(active: ActiveController, request: ReportDamagedReplicasRequest, plan: DamagePlan) -> None:
+    """Hold what is not to be elected for now, and see to it that it is elected if nothing better comes.
+
+    What is replaced is held until that is written, as ZooKeeper may refuse it.
+    """
+    broker, epoch = request.broker_id, request.broker_epoch
+    delay_ms = active.config.damaged_replica_election_delay_ms
+    damages = {partition_of(damage): damage for damage in request.replicas}
+    waiting = {tp for tp, held in active.context.held_replicas(broker).items() if tp in damages and held.is_scheduled}
+    timed = {tp: damages[tp] for tp in plan.not_to_be_elected if tp not in plan.unknown}
+    active.commit(DamagedReplicasReported(broker, epoch, timed, active.clock.now_ms() + delay_ms))
+    active.commit(DamagedReplicasReported(broker, epoch, {tp: damages[tp] for tp in plan.unknown}))
+    late = tuple(tp for tp in timed if tp not in waiting)
     if late:
         active.enqueue_later(delay_ms / 1000, DamagedReplicaElection(broker, epoch, late))
-    counts = {"replaced": len(results), "held": len(plan.held), "leading": len(plan.leading)}
-    _log.warning("Broker reported damaged replicas", broker=broker, reported=len(damages), **counts)
-    return ReportDamagedReplicasResponse(ErrorCode.NONE, _answer(request, plan, results))
 
 
 async def elect_damaged(
@@ -98,10 +127,9 @@ async def _replace(active: ActiveController, broker: BrokerId, plan: DamagePlan)
 
 
 def _answer(
-    request: ReportDamagedReplicasRequest, plan: DamagePlan, results: Results
+    request: ReportDamagedReplicasRequest, plan: DamagePlan, failed: AbstractSet[TopicPartition]
 ) -> tuple[DamagedReplicaResult, ...]:
-    failed = {tp for tp, result in results.items() if isinstance(result, ElectionFailure)}
-    again = {*plan.held, *failed}
+    again = {*plan.held, *plan.unknown, *failed}
     # One that leads after it was held is not asked about again; one that the scrub found gets another chance.
     found = {partition_of(damage): damage.found_by for damage in request.replicas}
     again |= {tp for tp in plan.leading if found[tp] == SCRUB}

@@ -6,10 +6,12 @@ Source: Kafka ZkAdminManager, ConfigHelper, AdminZkClient.changeConfigs.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Final
 
 import structlog
 
 from cluster.errors import ApiError, ErrorCode, MalformedZnodeError
+from cluster.process.off_loop import off_loop
 from cluster.process.slices import in_slices
 from cluster.requests.configs import (
     AlterConfigsRequest,
@@ -36,6 +38,8 @@ from controller.decisions.configs.descriptions import (
 from controller.decisions.configs.topic_configs import min_insync_replicas
 from controller.handlers.configs.writes import WrittenConfig, change_configs, unreadable
 
+_MANY_CONFIGS: Final = 100
+"""Of one resource; there are fewer keys."""
 _log = structlog.stdlib.get_logger()
 
 
@@ -44,15 +48,19 @@ async def alter_configs(active: ActiveController, request: AlterConfigsRequest) 
 
     Raises ControllerMovedError when the write is fenced; some resources may have been changed by then.
     """
-    repeated = _repeated(request.resources)
+    repeated = await off_loop(_repeated, request.resources)
     errors: dict[int, ApiError] = {}
     accepted: dict[ConfigEntity, AlterConfigsResource] = {}
-    for position, resource in enumerate(request.resources):
+    release = active.kafka_release
+    async for position, resource in in_slices(enumerate(request.resources)):
         try:
             if _key(resource) in repeated:
                 raise _named_twice()
             entity = _entity(active, resource)
-            check_alterations(entity, resource.configs, active.kafka_release)
+            if len(resource.configs) > _MANY_CONFIGS:
+                await off_loop(check_alterations, entity, resource.configs, release)
+            else:
+                check_alterations(entity, resource.configs, release)
         except ApiError as error:
             errors[position] = error
         else:
@@ -61,7 +69,7 @@ async def alter_configs(active: ActiveController, request: AlterConfigsRequest) 
     refused = await change_configs(active, changes, partial(_record, active))
     by_resource = {_key(accepted[entity]): error for entity, error in refused.items()}
     responses: list[AlterConfigsResourceResponse] = []
-    for position, resource in enumerate(request.resources):
+    async for position, resource in in_slices(enumerate(request.resources)):
         failure = errors.get(position, by_resource.get(_key(resource)))
         responses.append(
             AlterConfigsResourceResponse(

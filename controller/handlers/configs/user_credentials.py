@@ -9,6 +9,8 @@ from functools import partial
 import structlog
 
 from cluster.errors import ApiError, ErrorCode
+from cluster.process.off_loop import off_loop
+from cluster.process.slices import in_slices
 from cluster.requests.users import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -17,7 +19,7 @@ from cluster.requests.users import (
 from cluster.znodes.configs import ConfigEntity
 from controller.active_controller import ActiveController
 from controller.decisions.configs.user_credentials import refused_users, user_entity, with_credentials
-from controller.handlers.configs.writes import WrittenConfig, change_configs
+from controller.handlers.configs.writes import ConfigChange, WrittenConfig, change_configs
 
 _log = structlog.stdlib.get_logger()
 
@@ -29,13 +31,24 @@ async def alter_user_scram_credentials(
 
     Raises ControllerMovedError when the write is fenced; some users may have been changed by then.
     """
-    errors = refused_users(request)
-    users = request.by_user
-    entities = {user: user_entity(user) for user in users if user not in errors}
-    changes = {entity: partial(with_credentials, alterations=users[user]) for user, entity in entities.items()}
+    errors, entities, changes = await off_loop(_planned, request)
     refused = await change_configs(active, changes, _log_written)
     errors |= {user: refused[entity] for user, entity in entities.items() if entity in refused}
-    return AlterUserScramCredentialsResponse(tuple(_result(user, errors.get(user)) for user in users))
+    return AlterUserScramCredentialsResponse(
+        tuple([_result(user, errors.get(user)) async for user in in_slices(request.by_user)])
+    )
+
+
+def _planned(
+    request: AlterUserScramCredentialsRequest,
+) -> tuple[dict[str, ApiError], dict[str, ConfigEntity], dict[ConfigEntity, ConfigChange]]:
+    """Why users are refused, and the entity and the change of each other one."""
+    errors, users = refused_users(request), request.by_user
+    entities = {user: user_entity(user) for user in users if user not in errors}
+    changes: dict[ConfigEntity, ConfigChange] = {
+        entity: partial(with_credentials, alterations=users[user]) for user, entity in entities.items()
+    }
+    return errors, entities, changes
 
 
 def _log_written(written: Mapping[ConfigEntity, WrittenConfig]) -> None:

@@ -6,6 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from cluster.errors import ApiError, ErrorCode
+from cluster.process.slices import in_slices
 from cluster.znodes.configs import ConfigEntity
 from cluster.zookeeper.configs import StoredConfig
 from controller.active_controller import ActiveController
@@ -38,7 +39,7 @@ async def change_configs(
     left = list(changes)
     for _ in range(_ATTEMPTS):
         wanted: dict[ConfigEntity, tuple[StoredConfig, StoredConfig]] = {}
-        for entity, found in (await active.configs.read(left)).items():
+        async for entity, found in in_slices((await active.configs.read(left)).items()):
             if not isinstance(found, StoredConfig):
                 errors[entity] = unreadable(entity)
                 continue

@@ -5,15 +5,17 @@ Source: Kafka KafkaController.processReplicaLeaderElection, processAutoPreferred
 
 import asyncio
 from collections.abc import Mapping
+from typing import Final
 
 import structlog
 
 from cluster.errors import ApiError, ErrorCode
 from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.process.off_loop import off_loop
 from cluster.requests.elections import PREFERRED, ElectLeadersRequest, ElectLeadersResponse
 from cluster.state_machines import PartitionState
 from controller.active_controller import ActiveController
-from controller.decisions.partitions.leader_balance import plan_leader_balance
+from controller.decisions.partitions.leader_balance import BalanceRound, plan_leader_balance
 from controller.decisions.partitions.leader_election import ElectionFailure, Preferred
 from controller.decisions.partitions.requested_elections import (
     RefusedElection,
@@ -29,6 +31,8 @@ from controller.fenced_writes import Failed
 from controller.handlers.partitions.partition_transitions import move_partitions
 from controller.handlers.waiting import ElectLeadersDecision
 
+NEXT_BALANCE_S: Final = 1
+"""Pause after a preferred leader check that left elections to the next one, in which brokers take over (D-104)."""
 _log = structlog.stdlib.get_logger()
 
 
@@ -42,8 +46,8 @@ async def elect_leaders(active: ActiveController, request: ElectLeadersRequest) 
             ErrorCode.INVALID_REQUEST, "there is no such election", field="election_type", value=request.election_type
         )
     context = active.context
-    asked = tuple(requested_partitions(context, request))
-    elections = classify_elections(context, request.election_type, asked)
+    asked = tuple(await off_loop(requested_partitions, context, request))
+    elections = await off_loop(classify_elections, context, request.election_type, asked)
     outcomes = await move_partitions(active, elections.partitions, PartitionState.ONLINE, elections.strategy)
     refusals, elected = _election_results(elections, request.election_type, outcomes)
     _log.info("Requested leader elections processed", asked=len(asked), elected=len(elected), refused=len(refusals))
@@ -67,9 +71,8 @@ async def wait_for_delivery(decided: ElectLeadersDecision, request: ElectLeaders
         for tp, leader in decided.leaders.items()
         if leader not in delivered
     }
-    return ElectLeadersResponse(
-        answer_elections(request, decided.partitions, decided.refusals | late), plan=decided.plan
-    )
+    answers = await off_loop(answer_elections, request, decided.partitions, decided.refusals | late)
+    return ElectLeadersResponse(answers, plan=decided.plan)
 
 
 async def replica_leader_election(active: ActiveController) -> None:
@@ -100,17 +103,33 @@ async def replica_leader_election(active: ActiveController) -> None:
 
 
 async def balance_leaders(active: ActiveController) -> None:
-    """Elect preferred leaders on brokers above the imbalance limit, then schedule the next check (EP-20 to EP-25)."""
-    config = active.config
+    """Elect preferred leaders on brokers above the imbalance limit, then schedule the next run: soon if this one was at
+    its limit, else after the interval (EP-20 to EP-25, D-104).
+    """
+    config, begun = active.config, active.balance_round
+    # The interval starts at the end of this run, so that long runs do not queue up.
+    pause_s: float = config.leader_imbalance_check_interval_seconds
     try:
-        moves = plan_leader_balance(active.context, config.leader_imbalance_per_broker_percentage)
-        for broker, partitions in moves.items():
+        plan = plan_leader_balance(
+            active.context,
+            config.leader_imbalance_per_broker_percentage,
+            begun,
+            elections_max=config.leader_rebalance_max_elections,
+        )
+        active.balance_round = BalanceRound(plan.brokers)
+        failed = set(begun.failed)
+        for broker, partitions in plan.moves.items():
             outcomes = await move_partitions(active, partitions, PartitionState.ONLINE, Preferred())
-            won = sum(isinstance(outcome, LeaderAndIsr) for outcome in outcomes.values())
+            lost = [tp for tp in partitions if not isinstance(outcomes.get(tp), LeaderAndIsr)]
+            failed.update(lost)
+            won = len(partitions) - len(lost)
             _log.info("Preferred leaders elected", broker=broker, partitions=len(partitions), elected=won)
+        if plan.has_more:
+            # Each partition is tried once until there is a pause, so the short ones come to an end.
+            active.balance_round = BalanceRound(plan.brokers, frozenset(failed))
+            pause_s = NEXT_BALANCE_S
     finally:
-        # The interval starts at the end of this run, so that long runs do not queue up.
-        active.balance_later(config.leader_imbalance_check_interval_seconds)
+        active.balance_later(pause_s)
 
 
 def _election_results(

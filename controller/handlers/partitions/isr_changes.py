@@ -4,6 +4,7 @@ import structlog
 
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
+from cluster.process.off_loop import off_loop
 from cluster.requests.agents import AlterPartitionRequest, AlterPartitionResponse, AlterPartitionResult
 from controller.active_controller import ActiveController
 from controller.changes import LeadershipsWritten
@@ -18,6 +19,7 @@ from controller.decisions.partitions.isr_change import (
 from controller.fenced_writes import Conflict, Outcome, Written
 from controller.handlers.brokers.damaged_replicas import forget_healed
 from controller.handlers.reassignment.engine import complete_reassignments
+from controller.handlers.topics.topic_ids import consider_claim
 
 _log = structlog.stdlib.get_logger()
 
@@ -34,7 +36,9 @@ async def alter_partition(active: ActiveController, request: AlterPartitionReque
             "AlterPartition refused", broker=request.broker_id, broker_epoch=request.broker_epoch, error=code.name
         )
         return AlterPartitionResponse(code)
-    plan = plan_isr_changes(active.context, request)
+    plan = await off_loop(plan_isr_changes, active.context, request)
+    for item in request.partitions if active.lost_topic_ids.topics else ():
+        consider_claim(active, request.broker_id, item)
     # If a partition is proposed twice, the second proposal is validated against the result of the first.
     proposals = {p.topic_partition: p for p in reversed(plan.accepted)}
     outcomes = await active.store.write_states({tp: proposals[tp].leadership for tp in proposals})

@@ -4,7 +4,7 @@ All partitions of a call go through each step together, so ten thousand of them 
 Source: Kafka KafkaController.onPartitionReassignment; KIP-455.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import structlog
@@ -16,7 +16,6 @@ from cluster.state_machines import PartitionState, ReplicaState
 from controller import changes
 from controller.active_controller import ActiveController
 from controller.context import ControllerContext
-from controller.decisions.broker_requests import NO_ASSIGNMENTS
 from controller.decisions.partitions.leader_election import ElectionFailure, Reassign
 from controller.decisions.reassignment.phases import (
     EpochRaisePlan,
@@ -25,23 +24,18 @@ from controller.decisions.reassignment.phases import (
     is_entry_for,
     keeps_leader,
     plan_epoch_raises,
-    plan_recording,
     reassigned_on,
     replicas_by_broker,
     topic_znodes,
 )
-from controller.fenced_writes import Outcome, Written
 from controller.handlers.partitions.partition_transitions import move_partitions
 from controller.handlers.partitions.replica_transitions import Replicas, move_replicas
 from controller.handlers.partitions.state_writes import Current, Leaderships, write_in_rounds
 from controller.handlers.reassignment.reassignment_znode import drop_reassignment_entries
-from controller.handlers.topics.deletions import resume_deletions
+from controller.handlers.reassignment.recording import Moves, Refusals, record_moves, stop_removed_replicas, unwritten
 
 _log = structlog.stdlib.get_logger()
 
-Moves = Mapping[TopicPartition, ReplicaAssignment]
-"""Partition -> the assignment of its ongoing or requested reassignment."""
-Refusals = dict[TopicPartition, RefusedMove]
 _ISR_UNWRITTEN: Final = RefusedMove(ErrorCode.UNKNOWN_SERVER_ERROR, "a removed replica cannot be taken out of the ISR")
 
 
@@ -52,8 +46,12 @@ async def reassign(active: ActiveController, moves: Moves) -> Refusals:
     """
     if not moves:
         return {}
+    unneeded: Replicas = {}
     try:
-        failures = await _reassign(active, moves)
+        failures, unneeded = await record_moves(active, moves)
+        failures |= await _start_or_complete(active, {tp: a for tp, a in moves.items() if tp not in failures})
+        for tp, refusal in failures.items():
+            _log.error("Partition reassignment failed", partition=str(tp), reason=refusal.message)
     except (ControllerMovedError, SessionExpiredError):
         raise
     except ZooKeeperError as error:
@@ -61,8 +59,8 @@ async def reassign(active: ActiveController, moves: Moves) -> Refusals:
         active.resume_later()
         failures = dict.fromkeys(moves, RefusedMove(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
     active.reassignments_to_resume |= failures.keys()
-    # A topic deletion that waited for a reassignment may start (RA-27).
-    await resume_deletions(active, {tp.topic for tp in moves if tp not in active.context.partitions_being_reassigned})
+    # Now the leader epoch is new to their brokers; where it could not be raised they are told all the same.
+    await stop_removed_replicas(active, unneeded)
     return failures
 
 
@@ -89,58 +87,18 @@ async def resume_reassignments_on(active: ActiveController, brokers: Iterable[Br
         await reassign(active, {tp: context.assignment(tp) for tp in concerned})
 
 
-async def stop_removed_replicas(
-    active: ActiveController, replicas: Replicas, announced: changes.Assignments = NO_ASSIGNMENTS
-) -> set[TopicPartition]:
-    """Remove replicas that are no longer assigned from their ISRs and send StopReplica with deletion (RA-20).
-
-    The deletion is not awaited or verified (RA-24, D-10). Returns the partitions whose shorter ISR ZooKeeper refused;
-    their replicas are not deleted.
-    """
-    removing = _by_partition(replicas)
-    await move_replicas(active, replicas, ReplicaState.OFFLINE, removing=removing, announced=announced)
-    context = active.context
-    offline = {
-        broker: [tp for tp in partitions if context.replica_state(broker, tp) is ReplicaState.OFFLINE]
-        for broker, partitions in replicas.items()
-    }
-    for state in (ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL, ReplicaState.NON_EXISTENT):
-        await move_replicas(active, offline, state)
-    return {tp for broker, partitions in replicas.items() for tp in partitions if tp not in offline[broker]}
-
-
-async def _reassign(active: ActiveController, moves: Moves) -> Refusals:
-    active.commit(changes.DeletionsIneligible(frozenset(tp.topic for tp in moves)))
-    failures = await _record_moves(active, moves)
-    recorded = {tp: assignment for tp, assignment in moves.items() if tp not in failures}
+async def _start_or_complete(active: ActiveController, recorded: Moves) -> Refusals:
     active.commit(changes.ReassignmentsStarted(tuple(recorded)))
     # One step: where leaders write the ISR, the read also arms a watch, so no change can be missed.
     states = await _read_states(active, list(recorded))
     complete = {tp: a for tp, a in recorded.items() if is_complete(a, states.get(tp))}
     waiting = {tp: a for tp, a in recorded.items() if tp not in complete}
+    failures: Refusals = {}
     if waiting:
         failures |= await _start(active, waiting)
     if complete:
         failures |= await _complete(active, complete)
     _log.info("Partition reassignments processed", started=len(waiting), completed=len(complete), failed=len(failures))
-    for tp, refusal in failures.items():
-        _log.error("Partition reassignment failed", partition=str(tp), reason=refusal.message)
-    return failures
-
-
-# Phase U
-
-
-async def _record_moves(active: ActiveController, moves: Moves) -> Refusals:
-    """Write assignments to ZooKeeper, then apply them; stop replicas that are no longer wanted (RA-10, RA-11)."""
-    context = active.context
-    plan = plan_recording(context, moves)
-    outcomes = await active.store.write_topics(plan.topics)
-    failures = _unwritten(outcomes, plan.changed)
-    written = {tp: moves[tp] for tp in plan.changed if tp not in failures}
-    active.commit(changes.ReassignmentsWritten(written))
-    unneeded = {b: [tp for tp in partitions if tp in written] for b, partitions in plan.unneeded.items()}
-    await stop_removed_replicas(active, unneeded)
     return failures
 
 
@@ -195,7 +153,7 @@ async def _complete(active: ActiveController, moves: Moves) -> Refusals:
     )
     failures |= dict.fromkeys(await stop_removed_replicas(active, removed, targets), _ISR_UNWRITTEN)
     done = {tp: target for tp, target in targets.items() if tp not in failures}
-    failures |= _unwritten(await active.store.write_topics(topic_znodes(context, done)), done)
+    failures |= unwritten(await active.store.write_topics(topic_znodes(context, done)), done)
     done = {tp: target for tp, target in done.items() if tp not in failures}
     active.commit(changes.ReassignmentsCompleted(done))
     await drop_reassignment_entries(active, lambda tp, target: tp in done and is_entry_for(target, done[tp]))
@@ -257,19 +215,3 @@ async def _read_states(
 ) -> dict[TopicPartition, LeaderAndIsr]:
     """Read leaderships and ISRs from ZooKeeper; where leaders write them, also arm a watch on each (RA-12)."""
     return await active.store.read_states(partitions, watch=not active.config.protocol_version.has_alter_partition)
-
-
-def _unwritten(outcomes: Mapping[str, Outcome], partitions: Iterable[TopicPartition]) -> Refusals:
-    return {
-        tp: RefusedMove(ErrorCode.UNKNOWN_SERVER_ERROR, f"the topic node cannot be written: {outcomes[tp.topic]}")
-        for tp in partitions
-        if not isinstance(outcomes[tp.topic], Written)
-    }
-
-
-def _by_partition(replicas: Replicas) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    found: dict[TopicPartition, tuple[BrokerId, ...]] = {}
-    for broker in sorted(replicas):
-        for tp in replicas[broker]:
-            found[tp] = (*found.get(tp, ()), broker)
-    return found

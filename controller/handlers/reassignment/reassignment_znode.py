@@ -10,10 +10,8 @@ import structlog
 from cluster.broker import BrokerId
 from cluster.errors import MalformedZnodeError
 from cluster.partition import TopicPartition
-from cluster.znodes.paths import REASSIGN_PARTITIONS
 from controller.active_controller import ActiveController
 from controller.decisions.reassignment.phases import remaining_entries
-from controller.events import ZkPartitionReassignment
 from controller.fenced_writes import Conflict, Missing, Written
 
 _log = structlog.stdlib.get_logger()
@@ -24,16 +22,14 @@ async def drop_reassignment_entries(
 ) -> Set[TopicPartition]:
     """Remove entries from `/admin/reassign_partitions`; with the last entry the znode is deleted (RA-40).
 
-    The write is conditional on the version read, so a request written by a tool meanwhile is not lost. Returns the
-    partitions whose entries ZooKeeper did not let be removed.
+    The write is conditional on the version read, so a request written by a tool meanwhile is not lost. Its watch fires
+    for this write too, and is armed again then. Returns the partitions whose entries ZooKeeper did not let be removed.
     """
     while True:
         try:
             found = await active.admin_requests.read_reassignments()
         except MalformedZnodeError:
-            if REASSIGN_PARTITIONS not in active.admin_requests.unresolved:
-                # A valid request was overwritten by a malformed one: report it, and watch for the next (ZK-34).
-                active.enqueue(ZkPartitionReassignment())
+            # Reported when the watch fired (ZK-34); it holds no entries.
             return frozenset()
         if found is None:
             return frozenset()
@@ -46,9 +42,6 @@ async def drop_reassignment_entries(
         if not isinstance(outcome, Written):
             _log.error("Removing reassignment requests failed", outcome=str(outcome))
             return found.targets.keys() - remaining.keys()
-        if not remaining:
-            # Re-arms the watch, or processes a znode created in between.
-            active.enqueue(ZkPartitionReassignment())
         _log.info("Reassignment requests removed", done=len(found.targets) - len(remaining), remaining=len(remaining))
         return frozenset()
 

@@ -4,14 +4,13 @@ Source: Kafka KafkaController.processZkPartitionReassignment, processApiPartitio
 processListPartitionReassignments; KIP-455.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 import structlog
 
-from cluster.broker import BrokerId
 from cluster.errors import ErrorCode, MalformedZnodeError
 from cluster.partition import ReplicaAssignment, TopicPartition
+from cluster.process.slices import in_slices
 from cluster.requests.reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -23,54 +22,50 @@ from cluster.requests.reassignments import (
     ReassignableTopicResponse,
 )
 from cluster.state_machines import ReplicaState
-from cluster.znodes.paths import REASSIGN_PARTITIONS
 from controller.active_controller import ActiveController
 from controller.changes import ReplicaStatesDerived
-from controller.context import ControllerContext
 from controller.decisions.reassignment.phases import (
     RefusedMove,
-    is_entry_for,
     plan_submission,
-    plan_znode_submission,
     refuse_trigger,
     stray_replicas,
 )
 from controller.decisions.reassignment.progress import describe_reassignment, list_reassignments
+from controller.decisions.reassignment.requested_moves import plan_requested_moves
 from controller.decisions.replicas_of_call import check_replicas_of_call
-from controller.handlers.reassignment.engine import Moves, Refusals, reassign, stop_removed_replicas
+from controller.handlers.reassignment.engine import reassign
 from controller.handlers.reassignment.reassignment_znode import drop_reassignment_entries
+from controller.handlers.reassignment.recording import Moves, Refusals, elect_staying, stop_removed_replicas
 
 _OLDER_REQUEST: Final = RefusedMove(
     ErrorCode.UNKNOWN_SERVER_ERROR, "An older request in /admin/reassign_partitions cannot be removed."
 )
+_NAMED_IN_LOG: Final = 10
 _log = structlog.stdlib.get_logger()
 
 
-async def zk_partition_reassignment(
-    active: ActiveController, is_wanted: Callable[[TopicPartition, tuple[BrokerId, ...]], bool] | None = None
-) -> set[TopicPartition]:
-    """Process the requests in `/admin/reassign_partitions`, or those of them that are wanted, and arm its watch
-    (RA-30, RA-32).
+async def zk_partition_reassignment(active: ActiveController) -> set[TopicPartition]:
+    """Process what is new in `/admin/reassign_partitions`, and arm its watch (RA-30, RA-32, D-95).
 
-    Returns the partitions now being reassigned. Refused entries are removed; the others stay until they complete.
+    Returns the partitions whose reassignment began. Entries that are refused or in place already are removed, with the
+    reason in the log; the others stay until they complete. What is no longer listed goes on: removing an entry cancels
+    nothing.
     """
     try:
-        found = await active.admin_requests.read_reassignments(watch=True)
+        found = await active.admin_requests.next_reassignments()
     except MalformedZnodeError as error:
         _log.error("Reassignment request is malformed; it stays until it is removed", error=str(error))
         return set()
     if found is None:
         return set()
-    moves: dict[TopicPartition, ReplicaAssignment] = {}
-    failures: Refusals = {}
-    for tp, target in found.targets.items():
-        if is_wanted is None or is_wanted(tp, target):
-            _sort(tp, plan_znode_submission(active.context, tp, target), moves, failures)
-    failures |= await _trigger(active, moves)
-    if failures:
-        _log.warning("Requested reassignments refused", partitions={str(tp): r.message for tp, r in failures.items()})
-        await drop_reassignment_entries(active, lambda tp, _target: tp in failures)
-    return found.targets.keys() - failures.keys()
+    plan = plan_requested_moves(active.context, found.targets, is_new=found.is_new)
+    dropped = plan.dropped | await reassign(active, plan.moves)
+    if dropped:
+        _log_dropped(dropped)
+        # Only the entries as they were read: one that was changed meanwhile is another request.
+        gone = {tp: found.targets[tp] for tp in dropped}
+        await drop_reassignment_entries(active, lambda tp, target: gone.get(tp) == target)
+    return plan.moves.keys() - dropped.keys()
 
 
 async def alter_partition_reassignments(
@@ -82,14 +77,19 @@ async def alter_partition_reassignments(
     replicas; a cancellation counts as one.
     """
     context = active.context
-    targets = {TopicPartition(t.name, p.partition_index): p.replicas for t in request.topics for p in t.partitions}
+    listed = ((t, p) for t in request.topics for p in t.partitions)
+    targets = {TopicPartition(t.name, p.partition_index): p.replicas async for t, p in in_slices(listed)}
     check_replicas_of_call(
         "topics.partitions.replicas", [1 if target is None else len(target) for target in targets.values()]
     )
     moves: dict[TopicPartition, ReplicaAssignment] = {}
     failures: Refusals = {}
-    for tp, target in targets.items():
-        _sort(tp, plan_submission(context, tp, target), moves, failures)
+    async for tp, target in in_slices(targets.items()):
+        planned = plan_submission(context, tp, target)
+        if isinstance(planned, RefusedMove):
+            failures[tp] = planned
+        else:
+            moves[tp] = planned
     if moves:
         # The latest request takes precedence, whichever way it was made (RA-2). One that cannot be removed would come
         # back, so the new one is refused.
@@ -97,7 +97,7 @@ async def alter_partition_reassignments(
             failures[tp] = _OLDER_REQUEST
             del moves[tp]
     failures |= await _trigger(active, moves)
-    return AlterPartitionReassignmentsResponse(_answers(request, failures))
+    return AlterPartitionReassignmentsResponse(await _answers(request, failures))
 
 
 async def resume_reassignments(active: ActiveController) -> None:
@@ -106,9 +106,9 @@ async def resume_reassignments(active: ActiveController) -> None:
     """
     context = active.context
     await _stop_strays(active)
-    resumed = await zk_partition_reassignment(active)
+    begun = await zk_partition_reassignment(active)
     # A copy: completed reassignments leave the set during the loop (D-19).
-    rest = sorted(context.partitions_being_reassigned - resumed)
+    rest = sorted(context.partitions_being_reassigned - begun)
     await reassign(active, {tp: context.assignment(tp) for tp in rest})
 
 
@@ -117,10 +117,7 @@ async def resume_stopped_reassignments(active: ActiveController) -> None:
     context = active.context
     stopped, active.reassignments_to_resume = active.reassignments_to_resume, set()
     await _stop_strays(active)
-    if REASSIGN_PARTITIONS in active.admin_requests.unresolved:
-        # First what is reached or under way, which must not begin anew and cost leader epochs.
-        await drop_reassignment_entries(active, lambda tp, target: is_entry_for(target, context.assignment(tp)))
-        await zk_partition_reassignment(active, lambda tp, target: context.assignment(tp).target != target)
+    await zk_partition_reassignment(active)
     rest = sorted(stopped & context.partitions_being_reassigned)
     await reassign(active, {tp: context.assignment(tp) for tp in rest})
 
@@ -131,7 +128,8 @@ async def list_partition_reassignments(
     context = active.context
     if request.topics is None:
         return ListPartitionReassignmentsResponse(list_reassignments(context, context.partitions_being_reassigned))
-    asked = {TopicPartition(topic.name, p) for topic in request.topics for p in topic.partition_indexes}
+    named = (TopicPartition(topic.name, p) for topic in request.topics for p in topic.partition_indexes)
+    asked = {tp async for tp in in_slices(named)}
     return ListPartitionReassignmentsResponse(list_reassignments(context, asked))
 
 
@@ -146,44 +144,35 @@ async def describe_reassignments(
 
 async def _trigger(active: ActiveController, moves: Moves) -> Refusals:
     """Start the reassignments that are possible; returns the failures (RA-3)."""
-    failures: Refusals = {}
-    possible = _refuse_impossible(active.context, moves, failures)
-    return failures | await reassign(active, possible)
-
-
-def _refuse_impossible(context: ControllerContext, moves: Moves, failures: Refusals) -> Moves:
-    """The reassignments that can start; the refused ones are added to `failures`."""
+    context = active.context
     refusals = {
         tp: refusal for tp, wanted in moves.items() if (refusal := refuse_trigger(context, tp, wanted)) is not None
     }
-    failures |= refusals
-    return {tp: assignment for tp, assignment in moves.items() if tp not in refusals}
+    return refusals | await reassign(active, {tp: wanted for tp, wanted in moves.items() if tp not in refusals})
 
 
-def _sort(
-    tp: TopicPartition,
-    result: ReplicaAssignment | RefusedMove,
-    moves: dict[TopicPartition, ReplicaAssignment],
-    failures: Refusals,
-) -> None:
-    if isinstance(result, RefusedMove):
-        failures[tp] = result
-    else:
-        moves[tp] = result
+def _log_dropped(dropped: Refusals) -> None:
+    """One line per reason, however many entries share it."""
+    by_reason: dict[str, list[TopicPartition]] = {}
+    for tp, refusal in dropped.items():
+        by_reason.setdefault(refusal.message, []).append(tp)
+    for reason, partitions in by_reason.items():
+        first = ", ".join(map(str, partitions[:_NAMED_IN_LOG]))
+        _log.warning("Requested reassignments do not begin", reason=reason, count=len(partitions), first=first)
 
 
-def _answers(request: AlterPartitionReassignmentsRequest, failures: Refusals) -> tuple[ReassignableTopicResponse, ...]:
-    def answer(tp: TopicPartition) -> ReassignablePartitionResponse:
+async def _answers(
+    request: AlterPartitionReassignmentsRequest, failures: Refusals
+) -> tuple[ReassignableTopicResponse, ...]:
+    answers: list[list[ReassignablePartitionResponse]] = [[] for _ in request.topics]
+    asked = ((n, TopicPartition(t.name, p.partition_index)) for n, t in enumerate(request.topics) for p in t.partitions)
+    async for number, tp in in_slices(asked):
         refusal = failures.get(tp)
-        if refusal is None:
-            return ReassignablePartitionResponse(tp.partition, ErrorCode.NONE)
-        return ReassignablePartitionResponse(tp.partition, refusal.code, refusal.message)
-
+        code, message = (ErrorCode.NONE, None) if refusal is None else (refusal.code, refusal.message)
+        answers[number].append(ReassignablePartitionResponse(tp.partition, code, message))
     return tuple(
-        ReassignableTopicResponse(
-            topic.name, tuple(answer(TopicPartition(topic.name, p.partition_index)) for p in topic.partitions)
-        )
-        for topic in request.topics
+        ReassignableTopicResponse(topic.name, tuple(partitions))
+        for topic, partitions in zip(request.topics, answers, strict=True)
     )
 
 
@@ -194,6 +183,9 @@ async def _stop_strays(active: ActiveController) -> None:
     if not strays:
         return
     _log.warning("Found unassigned replicas in ISRs", partitions={b: len(tps) for b, tps in strays.items()})
+    led = [tp for broker, tps in strays.items() for tp in tps if context.leaderships[tp].leader == broker]
+    # Those that cannot be led by another replica now are elected when one is back.
+    await elect_staying(active, {tp: context.assignment(tp).replicas for tp in led})
     for broker, partitions in strays.items():
         state = ReplicaState.ONLINE if broker in context.live_broker_ids else ReplicaState.OFFLINE
         active.commit(ReplicaStatesDerived(broker, tuple(partitions), state))

@@ -24,6 +24,7 @@ from controller.changes import LeadershipsWritten, ReassignmentsWritten
 from controller.decisions.recovery.descriptions import described_recovery
 from controller.decisions.recovery.plan import RecoveryPlan, RestoredCluster, TopicRecovery, plan_recovery
 from controller.decisions.recovery.producer_ids import block_above
+from controller.handlers.topics.controller_replicas import only_brokers
 
 _NAMED = 3
 _log = structlog.stdlib.get_logger()
@@ -80,9 +81,14 @@ async def _plan(active: ActiveController, *, accept_loss: bool) -> tuple[Restore
 
 
 async def _ask_all(active: ActiveController, *, recovers: bool) -> dict[BrokerId, DescribeReplicasResponse | None]:
-    brokers = [broker for _, broker in sorted(active.context.brokers.items())]
+    """The answers of all that are registered, joined or not: who waits to join may have the only copy of a record.
+
+    None for who does not answer, and for who cannot be asked because its registration is malformed.
+    """
+    brokers = [found.broker for found in only_brokers(active, await active.store.read_brokers())]
     answers = await asyncio.gather(*(_ask(active, broker, recovers=recovers) for broker in brokers))
-    return {broker.id: answer for broker, answer in zip(brokers, answers, strict=True)}
+    asked = {broker.id: answer for broker, answer in zip(brokers, answers, strict=True)}
+    return {**dict.fromkeys(sorted(active.store.unreadable_brokers)), **asked}
 
 
 async def _ask(active: ActiveController, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse | None:

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 import structlog
 from msgspec.structs import replace
 
-from cluster.broker import TopicId
 from cluster.partition import TopicAssignment, TopicPartition
 from cluster.state_machines import PartitionState, ReplicaState
 from cluster.znodes.paths import BROKERS_TOPICS
@@ -18,7 +17,6 @@ from controller.changes import (
     LeadershipsWritten,
     PartitionStatesDerived,
     ReplicaStatesDerived,
-    TopicIdRead,
     TopicsCreated,
     TopicsListed,
     TopicsRemoved,
@@ -26,15 +24,13 @@ from controller.changes import (
 from controller.context import ControllerContext
 from controller.decisions.partitions.leader_election import Offline
 from controller.decisions.partitions.partition_states import initial_partition_state
-from controller.decisions.topics.creation import new_topic_id
 from controller.events import PartitionModifications
-from controller.fenced_writes import Written
 from controller.handlers.partitions.partition_transitions import move_partitions, trigger_online_elections
 from controller.handlers.partitions.replica_transitions import move_replicas, replicas_of
 from controller.handlers.reassignment.engine import reassign
 from controller.handlers.reassignment.reassignment_znode import drop_reassignments_of_topics
 from controller.handlers.topics.controller_replicas import replace_controllers
-from controller.partition_image import TopicIdConflictError
+from controller.handlers.topics.topic_ids import record_ids, restore_id, take_over_id
 
 _log = structlog.stdlib.get_logger()
 
@@ -56,29 +52,36 @@ async def topic_change(active: ActiveController) -> None:
         active.topic_calls.drop(vanished)
         active.commit(TopicsRemoved(tuple(vanished), deleted=False))
         await drop_reassignments_of_topics(active, vanished)
-    await record_topics(active, topics)
+    record_assignments(active, topics)
+    await record_ids(active, topics)
     active.commit(TopicsCreated(tuple(topics)))
     await create_partitions(active, [tp for topic in topics for tp in context.partitions_of(topic)])
     active.topic_calls.drop(topics)
 
 
 async def partition_modifications(active: ActiveController, topic: str) -> None:
-    """Create partitions added to a topic znode; all other changes of it are ignored (TP-20 to TP-24)."""
+    """Create partitions added to a topic znode, and write back an id that was dropped from it; all other changes of
+    known partitions are ignored (TP-20 to TP-24).
+    """
     context = active.context
     found = (await replace_controllers(active, await active.store.read_topics([topic]))).get(topic)
     if found is None or topic not in context.topics:
         return
-    known = context.assignments.get(topic, {})
+    known_id, known = context.topic_ids.get(topic), context.assignments.get(topic, {})
+    if known_id is not None and found.topic_id is None:
+        await restore_id(active, topic)
+    elif known_id is None and found.topic_id is not None and known:
+        await take_over_id(active, topic, found)
     added = sorted(found.partitions.keys() - known.keys())
     if not added:
         return
-    if context.is_marked_for_deletion(topic):
+    if topic in context.topics_to_be_deleted:
         await _restore_partitions(active, topic)
         return
-    if topic not in context.topic_ids:
-        # Its znode was malformed before, or topic ids are not in use.
-        await _record_ids(active, {topic: found})
-    _record_assignments(active, {topic: replace(found, partitions={p: found.partitions[p] for p in added})})
+    if not known:
+        # Its znode was malformed before.
+        await record_ids(active, {topic: found})
+    record_assignments(active, {topic: replace(found, partitions={p: found.partitions[p] for p in added})})
     partitions = [TopicPartition(topic, p) for p in added]
     await (create_partitions if known else take_over_partitions)(active, partitions)
     active.topic_calls.drop([topic])
@@ -129,20 +132,8 @@ def is_unknown(context: ControllerContext, tp: TopicPartition) -> bool:
     return context.partition_state(tp) in {PartitionState.NON_EXISTENT, PartitionState.NEW}
 
 
-async def record_topics(active: ActiveController, topics: Mapping[str, TopicAssignment]) -> None:
-    """Assign ids to topics without one, then apply ids and assignments to the context (LC-4, LC-5, TP-13)."""
-    await _record_ids(active, topics)
-    _record_assignments(active, topics)
-
-
-async def record_missing_ids(active: ActiveController) -> None:
-    """Assign ids to topics whose znode ZooKeeper refused to write before."""
-    context = active.context
-    if active.config.protocol_version.assigns_topic_ids:
-        await _record_ids(active, await active.store.read_topics(sorted(context.topics - context.topic_ids.keys())))
-
-
-def _record_assignments(active: ActiveController, topics: Mapping[str, TopicAssignment]) -> None:
+def record_assignments(active: ActiveController, topics: Mapping[str, TopicAssignment]) -> None:
+    """Apply the assignments of topics as read to the context (LC-5, TP-13)."""
     active.commit(
         AssignmentsRead(
             {TopicPartition(topic, p): replicas for topic, a in topics.items() for p, replicas in a.partitions.items()}
@@ -159,34 +150,6 @@ async def create_partitions(active: ActiveController, partitions: Sequence[Topic
     await move_replicas(active, replicas, ReplicaState.NEW, recorded=False)
     await move_partitions(active, partitions, PartitionState.ONLINE, Offline())
     await move_replicas(active, replicas, ReplicaState.ONLINE, recorded=False)
-
-
-async def _assign_ids(active: ActiveController, topics: Mapping[str, TopicAssignment]) -> dict[str, TopicId]:
-    """The id of each topic; a new id is written to ZooKeeper before it is used (TI-1, TI-2)."""
-    ids: dict[str, TopicId] = {t: TopicId(a.topic_id) for t, a in topics.items() if a.topic_id is not None}
-    if not active.config.protocol_version.assigns_topic_ids:
-        return ids
-    fresh = {topic: new_topic_id(active.random) for topic, a in topics.items() if a.topic_id is None}
-    if fresh:
-        outcomes = await active.store.write_topics({t: replace(topics[t], topic_id=fresh[t]) for t in fresh})
-        for topic, outcome in outcomes.items():
-            if isinstance(outcome, Written):
-                ids[topic] = fresh[topic]
-            else:
-                _log.error("Assigning a topic id failed", topic=topic, outcome=str(outcome))
-    return ids
-
-
-async def _record_ids(active: ActiveController, topics: Mapping[str, TopicAssignment]) -> None:
-    ids = await _assign_ids(active, topics)
-    if len(set(ids.values())) < len(ids):
-        ids = {topic: ids[topic] for topic in await active.store.oldest_first(ids)}
-    for topic, topic_id in ids.items():
-        try:
-            active.commit(TopicIdRead(topic, topic_id))
-        except TopicIdConflictError as error:
-            # Somebody edited or copied the znode. The topic is served without an id rather than under that of another.
-            _log.error("Topic id conflict", topic=topic, error=str(error))
 
 
 async def _restore_partitions(active: ActiveController, topic: str) -> None:

@@ -6,6 +6,7 @@ Source: Kafka KafkaApis.handleDeleteTopicsRequest, ZkAdminManager.deleteTopics.
 from collections import Counter
 
 from cluster.errors import ApiError, ErrorCode
+from cluster.process.slices import in_slices
 from cluster.requests.topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, TopicToDelete
 from controller.active_controller import ActiveController
 from controller.fenced_writes import Conflict, Written
@@ -21,7 +22,7 @@ async def delete_topics(active: ActiveController, request: DeleteTopicsRequest) 
     names = [_name(active, topic) for topic in request.topics]
     repeated = {name for name, count in Counter(names).items() if name is not None and count > 1}
     results: list[DeletableTopicResult] = []
-    for topic, name in zip(request.topics, names, strict=True):
+    async for topic, name in in_slices(zip(request.topics, names, strict=True)):
         try:
             _check(active, topic, name, repeated)
         except ApiError as error:
@@ -42,7 +43,10 @@ async def delete_topics(active: ActiveController, request: DeleteTopicsRequest) 
         else r
         for r in results
     ]
-    return TopicsDecision(tuple(results), {topic: active.topic_deleted(topic) for topic in accepted if topic in marked})
+    # Clients of Kafka wait, as with a broker that is the controller, until brokers are told to forget the topic.
+    is_kafka_client = active.asked_by is not None and active.asked_by.is_kafka_client
+    awaited = active.topic_deletion_begun if is_kafka_client else active.topic_deleted
+    return TopicsDecision(tuple(results), {topic: awaited(topic) for topic in accepted if topic in marked})
 
 
 def _name(active: ActiveController, topic: TopicToDelete) -> str | None:
@@ -69,7 +73,8 @@ async def wait_for_deletions(
 ) -> DeleteTopicsResponse:
     """Return the response once every topic is deleted, at the latest after the request's timeout (TP-4).
 
-    A topic that still exists then gets REQUEST_TIMED_OUT and is deleted all the same.
+    For clients of Kafka: once its deletion has begun (D-101). A topic of which that is not so then gets
+    REQUEST_TIMED_OUT and is deleted all the same.
     """
     results = await results_in_time(decided, request.timeout_ms, "the topic is marked, but not gone yet")
     return DeleteTopicsResponse(results, decided.plan)

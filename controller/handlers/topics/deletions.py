@@ -1,5 +1,7 @@
 """Topic deletion: queues marked topics, deletes their replicas, pauses while that is impossible, removes the znodes.
 
+It waits for no reassignment (D-1), and for a broker that is away no longer than a grace time (`absent_brokers`).
+
 All queued topics go through each step together, so a hundred topics cost as many requests as one. The remaining work
 follows from the replica states alone, and ZooKeeper keeps the marker until the end, so the next controller can resume
 after a failure at any point. Source: Kafka TopicDeletionManager.
@@ -12,7 +14,7 @@ import structlog
 
 from cluster import bounds
 from cluster.bounds import shortened
-from cluster.broker import BrokerId
+from cluster.broker import LEADER_EPOCH_DURING_DELETE, BrokerId
 from cluster.errors import ErrorCode
 from cluster.partition import TopicPartition
 from cluster.requests.control import StopReplicaRequest, StopReplicaResponse
@@ -25,13 +27,13 @@ from controller.decisions.topics.deletion import (
     filter_queued,
     next_steps,
     plan_start,
-    topics_being_reassigned,
     topics_with_offline_replicas,
 )
-from controller.events import TopicDeletionStopReplicaResponseReceived
+from controller.events import LeftReplicasResponseReceived, TopicDeletionStopReplicaResponseReceived
 from controller.handlers.partitions.partition_transitions import move_partitions
 from controller.handlers.partitions.replica_transitions import Replicas, move_replicas, replicas_of
 from controller.handlers.reassignment.reassignment_znode import drop_reassignments_of_topics
+from controller.handlers.topics.absent_brokers import check_absences_later, give_up_absent, leave_replicas
 
 _NAMES_IN_LOG: Final = 10
 _log = structlog.stdlib.get_logger()
@@ -45,15 +47,17 @@ async def initialise_deletions(active: ActiveController) -> None:
         await _drop_markers(active, listed)
         return
     marked = await _delete_unacceptable(active, listed)
-    moving = _queue(active, marked, recorded=False)
+    # The entries of their reassignments in ZooKeeper are refused and removed when reassignments resume.
+    active.commit(changes.DeletionsQueued(tuple(marked), recorded=False))
+    give_up_absent(active)
     held = topics_with_offline_replicas(context, context.topics_to_be_deleted)
     active.commit(changes.DeletionsIneligible(frozenset(held)))
     if marked:
-        _log.info("Found topics marked for deletion", **_some(marked), on_hold=len(held | moving))
+        _log.info("Found topics marked for deletion", **_some(marked), on_hold=len(held))
 
 
 async def topic_deletion(active: ActiveController) -> None:
-    """Handle topics newly marked for deletion and markers that were removed (TD-10 to TD-12)."""
+    """Handle topics newly marked for deletion (TD-10 to TD-12)."""
     context = active.context
     listed = await active.store.list_deletion_markers()
     if not active.config.delete_topic_enable:
@@ -61,32 +65,29 @@ async def topic_deletion(active: ActiveController) -> None:
         return
     marked = await _delete_unacceptable(active, listed)
     await _drop_markers(active, [topic for topic in marked if topic not in context.topics])
-    withdrawn = tuple(context.deletions_postponed.difference(marked))
-    active.commit(changes.DeletionsWithdrawn(withdrawn))
-    active.topic_calls.drop(withdrawn)
-    new = [topic for topic in marked if topic in context.topics and not context.is_marked_for_deletion(topic)]
-    moving = _queue(active, new, recorded=True)
+    new = [topic for topic in marked if topic in context.topics and topic not in context.topics_to_be_deleted]
+    moving = {tp.topic for tp in context.partitions_being_reassigned}.intersection(new)
+    active.commit(changes.DeletionsQueued(tuple(new)))
     if new:
-        _log.info("Topics queued for deletion", **_some(new), on_hold=len(moving))
+        _log.info("Topics queued for deletion", **_some(new), reassignments_ended=len(moving))
+    if moving:
+        await drop_reassignments_of_topics(active, moving)
     await try_deletions(active)
 
 
 async def resume_deletions(active: ActiveController, topics: Iterable[str]) -> None:
-    """Resume deletion of topics that were blocked, after a broker returned or a reassignment completed (TD-6).
+    """Resume deletion of topics that were blocked, after a broker returned or was given up (TD-6).
 
-    A topic with another ongoing reassignment stays postponed. Topics that are not marked are ignored.
+    Topics that are not queued are ignored.
     """
-    context = active.context
-    marked = context.topics_marked_for_deletion.intersection(topics)
-    if not marked:
-        return
-    ready = marked - topics_being_reassigned(context, marked)
-    active.commit(changes.DeletionsEligible(tuple(sorted(ready))))
-    await try_deletions(active)
+    queued = active.context.topics_to_be_deleted.intersection(topics)
+    if queued:
+        active.commit(changes.DeletionsEligible(tuple(sorted(queued))))
+        await try_deletions(active)
 
 
-async def brokers_with_deletions_started(active: ActiveController, brokers: Collection[BrokerId]) -> None:
-    """Resume deletion of topics that have replicas on brokers that started (BK-16)."""
+async def resume_deletions_on(active: ActiveController, brokers: Collection[BrokerId]) -> None:
+    """Resume deletion of topics that have replicas on brokers that started, or that are given up (BK-16, D-98)."""
     queued = active.context.topics_to_be_deleted
     if queued:
         await resume_deletions(
@@ -94,15 +95,12 @@ async def brokers_with_deletions_started(active: ActiveController, brokers: Coll
         )
 
 
-def _queue(active: ActiveController, topics: Collection[str], *, recorded: bool) -> set[str]:
-    """Queue topics for deletion; those with ongoing reassignments are postponed and returned (D-1).
-
-    Otherwise a replica that is being added would outlive its topic.
-    """
-    moving = topics_being_reassigned(active.context, topics)
-    queued = tuple(topic for topic in topics if topic not in moving)
-    active.commit(changes.DeletionsQueued(queued, tuple(sorted(moving)), recorded))
-    return moving
+async def absent_brokers_due(active: ActiveController) -> None:
+    """Complete the deletions that wait only for brokers that have been away for the grace time (D-98)."""
+    active.absences.next_check_at = None
+    give_up_absent(active)
+    await resume_deletions_on(active, active.context.brokers_given_up)
+    check_absences_later(active)
 
 
 async def deletions_failed(active: ActiveController, replicas: Replicas) -> None:
@@ -118,22 +116,36 @@ async def deletions_failed(active: ActiveController, replicas: Replicas) -> None
 
 def deletion_answer(
     active: ActiveController, broker: BrokerId, request: StopReplicaRequest, response: StopReplicaResponse
-) -> TopicDeletionStopReplicaResponseReceived | None:
-    """The event for a response about topics being deleted; None for others, such as those of reassignments (RQ-21)."""
-    started = active.context.topics_with_deletion_started
+) -> TopicDeletionStopReplicaResponseReceived | LeftReplicasResponseReceived | None:
+    """The event for a response about topics being deleted, or deleted before; None for others, such as those of
+    reassignments (RQ-21). Which it is, the leader epoch of the request says.
+    """
+    context = active.context
+    asked = {
+        TopicPartition(s.topic_name, s.partition_index)
+        for s in request.partition_states
+        if s.delete_partition and s.leader_epoch == LEADER_EPOCH_DURING_DELETE
+    }
+    results = {
+        tp: e.error_code
+        for e in response.partition_errors
+        if (tp := TopicPartition(e.topic_name, e.partition_index)) in asked
+    }
+    epoch = request.broker_epoch
+    # A broker that still has replicas of an earlier topic is asked for nothing else of that name.
+    left = {tp: code for tp, code in results.items() if context.has_left_replicas(broker, tp.topic)}
+    if left:
+        return LeftReplicasResponseReceived(broker, epoch, left)
+    started = {tp: code for tp, code in results.items() if tp.topic in context.topics_with_deletion_started}
     if not started:
         return None
-    asked = {(s.topic_name, s.partition_index) for s in request.partition_states if s.delete_partition}
-    results = {
-        TopicPartition(e.topic_name, e.partition_index): e.error_code
-        for e in response.partition_errors
-        if e.topic_name in started and (e.topic_name, e.partition_index) in asked
-    }
-    return TopicDeletionStopReplicaResponseReceived(broker, response.error_code, results) if results else None
+    return TopicDeletionStopReplicaResponseReceived(broker, epoch, response.error_code, started)
 
 
 async def deletion_answered(active: ActiveController, event: TopicDeletionStopReplicaResponseReceived) -> None:
-    """Process the result of replica deletion on a broker (TD-20)."""
+    """Process the result of replica deletion on a broker (TD-20), unless that has started anew since."""
+    if active.context.broker_epochs.get(event.broker) != event.broker_epoch:
+        return
     refused = event.error_code is not ErrorCode.NONE
     failed = [tp for tp, code in event.results.items() if refused or code is not ErrorCode.NONE]
     deleted = [tp for tp, code in event.results.items() if not refused and code is ErrorCode.NONE]
@@ -158,13 +170,19 @@ async def try_deletions(active: ActiveController) -> None:
         await _finish(active, steps.finish)
     if steps.retry:
         await move_replicas(active, failed_replicas(active.context, steps.retry), ReplicaState.OFFLINE)
-    if steps.start:
-        await _start(active, steps.start)
+    if steps.start and await _start(active, steps.start):
+        # No broker answers for those: what they complete is completed now.
+        await try_deletions(active)
+    check_absences_later(active)
 
 
-async def _start(active: ActiveController, topics: Collection[str]) -> None:
-    """Remove the topics from the metadata of all brokers, then delete their replicas (TD-13)."""
+async def _start(active: ActiveController, topics: Collection[str]) -> bool:
+    """Remove the topics from the metadata of all brokers, then delete their replicas (TD-13).
+
+    Returns whether replicas count as deleted without an answer (D-98).
+    """
     context = active.context
+    give_up_absent(active)
     plan = plan_start(context, topics)
     # Through OfflinePartition, and counted as started only afterwards, so the offline partition count rises and falls
     # again.
@@ -174,6 +192,10 @@ async def _start(active: ActiveController, topics: Collection[str]) -> None:
     batch = active.new_batch()
     batch.add_update_metadata_for_all(tp for topic in topics for tp in context.partitions_of(topic))
     active.send(batch)
+    for broker, partitions in plan.unborn.items():
+        active.commit(
+            changes.ReplicasMoved(broker, dict.fromkeys(partitions, ReplicaState.NON_EXISTENT), ReplicaState.NEW)
+        )
     await move_replicas(active, plan.dead, ReplicaState.DELETION_INELIGIBLE)
     # Replicas are stopped before any is deleted, so that none fetches from a deleted leader.
     await move_replicas(active, plan.alive, ReplicaState.OFFLINE)
@@ -181,6 +203,7 @@ async def _start(active: ActiveController, topics: Collection[str]) -> None:
     active.commit(changes.DeletionsIneligible(frozenset(plan.held)))
     if plan.held:
         _log.info("Topic deletion waits for dead brokers", **_some(plan.held), brokers=sorted(plan.dead))
+    return await leave_replicas(active, plan.left)
 
 
 async def _finish(active: ActiveController, topics: Collection[str]) -> None:

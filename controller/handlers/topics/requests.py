@@ -4,14 +4,16 @@ A topic requested through the API and one that a tool wrote to ZooKeeper are the
 Kafka ZkAdminManager.createTopics, AdminZkClient.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from msgspec.structs import replace
 
-from cluster.broker import TopicId, ZkVersion
+from cluster.broker import Broker, TopicId, ZkVersion
 from cluster.errors import ApiError, ErrorCode
 from cluster.partition import TopicAssignment
+from cluster.process.off_loop import off_loop
+from cluster.process.slices import in_slices
 from cluster.requests.topics import (
     CreatableTopicResult,
     CreatePartitionsRequest,
@@ -46,23 +48,23 @@ async def create_topics(active: ActiveController, request: CreateTopicsRequest) 
     earlier transactions may exist by then.
     """
     config = active.config
-    check_replicas_of_call(
-        "topics.num_partitions",
-        [
-            replicas_of_new_topic(t, config.default_partitions, config.default_replication_factor)
-            for t in request.topics
-        ],
-    )
+    replicas = [
+        replicas_of_new_topic(t, config.default_partitions, config.default_replication_factor)
+        async for t in in_slices(request.topics)
+    ]
+    check_replicas_of_call("topics.num_partitions", replicas)
     marked = await active.store.marked_for_deletion([topic.name for topic in request.topics if topic.name])
-    repeated = duplicate_names(request.topics)
+    repeated = await off_loop(duplicate_names, request.topics)
     results: dict[int, CreatableTopicResult] = {}
     accepted: dict[int, TopicAssignment] = {}
     taken = TakenNames(active.context.topics | marked)
-    for position, topic in enumerate(request.topics):
+    live = [active.context.brokers[b] for b in sorted(active.context.live_broker_ids)]
+    release = active.kafka_release
+    async for position, topic in in_slices(enumerate(request.topics)):
         try:
             if topic.name in repeated:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "the topic is named twice", field="name", value=topic.name)
-            accepted[position] = _plan(active, topic, taken)
+            accepted[position] = _plan(active, topic, taken, live, release)
         except ApiError as error:
             results[position] = refused_topic(topic.name, error)
         else:
@@ -77,22 +79,24 @@ async def create_topics(active: ActiveController, request: CreateTopicsRequest) 
     created = [name for name, outcome in outcomes.items() if isinstance(outcome, Written)]
     active.topic_calls.remember(created, CREATION, active.asked_by)
     return TopicsDecision(
-        tuple(_explained(results[position], active, marked) for position in range(len(request.topics))),
+        tuple([_explained(results[p], active, marked) async for p in in_slices(range(len(request.topics)))]),
         {name: active.leaders_elected(name) for name in created},
     )
 
 
-def _plan(active: ActiveController, topic: NewTopic, taken: TakenNames) -> TopicAssignment:
+def _plan(
+    active: ActiveController, topic: NewTopic, taken: TakenNames, live: Sequence[Broker], release: str | None
+) -> TopicAssignment:
     context, config = active.context, active.config
     partitions = plan_new_topic(
         topic,
         taken,
-        [context.brokers[b] for b in sorted(context.live_broker_ids)],
+        live,
         default_partitions=config.default_partitions,
         default_replication_factor=config.default_replication_factor,
         random=active.random,
         controllers=context.controllers,
-        kafka_release=active.kafka_release,
+        kafka_release=release,
     )
     topic_id = new_topic_id(active.random) if config.protocol_version.assigns_topic_ids else None
     return TopicAssignment(partitions, topic_id)
@@ -128,7 +132,7 @@ def _explained(
     path = topic_path(result.name)
     if result.error_code is not ErrorCode.TOPIC_ALREADY_EXISTS:
         return result
-    if result.name in marked or active.context.is_marked_for_deletion(result.name):
+    if result.name in marked or result.name in active.context.topics_to_be_deleted:
         known = result.name in active.context.topics
         reason = describe_deletion(active.context, result.name).reason if known else ""
         why = f"topic {result.name} is still being deleted" + (f": {reason}" if reason else "")
@@ -176,15 +180,14 @@ async def create_partitions(
     """
     context = active.context
     names = [item.name for item in request.topics]
-    check_replicas_of_call("topics.count", [_added_replicas(context, item) for item in request.topics])
-    repeated = duplicate_names(request.topics)
-    doomed = context.topics_marked_for_deletion | await active.store.marked_for_deletion(
-        [name for name in names if name]
-    )
+    added_replicas = [_added_replicas(context, item) async for item in in_slices(request.topics)]
+    check_replicas_of_call("topics.count", added_replicas)
+    repeated = await off_loop(duplicate_names, request.topics)
+    doomed = context.topics_to_be_deleted | await active.store.marked_for_deletion([name for name in names if name])
     found = await active.store.read_topics_to_change(sorted(context.topics.intersection(names)))
     results: dict[int, CreatePartitionsResult] = {}
     planned: dict[str, tuple[TopicAssignment, ZkVersion]] = {}
-    for position, item in enumerate(request.topics):
+    async for position, item in in_slices(enumerate(request.topics)):
         try:
             if item.name in repeated:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "the topic is named twice", field="name", value=item.name)
@@ -204,7 +207,7 @@ async def create_partitions(
     grown = {name for name, outcome in outcomes.items() if isinstance(outcome, Written)}
     active.topic_calls.remember(grown, EXPANSION, active.asked_by)
     return TopicsDecision(
-        tuple(_expanded(results[position], outcomes) for position in range(len(request.topics))),
+        tuple([_expanded(results[p], outcomes) async for p in in_slices(range(len(request.topics)))]),
         {name: active.leaders_elected(name, len(planned[name][0].partitions)) for name in grown},
     )
 

@@ -60,12 +60,14 @@ class DescribeClusterResponse(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., controller_id: _Optional[int] = ..., controller_address: _Optional[str] = ..., controller_epoch: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[DescribedBroker, _Mapping]]] = ..., node_id: _Optional[int] = ..., node_role: _Optional[str] = ..., controllers: _Optional[_Iterable[_Union[DescribedController, _Mapping]]] = ..., broker_protocol: _Optional[str] = ..., dead_brokers: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class DescribedController(_message.Message):
-    __slots__ = ("id", "address")
+    __slots__ = ("id", "address", "unfit")
     ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    UNFIT_FIELD_NUMBER: _ClassVar[int]
     id: int
     address: str
-    def __init__(self, id: _Optional[int] = ..., address: _Optional[str] = ...) -> None: ...
+    unfit: str
+    def __init__(self, id: _Optional[int] = ..., address: _Optional[str] = ..., unfit: _Optional[str] = ...) -> None: ...
 
 class DescribedBroker(_message.Message):
     __slots__ = ("id", "endpoint", "epoch", "rack", "state")

@@ -12,6 +12,7 @@ from cluster.broker import BrokerId, ControllerId, PartitionEpoch
 from cluster.errors import MalformedZnodeError
 from cluster.partition import TopicPartition
 from cluster.znodes.admin_requests import decode_log_dir_event, decode_partitions, decode_reassignments
+from cluster.znodes.candidates import decode_profile
 from cluster.znodes.cluster_wide import decode_cluster_id, decode_features, decode_producer_id_block
 from cluster.znodes.configs import decode_config, decode_config_change
 from cluster.znodes.controller import decode_controller, decode_controller_epoch
@@ -26,6 +27,7 @@ DECODERS: Final[dict[str, Callable[[bytes], object]]] = {
     "controller epoch": decode_controller_epoch,
     "broker": lambda data: decode_broker(BrokerId(1), data),
     "controller registration": lambda data: decode_controller_registration(ControllerId(1001), data),
+    "candidate": lambda data: decode_profile(ControllerId(1001), data),
     "topic": lambda data: decode_topic("t", data),
     "state": lambda data: decode_state(T0, data, PartitionEpoch(0)),
     "config": lambda data: decode_config("/config/topics/t", data),

@@ -23,7 +23,7 @@ def test_a_broker_without_the_listener_is_left_out_until_it_offers_it() -> None:
         await world.leads("t", leader=1, isr=[1])
         assert c.gauge("ActiveBrokerCount") == 1
         await c.stop()
-        successor = world.start_controller(1002)
+        successor = world.start_controller()
         await until(lambda: successor.is_active)
         assert successor.gauge("ActiveBrokerCount") == 1
         (finding,) = (await successor.ask(DescribeFindingsRequest())).findings

@@ -64,7 +64,9 @@ def test_a_controller_that_was_replaced_meanwhile_answers_that_it_moved_and_resi
         world, c = await running_cluster(1, 2)
         await world.create_topic("t", [1, 2])
         before = await world.leads("t", leader=1)
-        await world.write(SetData(CONTROLLER_EPOCH, b"2"), Delete(CONTROLLER), Create(CONTROLLER, ELSEWHERE))
+        await world.write(
+            SetData(CONTROLLER_EPOCH, b"2"), Delete(CONTROLLER), Create(CONTROLLER, ELSEWHERE, ephemeral=True)
+        )
         assert await shut_down(c, 1) == Answer(ErrorCode.STALE_CONTROLLER_EPOCH)
         assert await world.state("t") == before
         await until(lambda: c.gauge("ActiveControllerCount") == 0, "resigned")

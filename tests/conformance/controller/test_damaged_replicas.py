@@ -212,6 +212,7 @@ def test_the_next_controller_waits_for_a_report_of_its_own() -> None:
         await quiesce(5)
         await world.leads("t", leader=-1, isr=[1])
         assert await report(world, successor, 1) == [E.NONE, E.ELIGIBLE_LEADERS_NOT_AVAILABLE]
+        await quiesce(5)
         await world.leads("t", leader=1, isr=[1])
         await successor.stop()
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId, Endpoint
+from cluster.broker import BrokerId, ControllerId, Endpoint
 from cluster.partition import ReplicaAssignment, TopicAssignment
 from cluster.protocol_version import ProtocolVersion
 from cluster.requests.agents import ControlledShutdownRequest
@@ -29,7 +29,7 @@ from cluster.znodes.paths import (
 )
 from cluster.znodes.registrations import decode_broker, encode_broker
 from cluster.znodes.topics import encode_topic
-from cluster.zookeeper.port import Create, OpResult, SetData, ZkError
+from cluster.zookeeper.port import Create, Delete, OpResult, SetData, ZkError
 from controller.changes import OfflineReplicasReported
 from controller.controller_state import ControllerState
 from simulator.zookeeper_client import SimulatedZooKeeperClient
@@ -132,7 +132,7 @@ class Diary(SimulatedZooKeeperClient):
 
 
 @pytest.mark.rule("FO-2", "FO-4", "FO-5", "FO-6", "LC-1", "LC-2", "LC-3", "LC-8")
-def test_notifications_go_before_the_state_is_read_and_lists_before_what_they_list(
+def test_notifications_are_listed_before_the_state_is_read_and_nothing_is_written_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def main() -> None:
@@ -148,15 +148,15 @@ def test_notifications_go_before_the_state_is_read_and_lists_before_what_they_li
         await quiesce()
         assert isinstance(second.zookeeper, Diary)
         steps = [
-            ("listed", LOG_DIR_EVENT_NOTIFICATION),
-            ("Delete", f"{LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_0000000001"),
-            ("listed", ISR_CHANGE_NOTIFICATION),
-            ("Delete", f"{ISR_CHANGE_NOTIFICATION}/isr_change_0000000003"),
             ("listed", BROKERS_IDS),
             ("read", f"{BROKERS_IDS}/1"),
+            ("listed", LOG_DIR_EVENT_NOTIFICATION),
+            ("listed", ISR_CHANGE_NOTIFICATION),
             ("listed", BROKERS_TOPICS),
             ("read", topic_path("t")),
             ("read unwatched", state_path(tp("t-0"))),
+            ("Delete", f"{LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_0000000001"),
+            ("Delete", f"{ISR_CHANGE_NOTIFICATION}/isr_change_0000000003"),
         ]
         assert [call for call in dict.fromkeys(second.zookeeper.calls) if call in steps] == steps
         await second.stop()
@@ -259,14 +259,15 @@ def test_stepping_down_resigns_even_where_another_is_active_and_leaves_its_znode
         world, c = await running_cluster(1)
         # The news of the other one has not come yet.
         c.zookeeper.listen(lambda _: None)
-        await world.write(SetData(CONTROLLER, encode_controller(7, 1)))  # type: ignore[arg-type]
+        others = encode_controller(ControllerId(7), 1)
+        await world.write(Delete(CONTROLLER), Create(CONTROLLER, others, ephemeral=True))
         await c.controller.step_down()
         assert not c.controller.is_active
         await quiesce(3)
         assert not c.controller.is_active
         znode = await world.tool.get(CONTROLLER)
         assert znode is not None
-        assert znode.stat.version == 1
+        assert (znode.data, znode.stat.version) == (others, 0)
         await c.stop()
 
     run_virtually(main)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from adoption.handover import Handovers
-from cluster.znodes.adoption import Adoption
-from cluster.znodes.paths import ADOPTION, CONTROLLER, CONTROLLER_EPOCH
+from adoption.handover import Handovers, Withdrawal
+from cluster.znodes.adoption import Adoption, decode_adoption, encode_adoption
+from cluster.znodes.paths import ADOPTION, CONTROLLER_EPOCH, LEFT_REPLICAS
 from tests.controller_elections import active_controller, owner
 from tests.controllers import SESSION_MS, World, quiesce, run_virtually
 from tests.kafka_competitors import RunningCompetitor, adopt
@@ -49,18 +49,43 @@ def test_a_candidate_that_was_started_to_take_over_is_named_when_it_does_not_giv
     run_virtually(main)
 
 
-@pytest.mark.rule("AO-3")
-def test_without_a_candidate_the_adoption_stands_and_is_overwritten_by_the_next() -> None:
+@pytest.mark.rule("AO-3", "D-118")
+@pytest.mark.parametrize("former", [None, Adoption("persistent", "them", 1)])
+def test_without_success_the_adoption_is_as_it_was_before(former: Adoption | None) -> None:
     async def main() -> None:
         world = await World().start()
+        await world.create(CONTROLLER_EPOCH, b"0")
+        if former is not None:
+            await world.create(ADOPTION, encode_adoption(former))
+        broker = RunningCompetitor(world, 1)
+        await quiesce()
         said: list[str] = []
-        for mode in ("atomic", "persistent"):
-            ended = await handovers(world, said).adopt(Adoption(mode, "me", 1))  # type: ignore[arg-type]
-            assert not ended.is_complete
-            znode = await world.tool.get(ADOPTION)
-            assert znode is not None
-            assert mode.encode() in znode.data
-        assert "waiting for a controller of klamm: start those that are listed above" in said
-        assert await world.tool.exists(CONTROLLER) is None
+        withdrawal, own = Withdrawal(), Adoption("atomic", "me", 2)
+        ended = await handovers(world, said).adopt(own, "PLAINTEXT", withdrawal)
+        assert not ended.is_complete
+        assert withdrawal.is_due
+        znode = await world.tool.get(ADOPTION)
+        assert znode is not None
+        assert decode_adoption(znode.data) == own
+        await handovers(world, said).give_back(withdrawal)
+        znode = await world.tool.get(ADOPTION)
+        assert (None if znode is None else decode_adoption(znode.data)) == former
+        assert await owner(world) == 1
+        await broker.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("AO-4", "D-98", "D-100")
+def test_who_still_has_replicas_of_deleted_topics_is_named_before_klamm_is_gone() -> None:
+    async def main() -> None:
+        world = await World().start()
+        await world.create("/brokers/ids/1", b"")
+        for path in ("3/gone", "3/lost", "4"):
+            await world.create(f"{LEFT_REPLICAS}/{path}", b"")
+        said: list[str] = []
+        await handovers(world, said, 1).leave(keeps=False)
+        assert said[0].startswith("warning: broker 3 was away while topics were deleted (gone, lost) and still has")
+        assert not [line for line in said if "broker 4" in line]
 
     run_virtually(main)

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from cluster.broker import BrokerId
+from cluster.broker import BrokerId, PartitionEpoch
+from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest
 from cluster.requests.elections import PREFERRED
 from cluster.znodes.paths import state_path
 from cluster.znodes.topics import encode_state
@@ -179,6 +180,88 @@ def test_a_run_that_fails_is_logged_and_the_next_one_comes() -> None:
         assert (await world.leads("t", leader=2)).leader_epoch == 9
         before = runs(c)
         await until(lambda: runs(c) > before, deadline_s=2 * INTERVAL_S)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("D-104", "EP-23")
+@pytest.mark.parametrize("limit", [1000, 40])
+def test_a_run_moves_so_many_and_the_next_follows_until_the_broker_leads_all_of_its_own(limit: int) -> None:
+    """The last runs are below the percentage: without a limit they would not have been left over."""
+    count = limit * 11 // 10
+
+    async def main() -> None:
+        world, c, _ = await balanced_cluster(1, 2, leader_rebalance_max_elections=limit)
+        await world.create_topic("t", *[[1, 2]] * count)
+        await world.leads("t", count - 1, leader=1)
+        await quiesce()
+        await stop_broker(world, c, 1)
+        await until(lambda: c.gauge("PreferredReplicaImbalanceCount") == count)
+        await world.start_broker(1)
+        await quiesce()
+        before = runs(c)
+        items = tuple(
+            AlterPartitionItem(
+                "t", None, p, state.leader_epoch, (*state.isr, BrokerId(1)), PartitionEpoch(state.partition_epoch)
+            )
+            for (_, p), state in c.context.leaderships.items()
+        )
+        await c.ask(AlterPartitionRequest(BrokerId(2), await world.broker_epoch(2), items))
+        assert runs(c) == before, "the check came in between"
+        await until(lambda: runs(c) == before + 1, deadline_s=2 * INTERVAL_S)
+        first = asyncio.get_running_loop().time()
+        assert c.gauge("PreferredReplicaImbalanceCount") == count - limit
+        await until(lambda: runs(c) == before + 2, deadline_s=2 * INTERVAL_S)
+        assert asyncio.get_running_loop().time() - first == pytest.approx(1, abs=0.1)
+        assert c.gauge("PreferredReplicaImbalanceCount") == 0
+        await until(lambda: runs(c) == before + 3, deadline_s=2 * INTERVAL_S)
+        assert asyncio.get_running_loop().time() - first == pytest.approx(1 + INTERVAL_S, abs=0.2)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("D-104")
+def test_a_replica_that_is_late_gets_its_leadership_back_also_below_the_percentage() -> None:
+    async def main() -> None:
+        world, c, _ = await balanced_cluster(1, 2)
+        await world.create_topic("t", *[[1, 2]] * 20)
+        await world.leads("t", 19, leader=1)
+        await quiesce()
+        await stop_broker(world, c, 1)
+        await world.start_broker(1)
+        await quiesce()
+        late = tp("t-7")
+        partitions = [p for p in c.context.partitions_on_broker(BrokerId(1)) if p != late]
+        await catch_up(world, c, *partitions, broker=1)
+        await until(lambda: c.gauge("PreferredReplicaImbalanceCount") == 1, deadline_s=2 * INTERVAL_S)
+        before = runs(c)
+        await asyncio.sleep(3 * INTERVAL_S)
+        assert runs(c) - before <= 3
+        await catch_up(world, c, late, broker=1)
+        await until(lambda: c.gauge("PreferredReplicaImbalanceCount") == 0, deadline_s=2 * INTERVAL_S)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("D-104")
+def test_a_round_ends_when_its_broker_dies_and_does_not_go_on_when_it_is_back() -> None:
+    async def main() -> None:
+        world, c, _ = await balanced_cluster(
+            1, 2, leader_rebalance_max_elections=2, leader_imbalance_per_broker_percentage=60
+        )
+        await world.create_topic("t", *[[1, 2]] * 5)
+        await world.leads("t", 4, leader=1)
+        await quiesce()
+        await restart_broker(world, c, 1)
+        await until(lambda: c.gauge("PreferredReplicaImbalanceCount") == 3, deadline_s=2 * INTERVAL_S)
+        before = runs(c)
+        await world.stop_broker(1)
+        await until(lambda: runs(c) == before + 1, deadline_s=2)
+        await asyncio.sleep(2)
+        assert runs(c) == before + 1, "nothing to do, and still every second"
         await c.stop()
 
     run_virtually(main)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from cluster.broker import BrokerId
+from cluster.broker import BrokerId, ControllerId
 from cluster.partition import ReplicaAssignment, TopicAssignment
 from cluster.requests.control import LeaderAndIsrRequest
 from cluster.znodes.admin_requests import encode_log_dir_event, encode_partitions
@@ -267,23 +267,13 @@ def test_a_malformed_registration_makes_way_for_a_good_one(repair: str) -> None:
     run_virtually(main)
 
 
-@pytest.mark.rule("EL-9", "EL-11")
-@pytest.mark.parametrize("repair", REPAIRS)
-def test_a_malformed_controller_node_of_somebody_else_makes_way(repair: Repair) -> None:
+@pytest.mark.rule("EL-9", "EL-11", "D-92")
+@pytest.mark.parametrize("data", [GARBAGE, b"", encode_controller(ControllerId(1001), 1)])
+def test_a_persistent_controller_znode_that_nobody_owns_is_replaced(data: bytes) -> None:
     async def main() -> None:
         world = await World().start()
-        await world.create(CONTROLLER, GARBAGE)
+        await world.create(CONTROLLER, data)
         c = world.start_controller()
-        await is_quiet(c)
-        assert c.gauge("ActiveControllerCount") == 0
-        if repair is delete_and_create:
-            # While nobody is in it, the candidate takes it.
-            await world.delete(CONTROLLER)
-        else:
-            await repair(world, CONTROLLER, encode_controller(c.controller.config.id, 1))
-            await is_quiet(c)
-            assert c.gauge("ActiveControllerCount") == 0
-            await world.delete(CONTROLLER)
         await until(lambda: c.is_active, "active")
         await c.stop()
 

@@ -43,24 +43,26 @@ def test_a_controller_whose_znode_is_malformed_resigns_and_another_is_elected() 
 def test_a_controller_znode_that_names_nobody_is_waited_for_in_silence() -> None:
     async def main() -> None:
         world = await World().start()
-        await world.write(Create(CONTROLLER, GARBAGE))
-        c = world.start_controller()
+        await world.write(Create(CONTROLLER, GARBAGE, ephemeral=True))
+        # It governs Kafka's brokers, which were not adopted.
+        c = world.start_controller(governs_kafka=True)
         await asyncio.sleep(5)
         before = c.zookeeper.requests
         await asyncio.sleep(60)
         assert c.zookeeper.requests - before < 10
         assert not c.controller.is_active
         await world.write(Delete(CONTROLLER))
-        await is_active(c)
+        await asyncio.sleep(5)
+        assert not c.controller.is_active
         await c.stop()
 
     run_virtually(main)
 
 
 @pytest.mark.rule("FN-2", "EL-2", "EL-12", "EV-9")
-@pytest.mark.parametrize(("written", "mended", "next_epoch"), [(GARBAGE, b"6", 7), (b"", b"1", 2), (b"41", None, 42)])
-def test_a_controller_whose_epoch_was_changed_by_hand_makes_room(
-    written: bytes, mended: bytes | None, next_epoch: int
+@pytest.mark.parametrize(("written", "next_epoch"), [(GARBAGE, None), (b"", None), (b"41", 42)])
+def test_a_controller_whose_epoch_was_changed_by_hand_is_elected_above_it(
+    written: bytes, next_epoch: int | None
 ) -> None:
     async def main() -> None:
         world = await World().start()
@@ -68,14 +70,10 @@ def test_a_controller_whose_epoch_was_changed_by_hand_makes_room(
         await world.start_broker(1)
         await until(lambda: c.gauge("ActiveBrokerCount") == 1)
         await world.write(SetData(CONTROLLER_EPOCH, written))
-        # Its next write is refused.
         await world.create_topic("t", [1])
-        if mended is not None:
-            await until(lambda: not c.controller.is_active, "while not active")
-            await asyncio.sleep(5)
-            await world.write(SetData(CONTROLLER_EPOCH, mended))
-        await is_active(c, epoch=next_epoch)
         await world.leads("t", leader=1)
+        assert c.context.epoch > 1
+        assert next_epoch in {c.context.epoch, None}
         await c.stop()
 
     run_virtually(main)

@@ -165,7 +165,7 @@ def test_gauges_equal_a_recount_while_a_deletion_and_a_reassignment_wait_for_bro
         assert shown_now["topicdeletion_oldestagems"] > 24_000 > shown_now["partitionreassignment_oldestagems"] > 4_000
         await c.ask(AlterPartitionReassignmentsRequest((ReassignableTopic("moved", (cancelled,)),)))
         await world.start_broker(2)
-        await until(lambda: not c.context.topics_marked_for_deletion)
+        await until(lambda: not c.context.topics_to_be_deleted)
         await quiesce()
         check_controller_gauges(c.controller)
         assert in_progress(c) == dict.fromkeys(shown_now, 0)

@@ -287,7 +287,7 @@ async def _outcome(c: RunningController, asked: RequestEvent) -> Any:
 def _partitions(c: RunningController) -> dict[TopicPartition, DescribedPartition]:
     context = c.context
     return {
-        tp: described_partition(context, tp, undeleted=context.is_marked_for_deletion(topic))
+        tp: described_partition(context, tp, undeleted=topic in context.topics_to_be_deleted)
         for topic in context.assignments
         for tp in context.partitions_of(topic)
     }

@@ -18,7 +18,7 @@ from cluster.requests.recovery import (
 )
 from cluster.znodes.cluster_wide import decode_producer_id_block
 from cluster.znodes.controller import decode_controller_epoch
-from cluster.znodes.paths import CONTROLLER_EPOCH, PRODUCER_ID_BLOCK
+from cluster.znodes.paths import CONTROLLER_EPOCH, PRODUCER_ID_BLOCK, broker_path
 from cluster.zookeeper.port import SetData
 from controller.active_controller import RESUMPTION_PAUSE_S
 from tests.contexts import ids
@@ -175,6 +175,41 @@ def test_it_writes_nothing_after_which_no_controller_or_leader_could_be_elected(
         assert refused.value.code is ErrorCode.POLICY_VIOLATION
         assert await everything(world) == before
         assert c.is_active
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("RC-1", "RC-4", "D-40")
+def test_a_broker_that_has_not_joined_is_asked_too() -> None:
+    """It waits until it has named its damaged replicas, and it alone has the last records."""
+
+    async def main() -> None:
+        world, c = await stale_cluster()
+        await world.start_broker(4, damaged=True)
+        await quiesce(5)
+        assert BrokerId(4) not in c.context.brokers
+        describe(c, 4, ("v", TopicId("C" * 21 + "Q"), (4,), 400))
+        planned = (await c.ask(PlanClusterRecoveryRequest())).recovery
+        assert planned.only_on_brokers == ("u", "v")
+        c.brokers.unreachable.add(BrokerId(4))
+        planned = (await c.ask(PlanClusterRecoveryRequest())).recovery
+        assert planned.refusals == ("broker 4 is registered, but does not answer: what it has is not known",)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("RC-4")
+@pytest.mark.parametrize("data", [b"{", b'{"version":4,"endpoints":["OTHER://h:1"]}'])
+def test_a_broker_whose_registration_is_malformed_or_that_cannot_join_is_no_broker_without_records(data: bytes) -> None:
+    async def main() -> None:
+        world, c = await stale_cluster()
+        await world.create(broker_path(BrokerId(4)), data)
+        await quiesce(5)
+        c.brokers.unreachable.add(BrokerId(4))
+        planned = (await c.ask(PlanClusterRecoveryRequest())).recovery
+        assert planned.refusals == ("broker 4 is registered, but does not answer: what it has is not known",)
         await c.stop()
 
     run_virtually(main)

@@ -21,6 +21,7 @@ def test_who_was_replaced_plans_nothing_any_more(validate_only: bool) -> None:
     async def main() -> None:
         world, c = await running_cluster(1)
         # Written by the controller that was elected next, of which this one has not heard.
+        c.zookeeper.listen(lambda _: None)
         await world.write(SetData(CONTROLLER_EPOCH, b"7"))
         with pytest.raises(ApiError) as refused:
             await c.ask(replace(NEW, validate_only=validate_only))

@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch, TopicId
-from cluster.errors import ApiError, ErrorCode, ZooKeeperError
-from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.errors import ErrorCode
+from cluster.partition import ReplicaAssignment, TopicAssignment
 from cluster.protocol_version import ProtocolVersion
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest, ControlledShutdownRequest
 from cluster.requests.configs import TOPIC_RESOURCE, AlterableConfig, AlterConfigsRequest, AlterConfigsResource
@@ -29,19 +29,15 @@ from cluster.requests.topics import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
-    DescribeTopicsRequest,
     NewPartitions,
     NewTopic,
     TopicToDelete,
 )
 from cluster.state_machines import ReplicaState
-from cluster.znodes.admin_requests import encode_log_dir_event, encode_partitions, encode_reassignments
-from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity, encode_config, encode_config_change
+from cluster.znodes.admin_requests import encode_partitions, encode_reassignments
 from cluster.znodes.paths import (
-    CONFIG_CHANGES,
     DELETE_TOPICS,
     ISR_CHANGE_NOTIFICATION,
-    LOG_DIR_EVENT_NOTIFICATION,
     PREFERRED_REPLICA_ELECTION,
     REASSIGN_PARTITIONS,
     state_path,
@@ -56,11 +52,21 @@ from controller.request_events import RequestEvent
 from tests.contexts import ids
 from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
 from tests.damage_reports import damaged_returns, leader_is_damaged, waited_long_enough
+from tests.procedure_steps import (
+    T,
+    both_die,
+    broker_dies,
+    broker_returns,
+    disk_fails,
+    drop_id,
+    find_led_topic,
+    unclean_is_allowed,
+    unclean_is_allowed_everywhere,
+)
 from tests.refused_writes import Outcome, Procedure, Refusal, WriteRefusals, carry_out
 from tests.user_credentials import of, upsertion
 
 Step = Callable[[World, RunningController], Awaitable[object]]
-T = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2)]
 
 WRITE_NOTHING = {
     "QueryReceived",
@@ -77,6 +83,13 @@ async def topic(world: World, c: RunningController) -> None:
     await world.create_topic("t", [1, 2], [2, 1], [1, 2])
     for tp, leader in zip(T, (1, 2, 1), strict=True):
         await world.leads("t", tp.partition, leader=leader)
+
+
+async def topic_led_by_2(world: World, c: RunningController) -> None:
+    """The same with broker 1 away."""
+    await world.create_topic("t", [1, 2], [2, 1], [1, 2])
+    for tp in T:
+        await world.leads("t", tp.partition, leader=2)
 
 
 async def in_sync(world: World, c: RunningController, *isr: int) -> None:
@@ -128,31 +141,12 @@ async def both_in_sync(world: World, c: RunningController) -> None:
     await in_sync(world, c, 1, 2)
 
 
-async def broker_dies(world: World, c: RunningController) -> None:
-    await world.stop_broker(1)
-
-
-async def both_die(world: World, c: RunningController) -> None:
-    await world.stop_broker(1)
-    await quiesce()
-    await world.stop_broker(2)
-
-
-async def broker_returns(world: World, c: RunningController) -> None:
-    await world.start_broker(1)
-
-
 async def last_returns(world: World, c: RunningController) -> None:
     await world.start_broker(2)
 
 
 async def nothing(world: World, c: RunningController) -> None:
     pass
-
-
-async def disk_fails(world: World, c: RunningController) -> None:
-    c.brokers.results[BrokerId(1)] = dict.fromkeys(T, ErrorCode.KAFKA_STORAGE_ERROR)
-    await world.create(f"{LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_0000000000", encode_log_dir_event(BrokerId(1)))
 
 
 async def leaders_write_isrs(world: World, c: RunningController) -> None:
@@ -163,18 +157,6 @@ async def leaders_write_isrs(world: World, c: RunningController) -> None:
         written = replace(state, isr=ids(1, 2, 3), partition_epoch=state.partition_epoch + 1)
         await world.write(SetData(state_path(tp), encode_state(written)))
     await world.create(f"{ISR_CHANGE_NOTIFICATION}/isr_change_0000000000", encode_partitions(T))
-
-
-async def unclean_is_allowed(world: World, c: RunningController) -> None:
-    entity = ConfigEntity("topics", "t")
-    await world.create(entity.path, encode_config({"unclean.leader.election.enable": "true"}))
-    await world.create(CONFIG_CHANGES + "/config_change_0000000000", encode_config_change(entity))
-
-
-async def unclean_is_allowed_everywhere(world: World, c: RunningController) -> None:
-    entity = ConfigEntity("brokers", DEFAULT_ENTITY)
-    await world.create(entity.path, encode_config({"unclean.leader.election.enable": "true"}))
-    await world.create(CONFIG_CHANGES + "/config_change_0000000000", encode_config_change(entity))
 
 
 async def shut_down(world: World, c: RunningController) -> None:
@@ -245,24 +227,38 @@ CREATION = CreateTopicsRequest((NewTopic("a", 3, 2), NewTopic("b", 2, 2)), timeo
 EXPANSION = CreatePartitionsRequest((NewPartitions("t", 5),), timeout_ms=1000)
 DELETION = DeleteTopicsRequest((TopicToDelete("t"),), timeout_ms=1000)
 SETTINGS = AlterConfigsRequest((AlterConfigsResource(TOPIC_RESOURCE, "t", (AlterableConfig("retention.ms", 0, "7"),)),))
-SETTINGS_OF_U = AlterConfigsRequest(
-    (AlterConfigsResource(TOPIC_RESOURCE, "u", (AlterableConfig("retention.ms", 0, "7"),)),)
-)
 leader_2 = after(topic, both_in_sync, broker_dies, broker_returns, both_in_sync)
 """Broker 1 is back in the ISRs that broker 2 leads now."""
 only_damaged = after(topic, both_die, damaged_returns)
+
 
 PROCEDURES = [
     Procedure("create topics", ("CreateTopicsReceived", "TopicChange"), nothing, asking(CREATION), always_ends=False),
     Procedure("topics written by a tool", ("TopicChange",), nothing, topic),
     Procedure("add partitions", ("CreatePartitionsReceived",), topic, asking(EXPANSION), always_ends=False),
     Procedure("partitions written by a tool", ("PartitionModifications",), topic, grow),
+    Procedure("an id dropped by a tool", ("PartitionModifications",), topic, drop_id),
+    Procedure("an id lost before", ("TopicIdsLost", "TopicIdsAnswered"), nothing, find_led_topic),
     Procedure("delete topics", ("DeleteTopicsReceived",), topic, asking(DELETION), always_ends=False),
     Procedure(
         "deletion asked for by a tool",
         ("TopicDeletion", "TopicDeletionStopReplicaResponseReceived"),
         topic,
         lambda world, _: world.create(f"{DELETE_TOPICS}/t"),
+    ),
+    Procedure(
+        "deletion without a broker that is away",
+        ("AbsentBrokersDue",),
+        after(topic, broker_dies, lambda world, _: world.create(f"{DELETE_TOPICS}/t")),
+        lambda _world, _c: quiesce(20),
+        settings={"delete_topic_absent_broker_grace_ms": 15_000},
+    ),
+    Procedure(
+        "deletion of what a broker has left",
+        ("LeftReplicasResponseReceived",),
+        after(topic, broker_dies, lambda world, _: world.create(f"{DELETE_TOPICS}/t"), topic_led_by_2),
+        broker_returns,
+        settings={"delete_topic_absent_broker_grace_ms": 0},
     ),
     Procedure("a broker dies", ("BrokerChange",), topic, broker_dies),
     Procedure("the last broker dies", ("BrokerChange",), topic, both_die),
@@ -397,6 +393,7 @@ def test_a_move_is_cancelled_whose_end_was_refused_after_its_replica_was_deleted
         await in_sync(world, c, 1, 2)
         await world.stop_broker(2)
         await world.leads("t", leader=1, isr=[1])
+        await quiesce()
         assert c.context.replica_state(BrokerId(2), T[0]) is ReplicaState.OFFLINE
         await c.stop()
 
@@ -474,27 +471,5 @@ def test_retries_of_what_is_refused_again_and_again_become_rare() -> None:
         c.zookeeper.refuse_writes(None)
         await until(lambda: not c.context.partitions_being_reassigned, "the moves are complete", deadline_s=1000)
         await c.stop()
-
-    run_virtually(main)
-
-
-@pytest.mark.rule("D-28")
-@pytest.mark.parametrize(
-    "request_", [DescribeTopicsRequest(("u",)), replace(SETTINGS_OF_U, validate_only=True)], ids=["query", "dry-run"]
-)
-def test_a_query_or_a_dry_run_that_fails_retries_nothing(request_: Any) -> None:
-    async def main() -> None:
-        world, c = await running_cluster(1, 2, auto_leader_rebalance_enable=False)
-        await world.create_topic("u", [1, 2])
-        await world.leads("u", leader=1)
-        c.zookeeper.get_many = unreadable  # type: ignore[method-assign]
-        with pytest.raises(ApiError):
-            await c.ask(request_)
-        assert c.controller._active is not None
-        assert c.controller._active._resumption is None
-        await c.stop()
-
-    async def unreadable(*_paths: Any, **_options: Any) -> Any:
-        raise ZooKeeperError("not to be read")
 
     run_virtually(main)

@@ -134,6 +134,8 @@ def test_a_fenced_isr_change_is_answered_not_controller() -> None:
         await world.create_topic("t", [1, 2])
         state = await world.leads("t", leader=1)
         await quiesce()
+        # The news of it has not come yet.
+        c.zookeeper.listen(lambda _: None)
         await world.write(SetData("/controller_epoch", encode_controller_epoch(9)))  # type: ignore[arg-type]
         answer = await propose(world, c, 1, proposal(state, 1))
         assert answer == AlterPartitionResponse(E.NOT_CONTROLLER)

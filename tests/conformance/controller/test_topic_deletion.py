@@ -8,9 +8,7 @@ import pytest
 from cluster.broker import BrokerId, TopicId
 from cluster.errors import ErrorCode
 from cluster.partition import ReplicaAssignment, TopicAssignment
-from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest
-from cluster.requests.control import ControlRequest, LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
-from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
+from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from cluster.requests.topics import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -25,45 +23,10 @@ from cluster.znodes.configs import encode_config
 from cluster.znodes.paths import delete_topic_path, partitions_path, topic_config_path, topic_path
 from cluster.znodes.topics import encode_topic
 from cluster.zookeeper.port import Create, Delete, Op, SetData
-from simulator.recount import recount
 from state_log.record import Kind
 from tests.contexts import ids
-from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
-
-E = ErrorCode
-
-
-async def mark(world: World, *topics: str) -> None:
-    await world.write(*(Create(delete_topic_path(topic)) for topic in topics))
-
-
-async def gone(world: World, topic: str) -> None:
-    async def nothing_left() -> bool:
-        paths = (topic_path(topic), topic_config_path(topic), delete_topic_path(topic))
-        return not any([await world.tool.get(path) for path in paths])
-
-    await until(nothing_left, f"{topic} is gone")
-
-
-def stops(c: RunningController, broker: int) -> list[tuple[str, int, int, bool]]:
-    return [
-        (s.topic_name, s.partition_index, s.leader_epoch, s.delete_partition)
-        for request in c.brokers.of(broker, StopReplicaRequest)
-        for s in request.partition_states
-    ]
-
-
-def kinds(c: RunningController, broker: int) -> list[type[ControlRequest]]:
-    return [type(request) for b, request in c.brokers.received if b == broker]
-
-
-def counters_agree(c: RunningController) -> bool:
-    return recount(c.context) == (c.context.offline_partition_count, c.context.preferred_replica_imbalance_count)
-
-
-async def describe(c: RunningController, topic: str = "t") -> DescribedTopicDeletion:
-    (described,) = (await c.ask(DescribeTopicDeletionsRequest((topic,)))).deletions
-    return described
+from tests.controllers import World, quiesce, run_virtually, running_cluster, until
+from tests.topic_deletions import E, counters_agree, describe, gone, kinds, mark, stops
 
 
 @pytest.mark.rule("TD-4", "TD-7", "TD-9", "TD-13", "TD-15", "TD-20", "RQ-8", "CX-7", "CX-10", "CX-11", "TI-3", "INV-9")
@@ -173,8 +136,10 @@ def test_a_dead_replica_holds_its_topic_until_it_returns() -> None:
         assert [c.gauge(f"{name}Count") for name in ("TopicsToDelete", "TopicsIneligibleToDelete")] == [1, 1]
         assert [c.gauge(f"{name}Count") for name in ("ReplicasToDelete", "ReplicasIneligibleToDelete")] == [1, 0]
         assert c.gauge("OfflinePartitionsCount") == 0
-        waiting = WaitingReplica(0, BrokerId(3), ReplicaState.OFFLINE.value, "broker 3 is not alive")
         described = await describe(c)
+        (waits,) = described.waiting
+        assert waits.reason.startswith("broker 3 is not alive; the topic is deleted without it at ")
+        waiting = WaitingReplica(0, BrokerId(3), ReplicaState.OFFLINE.value, waits.reason)
         assert described == DescribedTopicDeletion(
             "t", "on hold", "replicas offline on broker 3", deleted_replicas=2, replicas=3, waiting=(waiting,)
         )
@@ -260,37 +225,6 @@ def test_a_broker_back_before_the_others_have_answered_is_informed_when_they_hav
         assert c.gauge("TopicsIneligibleToDeleteCount") == 0
         assert await world.topic("t") is not None
         c.brokers.unreachable.clear()
-        await gone(world, "t")
-        await c.stop()
-
-    run_virtually(main)
-
-
-@pytest.mark.rule("D-1", "TD-2", "TD-12", "RA-10", "RA-27")
-def test_a_topic_on_the_move_is_deleted_when_the_move_is_over() -> None:
-    async def main() -> None:
-        world, c = await running_cluster(1, 2)
-        await world.create_topic("t", [1], [1])
-        await world.leads("t", 1, leader=1)
-        move = ReassignableTopic("t", (ReassignablePartition(0, ids(2)),))
-        await c.ask(AlterPartitionReassignmentsRequest((move,)))
-        await quiesce()
-        await mark(world, "t")
-        await quiesce()
-        assert c.gauge("TopicsIneligibleToDeleteCount") == 1
-        assert not any(delete for *_, delete in stops(c, 1))
-        assert (await describe(c)).reason == "being reassigned: partition 0"
-        # Another broker of the topic starts, which is no reason to begin.
-        await world.stop_broker(2)
-        await quiesce()
-        await world.start_broker(2)
-        await quiesce()
-        assert await world.topic("t") is not None
-        assert c.gauge("TopicsIneligibleToDeleteCount") == 1
-        state = await world.state("t")
-        assert state is not None
-        item = AlterPartitionItem("t", None, 0, state.leader_epoch, ids(1, 2), state.partition_epoch)
-        await c.ask(AlterPartitionRequest(BrokerId(1), await world.broker_epoch(1), (item,)))
         await gone(world, "t")
         await c.stop()
 
@@ -445,7 +379,7 @@ def test_the_name_of_a_topic_that_is_being_deleted_is_refused_with_what_the_dele
         await world.leads("t", 0, leader=1)
         await mark(world, "t")
 
-        await until(lambda: c.context.is_marked_for_deletion("t"), "the deletion is known")
+        await until(lambda: "t" in c.context.topics_to_be_deleted, "the deletion is known")
 
         async def on_hold() -> bool:
             found = (await c.ask(DescribeTopicDeletionsRequest(("t",)))).deletions

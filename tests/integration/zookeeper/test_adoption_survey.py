@@ -2,10 +2,13 @@
 
 import json
 
+from kazoo.security import make_acl
+
 from adoption.survey import Survey
 from adoption.zookeeper_survey import survey_zookeeper
-from cluster.broker import Broker, BrokerId, Endpoint
-from cluster.znodes.registrations import encode_broker
+from cluster.broker import Broker, BrokerId, ControllerId, Endpoint
+from cluster.znodes.candidates import CandidateProfile
+from cluster.znodes.registrations import encode_broker, encode_controller_registration
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from tests.plain_zookeeper import plain_client
 
@@ -36,3 +39,37 @@ async def test_brokers_with_replicas_that_are_not_registered_are_counted(zookeep
     assert [broker.id for broker in found.brokers] == [1]
     assert (found.topics, found.partitions) == (3, 3)
     assert list(found.malformed) == ["/brokers/topics/broken"]
+
+
+async def test_znodes_that_this_identity_may_not_change_are_named_and_nothing_is_changed(zookeeper: str) -> None:
+    readable = [make_acl("world", "anyone", read=True)]
+    with plain_client(zookeeper) as plain:
+        plain.create("/brokers/ids", b"", makepath=True)
+        plain.create("/brokers/topics", b"", makepath=True)
+        plain.create("/controller_epoch", b"7")
+        assert (await survey(zookeeper)).not_writable == ()
+        plain.set_acls("/controller_epoch", readable)
+        assert (await survey(zookeeper)).not_writable == ("/controller_epoch",)
+        plain.set_acls("/brokers/topics", readable)
+        assert (await survey(zookeeper)).not_writable == ("/brokers/topics", "/controller_epoch")
+        data, stat = plain.get("/controller_epoch")
+        assert (data, stat.version) == (b"7", 0)
+        assert plain.get_children("/brokers/topics") == []
+
+
+async def test_what_candidates_say_of_themselves_is_found(zookeeper: str) -> None:
+    profile = CandidateProfile("0.3", "kafka", "3.9", "PLAINTEXT", "CONTROL")
+    endpoints = [Endpoint("h", 9701)]
+    with plain_client(zookeeper) as plain:
+        for id_, said in ((901, profile), (902, None)):
+            path, data = (
+                f"/controllers/ids/{id_}",
+                encode_controller_registration(ControllerId(id_), endpoints, 0, said),
+            )
+            plain.create(path, data, makepath=True)
+        broken = encode_controller_registration(ControllerId(903), endpoints, 0)[:-1] + b',"candidate":7}'
+        plain.create("/controllers/ids/903", broken)
+    found = (await survey(zookeeper)).candidates
+    assert [found[ControllerId(id_)].profile for id_ in (901, 902, 903)] == [profile, None, None]
+    assert "has a malformed registration (/controllers/ids/903)" in found[ControllerId(903)].malformed
+    assert found[ControllerId(902)].malformed == ""

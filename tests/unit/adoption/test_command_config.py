@@ -36,6 +36,13 @@ def test_credentials_are_those_of_the_jaas_file(tmp_path: Path) -> None:
         ("zookeeper.set.acl=maybe", "--command-config: zookeeper.set.acl: 'maybe': must be"),
         ("klamm.zookeeper.auth.scheme=basic", "klamm.zookeeper.auth.scheme: 'basic': must be 'sasl' or 'digest'"),
         ("ssl.truststore.location=/nowhere.pem", "ssl.truststore.location: /nowhere.pem"),
+        ("zookeeper.ssl.client.enable=true", "zookeeper.ssl.client.enable: klamm does not speak TLS to ZooKeeper yet"),
+        ("zookeeper.clientCnxnSocket=x", "zookeeper.clientCnxnSocket: klamm does not speak TLS to ZooKeeper yet"),
+        ("sasl.jaas.config=x", "sasl.jaas.config: klamm does not speak SASL to brokers yet"),
+        ("security.protocol=SASL_SSL", "security.protocol: 'SASL_SSL': klamm does not speak SASL to brokers yet"),
+        ("ssl.cipher.suites=TLS_AES_256_GCM_SHA384", "ssl.cipher.suites: is not supported"),
+        ("ssl.client.auth=required", "ssl.client.auth: is not supported"),
+        ("ssl.truststor.location=/a.pem", "ssl.truststor.location: is not supported"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, content: str, why: str) -> None:
@@ -52,4 +59,29 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(ConfigError, match=f"--command-config: {file}: {why}"):
+        read_command_config(file)
+
+
+def test_what_files_for_kafkas_tools_have_beside_it_changes_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=ssl\nbootstrap.servers=h:9092\nclient.id=me\nssl.enabled.protocols=TLSv1.3\n")
+    assert read_command_config(file).tls is not None
+
+
+def test_every_key_that_is_not_supported_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("sasl.mechanism=PLAIN\nzookeeper.ssl.protocol=TLSv1.3\n! a comment = this\n")
+    with pytest.raises(ConfigError) as caught:
+        read_command_config(file)
+    assert len(caught.value.errors) == 2
+
+
+@pytest.mark.parametrize("key", ["ssl.keystore.location", "ssl.truststore.location"])
+def test_a_store_of_java_is_named_as_one_that_can_be_converted(tmp_path: Path, key: str) -> None:
+    """Kafka's own type is JKS where none is given, so a file for its tools need not name it."""
+    store = tmp_path / "store.jks"
+    store.write_bytes(b"\xfe\xed\xfe\xed\x00\x00\x00\x02")
+    file = tmp_path / "client.properties"
+    file.write_text(f"{key}={store}\n")
+    with pytest.raises(ConfigError, match="`keytool` and `openssl pkcs12 -nodes` convert JKS and PKCS12 stores"):
         read_command_config(file)

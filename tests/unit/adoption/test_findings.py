@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from adoption.findings import examine, releases_of
+from adoption.findings import examine
 from adoption.handover import Handover
+from adoption.refusals import releases_of
 from adoption.survey import BrokerAnswers, Survey, SurveyedBroker
 from cluster.broker import NO_CONTROLLER, Broker, BrokerId, ControllerEpoch, ControllerId, Endpoint
 from cluster.znodes.adoption import Adoption
@@ -65,7 +66,6 @@ def test_a_plain_cluster_can_be_adopted(protocol: str) -> None:
             survey(SurveyedBroker(broker(3).registered, None, "no connection")),
             "broker 3 cannot be asked: no connection",
         ),
-        (survey(broker(901), candidates={ControllerId(901): "h:1"}), "controllers have the ids of brokers: 901"),
     ],
 )
 def test_what_forbids_adoption_is_named(found: Survey, said: str) -> None:

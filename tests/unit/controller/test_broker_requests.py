@@ -12,7 +12,8 @@ from cluster.requests.control import (
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
-from controller.changes import DeletionsQueued, LeadershipsRead
+from cluster.znodes.left_replicas import LeftReplicas
+from controller.changes import DeletionsQueued, LeadershipsRead, LeftReplicasRecorded
 from controller.context import ControllerContext
 from controller.decisions.broker_requests import ControlBatch, RequestSettings
 from tests.contexts import EPOCH, assignment, context, ids, leadership, tp
@@ -230,3 +231,32 @@ def test_every_request_of_a_batch_carries_its_causes() -> None:
         }
         assert [request.causes for _, request in requests] == [expected] * len(requests)
     assert {request.causes for _, request in batch.requests(ME, RequestSettings())} == {()}
+
+
+@pytest.mark.rule("D-99")
+def test_what_a_broker_still_has_of_deleted_topics_is_deleted_under_their_ids() -> None:
+    view = cluster()
+    former = TopicId("F" * 21 + "Q")
+    view.apply(LeftReplicasRecorded({BrokerId(1): {"t": LeftReplicas(former, (0, 3))}}))
+    batch = ControlBatch(view)
+    batch.add_deletion_of_left_replicas(BrokerId(1))
+    batch.add_deletion_of_left_replicas(BrokerId(2))
+    ((broker, request),) = send(batch)
+    assert (broker, type(request)) == (1, StopReplicaRequest)
+    assert isinstance(request, StopReplicaRequest)
+    stopped = [(s.topic_name, s.partition_index, s.leader_epoch, s.topic_id) for s in request.partition_states]
+    assert stopped == [("t", 0, -2, former), ("t", 3, -2, former)]
+    assert all(state.delete_partition for state in request.partition_states)
+
+
+@pytest.mark.rule("D-102")
+def test_metadata_of_topics_without_an_id_are_held_back_but_for_their_deletion() -> None:
+    def named(view: ControllerContext) -> set[str]:
+        batch = ControlBatch(view, withheld={"t"})
+        batch.add_update_metadata(ids(1, 2, 3), [tp("t-0")])
+        return {t.topic_name for _, r in send(batch) if isinstance(r, UpdateMetadataRequest) for t in r.topic_states}
+
+    view = cluster()
+    assert named(view) == set()
+    view.apply(DeletionsQueued(("t",)))
+    assert named(view) == {"t"}

@@ -16,8 +16,12 @@ from controller.changes import (
     BrokersJoined,
     DeletionsIneligible,
     DeletionsQueued,
+    DeletionsStarted,
+    LeadersElected,
     LeadershipsRead,
+    LeadershipsWritten,
     OfflineReplicasReported,
+    PartitionsMoved,
     PartitionStatesDerived,
     ReassignmentsCompleted,
     ReassignmentsStarted,
@@ -195,6 +199,25 @@ def test_partitions_of_a_topic_whose_deletion_started_are_not_counted_as_offline
     assert cluster.offline_partition_count == 0
 
 
+@pytest.mark.rule("D-97", "CX-20")
+def test_a_partition_without_a_leader_is_offline_whatever_its_state_says() -> None:
+    cluster = context([1], {"t-0": [1], "u-0": [1]}, {"t-0": leadership(1, [1]), "u-0": leadership(1, [1])})
+    for name in ("t-0", "u-0"):
+        cluster.apply(PartitionStatesDerived({tp(name): PartitionState.ONLINE}))
+        cluster.apply(LeadershipsWritten({tp(name): leadership(-1, [1])}, "replica removed"))
+    assert cluster.offline_partition_count == 2
+    assert cluster.partitions_awaiting_leader() == [tp("t-0"), tp("u-0")]
+    cluster.apply(PartitionsMoved((tp("t-0"),), PartitionState.OFFLINE))
+    assert cluster.offline_partition_count == 2
+    cluster.apply(LeadersElected({tp("t-0"): leadership(1, [1])}, "Offline"))
+    assert cluster.offline_partition_count == 1
+    cluster.apply(DeletionsStarted(("u", "u")))
+    assert cluster.offline_partition_count == 0
+    cluster.apply(TopicsRemoved(("u",), deleted=True))
+    assert (cluster.offline_partition_count, cluster.partitions_awaiting_leader()) == (0, [])
+    assert recount(cluster)[0] == 0
+
+
 names = st.sampled_from(["a-0", "a-1", "b-0"])
 replica_lists = st.lists(st.integers(1, 4), unique=True, min_size=1, max_size=3)
 steps = st.one_of(
@@ -202,6 +225,7 @@ steps = st.one_of(
     st.tuples(st.just("lead"), names, st.integers(-1, 4)),
     st.tuples(st.just("state"), names, st.sampled_from(list(PartitionState))),
     st.tuples(st.just("queue"), st.sampled_from(["a", "b"]), st.none()),
+    st.tuples(st.just("delete"), st.sampled_from(["a", "b"]), st.none()),
     st.tuples(st.just("remove"), st.sampled_from(["a", "b"]), st.none()),
 )
 
@@ -220,6 +244,10 @@ def take(cluster: ControllerContext, step: tuple[str, str, Any]) -> None:
         case "queue":
             if name in cluster.topics:
                 cluster.apply(DeletionsQueued((name,)))
+        case "delete":
+            of_topic = {p for p in cluster.partition_states if p.topic == name}
+            if name in cluster.topics_to_be_deleted and of_topic <= set(cluster.partitions_of(name)):
+                cluster.apply(DeletionsStarted((name,)))
         case "remove":
             cluster.apply(TopicsRemoved((name,), deleted=True))
 
@@ -237,7 +265,7 @@ def count_preferred_leaders(cluster: ControllerContext) -> PreferredLeaders:
     return counted
 
 
-@pytest.mark.rule("CX-20", "CX-22", "INV-10")
+@pytest.mark.rule("CX-20", "CX-22", "INV-10", "D-97")
 @settings(max_examples=200)
 @given(st.lists(steps, max_size=30))
 def test_counters_and_indexes_equal_a_recount_after_every_step(taken: list[tuple[str, str, Any]]) -> None:
@@ -263,6 +291,10 @@ def test_counters_and_indexes_equal_a_recount_after_every_step(taken: list[tuple
         waiting = {
             p
             for p, state in cluster.partition_states.items()
-            if state in {PartitionState.NEW, PartitionState.OFFLINE} and p.topic not in cluster.topics_to_be_deleted
+            if p.topic not in cluster.topics_to_be_deleted
+            and (
+                state in {PartitionState.NEW, PartitionState.OFFLINE}
+                or (state is PartitionState.ONLINE and p in cluster.leaderships and cluster.leaderships[p].leader == -1)
+            )
         }
         assert set(cluster.partitions_awaiting_leader()) == waiting

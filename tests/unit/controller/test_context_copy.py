@@ -12,8 +12,10 @@ from cluster.broker import BrokerEpoch, BrokerId, Offset, ZkVersion
 from cluster.partition import TopicPartition
 from cluster.requests.agents import RECOVERY, ReportedDamage
 from cluster.state_machines import PartitionState, ReplicaState
+from cluster.znodes.left_replicas import LeftReplicas
 from controller.changes import (
     BrokersDied,
+    BrokersGivenUp,
     BrokerShuttingDown,
     BrokersJoined,
     BrokersNotAdmitted,
@@ -27,8 +29,9 @@ from controller.changes import (
     DeletionsIneligible,
     DeletionsQueued,
     DeletionsStarted,
-    DeletionsWithdrawn,
     LeadershipsRead,
+    LeftReplicasDeleted,
+    LeftReplicasRecorded,
     OfflineReplicasReported,
     PartitionStatesDerived,
     ReassignmentsCompleted,
@@ -77,8 +80,9 @@ changes: st.SearchStrategy[Change] = st.one_of(
     st.builds(lambda p, s: PartitionStatesDerived({p: s}), partitions, st.sampled_from(list(PartitionState))),
     st.builds(lambda b, p, s: ReplicaStatesDerived(b, (p,), s), brokers, partitions, st.sampled_from(ReplicaState)),
     st.builds(lambda t: DeletionsQueued((t,)), topics),
-    st.builds(lambda t: DeletionsQueued((), (t,)), topics),
-    st.builds(lambda t: DeletionsWithdrawn((t,)), topics),
+    st.builds(lambda b: BrokersGivenUp((b,)), brokers),
+    st.builds(lambda b, t: LeftReplicasRecorded({b: {t: LeftReplicas(None, (0, 1))}}), brokers, topics),
+    st.builds(lambda b, t: LeftReplicasDeleted(b, (t,)), brokers, topics),
     st.builds(lambda t: DeletionsIneligible(frozenset([t])), topics),
     st.builds(lambda t: DeletionsEligible((t,)), topics),
     st.builds(lambda t: DeletionsStarted((t,)), topics),
@@ -98,13 +102,15 @@ def _possible(view: ControllerContext, change: Change) -> bool:
         case LeadershipsRead(known) | PartitionStatesDerived(known):
             possible = all(view.assignment(p).replicas for p in known)
         case ReassignmentsStarted(started):
-            possible = all(view.assignment(p).replicas for p in started)
+            possible = all(view.assignment(p).replicas and p.topic not in view.topics_to_be_deleted for p in started)
         case ReplicaStatesDerived(broker, derived):
             possible = all(broker in view.assignment(p).replicas for p in derived)
-        case DeletionsQueued(queued, postponed):
-            possible = all(t in view.topics and t not in view.topics_to_be_deleted for t in (*queued, *postponed))
-        case DeletionsEligible(marked):
-            possible = all(view.is_marked_for_deletion(t) for t in marked)
+        case BrokersGivenUp(absent):
+            possible = all(b not in view.broker_epochs for b in absent)
+        case DeletionsQueued(queued):
+            possible = all(t in view.topics and t not in view.topics_to_be_deleted for t in queued)
+        case DeletionsEligible(queued):
+            possible = all(t in view.topics_to_be_deleted for t in queued)
         case DeletionsStarted(started_topics):
             # Their partitions are made NonExistent first (TD-13).
             possible = all(
@@ -149,6 +155,9 @@ def _answers(view: ControllerContext, of: list[str]) -> dict[str, Any]:
         "damage_reports": view.damage_reports,
         "awaited_reports": view.awaited_reports,
         "not_admitted": view.not_admitted,
+        "brokers_given_up": view.brokers_given_up,
+        "left_replicas": view.left_replicas,
+        "has_left_replicas": {(b, t): view.has_left_replicas(b, t) for b in BROKERS for t in of},
         "controllers": view.controllers,
         "assignments": {t: view.assignments.get(t) for t in of},
         "leaderships": {p: known for p, known in view.leaderships.items() if p.topic in of},
@@ -167,16 +176,13 @@ def _answers(view: ControllerContext, of: list[str]) -> dict[str, Any]:
     }
     for question in (
         "topics_to_be_deleted",
-        "deletions_postponed",
-        "topics_marked_for_deletion",
         "topics_ineligible_for_deletion",
         "topics_with_deletion_started",
     ):
         asked[question] = getattr(view, question).intersection(of)
-    asked["is_marked_for_deletion"] = {t: view.is_marked_for_deletion(t) for t in of}
     asked["replicas_by_state"] = {
         t: {state: count for state, count in view.replicas_by_state(t).items() if count}
-        for t in asked["topics_marked_for_deletion"]
+        for t in asked["topics_to_be_deleted"]
     }
     return asked
 
@@ -225,6 +231,9 @@ def test_no_fact_of_the_original_is_left_out_by_error() -> None:
             "damage_reports",
             "awaited_reports",
             "not_admitted",
+            "brokers_given_up",
+            "left_replicas",
+            "_with_left_replicas",
             "registered_controllers",
             "former_controllers",
             "_live",
@@ -232,7 +241,7 @@ def test_no_fact_of_the_original_is_left_out_by_error() -> None:
         ),
         *("epoch", "epoch_zk_version", "topics", "topic_ids", "topic_names", "assignments", "leaderships"),
         *("partitions_being_reassigned", "partition_states", "replica_states"),
-        *("topics_to_be_deleted", "deletions_postponed", "topics_with_deletion_started"),
+        *("topics_to_be_deleted", "topics_with_deletion_started"),
         *("topics_ineligible_for_deletion", "offline_partition_count", "preferred_replica_imbalance_count"),
         *("preferred_leaders", "_led_by", "_hosted_by", "_awaiting_leader", "_deleting"),
     }

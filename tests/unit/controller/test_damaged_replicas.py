@@ -37,7 +37,7 @@ from tests.contexts import EPOCH, assignment, context, ids, leadership, register
 
 T0 = tp("t-0")
 ONE = BrokerId(1)
-NOTHING = DamagePlan({}, [], [])
+NOTHING = DamagePlan({}, [], [], [])
 
 
 def damage(
@@ -66,10 +66,10 @@ def cluster(
 
 
 def replaced(found_by: str) -> DamagePlan:
-    return DamagePlan({found_by: [T0]}, [], [])
+    return DamagePlan({found_by: [T0]}, [], [], [])
 
 
-HELD, LEADING = DamagePlan({}, [T0], []), DamagePlan({}, [], [T0])
+HELD, LEADING, UNKNOWN = DamagePlan({}, [T0], [], []), DamagePlan({}, [], [T0], []), DamagePlan({}, [], [], [T0])
 
 
 def test_a_report_names_its_partition() -> None:
@@ -96,7 +96,7 @@ def test_another_member_replaces_it_or_it_waits_or_leads_on(
     what: str, view: ControllerContext, decided: str, found_by: str
 ) -> None:
     expected = {"replaced": replaced(found_by), "held": HELD, "leading": LEADING, "nothing": NOTHING}[decided]
-    assert plan_damaged_replicas(view, ONE, [damage(found_by=found_by)]) == expected, what
+    assert plan_damaged_replicas(view, ONE, [damage(found_by=found_by)], set()) == expected, what
 
 
 @pytest.mark.rule("D-40")
@@ -104,7 +104,7 @@ def test_another_member_replaces_it_or_it_waits_or_leads_on(
 def test_a_follower_outside_the_isr_fetches_anew_after_a_scrub_only(found_by: str, expected: DamagePlan) -> None:
     """The expansion that its leader may have in flight does not name a new broker epoch then."""
     view = cluster([1, 2, 3], leadership(2, [2, 3]))
-    assert plan_damaged_replicas(view, ONE, [damage(found_by=found_by)]) == expected
+    assert plan_damaged_replicas(view, ONE, [damage(found_by=found_by)], set()) == expected
 
 
 @pytest.mark.rule("D-40")
@@ -123,22 +123,31 @@ def test_what_is_not_a_replica_of_this_topic_is_passed_over(what: str, reported:
         {"t-0": leadership(1, [1, 2]), "u-0": leadership(1, [1, 2])},
     )
     # What comes after it in the report is decided all the same.
-    plan = plan_damaged_replicas(view, ONE, [reported, damage("u-0", topic_id="id-of-u")])
-    assert plan == DamagePlan({RECOVERY: [tp("u-0")]}, [], []), what
+    plan = plan_damaged_replicas(view, ONE, [reported, damage("u-0", topic_id="id-of-u")], set())
+    assert plan == DamagePlan({RECOVERY: [tp("u-0")]}, [], [], []), what
 
 
 @pytest.mark.rule("D-40")
 def test_a_replica_that_is_not_to_stay_is_passed_over() -> None:
     view = cluster([1, 2, 3], leadership(1, [1, 2]))
-    assert plan_damaged_replicas(view, BrokerId(4), [damage()]) == NOTHING
+    assert plan_damaged_replicas(view, BrokerId(4), [damage()], set()) == NOTHING
     view.apply(DeletionsQueued(("t",)))
-    assert plan_damaged_replicas(view, ONE, [damage()]) == NOTHING
+    assert plan_damaged_replicas(view, ONE, [damage()], set()) == NOTHING
 
 
 @pytest.mark.rule("D-40")
 def test_a_replica_without_a_topic_id_is_one_of_the_present_topic() -> None:
     view = cluster([1, 2, 3], leadership(1, [1, 2]))
-    assert plan_damaged_replicas(view, ONE, [damage(topic_id=None)]) == replaced(RECOVERY)
+    assert plan_damaged_replicas(view, ONE, [damage(topic_id=None)], set()) == replaced(RECOVERY)
+
+
+@pytest.mark.rule("D-41")
+def test_nobody_knows_who_else_is_in_sync_where_a_znode_is_malformed() -> None:
+    view = context([1, 2], {}, {})
+    assert plan_damaged_replicas(view, ONE, [damage()], {T0}) == UNKNOWN
+    assert UNKNOWN.not_to_be_elected == HELD.not_to_be_elected == replaced(SCRUB).not_to_be_elected == {T0}
+    known = cluster([1, 2, 3], leadership(1, [1, 2]))
+    assert plan_damaged_replicas(known, ONE, [damage()], {T0}) == replaced(RECOVERY)
 
 
 @pytest.mark.rule("D-40")
@@ -148,7 +157,7 @@ def test_any_id_is_that_of_a_topic_without_one() -> None:
     view.apply(TopicsListed(("t",)))
     view.apply(ReassignmentsWritten({T0: assignment([1, 2])}))
     view.apply(LeadershipsRead({T0: leadership(1, [1, 2])}))
-    assert plan_damaged_replicas(view, ONE, [damage(topic_id="any")]) == replaced(RECOVERY)
+    assert plan_damaged_replicas(view, ONE, [damage(topic_id="any")], set()) == replaced(RECOVERY)
 
 
 @pytest.mark.rule("D-40", "D-41")
@@ -167,8 +176,8 @@ def test_all_of_a_report_are_sorted_by_what_is_to_be_done() -> None:
     view.apply(OfflineReplicasReported(BrokerId(2), frozenset([tp("t-5")])))
     found = [RECOVERY, SCRUB, SCRUB, RECOVERY, RECOVERY, SCRUB]
     reports = [damage(name, found_by=by) for name, by in zip(names, found, strict=True)]
-    assert plan_damaged_replicas(view, ONE, reports) == DamagePlan(
-        {RECOVERY: [tp("t-0")], SCRUB: [tp("t-1"), tp("t-2")]}, [tp("t-4"), tp("t-5")], [tp("t-3")]
+    assert plan_damaged_replicas(view, ONE, reports, set()) == DamagePlan(
+        {RECOVERY: [tp("t-0")], SCRUB: [tp("t-1"), tp("t-2")]}, [tp("t-4"), tp("t-5")], [tp("t-3")], []
     )
 
 
@@ -183,7 +192,7 @@ def test_what_is_replaced_gets_a_sound_leader_and_what_is_held_none(
 ) -> None:
     state = leadership(isr[0], isr)
     view = cluster(sorted({*live, 1}), state, is_online=is_online, held=sorted(held - {1}))
-    plan = plan_damaged_replicas(view, ONE, [damage(found_by=found_by)])
+    plan = plan_damaged_replicas(view, ONE, [damage(found_by=found_by)], set())
     elections = plan_elections(view, {T0: state}, Damaged(ONE, found_by), {}, mark_recovering=True).elections
     assert len(plan.held) + len(plan.leading) + sum(map(len, plan.replaced.values())) <= 1
     if plan.replaced:
@@ -250,12 +259,12 @@ def test_a_replica_that_is_held_back_replaces_no_other() -> None:
 @pytest.mark.rule("D-41", "PS-20")
 @pytest.mark.parametrize(
     ("strategy", "configured", "leader"),
-    [(Offline(), False, None), (Offline(), True, 2), (Offline(allow_unclean=True), False, 1)],
+    [(Offline(), False, None), (Offline(), True, None), (Offline(allow_unclean=True), False, 1)],
 )
 def test_a_held_replica_leads_only_if_an_unclean_election_is_asked_for(
     strategy: Offline, configured: bool, leader: int | None
 ) -> None:
-    """The request does not wait; a configured unclean election takes another replica than the damaged one."""
+    """The request does not wait; a configured unclean election is for ISRs without a member online."""
     state = leadership(-1, [1])
     view = cluster([1, 2], state, is_online=False, held=[1])
     elections = plan_elections(view, {T0: state}, strategy, {"t": configured}, mark_recovering=True).elections

@@ -30,6 +30,8 @@ from controller.events import (
     BrokerChange,
     BrokerModifications,
     ControllerChange,
+    ControllerEpochChange,
+    ControllerEpochRefused,
     Event,
     Expire,
     IsrChangeNotification,
@@ -292,7 +294,16 @@ def test_every_state_but_two_is_timed() -> None:
     assert untimed == {ControllerState.IDLE, ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED}
 
 
-OWN_AFFAIRS = {Startup, ControllerChange, Reelect, RegisterAndReelect, Expire, ShutdownEventLoop}
+OWN_AFFAIRS = {
+    Startup,
+    ControllerChange,
+    ControllerEpochChange,
+    ControllerEpochRefused,
+    Reelect,
+    RegisterAndReelect,
+    Expire,
+    ShutdownEventLoop,
+}
 """Events that the candidate handles itself, active or not."""
 
 
@@ -302,12 +313,12 @@ def kinds_of(base: type[Event]) -> set[type[Event]]:
 
 def test_every_kind_of_event_has_a_state_and_a_reaction() -> None:
     kinds = kinds_of(Event)
-    assert len(kinds) == 26
+    assert len(kinds) == 32
     assert set(STATES) == kinds - {RequestEvent, ProcedureResumption}
     assert kinds == OWN_AFFAIRS | REACTIONS.keys()
 
 
-@pytest.mark.rule("EL-9", "ZC-4", "ZC-7")
+@pytest.mark.rule("EL-9", "ZC-4", "ZC-7", "D-95")
 @pytest.mark.parametrize(
     ("path", "kind", "expected"),
     [
@@ -329,8 +340,8 @@ def test_every_kind_of_event_has_a_state_and_a_reaction() -> None:
         ("/admin/preferred_replica_election", WatchKind.CREATED, ReplicaLeaderElection()),
         ("/admin/preferred_replica_election", WatchKind.DELETED, None),
         ("/admin/reassign_partitions", WatchKind.CREATED, ZkPartitionReassignment()),
-        ("/admin/reassign_partitions", WatchKind.CHANGED, None),
-        ("/admin/reassign_partitions", WatchKind.DELETED, None),
+        ("/admin/reassign_partitions", WatchKind.CHANGED, ZkPartitionReassignment()),
+        ("/admin/reassign_partitions", WatchKind.DELETED, ZkPartitionReassignment()),
         ("/admin/delete_topics", WatchKind.CHILDREN, TopicDeletion()),
         ("/admin/delete_topics", WatchKind.DELETED, TopicDeletion()),
         ("/admin/delete_topics", WatchKind.CREATED, TopicDeletion()),

@@ -7,12 +7,15 @@ from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, 
 from cluster.requests.agents import RECOVERY, ReportedDamage
 from cluster.requests.cluster import Finding
 from cluster.state_machines import ReplicaState
+from cluster.znodes.left_replicas import LeftReplicas
 from controller import changes
+from controller.context import ControllerContext
 from controller.decisions.brokers.known_damage import AwaitedReport
 from controller.decisions.brokers.refusals import ChannelState, Epochs, Refusals
+from controller.decisions.controller_epochs import DOUBTED_ABOVE, LAST
 from controller.decisions.findings import findings
 from tests.contexts import context as context_of
-from tests.contexts import leadership, tp
+from tests.contexts import ids, leadership, tp
 
 SILENT = ChannelState(silent_s=31)
 
@@ -65,7 +68,7 @@ def test_a_broker_that_never_names_its_damaged_replicas() -> None:
 def test_what_can_be_done_while_a_damaged_replica_waits(replicas: list[int], isr: list[int], chance: str) -> None:
     context = context_of([1], {"t-0": replicas}, {"t-0": leadership(-1, isr)})
     held = {tp("t-0"): damage("t-0", 0, 7)}
-    context.apply(changes.DamagedReplicasReported(BrokerId(1), BrokerEpoch(101), held))
+    context.apply(changes.DamagedReplicasReported(BrokerId(1), BrokerEpoch(101), held, 60_000))
     (found,) = (f for f in findings(context, {}, 0) if f.kind == "damaged_replica_waits")
     assert chance in found.detail
 
@@ -150,11 +153,13 @@ def damage(name: str, first: int, end: int) -> ReportedDamage:
 @pytest.mark.rule("D-41", "AG-10")
 def test_damaged_replicas_that_wait_are_named_by_broker_and_partition() -> None:
     names = ["t-0", "t-1", "u-0"]
-    context = context_of([1, 2], {name: [1, 2] for name in names}, {name: leadership(-1, [1]) for name in names})
+    context = context_of(
+        [1, 2], {name: [1, 2] for name in names}, {n: leadership(-1, [2 if n == "u-0" else 1]) for n in names}
+    )
     of_two = {tp("u-0"): damage("u-0", 5, 6)}
     of_one = {tp("t-1"): damage("t-1", 10, 20), tp("t-0"): damage("t-0", 0, 7)}
-    context.apply(changes.DamagedReplicasReported(BrokerId(2), BrokerEpoch(102), of_two))
-    context.apply(changes.DamagedReplicasReported(BrokerId(1), BrokerEpoch(101), of_one))
+    context.apply(changes.DamagedReplicasReported(BrokerId(2), BrokerEpoch(102), of_two, 60_000))
+    context.apply(changes.DamagedReplicasReported(BrokerId(1), BrokerEpoch(101), of_one, 60_000))
     found = list(findings(context, {}, 0))
     assert [(f.kind, f.topic, f.partition, f.broker) for f in found] == [
         ("damaged_replica_waits", "t", 0, 1),
@@ -168,7 +173,7 @@ def test_damaged_replicas_that_wait_are_named_by_broker_and_partition() -> None:
     ]
     assert found[0].detail == (
         "broker 1 has the only replica in sync that is online, and its offsets 0..6 are damaged; it is elected at "
-        "00:00:00 UTC, and from then on they are lost; no other replica is in sync; if broker 2 may have the records, "
+        "00:01:00 UTC, and from then on they are lost; no other replica is in sync; if broker 2 may have the records, "
         "start it before and see `klamm elect unclean --topic t --partition 0 --dry-run`"
     )
 
@@ -177,11 +182,11 @@ def test_damaged_replicas_that_wait_are_named_by_broker_and_partition() -> None:
 def test_a_damaged_replica_that_no_longer_waits_is_no_finding() -> None:
     context = context_of([1, 2], {"t-0": [1, 2]}, {"t-0": leadership(-1, [1])})
     held = {tp("t-0"): damage("t-0", 0, 7)}
-    context.apply(changes.DamagedReplicasReported(BrokerId(1), BrokerEpoch(101), held))
+    context.apply(changes.DamagedReplicasReported(BrokerId(1), BrokerEpoch(101), held, 60_000))
     context.apply(changes.DamagedReplicasReleased(BrokerId(1), (tp("t-0"),)))
     assert list(findings(context, {}, 0)) == []
     # Nor is one on a broker that is not there: it may come back undamaged, or never.
-    context.apply(changes.DamagedReplicasReported(BrokerId(9), BrokerEpoch(109), held))
+    context.apply(changes.DamagedReplicasReported(BrokerId(9), BrokerEpoch(109), held, 60_000))
     assert list(findings(context, {}, 0)) == []
 
 
@@ -194,3 +199,43 @@ def test_a_partition_whose_leader_epoch_none_can_follow() -> None:
     (found,) = findings(context, {}, 0)
     assert (found.kind, found.topic, found.partition) == ("no_leader_epoch_left", "t", 0)
     assert found.detail.startswith("leader epoch 2147483646 is the highest there can be")
+
+
+@pytest.mark.rule("D-93")
+def test_a_controller_epoch_that_few_can_follow() -> None:
+    brokers = context_of([1])
+    context = ControllerContext(ControllerEpoch(LAST - 4), brokers.epoch_zk_version)
+    (found,) = findings(context, {}, 0)
+    assert found.kind == "few_controller_epochs_left"
+    assert found.detail.startswith("the controller epoch is 2147483642, and 4 more elections are possible")
+    assert not list(findings(ControllerContext(ControllerEpoch(DOUBTED_ABOVE), brokers.epoch_zk_version), {}, 0))
+
+
+@pytest.mark.rule("D-41")
+def test_a_damaged_replica_that_is_not_replaced_yet_says_why() -> None:
+    context = context_of([1, 2], {"t-0": [1, 2], "gone-0": [1]}, {"t-0": leadership(2, [2, 1])})
+    held = {tp("t-0"): damage("t-0", 0, 7)}
+    context.apply(changes.DamagedReplicasReported(BrokerId(1), BrokerEpoch(101), held, 60_000))
+    unknown = {tp("gone-0"): damage("gone-0", 0, 7)}
+    context.apply(changes.DamagedReplicasReported(BrokerId(1), BrokerEpoch(101), unknown))
+    of_gone, of_t = (f.detail for f in findings(context, {}, 0) if f.kind == "damaged_replica_waits")
+    assert "it is not known who else is in sync: repair the malformed znodes" in of_gone
+    assert "is to leave the ISR and to be fetched anew, but ZooKeeper refused that" in of_t
+
+
+@pytest.mark.rule("D-98", "D-99")
+def test_what_brokers_still_have_of_deleted_topics_says_what_happens_to_it() -> None:
+    context = context_of([1], {"t-0": [1]})
+    some = {topic: LeftReplicas(None, (0,)) for topic in ("d", "c", "b", "a")}
+    context.apply(changes.LeftReplicasRecorded({BrokerId(1): {"a": some["a"]}, BrokerId(3): some}))
+    of_live, of_away = (f for f in findings(context, {}, 0) if f.kind == "left_replicas")
+    assert (of_live.broker, of_away.broker) == (1, 3)
+    assert "it has not answered that it has deleted them" in of_live.detail
+    assert "4 topics that were deleted while it was away (a, b, c, …)" in of_away.detail
+    assert "delete the znode /klamm/left_replicas/3 and everything below it" in of_away.detail
+
+
+@pytest.mark.rule("D-112")
+def test_a_broker_with_an_authorizer_is_named() -> None:
+    found = [f for f in findings(context_of([1], {}), {}, 0, ids(2)) if f.kind == "authorizer_on_broker"]
+    assert [f.broker for f in found] == [2]

@@ -7,7 +7,7 @@ from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, T
 from cluster.errors import ErrorCode
 from cluster.partition import RECOVERED, RECOVERING
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest
-from controller.changes import BrokerShuttingDown
+from controller.changes import BrokerShuttingDown, LeadershipsRead, TopicsListed
 from controller.decisions.partitions.isr_change import plan_isr_changes, refuse_alter_partition
 from tests.contexts import EPOCH, context, ids, leadership, tp
 
@@ -83,6 +83,17 @@ def test_a_refused_or_repeated_proposal_is_answered_without_a_write(
         assert result.isr == (1, 2, 3)
 
 
+@pytest.mark.rule("D-102", "IS-9a")
+def test_an_id_that_may_be_a_lost_one_does_not_make_the_leader_give_up() -> None:
+    view = cluster()
+    (unknown,) = plan_isr_changes(view, request(item(topic_id="x"))).results
+    view.apply(TopicsListed(("t", "lost")))
+    (lost,) = plan_isr_changes(view, request(item(topic_id="x"))).results
+    assert unknown is not None
+    assert lost is not None
+    assert (unknown.error_code, lost.error_code) == (E.UNKNOWN_TOPIC_ID, E.INELIGIBLE_REPLICA)
+
+
 @pytest.mark.rule("IS-13", "IS-18", "IS-20", "IS-12")
 @pytest.mark.parametrize(
     ("proposal", "before"),
@@ -108,6 +119,34 @@ def test_an_accepted_proposal_keeps_the_leader_epoch(proposal: AlterPartitionIte
         controller_epoch=EPOCH,
         recovery=proposal.leader_recovery_state,
     )
+
+
+@pytest.mark.rule("D-105", "IS-11", "IS-12")
+@pytest.mark.parametrize("leader", [1, -1])
+@pytest.mark.parametrize(
+    ("proposal", "expected"),
+    [
+        (item((2,)), E.INVALID_REQUEST),
+        (item((1, 2, 3)), E.INVALID_REQUEST),
+        (item((2,), topic_id=None), E.INVALID_REQUEST),
+        (item((2,), partition_epoch=8), E.INVALID_REQUEST),
+        (item((9,)), E.INVALID_REQUEST),
+        (item(()), E.INVALID_REQUEST),
+        (item((2,), leader_epoch=4), E.FENCED_LEADER_EPOCH),
+        (item((2,), leader_epoch=6), E.NOT_CONTROLLER),
+        (item((2,), partition_epoch=10), E.NOT_CONTROLLER),
+    ],
+)
+def test_a_replica_that_does_not_lead_changes_nothing(
+    proposal: AlterPartitionItem, expected: ErrorCode, leader: int
+) -> None:
+    view = cluster()
+    view.apply(LeadershipsRead({tp("t-0"): leadership(leader, [1, 2, 3], leader_epoch=5, partition_epoch=9)}))
+    plan = plan_isr_changes(view, request(proposal, broker=2, epoch=102))
+    (result,) = plan.results
+    assert plan.accepted == ()
+    assert result is not None
+    assert result.error_code is expected
 
 
 @pytest.mark.rule("IS-15")

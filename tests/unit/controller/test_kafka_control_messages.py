@@ -167,6 +167,29 @@ def test_a_state_that_several_brokers_are_sent_is_encoded_once() -> None:
     assert all(isinstance(topic, EncodedPart) for message in updated for topic in message.topic_states)  # type: ignore[attr-defined]
 
 
+@pytest.mark.rule("D-102", "BK-52")
+def test_an_error_of_a_topic_without_an_id_counts_only_where_one_topic_can_be_meant() -> None:
+    """Brokers answer with ids, and all topics without one come together."""
+    (topic,) = leader_and_isr(3).topic_states
+    states = topic.partition_states
+    request = control.LeaderAndIsrRequest(
+        **EPOCHS,
+        topic_states=(
+            topic,
+            control.LeaderAndIsrTopicState("a", None, states[:2]),
+            control.LeaderAndIsrTopicState("b", None, states[1:]),
+        ),
+    )
+    code = ErrorCode.KAFKA_STORAGE_ERROR
+    errors = tuple(lai.LeaderAndIsrPartitionError(partition_index=p, error_code=code) for p in range(4))
+    answer = lai.LeaderAndIsrResponse(topics=(lai.LeaderAndIsrTopicError(partition_errors=errors),))
+    response = response_of(request, answer)
+    assert [(e.topic_name, e.topic_id, e.partition_index) for e in response.partition_errors] == [  # type: ignore[union-attr]
+        ("a", None, 0),
+        ("b", None, 2),
+    ]
+
+
 @pytest.mark.rule("D-81")
 def test_what_brokers_answer() -> None:
     request = leader_and_isr()

@@ -140,6 +140,25 @@ def test_reassign_considers_the_target_replicas_only() -> None:
     assert (election.leadership.leader, election.recipients) == (3, (3, 2))
 
 
+@pytest.mark.rule("D-96")
+def test_reassign_hands_leadership_to_a_replica_that_stays_and_keeps_no_unassigned_one_in_the_isr() -> None:
+    cluster = context([1, 2, 3, 4], {"t-0": [1]})
+    cluster.apply(ReassignmentsWritten({tp("t-0"): assignment([3, 4, 1, 2], adding=[3, 4], removing=[1, 2])}))
+    staying = Reassign({tp("t-0"): ids(5, 2, 1)})
+
+    def elected(isr: list[int]) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
+        current: dict[TopicPartition, LeaderAndIsr | None] = {tp("t-0"): leadership(3, isr)}
+        made = plan_elections(cluster, current, staying, {}, mark_recovering=True).elections
+        return None if not made else (made[0].leadership.leader, made[0].leadership.isr, made[0].recipients)
+
+    assert elected([1, 2, 3]) == (2, (1, 2, 3), (3, 4, 1, 2))
+    assert elected([1, 3]) == (1, (1, 3), (3, 4, 1, 2))
+    assert elected([3, 4]) is None
+    # As a controller finds it that died between the topic znode and the ISR.
+    cluster.apply(ReassignmentsWritten({tp("t-0"): assignment([1, 2])}))
+    assert elected([1, 2, 3]) == (2, (1, 2), (1, 2))
+
+
 @pytest.mark.rule("PS-11", "PS-12", "FN-5")
 def test_partitions_without_state_or_of_a_newer_controller_fail() -> None:
     newer = leadership(4, [4], controller_epoch=EPOCH + 1)

@@ -27,6 +27,7 @@ from controller.decisions.reassignment.phases import (
     is_complete,
     is_entry_for,
     keeps_leader,
+    led_by_unneeded,
     plan_epoch_raises,
     plan_recording,
     plan_submission,
@@ -35,6 +36,7 @@ from controller.decisions.reassignment.phases import (
     refuse_trigger,
     remaining_entries,
     stray_replicas,
+    with_replica_in_sync,
 )
 from tests.contexts import EPOCH, assignment, context, ids, leadership, tp
 
@@ -120,6 +122,67 @@ def test_the_only_replica_in_sync_is_not_cancelled_away() -> None:
     # Without a state node there is nothing to lose.
     view = context((1, 2), {"t-0": [1, 2]})
     assert refuse_trigger(view, T0, assignment([2, 1])) is None
+
+
+@pytest.mark.rule("D-96")
+@pytest.mark.parametrize(
+    ("leader", "isr", "brokers", "wanted", "is_refused"),
+    [
+        # 3 leads, and goes: 1 or 2 takes over.
+        (3, [1, 2, 3], (1, 2, 3, 4), assignment([1, 2]), False),
+        (3, [1, 2, 3], (2, 3), assignment([1, 2]), False),
+        (3, [1, 2, 3], (3, 4), assignment([1, 2]), True),
+        (3, [1, 3, 4], (3, 4), assignment([1, 5, 2], [5], [2]), True),
+        # 4, which stays, is in sync.
+        (3, [1, 3, 4], (3, 4), assignment([4, 5, 1, 2], [4, 5], [1, 2]), False),
+        # A leader that is dead, one that stays, and none: nothing becomes worse.
+        (3, [1, 3], (4,), assignment([1, 2]), False),
+        (1, [1, 3], (3, 4), assignment([1, 2]), False),
+        (-1, [1], (3, 4), assignment([1, 2]), False),
+        # Not assigned at all: it is not this move that removes it.
+        (6, [1, 6], (3, 6), assignment([1, 2]), False),
+    ],
+)
+def test_a_leader_is_removed_only_if_another_one_can_follow(
+    leader: int, isr: list[int], brokers: tuple[int, ...], wanted: ReplicaAssignment, is_refused: bool
+) -> None:
+    view = moving(brokers)
+    view.apply(LeadershipsRead({T0: leadership(leader, isr)}))
+    result = refuse_trigger(view, T0, wanted)
+    assert (result is not None) is is_refused
+    if result is not None:
+        assert result.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert "3" in result.message
+
+
+@pytest.mark.rule("D-96")
+def test_a_leader_that_is_shutting_down_serves_clients_still() -> None:
+    view = moving((3, 4))
+    view.apply(LeadershipsRead({T0: leadership(3, [1, 3])}))
+    view.apply(BrokerShuttingDown(BrokerId(3), BrokerEpoch(103)))
+    assert refuse_trigger(view, T0, assignment([1, 2])) is not None
+
+
+@pytest.mark.rule("D-96")
+def test_leaders_that_are_not_needed_are_found_with_the_replicas_that_stay() -> None:
+    view = moving()
+    replaced = assignment([4, 5, 1, 2], [4, 5], [1, 2])
+    assert led_by_unneeded(view, {T0: replaced, T1: assignment([1, 3, 2], [3], [2])}) == {}
+    view.apply(LeadershipsRead({T0: leadership(3, [1, 2, 3]), U0: leadership(2, [2, 1])}))
+    assert led_by_unneeded(view, {T0: replaced, U0: assignment([2, 1])}) == {T0: (4, 5, 1, 2)}
+    assert led_by_unneeded(view, {T0: assignment([3, 1, 2], [3], [1, 2])}) == {}
+    assert led_by_unneeded(view, {tp("x-0"): assignment([1])}) == {}
+    nobody = moving((3, 4))
+    nobody.apply(LeadershipsRead({T0: leadership(3, [1, 2, 3])}))
+    assert led_by_unneeded(nobody, {T0: replaced}) == {}
+
+
+@pytest.mark.rule("D-96")
+def test_a_replica_in_sync_raises_the_epoch_by_leaving() -> None:
+    leaderships = {T0: leadership(1, [1, 2, 3]), T1: leadership(1, [1, 2])}
+    unneeded = {BrokerId(3): [T0, T1], BrokerId(4): [T0, U0]}
+    assert with_replica_in_sync(unneeded, leaderships) == {T0}
+    assert with_replica_in_sync({BrokerId(4): [T0, U0]}, leaderships) == set()
 
 
 @pytest.mark.rule("RA-22", "RA-40")

@@ -75,9 +75,30 @@ def test_a_refused_request_names_the_epoch_until_one_is_obeyed(refused: ControlR
 
 @pytest.mark.rule("AG-10")
 def test_a_refusal_that_names_no_newer_epoch_is_none_to_report() -> None:
-    """Brokers before this version name no epoch; a repeated request is refused with the same code."""
-    assert details(refusals_after(NO_REFUSALS, request(), LeaderAndIsrResponse(STALE))) == []
+    """An agent that names no newer one has another reason, which it reports itself; a repeated request is refused with
+    the same code.
+    """
+    known = LeaderAndIsrResponse(STALE, (), ControllerEpoch(9), BrokerEpoch(104))
+    assert details(refusals_after(NO_REFUSALS, request(), known)) == []
     assert refusals_after(NO_REFUSALS, request(3), response((STALE, -1))) == NO_REFUSALS
+
+
+@pytest.mark.rule("AG-10", "D-94")
+def test_a_refusal_as_stale_that_names_no_epoch_at_all_is_reported_until_a_request_is_obeyed() -> None:
+    """As Kafka's brokers refuse."""
+    refusals = refusals_after(NO_REFUSALS, request(), LeaderAndIsrResponse(STALE))
+    assert details(refusals) == [
+        "broker 3 refuses the controller's requests: it knows a newer epoch than 9, and does not say which"
+    ]
+    assert refusals_after(refusals, UpdateMetadataRequest(*HEAD), UpdateMetadataResponse(ErrorCode.NONE)) == NO_REFUSALS
+
+
+@pytest.mark.rule("AG-10", "D-94")
+def test_a_broker_that_no_epoch_satisfies_is_to_be_restarted() -> None:
+    absurd = Refusals(controller_epoch=ControllerEpoch(2**31 - 1))
+    assert "restart the broker" in details(absurd)[0]
+    high = refusal_findings(BrokerId(3), Refusals(is_stale=True), ControllerEpoch(2**30), BrokerEpoch(104))
+    assert ["restart the broker" in found.detail for found in high] == [True]
 
 
 @pytest.mark.rule("AG-10")

@@ -29,7 +29,7 @@ from controller.decisions.brokers.log_directories import DirectoryNews, classify
 from controller.decisions.brokers.producer_ids import next_block, refuse_allocation
 from controller.decisions.cluster_events import REASSIGNMENT_CANCELLED, REASSIGNMENT_COMPLETED, cluster_events
 from controller.decisions.partitions.isr_change import plan_isr_changes
-from controller.decisions.partitions.leader_balance import plan_leader_balance
+from controller.decisions.partitions.leader_balance import BalanceRound, LeaderBalance, plan_leader_balance
 from controller.decisions.partitions.leader_election import ElectionFailure, Offline, Preferred
 from controller.decisions.partitions.requested_elections import (
     RefusedElection,
@@ -197,10 +197,37 @@ def test_a_broker_with_nothing_to_give_back_does_not_end_the_round_of_the_others
         view.apply(LeadershipsRead({tp(f"few-{partition}"): leadership(2, [2])}))
     view.apply(BrokersJoined((registered(4),)))
     # Broker 1 is dead; broker 2 misses one of three; broker 4 is missed by all of its, but in sync with none.
-    assert plan_leader_balance(view, 34) == {}
-    assert plan_leader_balance(view, 33) == {2: (tp("few-0"),)}
+    assert plan_leader_balance(view, 34, elections_max=9) == LeaderBalance({}, frozenset({4}), False)
+    assert plan_leader_balance(view, 33, elections_max=9).moves == {2: (tp("few-0"),)}
     view.apply(LeadershipsRead({tp("t-2"): leadership(3, [3, 4])}))
-    assert plan_leader_balance(view, 50) == {4: (tp("t-2"),)}
+    assert plan_leader_balance(view, 50, elections_max=9).moves == {4: (tp("t-2"),)}
+
+
+@pytest.mark.rule("D-104", "EP-21", "EP-22")
+@pytest.mark.parametrize(
+    ("begun", "limit", "moves", "has_more"),
+    [
+        (BalanceRound(), 1, {2: ["b-0"]}, True),
+        (BalanceRound(), 2, {2: ["b-0", "b-1"]}, True),
+        (BalanceRound(), 3, {2: ["b-0", "b-1"], 4: ["d-0"]}, False),
+        (BalanceRound(frozenset({3})), 9, {2: ["b-0", "b-1"], 3: ["c-0"], 4: ["d-0"]}, False),
+        (BalanceRound(frozenset({3}), frozenset({tp("b-0"), tp("d-0")})), 9, {2: ["b-1"], 3: ["c-0"]}, False),
+        (BalanceRound(failed=frozenset({tp("b-0"), tp("b-1"), tp("d-0")})), 1, {}, False),
+        (BalanceRound(frozenset({1, 7})), 9, {2: ["b-0", "b-1"], 4: ["d-0"]}, False),  # type: ignore[arg-type]
+    ],
+)
+def test_a_run_has_a_limit_and_goes_on_for_brokers_that_were_above_theirs(
+    begun: BalanceRound, limit: int, moves: dict[BrokerId, list[str]], has_more: bool
+) -> None:
+    lost = {"a-0": [1, 9], "b-0": [2, 9], "b-1": [2, 9], "c-0": [3, 9], "d-0": [4, 9]}
+    kept = {f"c-{p}": [3, 9] for p in range(1, 10)}
+    states = {name: leadership(9, [9, replicas[0]]) for name, replicas in lost.items()}
+    view = context([2, 3, 4, 9], lost | kept, states | {name: leadership(3, [3]) for name in kept})
+    # Broker 1 is gone; 3 misses one of ten; 2 and 4 lead nothing.
+    plan = plan_leader_balance(view, 10, begun, elections_max=limit)
+    assert plan.moves == {broker: tuple(map(tp, names)) for broker, names in moves.items()}
+    assert plan.has_more is has_more
+    assert plan.brokers == {2, 4} | (begun.brokers & {3})
 
 
 TWO = TopicAssignment({0: ReplicaAssignment(ids(1, 2))})

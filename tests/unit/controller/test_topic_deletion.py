@@ -7,14 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.broker import BrokerId
-from cluster.partition import TopicPartition
+from cluster.broker import BrokerId, ControllerEpoch, TopicId
+from cluster.errors import ErrorCode
+from cluster.partition import LeaderAndIsr, TopicPartition
 from cluster.state_machines import ReplicaState
+from cluster.znodes.left_replicas import LeftReplicas
 from controller.changes import (
+    BrokersGivenUp,
     DeletionsEligible,
     DeletionsIneligible,
     DeletionsQueued,
     DeletionsStarted,
+    LeftReplicasDeleted,
+    LeftReplicasRecorded,
     ReassignmentsStarted,
     ReassignmentsWritten,
     ReplicasMoved,
@@ -25,18 +30,23 @@ from controller.context import ControllerContext
 from controller.decisions.topics.deletion import (
     DeletionSteps,
     deletable_replicas,
+    deleted_left_replicas,
     failed_replicas,
     filter_queued,
+    is_given_up,
     next_steps,
+    plan_left_replicas,
     plan_start,
-    topics_being_reassigned,
+    superseded_records,
     topics_with_offline_replicas,
 )
 from controller.decisions.topics.deletion_progress import describe_deletion
-from tests.contexts import assignment, context, tp
+from tests.contexts import assignment, context, ids, leadership, tp
 
 S = ReplicaState
 ONLINE, OFFLINE = S.ONLINE, S.OFFLINE
+ID = TopicId("A" * 21 + "Q")
+LEFT = LeftReplicas(ID, (0,))
 STARTED, DELETED, FAILED = S.DELETION_STARTED, S.DELETION_SUCCESSFUL, S.DELETION_INELIGIBLE
 
 
@@ -126,15 +136,94 @@ def test_replicas_of_other_topics_are_none_of_the_deletions_business() -> None:
     assert filter_queued(cluster, {BrokerId(1): [tp("t-0"), tp("u-0")], BrokerId(2): [tp("u-0")]}) == {1: [tp("t-0")]}
 
 
-@pytest.mark.rule("FO-7", "D-1")
+@pytest.mark.rule("FO-7", "D-98")
 def test_what_holds_a_topic_at_a_failover() -> None:
-    cluster = context([1, 2], {"dead-0": [1, 3], "moving-0": [1], "fine-0": [1, 2]})
-    cluster.apply(ReassignmentsWritten({tp("moving-0"): assignment([2, 1], adding=[2], removing=[1])}))
-    cluster.apply(ReassignmentsStarted((tp("moving-0"),)))
-    topics = ["dead", "moving", "fine", "unknown"]
+    cluster = context([1, 2], {"dead-0": [1, 3], "given-0": [1, 4], "left-0": [1, 3], "fine-0": [1, 2]})
+    cluster.apply(BrokersGivenUp(ids(4)))
+    cluster.apply(LeftReplicasRecorded({BrokerId(3): {"left": LeftReplicas(None, (0,))}}))
+    topics = ["dead", "given", "left", "fine", "unknown"]
     assert topics_with_offline_replicas(cluster, topics) == {"dead"}
-    assert topics_being_reassigned(cluster, topics) == {"moving"}
-    assert topics_being_reassigned(cluster, ["fine"]) == set()
+
+
+@pytest.mark.rule("D-1")
+def test_a_topic_that_is_queued_is_not_reassigned_any_more() -> None:
+    cluster = context([1, 2], {"t-0": [1], "u-0": [1]})
+    for name in ("t-0", "u-0"):
+        cluster.apply(ReassignmentsWritten({tp(name): assignment([2, 1], adding=[2], removing=[1])}))
+        cluster.apply(ReassignmentsStarted((tp(name),)))
+    cluster.apply(DeletionsQueued(("t",)))
+    assert cluster.partitions_being_reassigned == {tp("u-0")}
+
+
+@pytest.mark.rule("D-1", "TD-13")
+def test_replicas_that_a_reassignment_had_not_added_yet_are_distinguished() -> None:
+    plan = plan_start(queued({"t-0": {1: ONLINE, 2: S.NON_EXISTENT}}), ["t"])
+    assert (plan.unborn, plan.alive) == ({2: [tp("t-0")]}, {1: [tp("t-0")], 2: [tp("t-0")]})
+
+
+@pytest.mark.rule("D-98")
+def test_replicas_on_brokers_that_are_given_up_hold_nothing() -> None:
+    cluster = queued({"t-0": {1: ONLINE, 3: FAILED}, "t-1": {3: DELETED, 4: OFFLINE}}, live=(1,))
+    cluster.apply(BrokersGivenUp(ids(3)))
+    plan = plan_start(cluster, ["t"])
+    assert (plan.left, plan.dead, plan.alive) == ({3: [tp("t-0")]}, {4: [tp("t-1")]}, {1: [tp("t-0")]})
+    assert plan.held == ("t",), "for broker 4"
+    assert not is_given_up(queued({"t-0": {3: ONLINE}}, live=(3,)), BrokerId(3), "t")
+
+
+@pytest.mark.rule("D-98", "D-99")
+def test_the_first_record_of_a_name_stays() -> None:
+    cluster = queued({"t-0": {3: OFFLINE}, "t-2": {3: OFFLINE}, "u-0": {3: OFFLINE}, "u-1": {4: OFFLINE}}, live=(1,))
+    cluster.apply(LeftReplicasRecorded({BrokerId(3): {"u": LeftReplicas(ID, (7,))}}))
+    left = {BrokerId(3): [tp("t-0"), tp("t-2"), tp("u-0")], BrokerId(4): [tp("u-1")]}
+    assert plan_left_replicas(cluster, {BrokerId(3): [tp("u-0")]}) == {}
+    assert plan_left_replicas(cluster, left) == {
+        3: {"t": LeftReplicas(TopicId("id-of-t"), (0, 2))},
+        4: {"u": LeftReplicas(TopicId("id-of-u"), (1,))},
+    }
+
+
+SUPERSEDED: list[tuple[str, list[int], LeaderAndIsr | None, TopicId | None, bool]] = [
+    ("no topic of the name has a replica there", [1, 2], leadership(1, [1, 2], controller_epoch=9), ID, False),
+    ("the topic has no leader yet", [1, 3], None, ID, False),
+    ("under controllers that keep to the records", [1, 3], leadership(1, [1], controller_epoch=5), ID, False),
+    ("another controller took it into the ISR", [1, 3], leadership(1, [1, 3], controller_epoch=5), ID, True),
+    ("another controller wrote the state", [1, 3], leadership(1, [1], controller_epoch=6), None, True),
+    ("the very topic, half deleted", [1, 3], leadership(1, [1, 3], controller_epoch=6), TopicId("id-of-t"), False),
+]
+
+
+@pytest.mark.rule("D-100")
+@pytest.mark.parametrize(("_case", "replicas", "state", "topic_id", "is_superseded"), SUPERSEDED, ids=lambda x: x)
+def test_a_record_ends_when_another_controller_may_have_made_a_newer_topic(
+    _case: str, replicas: list[int], state: LeaderAndIsr | None, topic_id: TopicId | None, is_superseded: bool
+) -> None:
+    cluster = context([1, 2], {"t-0": replicas}, {} if state is None else {"t-0": state})
+    cluster.apply(LeftReplicasRecorded({BrokerId(3): {"t": LeftReplicas(topic_id, (0,)), "gone": LEFT}}))
+    expected = {3: ["t"]} if is_superseded else {}
+    assert superseded_records(cluster, ControllerEpoch(5)) == expected
+
+
+@pytest.mark.rule("D-99")
+def test_what_a_broker_has_deleted_follows_from_its_answer_about_every_partition() -> None:
+    cluster = context([3])
+    three = BrokerId(3)
+    names = {name: LeftReplicas(ID, (0, 1)) for name in ("done", "refused", "other", "half")}
+    cluster.apply(LeftReplicasRecorded({three: names}))
+    results = {tp(name): ErrorCode.NONE for name in ("done-0", "done-1", "half-0", "refused-0", "other-1")}
+    results |= {tp("refused-1"): ErrorCode.KAFKA_STORAGE_ERROR, tp("other-0"): ErrorCode.INCONSISTENT_TOPIC_ID}
+    assert deleted_left_replicas(cluster, three, results) == ["done", "other"]
+
+
+@pytest.mark.rule("D-99")
+def test_a_broker_with_left_replicas_is_no_home_for_a_newer_topic_of_the_name() -> None:
+    cluster = context([1, 3], {"t-0": [3, 1], "u-0": [3]})
+    cluster.apply(LeftReplicasRecorded({BrokerId(3): {"t": LeftReplicas(ID, (0,))}, BrokerId(9): {"t": LEFT}}))
+    assert cluster.online_brokers(tp("t-0")) == cluster.electable_brokers(tp("t-0")) == {1}
+    assert cluster.online_brokers(tp("u-0"), include_shutting_down=True) == {1, 3}
+    cluster.apply(LeftReplicasDeleted(BrokerId(3), ("t", "never")))
+    assert cluster.online_brokers(tp("t-0")) == {1, 3}
+    assert cluster.left_replicas == {9: {"t": LEFT}}
 
 
 REASONS: list[tuple[dict[int, ReplicaState], tuple[int, ...], str, str, list[str]]] = [
@@ -155,15 +244,24 @@ def test_a_deletion_that_is_not_held_tells_how_far_it_is(
 def test_a_held_deletion_tells_all_that_holds_it() -> None:
     cluster = queued({"t-0": {1: OFFLINE, 2: OFFLINE}, "t-1": {2: DELETED, 3: OFFLINE}}, live=(1, 2))
     cluster.offline_directories[BrokerId(2)] = {tp("t-0")}
-    cluster.apply(ReassignmentsStarted((tp("t-1"),)))
     cluster.apply(DeletionsIneligible(frozenset(["t"])))
     described = describe_deletion(cluster, "t")
-    assert described.reason == "being reassigned: partition 1; replicas offline on brokers 2, 3"
+    assert described.reason == "replicas offline on brokers 2, 3"
     assert (described.deleted_replicas, described.replicas) == (1, 4)
     assert [(r.partition, r.broker_id, r.reason) for r in described.waiting] == [
         (0, 1, ""),
         (0, 2, "the log directory on broker 2 has failed"),
         (1, 3, "broker 3 is not alive"),
+    ]
+
+
+def test_a_deletion_says_when_it_ends_without_a_broker_and_which_one_has_to_answer_first() -> None:
+    cluster = queued({"t-0": {1: OFFLINE, 3: OFFLINE}}, live=(1,))
+    cluster.apply(LeftReplicasRecorded({BrokerId(1): {"t": LEFT}}))
+    cluster.apply(DeletionsIneligible(frozenset(["t"])))
+    assert [r.reason for r in describe_deletion(cluster, "t", {BrokerId(3): 1_700_000_000_000}).waiting] == [
+        "broker 1 has not deleted an earlier topic of the name yet",
+        "broker 3 is not alive; the topic is deleted without it at 22:13:20 UTC",
     ]
 
 

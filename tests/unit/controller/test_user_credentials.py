@@ -1,6 +1,7 @@
 """Decisions about SCRAM credentials: what is refused, and what a user's configs are afterwards."""
 
 import pytest
+from msgspec.structs import replace
 
 from cluster.errors import ApiError, ErrorCode
 from cluster.requests.users import ScramCredentialDeletion, ScramCredentialUpsertion
@@ -52,6 +53,8 @@ def test_a_user_is_named_in_the_path_as_kafka_encodes_it(user: str, name: str) -
         ([upsertion("x", iterations=4095)], ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations: 4095"),
         ([upsertion("x", iterations=16385)], ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations: 16385"),
         ([upsertion("x", salt=bytes(1025))], ErrorCode.UNACCEPTABLE_CREDENTIAL, "the salt has 1025 bytes"),
+        ([replace(upsertion("x"), salted_password=b"")], ErrorCode.UNACCEPTABLE_CREDENTIAL, "password has 0 bytes"),
+        ([replace(upsertion("x", SHA_512), salted_password=bytes(32))], ErrorCode.UNACCEPTABLE_CREDENTIAL, "gives 64"),
         ([upsertion("x"), upsertion("x")], ErrorCode.DUPLICATE_RESOURCE, "twice in the same request"),
         ([upsertion("x"), ScramCredentialDeletion("x", 1)], ErrorCode.DUPLICATE_RESOURCE, "twice"),
         # What is wrong with one of them comes first, as in Kafka.

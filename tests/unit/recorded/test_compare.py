@@ -1,13 +1,19 @@
 """The comparison of recorded scenarios finds every difference, and no others."""
 
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
+from tests.recorded import deviations
 from tests.recorded.compare import Difference, GoldenTrace, as_golden, differences, load_golden
 from tests.recorded.conditions import holds
+from tests.recorded.deviations import expected_of, stated, stated_names, unneeded
 from tests.recorded.engine import StepResult
 from tests.recorded.scenario import all_names, load
+from tests.rule_coverage import BOOKS, read_book
 
 
 def as_recorded(golden: GoldenTrace) -> list[StepResult]:
@@ -117,3 +123,51 @@ def test_a_run_as_golden_trace_is_compared_but_for_what_was_unstable() -> None:
     assert differences(own, results) == []
     assert [row.field for row in differences(own, as_recorded(golden))] == ["brokers"]
     assert not any(step.stable.keys() & step.unstable.keys() for step in own.steps)
+
+
+@pytest.mark.parametrize("name", all_names())
+def test_a_stated_deviation_says_what_the_recording_does_not(name: str) -> None:
+    assert unneeded(load_golden(name)) == []
+
+
+def test_deviations_are_stated_of_scenarios_that_there_are_and_by_rules_that_there_are() -> None:
+    rules = {rule.id for rule in read_book(BOOKS["controller"].read_text("utf-8"))}
+    assert set(stated_names()) <= set(all_names())
+    assert {deviation.rule for name in stated_names() for deviation in stated(name)} <= rules
+
+
+STATED = [
+    {"rule": "D-1", "kafka": "has three", "klamm": "has two", "steps": {"1": {"brokers": [1, 2]}}},
+    {"rule": "D-2", "kafka": "none", "klamm": "one more", "steps": {"1": {"more": 1}}, "varies": {"1": {"topics": []}}},
+]
+
+
+@pytest.fixture
+def with_stated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GoldenTrace:
+    monkeypatch.setattr(deviations, "FOLDER", tmp_path)
+    (tmp_path / "create-rf1.json").write_bytes(msgspec.json.encode(STATED))
+    return load_golden("create-rf1")
+
+
+def test_what_is_stated_is_expected_instead_of_what_was_recorded(with_stated: GoldenTrace) -> None:
+    expected = expected_of(with_stated)
+    as_stated = changed(as_recorded(with_stated), 1, brokers=[1, 2], more=1, topics="anything")
+    assert differences(expected, as_stated) == []
+    assert [(row.step, row.field) for row in differences(expected, as_recorded(with_stated))] == [
+        (1, "brokers"),
+        (1, "more"),
+    ]
+    assert unneeded(with_stated) == []
+
+
+def test_a_statement_of_what_was_recorded_is_unneeded(with_stated: GoldenTrace, tmp_path: Path) -> None:
+    fields = {"brokers": [1, 2, 3], "absent": "(missing)", "topics": []}
+    said = [{**STATED[0], "steps": {"1": fields, "99": {"brokers": []}}}]
+    (tmp_path / "create-rf1.json").write_bytes(msgspec.json.encode(said))
+    steps = (replace(step, unstable={"topics": []}) for step in with_stated.steps)
+    assert unneeded(replace(with_stated, steps=tuple(steps))) == [
+        "create-rf1: D-1, step 1: brokers",
+        "create-rf1: D-1, step 1: absent",
+        "create-rf1: D-1, step 1: topics",
+        "create-rf1: D-1, step 99: brokers",
+    ]

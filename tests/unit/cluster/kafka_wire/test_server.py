@@ -2,10 +2,14 @@
 
 import asyncio
 import gc
+import resource
+import socket
+from contextlib import AsyncExitStack
 
 import pytest
 
 from cluster.errors import PeerUnreachableError, StartupError
+from cluster.kafka_wire.connection_table import ConnectionBounds, ConnectionTable
 from cluster.kafka_wire.tls import TlsSettings, client_context, server_context
 from tests.certificates import make_certificates
 from tests.kafka_frames import HOST, LIMITS, Scripted, echo, raw_client, serving, until
@@ -140,24 +144,88 @@ def test_requests_of_all_connections_share_their_memory(run: Run) -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize("limit", ["connections_max", "connections_per_ip_max"])
-def test_connections_are_limited(run: Run, limit: str) -> None:
+@pytest.mark.rule("D-106")
+@pytest.mark.parametrize("bounds", [ConnectionBounds(2, 9, {HOST: 9}), ConnectionBounds(9, 9, {HOST: 2})])
+def test_a_new_connection_takes_the_place_of_the_longest_idle_one(run: Run, bounds: ConnectionBounds) -> None:
     async def scenario() -> None:
         handler = Scripted(echo)
-        async with serving(handler, **{limit: 1}) as (server, endpoint):
-            async with raw_client(endpoint) as first:
-                first.send(b"1")
-                assert await first.frame() == b"1"
-                async with raw_client(endpoint) as second:
+        async with serving(handler, table=ConnectionTable(bounds)) as (server, endpoint):
+            async with raw_client(endpoint) as first, raw_client(endpoint) as second:
+                for client in (second, first):
+                    client.send(b"1")
+                    assert await client.frame() == b"1"
+                async with raw_client(endpoint) as third:
+                    third.send(b"3")
+                    assert await third.frame() == b"3"
                     assert await second.is_closed()
+                    assert server.open_connections == 2
                 first.send(b"2")
                 assert await first.frame() == b"2"
             await until(lambda: server.open_connections == 0)
-            async with raw_client(endpoint) as third:
-                third.send(b"3")
-                assert await third.frame() == b"3"
 
     run(scenario())
+
+
+@pytest.mark.rule("D-106")
+@pytest.mark.parametrize("sent", [b"", b"\0\0\0\5abc"])
+def test_a_flood_of_silent_connections_keeps_nobody_out(run: Run, sent: bytes) -> None:
+    """Half a request is no request; one that is being answered is not closed for others."""
+    may_go_on = asyncio.Event()
+
+    async def answer(frame: bytes) -> bytes:
+        if frame == b"slow":
+            await may_go_on.wait()
+        return frame
+
+    async def scenario() -> None:
+        handler = Scripted(answer)
+        async with serving(handler) as (server, endpoint), raw_client(endpoint) as slow, AsyncExitStack() as flood:
+            slow.send(b"slow")
+            await until(lambda: handler.asked == [b"slow"])
+            for _ in range(40):
+                (await flood.enter_async_context(raw_client(endpoint))).writer.write(sent)
+            async with raw_client(endpoint) as client:
+                client.send(b"x")
+                assert await client.frame() == b"x"
+            may_go_on.set()
+            assert await slow.frame() == b"slow"
+            assert server.open_connections <= 10
+
+    run(scenario())
+
+
+@pytest.mark.rule("D-106")
+def test_where_no_connection_may_be_open_each_is_closed(run: Run) -> None:
+    async def scenario() -> None:
+        table = ConnectionTable(ConnectionBounds(0, 0))
+        async with serving(Scripted(echo), table=table) as (_, endpoint), raw_client(endpoint) as client:
+            assert await client.is_closed()
+
+    run(scenario())
+
+
+@pytest.mark.rule("D-106")
+def test_a_process_without_a_free_file_closes_the_longest_idle_connection(run: Run) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    async def scenario() -> None:
+        async with serving(Scripted(echo)) as (_, endpoint), raw_client(endpoint) as idle:
+            idle.send(b"1")
+            assert await idle.frame() == b"1"
+            client = socket.socket()
+            client.setblocking(False)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (client.fileno() + 1, hard))
+            with client:
+                loop = asyncio.get_running_loop()
+                await loop.sock_connect(client, (endpoint.host, endpoint.port))
+                await loop.sock_sendall(client, b"\0\0\0\1x")
+                assert await loop.sock_recv(client, 5) == b"\0\0\0\1x"
+            assert await idle.is_closed()
+
+    try:
+        run(scenario())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_an_idle_connection_is_closed(run: Run) -> None:
@@ -304,18 +372,28 @@ def test_tls_is_spoken_and_plain_bytes_are_not_taken(run: Run, tmp_path_factory:
     run(scenario())
 
 
-def test_connections_without_a_handshake_count_and_end(run: Run, tmp_path_factory: pytest.TempPathFactory) -> None:
+@pytest.mark.rule("D-106")
+def test_connections_without_a_handshake_go_first_and_end(run: Run, tmp_path_factory: pytest.TempPathFactory) -> None:
     made = make_certificates(tmp_path_factory.mktemp("certificates"))
     tls = server_context(TlsSettings(keystore_location=str(made.node)))
+    trusting = client_context(TlsSettings(truststore_location=str(made.authority)))
 
     async def scenario() -> None:
+        table = ConnectionTable(ConnectionBounds(2, 2))
         async with (
-            serving(Scripted(echo), tls=tls, connections_max=1, setup_s=0.2) as (server, endpoint),
+            serving(Scripted(echo), tls=tls, table=table, setup_s=0.5) as (server, endpoint),
             raw_client(endpoint) as silent,
         ):
             await until(lambda: server.open_connections > 0)
-            async with raw_client(endpoint) as second:
-                assert await second.is_closed()
-            assert await silent.is_closed()
+            async with AsyncExitStack() as flood:
+                for _ in range(50):
+                    half = await flood.enter_async_context(raw_client(endpoint))
+                    half.writer.write(b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03")
+                assert await silent.is_closed()
+                async with raw_client(endpoint, trusting) as client:
+                    client.send(b"x")
+                    assert await client.frame() == b"x"
+                assert server.open_connections <= 2
+                await until(lambda: server.open_connections == 0)
 
     run(scenario())

@@ -104,6 +104,8 @@ WITHOUT_DEFAULT = {
     "ssl.key.password",
     "ssl.truststore.location",
     "ssl.truststore.certificates",
+    "listener.name.LISTENER.ssl.client.auth",
+    "max.connections.per.ip.overrides",
 }
 
 

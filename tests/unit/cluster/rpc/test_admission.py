@@ -479,5 +479,9 @@ def test_the_connections_of_all_listeners_stay_below_the_descriptors_for_them() 
     assert (few.max_connections, few.max_other_connections) == (75, 25)
     three = AdmissionLimits.from_settings(Settings(), descriptors=100, has_external=True)
     assert (three.max_connections, three.max_other_connections) == (50, 25)
+    kafka = AdmissionLimits.from_settings(Settings(), descriptors=100, has_kafka=True)
+    assert (kafka.max_connections, kafka.max_other_connections, kafka.max_kafka_connections) == (25, 25, 25)
+    # Each connection of a Kafka client may need another one, to a broker.
+    assert kafka.max_connections + kafka.max_other_connections + 2 * kafka.max_kafka_connections == 100
     configured = AdmissionLimits.from_settings(Settings(max_connections=10), descriptors=100)
     assert (configured.max_connections, configured.max_other_connections) == (10, 10)

@@ -1,0 +1,197 @@
+"""Compares a registered candidate with the brokers: why it must not govern them, and which line to add to its command.
+
+Pure functions; each reason is a sentence for people that follows the candidate's name.
+"""
+
+import ipaddress
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from adoption.controller_commands import client_auth_key, protocol_map
+from adoption.survey import Survey, SurveyedCandidate
+from adoption.wanted import AUTHENTICATION, Wanted, WantedListener
+from cluster.broker import BrokerId
+from cluster.protocol_version import ProtocolVersion
+from cluster.znodes.candidates import CandidateListener, CandidateProfile
+
+_SHOWN: Final = 5
+
+
+def why_unfit(candidate: SurveyedCandidate, survey: Survey, wanted: Wanted) -> Iterator[str]:
+    """Each reason; none if it may govern these brokers."""
+    yield from _why_not_by_id(candidate, survey)
+    profile = candidate.profile
+    if profile is None:
+        yield candidate.malformed or (
+            "does not say what it is, as candidates before klamm 0.3 do not: start it with the release of this 'klamm "
+            "adopt'"
+        )
+    elif profile.broker_protocol != "kafka":
+        yield _add("governs brokers of klamm", "klamm.broker.protocol=kafka")
+    elif profile.unfit:
+        yield f"takes no part in elections: it {profile.unfit}"
+    else:
+        yield from _why_not_by_protocol(profile, survey, wanted)
+        yield from _why_not_by_names(profile, wanted)
+        yield from _why_not_by_listeners(profile, survey, wanted)
+        yield from _why_not_by_security(profile, wanted)
+        yield from _why_not_by_settings(profile, wanted)
+
+
+def _add(why: str, *settings: str) -> str:
+    return f"{why}: add {' '.join(f'--override {setting}' for setting in settings)}"
+
+
+def _why_not_by_id(candidate: SurveyedCandidate, survey: Survey) -> Iterator[str]:
+    if candidate.id in {int(broker.id) for broker in survey.brokers}:
+        yield "has the id of a broker: start it with another --id"
+    for broker, replicas in survey.absent.items():
+        # Brokers may have placed replicas on a controller that is among the brokers they know; klamm replaces these.
+        if int(broker) == candidate.id and not survey.is_governed_by_klamm:
+            yield f"has the id of an unregistered broker with {replicas:,} replicas: start it with another --id"
+
+
+def _why_not_by_protocol(profile: CandidateProfile, survey: Survey, wanted: Wanted) -> Iterator[str]:
+    if wanted.protocol is None:
+        return
+    try:
+        own = ProtocolVersion.parse(profile.protocol_version).exact
+    except ValueError:
+        own = None
+    if own != wanted.protocol.exact:
+        lowest = [
+            broker.id
+            for broker in survey.asked
+            if broker.config("inter.broker.protocol.version").strip() == str(wanted.protocol)
+        ]
+        of = f" of brokers {_listed(lowest)}" if lowest else " of the brokers"
+        yield _add(
+            f"has inter.broker.protocol.version {profile.protocol_version}, not the {wanted.protocol}{of}",
+            f"inter.broker.protocol.version={wanted.protocol}",
+        )
+    if wanted.registers_as_broker and not profile.registers_as_broker:
+        yield _add(
+            "is not registered under /brokers/ids, where brokers before 3.0 look for the controller to shut down",
+            "klamm.kafka.register.as.broker=true",
+        )
+
+
+def _why_not_by_names(profile: CandidateProfile, wanted: Wanted) -> Iterator[str]:
+    if profile.inter_broker_listener != wanted.inter_broker_listener:
+        yield _add(
+            f"takes {profile.inter_broker_listener} for the listener between brokers, which is "
+            f"{wanted.inter_broker_listener}",
+            f"inter.broker.listener.name={wanted.inter_broker_listener}",
+        )
+    if wanted.control_plane_listener and profile.control_plane_listener != wanted.control_plane_listener:
+        named = wanted.listener(wanted.control_plane_listener)
+        what = "which it is not" if named is None else f"which is {wanted.control_plane_listener}"
+        yield _add(
+            f"takes {profile.control_plane_listener} for the listener of brokers for controllers, {what}",
+            f"control.plane.listener.name={wanted.control_plane_listener}",
+        )
+
+
+def _why_not_by_listeners(profile: CandidateProfile, survey: Survey, wanted: Wanted) -> Iterator[str]:
+    own = {listener.name: listener for listener in profile.listeners}
+    missing = [listener for listener in wanted.listeners if listener.name not in own]
+    if missing:
+        has = [f"{listener.name}://{_address(listener)}" for listener in profile.listeners]
+        lacks = [f"{listener.name}://HOST:PORT" for listener in missing]
+        yield _add(
+            f"has no Kafka listener {_listed([m.name for m in missing])}, under which brokers "
+            f"{_listed(missing[0].brokers)} and their clients look for the controller",
+            f"klamm.kafka.listeners={','.join([*has, *lacks])}",
+            *([f"listener.security.protocol.map={protocol_map(wanted.listeners)}"] if _needs_map(wanted) else []),
+        )
+    for listener in wanted.listeners:
+        found = own.get(listener.name)
+        if found is not None:
+            yield from _why_not_by_listener(found, listener, wanted)
+            yield from _why_not_by_address(found, survey, wanted)
+
+
+def _needs_map(wanted: Wanted) -> bool:
+    return any(listener.name != listener.security_protocol for listener in wanted.listeners)
+
+
+def _why_not_by_listener(own: CandidateListener, listener: WantedListener, wanted: Wanted) -> Iterator[str]:
+    if own.security_protocol != listener.security_protocol:
+        yield _add(
+            f"has {own.security_protocol} at its Kafka listener {own.name}, brokers {_listed(listener.brokers)} have "
+            f"{listener.security_protocol}",
+            f"listener.security.protocol.map={protocol_map(wanted.listeners)}",
+        )
+    elif _strictness(own.client_auth) != _strictness(listener.client_auth):
+        yield _add(
+            f"has client authentication {own.client_auth} at its Kafka listener {own.name}, brokers "
+            f"{_listed(listener.brokers)} have {listener.client_auth}",
+            f"{client_auth_key(own.name)}={listener.client_auth}",
+        )
+
+
+def _strictness(demand: str) -> int:
+    return AUTHENTICATION.index(demand) if demand in AUTHENTICATION else -1
+
+
+def _why_not_by_address(own: CandidateListener, survey: Survey, wanted: Wanted) -> Iterator[str]:
+    found = [(b.id, e) for b in survey.brokers for e in b.registered.endpoints if e.listener == own.name]
+    for broker, endpoint in found:
+        if (endpoint.host, endpoint.port) == (own.host, own.port):
+            yield (
+                f"says that its Kafka listener {own.name} is at {_address(own)}, where broker {broker} is: give it an "
+                "address of its own in --override klamm.kafka.listeners"
+            )
+    elsewhere = hosts_elsewhere(own, survey)
+    # Brokers themselves use these two; who uses the others is told beforehand.
+    if elsewhere and own.name in {wanted.inter_broker_listener, wanted.control_plane_listener}:
+        yield (
+            f"says that its Kafka listener {own.name} is at {_address(own)}, by which brokers {_listed(elsewhere)} "
+            "reach nobody but their own host: name its host in --override klamm.kafka.listeners or "
+            "klamm.kafka.advertised.listeners"
+        )
+
+
+def hosts_elsewhere(own: CandidateListener, survey: Survey) -> list[BrokerId]:
+    """The brokers whose listener of the same name is for other hosts, where the candidate's is for its own only."""
+    if not _is_loopback(own.host):
+        return []
+    endpoints = [(broker.id, broker.registered.endpoint(own.name)) for broker in survey.brokers]
+    return [id_ for id_, endpoint in endpoints if endpoint is not None and not _is_loopback(endpoint.host)]
+
+
+def _address(listener: CandidateListener) -> str:
+    return f"[{listener.host}]:{listener.port}" if ":" in listener.host else f"{listener.host}:{listener.port}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _why_not_by_security(profile: CandidateProfile, wanted: Wanted) -> Iterator[str]:
+    if wanted.needs_certificate and not profile.has_certificate:
+        yield _add(
+            "has no certificate to show to brokers, which demand one", "ssl.keystore.location=KEY-AND-CERTIFICATE.pem"
+        )
+    if wanted.authenticates and not profile.is_grpc_local:
+        yield (
+            "listens for klamm's commands on more than its own host, where they are neither encrypted nor "
+            "authenticated, and these brokers demand certificates: start it with --listen 127.0.0.1:9701"
+        )
+
+
+def _why_not_by_settings(profile: CandidateProfile, wanted: Wanted) -> Iterator[str]:
+    if wanted.racks and profile.rack is None:
+        yield _add("has no rack, and brokers with racks then create no topics", f"klamm.kafka.rack={wanted.racks[0]}")
+    for key, values in wanted.settings.items():
+        own = profile.settings.get(key, "").lower()
+        if own not in values:
+            yield _add(f"has {key} {own or 'unset'}, the brokers {_listed(values)}", f"{key}={values[0]}")
+
+
+def _listed(items: Sequence[object]) -> str:
+    shown = ", ".join(map(str, items[:_SHOWN]))
+    return shown + (f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else "")

@@ -1,0 +1,129 @@
+"""What of a cluster forbids that it is adopted, whoever its candidates are. Pure functions; each is a sentence."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from adoption.survey import Survey, SurveyedBroker
+from adoption.wanted import protocol_of
+from cluster import bounds
+from cluster.process.kafka_listeners import PROTOCOLS, is_listener_name
+from cluster.protocol_version import OLDEST_KAFKA
+
+_LEADER_AND_ISR: Final = 4
+_STOP_REPLICA: Final = 5
+_RELEASES: Final = {4: "2.6 to 2.7", 5: "2.8 to 3.1", 6: "3.2 to 3.3", 7: "3.4 to 3.9"}
+"""Highest version of LeaderAndIsr -> releases."""
+_TOKEN_KEYS: Final = ("delegation.token.master.key", "delegation.token.secret.key")
+_SHOWN: Final = 5
+
+
+def releases_of(broker: SurveyedBroker) -> str:
+    """The releases whose control requests the broker takes; empty if it did not answer."""
+    if broker.answers is None:
+        return ""
+    newest = broker.answers.versions.get(_LEADER_AND_ISR, -1)
+    if newest == min(_RELEASES) and broker.answers.versions.get(_STOP_REPLICA, 0) < 3:
+        return "2.4 to 2.5"
+    return _RELEASES.get(newest, "before 2.4" if newest < min(_RELEASES) else "after 3.9")
+
+
+def refusals(survey: Survey) -> Iterator[str]:
+    """Each reason; none if the cluster may be adopted by candidates that suit it."""
+    if not survey.brokers:
+        yield "no broker is registered: is this the cluster's ZooKeeper, with its chroot?"
+    if survey.is_migrating:
+        yield (
+            "a migration to KRaft has begun (/migration, or /controller names a KRaft controller): finish it, or roll "
+            "it back, as Kafka's documentation says"
+        )
+    for path in survey.not_writable:
+        yield (
+            f"the ACL of {path} does not let this identity change it: give java.security.auth.login.config of the "
+            "brokers' user in --command-config, and to the controllers"
+        )
+    for broker in survey.brokers:
+        yield from (f"broker {broker.id} {why}" for why in _of_broker(broker))
+    yield from _of_differences(survey)
+
+
+def _of_broker(broker: SurveyedBroker) -> Iterator[str]:
+    if broker.registered.klamm_version:
+        yield f"runs klamm {broker.registered.klamm_version}: its controllers are klamm's already"
+    with_sasl = [e.listener for e in broker.registered.endpoints if e.security_protocol.startswith("SASL_")]
+    if with_sasl:
+        yield f"has a listener with SASL ({_listed(with_sasl)}), which klamm cannot authenticate itself to yet"
+    unusable = [e.listener for e in broker.registered.endpoints if not is_listener_name(e.listener)]
+    if unusable:
+        yield f"has a listener whose name klamm cannot have: {bounds.shortened(unusable[0])}"
+    answers = broker.answers
+    if answers is None:
+        yield f"cannot be asked: {broker.why_not}"
+    elif answers.has_authorizer or broker.config("authorizer.class.name"):
+        denied = f", which denies this client its settings ({answers.no_configs})" if answers.no_configs else ""
+        yield (
+            f"has an authorizer{denied}: through klamm's listener anybody could do what it forbids, as klamm does not "
+            "authorise yet"
+        )
+    elif answers.no_configs:
+        yield f"does not tell its settings: {answers.no_configs}"
+    if answers is not None and not answers.no_configs:
+        yield from _of_settings(broker)
+        yield from _of_control_listener(broker)
+
+
+def _of_settings(broker: SurveyedBroker) -> Iterator[str]:
+    if broker.config("zookeeper.metadata.migration.enable") == "true":
+        yield "has zookeeper.metadata.migration.enable=true: a migration to KRaft is being prepared"
+    policy = broker.config("create.topic.policy.class.name")
+    if policy:
+        yield f"has create.topic.policy.class.name={policy}, which klamm cannot ask: it would create what that forbids"
+    if broker.answers is not None and broker.answers.hidden & set(_TOKEN_KEYS):
+        yield "has delegation tokens, which the controller deletes when they expire: klamm does not do that yet"
+    protocol, releases = protocol_of(broker), releases_of(broker)
+    if releases in {"before 2.4", "after 3.9"} or protocol is None or protocol < OLDEST_KAFKA:
+        found = broker.config("inter.broker.protocol.version") or "unknown"
+        yield f"is of {releases}, inter.broker.protocol.version {found}: klamm governs 2.4 to 3.9"
+
+
+def _of_control_listener(broker: SurveyedBroker) -> Iterator[str]:
+    endpoint = broker.control_endpoint
+    if endpoint is None:
+        yield (
+            f"has no listener {broker.control_plane_listener or broker.inter_broker_listener} for controllers in its "
+            "registration, though its settings name it: give it an advertised address"
+        )
+    elif endpoint.security_protocol in PROTOCOLS and broker.not_controllable:
+        yield (
+            f"cannot be asked at its listener {endpoint.listener} ({endpoint.address}), where controllers send it "
+            f"requests: {broker.not_controllable}"
+        )
+
+
+def _of_differences(survey: Survey) -> Iterator[str]:
+    yield from _of_difference(
+        "in the listener between brokers (inter.broker.listener.name)",
+        [(broker.id, broker.inter_broker_listener) for broker in survey.asked],
+    )
+    yield from _of_difference(
+        "in control.plane.listener.name",
+        [(broker.id, broker.control_plane_listener or "none") for broker in survey.asked],
+    )
+    endpoints = [(broker.id, endpoint) for broker in survey.brokers for endpoint in broker.registered.endpoints]
+    for name in dict.fromkeys(endpoint.listener for _, endpoint in endpoints):
+        protocols = [(id_, endpoint.security_protocol) for id_, endpoint in endpoints if endpoint.listener == name]
+        yield from _of_difference(f"in the security protocol of {name}", protocols)
+
+
+def _of_difference(what: str, values: Iterable[tuple[int, str]]) -> Iterator[str]:
+    """Under one controller they need to agree: it looks for all of them, and they for it, under one name."""
+    found: dict[str, list[int]] = {}
+    for broker, value in values:
+        found.setdefault(value, []).append(broker)
+    if len(found) > 1:
+        shown = "; ".join(f"{name}: {_listed(ids)}" for name, ids in sorted(found.items()))
+        yield f"brokers differ {what} ({shown}): finish the rolling restart that changes it first"
+
+
+def _listed(items: Sequence[object]) -> str:
+    shown = ", ".join(map(str, items[:_SHOWN]))
+    return shown + (f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else "")

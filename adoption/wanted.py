@@ -1,0 +1,115 @@
+"""What the controllers of a cluster have to be like, by what its brokers are; for the commands and for the checks.
+
+Pure functions.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from adoption.survey import Survey, SurveyedBroker
+from cluster import bounds
+from cluster.broker import BrokerId
+from cluster.listeners import DEFAULT_CONTROL_LISTENER
+from cluster.protocol_version import ProtocolVersion
+from controller.candidate_profile import DECIDING_SETTINGS
+
+FIND_BY_REGISTRATION: Final = ProtocolVersion((3, 0), 0)
+"""From here on brokers find a controller otherwise than under `/brokers/ids` at a controlled shutdown."""
+_SET_ACL: Final = "zookeeper.set.acl"
+_NO_CONTROL_PLANE: Final = "KLAMM-CONTROL"
+AUTHENTICATION: Final = ("none", "requested", "required")
+"""From the weakest."""
+
+
+class WantedListener(Struct, frozen=True):
+    """A listener that brokers have; `brokers`: which. `client_auth`: the strictest of theirs."""
+
+    name: str
+    security_protocol: str
+    client_auth: str
+    brokers: tuple[BrokerId, ...]
+
+
+class Wanted(Struct, frozen=True):
+    """`protocol`: the lowest of the brokers; None if none is known. `control_plane_listener`: empty if any will do.
+
+    `needs_certificate`: whether brokers demand one of whom sends them control requests. `authenticates`: whether a
+    listener demands one of its clients. `settings`: by which controllers decide -> the values that brokers have, the
+    one to take first.
+    """
+
+    protocol: ProtocolVersion | None
+    listeners: tuple[WantedListener, ...]
+    inter_broker_listener: str
+    control_plane_listener: str
+    needs_certificate: bool
+    authenticates: bool
+    identifies_hosts: bool
+    racks: tuple[str, ...]
+    registers_as_broker: bool
+    settings: Mapping[str, tuple[str, ...]]
+
+    def listener(self, name: str) -> WantedListener | None:
+        return next((listener for listener in self.listeners if listener.name == name), None)
+
+
+def protocol_of(broker: SurveyedBroker) -> ProtocolVersion | None:
+    """Its `inter.broker.protocol.version`; None if unknown or newer than any in ZooKeeper mode."""
+    try:
+        return ProtocolVersion.parse(broker.config("inter.broker.protocol.version"))
+    except ValueError:
+        return None
+
+
+def wanted(survey: Survey) -> Wanted:
+    """What suits all brokers that answered; where they differ `adoption.findings` refuses or says so."""
+    brokers = survey.asked
+    protocols = [p for broker in brokers if (p := protocol_of(broker)) is not None]
+    listeners = tuple(_listeners(survey.brokers))
+    control = [(broker, e) for broker in brokers if (e := broker.control_endpoint) is not None]
+    return Wanted(
+        protocol=min(protocols, key=lambda protocol: protocol.exact, default=None),
+        listeners=listeners,
+        inter_broker_listener=_first((broker.inter_broker_listener for broker in brokers), "PLAINTEXT"),
+        control_plane_listener=_control_plane(brokers, {listener.name for listener in listeners}),
+        needs_certificate=any(broker.client_auth(endpoint) == "required" for broker, endpoint in control),
+        authenticates=any(listener.client_auth == "required" for listener in listeners),
+        identifies_hosts=all(
+            broker.config_of(e.listener, "ssl.endpoint.identification.algorithm") or e.security_protocol != "SSL"
+            for broker, e in control
+        ),
+        racks=tuple(sorted({b.registered.rack for b in survey.brokers if b.registered.rack is not None})),
+        registers_as_broker=any(protocol < FIND_BY_REGISTRATION for protocol in protocols),
+        settings={key: found for key in DECIDING_SETTINGS if (found := _values(brokers, key))},
+    )
+
+
+def _first(values: Iterable[str], default: str) -> str:
+    return next(iter(values), default)
+
+
+def _listeners(brokers: Sequence[SurveyedBroker]) -> Iterable[WantedListener]:
+    """Of any broker: each looks for the controller, for its clients, under the names of all its own."""
+    endpoints = [(broker, endpoint) for broker in brokers for endpoint in broker.registered.endpoints]
+    for name in dict.fromkeys(endpoint.listener for _, endpoint in endpoints):
+        of_it = [(broker, endpoint) for broker, endpoint in endpoints if endpoint.listener == name]
+        demands = [broker.client_auth(endpoint) for broker, endpoint in of_it]
+        strictest = max(demands, key=lambda demand: AUTHENTICATION.index(demand) if demand in AUTHENTICATION else 0)
+        yield WantedListener(name, of_it[0][1].security_protocol, strictest, tuple(broker.id for broker, _ in of_it))
+
+
+def _control_plane(brokers: Sequence[SurveyedBroker], names: set[str]) -> str:
+    found = _first((b.control_plane_listener for b in brokers if b.control_plane_listener), "")
+    # klamm would take a listener of this name for the control plane, which for brokers it is not.
+    return _NO_CONTROL_PLANE if not found and DEFAULT_CONTROL_LISTENER in names else found
+
+
+def _values(brokers: Sequence[SurveyedBroker], key: str) -> tuple[str, ...]:
+    """The values of a setting, the most careful one first; none where no broker says."""
+    found = {value.strip().lower() for broker in brokers if (value := broker.config(key))}
+    if key == _SET_ACL:
+        return ("true",) if "true" in found else ()
+    numbers = all(bounds.parse_number(bounds.OFFSET, value) is not None for value in found)
+    return tuple(sorted(found, key=int, reverse=True) if numbers else sorted(found))

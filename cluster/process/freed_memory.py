@@ -1,0 +1,47 @@
+"""Gives freed memory back to the operating system, which the C library otherwise keeps for later.
+
+After thousands of connections or a request of 100,000 topics, most of what they took is free, but in pieces between
+others. `malloc_trim` of the GNU C library gives back whole pages of it; elsewhere nothing is done.
+"""
+
+import asyncio
+import ctypes
+from collections.abc import Callable
+from typing import Final
+
+_WORTHWHILE_BYTES: Final = 16 << 20
+_QUIET_S: Final = 2.0
+
+
+def _trimmer() -> Callable[[int], int] | None:
+    try:
+        found: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return None
+    return found
+
+
+class FreedMemory:
+    """What was freed since memory was given back last."""
+
+    def __init__(self, trim: Callable[[int], int] | None = None) -> None:
+        self._trim = _trimmer() if trim is None else trim
+        self._freed = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def freed(self, amount: int) -> None:
+        """About so many bytes are no longer used. Once it is worthwhile, memory is given back two seconds later."""
+        self._freed += amount
+        if self._freed >= _WORTHWHILE_BYTES and self._timer is None and self._trim is not None:
+            self._timer = asyncio.get_running_loop().call_later(_QUIET_S, self._give_back)
+
+    def close(self) -> None:
+        """Nothing is given back any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _give_back(self) -> None:
+        self._timer, self._freed = None, 0
+        if self._trim is not None:
+            # In a thread: it may take long in a large process, and Python goes on meanwhile.
+            asyncio.get_running_loop().run_in_executor(None, self._trim, 0)

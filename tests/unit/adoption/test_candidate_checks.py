@@ -1,0 +1,174 @@
+"""A candidate that does not suit the brokers is refused, with the line to add to its command."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from adoption.findings import examine
+from adoption.survey import BrokerAnswers, Survey, SurveyedBroker, SurveyedCandidate
+from cluster.broker import Broker, BrokerId, ControllerEpoch, ControllerId, Endpoint
+from cluster.znodes.candidates import CandidateListener, CandidateProfile
+
+SSL = "SSL"
+LISTENERS = (
+    CandidateListener("INTERNAL", SSL, "c1", 19092, "required"),
+    CandidateListener("CLIENTS", SSL, "c1", 19093, "none"),
+)
+FIT = CandidateProfile(
+    klamm="0.3",
+    broker_protocol="kafka",
+    protocol_version="2.8",
+    inter_broker_listener="INTERNAL",
+    control_plane_listener="CONTROL",
+    listeners=LISTENERS,
+    has_certificate=True,
+    is_grpc_local=True,
+    registers_as_broker=True,
+    rack="b",
+    settings={"delete.topic.enable": "false", "num.partitions": "12"},
+)
+
+
+def brokers(**configs: str) -> tuple[SurveyedBroker, ...]:
+    settings = {
+        "inter.broker.protocol.version": "2.8-IV1",
+        "inter.broker.listener.name": "internal",
+        "listener.name.internal.ssl.client.auth": "required",
+        "ssl.client.auth": "none",
+        "delete.topic.enable": "false",
+        "num.partitions": "12",
+        **{key.replace("_", "."): value for key, value in configs.items()},
+    }
+    return tuple(
+        SurveyedBroker(
+            Broker(
+                BrokerId(number),
+                (Endpoint(f"h{number}", 9092, "INTERNAL", SSL), Endpoint(f"h{number}", 9093, "CLIENTS", SSL)),
+                "a",
+            ),
+            BrokerAnswers({4: 5, 5: 3}, False, settings, ControllerId(1)),
+        )
+        for number in (1, 2)
+    )
+
+
+def survey(profile: CandidateProfile | None = FIT, *, id_: int = 901, malformed: str = "", **rest: Any) -> Survey:
+    candidate = SurveyedCandidate(ControllerId(id_), "c1:9701", profile, malformed)
+    fields: dict[str, Any] = {"brokers": brokers(), "candidates": {candidate.id: candidate}, **rest}
+    return Survey("id", ControllerId(1), ControllerEpoch(7), **fields)
+
+
+def refusals(found: Survey) -> tuple[str, ...]:
+    return examine(found, "zk:2181", "atomic").refusals
+
+
+@pytest.mark.rule("D-116")
+def test_a_candidate_like_the_brokers_is_fit() -> None:
+    assert refusals(survey()) == ()
+
+
+def with_listeners(*listeners: CandidateListener) -> CandidateProfile:
+    return replace(FIT, listeners=listeners)
+
+
+@pytest.mark.rule("D-116")
+@pytest.mark.parametrize(
+    ("profile", "said"),
+    [
+        (None, "does not say what it is"),
+        (replace(FIT, broker_protocol="klamm"), "add --override klamm.broker.protocol=kafka"),
+        (replace(FIT, unfit="would admit 0 of 2 brokers"), "takes no part in elections: it would admit 0 of 2 brokers"),
+        (
+            replace(FIT, protocol_version="3.9"),
+            "has inter.broker.protocol.version 3.9, not the 2.8-IV1 of brokers 1, 2: add --override "
+            "inter.broker.protocol.version=2.8-IV1",
+        ),
+        (replace(FIT, protocol_version="2.8-IV0"), "add --override inter.broker.protocol.version=2.8-IV1"),
+        (replace(FIT, protocol_version="9.9"), "add --override inter.broker.protocol.version=2.8-IV1"),
+        (replace(FIT, inter_broker_listener="PLAINTEXT"), "add --override inter.broker.listener.name=INTERNAL"),
+        (
+            with_listeners(LISTENERS[0]),
+            "has no Kafka listener CLIENTS, under which brokers 1, 2 and their clients look for the controller: add "
+            "--override klamm.kafka.listeners=INTERNAL://c1:19092,CLIENTS://HOST:PORT --override "
+            "listener.security.protocol.map=INTERNAL:SSL,CLIENTS:SSL",
+        ),
+        (
+            with_listeners(replace(LISTENERS[0], security_protocol="PLAINTEXT"), LISTENERS[1]),
+            "has PLAINTEXT at its Kafka listener INTERNAL, brokers 1, 2 have SSL: add --override listener.security",
+        ),
+        (
+            with_listeners(replace(LISTENERS[0], client_auth="requested"), LISTENERS[1]),
+            "add --override listener.name.internal.ssl.client.auth=required",
+        ),
+        (
+            with_listeners(LISTENERS[0], replace(LISTENERS[1], client_auth="required")),
+            "add --override listener.name.clients.ssl.client.auth=none",
+        ),
+        (
+            with_listeners(replace(LISTENERS[0], host="127.0.0.1"), LISTENERS[1]),
+            "is at 127.0.0.1:19092, by which brokers 1, 2 reach nobody but their own host",
+        ),
+        (
+            with_listeners(replace(LISTENERS[0], host="h2", port=9092), LISTENERS[1]),
+            "is at h2:9092, where broker 2 is",
+        ),
+        (replace(FIT, has_certificate=False), "add --override ssl.keystore.location="),
+        (replace(FIT, is_grpc_local=False), "start it with --listen 127.0.0.1:9701"),
+        (replace(FIT, registers_as_broker=False), "add --override klamm.kafka.register.as.broker=true"),
+        (replace(FIT, rack=None), "add --override klamm.kafka.rack=a"),
+        (
+            replace(FIT, settings={**FIT.settings, "delete.topic.enable": "true"}),
+            "has delete.topic.enable true, the brokers false: add --override delete.topic.enable=false",
+        ),
+    ],
+)
+def test_what_does_not_suit_is_named_with_the_line_to_add(profile: CandidateProfile | None, said: str) -> None:
+    (refusal,) = refusals(survey(profile))
+    assert refusal.startswith("candidate 901 ")
+    assert said in refusal
+
+
+@pytest.mark.rule("D-116")
+def test_the_id_of_a_broker_is_nobody_elses() -> None:
+    assert refusals(survey(id_=2)) == ("candidate 2 has the id of a broker: start it with another --id",)
+    (refusal,) = refusals(survey(id_=4, absent={BrokerId(4): 1200}))
+    assert "has the id of an unregistered broker with 1,200 replicas" in refusal
+    # Brokers place replicas on a controller that they take for a broker; the governing one replaces them.
+    governing = replace(survey(id_=4, absent={BrokerId(4): 1}), controller=ControllerId(4))
+    assert refusals(governing) == ()
+
+
+@pytest.mark.rule("D-113", "D-116")
+def test_a_registration_that_cannot_be_read_is_no_candidates() -> None:
+    (refusal,) = refusals(survey(None, malformed="has a malformed registration (/controllers/ids/901): x"))
+    assert refusal == "candidate 901 has a malformed registration (/controllers/ids/901): x"
+
+
+@pytest.mark.rule("D-116")
+def test_the_control_plane_has_the_name_that_brokers_give_it() -> None:
+    of_brokers = brokers(control_plane_listener_name="clients")
+    (refusal,) = refusals(survey(brokers=of_brokers))
+    assert "takes CONTROL for the listener of brokers for controllers, which is CLIENTS: add" in refusal
+    named = replace(FIT, control_plane_listener="CLIENTS")
+    assert refusals(survey(named, brokers=of_brokers)) == ()
+
+
+@pytest.mark.rule("D-116")
+def test_a_listener_called_control_that_is_no_control_plane_is_not_taken_for_one() -> None:
+    endpoints = (Endpoint("h1", 9092, "INTERNAL", SSL), Endpoint("h1", 9093, "CONTROL", SSL))
+    found = tuple(replace(b, registered=replace(b.registered, endpoints=endpoints)) for b in brokers())
+    listeners = (LISTENERS[0], replace(LISTENERS[1], name="CONTROL"))
+    (refusal,) = refusals(survey(with_listeners(*listeners), brokers=found))
+    assert "add --override control.plane.listener.name=KLAMM-CONTROL" in refusal
+
+
+@pytest.mark.rule("D-115")
+def test_a_missing_right_is_named_and_nothing_untrue_beside_it() -> None:
+    why = "the right DescribeConfigs is missing"
+    silent = BrokerAnswers({4: 7, 5: 4}, True, {}, ControllerId(1), no_configs=why)
+    (refusal, _) = refusals(survey(brokers=tuple(replace(b, answers=silent) for b in brokers()), candidates={}))
+    assert refusal.startswith(f"broker 1 has an authorizer, which denies this client its settings ({why})")
+    denied = replace(silent, has_authorizer=False)
+    (refusal, _) = refusals(survey(brokers=tuple(replace(b, answers=denied) for b in brokers()), candidates={}))
+    assert refusal == "broker 1 does not tell its settings: the right DescribeConfigs is missing"

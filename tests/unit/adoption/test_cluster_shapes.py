@@ -1,0 +1,61 @@
+"""Each cluster as operators set it up is adopted by the commands that are printed, or refused in a sentence."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from adoption.findings import examine
+from adoption.survey import Survey, SurveyedCandidate
+from cluster.broker import ControllerId
+from cluster.process.config import load_config
+from controller.candidate_profile import candidate_profile
+from tests.certificates import Certificates, make_certificates
+from tests.cluster_shapes import Shape, shapes
+from tests.kafka_adopted import filled_in
+
+JAAS = 'Client { org.apache.zookeeper.server.auth.DigestLoginModule required username="k" password="p"; };'
+OF_SETTINGS = [shape for shape in shapes() if not shape.needs]
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+def candidates(survey: Survey, commands: tuple[str, ...], files: Certificates, folder: Path) -> Survey:
+    """As they register when the printed commands are run, each on a host of its own."""
+    (folder / "jaas.conf").write_text(JAAS)
+    found: dict[ControllerId, SurveyedCandidate] = {}
+    placeholders = {
+        "KEY-AND-CERTIFICATE.pem": str(files.node),
+        "AUTHORITIES.pem": str(files.authority),
+        "JAAS.conf": str(folder / "jaas.conf"),
+    }
+    for number, command in enumerate(commands):
+        arguments = filled_in(command, placeholders, folder, f"controller{number}")[1:]
+        options = list(zip(arguments[::2], arguments[1::2], strict=True))
+        fields: dict[str, Any] = {name[2:].replace("-", "_"): value for name, value in options if name != "--override"}
+        settings = dict(value.partition("=")[::2] for name, value in options if name == "--override")
+        config = load_config(None, {**fields, "settings": settings})
+        advertised = [listener.endpoint(listener.port) for listener in config.kafka_listeners]
+        id_ = ControllerId(config.id)
+        found[id_] = SurveyedCandidate(id_, config.listen, candidate_profile(config, advertised))
+    return replace(survey, candidates=found)
+
+
+@pytest.mark.rule("D-115", "D-116")
+@pytest.mark.parametrize("shape", OF_SETTINGS, ids=lambda shape: shape.name)
+def test_the_printed_commands_suit_the_cluster_or_it_is_refused(
+    shape: Shape, certificates: Certificates, tmp_path: Path
+) -> None:
+    survey = shape.survey()
+    findings = examine(survey, "zk:2181", "atomic")
+    if shape.expect == "refuse":
+        assert any(shape.says in refusal for refusal in findings.refusals), findings.refusals
+        return
+    assert findings.refusals == ()
+    assert any(shape.says in note for note in findings.notes) or not shape.says, findings.notes
+    started = candidates(survey, findings.commands, certificates, tmp_path)
+    assert examine(started, "zk:2181", "atomic").refusals == ()
