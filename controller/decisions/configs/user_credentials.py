@@ -32,9 +32,9 @@ def user_entity(user: str) -> ConfigEntity:
     """The config entity of a user, whose name is encoded as Kafka's Sanitizer does. Raises ApiError."""
     if not user:
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty", field="name")
-    # Java's URLEncoder encodes the tilde as well.
-    entity = ConfigEntity("users", quote(user, safe="").replace("~", "%7E"))
-    if not bounds.ZNODE_NAME.accepts(entity.name):
+    # Java's URLEncoder encodes the tilde as well. What has no encoding has no name at all.
+    entity = ConfigEntity("users", quote(user, safe="", errors="ignore").replace("~", "%7E"))
+    if not (bounds.TEXT.accepts(user) and bounds.ZNODE_NAME.accepts(entity.name)):
         why = f"the name of the user cannot be that of a znode: {bounds.ZNODE_NAME.rule}, at most 1,024 characters"
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, why, field="name")
     return entity

@@ -52,8 +52,10 @@ async def report_damaged_replicas(
     active.commit(DamagedReplicasReleased(broker, tuple(damages.keys() - plan.not_to_be_elected)))
     results = await _replace(active, broker, plan)
     failed = {tp for tp, result in results.items() if isinstance(result, ElectionFailure)}
-    active.commit(DamagedReplicasReplaced(broker, tuple(results.keys() - failed)))
-    counts = {"replaced": len(results) - len(failed), "held": len(plan.held), "leading": len(plan.leading)}
+    replaced = tuple(results.keys() - failed)
+    if replaced:
+        active.commit(DamagedReplicasReplaced(broker, replaced))
+    counts = {"replaced": len(replaced), "held": len(plan.held), "leading": len(plan.leading)}
     _log.warning("Broker reported damaged replicas", broker=broker, reported=len(damages), **counts)
     return ReportDamagedReplicasResponse(ErrorCode.NONE, _answer(request, plan, failed))
 
@@ -89,8 +91,10 @@ def _hold(active: ActiveController, request: ReportDamagedReplicasRequest, plan:
     damages = {partition_of(damage): damage for damage in request.replicas}
     waiting = {tp for tp, held in active.context.held_replicas(broker).items() if tp in damages and held.is_scheduled}
     timed = {tp: damages[tp] for tp in plan.not_to_be_elected if tp not in plan.unknown}
-    active.commit(DamagedReplicasReported(broker, epoch, timed, active.clock.now_ms() + delay_ms))
-    active.commit(DamagedReplicasReported(broker, epoch, {tp: damages[tp] for tp in plan.unknown}))
+    if timed:
+        active.commit(DamagedReplicasReported(broker, epoch, timed, active.clock.now_ms() + delay_ms))
+    if plan.unknown:
+        active.commit(DamagedReplicasReported(broker, epoch, {tp: damages[tp] for tp in plan.unknown}))
     late = tuple(tp for tp in timed if tp not in waiting)
     if late:
         active.enqueue_later(delay_ms / 1000, DamagedReplicaElection(broker, epoch, late))
