@@ -9,13 +9,14 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from msgspec import Struct
 
-from admin.offsets import CONSUMER, RETRIABLE
+from admin.offsets import RETRIABLE
 from admin.record_batches import BadBatchError, Record, decode_records
 from admin.topology import Topology
 from cluster.broker import Offset
 from cluster.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError
 from cluster.process.tasks import TaskSet
 from cluster.requests.data import (
+    CONSUMER,
     FetchPartition,
     FetchPartitionData,
     FetchRequest,

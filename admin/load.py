@@ -13,13 +13,13 @@ from typing import Final
 from msgspec import Struct
 
 from admin.client import AdminClient
-from admin.offsets import CONSUMER
 from admin.partition_filters import PartitionFilter, chosen
 from cluster.broker import NO_LEADER, BrokerId, Offset
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.partition import TopicPartition
 from cluster.requests.cluster import DescribeClusterResponse
 from cluster.requests.data import (
+    CONSUMER,
     LATEST_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsRequest,

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from admin.topology import Topology
-from cluster.broker import BrokerId, Offset
+from cluster.broker import Offset
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
-from cluster.requests.data import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
+from cluster.requests.data import CONSUMER, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
 
-CONSUMER: Final = BrokerId(-1)
 RETRIABLE: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

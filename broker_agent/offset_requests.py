@@ -6,11 +6,13 @@ Source: Kafka Partition.fetchOffsetForTimestamp, lastOffsetForLeaderEpoch; KIP-1
 from broker_agent.decisions.data_requests import repeated_partitions
 from broker_agent.ports import Log
 from broker_agent.replica_manager import ReplicaManager
-from cluster.broker import NO_LEADER_EPOCH, Offset
+from cluster.broker import NO_LEADER_EPOCH, BrokerId, Offset
 from cluster.errors import ErrorCode, StorageError
 from cluster.partition import TopicPartition
 from cluster.process.slices import in_slices
 from cluster.requests.data import (
+    CONSUMER,
+    DEBUGGING_CONSUMER,
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     ListOffsetsPartition,
@@ -33,16 +35,16 @@ class OffsetRequests:
     async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         """Earliest offset, latest offset, or the first one at a timestamp, per partition (R6.21).
 
-        A partition that is named twice is refused, each time.
+        Consumers are told no more than the high watermark; followers, and what asks to debug, the end of the log. The
+        latter is answered by followers, too. A partition that is named twice is refused, each time.
         """
-        is_follower = request.replica_id >= 0
         repeated = repeated_partitions(request.partitions)
         return ListOffsetsResponse(
             tuple(
                 [
                     ListOffsetsResult(item.topic, item.partition, ErrorCode.INVALID_REQUEST)
                     if (item.topic, item.partition) in repeated
-                    else self._list_one(item, is_follower=is_follower)
+                    else self._list_one(item, request.replica_id)
                     async for item in in_slices(request.partitions)
                 ]
             )
@@ -54,36 +56,38 @@ class OffsetRequests:
             tuple([self._epoch_end(item) async for item in in_slices(request.partitions)])
         )
 
-    def _list_one(self, item: ListOffsetsPartition, *, is_follower: bool) -> ListOffsetsResult:
+    def _list_one(self, item: ListOffsetsPartition, asked_by: BrokerId) -> ListOffsetsResult:
         tp = TopicPartition(item.topic, item.partition)
-        partition = self._manager.lookup_leader(tp, item.current_leader_epoch)
+        lookup = self._manager.lookup_replica if asked_by == DEBUGGING_CONSUMER else self._manager.lookup_leader
+        partition = lookup(tp, item.current_leader_epoch)
         if isinstance(partition, ErrorCode):
             return ListOffsetsResult(item.topic, item.partition, partition)
         log = partition.log
-        assert log is not None, f"{tp} is led without a log"
+        assert log is not None, f"{tp} is looked up without a log"
+        sees_all = asked_by != CONSUMER
         if item.timestamp == EARLIEST_TIMESTAMP:
             return _found(item, log.log_start_offset, log)
         # A new leader may not know yet how far its predecessor committed. Until its high watermark reaches its own
         # epoch, a consumer could get an end offset lower than before (KIP-207).
         is_current = partition.epoch_start_offset is None or log.high_watermark >= partition.epoch_start_offset
         if item.timestamp == LATEST_TIMESTAMP:
-            if not is_follower and not is_current:
+            if not sees_all and not is_current:
                 return ListOffsetsResult(item.topic, item.partition, ErrorCode.OFFSET_NOT_AVAILABLE)
-            end = log.log_end_offset if is_follower else log.high_watermark
+            end = log.log_end_offset if sees_all else log.high_watermark
             return ListOffsetsResult(item.topic, item.partition, ErrorCode.NONE, -1, end, partition.leader_epoch)
         try:
-            return self._at_time(item, log, is_follower=is_follower, is_current=is_current)
+            return self._at_time(item, log, sees_all=sees_all, is_current=is_current)
         except StorageError:
             return ListOffsetsResult(item.topic, item.partition, ErrorCode.KAFKA_STORAGE_ERROR)
 
     @staticmethod
-    def _at_time(item: ListOffsetsPartition, log: Log, *, is_follower: bool, is_current: bool) -> ListOffsetsResult:
+    def _at_time(item: ListOffsetsPartition, log: Log, *, sees_all: bool, is_current: bool) -> ListOffsetsResult:
         found = log.offset_for_timestamp(item.timestamp)
-        if found is not None and found[1] < (log.log_end_offset if is_follower else log.high_watermark):
+        if found is not None and found[1] < (log.log_end_offset if sees_all else log.high_watermark):
             timestamp, offset = found
             return _found(item, offset, log, timestamp)
         # A timestamp later than every record is beyond the bound as well.
-        code = ErrorCode.NONE if is_current or is_follower else ErrorCode.OFFSET_NOT_AVAILABLE
+        code = ErrorCode.NONE if is_current or sees_all else ErrorCode.OFFSET_NOT_AVAILABLE
         return ListOffsetsResult(item.topic, item.partition, code)
 
     def _epoch_end(self, item: OffsetForLeaderPartition) -> OffsetForLeaderResult:

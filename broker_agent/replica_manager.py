@@ -6,7 +6,7 @@ state. Source: Kafka ReplicaManager.
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import structlog
@@ -161,10 +161,19 @@ class ReplicaManager:
 
     def lookup_leader(self, tp: TopicPartition, leader_epoch: LeaderEpoch) -> HostedPartition | ErrorCode:
         """The partition if it is led here in that epoch (-1: any), else the error code."""
+        return self._validated(tp, lambda partition: validate_leadership(partition, leader_epoch))
+
+    def lookup_replica(self, tp: TopicPartition, leader_epoch: LeaderEpoch) -> HostedPartition | ErrorCode:
+        """The partition if it is hosted here in that epoch (-1: any), led or not, else the error code."""
+        return self._validated(tp, lambda partition: validate_replica(partition, leader_epoch))
+
+    def _validated(
+        self, tp: TopicPartition, validate: Callable[[HostedPartition], ErrorCode]
+    ) -> HostedPartition | ErrorCode:
         partition = self.lookup(tp)
         if isinstance(partition, ErrorCode):
             return partition
-        code = validate_leadership(partition, leader_epoch)
+        code = validate(partition)
         return partition if code is ErrorCode.NONE else code
 
     def advance(self, partition: HostedPartition) -> bool:
@@ -283,9 +292,13 @@ def _isr_change(own_id: BrokerId, partition: HostedPartition, answer: AlterParti
     )
 
 
+def validate_replica(partition: HostedPartition, leader_epoch: LeaderEpoch) -> ErrorCode:
+    """Whether the partition has a log here, in that epoch (-1: any); the epoch is tested first (R6.3)."""
+    code = validate_leader_epoch(leader_epoch, partition.leader_epoch)
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if code is ErrorCode.NONE and partition.log is None else code
+
+
 def validate_leadership(partition: HostedPartition, leader_epoch: LeaderEpoch) -> ErrorCode:
     """Whether the partition is led here in that epoch (-1: any); epochs are tested first (R6.3, R6.4)."""
-    code = validate_leader_epoch(leader_epoch, partition.leader_epoch)
-    if code is ErrorCode.NONE and (not partition.is_leader or partition.log is None):
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return code
+    code = validate_replica(partition, leader_epoch)
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if code is ErrorCode.NONE and not partition.is_leader else code

@@ -68,6 +68,12 @@ class LogMetrics:
         """Segments left to recover in the current log of a recovery thread of the directory."""
         return self._metrics.gauge(*_LOG_MANAGER, "remainingSegmentsToRecover", dir=directory, threadNum=thread)
 
+    def recovered(self, directory: str, threads: int) -> None:
+        """All logs of the directory are loaded: what was left to recover is shown no more, as by Kafka."""
+        self._metrics.remove(*_LOG_MANAGER, "remainingLogsToRecover", dir=directory)
+        for thread in range(threads):
+            self._metrics.remove(*_LOG_MANAGER, "remainingSegmentsToRecover", dir=directory, threadNum=thread)
+
 
 UNOBSERVED: Final = LogMetrics(Metrics(), per_partition=False)
 """For logs without exposed metrics."""

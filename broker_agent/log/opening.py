@@ -219,6 +219,7 @@ class _Loader:
 
         threads = max(1, self._options.recovery_threads)
         results = await asyncio.gather(*map(load_until_done, range(threads)), return_exceptions=True)
+        self._dependencies.metrics.recovered(directory.path, threads)
         for result in results:
             if isinstance(result, BaseException):
                 raise result

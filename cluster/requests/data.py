@@ -17,6 +17,11 @@ from cluster.broker import (
 )
 from cluster.errors import ErrorCode, RecordError
 
+CONSUMER: Final = BrokerId(-1)
+"""The replica id of a consumer, and of every other client; a follower has its broker id."""
+DEBUGGING_CONSUMER: Final = BrokerId(-2)
+"""The replica id of a tool that looks at a replica, whether it leads or not."""
+
 
 class FetchPartition(Struct, frozen=True):
     """`current_leader_epoch` and `last_fetched_epoch` are -1 when absent; `log_start_offset` -1 for consumers."""

@@ -310,11 +310,38 @@ async def test_latest_is_not_given_to_consumers_before_the_high_watermark_reache
     assert await ask(-1, 1 << 60) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1, -1)
     assert await ask(2, LATEST_TIMESTAMP) == (ErrorCode.NONE, 5, 1)
     assert await ask(2, 1 << 60) == (ErrorCode.NONE, -1, -1)
+    assert await ask(-2, LATEST_TIMESTAMP) == (ErrorCode.NONE, 5, 1)
+    assert await ask(-2, 1 << 60) == (ErrorCode.NONE, -1, -1)
     assert await ask(-1, EARLIEST_TIMESTAMP) == (ErrorCode.NONE, 0, 0)
     await leader.fetch(5, replica=2, epoch=1)
     assert await ask(-1, LATEST_TIMESTAMP) == (ErrorCode.NONE, 5, 1)
     assert await ask(-1, 3) == (ErrorCode.NONE, 0, 0)
     assert await ask(-1, 1 << 60) == (ErrorCode.NONE, -1, -1)
+    await world.stop()
+
+
+@pytest.mark.rule("R6.21")
+@virtually
+async def test_a_debugging_consumer_is_told_the_end_of_a_followers_log() -> None:
+    world = AgentWorld()
+    await world.start(1, 2)
+    await world.create(1, (1, 2), replicas=(1, 2))
+    former = world.agents[1]
+    await former.produce(5)
+    await until(lambda: world.agents[2].offsets()[1] == 5)
+    world.decide(2, [1, 2])
+    await world.tell(1, 2)
+
+    async def ask(replica: int, timestamp: int, epoch: int = -1) -> tuple[ErrorCode, int]:
+        item = ListOffsetsPartition(TOPIC, 0, timestamp, LeaderEpoch(epoch))
+        result = (await former.handle(ListOffsetsRequest(BrokerId(replica), (item,)))).partitions[0]
+        return result.error_code, result.offset
+
+    for replica in (-1, 2):
+        assert await ask(replica, LATEST_TIMESTAMP) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    assert await ask(-2, LATEST_TIMESTAMP) == (ErrorCode.NONE, 5)
+    assert await ask(-2, EARLIEST_TIMESTAMP) == (ErrorCode.NONE, 0)
+    assert await ask(-2, LATEST_TIMESTAMP, epoch=0) == (ErrorCode.FENCED_LEADER_EPOCH, -1)
     await world.stop()
 
 

@@ -211,10 +211,10 @@ async def test_fsyncs_are_timed_and_a_recovery_tells_how_far_it_is(tmp_path: Pat
         seen.add(scrape(metrics).get(logs_left, 3))
         await asyncio.sleep(0)
     logs = await opening
-    assert seen == {3, 2, 1, 0}
+    assert seen >= {3, 2, 1}
     samples = scrape(metrics)
-    assert samples[logs_left] == 0
-    assert samples[f'kafka_log_logmanager_remainingsegmentstorecover{{dir="{tmp_path}",threadNum="0"}}'] == 0
+    # They are there while a recovery goes on, and say nothing of a broker that has none.
+    assert not [name for name in samples if "torecover" in name]
     assert samples["kafka_log_logflushstats_logflushrateandtimems_count"] == 0
     for log in logs.all_logs().values():
         fill(log, 2)
