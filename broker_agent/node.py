@@ -16,6 +16,7 @@ from broker_agent.replica_descriptions import ReplicaDescriptions
 from cluster.broker import UNKNOWN_BROKER_EPOCH
 from cluster.errors import ApiError, ErrorCode
 from cluster.partition import TopicPartition
+from cluster.process.descriptors import few_open_files_left
 from cluster.process.parking import parked
 from cluster.requests import data
 from cluster.requests.cluster import (
@@ -86,7 +87,10 @@ class AgentNode:
         async def describe_findings(_: DescribeFindingsRequest) -> DescribeFindingsResponse:
             restored = agent.registration.restored.findings()
             agent.damaged.forget_ended()
-            return DescribeFindingsResponse((*restored, *agent.proposals.findings(), *disk_findings(agent.manager)))
+            of_process = few_open_files_left(f"broker {agent.broker_id}", agent.broker_id)
+            return DescribeFindingsResponse(
+                (*restored, *of_process, *agent.proposals.findings(), *disk_findings(agent.manager))
+            )
 
         async def describe_cluster(_: DescribeClusterRequest) -> DescribeClusterResponse:
             return await view.describe_cluster(control.known_controller_epoch)

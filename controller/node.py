@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from cluster.broker import ControllerEpoch
 from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, ZooKeeperError
 from cluster.listeners import has_one_address
+from cluster.process.descriptors import few_open_files_left
 from cluster.process.off_loop import THREAD
 from cluster.process.parking import parked
 from cluster.requests.cluster import (
@@ -168,7 +169,16 @@ class ControllerNode:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, NO_ZOOKEEPER) from None
 
     async def _describe_findings(self, request: DescribeFindingsRequest) -> DescribeFindingsResponse:
-        """The active controller's findings; of a standby, what keeps everybody from becoming active."""
+        """The active controller's findings; of a standby, what keeps everybody from becoming active.
+
+        Whichever it is, it says if it can hardly be reached.
+        """
+        found = await self._of_cluster(request)
+        return replace(
+            found, findings=(*few_open_files_left(f"controller {self._controller.config.id}"), *found.findings)
+        )
+
+    async def _of_cluster(self, request: DescribeFindingsRequest) -> DescribeFindingsResponse:
         try:
             response: DescribeFindingsResponse = await self._ask(
                 APIS[DescribeFindingsRequest], RequestContext(), request

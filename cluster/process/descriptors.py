@@ -4,14 +4,20 @@ Files and connections draw on the same limit. What is needed beside them is set 
 and half to connections, so that neither clients nor replicas can take all of it.
 """
 
+import errno
+import os
 import resource
+from collections.abc import Iterator
 from typing import Final
 
 import structlog
 from msgspec import Struct
 
+from cluster.broker import NO_LEADER, BrokerId
 from cluster.errors import StartupError
+from cluster.requests.cluster import Finding
 
+FEW_OPEN_FILES_LEFT: Final = "few_open_files_left"
 UNLIMITED: Final = 1 << 20
 """What stands for no limit: more descriptors would be of no use."""
 _PROCESS: Final = 40
@@ -25,6 +31,8 @@ _LEAST: Final = 64
 _AMPLE: Final = 16_384
 """No warning is given from this limit on."""
 
+_SHORT: Final = 16
+"""With fewer left than this, connections and files fail soon: what is set aside is being used up."""
 _REMEDY: Final = "ulimit -n in the shell, LimitNOFILE= of systemd, --ulimit nofile= of docker"
 
 _log = structlog.stdlib.get_logger()
@@ -74,3 +82,29 @@ def warn_if_low(plan: DescriptorPlan) -> None:
             connections=plan.connections,
             remedy=f"set it to {_AMPLE} or more: {_REMEDY}",
         )
+
+
+def few_open_files_left(who: str, broker: BrokerId = NO_LEADER) -> Iterator[Finding]:
+    """What a process has to report of itself if it can hardly open any more files. `broker`: -1 for a controller."""
+    why = shortage()
+    if why is not None:
+        yield Finding(FEW_OPEN_FILES_LEFT, f"{who}: {why}", broker=broker)
+
+
+def shortage() -> str | None:
+    """Why this process can open hardly any more files and connections; None if it can, or if that is not known."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft in (resource.RLIM_INFINITY, -1):
+        return None
+    try:
+        used = len(os.listdir("/proc/self/fd"))
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            return None
+        used = soft
+    if soft - used >= _SHORT:
+        return None
+    return (
+        f"{used} files and connections are open of {soft}, so that connections are accepted late or not at all, and "
+        f"files fail to open: raise the limit ({_REMEDY}) and restart it, or end the connections"
+    )

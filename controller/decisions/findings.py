@@ -28,6 +28,7 @@ _AUTHORIZER: Final = (
     "broker without authorizer.class.name, or give the cluster back with klamm leave"
 )
 BROKER_NOT_ADMITTED: Final = "broker_not_admitted"
+SHUTTING_DOWN: Final = "shutting_down"
 STUCK_SHUTDOWN: Final = "stuck_shutdown"
 STUCK_DELETION: Final = "stuck_deletion"
 NO_LEADER_EPOCH_LEFT: Final = "no_leader_epoch_left"
@@ -54,10 +55,7 @@ def findings(
     for broker in sorted(with_authorizer):
         yield Finding(AUTHORIZER_ON_BROKER, _AUTHORIZER.format(broker), broker=broker)
     for broker, since_ms in sorted(view.shutting_down_since.items()):
-        lasting_s = (now_ms - since_ms) // 1000
-        if lasting_s > SHUTDOWN_MAX_S:
-            detail = f"broker {broker} has been shutting down for {lasting_s} s and leads nothing: stop or restart it"
-            yield Finding(STUCK_SHUTDOWN, detail, broker=broker)
+        yield _shutdown(broker, (now_ms - since_ms) // 1000)
     for broker, why in sorted(view.not_admitted.items()):
         yield Finding(BROKER_NOT_ADMITTED, f"broker {broker} is registered, but takes no part: it {why}", broker=broker)
     yield from _left_replicas(view)
@@ -78,6 +76,17 @@ def findings(
         yield Finding(FEW_CONTROLLER_EPOCHS_LEFT, detail)
     for topic in sorted(view.topics_to_be_deleted - view.topics_ineligible_for_deletion):
         yield from _stuck_deletion(view, topic, channels)
+
+
+def _shutdown(broker: BrokerId, lasting_s: int) -> Finding:
+    if lasting_s > SHUTDOWN_MAX_S:
+        detail = f"broker {broker} has been shutting down for {lasting_s} s and leads nothing: stop or restart it"
+        return Finding(STUCK_SHUTDOWN, detail, broker=broker)
+    detail = (
+        f"broker {broker} asked for a controlled shutdown {lasting_s} s ago: it leads nothing, and new topics get no "
+        "replicas on it; if it is to stay, restart it"
+    )
+    return Finding(SHUTTING_DOWN, detail, broker=broker)
 
 
 def _left_replicas(view: ContextView) -> Iterator[Finding]:

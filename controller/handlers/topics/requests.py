@@ -127,9 +127,11 @@ def _explained(
     result: CreatableTopicResult, active: ActiveController, marked: AbstractSet[str]
 ) -> CreatableTopicResult:
     """A name may be taken by a topic of which nothing can be seen, because its znode is malformed or it is `marked` for
-    deletion.
+    deletion. Brokers that are too few may be more soon.
     """
     path = topic_path(result.name)
+    if result.error_code is ErrorCode.INVALID_REPLICATION_FACTOR:
+        return replace(result, error_message=result.error_message + _shutting_down(active.context))
     if result.error_code is not ErrorCode.TOPIC_ALREADY_EXISTS:
         return result
     if result.name in marked or result.name in active.context.topics_to_be_deleted:
@@ -141,6 +143,14 @@ def _explained(
         return result
     why = f"{result.error_message}, but its znode {path} is malformed: {ways_out_of(result.name)}"
     return replace(result, error_message=why)
+
+
+def _shutting_down(context: ControllerContext) -> str:
+    leaving = sorted(context.shutting_down)
+    if not leaving:
+        return ""
+    who = f"broker {leaving[0]} is" if len(leaving) == 1 else f"brokers {', '.join(map(str, leaving))} are"
+    return f"; {who} shutting down and not counted"
 
 
 def _too_large(size: int) -> str:
@@ -198,7 +208,9 @@ async def create_partitions(
             topic, version = found[item.name]
             added = plan_expansion(item, topic, context.brokers.values(), context.shutting_down)
         except ApiError as error:
-            results[position] = CreatePartitionsResult(item.name, error.code, error.message)
+            is_few = error.code is ErrorCode.INVALID_REPLICATION_FACTOR
+            why = error.message + (_shutting_down(context) if is_few else "")
+            results[position] = CreatePartitionsResult(item.name, error.code, why)
         else:
             planned[item.name] = replace(topic, partitions=topic.partitions | added), version
             replicas = {partition: assignment.replicas for partition, assignment in added.items()}

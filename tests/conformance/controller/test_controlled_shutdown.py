@@ -18,6 +18,7 @@ from cluster.requests.agents import (
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest
 from cluster.requests.elections import PlanControlledShutdownRequest, ThreatenedPartition
 from cluster.requests.plans import PlannedRequest
+from cluster.requests.topics import CreatePartitionsRequest, CreateTopicsRequest, NewPartitions, NewTopic
 from cluster.znodes.configs import encode_config
 from cluster.znodes.controller import encode_controller
 from cluster.znodes.paths import CONTROLLER, CONTROLLER_EPOCH, state_path, topic_config_path
@@ -226,6 +227,23 @@ def test_the_end_of_a_broker_that_left_in_order_changes_no_state_and_its_return_
         await world.start_broker(1)
         await world.leads("single", leader=1)
         assert c.gauge("ActiveBrokerCount") == 2
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("CS-15", "TP-1")
+def test_a_topic_that_needs_brokers_that_shut_down_is_refused_with_their_names() -> None:
+    async def main() -> None:
+        world, c = await running_cluster(1, 2)
+        await world.create_topic("t", [1, 2])
+        await world.leads("t", leader=1)
+        await shut_down(c, 2)
+        created = await c.ask(CreateTopicsRequest((NewTopic("u", 1, 2),)))
+        grown = await c.ask(CreatePartitionsRequest((NewPartitions("t", 2),)))
+        for refused in (created.topics[0], grown.results[0]):
+            assert refused.error_code is ErrorCode.INVALID_REPLICATION_FACTOR
+            assert refused.error_message.endswith("live brokers (1); broker 2 is shutting down and not counted")
         await c.stop()
 
     run_virtually(main)

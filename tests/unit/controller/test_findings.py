@@ -77,7 +77,11 @@ def test_what_can_be_done_while_a_damaged_replica_waits(replicas: list[int], isr
 def test_a_shutdown_that_lasts() -> None:
     context = context_of([1, 2], {"t-0": [1, 2]})
     context.apply(changes.BrokerShuttingDown(BrokerId(2), context.broker_epochs[BrokerId(2)], 1_000_000))
-    assert list(findings(context, {}, 1_120_999)) == []
+    (found,) = findings(context, {}, 1_003_000)
+    assert (found.kind, found.broker) == ("shutting_down", 2)
+    assert found.detail.startswith("broker 2 asked for a controlled shutdown 3 s ago")
+    (found,) = findings(context, {}, 1_120_999)
+    assert found.kind == "shutting_down"
     (found,) = findings(context, {}, 1_121_000)
     assert (found.kind, found.broker) == ("stuck_shutdown", 2)
     assert found.detail.startswith("broker 2 has been shutting down for 121 s")

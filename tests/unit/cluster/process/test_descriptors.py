@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from cluster.errors import StartupError
-from cluster.process.descriptors import UNLIMITED, plan_descriptors, raise_limit, warn_if_low
+from cluster.process.descriptors import UNLIMITED, plan_descriptors, raise_limit, shortage, warn_if_low
 
 THREADS = 32
 
@@ -64,3 +64,19 @@ def test_the_soft_limit_is_raised_to_the_hard_one(soft: int, hard: int) -> None:
 def test_no_limit_counts_as_a_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert raise_limit() == UNLIMITED
+
+
+@pytest.mark.rule("FD-5")
+@pytest.mark.parametrize(("left", "is_short"), [(0, True), (1, True), (10, True), (200, False)])
+def test_a_process_that_runs_out_of_descriptors_says_so(left: int, is_short: bool) -> None:
+    code = (
+        "import os, resource; from cluster.process.descriptors import shortage; used = len(os.listdir('/proc/self/fd'))"
+        f"; resource.setrlimit(resource.RLIMIT_NOFILE, (used + {left}, used + 500)); print(shortage())"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ("files and connections are open" in found.stdout) == is_short, found.stdout
+
+
+def test_without_a_limit_nothing_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert shortage() is None
