@@ -11,7 +11,13 @@ CLIENT_CONCURRENCY_MAX: Final = 512
 
 _UNCOMPRESSED: Final = 1
 """The set of compression algorithms with only "identity"."""
-_KEEPALIVE_MS: Final = 10_000
+_KEEPALIVE_MS: Final = 6000
+"""An idle connection is tried so often; also the least that a server of an earlier release permits is 5 s."""
+_KEEPALIVE_TIMEOUT_MS: Final = 4000
+"""Until a connection counts as broken over which nothing is acknowledged, TCP_USER_TIMEOUT of the socket, too. TCP by
+itself tries again after ever longer pauses, so that after a network that was cut for 13 s was mended, a call would wait
+for up to 13 s more.
+"""
 _RECONNECT_MS_MIN: Final = 100
 _RECONNECT_MS_MAX: Final = 1000
 
@@ -26,7 +32,7 @@ def channel_options(connect_timeout_ms: int) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
         ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
-        ("grpc.keepalive_timeout_ms", _KEEPALIVE_MS),
+        ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.initial_reconnect_backoff_ms", _RECONNECT_MS_MIN),
@@ -46,7 +52,7 @@ def server_options(request_bytes_max: int) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", request_bytes_max),
         ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
-        ("grpc.keepalive_timeout_ms", _KEEPALIVE_MS),
+        ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
         # Clients also keep idle channels alive; without this option a server closes their connections (GOAWAY).
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", _KEEPALIVE_MS // 2),
