@@ -7,10 +7,8 @@ from msgspec.structs import replace
 
 from cluster.errors import ApiError, ZooKeeperError
 from cluster.requests.configs import TOPIC_RESOURCE, AlterableConfig, AlterConfigsRequest, AlterConfigsResource
-from cluster.requests.topics import (
-    DescribeTopicsRequest,
-)
-from tests.controllers import run_virtually, running_cluster
+from cluster.requests.topics import DescribeTopicsRequest
+from tests.controllers import quiesce, run_virtually, running_cluster
 
 SETTINGS = AlterConfigsRequest((AlterConfigsResource(TOPIC_RESOURCE, "u", (AlterableConfig("retention.ms", 0, "7"),)),))
 
@@ -24,6 +22,7 @@ def test_a_query_or_a_dry_run_that_fails_retries_nothing(request_: Any) -> None:
         world, c = await running_cluster(1, 2, auto_leader_rebalance_enable=False)
         await world.create_topic("u", [1, 2])
         await world.leads("u", leader=1)
+        await quiesce()
         c.zookeeper.get_many = unreadable  # type: ignore[method-assign]
         with pytest.raises(ApiError):
             await c.ask(request_)
