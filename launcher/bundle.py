@@ -51,6 +51,8 @@ _COMMANDS: Final = {
     "load.json": ("top", "--once"),
 }
 """By name in the archive: what is asked of the cluster, with -o json."""
+_ENDINGS: Final = (".tar.gz", ".tgz")
+_OTHER_ARCHIVES: Final = frozenset((".7z", ".bz2", ".gz", ".rar", ".tar", ".tbz2", ".txz", ".xz", ".zip", ".zst"))
 _CUT: Final = "\n[cut: the rest does not fit into the archive]\n"
 
 
@@ -62,6 +64,7 @@ class _Part(Struct, frozen=True):
 @app.command(
     epilog=examples(
         "klamm bundle",
+        "klamm bundle --output incident.tgz",
         "klamm bundle --bootstrap broker-1:9092 --config /etc/klamm/broker.toml --log /var/log/klamm/broker.log",
         exit_codes="0 written; 1 cannot be written; 2 wrong usage.",
     )
@@ -69,7 +72,9 @@ class _Part(Struct, frozen=True):
 @talks_to_cluster(timeout=10)
 def bundle(
     *,
-    output: Annotated[Path, typer.Option(help="Folder to write the archive to.")] = Path(),
+    output: Annotated[
+        Path, typer.Option(help="Folder to write the archive to, or its name, which ends in .tar.gz or .tgz.")
+    ] = Path(),
     config: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="Add the configuration of a node. Repeatable.")
     ] = None,
@@ -86,6 +91,8 @@ def bundle(
     not in it, names of topics and addresses are. Look through it before you
     send it. Works while the cluster is down, with what is there.
     """
+    name = f"klamm-bundle-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    path = _target(output, name)
     state = _local_state(cluster)
     configs, logs, nodes = (
         list(config or ()),
@@ -105,7 +112,7 @@ def bundle(
     ]
     with concurrent.futures.ThreadPoolExecutor(max_workers=4) as pool:
         parts = _bounded(pool.map(lambda part: part(), gather))
-    path = _write(output, parts)
+    _write(path, name, parts)
     row = {"file": str(path), "bytes": path.stat().st_size, "parts": [part.name for part in parts]}
     write(row, cluster.form, ("file", "bytes"), [(row["file"], row["bytes"])])
     say(f"{counted(len(parts), 'file')} in the archive; look through it before you send it")
@@ -134,12 +141,29 @@ def _bounded(parts: Iterable[_Part]) -> list[_Part]:
     return bounded
 
 
-def _write(folder: Path, parts: Sequence[_Part]) -> Path:
-    """The archive, which its owner alone can read. Raises StartupError."""
-    name = f"klamm-bundle-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    path = folder / f"{name}.tar.gz"
+def _target(output: Path, name: str) -> Path:
+    """The file to write: `output` if it is named like the archive, else `name` in that folder. Raises BadParameter."""
+    if output.is_dir():
+        return output / f"{name}.tar.gz"
+    is_named, endings = output.name.endswith(_ENDINGS), " or ".join(_ENDINGS)
+    if output.exists():
+        new = "a new file" if is_named else f"a new file that ends in {endings}"
+        why = "is there already" if is_named else "is a file"
+        raise typer.BadParameter(f"{output}: {why}: name {new}, or a folder", param_hint="--output")
+    if is_named:
+        return output
+    if output.suffix in _OTHER_ARCHIVES:
+        raise typer.BadParameter(
+            f"{output}: the archive is a compressed tar: name a file that ends in {endings}, or a folder",
+            param_hint="--output",
+        )
+    return output / f"{name}.tar.gz"
+
+
+def _write(path: Path, name: str, parts: Sequence[_Part]) -> None:
+    """Write the archive, which its owner alone can read; `name`: of the folder in it. Raises StartupError."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
             for part in parts:
@@ -150,7 +174,6 @@ def _write(folder: Path, parts: Sequence[_Part]) -> Path:
                 archive.addfile(entry, io.BytesIO(content))
     except OSError as error:
         raise StartupError(f"{path}: cannot be written: {error.strerror}; name another folder with --output") from error
-    return path
 
 
 def _versions() -> _Part:

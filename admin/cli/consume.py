@@ -75,7 +75,9 @@ def consume(
     ] = False,
     offset: Annotated[int | None, typer.Option(min=0, help="Start at this offset of each partition.")] = None,
     partition: Annotated[int | None, typer.Option(min=0, help="Read only this partition. Default: all.")] = None,
-    max_messages: Annotated[int | None, typer.Option(min=1, help="Stop after this many records.")] = None,
+    max_messages: Annotated[
+        int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after this many records.")
+    ] = None,
     until_end: Annotated[
         bool, typer.Option("--until-end", help="Stop at the high watermarks seen at the start.")
     ] = False,

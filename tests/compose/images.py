@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.compose.engine import Engine, NoEngineError, run
-from tests.installations import ROOT
+from tests.documents.pages import ROOT
 from tests.observability.zookeeper_metrics import NoProviderError, provider_jars
 
 BASE: Final = "klamm-test-base"

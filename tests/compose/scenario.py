@@ -10,7 +10,7 @@ from admin.client import AdminClient
 from admin.producer import Delivery, Producer
 from admin.topology import Topology
 from cluster.process.clock import SystemClock
-from tests.compose.stack import BROKERS, CONTROLLERS, CORE, ZOOKEEPERS, Stack, get_json, until
+from tests.compose.stack import BROKERS, CONTROLLERS, CORE, PROMETHEUS, ZOOKEEPERS, Stack, get_json, until
 from tests.timeouts import TIMEOUT_S
 
 TOPIC: Final = "orders"
@@ -166,14 +166,14 @@ class Scenario:
         wanted = {"klamm-controller": 3, "klamm-broker": 3, "klamm-audit": 1, "zookeeper": 3}
 
         def all_are_scraped() -> bool:
-            found = get_json("http://127.0.0.1:9090/api/v1/query?query=sum+by+(job)(up)")["data"]["result"]
+            found = get_json(f"{PROMETHEUS}/api/v1/query?query=sum+by+(job)(up)")["data"]["result"]
             up = {series["metric"]["job"]: int(series["value"][1]) for series in found}
             return {job: up.get(job) for job in wanted} == wanted
 
         until(all_are_scraped, "Prometheus scrapes every process")
-        groups = get_json("http://127.0.0.1:9090/api/v1/rules")["data"]["groups"]
+        groups = get_json(f"{PROMETHEUS}/api/v1/rules")["data"]["groups"]
         assert groups, "Prometheus has no rules"
-        managers = get_json("http://127.0.0.1:9090/api/v1/alertmanagers")["data"]["activeAlertmanagers"]
+        managers = get_json(f"{PROMETHEUS}/api/v1/alertmanagers")["data"]["activeAlertmanagers"]
         assert len(managers) == 1
         self._say(f"Prometheus scrapes {sum(wanted.values())} processes and has {len(groups)} groups of rules")
 

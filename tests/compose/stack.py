@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -20,6 +19,8 @@ from tests.timeouts import TIMEOUT_S
 PROJECT: Final = "klamm-test"
 PORTS: Final = "291"
 """How the ports on the host begin."""
+OBSERVERS: Final = {"PROMETHEUS_PORT": "29190", "ALERTMANAGER_PORT": "29193", "GRAFANA_PORT": "29130"}
+PROMETHEUS: Final = f"http://127.0.0.1:{OBSERVERS['PROMETHEUS_PORT']}"
 ZOOKEEPERS: Final = tuple(f"zookeeper-{n}" for n in (1, 2, 3))
 CONTROLLERS: Final = {1000 + n: f"controller-{n}" for n in (1, 2, 3)}
 BROKERS: Final = {n: f"broker-{n}" for n in (1, 2, 3)}
@@ -56,15 +57,14 @@ class Stack:
     def __init__(self, engine: Engine, tree: Path, images: Images) -> None:
         self._engine, self._folder = engine, tree / "deploy/docker"
         self._command = compose_command(engine)
-        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._environment = {
             **engine.environment,
             **images.variables,
             "COMPOSE_PROJECT_NAME": PROJECT,
             "COMPOSE_PROFILES": "core,observe,audit",
             "KLAMM_PORTS": PORTS,
+            **OBSERVERS,
             "ALERTMANAGER_CONFIG": "./webhook.yml",
-            "KLAMM_OPEN_FILES": str(min(65_536, hard)),
         }
         (self._folder / "webhook.yml").write_text(alertmanager_configuration(f"http://{WEBHOOK}:8080/"))
         self.observers = ["prometheus", "alertmanager", *(["grafana"] if images.has_grafana else [])]

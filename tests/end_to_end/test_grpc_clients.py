@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,10 +21,7 @@ pytestmark = pytest.mark.real
 ROOT = Path(__file__).resolve().parents[2]
 CLIENTS = ROOT / "docs" / "clients"
 PROTO = ROOT / "proto"
-PLUGINS = (
-    "google.golang.org/protobuf/cmd/protoc-gen-go@latest",
-    "google.golang.org/grpc/cmd/protoc-gen-go-grpc@latest",
-)
+PLUGINS = re.findall(r"^go install (\S+/protoc-gen-\S+)$", (ROOT / "docs" / "grpc-clients.md").read_text("utf-8"), re.M)
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +58,21 @@ def needed(program: str) -> str:
     return found
 
 
+def check_that_git_sees_no_change(folder: Path, language: str) -> None:
+    """What a reader did in `folder`, a copy of a client's, leaves a clone clean."""
+    kept = {path.name for path in (CLIENTS / language).iterdir() if not is_ignored(path)}
+    assert kept <= {path.name for path in folder.iterdir()}
+    for path in folder.iterdir():
+        original = CLIENTS / language / path.name
+        assert is_ignored(original) or path.read_bytes() == original.read_bytes(), f"{path.name} is new, or changed"
+
+
+def is_ignored(path: Path) -> bool:
+    # Folders are ignored by a pattern that ends with a slash, also if they are not there.
+    command = ["git", "check-ignore", str(path), f"{path}/"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 0
+
+
 def test_a_client_in_python(address: str, tmp_path: Path) -> None:
     printed = run(
         [sys.executable, CLIENTS / "python" / "topics.py", address, "python"], tmp_path, PYTHONPATH=str(PROTO)
@@ -77,8 +90,9 @@ def test_a_client_in_go(address: str, tmp_path: Path) -> None:
     path = f"{tools}:{os.environ['PATH']}"
     protoc = [sys.executable, "-m", "grpc_tools.protoc", "-I", PROTO, "--go_out=.", "--go-grpc_out=."]
     run([*protoc, *protos], folder, PATH=path)
-    run([go, "mod", "tidy"], folder)
     assert "go" in run([go, "run", ".", address, "go"], folder).splitlines()
+    check_that_git_sees_no_change(folder, "go")
+    run([go, "mod", "tidy", "-diff"], folder)
 
 
 @pytest.mark.deep
@@ -87,6 +101,7 @@ def test_a_client_in_node(address: str, tmp_path: Path) -> None:
     folder = shutil.copytree(CLIENTS / "node", tmp_path / "node")
     run([npm, "install", "--no-audit", "--no-fund"], folder)
     assert "node" in run([node, "topics.js", PROTO, address, "node"], folder).splitlines()
+    check_that_git_sees_no_change(folder, "node")
 
 
 @pytest.mark.deep

@@ -187,7 +187,7 @@ def test_keys_keep_their_order_and_offsets_and_limits_hold(cluster: LocalCluster
     assert by_key == {f"k{k}": list(range(k, 700, 7)) for k in range(7)}
 
     assert acknowledged(klamm(cluster, "produce", "keyed", "--partition", "1", "--count", "20", "--acks", "1")) == 20
-    tail = klamm(cluster, "consume", "keyed", "--partition", "1", "--offset", "2", "--max-messages", "3")
+    tail = klamm(cluster, "consume", "keyed", "--partition", "1", "--offset", "2", "-n", "3")
     assert len(tail.stdout.splitlines()) == 3
 
 

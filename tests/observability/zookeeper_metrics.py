@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
 from deploy.local.processes import choose_free_ports
 from deploy.local.zookeeper import ServerSettings, is_serving, prepare
 from tests.local_clusters import eventually
@@ -43,6 +41,9 @@ def measured_zookeeper(folder: Path) -> Iterator[tuple[str, "subprocess.Popen[by
     try:
         jars = provider_jars(_EMBEDDED_VERSION)
     except NoProviderError as reason:
+        # Here: tests/compose runs in a clone without the tools of the tests.
+        import pytest
+
         pytest.skip(str(reason))
     settings = ServerSettings(metrics_port=port, jars=jars)
     command = prepare(None, folder, settings)

@@ -26,7 +26,8 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / FOLDER
 
 
-def test_a_python_without_packages_imports_all_that_a_worker_needs(unpacked: Path) -> None:
+def check_imports_of_workers(unpacked: Path) -> None:
+    """A Python without packages imports all that a worker needs from an archive that is unpacked."""
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None
     assert spec.origin is not None
@@ -37,6 +38,10 @@ def test_a_python_without_packages_imports_all_that_a_worker_needs(unpacked: Pat
     ran = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert all(Path(found).is_relative_to(unpacked) for found in ran.stdout.split())
+
+
+def test_a_python_without_packages_imports_all_that_a_worker_needs(unpacked: Path) -> None:
+    check_imports_of_workers(unpacked)
 
 
 def test_no_other_program_and_no_test_is_in_it(unpacked: Path) -> None:

@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import pytest
@@ -18,6 +20,9 @@ CONTENT = yaml.safe_load((FOLDER / "compose.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = CONTENT["services"]
 NODES = {name: service for name, service in SERVICES.items() if name.startswith(("controller-", "broker-"))}
 PROFILES = ("core", "observe", "audit")
+DEFAULTS = dict(
+    line.split("=", 1) for line in (FOLDER / ".env").read_text().splitlines() if line and not line.startswith("#")
+)
 COMPOSE_V2 = "github.com/docker/compose/v2@v2.40.3"
 
 
@@ -31,6 +36,8 @@ def test_every_service_is_restricted(service: dict[str, Any]) -> None:
 
 
 def test_every_service_that_stays_has_a_health_check_and_starts_again() -> None:
+    # A command is no process to be checked, and the health check of its image would be of one.
+    assert SERVICES["cli"]["healthcheck"] == {"disable": True}
     for name, service in SERVICES.items():
         if name != "cli":
             assert service["restart"] == "unless-stopped"
@@ -41,9 +48,51 @@ def test_every_service_that_stays_has_a_health_check_and_starts_again() -> None:
 
 
 def test_ports_are_published_on_loopback_only() -> None:
-    published = [port for service in SERVICES.values() for port in service.get("ports", ())]
-    assert len(published) == len(NODES) + 3
-    assert all(port.startswith("127.0.0.1:") for port in published)
+    ports = [port for service in SERVICES.values() for port in service.get("ports", ())]
+    assert len(ports) == len(NODES) + 3
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def published(variables: dict[str, str]) -> list[str]:
+    """The ports on the host, with these variables over those of `.env`."""
+    ports = [port for service in SERVICES.values() for port in service.get("ports", ())]
+    return [Template(port).substitute({**DEFAULTS, **variables}).split(":")[1] for port in ports]
+
+
+def test_the_second_cluster_of_the_document_shares_no_port_with_the_first() -> None:
+    (shown,) = re.findall(r"^export (COMPOSE_PROJECT_NAME=.*)$", (ROOT / "docs/docker.md").read_text("utf-8"), re.M)
+    second = dict(word.split("=", 1) for word in shown.split())
+    assert second.keys() <= DEFAULTS.keys()
+    assert second["COMPOSE_PROJECT_NAME"] != DEFAULTS["COMPOSE_PROJECT_NAME"]
+    ports = [*published({}), *published(second)]
+    assert len(set(ports)) == len(ports)
+    assert published({})[-3:] == ["9090", "9093", "3000"]
+
+
+def test_nothing_waits_for_every_member_of_what_can_do_without_one() -> None:
+    waits = [
+        (name, other)
+        for name, service in SERVICES.items()
+        for other, how in service.get("depends_on", {}).items()
+        if how["condition"] != "service_started"
+    ]
+    assert waits == [], "one broken container would keep all of these from starting"
+
+
+def test_no_limit_is_asked_for_that_an_engine_may_not_be_able_to_give() -> None:
+    # Above the hard limit of the engine itself no container starts. klamm raises its own soft limit to the hard one.
+    assert not [name for name, service in SERVICES.items() if "ulimits" in service]
+
+
+def test_images_of_others_are_named_by_digest() -> None:
+    named = {DEFAULTS[name] for name in DEFAULTS if name.endswith("_IMAGE") and not name.startswith("KLAMM_")}
+    assert len(named) == 4
+    for image in (DEFAULTS["KLAMM_BASE"], *named):
+        assert re.fullmatch(r"[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}", image), image
+
+
+def test_images_are_built_on_the_same_base_with_and_without_compose() -> None:
+    assert f"ARG BASE={DEFAULTS['KLAMM_BASE']}\n" in (FOLDER / "Dockerfile").read_text()
 
 
 def test_the_cluster_is_in_every_profile() -> None:
@@ -66,10 +115,9 @@ def test_the_environment_of_a_process_is_a_whole_configuration(name: str, monkey
 
 
 def test_every_variable_has_a_default() -> None:
-    given = {line.partition("=")[0] for line in (FOLDER / ".env").read_text().splitlines()}
     text = (FOLDER / "compose.yaml").read_text()
     used = {part.partition("}")[0] for part in text.split("${")[1:]}
-    assert used <= given
+    assert used == DEFAULTS.keys() - {"COMPOSE_PROJECT_NAME", "COMPOSE_PROFILES"}
 
 
 def accepted(command: list[str]) -> str:

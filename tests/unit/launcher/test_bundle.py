@@ -10,7 +10,18 @@ import pytest
 
 from cluster import bounds
 from deploy.local.cluster import LocalCluster
-from launcher.bundle import FILE_BYTES_MAX, TOTAL_BYTES_MAX, _begin, _bounded, _config, _files_in, _log, _Part
+from launcher.bundle import (
+    FILE_BYTES_MAX,
+    TOTAL_BYTES_MAX,
+    _begin,
+    _bounded,
+    _config,
+    _files_in,
+    _log,
+    _Part,
+    _target,
+    _write,
+)
 from launcher.redaction import REDACTED, redact, redact_document
 from tests.commands import run_klamm
 
@@ -167,3 +178,46 @@ def test_what_does_not_fit_is_cut_and_says_so() -> None:
     assert _begin("x") == "x"
     parts = [_Part(str(n), "x" * (TOTAL_BYTES_MAX // 2)) for n in range(3)]
     assert [len(part.content) > 1000 for part in _bounded(parts)] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("output", "file"),
+    [
+        ("", "bundle-1.tar.gz"),
+        ("support", "support/bundle-1.tar.gz"),
+        ("not/yet/there", "not/yet/there/bundle-1.tar.gz"),
+        ("b.tgz", "b.tgz"),
+        ("new/b.tar.gz", "new/b.tar.gz"),
+        ("folder.tgz", "folder.tgz/bundle-1.tar.gz"),
+        ("incident-2026.11", "incident-2026.11/bundle-1.tar.gz"),
+    ],
+)
+def test_the_archive_is_the_file_that_is_named_or_in_the_folder_that_is_named(
+    tmp_path: Path, output: str, file: str
+) -> None:
+    (tmp_path / "folder.tgz").mkdir()
+    target = _target(tmp_path / output, "bundle-1")
+    assert target == tmp_path / file
+    _write(target, "bundle-1", [_Part("a.json", "{}")])
+    with tarfile.open(target) as archive:
+        assert archive.getnames() == ["bundle-1/a.json"]
+    assert target.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("b.zip", "b.zip: the archive is a compressed tar: name a file that ends in .tar.gz or .tgz, or a folder"),
+        ("b.tar", "b.tar: the archive is a compressed tar: name a file that ends in .tar.gz or .tgz, or a folder"),
+        ("there.tgz", "there.tgz: is there already: name a new file, or a folder"),
+        ("notes", "notes: is a file: name a new file that ends in .tar.gz or .tgz, or a folder"),
+    ],
+)
+def test_what_cannot_be_the_archive_is_refused_before_anything_is_asked(tmp_path: Path, output: str, said: str) -> None:
+    for name in ("there.tgz", "notes"):
+        (tmp_path / name).write_text("something else")
+    answer = run_klamm("bundle", "--data", "nowhere", "--output", output, folder=tmp_path)
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert said in " ".join(answer.stderr.replace("\u2502", " ").split())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["notes", "there.tgz"]
+    assert (tmp_path / "there.tgz").read_text() == "something else"
