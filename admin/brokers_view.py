@@ -34,9 +34,11 @@ async def of_controller_or_brokers(
     """The answer of the active controller; after ten seconds, or half the timeout, that of the brokers, and whether it
     is theirs. `names`: the topics to ask them for, None: all. Raises as `ask` does if no broker answers either.
     """
+    first_s = min(_CONTROLLER_FIRST_S, client.timeout_s / 2)
     asking = asyncio.create_task(ask)
     try:
-        done, _ = await asyncio.wait({asking}, timeout=min(_CONTROLLER_FIRST_S, client.timeout_s / 2))
+        with client.waiting.falling_back(first_s, "the brokers are asked"):
+            done, _ = await asyncio.wait({asking}, timeout=first_s)
         if not done and (metadata := await _metadata(client, names)) is not None:
             return of_metadata(metadata), True
         return await asking, False

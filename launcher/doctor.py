@@ -18,7 +18,7 @@ from msgspec import to_builtins
 
 from admin.cli.clusters import examine
 from admin.cli.options import Cluster, run, talks_to_cluster
-from admin.cli.output import examples, say, write
+from admin.cli.output import examples, say, say_wait, write
 from admin.cli.target import parse_addresses
 from cluster.counted import counted
 from cluster.errors import ClusterError, ConfigError, StartupError
@@ -190,7 +190,7 @@ def _skew(node: str) -> Diagnosis | None:
 
 def _health(cluster: Cluster) -> Diagnosis:
     async def ask() -> Diagnosis:
-        async with cluster.target.connect(cluster.timeout) as client:
+        async with cluster.target.connect(cluster.timeout, say_wait) as client:
             findings, _ = await examine(client)
         if findings:
             detail = f"{counted(len(findings), 'issue')}, the most severe: {findings[0].trouble}: {findings[0].detail}"

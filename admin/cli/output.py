@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import typer
 
+from admin.waiting import Notice
 from cluster.process.documents import Format, write_document, write_table
 
 _COMMAND: Final = "_KLAMM_COMMAND"
@@ -24,6 +25,11 @@ def say(message: str) -> None:
     """Print a message to stderr. Commands in it, such as 'klamm up', are named as this one was typed."""
     typed = os.environ.get(_COMMAND)
     typer.echo(message.replace("'klamm ", f"'{typed} ") if typed else message, err=True)
+
+
+def say_wait(notice: Notice) -> None:
+    """Say what a command waits for, and which of its options changes for how long."""
+    say(f"{notice.text}; --timeout changes it" if notice.has_limit else notice.text)
 
 
 def source(is_of_brokers: bool) -> str:
