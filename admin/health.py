@@ -125,6 +125,11 @@ def _check_partition(topic: DescribedTopic, p: DescribedPartition) -> Iterator[H
         yield HealthIssue(Trouble.UNDER_REPLICATED, in_sync, topic.name, p.partition)
 
 
+def hosting_brokers(topics: Iterable[DescribedTopic]) -> set[BrokerId]:
+    """Those that have replicas to host, registered or not."""
+    return {broker for topic in topics for p in topic.partitions for broker in p.replicas}
+
+
 def _dead_brokers(topics: Sequence[DescribedTopic], live: set[BrokerId]) -> Iterator[HealthIssue]:
     hosted = Counter(b for t in topics for p in t.partitions for b in p.replicas)
     for broker in sorted(hosted.keys() - live):

@@ -58,6 +58,8 @@ class KafkaGoverned:
         self.asked: list[Any] = []
         self.security_protocol = "PLAINTEXT"
         self.log_lines: tuple[bytes, ...] = ()
+        self.knows_brokers_after = 0
+        """So many descriptions are without brokers first, as of a controller that has not loaded them yet."""
         self.standbys: tuple[asked.DescribedController, ...] = ()
         head = asked.LogHead(f"controller-{CONTROLLER}", incarnation_id(1, 1), 2, "1" * 64, "", 1, "1" * 64)
         self._answers: dict[type, Callable[[Any], Any]] = {
@@ -96,12 +98,13 @@ class KafkaGoverned:
             )
             for broker in self.brokers.values()
         )
+        self.knows_brokers_after -= 1
         return asked.DescribeClusterResponse(
             "c",
             ControllerId(CONTROLLER),
             self.address,
             ControllerEpoch(1),
-            brokers,
+            brokers if self.knows_brokers_after < 0 else (),
             node_id=CONTROLLER,
             node_role="controller",
             controllers=(asked.DescribedController(ControllerId(CONTROLLER), self.address), *self.standbys),

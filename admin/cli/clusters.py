@@ -13,7 +13,7 @@ from admin.cli.output import examples, say, say_source, source, write
 from admin.cli.recover import EPILOG, recover
 from admin.client import AdminClient
 from admin.connection import KAFKA, KLAMM
-from admin.health import HealthIssue, Trouble, find_trouble
+from admin.health import HealthIssue, Trouble, find_trouble, hosting_brokers
 from cluster.counted import counted
 from cluster.errors import ApiError, PeerUnreachableError
 from cluster.process.documents import Format
@@ -129,6 +129,9 @@ async def examine(client: AdminClient) -> tuple[list[HealthIssue], dict[str, int
         missing = Finding(Trouble.NO_ACTIVE_CONTROLLER, detail)
         return find_trouble((), (), (), (), (missing, *found)), dict.fromkeys(_COUNTED)
     topics = (await client.describe_topics()).topics
+    if hosting_brokers(topics) - {broker.id for broker in brokers}:
+        # They may have joined since, or the controller that was asked first has lost its place.
+        brokers = (await client.describe_controller()).brokers
     reassignments = (await client.describe_reassignments()).reassignments
     deletions = (await client.describe_topic_deletions()).deletions
     known = (await client.describe_findings()).findings

@@ -37,6 +37,13 @@ async def test_a_sound_cluster_is_healthy(cluster: KafkaGoverned) -> None:
     assert "2 brokers, 1 topic, 3 partitions: no issues" in answer.stderr
 
 
+async def test_health_asks_again_before_it_calls_a_broker_dead(cluster: KafkaGoverned) -> None:
+    """Between the description of the brokers and that of the topics the controller may have changed."""
+    cluster.knows_brokers_after = 2
+    answer = await klamm(cluster, "cluster", "health")
+    assert "2 brokers, 1 topic, 3 partitions: no issues" in answer.stderr
+
+
 async def test_health_finds_failed_log_directories(cluster: KafkaGoverned) -> None:
     cluster.log_dir_error = ErrorCode.KAFKA_STORAGE_ERROR
     answer = await klamm(cluster, "cluster", "health", "-o", "json", code=ExitCode.FINDINGS)
