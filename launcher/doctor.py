@@ -192,10 +192,7 @@ def _health(cluster: Cluster) -> Diagnosis:
     async def ask() -> Diagnosis:
         async with cluster.target.connect(cluster.timeout, say_wait) as client:
             findings, _ = await examine(client)
-        if findings:
-            detail = f"{counted(len(findings), 'issue')}, the most severe: {findings[0].trouble}: {findings[0].detail}"
-            return Diagnosis("cluster", Level.PROBLEM, detail, "'klamm cluster health' lists all issues")
-        return Diagnosis("cluster", Level.OK, "healthy")
+        return checks.check_health(findings)
 
     try:
         return run(ask())

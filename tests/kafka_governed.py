@@ -58,13 +58,15 @@ class KafkaGoverned:
         self.asked: list[Any] = []
         self.security_protocol = "PLAINTEXT"
         self.log_lines: tuple[bytes, ...] = ()
+        self.findings: tuple[asked.Finding, ...] = ()
+        """What the controller knows to be wrong."""
         self.knows_brokers_after = 0
         """So many descriptions are without brokers first, as of a controller that has not loaded them yet."""
         self.standbys: tuple[asked.DescribedController, ...] = ()
         head = asked.LogHead(f"controller-{CONTROLLER}", incarnation_id(1, 1), 2, "1" * 64, "", 1, "1" * 64)
         self._answers: dict[type, Callable[[Any], Any]] = {
             asked.DescribeClusterRequest: lambda _: self._description(),
-            asked.DescribeFindingsRequest: lambda _: asked.DescribeFindingsResponse(),
+            asked.DescribeFindingsRequest: lambda _: asked.DescribeFindingsResponse(self.findings),
             asked.ReadStateChangesRequest: lambda _: asked.ReadStateChangesResponse(self.log_lines),
             asked.DescribeLogHeadsRequest: lambda _: asked.DescribeLogHeadsResponse((head,)),
             DescribeTopicsRequest: lambda request: DescribeTopicsResponse(
