@@ -35,7 +35,17 @@ async def of_controller_or_brokers(
     is theirs. `names`: the topics to ask them for, None: all. Raises as `ask` does if no broker answers either.
     """
     first_s = min(_CONTROLLER_FIRST_S, client.timeout_s / 2)
-    asking = asyncio.create_task(ask)
+
+    async def ask_active() -> _T:
+        # One that has lost ZooKeeper would answer from its memory what another controller may have changed.
+        try:
+            await client.describe_controller()
+        except BaseException:
+            ask.close()
+            raise
+        return await ask
+
+    asking = asyncio.create_task(ask_active())
     try:
         with client.waiting.falling_back(first_s, "the brokers are asked"):
             done, _ = await asyncio.wait({asking}, timeout=first_s)
