@@ -17,6 +17,7 @@ from admin.waiting import Wait
 from cluster.broker import Offset
 from cluster.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError
 from cluster.process.tasks import TaskSet
+from cluster.process.typed_command import typed_command
 from cluster.requests.data import (
     FetchPartition,
     FetchPartitionData,
@@ -53,7 +54,7 @@ class UnreadableBatchError(ClusterError):
         super().__init__(
             f"{self.code.name}: {topic}-{partition}: the batch at offset {error.base_offset} cannot be read:"
             f" {error.why}; to skip it, read from offset {error.next_offset} on:"
-            f" klamm consume {topic} --partition {partition} --offset {error.next_offset}"
+            f" {typed_command()} consume {topic} --partition {partition} --offset {error.next_offset}"
         )
         self.topic, self.partition = topic, partition
         self.base_offset, self.next_offset = error.base_offset, error.next_offset
