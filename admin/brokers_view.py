@@ -34,9 +34,21 @@ async def of_controller_or_brokers(
     """The answer of the active controller; after ten seconds, or half the timeout, that of the brokers, and whether it
     is theirs. `names`: the topics to ask them for, None: all. Raises as `ask` does if no broker answers either.
     """
-    asking = asyncio.create_task(ask)
+    first_s = min(_CONTROLLER_FIRST_S, client.timeout_s / 2)
+
+    async def ask_active() -> _T:
+        # One that has lost ZooKeeper would answer from its memory what another controller may have changed.
+        try:
+            await client.describe_controller()
+        except BaseException:
+            ask.close()
+            raise
+        return await ask
+
+    asking = asyncio.create_task(ask_active())
     try:
-        done, _ = await asyncio.wait({asking}, timeout=min(_CONTROLLER_FIRST_S, client.timeout_s / 2))
+        with client.waiting.falling_back(first_s, "the brokers are asked"):
+            done, _ = await asyncio.wait({asking}, timeout=first_s)
         if not done and (metadata := await _metadata(client, names)) is not None:
             return of_metadata(metadata), True
         return await asking, False

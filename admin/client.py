@@ -192,7 +192,8 @@ class AdminClient(ClusterConnection):
             why = "only brokers of Apache Kafka describe their log directories; klamm's have metrics of their disks"
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, why)
         address, timeout_ms = broker.endpoint.address, self._timeout_ms if with_replicas else PROBE_TIMEOUT_MS
-        return await self.kafka.describe_log_dirs(address, timeout_ms, with_replicas=with_replicas)
+        with self.waiting.named(lambda: f"broker {broker.id} has not answered yet", timeout_ms / 1000):
+            return await self.kafka.describe_log_dirs(address, timeout_ms, with_replicas=with_replicas)
 
     async def plan_cluster_recovery(self, *, accept_loss: bool) -> recovery.PlanClusterRecoveryResponse:
         """What `recover_cluster` would do, and why it would be refused."""
@@ -254,13 +255,15 @@ class AdminClient(ClusterConnection):
     async def read_state_changes(self, address: str, topic: str, partition: int) -> cluster.ReadStateChangesResponse:
         """One node's state-change records of a partition, without retries."""
         request = cluster.ReadStateChangesRequest(topic, partition)
-        response = await self.rpc.call(address, request, self._timeout_ms)
+        with self.waiting.named(lambda: f"{self.name(address)} has not answered yet", self.timeout_s):
+            response = await self.rpc.call(address, request, self._timeout_ms)
         assert isinstance(response, cluster.ReadStateChangesResponse)
         return response
 
     async def describe_log_heads(self, address: str) -> tuple[cluster.LogHead, ...]:
         """Where one node's state-change log ends, without a second try."""
-        response = await self.rpc.call(address, cluster.DescribeLogHeadsRequest(), self._timeout_ms)
+        with self.waiting.named(lambda: f"{self.name(address)} has not answered yet", self.timeout_s):
+            response = await self.rpc.call(address, cluster.DescribeLogHeadsRequest(), self._timeout_ms)
         assert isinstance(response, cluster.DescribeLogHeadsResponse)
         return response.heads
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from admin.node_search import NoAnswerError, NodeSearch
 from admin.request_parts import send_in_parts
+from admin.waiting import OnWait, Waiting
 from cluster.errors import (
     ApiError,
     ErrorCode,
@@ -59,15 +60,17 @@ class ClusterConnection:
         timeout_ms: int = 30_000,
         names: Mapping[str, str] | None = None,
         origin: str = "",
+        on_wait: OnWait | None = None,
     ) -> None:
         """`names`: what messages call the nodes at these addresses, such as "controller 1001"; `origin`: where the
-        addresses come from, such as "--bootstrap".
+        addresses come from, such as "--bootstrap"; `on_wait`: told once what a wait of two seconds is for.
         """
         from cluster.rpc.client import RpcClient  # noqa: PLC0415 - gRPC loads slowly; the help of a command needs none.
 
         assert bootstrap, "a client needs an address to start from"
         self.timeout_s = timeout_ms / 1000
         self.rpc = RpcClient(connect_timeout_ms=_CONNECT_TIMEOUT_MS, connect_timeout_max_ms=_CONNECT_TIMEOUT_MS)
+        self.waiting = Waiting(on_wait)
         self._search = NodeSearch(bootstrap, names or {}, origin)
         self._timeout_ms = timeout_ms
         self._controller: str | None = None
@@ -87,6 +90,10 @@ class ClusterConnection:
     def bootstrap(self) -> tuple[str, ...]:
         """The addresses that the cluster was given by."""
         return self._search.bootstrap
+
+    def name(self, address: str) -> str:
+        """What the node at an address is called in messages."""
+        return self._search.name(address)
 
     async def describe_cluster(self, *, require_controller: bool = False) -> DescribeClusterResponse:
         """The description of the cluster by the first node that answers; with `require_controller`, one that names the
@@ -142,6 +149,13 @@ class ClusterConnection:
     async def find_controller(self) -> str:
         """The address of the active controller, once there is one."""
         return await self._until_timeout(lambda _: self._controller_address())
+
+    def without_controller(self, limit_s: float) -> NoAnswerError | None:
+        """What the nodes answered, where a wait of `limit_s` has ended and no active controller is known; else None."""
+        if self._controller is not None:
+            return None
+        last = self._search.failure()
+        return self._with_advice(f"{last.missing} within {limit_s:g} s", last)
 
     async def find_brokers(self) -> list[str]:
         """Addresses of the live brokers, as the first node knows them that knows any; one round, without retries.
@@ -275,20 +289,28 @@ class ClusterConnection:
         """
         limit = self.timeout_s if limit_s is None else limit_s
         failure: NoAnswerError | None = None
+
+        def last() -> NoAnswerError:
+            # Of an attempt that is under way, the search knows who has answered so far.
+            return self._search.failure() if failure is None or self._search.is_calling else failure
+
+        async def retry(ends: asyncio.Timeout) -> _T:
+            nonlocal failure
+            while True:
+                try:
+                    return await attempt(ends)
+                except NoAnswerError as error:
+                    failure = error
+                if self._search.is_hopeless:
+                    raise self._with_advice(failure.missing, failure)
+                await asyncio.sleep(RETRY_PAUSE_S)
+
         try:
-            async with asyncio.timeout(limit) as ends:
-                while True:
-                    try:
-                        return await attempt(ends)
-                    except NoAnswerError as error:
-                        failure = error
-                    if self._search.is_hopeless:
-                        raise self._with_advice(failure.missing, failure)
-                    await asyncio.sleep(RETRY_PAUSE_S)
+            with self.waiting.named(lambda: last().so_far, limit):
+                async with asyncio.timeout(limit) as ends:
+                    return await retry(ends)
         except TimeoutError:
-            # Where the first attempt was cut off, the search knows who has answered so far.
-            last = failure or self._search.failure()
-        raise self._with_advice(f"{last.missing} within {limit:g} s", last)
+            raise self._with_advice(f"{last().missing} within {limit:g} s", last()) from None
 
     def _with_advice(self, missing: str, last: NoAnswerError) -> NoAnswerError:
         return NoAnswerError(missing, "; ".join(filter(None, (last.reasons, self._search.advice))), last.cause)

@@ -10,11 +10,14 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from msgspec import Struct
 
 from admin.offsets import RETRIABLE
+from admin.progress import some_of
 from admin.record_batches import BadBatchError, Record, decode_records
 from admin.topology import Topology
+from admin.waiting import Wait
 from cluster.broker import Offset
 from cluster.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError
 from cluster.process.tasks import TaskSet
+from cluster.process.typed_command import typed_command
 from cluster.requests.data import (
     CONSUMER,
     FetchPartition,
@@ -52,7 +55,7 @@ class UnreadableBatchError(ClusterError):
         super().__init__(
             f"{self.code.name}: {topic}-{partition}: the batch at offset {error.base_offset} cannot be read:"
             f" {error.why}; to skip it, read from offset {error.next_offset} on:"
-            f" klamm consume {topic} --partition {partition} --offset {error.next_offset}"
+            f" {typed_command()} consume {topic} --partition {partition} --offset {error.next_offset}"
         )
         self.topic, self.partition = topic, partition
         self.base_offset, self.next_offset = error.base_offset, error.next_offset
@@ -83,6 +86,9 @@ class Consumer:
         self._fetched: asyncio.Queue[ConsumedRecords | Exception | None] = asyncio.Queue(maxsize=8)
         self._workers: set[str] = set()
         self._tasks = TaskSet()
+        self._waits: dict[str, Wait] = {}
+        self._obstacles: dict[str, str] = {}
+        """By leader: the wait for an answer that its partitions' records are in, and why the last one was none."""
 
     async def __aenter__(self) -> "Consumer":
         await self._tasks.__aenter__()
@@ -117,9 +123,11 @@ class Consumer:
     async def _work(self, address: str) -> None:
         """Fetch from one leader until it leads nothing that is wanted; then see that others do."""
         while wanted := self._led_by(address):
+            self._begin_wait(address)
             try:
                 in_order = bool(address) and await self._fetch(address, wanted)
             except Exception as error:
+                self._end_wait(address)
                 # Raised by the reader; the other partitions' tasks end with it.
                 await self._fetched.put(error)
                 return
@@ -128,6 +136,7 @@ class Consumer:
                 await self._topology.refresh(self._topic)
                 self._assign()
         self._workers.discard(address)
+        self._end_wait(address)
         self._assign()
         # Wakes the reader, who may be waiting for the last partition to end.
         await self._fetched.put(None)
@@ -152,10 +161,17 @@ class Consumer:
         )
         try:
             response = await self._topology.client.ask_broker(address, request, options.request_timeout_ms)
-        except PeerUnreachableError:
+        except PeerUnreachableError as error:
+            self._obstacles[address] = str(error)
             return False
         assert isinstance(response, FetchResponse)
         in_order = response.error_code is ErrorCode.NONE
+        errors = {response.error_code, *(data.error_code for data in response.partitions)} - {ErrorCode.NONE}
+        if errors:
+            self._obstacles[address] = f"{address}: {', '.join(sorted(error.name for error in errors))}"
+        else:
+            # Here: a slow reader of the records is nobody's fault.
+            self._end_wait(address)
         for data in response.partitions:
             in_order = await self._take(data) and in_order
         # The next fetch begins after the last one's records, so a partition that got none goes first.
@@ -163,6 +179,21 @@ class Consumer:
             if data.records and data.partition in self._positions:
                 self._positions[data.partition] = self._positions.pop(data.partition)
         return in_order
+
+    def _begin_wait(self, address: str) -> None:
+        def without_records() -> str:
+            names = [f"{wanted.topic}-{wanted.partition}" for wanted in self._led_by(address)]
+            why = self._obstacles.get(address, f"{address} has not answered" if address else "there is no leader")
+            return f"no answer for {some_of(names)} yet ({why})"
+
+        if address not in self._waits:
+            self._waits[address] = self._topology.client.waiting.begin(without_records, None)
+
+    def _end_wait(self, address: str) -> None:
+        self._obstacles.pop(address, None)
+        wait = self._waits.pop(address, None)
+        if wait is not None:
+            self._topology.client.waiting.end(wait)
 
     async def _take(self, data: FetchPartitionData) -> bool:
         offset = self._positions.get(data.partition)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
 from msgspec import Struct
 
@@ -19,41 +19,66 @@ IMBALANCE_MAX: Final = 0.1
 """Share of its preferred partitions that a broker may not lead, as `leader.imbalance.per.broker.percentage`."""
 
 
-class Trouble(StrEnum):
-    """Kinds of health issues, most severe first."""
+class Severity(StrEnum):
+    """How bad an issue is, in the words of the alerts, most severe first.
 
-    NO_ACTIVE_CONTROLLER = "no_active_controller"
-    UNFIT_CONTROLLER = "unfit_controller"
-    MALFORMED_ZNODE = "malformed_znode"
-    OFFLINE = "offline_partition"
-    DAMAGED_REPLICA_WAITS = "damaged_replica_waits"
-    REFUSES_CONTROLLER = "refuses_controller"
-    REQUESTS_NOT_UNDERSTOOD = "requests_not_understood"
-    REQUESTS_NOT_AUTHORIZED = "requests_not_authorized"
-    REQUESTS_FAIL = "requests_fail"
-    AUTHORIZER_ON_BROKER = "authorizer_on_broker"
-    NO_LEADER_EPOCH_LEFT = "no_leader_epoch_left"
-    FEW_CONTROLLER_EPOCHS_LEFT = "few_controller_epochs_left"
-    DAMAGED_REPLICA = "damaged_replica"
-    UNDER_MIN_ISR = "under_min_isr"
-    DEAD_BROKER = "dead_broker"
-    BROKER_NOT_ADMITTED = "broker_not_admitted"
-    SINGLE_CONTROLLER = "single_controller"
-    MISSING_CONTROLLER = "missing_controller"
-    UNREPORTED_DAMAGE = "unreported_damage"
-    FAILED_LOG_DIRECTORY = "failed_log_directory"
-    OFFLINE_REPLICA = "offline_replica"
-    SILENT_BROKER = "silent_broker"
-    FEW_OPEN_FILES_LEFT = "few_open_files_left"
-    STUCK_ISR_CHANGE = "stuck_isr_change"
-    UNDER_REPLICATED = "under_replicated"
-    STUCK_REASSIGNMENT = "stuck_reassignment"
-    STUCK_DELETION = "stuck_deletion"
-    LEFT_REPLICAS = "left_replicas"
-    STUCK_SHUTDOWN = "stuck_shutdown"
-    SHUTTING_DOWN = "shutting_down"
-    UNACCEPTABLE_DIRECTORY = "unacceptable_directory"
-    IMBALANCED_LEADERS = "imbalanced_leaders"
+    Critical: clients fail, the controller cannot govern a broker, or records may be lost. Warning: all is served, but
+    redundancy or control is reduced. Info: nothing is at risk.
+    """
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+    INFO = "info"
+
+
+class Trouble(StrEnum):
+    """Kinds of health issues with their severity, most severe first."""
+
+    severity: Severity
+
+    def __new__(cls, kind: str, severity: Severity) -> Self:
+        member = str.__new__(cls, kind)
+        member._value_, member.severity = kind, severity
+        return member
+
+    NO_ACTIVE_CONTROLLER = "no_active_controller", Severity.CRITICAL
+    OFFLINE = "offline_partition", Severity.CRITICAL
+    DAMAGED_REPLICA_WAITS = "damaged_replica_waits", Severity.CRITICAL
+    REFUSES_CONTROLLER = "refuses_controller", Severity.CRITICAL
+    REQUESTS_NOT_UNDERSTOOD = "requests_not_understood", Severity.CRITICAL
+    REQUESTS_NOT_AUTHORIZED = "requests_not_authorized", Severity.CRITICAL
+    REQUESTS_FAIL = "requests_fail", Severity.CRITICAL
+    NO_LEADER_EPOCH_LEFT = "no_leader_epoch_left", Severity.CRITICAL
+    UNDER_MIN_ISR = "under_min_isr", Severity.CRITICAL
+    DEAD_BROKER = "dead_broker", Severity.CRITICAL
+    BROKER_NOT_ADMITTED = "broker_not_admitted", Severity.CRITICAL
+    FAILED_LOG_DIRECTORY = "failed_log_directory", Severity.CRITICAL
+    UNFIT_CONTROLLER = "unfit_controller", Severity.WARNING
+    MALFORMED_ZNODE = "malformed_znode", Severity.WARNING
+    TOPIC_ID_CONFLICT = "topic_id_conflict", Severity.WARNING
+    TOPIC_ID_LOST = "topic_id_lost", Severity.WARNING
+    ENDPOINT_CONFLICT = "endpoint_conflict", Severity.WARNING
+    AUTHORIZER_ON_BROKER = "authorizer_on_broker", Severity.WARNING
+    FEW_CONTROLLER_EPOCHS_LEFT = "few_controller_epochs_left", Severity.WARNING
+    DAMAGED_REPLICA = "damaged_replica", Severity.WARNING
+    SINGLE_CONTROLLER = "single_controller", Severity.WARNING
+    MISSING_CONTROLLER = "missing_controller", Severity.WARNING
+    UNREPORTED_DAMAGE = "unreported_damage", Severity.WARNING
+    OFFLINE_REPLICA = "offline_replica", Severity.WARNING
+    SILENT_BROKER = "silent_broker", Severity.WARNING
+    FEW_OPEN_FILES_LEFT = "few_open_files_left", Severity.WARNING
+    STUCK_ISR_CHANGE = "stuck_isr_change", Severity.WARNING
+    UNDER_REPLICATED = "under_replicated", Severity.WARNING
+    STUCK_REASSIGNMENT = "stuck_reassignment", Severity.WARNING
+    STUCK_DELETION = "stuck_deletion", Severity.WARNING
+    STUCK_SHUTDOWN = "stuck_shutdown", Severity.WARNING
+    LEFT_REPLICAS = "left_replicas", Severity.INFO
+    SHUTTING_DOWN = "shutting_down", Severity.INFO
+    UNACCEPTABLE_DIRECTORY = "unacceptable_directory", Severity.INFO
+    IMBALANCED_LEADERS = "imbalanced_leaders", Severity.INFO
+
+
+_RANK: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
 
 class HealthIssue(Struct, frozen=True):
@@ -67,6 +92,17 @@ class HealthIssue(Struct, frozen=True):
     topic: str = ""
     partition: int = -1
     broker: BrokerId = BrokerId(-1)
+
+    @property
+    def severity(self) -> Severity:
+        """A warning for kinds that only a later version knows."""
+        try:
+            return Trouble(self.trouble).severity  # type: ignore[call-arg]  # Found by its kind alone.
+        except ValueError:
+            return Severity.WARNING
+
+    def is_at_least(self, severity: Severity) -> bool:
+        return _RANK[self.severity] <= _RANK[severity]
 
 
 def find_trouble(
@@ -99,7 +135,10 @@ def find_trouble(
         *(HealthIssue(f.kind, f.detail, f.topic, f.partition, f.broker) for f in _distinct(findings)),
     ]
     order = {str(kind): place for place, kind in enumerate(Trouble)}
-    return sorted(found, key=lambda f: (order.get(f.trouble, len(order)), f.topic, f.partition, f.broker))
+    return sorted(
+        found,
+        key=lambda f: (_RANK[f.severity], order.get(f.trouble, len(order)), f.topic, f.partition, f.broker),
+    )
 
 
 def _distinct(findings: Iterable[Finding]) -> Iterator[Finding]:
@@ -125,6 +164,11 @@ def _check_partition(topic: DescribedTopic, p: DescribedPartition) -> Iterator[H
         )
     if is_under_replicated(p):
         yield HealthIssue(Trouble.UNDER_REPLICATED, in_sync, topic.name, p.partition)
+
+
+def hosting_brokers(topics: Iterable[DescribedTopic]) -> set[BrokerId]:
+    """Those that have replicas to host, registered or not."""
+    return {broker for topic in topics for p in topic.partitions for broker in p.replicas}
 
 
 def _dead_brokers(topics: Sequence[DescribedTopic], live: set[BrokerId]) -> Iterator[HealthIssue]:

@@ -8,12 +8,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
-from cluster.errors import ApiError, ForeignProtocolError, PeerUnreachableError, UnresolvableHostError
+from cluster.errors import (
+    ApiError,
+    ConnectionRefusedByHostError,
+    ForeignProtocolError,
+    PeerUnreachableError,
+    UnresolvableHostError,
+)
 from cluster.requests.cluster import NO_ZOOKEEPER, DescribeClusterResponse
 
 SILENCE_S: Final = 0.25
 """After this long without an answer the next node is asked as well."""
 _RUNNING: Final = "running"
+_BUSY: Final = "running, but has not answered this request"
 Describe = Callable[[str], Awaitable[DescribeClusterResponse]]
 
 
@@ -32,6 +39,11 @@ class NoAnswerError(PeerUnreachableError):
     def __str__(self) -> str:
         return self.why
 
+    @property
+    def so_far(self) -> str:
+        """What to say of it while the wait goes on."""
+        return NoAnswerError(f"{self.missing} yet", self.reasons, self.cause).why
+
 
 class NodeSearch:
     """The nodes of one cluster. `names`: what is known of them by address, such as "controller 1001"."""
@@ -43,7 +55,8 @@ class NodeSearch:
         self._bootstrap = tuple(dict.fromkeys(bootstrap))
         self._names = dict(names)
         self._outcomes: dict[str, str] = {}
-        self._any_answered = self._called = self._has_ever_answered = False
+        self._called = ""
+        self._any_answered = self._has_ever_answered = False
 
     async def first(
         self, describe: Describe, is_wanted: Callable[[DescribeClusterResponse], bool]
@@ -52,7 +65,7 @@ class NodeSearch:
 
         A refusal says only that this node does not know. Where a node names the active controller, that is asked next.
         """
-        self._outcomes, self._any_answered, self._called = {}, False, False
+        self._outcomes, self._any_answered, self._called = {}, False, ""
         waiting, asked = list(self._bootstrap), set[str]()
         running: set[asyncio.Task[DescribeClusterResponse | None]] = set()
         try:
@@ -88,7 +101,9 @@ class NodeSearch:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether each address cannot be resolved or is not of klamm's: waiting does not mend that."""
+        """Whether waiting does not mend it: each address cannot be resolved, is not of klamm's, or is the only one
+        that somebody gave, and refuses. Of several that refuse, one may be about to start.
+        """
         return not self._has_ever_answered and self._wrong.issuperset(self._bootstrap)
 
     @property
@@ -109,7 +124,7 @@ class NodeSearch:
         return self._names.get(address, address)
 
     async def survey(self, describe: Describe) -> None:
-        """Ask all nodes, only for what `failure` says of them."""
+        """Ask all nodes while a controller is called, only for what `failure` says of them."""
         await asyncio.gather(*(self._ask(address, describe) for address in self._bootstrap))
 
     def called(self, controller: str, why: str | None = None) -> None:
@@ -118,12 +133,12 @@ class NodeSearch:
         That it is named by others does not mean that it runs: they may not have noticed its end.
         """
         self._outcomes[controller] = _silence(why)
-        self._called = True
+        self._called = controller
 
     def refused(self, controller: str, error: ApiError) -> None:
         """The active controller that the last round found was called, and refused for a reason of its own."""
         self._outcomes[controller] = _refusal(error)
-        self._called = True
+        self._called = controller
 
     def failure(self) -> NoAnswerError:
         """What the nodes have answered since the last round began, those with the same answer together.
@@ -136,9 +151,14 @@ class NodeSearch:
         without_zookeeper = groups.pop(NO_ZOOKEEPER, [])
         order = sorted(groups, key=lambda outcome: outcome == _RUNNING)
         said = "; ".join(f"{self._together(groups[outcome])} {outcome}" for outcome in order)
-        found = self._called or not self._any_answered or bool(without_zookeeper)
+        found = bool(self._called) or not self._any_answered or bool(without_zookeeper)
         cause = f"{self._together(without_zookeeper)} {NO_ZOOKEEPER}" if without_zookeeper else ""
         return NoAnswerError("no answer" if found else "no active controller", said, cause)
+
+    @property
+    def is_calling(self) -> bool:
+        """Whether the active controller was called since the last round, and has not answered yet."""
+        return self._outcomes.get(self._called) in {_silence(None), _BUSY}
 
     async def _ask(self, address: str, describe: Describe) -> DescribeClusterResponse | None:
         answer: DescribeClusterResponse | None = None
@@ -148,16 +168,21 @@ class NodeSearch:
             self._outcomes[address] = _refusal(error)
         except PeerUnreachableError as error:
             self._outcomes[address] = _silence(error.why)
-            if isinstance(error, UnresolvableHostError | ForeignProtocolError):
+            if self._is_final(error):
                 self._wrong.add(address)
             else:
                 self._wrong.discard(address)
             return None
         else:
-            self._outcomes[address] = _RUNNING
+            self._outcomes[address] = _BUSY if address == self._called else _RUNNING
             self._learn_names(address, answer)
         self._any_answered = self._has_ever_answered = True
         return answer
+
+    def _is_final(self, error: PeerUnreachableError) -> bool:
+        if isinstance(error, ConnectionRefusedByHostError):
+            return self.is_unproven and len(self._bootstrap) == 1
+        return isinstance(error, UnresolvableHostError | ForeignProtocolError)
 
     def _learn_names(self, address: str, answer: DescribeClusterResponse) -> None:
         self._names |= {c.address: f"controller {c.id}" for c in answer.controllers}

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Final
 
+from admin.progress import some_of
 from admin.topology import Topology
 from cluster.broker import Offset
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
@@ -50,7 +51,12 @@ async def find_offsets(
     Follows leader changes. Partitions without an answer in time are missing.
     """
     found: dict[int, Offset] = {}
-    with contextlib.suppress(TimeoutError):
+
+    def without_answer() -> str:
+        missing = [f"{topic}-{partition}" for partition in sorted(timestamps) if partition not in found]
+        return f"no leader of {some_of(missing)} answers yet"
+
+    with contextlib.suppress(TimeoutError), topology.client.waiting.named(without_answer, timeout_s):
         async with asyncio.timeout(timeout_s):
             while missing := {p: t for p, t in timestamps.items() if p not in found}:
                 found |= await _ask_leaders(topology, topic, missing)

@@ -16,6 +16,7 @@ from msgspec import Struct
 from admin.accumulator import Accumulator, PartitionQueue, ProducerOptions, record_memory
 from admin.record_batches import BATCH_OVERHEAD, Headers
 from admin.topology import Topology
+from admin.waiting import Wait
 from cluster.broker import UNKNOWN_OFFSET, Offset
 from cluster.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError, RequestTooLargeError
 from cluster.partition import TopicPartition
@@ -93,6 +94,8 @@ class Producer:
         self._wake = asyncio.Event()
         self._progress = asyncio.Event()
         self._tasks = TaskSet()
+        self._waits: dict[TopicPartition, Wait] = {}
+        """For the acknowledgement of the first batch of each queue, since it was first sent."""
         self.totals = ProducerTotals()
 
     async def __aenter__(self) -> "Producer":
@@ -196,6 +199,7 @@ class Producer:
         """One request to one leader with the first batch of each queue; then each batch's end or another try."""
         for queue in queues:
             queue.batches[0].attempts += 1
+            self._begin_wait(queue)
         outcomes = await self._ask(address, queues)
         retry = [q for q in queues if not self._conclude(q, outcomes[q.topic_partition])]
         for topic in sorted({q.topic_partition.topic for q in retry}):
@@ -245,6 +249,7 @@ class Producer:
             return True
         batch.last_error = outcome
         if outcome.code in _TOO_LARGE and batch.count > 1:
+            self._end_wait(queue)
             self._accumulator.split_first(queue)
             return True
         if outcome.code not in RETRIABLE:
@@ -259,9 +264,26 @@ class Producer:
         self._progress.set()
 
     def _end_first(self, queue: PartitionQueue, base_offset: Offset, error: ClusterError | None) -> None:
+        self._end_wait(queue)
         batch = self._accumulator.remove_first(queue)
         if self._on_delivery is not None:
             self._on_delivery(Delivery(queue.topic_partition, batch.values, base_offset, batch.attempts, error))
+
+    def _begin_wait(self, queue: PartitionQueue) -> None:
+        batch, tp = queue.batches[0], queue.topic_partition
+
+        def unacknowledged() -> str:
+            why = "its leader has not answered" if batch.last_error is None else batch.last_error
+            return f"{tp}: not acknowledged yet ({why})"
+
+        if tp not in self._waits:
+            left_s = batch.deadline - asyncio.get_running_loop().time()
+            self._waits[tp] = self._topology.client.waiting.begin(unacknowledged, left_s)
+
+    def _end_wait(self, queue: PartitionQueue) -> None:
+        wait = self._waits.pop(queue.topic_partition, None)
+        if wait is not None:
+            self._topology.client.waiting.end(wait)
 
     def _lateness(self, queue: PartitionQueue) -> ClusterError:
         last = queue.batches[0].last_error

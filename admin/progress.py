@@ -39,12 +39,12 @@ class Progress:
         for thing, why in hindrances:
             held.setdefault(why, []).append(thing)
         if held:
-            return "; ".join([text, *(f"{_some(sorted(things))}: {why}" for why, things in sorted(held.items()))])
+            return "; ".join([text, *(f"{some_of(sorted(things))}: {why}" for why, things in sorted(held.items()))])
         remaining = self.remaining_s()
         return text if remaining is None else f"{text}, about {remaining:.0f} s left"
 
 
-def _some(names: list[str]) -> str:
+def some_of(names: list[str]) -> str:
     """At most three of them by name."""
     more = len(names) - _NAMED
     return ", ".join(names) if more <= 0 else f"{', '.join(names[:_NAMED])} and {more} more"

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from admin.progress import some_of
 from admin.request_parts import send_in_parts
 from admin.topology import Topology
 from cluster.broker import Offset
@@ -45,13 +46,16 @@ async def delete_records(
     deadline = loop.time() + wait_ms / 1000
     results = await _refuse_unknown(topology, offsets)
     missing = {tp: offset for tp, offset in offsets.items() if tp not in results}
-    while missing:
-        left_ms = max(0, int((deadline - loop.time()) * 1000))
-        results |= await _ask_leaders(topology, missing, left_ms, validate_only=validate_only)
-        missing = {tp: o for tp, o in missing.items() if tp not in results or results[tp].error_code in _RETRIABLE}
-        if loop.time() >= deadline:
-            break
-        await asyncio.gather(*(topology.refresh(topic) for topic in _topics(missing)))
+    with topology.client.waiting.named(
+        lambda: f"no leader of {some_of(list(map(str, missing)))} has deleted the records yet", wait_ms / 1000
+    ):
+        while missing:
+            left_ms = max(0, int((deadline - loop.time()) * 1000))
+            results |= await _ask_leaders(topology, missing, left_ms, validate_only=validate_only)
+            missing = {tp: o for tp, o in missing.items() if tp not in results or results[tp].error_code in _RETRIABLE}
+            if loop.time() >= deadline:
+                break
+            await asyncio.gather(*(topology.refresh(topic) for topic in _topics(missing)))
     late = f"no leader answered within {wait_ms / 1000:g} s"
     silent = {tp: DeleteRecordsResult(*tp, ErrorCode.REQUEST_TIMED_OUT, error_message=late) for tp in missing}
     return {tp: results[tp] if tp in results else silent[tp] for tp in offsets}

@@ -55,17 +55,21 @@ class Topology:
         node answers within the client's timeout.
         """
         if topic not in self._leaders:
+            limit_s = self.client.timeout_s
             try:
-                async with asyncio.timeout(self.client.timeout_s):
-                    while topic not in self._leaders:
-                        await self.refresh(topic)
-                        if topic not in self._leaders:
-                            await self._assert_exists(topic)
+                with self.client.waiting.named(lambda: f"no broker has metadata of topic {topic!r} yet", limit_s):
+                    async with asyncio.timeout(limit_s):
+                        await self._until_known(topic)
             except TimeoutError:
-                raise PeerUnreachableError(
-                    "brokers", f"no metadata for topic {topic!r} within {self.client.timeout_s:g} s"
-                ) from None
+                why = f"no metadata for topic {topic!r} within {limit_s:g} s"
+                raise self.client.without_controller(limit_s) or PeerUnreachableError("brokers", why) from None
         return sorted(self._leaders[topic])
+
+    async def _until_known(self, topic: str) -> None:
+        while topic not in self._leaders:
+            await self.refresh(topic)
+            if topic not in self._leaders:
+                await self._assert_exists(topic)
 
     def leader(self, topic: str, partition: int) -> Leader | None:
         """The leader by the last metadata; None if there is none."""

@@ -192,6 +192,10 @@ class PeerNotConnectedError(PeerUnreachableError):
     """There is no connection to the other node; the request was not sent."""
 
 
+class ConnectionRefusedByHostError(PeerNotConnectedError):
+    """The host refused the connection: nobody listens at the address."""
+
+
 class UnresolvableHostError(PeerNotConnectedError):
     """The host name in an address cannot be resolved."""
 

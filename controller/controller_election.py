@@ -312,10 +312,14 @@ class ControllerElection:
             _log.info("Waiting for 'klamm adopt --execute': /controller is left to Kafka's brokers until then")
         self._gave_way = candidate.gives_way
 
-    async def address_of_active(self) -> tuple[ControllerId, str]:
-        """Id and address of the active controller, read from ZooKeeper; (-1, "") if there is none."""
+    async def address_of_another(self) -> tuple[ControllerId, str]:
+        """Id and address of the active controller, read from ZooKeeper; (-1, "") if there is none, or it has this id.
+
+        Whoever asks is not active: what names it is left by an earlier incarnation, or its own term is only beginning.
+        """
         found, endpoints = await active_controller(self._zookeeper)
-        return (found, endpoints[0].address) if endpoints else (NO_CONTROLLER, "")
+        is_another = endpoints and found != self._config.id
+        return (found, endpoints[0].address) if is_another else (NO_CONTROLLER, "")
 
     async def _find_out(
         self, attempts: set[ControllerEpoch], results: list[OpResult] | None, *, renews: bool

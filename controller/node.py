@@ -27,7 +27,7 @@ from cluster.requests.context import RequestContext
 from cluster.rpc.apis import Api, ApiKind, Callers, DirectApi, check_listener
 from cluster.rpc.local_peers import is_on_this_host
 from cluster.rpc.refusals import handle_within_bounds
-from cluster.znodes.cluster_wide import decode_cluster_id
+from cluster.znodes.cluster_wide import readable_cluster_id
 from cluster.znodes.controller import decode_controller_epoch
 from cluster.znodes.paths import CLUSTER_ID, CONTROLLER, CONTROLLER_EPOCH
 from cluster.zookeeper.port import ZooKeeper
@@ -139,7 +139,7 @@ class ControllerNode:
     async def _active_address(self) -> str | None:
         try:
             async with asyncio.timeout(REDIRECT_TIMEOUT_S):
-                _, address = await self._controller.election.address_of_active()
+                _, address = await self._controller.election.address_of_another()
         except (TimeoutError, ZooKeeperError):
             return None
         return address if address else None
@@ -202,16 +202,15 @@ class ControllerNode:
         return (Finding(UNFIT_CONTROLLER, detail),) if why else ()
 
     async def _describe_from_zookeeper(self) -> DescribeClusterResponse:
-        active, address = await self._controller.election.address_of_active()
-        data = await self._zookeeper.get(CLUSTER_ID)
+        active, address = await self._controller.election.address_of_another()
+        cluster_id = await self._zookeeper.get(CLUSTER_ID)
         epoch = await self._zookeeper.get(CONTROLLER_EPOCH)
         try:
-            cluster_id = "" if data is None else decode_cluster_id(data.data)
             controller_epoch = ControllerEpoch(0) if epoch is None else decode_controller_epoch(epoch.data)
         except MalformedZnodeError as error:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
         return DescribeClusterResponse(
-            cluster_id=cluster_id,
+            cluster_id="" if cluster_id is None else readable_cluster_id(cluster_id.data),
             controller_id=active,
             controller_address=address,
             controller_epoch=controller_epoch,

@@ -16,6 +16,7 @@ from admin.cli.output import examples, say
 from cluster.errors import StartupError
 from cluster.process.documents import Format, write_document
 from cluster.process.exit_codes import ExitCode
+from cluster.process.typed_command import typed_command
 from deploy.local.cluster import LocalCluster
 from deploy.local.java import find_java
 from deploy.local.kafka_jars import NEWEST, find_kafka_jars
@@ -173,7 +174,7 @@ def print_summary(document: dict[str, Any]) -> None:
         "restart of both": f"all replicas in sync after {document['in_sync_again_ms']:,} ms",
         **(_audit_failure(document) if document["audit_failure"] else _audit_result(document)),
         "report": document["report"],
-        "details": f"klamm story {document['topic']}-0 --data {document['data']}",
+        "details": f"{typed_command()} story {document['topic']}-0 --data {document['data']}",
     }
     verdict = typer.style("passed", fg="green") if document["passed"] else typer.style("FAILED", fg="red")
     if document["incomplete"]:
@@ -202,7 +203,7 @@ def _audit_failure(document: dict[str, Any]) -> dict[str, str]:
     rows |= dict.fromkeys(list(rows)[failed], f"could not run: {document['audit_failure']}")
     return rows | {
         "logs of the audit": f"{Path(document['folder']) / LOG_FILE}, {Path(document['folder']) / 'spark.log'}",
-        "to audit again": f"klamm audit run --once --log-dir {logs} --output {output}",
+        "to audit again": f"{typed_command()} audit run --once --log-dir {logs} --output {output}",
     }
 
 

@@ -15,10 +15,11 @@ from typing import Annotated, Final
 
 import typer
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from admin.cli.clusters import examine
 from admin.cli.options import Cluster, run, talks_to_cluster
-from admin.cli.output import examples, say, write
+from admin.cli.output import examples, say, say_wait, write
 from admin.cli.target import parse_addresses
 from cluster.counted import counted
 from cluster.errors import ClusterError, ConfigError, StartupError
@@ -26,6 +27,7 @@ from cluster.local_cluster import ClusterState, Member, read_cluster_state
 from cluster.process.config import host_and_port, load_config
 from cluster.process.exit_codes import ExitCode
 from cluster.process.identity import GONE, state_of
+from cluster.process.typed_command import as_typed
 from deploy.local.java import find_java
 from deploy.local.processes import is_free
 from deploy.local.zookeeper import is_serving
@@ -79,6 +81,7 @@ def doctor(
     found += [skew for node in nodes if (skew := _skew(node)) is not None]
     if cluster.target.bootstrap is not None or state is not None:
         found.append(_health(cluster))
+    found = [replace(d, detail=as_typed(d.detail), remedy=as_typed(d.remedy)) for d in found]
     rows = [(d.level, d.check, f"{d.detail}{'; ' if d.remedy else ''}{d.remedy}") for d in found]
     document = {"checks": to_builtins(found), "problems": sum(d.level is Level.PROBLEM for d in found)}
     write(document, cluster.form, ("result", "check", "detail"), rows)
@@ -190,12 +193,9 @@ def _skew(node: str) -> Diagnosis | None:
 
 def _health(cluster: Cluster) -> Diagnosis:
     async def ask() -> Diagnosis:
-        async with cluster.target.connect(cluster.timeout) as client:
+        async with cluster.target.connect(cluster.timeout, say_wait) as client:
             findings, _ = await examine(client)
-        if findings:
-            detail = f"{counted(len(findings), 'issue')}, the most severe: {findings[0].trouble}: {findings[0].detail}"
-            return Diagnosis("cluster", Level.PROBLEM, detail, "'klamm cluster health' lists all issues")
-        return Diagnosis("cluster", Level.OK, "healthy")
+        return checks.check_health(findings)
 
     try:
         return run(ask())

@@ -6,6 +6,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from admin.health import HealthIssue, Severity
+from cluster.counted import counted
 from cluster.process.descriptors import UNLIMITED
 
 OPEN_FILES_WANTED: Final = 16_384
@@ -110,6 +112,17 @@ def check_member(name: str, state: str, ports_in_use: Sequence[int], remedy: str
         return Diagnosis("ports", Level.PROBLEM, f"{ports} of {name} used by another program", f"{who}: stop it")
     level = Level.OK if state == "running" else Level.PROBLEM
     return Diagnosis("process", level, f"{name} is {state}", "" if level is Level.OK else remedy)
+
+
+def check_health(issues: Sequence[HealthIssue]) -> Diagnosis:
+    """What `klamm cluster health` finds, most severe first: a problem, unless all of it is only worth knowing."""
+    if not issues:
+        return Diagnosis("cluster", Level.OK, "healthy")
+    worst = issues[0]
+    detail = f"{counted(len(issues), 'issue')}, the most severe ({worst.severity}): {worst.trouble}: {worst.detail}"
+    is_problem = worst.is_at_least(Severity.WARNING)
+    remedy = "'klamm cluster health' lists all issues"
+    return Diagnosis("cluster", Level.PROBLEM if is_problem else Level.OK, detail, remedy if is_problem else "")
 
 
 def check_versions(klamm: str, libraries: dict[str, str | None]) -> Diagnosis:

@@ -81,7 +81,7 @@ async def _from_zookeeper(where: str) -> list[GivenHead]:
 
 
 async def _from_nodes(bootstrap: str) -> list[GivenHead]:
-    async with Target(bootstrap).connect(_TIMEOUT_S) as client:
+    async with Target(bootstrap).connect(_TIMEOUT_S, lambda notice: say(notice.text)) as client:
         found: dict[str, StateLogHead] = {}
         for address in await _addresses(client):
             try:

@@ -58,11 +58,15 @@ class KafkaGoverned:
         self.asked: list[Any] = []
         self.security_protocol = "PLAINTEXT"
         self.log_lines: tuple[bytes, ...] = ()
+        self.findings: tuple[asked.Finding, ...] = ()
+        """What the controller knows to be wrong."""
+        self.knows_brokers_after = 0
+        """So many descriptions are without brokers first, as of a controller that has not loaded them yet."""
         self.standbys: tuple[asked.DescribedController, ...] = ()
         head = asked.LogHead(f"controller-{CONTROLLER}", incarnation_id(1, 1), 2, "1" * 64, "", 1, "1" * 64)
         self._answers: dict[type, Callable[[Any], Any]] = {
             asked.DescribeClusterRequest: lambda _: self._description(),
-            asked.DescribeFindingsRequest: lambda _: asked.DescribeFindingsResponse(),
+            asked.DescribeFindingsRequest: lambda _: asked.DescribeFindingsResponse(self.findings),
             asked.ReadStateChangesRequest: lambda _: asked.ReadStateChangesResponse(self.log_lines),
             asked.DescribeLogHeadsRequest: lambda _: asked.DescribeLogHeadsResponse((head,)),
             DescribeTopicsRequest: lambda request: DescribeTopicsResponse(
@@ -96,12 +100,13 @@ class KafkaGoverned:
             )
             for broker in self.brokers.values()
         )
+        self.knows_brokers_after -= 1
         return asked.DescribeClusterResponse(
             "c",
             ControllerId(CONTROLLER),
             self.address,
             ControllerEpoch(1),
-            brokers,
+            brokers if self.knows_brokers_after < 0 else (),
             node_id=CONTROLLER,
             node_role="controller",
             controllers=(asked.DescribedController(ControllerId(CONTROLLER), self.address), *self.standbys),

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from admin.brokers_view import described_cluster, of_controller_or_brokers
 from admin.cli.broker_documents import (
     BROKER_COLUMNS,
     broker_document,
@@ -17,7 +18,7 @@ from admin.cli.completions import node_ids
 from admin.cli.damage import ACKNOWLEDGE_EXAMPLES, acknowledge_damage
 from admin.cli.log_dirs import LOG_DIRS_EXAMPLES, log_dirs
 from admin.cli.options import Cluster, ConfigOption, DryRunOption, ShowConfigsOption, talks_to_cluster
-from admin.cli.output import examples, say, write
+from admin.cli.output import examples, say, say_source, source, write
 from admin.cli.parsing import alterations, parse_configs
 from admin.cli.plans import plan_document, write_plan
 from admin.cli.shutdown import SHUTDOWN_EXAMPLES, shutdown
@@ -45,15 +46,21 @@ def list_(*, cluster: Cluster) -> None:
     """List the brokers with address, rack, broker epoch and state.
 
     A broker that is not registered and hosts replicas all the same is dead.
+    While no controller is active, from the metadata of the brokers, which has
+    no epochs and no states.
     """
-    described = cluster.ask(lambda client: client.describe_controller())
+    described, is_of_brokers = cluster.ask(
+        lambda client: of_controller_or_brokers(client, client.describe_controller(), (), described_cluster)
+    )
     kind = described.broker_protocol or KLAMM
     listed = [*map(broker_document, described.brokers), *map(dead_broker_document, described.dead_brokers)]
     brokers = sorted(listed, key=lambda broker: int(broker["id"]))
     shown = () if kind == KLAMM else (kind,)
     columns = (*BROKER_COLUMNS, *("kind" for _ in shown))
     rows = ((*broker.values(), *shown) for broker in brokers)
-    write({"brokers": brokers, "broker_protocol": kind}, cluster.form, columns, rows)
+    say_source(is_of_brokers)
+    document = {"brokers": brokers, "broker_protocol": kind, "source": source(is_of_brokers)}
+    write(document, cluster.form, columns, rows)
 
 
 @app.command(

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -13,7 +13,7 @@ from admin.cli.output import examples, say, say_source, source, write
 from admin.cli.recover import EPILOG, recover
 from admin.client import AdminClient
 from admin.connection import KAFKA, KLAMM
-from admin.health import HealthIssue, Trouble, find_trouble
+from admin.health import HealthIssue, Severity, Trouble, find_trouble, hosting_brokers
 from cluster.counted import counted
 from cluster.errors import ApiError, PeerUnreachableError
 from cluster.process.documents import Format
@@ -72,13 +72,23 @@ def describe(*, cluster: Cluster) -> None:
 @app.command(
     epilog=examples(
         "klamm cluster health",
-        "until klamm cluster health; do sleep 1; done   (wait until healthy)",
-        exit_codes="0 healthy; 1 no answer, or no active controller; 2 wrong usage; 3 issues found.",
+        "until klamm cluster health --at-least warning; do sleep 1; done   (wait, as between restarts of brokers)",
+        exit_codes="0 healthy; 1 no answer, or no active controller; 2 wrong usage; 3 issues found, of --at-least.",
     )
 )
 @talks_to_cluster()
-def health(*, cluster: Cluster) -> None:
+def health(
+    *,
+    at_least: Annotated[
+        Severity, typer.Option("--at-least", help="Which issues the exit code 3 is for; all are listed.")
+    ] = Severity.INFO,
+    cluster: Cluster,
+) -> None:
     """Check the health of the cluster. Lists issues, most severe first.
+
+    critical: clients fail, a broker cannot be governed, or records may be
+    lost. warning: all is served, but redundancy or control is reduced. info:
+    nothing is at risk.
 
     Reports offline and under-replicated partitions, partitions below
     min.insync.replicas, brokers that host replicas but are not registered,
@@ -97,24 +107,28 @@ def health(*, cluster: Cluster) -> None:
     is_complete = None not in counts.values()
     document = {
         "healthy": not findings,
+        "severity": findings[0].severity if findings else None,
         "counts": counts,
-        "findings": [
-            {"kind": f.trouble, "topic": f.topic, "partition": f.partition, "broker": f.broker, "detail": f.detail}
-            for f in findings
-        ],
+        "findings": list(map(_issue_document, findings)),
     }
-    rows = ((str(f.trouble), _place(f), f.detail) for f in findings)
+    rows = ((f.severity, str(f.trouble), _place(f), f.detail) for f in findings)
     if findings or cluster.form is not Format.TABLE:
-        write(document, cluster.form, ("issue", "where", "detail"), rows)
+        write(document, cluster.form, ("severity", "issue", "where", "detail"), rows)
     seen = ", ".join(counted(counts[f"{thing}s"] or 0, thing) for thing in ("broker", "topic", "partition"))
+    grave = [f for f in findings if f.is_at_least(at_least)]
     issues = counted(len(findings), "issue") if findings else "no issues"
+    issues += (
+        f", {len(grave) or 'none'} of them {at_least} or above" if findings and at_least is not Severity.INFO else ""
+    )
     say(f"{seen if is_complete else 'brokers and partitions are not checked'}: {issues}")
     for protocol, ids in unchecked.items():
         say(f"not checked: log directories of brokers {', '.join(map(str, ids))}, which take {protocol} only")
     if any(f.trouble == Trouble.REFUSES_CONTROLLER for f in findings):
         say("Was ZooKeeper restored from a backup? Then see `klamm cluster recover --dry-run`.")
-    if findings:
-        raise typer.Exit(ExitCode.FINDINGS if is_complete else ExitCode.REFUSED)
+    if not is_complete:
+        raise typer.Exit(ExitCode.REFUSED)
+    if grave:
+        raise typer.Exit(ExitCode.FINDINGS)
 
 
 async def examine(client: AdminClient) -> tuple[list[HealthIssue], dict[str, int | None]]:
@@ -129,6 +143,9 @@ async def examine(client: AdminClient) -> tuple[list[HealthIssue], dict[str, int
         missing = Finding(Trouble.NO_ACTIVE_CONTROLLER, detail)
         return find_trouble((), (), (), (), (missing, *found)), dict.fromkeys(_COUNTED)
     topics = (await client.describe_topics()).topics
+    if hosting_brokers(topics) - {broker.id for broker in brokers}:
+        # They may have joined since, or the controller that was asked first has lost its place.
+        brokers = (await client.describe_controller()).brokers
     reassignments = (await client.describe_reassignments()).reassignments
     deletions = (await client.describe_topic_deletions()).deletions
     known = (await client.describe_findings()).findings
@@ -157,6 +174,17 @@ def _standbys(described: DescribeClusterResponse) -> str:
         )
         or "no standby controller"
     )
+
+
+def _issue_document(issue: HealthIssue) -> dict[str, Any]:
+    return {
+        "kind": issue.trouble,
+        "severity": issue.severity,
+        "topic": issue.topic,
+        "partition": issue.partition,
+        "broker": issue.broker,
+        "detail": issue.detail,
+    }
 
 
 def _place(issue: HealthIssue) -> str:

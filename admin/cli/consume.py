@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from admin.cli.completions import topic_names
 from admin.cli.options import TIMEOUT_MAX_S, names_cluster, run
-from admin.cli.output import examples, say
+from admin.cli.output import examples, say, say_wait
 from admin.cli.parsing import parse_since
 from admin.cli.record_formats import Part, json_lines, text_lines
 from admin.cli.target import Target
@@ -148,7 +148,7 @@ async def _consume(order: _Order, target: Target) -> None:
 async def _copy(order: _Order, target: Target) -> AsyncGenerator[int]:
     """Write the records to stdout, yielding the number of records after each write."""
     left = order.max_messages
-    async with target.connect(order.timeout_s) as client:
+    async with target.connect(order.timeout_s, say_wait) as client:
         topology = Topology(client)
         await topology.check_records_are_here("kafka-console-consumer.sh", order.topic)
         positions, ends = await _range(topology, order)

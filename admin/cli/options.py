@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 import typer
 
 from admin.cli.completions import context_names
+from admin.cli.output import say_wait
 from admin.cli.shared_options import with_options
 from admin.cli.target import Target, find_target
 from admin.client import AdminClient
@@ -82,7 +83,7 @@ class Cluster(NamedTuple):
         """
 
         async def main() -> _T:
-            async with self.target.connect(self.timeout) as client:
+            async with self.target.connect(self.timeout, say_wait) as client:
                 return await request(client)
 
         try:

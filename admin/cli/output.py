@@ -1,15 +1,13 @@
 """Writing results: a table for people, JSON and YAML for programs; and help. The keys of JSON are an interface."""
 
-import os
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
 import typer
 
+from admin.waiting import Notice
 from cluster.process.documents import Format, write_document, write_table
-
-_COMMAND: Final = "_KLAMM_COMMAND"
-"""Set by the script `klamm` of a clone where it is not on the PATH."""
+from cluster.process.typed_command import as_typed
 
 
 def write(document: dict[str, Any], form: Format, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -22,8 +20,12 @@ def write(document: dict[str, Any], form: Format, columns: Sequence[str], rows: 
 
 def say(message: str) -> None:
     """Print a message to stderr. Commands in it, such as 'klamm up', are named as this one was typed."""
-    typed = os.environ.get(_COMMAND)
-    typer.echo(message.replace("'klamm ", f"'{typed} ") if typed else message, err=True)
+    typer.echo(as_typed(message), err=True)
+
+
+def say_wait(notice: Notice) -> None:
+    """Say what a command waits for, and which of its options changes for how long."""
+    say(f"{notice.text}; --timeout changes it" if notice.has_limit else notice.text)
 
 
 def source(is_of_brokers: bool) -> str:

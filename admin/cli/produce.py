@@ -16,7 +16,7 @@ from admin.accumulator import ProducerOptions
 from admin.cli.completions import topic_names
 from admin.cli.lines import read_lines
 from admin.cli.options import TIMEOUT_MAX_S, Acks, names_cluster, run
-from admin.cli.output import examples, say
+from admin.cli.output import examples, say, say_wait
 from admin.cli.record_formats import NewRecord, parse_json_line
 from admin.cli.target import Target
 from admin.producer import Producer
@@ -161,7 +161,7 @@ async def _produce(order: _Order, target: Target) -> None:
     )
     started = asyncio.get_running_loop().time()
     refused: ClusterError | None = None
-    async with target.connect(min(order.timeout_s, _FIND_TIMEOUT_S)) as client:
+    async with target.connect(min(order.timeout_s, _FIND_TIMEOUT_S), say_wait) as client:
         topology = Topology(client)
         await topology.check_records_are_here("kafka-console-producer.sh", order.topic)
         producer = Producer(topology, SystemClock(), options)

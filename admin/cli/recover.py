@@ -89,7 +89,7 @@ async def _execute(client: AdminClient, accept_loss: bool, timeout_s: float) -> 
     except TimeoutError:
         raise StartupError(
             f"recovered, but within {timeout_s:g} s no controller is active above epoch {done.controller_epoch}: "
-            "see klamm cluster health"
+            "see 'klamm cluster health'"
         ) from None
 
 

@@ -100,16 +100,21 @@ async def _begin_shutdown(client: AdminClient, broker_id: int) -> DescribedBroke
 
 async def _wait_until_gone(client: AdminClient, broker: DescribedBroker, limit_s: float) -> None:
     """Wait until this incarnation of the broker is no longer registered."""
+    still = f"broker {broker.id} is shutting down, but is still registered"
     try:
-        async with asyncio.timeout(limit_s):
-            while True:
-                registered = (await client.describe_controller()).brokers
-                if all((b.id, b.epoch) != (broker.id, broker.epoch) for b in registered):
-                    return
-                await asyncio.sleep(_POLL_S)
+        with client.waiting.named(lambda: still, limit_s):
+            async with asyncio.timeout(limit_s):
+                while True:
+                    if not await _is_registered(client, broker):
+                        return
+                    await asyncio.sleep(_POLL_S)
     except TimeoutError:
-        message = f"broker {broker.id} is shutting down, but is still registered after {limit_s:g} s; raise --timeout"
-        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, message) from None
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{still} after {limit_s:g} s; raise --timeout") from None
+
+
+async def _is_registered(client: AdminClient, broker: DescribedBroker) -> bool:
+    registered = (await client.describe_controller()).brokers
+    return any((b.id, b.epoch) == (broker.id, broker.epoch) for b in registered)
 
 
 def _say_threats(threats: dict[str, list[dict[str, Any]]]) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from admin.cli.completions import partition_names
 from admin.cli.options import TIMEOUT_MAX_S, FormatOption, names_cluster, run
-from admin.cli.output import examples, say, write
+from admin.cli.output import examples, say, say_wait, write
 from admin.cli.parsing import parse_partition_names, parse_since
 from admin.cli.target import Target
 from admin.client import AdminClient
@@ -177,7 +177,7 @@ async def _ask_nodes(
     """The records of all nodes that answered, merged, and the names of those that did not."""
     lines: list[bytes] = []
     missing = []
-    async with target.connect(timeout_s) as client:
+    async with target.connect(timeout_s, say_wait) as client:
         described = await client.describe_cluster()
         if described.controller_address and not described.brokers:
             # A standby, which does not know the brokers.

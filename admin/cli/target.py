@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from admin.cli.contexts_file import DEFAULT_DATA, Context, read_contexts
 from admin.client import AdminClient
+from admin.waiting import OnWait
 from cluster import bounds
 from cluster.errors import ConfigError, StartupError
 from cluster.local_cluster import ClusterState, read_cluster_state
@@ -26,14 +27,19 @@ class Target(NamedTuple):
     data: Path = DEFAULT_DATA
     origin: str = _BOOTSTRAP_OPTION
 
-    def connect(self, timeout_s: float) -> AdminClient:
-        """A client. Raises ConfigError for a malformed address, StartupError if the folder holds no running cluster."""
+    def connect(self, timeout_s: float, on_wait: OnWait | None = None) -> AdminClient:
+        """A client. Raises ConfigError for a malformed address, StartupError if the folder holds no running cluster.
+
+        `on_wait`: told what a long wait is for; such as `say_wait`.
+        """
         timeout_ms = int(timeout_s * 1000)
         if self.bootstrap is not None:
-            return AdminClient(parse_addresses(self.bootstrap), timeout_ms=timeout_ms, origin=self.origin)
+            return AdminClient(
+                parse_addresses(self.bootstrap), timeout_ms=timeout_ms, origin=self.origin, on_wait=on_wait
+            )
         members = _running_cluster(self.data).nodes
         names = {member.address: f"{member.role} {member.id}" for member in members}
-        return AdminClient(list(names), timeout_ms=timeout_ms, names=names)
+        return AdminClient(list(names), timeout_ms=timeout_ms, names=names, on_wait=on_wait)
 
 
 def find_target(

@@ -7,6 +7,7 @@ import typer
 
 from cluster.errors import ConfigError, StartupError
 from cluster.process.exit_codes import ExitCode
+from cluster.process.typed_command import typed_command
 
 if TYPE_CHECKING:
     from audit.spark.settings import SparkSettings
@@ -99,4 +100,4 @@ def package(
         typer.echo(f"{output}: could not be written: {error}", err=True)
         raise typer.Exit(ExitCode.REFUSED) from None
     typer.echo(f"{output}: {size / 1e6:.0f} MB, for workers with {python_of_workers()}")
-    typer.echo(f"Use: klamm audit run --master URL --conf spark.archives={output}#{FOLDER} …")
+    typer.echo(f"Use: {typed_command()} audit run --master URL --conf spark.archives={output}#{FOLDER} …")

@@ -17,6 +17,7 @@ from grpc_status import rpc_status
 from cluster.errors import (
     ApiError,
     ClusterError,
+    ConnectionRefusedByHostError,
     ErrorCode,
     FieldViolation,
     PeerBusyError,
@@ -99,9 +100,10 @@ STATUS_OF_ERROR: Final[dict[ErrorCode, grpc.StatusCode]] = {
     ErrorCode.NEW_LEADER_ELECTED: _CONFLICT,
 }
 
+_REFUSED: Final = "connection refused"
 _UNRESOLVABLE: Final = "the host name cannot be resolved"
 _UNSENT: Final = {
-    "Connection refused": "connection refused",
+    "Connection refused": _REFUSED,
     "DNS resolution failed": _UNRESOLVABLE,
     "address lookup failed": _UNRESOLVABLE,
     "Failed parsing HTTP/2": "it is no gRPC port of klamm's, perhaps a metrics port",
@@ -173,6 +175,8 @@ def error_of(call: grpc.aio.AioRpcError, address: str) -> ApiError | PeerUnreach
     reason = _short_reason(call)
     if reason == _UNRESOLVABLE:
         return UnresolvableHostError(address, reason)
+    if reason == _REFUSED:
+        return ConnectionRefusedByHostError(address, reason)
     return (PeerNotConnectedError if reason in _UNSENT.values() else PeerUnreachableError)(address, reason)
 
 

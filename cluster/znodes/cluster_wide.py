@@ -30,6 +30,14 @@ def decode_cluster_id(data: bytes) -> str:
     return cluster_id
 
 
+def readable_cluster_id(data: bytes) -> str:
+    """As `decode_cluster_id`, "" where it is malformed: what only shows the id does not depend on it."""
+    try:
+        return decode_cluster_id(data)
+    except MalformedZnodeError:
+        return ""
+
+
 class FinalizedFeatures(Struct, frozen=True):
     """`levels`: feature -> max_version_level. `version`: of the format; version 1 has minimum levels, too."""
 

@@ -33,6 +33,11 @@ _PARENTS: Final = (
 )
 MALFORMED_ZNODE: Final = "malformed_znode"
 _PATH_LENGTH: Final = 400
+_CONTENT_LENGTH: Final = 100
+_HOW_TO_REPAIR_THE_CLUSTER_ID: Final = (
+    "brokers cannot start until it has the id again that is cluster.id in the meta.properties of their log directories;"
+    " do not delete it: the next process to start would make up another id"
+)
 
 
 async def malformed_znodes(active: ActiveController) -> list[Finding]:
@@ -53,9 +58,14 @@ async def malformed_of(zookeeper: ZooKeeperReads, wanted: Iterable[str]) -> dict
     found: dict[str, str] = {}
     for path, znode in zip(examined, await zookeeper.get_many(examined), strict=True):
         why = None if znode is None else why_malformed(path, znode.data)
-        if why is not None:
-            found[path] = why
+        if znode is not None and why is not None:
+            # The others may be large, or have secrets in them.
+            found[path] = f"{why} (content: {_shown(znode.data)})" if path in _ALONE else why
     return found
+
+
+def _shown(data: bytes) -> str:
+    return shortened(data[:_CONTENT_LENGTH].decode(errors="backslashreplace"))
 
 
 def ways_out_of(topic: str) -> str:
@@ -71,6 +81,8 @@ def znode_finding(path: str, why: str) -> Finding:
     parent, _, name = path.rpartition("/")
     if parent == paths.BROKERS_TOPICS and bounds.TOPIC_NAME.accepts(name):
         return Finding(MALFORMED_ZNODE, f"{named}: {why}; the topic is skipped: {ways_out_of(name)}", name)
+    if path == paths.CLUSTER_ID:
+        return Finding(MALFORMED_ZNODE, f"{named}: {why}; {_HOW_TO_REPAIR_THE_CLUSTER_ID}")
     if partition is not None:
         return Finding(MALFORMED_ZNODE, detail, partition.topic, partition.partition)
     return Finding(MALFORMED_ZNODE, detail)

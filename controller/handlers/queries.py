@@ -22,7 +22,7 @@ from cluster.requests.topics import (
     ListTopicsRequest,
     ListTopicsResponse,
 )
-from cluster.znodes.cluster_wide import decode_cluster_id
+from cluster.znodes.cluster_wide import readable_cluster_id
 from cluster.znodes.paths import CLUSTER_ID
 from controller.active_controller import ActiveController
 from controller.decisions.bundled_findings import bundled
@@ -47,7 +47,7 @@ async def describe_cluster(active: ActiveController, _request: DescribeClusterRe
             state = "shutting_down" if broker_id in context.shutting_down else "running"
             brokers.append(DescribedBroker(broker_id, endpoint, context.broker_epochs[broker_id], broker.rack, state))
     return DescribeClusterResponse(
-        cluster_id="" if data is None else decode_cluster_id(data),
+        cluster_id="" if data is None else readable_cluster_id(data),
         controller_id=config.id,
         controller_address=config.endpoints[0].address,
         controller_epoch=context.epoch,

@@ -68,6 +68,33 @@ def test_clients_that_start_while_zookeeper_is_down_work(cluster: LocalCluster) 
         wait_until_serving(cluster, TIMEOUT_S)
 
 
+READS = (("topics", "list"), ("topics", "describe"), ("brokers", "list"), ("cluster", "describe"))
+OF_BROKERS = "warning: no controller answers; this is from the metadata of the brokers, and may be out of date"
+
+
+def reads_agree(cluster: LocalCluster) -> None:
+    """Commands that only look, while no controller answers: the same source, warning and exit code."""
+    for command in READS:
+        answer = klamm(cluster, *command, "-o", "json", "--timeout", "8")
+        assert json.loads(answer.stdout)["source"] == "brokers", command
+        assert OF_BROKERS in answer.stderr.splitlines(), command
+        assert sum("the brokers are asked in" in line for line in answer.stderr.splitlines()) == 1, command
+
+
+def test_while_zookeeper_hangs_all_reads_are_of_the_brokers(cluster: LocalCluster) -> None:
+    klamm(cluster, "topics", "create", "looked-at", "--partitions", "3", "--replication-factor", "3")
+    cluster.pause(ZOOKEEPER)
+    try:
+        reads_agree(cluster)
+        time.sleep(1.5 * SESSION_S)  # Long enough that every session is over; the outage is what is tested.
+        reads_agree(cluster)
+        brokers = as_json(cluster, "brokers", "list", "--timeout", "4")["brokers"]
+        assert [(b["id"], b["epoch"], b["state"]) for b in brokers] == [(i, None, "unknown") for i in (1, 2, 3)]
+    finally:
+        cluster.resume(ZOOKEEPER)
+        wait_until_serving(cluster, TIMEOUT_S)
+
+
 def test_with_all_controllers_dead_brokers_serve_and_messages_say_so(cluster: LocalCluster) -> None:
     klamm(cluster, "topics", "create", "uncontrolled", "--partitions", "3", "--replication-factor", "3")
     controllers = [member.name for member in cluster.members(CONTROLLER)]
@@ -85,6 +112,7 @@ def test_with_all_controllers_dead_brokers_serve_and_messages_say_so(cluster: Lo
             ),
             "the brokers know that no controller is active",
         )
+        reads_agree(cluster)
         listed = as_json(cluster, "topics", "list", "--timeout", "4")
         assert (listed["source"], "uncontrolled" in {t["name"] for t in listed["topics"]}) == ("brokers", True)
         (topic,) = as_json(cluster, "topics", "describe", "uncontrolled", "--timeout", "4")["topics"]
@@ -102,7 +130,7 @@ def test_every_process_is_back_after_a_restart_of_zookeeper(cluster: LocalCluste
     before = {m.name: m.process for m in cluster.state.members}
     cluster.kill(ZOOKEEPER)
     time.sleep(1.5 * SESSION_S)  # Long enough that every session is over; the outage is what is tested.
-    refused = klamm(cluster, "brokers", "list", "--timeout", "3", code=1)
+    refused = klamm(cluster, "reassign", "list", "--timeout", "3", code=1)
     assert "cannot reach ZooKeeper" in refused.stderr
     cluster.start(ZOOKEEPER)
     wait_until_serving(cluster, TIMEOUT_S)

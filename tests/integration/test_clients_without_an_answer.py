@@ -5,9 +5,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from admin.accumulator import ProducerOptions
 from admin.brokers_view import UNKNOWN_PARTITION_EPOCH, described_topics, listed_topics, of_controller_or_brokers
 from admin.client import AdminClient
-from cluster.errors import PeerUnreachableError
+from admin.consumer import Consumer
+from admin.producer import Producer
+from admin.topology import Topology
+from admin.waiting import Notice
+from cluster.broker import Offset
+from cluster.errors import ErrorCode, PeerUnreachableError
+from cluster.process.clock import SystemClock
 from tests.scripted_cluster import FIRST_CONTROLLER, TOPIC, ScriptedCluster, served_cluster
 from tests.timeouts import TIMEOUT_S
 
@@ -136,3 +143,70 @@ async def test_a_port_that_speaks_http_is_not_one_of_klamm(cluster: ScriptedClus
             assert said == (
                 f"no answer within 1 s: {address} not answering (it is no gRPC port of klamm's, perhaps a metrics port)"
             )
+
+
+async def notice_of(client_notices: "asyncio.Queue[Notice]") -> str:
+    async with asyncio.timeout(TIMEOUT_S):
+        return (await client_notices.get()).text
+
+
+async def test_while_no_controller_is_active_a_client_tells_what_the_nodes_say(cluster: ScriptedCluster) -> None:
+    cluster.controller = -1
+    await cluster.servers[FIRST_CONTROLLER].stop(0)
+    addresses = [cluster.servers[node].address for node in (FIRST_CONTROLLER, 0, 1, 2)]
+    notices: asyncio.Queue[Notice] = asyncio.Queue()
+    names = {addresses[0]: "controller 1001"}
+    async with AdminClient(addresses, timeout_ms=TIMEOUT_S * 1000, names=names, on_wait=notices.put_nowait) as client:
+        asking = asyncio.create_task(client.list_topics())
+        assert (await notice_of(notices)).startswith(
+            "no active controller yet: controller 1001 not answering (connection refused); brokers 0, 1, 2 running;"
+            " waiting up to 1"
+        )
+        asking.cancel()
+        assert notices.empty()
+
+
+async def test_a_controller_that_hangs_is_told_of(cluster: ScriptedCluster) -> None:
+    address = cluster.servers[FIRST_CONTROLLER].address
+    notices: asyncio.Queue[Notice] = asyncio.Queue()
+    async with AdminClient([address], timeout_ms=TIMEOUT_S * 1000, on_wait=notices.put_nowait) as client:
+        await client.find_controller()
+        cluster.hanging = {FIRST_CONTROLLER}
+        asking = asyncio.create_task(client.list_topics())
+        assert (await notice_of(notices)).startswith("no answer yet: controller 1001 not answering; waiting up to ")
+        asking.cancel()
+
+
+async def test_a_producer_tells_why_records_are_not_acknowledged(cluster: ScriptedCluster) -> None:
+    cluster.refusals = [lambda _: ErrorCode.NOT_ENOUGH_REPLICAS] * 100_000
+    notices: asyncio.Queue[Notice] = asyncio.Queue()
+    address = cluster.servers[FIRST_CONTROLLER].address
+    async with AdminClient([address], timeout_ms=TIMEOUT_S * 1000, on_wait=notices.put_nowait) as client:
+        topology = Topology(client)
+        options = ProducerOptions(acks=-1, linger_ms=0)
+        async with Producer(topology, SystemClock(), options) as producer:
+            await topology.partitions(TOPIC)
+            await producer.send(TOPIC, None, b"value", 0)
+            said = await notice_of(notices)
+            assert said.startswith(f"{TOPIC}-0: not acknowledged yet (NOT_ENOUGH_REPLICAS: ")
+            assert "; waiting up to " in said
+            cluster.refusals.clear()
+            await producer.flush()
+        assert producer.totals.acknowledged == 1
+        assert notices.empty()
+
+
+async def test_a_consumer_tells_why_it_gets_no_records(cluster: ScriptedCluster) -> None:
+    notices: asyncio.Queue[Notice] = asyncio.Queue()
+    addresses = [cluster.servers[node].address for node in (FIRST_CONTROLLER, 0, 1, 2)]
+    async with AdminClient(addresses, timeout_ms=TIMEOUT_S * 1000, on_wait=notices.put_nowait) as client:
+        topology = Topology(client)
+        await topology.partitions(TOPIC)
+        leader = cluster.servers[0].address
+        await cluster.servers[0].stop(0)
+        async with Consumer(topology, TOPIC, {0: Offset(0)}) as consumer:
+            reading = asyncio.create_task(anext(consumer.fetched()))
+            assert await notice_of(notices) == (
+                f"no answer for {TOPIC}-0 yet ({leader}: connection refused); waiting until one comes"
+            )
+            reading.cancel()

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from cluster.broker import ControllerId
+from cluster.broker import BrokerId, ControllerId
 from cluster.errors import ErrorCode
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.process.exit_codes import ExitCode
-from cluster.requests.cluster import DescribedController
+from cluster.requests.cluster import DescribedController, Finding
 from state_log.record import CHAIN_START, STATE_CHANGE_VERSION, Cause, Kind, LoggedStateChange
 from tests.commands import run_klamm
 from tests.kafka_governed import CONTROLLER, LOG_DIR, TOPIC, KafkaGoverned, kafka_governed
@@ -35,6 +35,36 @@ async def klamm(
 async def test_a_sound_cluster_is_healthy(cluster: KafkaGoverned) -> None:
     answer = await klamm(cluster, "cluster", "health")
     assert "2 brokers, 1 topic, 3 partitions: no issues" in answer.stderr
+
+
+async def test_health_asks_again_before_it_calls_a_broker_dead(cluster: KafkaGoverned) -> None:
+    """Between the description of the brokers and that of the topics the controller may have changed."""
+    cluster.knows_brokers_after = 2
+    answer = await klamm(cluster, "cluster", "health")
+    assert "2 brokers, 1 topic, 3 partitions: no issues" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "severity", "codes"),
+    [
+        ("imbalanced_leaders", "info", {"info": 3, "warning": 0, "critical": 0}),
+        ("under_replicated", "warning", {"info": 3, "warning": 3, "critical": 0}),
+        ("refuses_controller", "critical", {"info": 3, "warning": 3, "critical": 3}),
+    ],
+)
+async def test_which_issues_are_an_exit_code_is_chosen_by_severity(
+    cluster: KafkaGoverned, kind: str, severity: str, codes: dict[str, int]
+) -> None:
+    cluster.findings = (Finding(kind, "as it is", broker=BrokerId(1)),)
+    assert (await klamm(cluster, "cluster", "health", code=3)).stdout.splitlines()[1].split()[:2] == [severity, kind]
+    for at_least, code in codes.items():
+        answer = await klamm(cluster, "cluster", "health", "--at-least", at_least, "-o", "json", code=code)
+        document = json.loads(answer.stdout)
+        assert (document["healthy"], document["severity"]) == (False, severity)
+        assert [(f["kind"], f["severity"]) for f in document["findings"]] == [(kind, severity)]
+        above = "" if at_least == "info" else f", {'1' if code else 'none'} of them {at_least} or above"
+        assert answer.stderr.splitlines()[0] == f"2 brokers, 1 topic, 3 partitions: 1 issue{above}"
+    assert (await klamm(cluster, "cluster", "health", "--at-least", "bad", code=2)).stdout == ""
 
 
 async def test_health_finds_failed_log_directories(cluster: KafkaGoverned) -> None:

@@ -170,6 +170,32 @@ def test_a_controller_znode_that_another_session_holds_under_this_id_is_somebody
     run_virtually(main)
 
 
+@pytest.mark.rule("EL-31")
+def test_a_controller_restarted_within_its_old_session_never_answers_as_active_before_it_knows_the_brokers() -> None:
+    async def main() -> None:
+        world = await World().start()
+        old = await active_controller(world.start_controller(1001))
+        await world.start_broker(1, 2)
+        await until(lambda: old.gauge("ActiveBrokerCount") == 2, "brokers known")
+        old.crash()
+        new = world.start_controller(1001)
+        await until(lambda: new.controller.is_connected, "connected")
+        answers = set()
+        while True:
+            seen = await new.ask(DescribeClusterRequest())
+            answers.add((seen.controller_id, seen.controller_address, len(seen.brokers)))
+            if seen.brokers:
+                break
+            with pytest.raises(ApiError) as refused:
+                await new.ask(ListTopicsRequest())
+            assert (refused.value.code, refused.value.leader_address) == (ErrorCode.NOT_CONTROLLER, None)
+            await quiesce(0.05)
+        assert answers == {(-1, "", 0), (1001, "controller:10001", 2)}
+        await new.stop()
+
+    run_virtually(main)
+
+
 @pytest.mark.rule("EL-20", "EL-21", "EL-22", "EL-23")
 def test_after_an_expiry_the_controller_registers_again_and_then_competes() -> None:
     async def main() -> None:

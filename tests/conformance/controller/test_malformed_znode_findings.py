@@ -10,11 +10,11 @@ from cluster.broker import BrokerEpoch, BrokerId
 from cluster.errors import ErrorCode
 from cluster.partition import ReplicaAssignment, TopicAssignment
 from cluster.protocol_version import ProtocolVersion
-from cluster.requests.cluster import DescribeFindingsRequest, Finding
+from cluster.requests.cluster import DescribeClusterRequest, DescribeFindingsRequest, Finding
 from cluster.requests.control import LeaderAndIsrRequest
 from cluster.requests.topics import CreateTopicsRequest, NewTopic
 from cluster.znodes.checks import why_malformed
-from cluster.znodes.paths import delete_topic_path, state_path, topic_path
+from cluster.znodes.paths import CLUSTER_ID, delete_topic_path, state_path, topic_path
 from cluster.znodes.topics import encode_state, encode_topic
 from cluster.zookeeper.port import Delete, SetData
 from tests.contexts import ids, leadership, tp
@@ -77,6 +77,30 @@ async def creates_topics(world: World, c: RunningController, name: str) -> None:
     assert (await world.state(name)).leader in (1, 2)  # type: ignore[union-attr]
 
 
+@pytest.mark.rule("BD-5")
+@pytest.mark.parametrize("content", CONTENTS, ids=lambda content: ascii(content[:20]))
+def test_a_malformed_cluster_id_is_a_finding_and_the_cluster_is_described_without_it(content: bytes) -> None:
+    async def main() -> None:
+        world, c = await has_topic(1, 2)
+        standby = world.start_controller(1002)
+        await is_quiet(c)
+        before = await overwrite_or_create(world, CLUSTER_ID, content)
+        for each, brokers in ((c, 2), (standby, 0)):
+            described = await each.ask(DescribeClusterRequest())
+            assert (described.cluster_id, described.controller_id, len(described.brokers)) == ("", 1001, brokers)
+        detail = (await findings(c))[CLUSTER_ID].detail
+        assert detail.endswith(
+            "; brokers cannot start until it has the id again that is cluster.id in the meta.properties of their log"
+            " directories; do not delete it: the next process to start would make up another id"
+        )
+        await creates_topics(world, c, "other")
+        await restore(world, CLUSTER_ID, before)
+        assert (await c.ask(DescribeClusterRequest())).cluster_id
+        await standby.stop()
+
+    run_virtually(main)
+
+
 async def fail_over(world: World, c: RunningController) -> RunningController:
     await c.stop()
     second = world.start_controller(1002)
@@ -110,7 +134,7 @@ def test_a_malformed_znode_is_a_finding_until_it_is_repaired(path: str, found_at
         if path == topic_path("bad"):
             assert finding.topic == "bad"
             assert finding.detail.endswith("or delete the topic with its records: klamm topics delete bad")
-        else:
+        elif path != CLUSTER_ID:
             assert finding.detail.endswith("; it is skipped until it is repaired or deleted")
         assert len(finding.detail) < 1000
         await creates_topics(world, c, "other")

@@ -1,10 +1,13 @@
 """The health check finds every kind of issue, and no others."""
 
-from collections.abc import Iterable
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pytest
 
-from admin.health import HealthIssue, Trouble, find_trouble
+from admin.health import HealthIssue, Severity, Trouble, find_trouble
 from cluster.broker import BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, PartitionEpoch
 from cluster.errors import ErrorCode
 from cluster.requests.cluster import DescribedBroker, Finding
@@ -139,3 +142,71 @@ def test_damage_that_stops_a_partition_comes_before_what_only_may() -> None:
         "unreported_damage",
         "silent_broker",
     ]
+
+
+def kinds_in_sources() -> set[str]:
+    """The kinds of all findings that controllers, brokers and clients make."""
+    found: set[str] = set()
+    for path in (
+        path for package in ("cluster", "controller", "broker_agent", "admin") for path in Path(package).rglob("*.py")
+    ):
+        tree = ast.parse(path.read_text())
+        named = dict(_constants(tree))
+        calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args)
+        for kind in (call.args[0] for call in calls if ast.unparse(call.func).rpartition(".")[2] == "Finding"):
+            if isinstance(kind, ast.Constant):
+                found.add(kind.value)
+            elif isinstance(kind, ast.Name) and kind.id in named:
+                found.add(named[kind.id])
+            elif isinstance(kind, ast.Name):
+                # A variable: one of those that the module has.
+                found |= {value for value in named.values() if value in set(Trouble)}
+    return found
+
+
+def _constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Constant):
+            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            if isinstance(node.value.value, str):
+                yield ast.unparse(target), node.value.value
+
+
+def test_every_kind_of_finding_has_a_severity() -> None:
+    own = {
+        Trouble.NO_ACTIVE_CONTROLLER,
+        Trouble.OFFLINE,
+        Trouble.UNDER_MIN_ISR,
+        Trouble.DEAD_BROKER,
+        Trouble.UNDER_REPLICATED,
+        Trouble.STUCK_REASSIGNMENT,
+        Trouble.IMBALANCED_LEADERS,
+    }
+    assert kinds_in_sources() | own == set(Trouble)
+
+
+def test_the_severity_of_each_kind_is_as_documented() -> None:
+    rows = re.findall(r"^\| (`[a-z_`, ]+`) \| (critical|warning|info) \|", Path("docs/operating.md").read_text(), re.M)
+    documented = {kind: severity for kinds, severity in rows for kind in re.findall(r"`([a-z_]+)`", kinds)}
+    assert documented == {str(kind): str(kind.severity) for kind in Trouble}
+
+
+def test_issues_come_in_the_order_of_their_severity() -> None:
+    assert [kind.severity for kind in Trouble] == sorted((kind.severity for kind in Trouble), key=list(Severity).index)
+    known = [Finding(kind, "") for kind in reversed(Trouble)]
+    found = find_trouble([], BROKERS, [], [], [*known, Finding("what_comes_later", "")])
+    ranks = [list(Severity).index(issue.severity) for issue in found]
+    assert ranks == sorted(ranks)
+    assert {issue.severity for issue in found if issue.trouble == "what_comes_later"} == {Severity.WARNING}
+
+
+@pytest.mark.parametrize(
+    ("kind", "severities"),
+    [
+        (Trouble.OFFLINE, [Severity.CRITICAL, Severity.WARNING, Severity.INFO]),
+        (Trouble.UNDER_REPLICATED, [Severity.WARNING, Severity.INFO]),
+        (Trouble.IMBALANCED_LEADERS, [Severity.INFO]),
+    ],
+)
+def test_an_issue_is_at_least_of_each_severity_below_its_own(kind: Trouble, severities: list[Severity]) -> None:
+    assert [severity for severity in Severity if HealthIssue(kind, "").is_at_least(severity)] == severities

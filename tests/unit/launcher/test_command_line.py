@@ -18,6 +18,7 @@ from cluster.local_cluster import BROKER, CONTROLLER, STATE_FILE, ClusterState, 
 from cluster.process.clock import SystemClock
 from cluster.process.exit_codes import ExitCode
 from cluster.process.identity import identify
+from cluster.process.typed_command import as_typed
 from deploy.local.cluster import LocalCluster
 from launcher.__main__ import error_lines
 from state_log.record import Cause, Kind, StateChange
@@ -203,7 +204,7 @@ def test_an_unreachable_address_is_named(tmp_path: Path) -> None:
     answer = run_klamm("topics", "list", "--bootstrap", "127.0.0.1:1", "--timeout", "1", folder=tmp_path)
     assert answer.returncode == 1
     assert "127.0.0.1:1" in answer.stderr
-    assert "no answer within 1 s" in answer.stderr
+    assert "no answer: 127.0.0.1:1 not answering" in answer.stderr
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
@@ -335,3 +336,24 @@ def test_messages_name_commands_as_this_one_was_typed(tmp_path: Path) -> None:
         timeout=TIMEOUT_S,
     )
     assert "'./klamm up" in answer.stderr
+
+
+def test_doctor_names_commands_as_it_was_typed(tmp_path: Path) -> None:
+    LocalCluster.create_or_open(tmp_path / "c", controllers=1, brokers=1)
+    answer = subprocess.run(
+        [*LAUNCHER, "doctor", "--data", str(tmp_path / "c"), "-o", "json", "--timeout", "1"],
+        env={**os.environ, "_KLAMM_COMMAND": "./klamm"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_S,
+    )
+    assert f"'./klamm up --detach --data {tmp_path / 'c'}'" in answer.stdout
+    assert "'klamm " not in answer.stdout + answer.stderr
+
+
+def test_a_command_in_quotes_is_named_as_it_is_to_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "see `klamm cluster health`, 'klamm up'; klamm is there"
+    assert as_typed(text) == text
+    monkeypatch.setenv("_KLAMM_COMMAND", "./klamm")
+    assert as_typed(text) == "see `./klamm cluster health`, './klamm up'; klamm is there"

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from admin.health import HealthIssue
 from deploy.local.cluster import LocalCluster
 from launcher import doctor_checks as checks
 from launcher.doctor_checks import Level
@@ -46,6 +47,11 @@ GB = 10**9
         (checks.check_member("broker-1", "running", [], "x"), Level.OK),
         (checks.check_member("broker-1", "paused", [], "x"), Level.PROBLEM),
         (checks.check_member("broker-1", "stopped", [9092], "x"), Level.PROBLEM),
+        (checks.check_health([]), Level.OK),
+        (checks.check_health([HealthIssue("imbalanced_leaders", "does not lead 3 of its 4")]), Level.OK),
+        (checks.check_health([HealthIssue("under_replicated", "in sync [1]")]), Level.PROBLEM),
+        (checks.check_health([HealthIssue("offline_partition", "no leader")]), Level.PROBLEM),
+        (checks.check_health([HealthIssue("what_comes_later", "?")]), Level.PROBLEM),
         (checks.check_versions("1", {"grpcio": "1.85"}), Level.OK),
         (checks.check_versions("1", {"grpcio": None}), Level.PROBLEM),
     ],

@@ -1,0 +1,98 @@
+"""What a client waits for: told once, when a wait has lasted for two seconds.
+
+A wait may have others in it, such as one for a topic's metadata that asks the controller. The innermost that has lasted
+a while says most, so that one is described.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+NOTICE_AFTER_S: Final = 2.0
+_SETTLED_AFTER_S: Final = 1.0
+"""A wait that is younger may be one of many short ones."""
+_LEFT_LEAST_S: Final = 1.5
+"""Where less is left, the failure says it all soon enough."""
+
+
+class Notice(NamedTuple):
+    """One line: what is waited for and until when. `has_limit`: whether the wait ends by itself."""
+
+    text: str
+    has_limit: bool
+
+
+OnWait = Callable[[Notice], None]
+
+
+class Wait(Struct, eq=False):
+    """`what` says why there is no answer yet; `ends_at`: None where the wait has no end. Times: of the event loop."""
+
+    what: Callable[[], str]
+    began_at: float
+    ends_at: float | None
+    timer: asyncio.TimerHandle
+    is_told: bool = False
+
+
+class Waiting:
+    """The waits of one client. `tell`: takes each notice; None: nobody reads it."""
+
+    def __init__(self, tell: OnWait | None = None) -> None:
+        self._tell = tell
+        self._waits: dict[Wait, None] = {}
+        self._fallback: tuple[float, str] | None = None
+
+    def begin(self, what: Callable[[], str], limit_s: float | None) -> Wait:
+        """A wait begins, which `end` must end; without a limit it goes on until there is an answer."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        timer = loop.call_later(NOTICE_AFTER_S, self._notice)
+        wait = Wait(what, now, None if limit_s is None else now + limit_s, timer)
+        self._waits[wait] = None
+        return wait
+
+    def end(self, wait: Wait) -> None:
+        wait.timer.cancel()
+        self._waits.pop(wait, None)
+
+    @contextmanager
+    def named(self, what: Callable[[], str], limit_s: float) -> Iterator[None]:
+        """A wait in this block, which ends after `limit_s` at the latest."""
+        wait = self.begin(what, limit_s)
+        try:
+            yield
+        finally:
+            self.end(wait)
+
+    @contextmanager
+    def falling_back(self, after_s: float, to: str) -> Iterator[None]:
+        """What is waited for in this block is had elsewhere after a while; `to` says where."""
+        self._fallback = (asyncio.get_running_loop().time() + after_s, to)
+        try:
+            yield
+        finally:
+            self._fallback = None
+
+    def _notice(self) -> None:
+        if self._tell is None or any(wait.is_told for wait in self._waits):
+            return
+        now = asyncio.get_running_loop().time()
+        wait = next(wait for wait in reversed(self._waits) if now - wait.began_at >= _SETTLED_AFTER_S)
+        until = self._until(wait.ends_at, now)
+        if until:
+            for told in self._waits:
+                told.is_told = True
+            self._tell(Notice(f"{wait.what()}; {until}", has_limit=wait.ends_at is not None))
+
+    def _until(self, ends_at: float | None, now: float) -> str:
+        """What comes of the wait; "" where that is so near that nothing need be said."""
+        if self._fallback is not None and self._fallback[0] - now >= _LEFT_LEAST_S:
+            at, to = self._fallback
+            return f"{to} in {at - now:.0f} s"
+        if ends_at is None:
+            return "waiting until one comes"
+        return f"waiting up to {ends_at - now:.0f} s more" if ends_at - now >= _LEFT_LEAST_S else ""
