@@ -2,10 +2,12 @@
 
 A replica whose damage is in the middle of its log fetches everything again, once it follows in a leader epoch that
 began without it in the ISR: from then on it cannot be elected before it has caught up, and back in the ISR it is
-healed. Source: klamm. D-40, D-41, R9.31 to R9.33
+healed. A replica that may lack its newest records, after an unclean shutdown of the machine, is named in the same way,
+until the controller has answered or it has another role. Source: klamm. D-40, D-41, D-119, R9.31 to R9.33
 """
 
 import asyncio
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import structlog
@@ -21,7 +23,7 @@ from broker_agent.replica_manager import ReplicaManager
 from cluster.broker import NO_LEADER_EPOCH, LeaderEpoch
 from cluster.errors import ApiError, ErrorCode, PeerUnreachableError, ZooKeeperError
 from cluster.partition import TopicPartition
-from cluster.requests.agents import RECOVERY, SCRUB, ReportDamagedReplicasRequest, ReportedDamage
+from cluster.requests.agents import SCRUB, DamagedReplicaResult, ReportDamagedReplicasRequest, ReportedDamage
 from cluster.requests.control import LeaderAndIsrPartitionState
 from state_log.record import Cause, Kind, StateChange
 
@@ -91,7 +93,8 @@ class DamagedReplicas:
     def _name(self, replica: DamagedReplica) -> None:
         """Have it named to the controller."""
         self._unreported[replica.topic_partition] = replica
-        self._found.add(replica.topic_partition)
+        if not replica.is_in_doubt:
+            self._found.add(replica.topic_partition)
         self._added.set()
 
     def _replace(self, replica: DamagedReplica, changed: DamagedReplica) -> None:
@@ -101,7 +104,9 @@ class DamagedReplicas:
     def led(self, tp: TopicPartition) -> None:
         """The replica leads in a new leader epoch: what it does not have the others cannot keep, either."""
         for replica in self._manager.logs.damage_of(tp):
-            if self._is_back_in_sync(replica):
+            if replica.is_in_doubt:
+                self._end_doubt(replica)
+            elif self._is_back_in_sync(replica):
                 self._heal(replica)
             elif not replica.has_led:
                 self._replace(replica, replace(replica, has_led=True))
@@ -145,13 +150,17 @@ class DamagedReplicas:
     def _left_isr(self, tp: TopicPartition, epoch: LeaderEpoch) -> None:
         """From now on the replica has what it has fetched; what it had to be emptied of is at its end, too."""
         for replica in self._manager.logs.damage_of(tp):
-            if not replica.is_lost:
+            if replica.is_in_doubt:
+                self._end_doubt(replica)
+            elif not replica.is_lost:
                 damage = replace(replica.damage, is_cut=True)
                 self._replace(replica, replace(replica, damage=damage, has_led=False, left_isr_in=epoch))
 
     def forget_ended(self) -> None:
         """Forget the damage of replicas that are back in the ISR, or whose damaged records were deleted (R9.33)."""
         for replica in self._manager.logs.damaged_replicas:
+            if replica.is_in_doubt:
+                continue
             partition = self._manager.online(replica.topic_partition)
             log = None if partition is None else partition.log
             if log is not None and log.log_start_offset >= replica.damage.to_offset:
@@ -162,7 +171,7 @@ class DamagedReplicas:
 
     async def acknowledge(self, tp: TopicPartition, *, validate_only: bool) -> tuple[DamagedReplica, ...]:
         """Forget what is lost for good (R9.33); returns it. Raises ApiError if nothing is, or if it heals by itself."""
-        known = self._manager.logs.damage_of(tp)
+        known = [replica for replica in self._manager.logs.damage_of(tp) if not replica.is_in_doubt]
         lost = tuple(replica for replica in known if replica.is_lost)
         if not known:
             raise ApiError(
@@ -193,6 +202,13 @@ class DamagedReplicas:
             partition=str(replica.topic_partition),
             offsets=replica.damage.offsets,
         )
+
+    def _end_doubt(self, replica: DamagedReplica) -> None:
+        """It has been decided on: what it may lack it fetches outside of the ISR, or the others follow it."""
+        tp = replica.topic_partition
+        self._manager.logs.forget_damage(replica)
+        if self._unreported.get(tp) == replica:
+            del self._unreported[tp]
 
     def _forget(self, replica: DamagedReplica) -> None:
         self._manager.logs.forget_damage(replica)
@@ -237,7 +253,7 @@ class DamagedReplicas:
         return _AGAIN_S if self._unreported else None
 
     def _has_recovered_ones(self) -> bool:
-        return any(replica.found_by == RECOVERY for replica in self._unreported.values())
+        return any(replica.found_by != SCRUB for replica in self._unreported.values())
 
     async def _send(self) -> bool:
         """Whether the controller answered for each replica."""
@@ -245,7 +261,7 @@ class DamagedReplicas:
         if controller is None:
             return False
         sent = dict(self._unreported)
-        damages = tuple(_reported(replica) for replica in sent.values())
+        damages = tuple(map(self._reported, sent.values()))
         request = ReportDamagedReplicasRequest(self._manager.own_id, self._registration.epoch, damages)
         try:
             async with asyncio.timeout(self._manager.settings.request_timeout_ms / 1000):
@@ -256,20 +272,34 @@ class DamagedReplicas:
         if response.error_code is not ErrorCode.NONE:
             _log.info("Controller refused a report", controller=controller.address, code=response.error_code.name)
             return False
-        for result in response.replicas:
-            tp = TopicPartition(result.topic_name, result.partition_index)
-            if result.error_code is ErrorCode.NONE and self._unreported.get(tp) is sent.get(tp):
-                self._unreported.pop(tp, None)
+        self._take_answers(sent, response.replicas)
+        await self._manager.logs.write_damaged_replicas()
         return True
 
+    def _take_answers(
+        self, sent: Mapping[TopicPartition, DamagedReplica], results: Iterable[DamagedReplicaResult]
+    ) -> None:
+        """What was answered without an error is not reported again; that it was in doubt is over."""
+        for result in results:
+            tp = TopicPartition(result.topic_name, result.partition_index)
+            replica = self._unreported.get(tp)
+            if result.error_code is not ErrorCode.NONE or replica is None or replica is not sent.get(tp):
+                continue
+            if replica.is_in_doubt:
+                self._end_doubt(replica)
+            else:
+                del self._unreported[tp]
 
-def _reported(replica: DamagedReplica) -> ReportedDamage:
-    damage = replica.damage
-    return ReportedDamage(
-        *(replica.topic_partition.topic, replica.topic_id, replica.topic_partition.partition),
-        from_offset=damage.from_offset,
-        to_offset=damage.to_offset,
-        size=damage.size,
-        found_by=replica.found_by,
-        is_end_known=damage.is_end_known,
-    )
+    def _reported(self, replica: DamagedReplica) -> ReportedDamage:
+        damage, tp = replica.damage, replica.topic_partition
+        log = self._manager.logs.get(tp)
+        epoch = None if log is None else log.latest_epoch
+        return ReportedDamage(
+            *(tp.topic, replica.topic_id, tp.partition),
+            from_offset=damage.from_offset,
+            to_offset=damage.to_offset,
+            size=damage.size,
+            found_by=replica.found_by,
+            is_end_known=damage.is_end_known,
+            log_epoch=NO_LEADER_EPOCH if epoch is None else epoch,
+        )

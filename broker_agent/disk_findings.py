@@ -18,6 +18,6 @@ def disk_findings(manager: ReplicaManager) -> Iterator[Finding]:
         for name in names:
             detail = f"{directory}: {shortened(name)} cannot be a partition; nothing in it is touched: move it away"
             yield Finding("unacceptable_directory", detail, broker=own_id)
-    for replica in logs.damaged_replicas:
+    for replica in (replica for replica in logs.damaged_replicas if not replica.is_in_doubt):
         detail = f"broker {own_id}: {replica.detail}; {replica.remedy(own_id)}"
         yield Finding("damaged_replica", detail, *replica.topic_partition, own_id)

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from cluster.broker import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
 from cluster.partition import TopicPartition
-from cluster.requests.agents import RECOVERY, SCRUB
+from cluster.requests.agents import RECOVERY, SCRUB, UNCLEAN_SHUTDOWN
 from state_log.record import Cause, Kind, StateChange
 
 
@@ -30,7 +30,8 @@ class LogDamage(Struct, frozen=True):
 
 
 class DamagedReplica(Struct, frozen=True):
-    """The damage of one replica of this broker. `found_by`: RECOVERY when its directory was opened, or SCRUB.
+    """The damage of one replica of this broker. `found_by`: RECOVERY when its directory was opened, SCRUB, or
+    UNCLEAN_SHUTDOWN for a replica that is in doubt.
 
     `has_led`: since then; what was cut off its end is lost, because the others follow it. `left_isr_in`: the leader
     epoch in which it follows outside of the ISR, -1 without one; once it is in the ISR again it has everything.
@@ -43,6 +44,11 @@ class DamagedReplica(Struct, frozen=True):
     found_by: str = RECOVERY
     has_led: bool = False
     left_isr_in: LeaderEpoch = NO_LEADER_EPOCH
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether nothing is known to be damaged, but records may be gone from its end: until the controller knows."""
+        return self.found_by == UNCLEAN_SHUTDOWN
 
     @property
     def is_lost(self) -> bool:
@@ -75,6 +81,13 @@ class DamagedReplica(Struct, frozen=True):
             "all records are fetched anew from another replica in sync; if there is none, restore one, or delete the "
             f"damaged ones: klamm topics delete-records {tp} --before-offset {self.damage.to_offset}"
         )
+
+
+def in_doubt(tp: TopicPartition, topic_id: TopicId | None, directory: str, end: Offset) -> DamagedReplica:
+    """A replica that ends at `end`, and may have gone on."""
+    why = "the machine was started anew without a clean shutdown: what was not flushed may be gone"
+    damage = LogDamage(end, end, 0, why, is_end_known=False)
+    return DamagedReplica(tp, topic_id, directory, damage, UNCLEAN_SHUTDOWN)
 
 
 def damage_record(broker: BrokerId, replica: DamagedReplica) -> StateChange:

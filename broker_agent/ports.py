@@ -237,7 +237,7 @@ class LogDirectories(Protocol):
 
     @property
     def damaged_replicas(self) -> Sequence[DamagedReplica]:
-        """What is known to be missing, also by an earlier process of this broker (R9.33)."""
+        """What is known to be missing, also by an earlier process of this broker (R9.33), and what may be (D-119)."""
 
     def damage_of(self, topic_partition: TopicPartition) -> Sequence[DamagedReplica]:
         """Those of `damaged_replicas` that are of this partition."""

@@ -48,7 +48,7 @@ from cluster.zookeeper.port import SessionEvent, WatchEvent
 from cluster.zookeeper.registrations import registered_endpoints
 from state_log.apis import state_log_apis
 from state_log.reader import newest_roles
-from state_log.writer import open_state_change_log
+from state_log.writer import boot_id, open_state_change_log
 
 _FSYNCS_PER_IO_THREAD: Final = 4
 """File systems commit concurrent fsyncs together: 32 complete thousands of role changes twice as fast as 8."""
@@ -237,5 +237,6 @@ async def _load_options(configs: TopicConfigs, settings: Settings) -> LoadOption
         default_config=configs.defaults,
         topic_configs=topic_configs,
         recovery_threads=settings.num_recovery_threads_per_data_dir,
+        boot_id=boot_id(),
         producer_expiration_ms=settings.producer_id_expiration_ms,
     )

@@ -320,7 +320,11 @@ class SimulatedAgent(SimulatedNode):
             (LOG_DIRECTORY,),
             MetaProperties(self.id, cluster_id),
             lambda directory, _error: failed.put_nowait(directory),
-            options=LoadOptions(default_config=configs.defaults, topic_configs=await configs.read_all()),
+            options=LoadOptions(
+                default_config=configs.defaults,
+                topic_configs=await configs.read_all(),
+                boot_id=self.machine.boot().boot_id,
+            ),
         )
         dependencies = AgentDependencies(
             settings=settings,

@@ -166,5 +166,6 @@ class TopicSimulation(Simulation):
         return state is not None and state.leader >= 0 and set(state.isr) == set(assignment.replicas)
 
     def _partition_folders(self, broker: int) -> set[str]:
-        names = self.cluster.agents[BrokerId(broker)].disk.list_directory(LOG_DIRECTORY)
+        disk = self.cluster.agents[BrokerId(broker)].disk
+        names = (name for name in disk.list_directory(LOG_DIRECTORY) if disk.is_directory(f"{LOG_DIRECTORY}/{name}"))
         return {name for name in names if name[:1] in _TOPICS and "-" in name}

@@ -150,6 +150,7 @@ class AgentProcess:
         self.records = Records()
         self.metrics = Metrics()
         self.stop_requested = asyncio.Event()
+        self.boots = 1
         self.zookeeper: SimulatedZooKeeperClient
         self.logs: DiskLogDirectories
         self.agent: Agent
@@ -170,7 +171,7 @@ class AgentProcess:
             paths or ("/data",),
             MetaProperties(self.id, CLUSTER_ID),
             lambda directory, _: failed.put_nowait(directory),
-            options=LoadOptions(default_config=configs.defaults),
+            options=LoadOptions(default_config=configs.defaults, boot_id=f"boot-{self.boots}"),
         )
         self.log_level = LogLevel(settings.log_level)
         dependencies = AgentDependencies(
@@ -223,6 +224,7 @@ class AgentProcess:
         self.tasks.cancel_all()
         if power_fails:
             self.disk.lose_power()
+            self.boots += 1
         else:
             self.disk.kill_process()
         await self.tasks.__aexit__(None, None, None)
@@ -297,6 +299,9 @@ class PlayedController:
         """What the next ones are answered: None, not at all; the rest, that nothing remains."""
         self.damaged: dict[BrokerId, set[TopicPartition]] = {}
         """Replicas that brokers have reported as damaged."""
+        self.damage_reports: list[ReportDamagedReplicasRequest] = []
+        self.report_code = ErrorCode.NONE
+        """What each reported replica is answered."""
 
     async def handle(self, _: RequestContext, request: Any) -> Any:
         if isinstance(request, ControlledShutdownRequest):
@@ -313,7 +318,8 @@ class PlayedController:
     def _answer_report(self, request: ReportDamagedReplicasRequest) -> ReportDamagedReplicasResponse:
         reported = [TopicPartition(replica.topic_name, replica.partition_index) for replica in request.replicas]
         self.damaged.setdefault(request.broker_id, set()).update(reported)
-        results = tuple(DamagedReplicaResult(*tp, ErrorCode.NONE) for tp in reported)
+        self.damage_reports.append(request)
+        results = tuple(DamagedReplicaResult(*tp, self.report_code) for tp in reported)
         return ReportDamagedReplicasResponse(ErrorCode.NONE, results)
 
     async def _answer_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:

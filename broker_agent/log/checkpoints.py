@@ -25,6 +25,7 @@ PARTITION_METADATA: Final = "partition.metadata"
 DAMAGED_REPLICAS: Final = "damaged-replica-checkpoint"
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_MARKER: Final = ".kafka_cleanshutdown"
+BOOT_ID: Final = "boot-id-checkpoint"
 LOCK_FILE: Final = ".lock"
 
 _VERSION: Final = "0"
@@ -37,6 +38,7 @@ _REMEDIES: Final = {
     RECOVERY_POINTS: "every log of the directory is checked from its start",
     LEADER_EPOCHS: "the leader epochs are taken from the batches",
     DAMAGED_REPLICAS: "what it had is not reported any more; the state-change log has it (truncation, LogRecovery)",
+    BOOT_ID: "without a clean shutdown the replicas of the directory count as if the power had failed",
     PARTITION_METADATA: "restore the file, or move the partition's directory away, so that it is replicated again",
     META_PROPERTIES: "restore the file: version=0, broker.id and cluster.id, one a line",
 }
@@ -134,6 +136,19 @@ def decode_meta_properties(content: bytes | None) -> MetaProperties | None:
 
 def encode_clean_marker(broker_epoch: BrokerEpoch) -> bytes:
     return msgspec.json.encode({"version": 0, "brokerEpoch": broker_epoch})
+
+
+def encode_boot_id(boot_id: str) -> bytes:
+    return encode_versioned_lines([boot_id] if boot_id else [])
+
+
+def decode_boot_id(content: bytes | None) -> str:
+    """Empty without a file, or where the boot was not known. Raises MalformedCheckpointError."""
+    lines = decode_versioned_lines(content)
+    boot_id = lines[0] if lines else ""
+    if len(lines) > 1 or not bounds.BOOT_ID.accepts(boot_id):
+        raise MalformedCheckpointError(why_not(bounds.BOOT_ID, "\n".join(lines)))
+    return boot_id
 
 
 def encode_versioned_lines(lines: Iterable[str]) -> bytes:

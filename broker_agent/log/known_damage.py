@@ -10,10 +10,10 @@ from cluster.partition import TopicPartition
 
 
 class KnownDamage:
-    """By partition and first offset: one replica can be damaged in several places."""
+    """By partition and first offset: one replica can be damaged in several places, and lack records in one."""
 
     def __init__(self) -> None:
-        self._replicas: dict[TopicPartition, dict[Offset, DamagedReplica]] = {}
+        self._replicas: dict[TopicPartition, dict[Offset | None, DamagedReplica]] = {}
         self.unsaved: set[str] = set()
         """Log directories whose file must be written again."""
 
@@ -27,10 +27,10 @@ class KnownDamage:
     def load(self, replicas: Iterable[DamagedReplica]) -> None:
         """Add what the file of a directory has."""
         for replica in replicas:
-            self._replicas.setdefault(replica.topic_partition, {})[replica.damage.from_offset] = replica
+            self._replicas.setdefault(replica.topic_partition, {})[_place(replica)] = replica
 
     def add(self, replica: DamagedReplica) -> None:
-        """Add one, in place of one that begins at the same offset."""
+        """Add one, in place of one that begins at the same offset, or of the same doubt."""
         self.load((replica,))
         self.unsaved.add(replica.directory)
 
@@ -45,7 +45,7 @@ class KnownDamage:
 
     def remove(self, replica: DamagedReplica) -> None:
         places = self._replicas.get(replica.topic_partition, {})
-        if places.pop(replica.damage.from_offset, None) is not None:
+        if places.pop(_place(replica), None) is not None:
             self.unsaved.add(replica.directory)
             if not places:
                 del self._replicas[replica.topic_partition]
@@ -61,3 +61,7 @@ class KnownDamage:
 
     def in_directory(self, path: str) -> list[DamagedReplica]:
         return [replica for replica in self.all if replica.directory == path]
+
+
+def _place(replica: DamagedReplica) -> Offset | None:
+    return None if replica.is_in_doubt else replica.damage.from_offset

@@ -23,8 +23,9 @@ from broker_agent.log.log_directory import LogDirectory, OnFailure
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.recovery import LoadedLog, load_log
 from broker_agent.log.segments import LogDependencies
+from broker_agent.log.shutdowns import LastShutdown, store_boot_id, take_last_shutdown
 from broker_agent.log.unloadable import CheckpointedOffsets, UnloadableLog
-from broker_agent.log_damage import DamagedReplica, LogDamage
+from broker_agent.log_damage import DamagedReplica, LogDamage, in_doubt
 from broker_agent.ports import LogConfig
 from cluster.bounds import shortened
 from cluster.broker import BrokerId, Offset
@@ -40,12 +41,16 @@ _log = structlog.stdlib.get_logger()
 
 
 class LoadOptions(Struct, frozen=True, kw_only=True):
-    """How logs are loaded. `topic_configs` overrides `default_config` per topic; times in ms."""
+    """How logs are loaded. `topic_configs` overrides `default_config` per topic; times in ms.
+
+    `boot_id`: which start of the machine this is, empty where that is not known.
+    """
 
     default_config: LogConfig = LogConfig()
     topic_configs: Mapping[str, LogConfig] = {}
     recovery_threads: int = 1
     producer_expiration_ms: int = 86_400_000
+    boot_id: str = ""
 
 
 async def read_stored_broker_id(disk: Disk, directories: Sequence[str]) -> BrokerId | None:
@@ -100,6 +105,7 @@ async def open_log_directories(
                 raise result
         loader.report_missing()
         await logs.write_damaged_replicas()
+        await loader.remember_boot()
     except BaseException as error:
         for directory in logs.directories.values():
             directory.unlock()
@@ -144,7 +150,7 @@ class _Found(Struct, frozen=True):
 
     partitions: list[TopicPartition]
     offsets: dict[TopicPartition, CheckpointedOffsets]
-    is_clean: bool
+    last_shutdown: LastShutdown
 
 
 class _Loader:
@@ -153,6 +159,8 @@ class _Loader:
     def __init__(self, dependencies: LogDependencies, logs: DiskLogDirectories, options: LoadOptions) -> None:
         self._dependencies, self._logs, self._options = dependencies, logs, options
         self._without_log: list[tuple[TopicPartition, str, Offset]] = []
+        self._in_doubt: dict[str, Sequence[TopicPartition]] = {}
+        """Log directory whose machine was started anew without a clean shutdown -> its partitions."""
 
     async def load(self, directory: LogDirectory) -> None:
         """Load the logs of one directory; an I/O error outside of a log fails the directory, not the process."""
@@ -166,12 +174,15 @@ class _Loader:
                 offsets = await disk.run(partial(_read_offsets, disk, path))
                 known_damage = await disk.run(partial(_read_damage, disk, path))
                 # Last: whatever fails before it does not cost the next start a recovery.
-                is_clean = await disk.run(partial(_consume_clean_marker, disk, path))
+                ended = await disk.run(partial(take_last_shutdown, disk, path, self._options.boot_id))
                 gone = offsets.keys() - names.current - names.deleted
                 self._without_log += [(tp, path, offsets[tp].high_watermark) for tp in sorted(gone)]
                 self._logs.damage.load(known_damage)
-                await self._load_logs(directory, _Found(sorted(names.current), offsets, is_clean))
+                found = _Found(sorted(names.current), offsets, ended)
+                await self._load_logs(directory, found)
                 self._logs.damage.remove_where(self._is_gone)
+                if ended is LastShutdown.UNCLEAN:
+                    self._doubt(path, found.partitions)
                 # A directory that cannot be written to fails now, before the broker registers. Not the recovery points:
                 # what was cut below them would be forgotten before it is reported.
                 await self._logs.write_log_starts_of(path)
@@ -186,7 +197,35 @@ class _Loader:
         if log is None or log.directory != replica.directory:
             return False
         is_other = replica.topic_id is not None and log.topic_id not in (None, replica.topic_id)
-        return is_other or log.log_start_offset >= replica.damage.to_offset
+        return is_other or (log.log_start_offset >= replica.damage.to_offset and not replica.is_in_doubt)
+
+    def _doubt(self, path: str, partitions: Sequence[TopicPartition]) -> None:
+        """Doubt every replica of the directory that is not going to be named to the controller as damaged (D-119)."""
+        self._in_doubt[path] = partitions
+        for tp in partitions:
+            if any(known.is_unanswered and not known.is_in_doubt for known in self._logs.damage_of(tp)):
+                continue
+            log = self._logs.get(tp)
+            # One that cannot be loaded may be, under the same boot, the next time.
+            topic_id, end = (None, Offset(0)) if log is None else (log.topic_id, log.log_end_offset)
+            self._logs.add_damaged(in_doubt(tp, topic_id, path, end))
+        if partitions:
+            _log.warning(
+                "The machine was started anew without a clean shutdown of the broker: replicas may lack what was not "
+                "flushed; others in sync lead before they do",
+                directory=path,
+                replicas=len(partitions),
+            )
+
+    async def remember_boot(self) -> None:
+        """Store the boot id where the replicas in doubt are written down: from now on a start without a clean shutdown
+        is that of a killed process.
+        """
+        disk = self._dependencies.disk
+        for path in self._in_doubt.keys() - self._logs.damage.unsaved:
+            directory = self._logs.directories[path]
+            if directory.failure is None:
+                await _store_boot_id(disk, directory, self._options.boot_id)
 
     def report_missing(self) -> None:
         """Report the replicas whose directories are gone although their high watermarks are checkpointed."""
@@ -236,7 +275,7 @@ class _Loader:
             path,
             config,
             offsets,
-            is_clean=found.is_clean,
+            is_clean=found.last_shutdown is LastShutdown.CLEAN,
             on_segments_left=segments_left.set,
         )
         try:
@@ -289,14 +328,14 @@ def _check_room(disk: Disk, path: str) -> None:
         raise OSError(errno.ENOSPC, f"{usable} bytes are free, {ROOM_TO_START} are needed to start; free some", path)
 
 
-def _consume_clean_marker(disk: Disk, path: str) -> bool:
-    """Whether the last shutdown was clean. The marker is durably deleted before any log is opened."""
-    marker = f"{path}/{checkpoints.CLEAN_MARKER}"
-    if disk.read_file(marker) is None:
-        return False
-    disk.remove_file(marker)
-    disk.sync_directory(path)
-    return True
+async def _store_boot_id(disk: Disk, directory: LogDirectory, boot_id: str) -> None:
+    try:
+        with directory:
+            await disk.run(partial(store_boot_id, disk, directory.path, boot_id))
+    except LogOperationError:
+        raise
+    except StorageError:
+        return
 
 
 def _read_offsets(disk: Disk, path: str) -> dict[TopicPartition, CheckpointedOffsets]:

@@ -318,7 +318,9 @@ class _KlammKeys(Keys):
     klamm_leader_rebalance_max_elections: Positive = 1000
     """Leaderships that one check of the balance moves back, at most; the next check follows a second later."""
     klamm_damaged_replica_election_delay_ms: NotNegative = 60_000
-    """How long a damaged replica that is the only one in sync waits for another before it is elected."""
+    """How long a damaged replica that is the only one in sync waits for another before it is elected; so do replicas
+    that may lack records, as their machines lost power, for others in sync that are not there yet.
+    """
     klamm_delete_topic_absent_broker_grace_ms: OrUnlimited = 600_000
     """How long a topic deletion waits for a broker that is away before it is completed without it; what the broker
     still has is deleted when it is back. -1 waits for ever, as Kafka does.

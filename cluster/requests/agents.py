@@ -4,13 +4,25 @@ from typing import Final
 
 from msgspec import Struct
 
-from cluster.broker import UNKNOWN_BROKER_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
+from cluster.broker import (
+    NO_LEADER_EPOCH,
+    UNKNOWN_BROKER_EPOCH,
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+    TopicId,
+)
 from cluster.errors import ErrorCode
 from cluster.partition import RECOVERED
 
 RECOVERY: Final = "recovery"
 SCRUB: Final = "scrub"
 """What finds damage: the start of a broker, or the scrub in the background."""
+UNCLEAN_SHUTDOWN: Final = "unclean_shutdown"
+"""Nothing is known to be damaged, but the machine was started anew without a clean shutdown of the broker: what was not
+flushed may be gone."""
 
 
 class AlterPartitionItem(Struct, frozen=True):
@@ -89,7 +101,9 @@ class AllocateProducerIdsResponse(Struct, frozen=True):
 class ReportedDamage(Struct, frozen=True):
     """A replica without some of its records: offsets from `from_offset` up to, not including, `to_offset`.
 
-    `size`: bytes that were cut off. `found_by`: RECOVERY or SCRUB. `is_end_known`: whether no later ones are missing.
+    `size`: bytes that were cut off. `found_by`: RECOVERY, SCRUB or UNCLEAN_SHUTDOWN, of which both offsets are the log
+    end. `is_end_known`: whether no later ones are missing. `log_epoch`: the leader epoch of the newest record that is
+    left, -1 if it is not known or there is none.
     """
 
     topic_name: str
@@ -100,6 +114,7 @@ class ReportedDamage(Struct, frozen=True):
     size: int
     found_by: str
     is_end_known: bool = True
+    log_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
 class ReportDamagedReplicasRequest(Struct, frozen=True):

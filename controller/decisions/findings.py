@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from cluster.broker import UNKNOWN_BROKER_EPOCH, BrokerId
 from cluster.partition import TopicPartition
+from cluster.requests.agents import UNCLEAN_SHUTDOWN
 from cluster.requests.cluster import Finding
 from cluster.state_machines import ReplicaState
 from cluster.znodes.paths import LEFT_REPLICAS
@@ -122,7 +123,9 @@ def _damage(view: ContextView, now_ms: int) -> Iterator[Finding]:
             yield Finding(UNREPORTED_DAMAGE, detail, broker=broker)
     for broker in sorted(view.live_broker_ids):
         for tp, held in sorted(view.held_replicas(broker).items()):
-            yield Finding(DAMAGED_REPLICA_WAITS, _why_it_waits(view, broker, tp, held), *tp, broker)
+            is_in_doubt = held.damage.found_by == UNCLEAN_SHUTDOWN
+            why = (_why_it_waits_in_doubt if is_in_doubt else _why_it_waits)(view, broker, tp, held)
+            yield Finding(DAMAGED_REPLICA_WAITS, why, *tp, broker)
 
 
 def _why_it_waits(view: ContextView, broker: BrokerId, tp: TopicPartition, held: HeldReplica) -> str:
@@ -150,11 +153,37 @@ def _why_it_waits(view: ContextView, broker: BrokerId, tp: TopicPartition, held:
         )
     else:
         chance = "there is no other replica; if the files of the log can be restored, stop the broker before, and do so"
-    until = datetime.fromtimestamp(held.until_ms / 1000, UTC).strftime("%H:%M:%S UTC")
+    until = _time_of_day(held.until_ms)
     return (
         f"broker {broker} has the only replica in sync that is online, and its {damaged} are damaged; it is elected at "
         f"{until}, and from then on they are lost; {chance}"
     )
+
+
+def _why_it_waits_in_doubt(view: ContextView, broker: BrokerId, tp: TopicPartition, held: HeldReplica) -> str:
+    lacks = (
+        f"broker {broker} may lack records from offset {held.damage.from_offset} on, because its machine was started "
+        "anew without a clean shutdown,"
+    )
+    if not held.is_scheduled:
+        return (
+            f"{lacks} and is not elected, as it is not known who else is in sync: repair the malformed znodes of the "
+            "partition"
+        )
+    leadership = view.leaderships.get(tp)
+    in_sync = set() if leadership is None else set(leadership.isr) - {broker}
+    if not view.electable_brokers(tp).isdisjoint(in_sync):
+        return f"{lacks} and is to leave the ISR and to catch up, but ZooKeeper refused that; it is tried again"
+    missing = in_sync - view.online_brokers(tp)
+    chance = f"; start broker {_names(missing)} before: in sync, too, it may have them" if missing else ""
+    return (
+        f"{lacks} and no replica in sync that surely has them is online; at {_time_of_day(held.until_ms)} the longest "
+        f"log that is there leads, and from then on what it lacks is lost{chance}"
+    )
+
+
+def _time_of_day(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%H:%M:%S UTC")
 
 
 def _names(brokers: Iterable[BrokerId]) -> str:

@@ -37,7 +37,11 @@ class TestClock:
 
 
 class LogWorld(Protocol):
-    """A disk that outlives processes. `crash`: the process is gone, at its worst for this disk."""
+    """A disk that outlives processes. `crash`: the process is gone, at its worst for this disk. `boot_id`: of the
+    machine.
+    """
+
+    boot_id: str
 
     def new_disk(self) -> Disk: ...
 
@@ -46,6 +50,8 @@ class LogWorld(Protocol):
 
 class FileWorld:
     """kill -9 leaves the page cache: the files of an abandoned process are simply opened again."""
+
+    boot_id = "boot"
 
     def __init__(self) -> None:
         self._disks: list[FileDisk] = []
@@ -61,12 +67,14 @@ class FileWorld:
 class InMemoryWorld:
     def __init__(self, seed: int = 0) -> None:
         self.disk = SimulatedDisk(TestClock(), Random(seed))
+        self.boot_id = "boot-1"
 
     def new_disk(self) -> Disk:
         return self.disk
 
     def crash(self) -> None:
         self.disk.lose_power()
+        self.boot_id = f"boot-{int(self.boot_id.removeprefix('boot-')) + 1}"
 
 
 class Node:
@@ -82,7 +90,7 @@ class Node:
     async def start(self, owner: MetaProperties = OWNER) -> DiskLogDirectories:
         self.metrics = LogMetrics(Metrics(), per_partition=False)
         dependencies = LogDependencies(self.world.new_disk(), self.clock, Random(7), self.metrics)
-        options = LoadOptions(default_config=self.config)
+        options = LoadOptions(default_config=self.config, boot_id=self.world.boot_id)
         self.logs = await open_log_directories(
             dependencies, self.paths, owner, lambda path, error: self.failures.append((path, error)), options=options
         )

@@ -1,6 +1,6 @@
 """What to do about replicas that a broker reports as damaged.
 
-Source: klamm. D-40, D-41
+Source: klamm. D-40, D-41, D-119, D-120
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from cluster.broker import BrokerId
 from cluster.partition import LeaderAndIsr, TopicPartition
-from cluster.requests.agents import SCRUB, ReportedDamage
+from cluster.requests.agents import SCRUB, UNCLEAN_SHUTDOWN, ReportedDamage
 from cluster.state_machines import PartitionState
 from controller.decisions.context_view import ContextView
 
@@ -19,13 +19,15 @@ from controller.decisions.context_view import ContextView
 class DamagePlan(Struct, frozen=True):
     """`replaced`: by what found the damage, the partitions where another replica is to lead; `held`: those where only
     the damaged one is in sync, and nobody leads; `leading`: those which it leads alone; `unknown`: those whose znodes
-    cannot be read. For all others nothing is to be done.
+    cannot be read; `alone`: those without a leader where nobody else can have what it may lack, so that it is to lead.
+    For all others nothing is to be done.
     """
 
     replaced: dict[str, list[TopicPartition]]
     held: list[TopicPartition]
     leading: list[TopicPartition]
     unknown: list[TopicPartition]
+    alone: list[TopicPartition]
 
     @property
     def not_to_be_elected(self) -> frozenset[TopicPartition]:
@@ -44,7 +46,7 @@ def plan_damaged_replicas(
 
     `unreadable`: the partitions with a malformed znode.
     """
-    plan = DamagePlan({}, [], [], [])
+    plan = DamagePlan({}, [], [], [], [])
     for damage in damages:
         tp = partition_of(damage)
         leadership = view.leaderships.get(tp)
@@ -58,8 +60,37 @@ def plan_damaged_replicas(
             if broker in leadership.isr or damage.found_by == SCRUB:
                 plan.replaced.setdefault(damage.found_by, []).append(tp)
         elif broker in leadership.isr:
-            (plan.leading if _leads(view, broker, tp, leadership) else plan.held).append(tp)
+            is_all_there_is = damage.found_by == UNCLEAN_SHUTDOWN and set(leadership.isr) == {broker}
+            waits = plan.alone if is_all_there_is else plan.held
+            (plan.leading if _leads(view, broker, tp, leadership) else waits).append(tp)
     return plan
+
+
+def choose_longest(view: ContextView, tp: TopicPartition, *, of_those_online: bool = False) -> BrokerId | None:
+    """The member of the ISR to lead where no sound one can: of those in doubt the one with the newest and longest log.
+
+    Only once every member is there, and in doubt; `of_those_online`: whoever else may come.
+    """
+    leadership = view.leaderships.get(tp)
+    if leadership is None or not view.electable_brokers(tp).isdisjoint(leadership.isr):
+        return None
+    online = view.online_brokers(tp)
+    held = {b: view.held_replicas(b).get(tp) for b in view.assignment(tp).replicas if b in leadership.isr}
+    logs = {
+        broker: (replica.damage.log_epoch, replica.damage.from_offset)
+        for broker, replica in held.items()
+        if replica is not None and replica.damage.found_by == UNCLEAN_SHUTDOWN and broker in online
+    }
+    if not logs or not (of_those_online or logs.keys() == set(leadership.isr)):
+        return None
+    # The first of equals is the preferred one.
+    return max(logs, key=logs.__getitem__)
+
+
+def is_decided(view: ContextView, broker: BrokerId, tp: TopicPartition) -> bool:
+    """Whether the replica leads, or has to catch up before it can."""
+    leadership = view.leaderships[tp]
+    return broker not in leadership.isr or _leads(view, broker, tp, leadership)
 
 
 def _concerns(view: ContextView, broker: BrokerId, tp: TopicPartition, damage: ReportedDamage) -> bool:

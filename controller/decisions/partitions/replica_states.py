@@ -54,6 +54,27 @@ def remove_from_isr(
     return next_leadership(leadership, leader, isr, controller_epoch, leadership.leader_recovery_state)
 
 
+def step_down(leadership: LeaderAndIsr, broker: BrokerId, controller_epoch: ControllerEpoch) -> LeaderAndIsr | None:
+    """The leadership without this broker as leader, and with the ISR as it is; None if it does not lead."""
+    if broker != leadership.leader:
+        return None
+    recovery_state = leadership.leader_recovery_state
+    return next_leadership(leadership, NO_LEADER, leadership.isr, controller_epoch, recovery_state)
+
+
+def _waits_for_a_report(view: ContextView, tp: TopicPartition, leadership: LeaderAndIsr) -> bool:
+    """Whether no member of the ISR is online, and one is registered and has to name its damaged replicas first.
+
+    Nobody can be elected before, and who it is to be is decided by what each member has; the last one that happens to
+    stay in the ISR may lack what the others have. A replica that moves away is removed in any case.
+    """
+    return (
+        not view.awaited_reports.keys().isdisjoint(leadership.isr)
+        and view.online_brokers(tp).isdisjoint(leadership.isr)
+        and not view.assignment(tp).is_being_reassigned
+    )
+
+
 class IsrRemovalPlan(Struct, frozen=True):
     """`writes`: to be written if the partition epoch in ZooKeeper is one less. `unchanged`: only sent again (RM-11).
 
@@ -69,7 +90,10 @@ class IsrRemovalPlan(Struct, frozen=True):
 def plan_isr_removals(
     view: ContextView, broker: BrokerId, current: Mapping[TopicPartition, LeaderAndIsr | None]
 ) -> IsrRemovalPlan:
-    """Remove `broker` from the ISR of each partition of `current`, which is the leadership in ZooKeeper."""
+    """Remove `broker` from the ISR of each partition of `current`, which is the leadership in ZooKeeper.
+
+    Where all members wait for what one of them has to report, it loses the leadership only (D-120).
+    """
     writes: dict[TopicPartition, LeaderAndIsr] = {}
     unchanged: dict[TopicPartition, LeaderAndIsr] = {}
     ignored: list[TopicPartition] = []
@@ -84,7 +108,10 @@ def plan_isr_removals(
         elif leadership.controller_epoch > epoch:
             failures[tp] = NEWER_CONTROLLER
         else:
-            shrunk = remove_from_isr(leadership, broker, epoch) if has_epoch_left(leadership) else None
+            shrunk = None
+            if has_epoch_left(leadership):
+                remove = step_down if _waits_for_a_report(view, tp, leadership) else remove_from_isr
+                shrunk = remove(leadership, broker, epoch)
             if shrunk is None:
                 unchanged[tp] = replace(leadership, controller_epoch=epoch)
             else:

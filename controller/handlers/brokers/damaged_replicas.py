@@ -1,6 +1,6 @@
 """Handles reports of damaged replicas: other replicas lead, or the damaged ones wait before they are elected.
 
-Source: klamm; Kafka's controller elects such a replica, and the others truncate to it. D-40, D-41
+Source: klamm; Kafka's controller elects such a replica, and the others truncate to it. D-40, D-41, D-119, D-120
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +14,7 @@ from cluster.partition import LeaderAndIsr, TopicPartition
 from cluster.requests.agents import (
     RECOVERY,
     SCRUB,
+    UNCLEAN_SHUTDOWN,
     DamagedReplicaResult,
     ReportDamagedReplicasRequest,
     ReportDamagedReplicasResponse,
@@ -27,7 +28,13 @@ from controller.changes import (
     DamagedReplicasReplaced,
     DamagedReplicasReported,
 )
-from controller.decisions.brokers.damaged_replicas import DamagePlan, partition_of, plan_damaged_replicas
+from controller.decisions.brokers.damaged_replicas import (
+    DamagePlan,
+    choose_longest,
+    is_decided,
+    partition_of,
+    plan_damaged_replicas,
+)
 from controller.decisions.partitions.leader_election import Damaged, ElectionFailure
 from controller.events import DamagedReplicaElection
 from controller.handlers.brokers.broker_changes import broker_change
@@ -39,7 +46,8 @@ _log = structlog.stdlib.get_logger()
 async def report_damaged_replicas(
     active: ActiveController, request: ReportDamagedReplicasRequest
 ) -> ReportDamagedReplicasResponse:
-    """Let the broker join, and elect others than its damaged replicas; those without others wait.
+    """Let the broker join, and elect others than its damaged replicas; those without others wait, or lead where nobody
+    can have more.
 
     The response is sent once the decisions are in ZooKeeper. Raises ControllerMovedError when a write is fenced.
     """
@@ -52,12 +60,18 @@ async def report_damaged_replicas(
     active.commit(DamagedReplicasReleased(broker, tuple(damages.keys() - plan.not_to_be_elected)))
     results = await _replace(active, broker, plan)
     failed = {tp for tp, result in results.items() if isinstance(result, ElectionFailure)}
-    replaced = tuple(results.keys() - failed)
+    # Of a replica in doubt nothing is known to be damaged that could be healed.
+    replaced = tuple(tp for tp in results if tp not in failed and damages[tp].found_by != UNCLEAN_SHUTDOWN)
     if replaced:
         active.commit(DamagedReplicasReplaced(broker, replaced))
-    counts = {"replaced": len(replaced), "held": len(plan.held), "leading": len(plan.leading)}
-    _log.warning("Broker reported damaged replicas", broker=broker, reported=len(damages), **counts)
-    return ReportDamagedReplicasResponse(ErrorCode.NONE, _answer(request, plan, failed))
+    if _release_longest(active, plan.held) or plan.alone:
+        await trigger_online_elections(active)
+    waiting = {tp for tp in plan.held if not is_decided(context, broker, tp)}
+    counts = {"replaced": len(results) - len(failed), "held": len(waiting), "leading": len(plan.leading)}
+    doubts = sum(damage.found_by == UNCLEAN_SHUTDOWN for damage in damages.values())
+    message = "Broker reported damaged replicas, or such that may lack records after an unclean shutdown"
+    _log.warning(message, broker=broker, reported=len(damages), unclean_shutdown=doubts, **counts)
+    return ReportDamagedReplicasResponse(ErrorCode.NONE, _answer(request, plan, failed | waiting))
 
 
 async def _joins(active: ActiveController, request: ReportDamagedReplicasRequest) -> bool:
@@ -103,14 +117,23 @@ def _hold(active: ActiveController, request: ReportDamagedReplicasRequest, plan:
 async def elect_damaged(
     active: ActiveController, broker: BrokerId, epoch: BrokerEpoch, partitions: Sequence[TopicPartition]
 ) -> None:
-    """Elect damaged replicas that have waited for others, unless others lead or the broker registered again."""
+    """Elect damaged replicas that have waited for others, unless others lead or the broker registered again.
+
+    Where replicas are in doubt the longest of those that are online is elected, on whichever broker.
+    """
     if not active.context.has_reported_damage(broker, epoch):
         return
     late = [tp for tp in partitions if tp in active.context.held_replicas(broker)]
     if late:
         _log.error("Electing damaged replicas, the only ones in sync", broker=broker, partitions=len(late))
-        active.commit(DamagedReplicasReleased(broker, tuple(late)))
+        longest = _release_longest(active, late, of_those_online=True)
+        others_lead = tuple(tp for tp in late if longest.get(tp, broker) != broker)
+        active.commit(DamagedReplicasReleased(broker, tuple(tp for tp in late if tp not in others_lead)))
         await trigger_online_elections(active)
+        if others_lead:
+            # Should the other one be gone before that is written, it is this one's turn.
+            delay_s = active.config.damaged_replica_election_delay_ms / 1000
+            active.enqueue_later(delay_s, DamagedReplicaElection(broker, epoch, others_lead))
 
 
 def forget_healed(active: ActiveController, written: Mapping[TopicPartition, LeaderAndIsr]) -> None:
@@ -122,18 +145,31 @@ def forget_healed(active: ActiveController, written: Mapping[TopicPartition, Lea
             _log.info("Damaged replica is healed: in the ISR again", partition=str(tp), broker=broker)
 
 
+def _release_longest(
+    active: ActiveController, partitions: Iterable[TopicPartition], *, of_those_online: bool = False
+) -> dict[TopicPartition, BrokerId]:
+    """Let the longest of replicas in doubt be elected; returns it for each partition where there is one. The others go
+    on waiting, and so leave the ISR when it leads.
+    """
+    chosen = {tp: choose_longest(active.context, tp, of_those_online=of_those_online) for tp in partitions}
+    longest = {tp: broker for tp, broker in chosen.items() if broker is not None}
+    for broker in set(longest.values()):
+        active.commit(DamagedReplicasReleased(broker, tuple(tp for tp, b in longest.items() if b == broker)))
+    return longest
+
+
 async def _replace(active: ActiveController, broker: BrokerId, plan: DamagePlan) -> Results:
     results: Results = {}
     for found_by, partitions in plan.replaced.items():
-        strategy = Damaged(broker, found_by if found_by == SCRUB else RECOVERY)
+        strategy = Damaged(broker, found_by if found_by in (SCRUB, UNCLEAN_SHUTDOWN) else RECOVERY)
         results |= await move_partitions(active, partitions, PartitionState.ONLINE, strategy)
     return results
 
 
 def _answer(
-    request: ReportDamagedReplicasRequest, plan: DamagePlan, failed: AbstractSet[TopicPartition]
+    request: ReportDamagedReplicasRequest, plan: DamagePlan, undecided: AbstractSet[TopicPartition]
 ) -> tuple[DamagedReplicaResult, ...]:
-    again = {*plan.held, *plan.unknown, *failed}
+    again = {*plan.unknown, *undecided}
     # One that leads after it was held is not asked about again; one that the scrub found gets another chance.
     found = {partition_of(damage): damage.found_by for damage in request.replicas}
     again |= {tp for tp in plan.leading if found[tp] == SCRUB}

@@ -125,7 +125,7 @@ class ReportDamagedReplicasRequest(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[ReportedDamage, _Mapping]]] = ...) -> None: ...
 
 class ReportedDamage(_message.Message):
-    __slots__ = ("topic_name", "topic_id", "partition_index", "from_offset", "to_offset", "size", "found_by", "is_end_known")
+    __slots__ = ("topic_name", "topic_id", "partition_index", "from_offset", "to_offset", "size", "found_by", "is_end_known", "log_epoch")
     TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -134,6 +134,7 @@ class ReportedDamage(_message.Message):
     SIZE_FIELD_NUMBER: _ClassVar[int]
     FOUND_BY_FIELD_NUMBER: _ClassVar[int]
     IS_END_KNOWN_FIELD_NUMBER: _ClassVar[int]
+    LOG_EPOCH_FIELD_NUMBER: _ClassVar[int]
     topic_name: str
     topic_id: str
     partition_index: int
@@ -142,7 +143,8 @@ class ReportedDamage(_message.Message):
     size: int
     found_by: str
     is_end_known: bool
-    def __init__(self, topic_name: _Optional[str] = ..., topic_id: _Optional[str] = ..., partition_index: _Optional[int] = ..., from_offset: _Optional[int] = ..., to_offset: _Optional[int] = ..., size: _Optional[int] = ..., found_by: _Optional[str] = ..., is_end_known: _Optional[bool] = ...) -> None: ...
+    log_epoch: int
+    def __init__(self, topic_name: _Optional[str] = ..., topic_id: _Optional[str] = ..., partition_index: _Optional[int] = ..., from_offset: _Optional[int] = ..., to_offset: _Optional[int] = ..., size: _Optional[int] = ..., found_by: _Optional[str] = ..., is_end_known: _Optional[bool] = ..., log_epoch: _Optional[int] = ...) -> None: ...
 
 class ReportDamagedReplicasResponse(_message.Message):
     __slots__ = ("error_code", "replicas")

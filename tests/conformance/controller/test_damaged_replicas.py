@@ -9,9 +9,11 @@ from structlog.testing import capture_logs
 
 from cluster.broker import BrokerEpoch, BrokerId, Offset, TopicId
 from cluster.errors import ErrorCode
+from cluster.partition import TopicPartition
 from cluster.requests.agents import (
     RECOVERY,
     SCRUB,
+    UNCLEAN_SHUTDOWN,
     AlterPartitionItem,
     AlterPartitionRequest,
     ReportDamagedReplicasRequest,
@@ -25,8 +27,10 @@ from simulator.cluster import VirtualClock
 from state_log.record import Kind
 from tests.contexts import ids
 from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
+from tests.refused_writes import Refusal, WriteRefusals
 
 E = ErrorCode
+T0 = TopicPartition("t", 0)
 Test = Callable[[World, RunningController], Awaitable[None]]
 
 
@@ -52,11 +56,18 @@ async def report(
     epoch: int | None = None,
     topic: str = "t",
     topic_id: str | None = None,
+    end: int = 9,
 ) -> list[ErrorCode]:
     """The codes of the answer: that of the request, then that of the replica."""
     known = await world.broker_epoch(broker) if epoch is None else BrokerEpoch(epoch)
     damage = ReportedDamage(
-        topic, None if topic_id is None else TopicId(topic_id), 0, Offset(3), Offset(9), 100, found_by
+        topic,
+        None if topic_id is None else TopicId(topic_id),
+        0,
+        Offset(end if found_by == UNCLEAN_SHUTDOWN else 3),
+        Offset(end),
+        100,
+        found_by,
     )
     answer = await c.ask(ReportDamagedReplicasRequest(BrokerId(broker), known, (damage,)))
     assert isinstance(answer, ReportDamagedReplicasResponse)
@@ -299,3 +310,127 @@ def test_the_controller_logs_when_a_damaged_replica_is_back() -> None:
         assert [(line["log_level"], line["partition"], line["broker"]) for line in healed] == [("info", "t-0", 3)]
 
     with_topic(test, 1, 2, 3)
+
+
+# Replicas in doubt, whose machine was started anew without a clean shutdown
+
+
+@pytest.mark.rule("D-119")
+@pytest.mark.parametrize("reporter", [1, 2])
+def test_a_replica_in_doubt_leaves_the_isr_where_another_member_is_online(reporter: int) -> None:
+    async def test(world: World, c: RunningController) -> None:
+        before = await world.state("t")
+        assert before is not None
+        assert await report(world, c, reporter, UNCLEAN_SHUTDOWN) == [E.NONE, E.NONE]
+        after = await world.leads("t", leader=3 - reporter, isr=[3 - reporter])
+        assert after.leader_epoch == before.leader_epoch + 1
+        assert c.sink.of(Kind.PARTITION)[-1].reason == "unclean_shutdown"
+        assert (await c.ask(DescribeFindingsRequest())).findings == ()
+        # Nothing was damaged that could be healed.
+        with capture_logs() as lines:
+            await propose(world, c, 1, 2)
+        assert [line for line in lines if "healed" in line["event"]] == []
+
+    with_topic(test, 1, 2)
+
+
+@pytest.mark.rule("D-120")
+def test_the_only_member_of_the_isr_leads_at_once_though_in_doubt() -> None:
+    async def test(world: World, c: RunningController) -> None:
+        await propose(world, c, 1)
+        await world.stop_broker(1)
+        await world.leads("t", leader=-1, isr=[1])
+        await world.start_broker(1, damaged=True)
+        await quiesce(5)
+        await world.leads("t", leader=-1, isr=[1])
+        assert await report(world, c, 1, UNCLEAN_SHUTDOWN) == [E.NONE, E.NONE]
+        state = await world.state("t")
+        assert state is not None
+        assert (state.leader, state.isr) == (1, (1,))
+
+    with_topic(test, 1, 2)
+
+
+def with_all_in_doubt(test: Callable[[World, RunningController], Awaitable[None]], *, clean: int = 0) -> None:
+    """While there is no controller brokers 1 to 3, all in sync, are started anew, all but `clean` in doubt; the
+    next controller elects nobody before they have reported.
+    """
+
+    async def main() -> None:
+        world, first = await running_cluster(1, 2, 3, auto_leader_rebalance_enable=False)
+        await world.create_topic("t", [1, 2, 3])
+        await world.leads("t", leader=1, isr=[1, 2, 3])
+        first.crash()
+        await world.stop_broker(1, 2, 3)
+        for broker in (1, 2, 3):
+            await world.start_broker(broker, damaged=broker != clean)
+        c = world.start_controller(1002, auto_leader_rebalance_enable=False)
+        await until(lambda: c.is_active, "another controller")
+        await quiesce(5)
+        await test(world, c)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("D-120")
+def test_of_replicas_in_doubt_the_longest_leads_as_soon_as_all_are_there() -> None:
+    async def test(world: World, c: RunningController) -> None:
+        began = asyncio.get_running_loop().time()
+        assert await report(world, c, 1, UNCLEAN_SHUTDOWN, end=80) == [E.NONE, E.ELIGIBLE_LEADERS_NOT_AVAILABLE]
+        assert await report(world, c, 3, UNCLEAN_SHUTDOWN, end=90) == [E.NONE, E.ELIGIBLE_LEADERS_NOT_AVAILABLE]
+        assert c.context.leaderships[T0].leader == -1
+        # The last one that comes is told at once, the others when they ask again.
+        assert await report(world, c, 2, UNCLEAN_SHUTDOWN, end=85) == [E.NONE, E.NONE]
+        await world.leads("t", leader=3, isr=[3])
+        assert await report(world, c, 1, UNCLEAN_SHUTDOWN, end=80) == [E.NONE, E.NONE]
+        assert await report(world, c, 3, UNCLEAN_SHUTDOWN, end=90) == [E.NONE, E.NONE]
+        await world.leads("t", leader=3, isr=[3])
+        assert asyncio.get_running_loop().time() - began < 30
+
+    with_all_in_doubt(test)
+
+
+@pytest.mark.rule("D-120", "D-41")
+def test_when_the_wait_is_over_the_longest_of_those_that_are_there_leads() -> None:
+    async def test(world: World, c: RunningController) -> None:
+        assert await report(world, c, 1, UNCLEAN_SHUTDOWN, end=80) == [E.NONE, E.ELIGIBLE_LEADERS_NOT_AVAILABLE]
+        await quiesce(20)
+        assert await report(world, c, 3, UNCLEAN_SHUTDOWN, end=90) == [E.NONE, E.ELIGIBLE_LEADERS_NOT_AVAILABLE]
+        await quiesce(30)
+        details = [finding.detail for finding in (await c.ask(DescribeFindingsRequest())).findings]
+        assert [detail for detail in details if "start broker 2 before: in sync, too" in detail]
+        assert c.context.leaderships[T0].leader == -1
+        await quiesce(15)
+        await world.leads("t", leader=3, isr=[3])
+        assert await report(world, c, 2, UNCLEAN_SHUTDOWN, end=99) == [E.NONE, E.NONE]
+        await world.leads("t", leader=3, isr=[3])
+
+    with_all_in_doubt(test)
+
+
+@pytest.mark.rule("D-119", "D-40")
+def test_a_member_that_is_not_in_doubt_leads_though_another_log_is_longer() -> None:
+    async def test(world: World, c: RunningController) -> None:
+        assert await report(world, c, 1, UNCLEAN_SHUTDOWN, end=100) == [E.NONE, E.NONE]
+        await world.leads("t", leader=2, isr=[2])
+        assert await report(world, c, 3, UNCLEAN_SHUTDOWN, end=100) == [E.NONE, E.NONE]
+        await world.leads("t", leader=2, isr=[2])
+
+    with_all_in_doubt(test, clean=2)
+
+
+@pytest.mark.rule("D-120", "INV-4")
+def test_when_the_longest_is_gone_before_its_election_is_written_the_next_one_leads_later() -> None:
+    async def test(world: World, c: RunningController) -> None:
+        await report(world, c, 1, UNCLEAN_SHUTDOWN, end=80)
+        await report(world, c, 3, UNCLEAN_SHUTDOWN, end=90)
+        await quiesce(50)
+        c.zookeeper.refuse_writes(WriteRefusals(Refusal.NO_AUTH, 0))
+        await quiesce(15)
+        assert c.context.leaderships[T0].leader == -1
+        await world.stop_broker(3)
+        await quiesce(70)
+        await world.leads("t", leader=1, isr=[1])
+
+    with_all_in_doubt(test)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from broker_agent.log.checkpoints import MalformedCheckpointError
 from broker_agent.log.damage_checkpoint import decode_damaged_replicas, encode_damaged_replicas
-from broker_agent.log_damage import DamagedReplica, LogDamage
+from broker_agent.log_damage import DamagedReplica, LogDamage, in_doubt
 from cluster.broker import LeaderEpoch, Offset, TopicId
 from cluster.partition import TopicPartition
 
@@ -22,6 +22,7 @@ REPLICAS = (
         has_led=True,
         left_isr_in=LeaderEpoch(4),
     ),
+    in_doubt(TP, TopicId("AAAAAAAAAAAAAAAAAAAAAQ"), "/a", Offset(0)),
 )
 
 

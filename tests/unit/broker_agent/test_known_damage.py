@@ -3,7 +3,7 @@
 import pytest
 
 from broker_agent.log.known_damage import KnownDamage
-from broker_agent.log_damage import DamagedReplica, LogDamage
+from broker_agent.log_damage import DamagedReplica, LogDamage, in_doubt
 from cluster.broker import Offset
 from cluster.partition import TopicPartition
 
@@ -48,3 +48,14 @@ def test_damage_that_is_found_again_keeps_what_went_further(found: int, kept: in
     known.load([damaged(A, 1, 5)])
     known.add_found(damaged(A, 1, found))
     assert [replica.damage.to_offset for replica in known.of(A)] == [kept]
+
+
+@pytest.mark.rule("D-119")
+def test_a_doubt_stands_beside_damage_and_replaces_an_earlier_doubt() -> None:
+    known = KnownDamage()
+    known.add(damage := damaged(A, 5, 9))
+    known.add(in_doubt(A, None, "/x", Offset(9)))
+    known.add(doubt := in_doubt(A, None, "/x", Offset(5)))
+    assert known.of(A) == (damage, doubt)
+    known.remove(in_doubt(A, None, "/x", Offset(7)))
+    assert known.of(A) == (damage,)

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, Offset, TopicId, ZkVersion
 from cluster.partition import LeaderAndIsr, TopicPartition
-from cluster.requests.agents import RECOVERY, SCRUB, ReportedDamage
+from cluster.requests.agents import RECOVERY, SCRUB, UNCLEAN_SHUTDOWN, ReportedDamage
 from cluster.state_machines import PartitionState
 from controller.changes import (
     BrokersJoined,
@@ -21,7 +22,12 @@ from controller.changes import (
     TopicsListed,
 )
 from controller.context import ControllerContext
-from controller.decisions.brokers.damaged_replicas import DamagePlan, partition_of, plan_damaged_replicas
+from controller.decisions.brokers.damaged_replicas import (
+    DamagePlan,
+    choose_longest,
+    partition_of,
+    plan_damaged_replicas,
+)
 from controller.decisions.partitions.leader_election import (
     Damaged,
     LeaderChoice,
@@ -37,7 +43,7 @@ from tests.contexts import EPOCH, assignment, context, ids, leadership, register
 
 T0 = tp("t-0")
 ONE = BrokerId(1)
-NOTHING = DamagePlan({}, [], [], [])
+NOTHING = DamagePlan({}, [], [], [], [])
 
 
 def damage(
@@ -66,10 +72,11 @@ def cluster(
 
 
 def replaced(found_by: str) -> DamagePlan:
-    return DamagePlan({found_by: [T0]}, [], [], [])
+    return DamagePlan({found_by: [T0]}, [], [], [], [])
 
 
-HELD, LEADING, UNKNOWN = DamagePlan({}, [T0], [], []), DamagePlan({}, [], [T0], []), DamagePlan({}, [], [], [T0])
+HELD, LEADING = DamagePlan({}, [T0], [], [], []), DamagePlan({}, [], [T0], [], [])
+UNKNOWN, ALONE = DamagePlan({}, [], [], [T0], []), DamagePlan({}, [], [], [], [T0])
 
 
 def test_a_report_names_its_partition() -> None:
@@ -124,7 +131,7 @@ def test_what_is_not_a_replica_of_this_topic_is_passed_over(what: str, reported:
     )
     # What comes after it in the report is decided all the same.
     plan = plan_damaged_replicas(view, ONE, [reported, damage("u-0", topic_id="id-of-u")], set())
-    assert plan == DamagePlan({RECOVERY: [tp("u-0")]}, [], [], []), what
+    assert plan == DamagePlan({RECOVERY: [tp("u-0")]}, [], [], [], []), what
 
 
 @pytest.mark.rule("D-40")
@@ -177,8 +184,66 @@ def test_all_of_a_report_are_sorted_by_what_is_to_be_done() -> None:
     found = [RECOVERY, SCRUB, SCRUB, RECOVERY, RECOVERY, SCRUB]
     reports = [damage(name, found_by=by) for name, by in zip(names, found, strict=True)]
     assert plan_damaged_replicas(view, ONE, reports, set()) == DamagePlan(
-        {RECOVERY: [tp("t-0")], SCRUB: [tp("t-1"), tp("t-2")]}, [tp("t-4"), tp("t-5")], [tp("t-3")], []
+        {RECOVERY: [tp("t-0")], SCRUB: [tp("t-1"), tp("t-2")]}, [tp("t-4"), tp("t-5")], [tp("t-3")], [], []
     )
+
+
+@pytest.mark.rule("D-119", "D-120")
+@pytest.mark.parametrize(
+    ("what", "view", "expected"),
+    [
+        ("it led: another member leads", cluster([1, 2, 3], leadership(1, [1, 2])), replaced(UNCLEAN_SHUTDOWN)),
+        ("it followed in sync: it leaves", cluster([1, 2, 3], leadership(2, [1, 2])), replaced(UNCLEAN_SHUTDOWN)),
+        ("the other member is offline", cluster([1, 3], leadership(-1, [1, 2]), is_online=False), HELD),
+        ("nobody else can have more", cluster([1, 2], leadership(-1, [1]), is_online=False), ALONE),
+        ("it leads alone", cluster([1, 2], leadership(1, [1])), LEADING),
+        ("it is not in sync", cluster([1, 2, 3], leadership(2, [2, 3])), NOTHING),
+    ],
+)
+def test_a_replica_in_doubt_leads_at_once_where_it_is_all_there_is(
+    what: str, view: ControllerContext, expected: DamagePlan
+) -> None:
+    assert plan_damaged_replicas(view, ONE, [damage(found_by=UNCLEAN_SHUTDOWN)], set()) == expected, what
+    assert T0 not in ALONE.not_to_be_elected
+
+
+def in_doubt(
+    live: Sequence[int], isr: Sequence[int], doubts: dict[int, tuple[int, int]], found_by: str = UNCLEAN_SHUTDOWN
+) -> ControllerContext:
+    """Nobody leads t-0. `doubts`: broker -> leader epoch and end of its log; that of broker 1 is `found_by`."""
+    view = cluster(live, leadership(-1, isr), is_online=False)
+    for broker, (epoch, end) in doubts.items():
+        by = found_by if broker == 1 else UNCLEAN_SHUTDOWN
+        reported = replace(damage(found_by=by), from_offset=Offset(end), to_offset=Offset(end), log_epoch=epoch)
+        view.apply(DamagedReplicasReported(BrokerId(broker), BrokerEpoch(100 + broker), {T0: reported}))
+    return view
+
+
+@pytest.mark.rule("D-120")
+@pytest.mark.parametrize(
+    ("what", "view", "at_once", "at_last"),
+    [
+        ("the longer log", in_doubt([1, 2], [1, 2], {1: (5, 80), 2: (5, 90)}), 2, 2),
+        ("a newer epoch before a longer log", in_doubt([1, 2], [1, 2], {1: (6, 80), 2: (5, 90)}), 1, 1),
+        ("of equals the preferred", in_doubt([1, 2], [2, 1], {1: (5, 80), 2: (5, 80)}), 1, 1),
+        ("one is missing", in_doubt([1, 2], [1, 2, 3], {1: (5, 80), 2: (5, 90)}), None, 2),
+        ("one that went is forgotten", in_doubt([1], [1, 2], {1: (5, 80), 2: (5, 90)}), None, 1),
+        ("one that is known to be damaged", in_doubt([1, 2], [1, 2], {1: (5, 95), 2: (5, 90)}, RECOVERY), None, 2),
+        ("one is sound", in_doubt([1, 2, 3], [1, 2, 3], {1: (5, 80), 2: (5, 90)}), None, None),
+        ("one outside of the ISR has no say", in_doubt([1, 2, 3], [1, 2], {1: (5, 80), 2: (5, 7), 3: (9, 99)}), 1, 1),
+        ("nobody is in doubt", in_doubt([1, 2], [1, 2], {}), None, None),
+    ],
+)
+def test_of_replicas_in_doubt_the_longest_leads(
+    what: str, view: ControllerContext, at_once: int | None, at_last: int | None
+) -> None:
+    assert choose_longest(view, T0) == at_once, what
+    assert choose_longest(view, T0, of_those_online=True) == at_last, what
+
+
+@pytest.mark.rule("D-120")
+def test_without_a_leadership_nobody_is_the_longest() -> None:
+    assert choose_longest(context([1], {"t-0": [1]}, {}), T0) is None
 
 
 BROKERS = st.integers(1, 3)

@@ -1,10 +1,11 @@
 """What the active controller reports as wrong: refusals, silence, damaged replicas, and what does not end."""
 
 import pytest
+from msgspec.structs import replace
 
 from cluster.bounds import LEADER_EPOCH_IN_ZNODE
 from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset, TopicId
-from cluster.requests.agents import RECOVERY, ReportedDamage
+from cluster.requests.agents import RECOVERY, UNCLEAN_SHUTDOWN, ReportedDamage
 from cluster.requests.cluster import Finding
 from cluster.state_machines import ReplicaState
 from cluster.znodes.left_replicas import LeftReplicas
@@ -225,6 +226,50 @@ def test_a_damaged_replica_that_is_not_replaced_yet_says_why() -> None:
     of_gone, of_t = (f.detail for f in findings(context, {}, 0) if f.kind == "damaged_replica_waits")
     assert "it is not known who else is in sync: repair the malformed znodes" in of_gone
     assert "is to leave the ISR and to be fetched anew, but ZooKeeper refused that" in of_t
+
+
+@pytest.mark.rule("D-120")
+@pytest.mark.parametrize(
+    ("live", "leader", "until_ms", "end_of_detail"),
+    [
+        (
+            [1],
+            -1,
+            60_000,
+            " and no replica in sync that surely has them is online; at 00:01:00 UTC the longest log that is there "
+            "leads, and from then on what it lacks is lost; start broker 2 before: in sync, too, it may have them",
+        ),
+        ([1, 2], 2, 60_000, " and is to leave the ISR and to catch up, but ZooKeeper refused that; it is tried again"),
+        (
+            [1],
+            -1,
+            0,
+            " and is not elected, as it is not known who else is in sync: repair the malformed znodes of the partition",
+        ),
+    ],
+)
+def test_a_replica_in_doubt_that_waits_is_not_called_damaged(
+    live: list[int], leader: int, until_ms: int, end_of_detail: str
+) -> None:
+    context = context_of(live, {"t-0": [1, 2]}, {"t-0": leadership(leader, [1, 2])})
+    held = {tp("t-0"): replace(damage("t-0", 80, 80), found_by=UNCLEAN_SHUTDOWN)}
+    context.apply(changes.DamagedReplicasReported(BrokerId(1), BrokerEpoch(101), held, until_ms))
+    (found,) = (f for f in findings(context, {}, 0) if f.kind == "damaged_replica_waits")
+    assert found.detail == (
+        "broker 1 may lack records from offset 80 on, because its machine was started anew without a clean shutdown,"
+        f"{end_of_detail}"
+    )
+
+
+@pytest.mark.rule("D-120")
+def test_where_all_in_sync_are_there_a_replica_in_doubt_waits_for_nobody_else() -> None:
+    context = context_of([1, 2], {"t-0": [1, 2]}, {"t-0": leadership(-1, [1, 2])})
+    in_doubt = {tp("t-0"): replace(damage("t-0", 80, 80), found_by=UNCLEAN_SHUTDOWN)}
+    context.apply(changes.DamagedReplicasReported(BrokerId(1), BrokerEpoch(101), in_doubt, 60_000))
+    damaged = {tp("t-0"): damage("t-0", 70, 90)}
+    context.apply(changes.DamagedReplicasReported(BrokerId(2), BrokerEpoch(102), damaged, 60_000))
+    (found, _) = (f for f in findings(context, {}, 0) if f.kind == "damaged_replica_waits")
+    assert found.detail.endswith("from then on what it lacks is lost")
 
 
 @pytest.mark.rule("D-98", "D-99")

@@ -3,10 +3,11 @@
 import pytest
 
 from cluster.bounds import LEADER_EPOCH_IN_ZNODE
-from cluster.broker import NO_LEADER, BrokerId
-from cluster.partition import RECOVERING, LeaderAndIsr, TopicPartition
+from cluster.broker import NO_LEADER, BrokerEpoch, BrokerId
+from cluster.partition import RECOVERING, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from cluster.state_machines import PartitionState, ReplicaState
-from controller.changes import DeletionsQueued, ReplicaStatesDerived
+from controller.changes import DamageReportsAwaited, DeletionsQueued, ReassignmentsWritten, ReplicaStatesDerived
+from controller.decisions.brokers.known_damage import AwaitedReport
 from controller.decisions.partitions.leader_election import NEWER_CONTROLLER, NO_STATE_ZNODE
 from controller.decisions.partitions.partition_states import (
     initial_partition_state,
@@ -124,6 +125,35 @@ def test_isr_removals_sort_partitions_by_what_becomes_of_them() -> None:
     assert plan.failures == {tp("t-2"): NO_STATE_ZNODE, tp("t-3"): NEWER_CONTROLLER}
     assert plan.ignored == (tp("gone-0"),)
     assert NO_LEADER == -1
+
+
+@pytest.mark.rule("D-120")
+@pytest.mark.parametrize(
+    ("what", "live", "awaited", "is_moving", "left"),
+    [
+        ("nobody is online, and one has to report", [], 2, False, (1, 2)),
+        ("it has to report itself", [], 1, False, (1, 2)),
+        ("another member is online", [2], 1, False, (2,)),
+        ("nobody has to report", [], None, False, (2,)),
+        ("the one that has to report is not in sync", [], 3, False, (2,)),
+        ("a replica moves away", [], 2, True, (2,)),
+    ],
+)
+def test_members_that_go_offline_stay_while_one_has_to_report(
+    what: str, live: list[int], awaited: int | None, is_moving: bool, left: tuple[int, ...]
+) -> None:
+    cluster = context(live, {"t-0": [1, 2, 3]}, {"t-0": leadership(1, [1, 2])})
+    if awaited is not None:
+        cluster.apply(DamageReportsAwaited({BrokerId(awaited): AwaitedReport(BrokerEpoch(9), 0)}))
+    if is_moving:
+        moved = ReplicaAssignment(ids(1, 2, 3), adding=ids(3), removing=ids(1))
+        cluster.apply(ReassignmentsWritten({tp("t-0"): moved}))
+    plan = plan_isr_removals(cluster, BrokerId(1), {tp("t-0"): cluster.leaderships[tp("t-0")]})
+    written = plan.writes[tp("t-0")]
+    assert (written.leader, written.isr, written.leader_epoch) == (-1, left, 1), what
+    # A follower that goes loses nothing: there is nothing to write.
+    of_follower = plan_isr_removals(cluster, BrokerId(2), {tp("t-0"): written})
+    assert (of_follower.writes == {}) == (left == (1, 2)), what
 
 
 @pytest.mark.rule("D-43")
