@@ -18,7 +18,7 @@ from state_log.record import Kind, StateChange
 from state_log.writer import FileStateChangeLog
 from tests.commands import LAUNCHER, klamm
 from tests.local_clusters import eventually, serving_cluster
-from tests.observability.prometheus_server import Prometheus, prometheus
+from tests.observability.prometheus_server import COPIES, RULES, Prometheus, prometheus
 from tests.observability.zookeeper_metrics import measured_zookeeper
 from tests.timeouts import TIMEOUT_S
 
@@ -131,12 +131,14 @@ def stage(folder: Path) -> Iterator[Stage]:
         fourth = FourthBroker(folder / "fourth", zookeeper)
         stack.callback(lambda: end(fourth.process))
         [audit_port] = choose_free_ports(1)
+        targets = {"files": [str(cluster.folder / TARGETS_FILE)], "refresh_interval": "1s"}
         jobs = [
+            {"job_name": "klamm", "file_sd_configs": [targets]},
             zookeeper_job,
             _job("klamm-broker", "broker-4", fourth.metrics_port),
             _job("klamm-audit", "audit", audit_port),
         ]
-        measured = stack.enter_context(prometheus(folder / "prometheus", cluster.folder / TARGETS_FILE, jobs))
+        measured = stack.enter_context(prometheus(folder / "prometheus", jobs, (*RULES, *COPIES)))
         made = Stage(cluster, measured, server, fourth)
         made.audit_port = audit_port
         stack.callback(lambda: end(made.audit))
