@@ -36,6 +36,9 @@ SHORTENED: Final = {
     "AuditBehind": ("> 10000000", "> 1000"),
     "ZooKeeperSlow": ("> 500", "> 0.001"),
     "RequestsRefused": ("> 1", "> 0.01"),
+    "RepeatedControllerElections": (")) > 3", ")) > 1"),
+    "ProduceOrFetchFailing": ("> 0.2", "> 0.05"),
+    "RequestsSlow": ("> 1000", "> 50"),
 }
 """By alert: what its expression has, and what the test's copy has in its place."""
 BINARY: Final = shutil.which("prometheus")

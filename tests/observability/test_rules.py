@@ -16,6 +16,7 @@ from tests.observability.expositions import BROKERS, PARTITIONS, RECORDS_PER_SEC
 from tests.observability.prometheus_server import BINARY, COPIES, RULES, Prometheus, prometheus
 from tests.observability.rendering import promql
 from tests.unit.deploy.test_prometheus_rules import exposed_names, metrics_of, rules
+from tests.unit.deploy.test_runbooks import runbook_queries
 
 pytestmark = [
     pytest.mark.real,
@@ -133,6 +134,12 @@ def test_strimzis_copies_alone_leave_its_alerts_quiet(with_copies: Prometheus) -
 @pytest.mark.parametrize("name", FILES)
 def test_no_alert_is_about_to_fire_on_a_healthy_cluster(name: str, servers: dict[str, Prometheus]) -> None:
     assert servers[name].query("ALERTS") == []
+
+
+@pytest.mark.parametrize("query", runbook_queries())
+def test_a_query_of_a_runbook_is_answered(as_shipped: Prometheus, query: str) -> None:
+    """What Prometheus does not understand it refuses."""
+    as_shipped.query(query)
 
 
 def test_what_was_recorded_is_exposed_today() -> None:
