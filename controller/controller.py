@@ -356,7 +356,8 @@ class Controller:
         active.commit(ControllerResigned(self.config.id))
 
     def _show_active_controller(self) -> None:
-        self.metrics.show_active_controller(self.election.active_controller_id, held=self.is_active)
+        epoch = None if self._active is None else self._active.epoch
+        self.metrics.show_active_controller(self.election.active_controller_id, epoch)
 
     # Callbacks; they only enqueue events
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
-from cluster.broker import NO_CONTROLLER, ControllerId
+from cluster.broker import NO_CONTROLLER, ControllerEpoch, ControllerId
 from cluster.process.metrics import Metrics, Samples
 from cluster.state_machines import ReplicaState
 from controller.context import ControllerContext
@@ -54,6 +54,7 @@ class ControllerMetrics:
         registry.gauge(DOMAIN, "ControllerChannelManager", "TotalQueueSize")
         self.current_controller_id = registry.gauge("kafka.server", "MetadataLoader", "CurrentControllerId")
         self.current_controller_id.set(NO_CONTROLLER)
+        self._epoch = registry.gauge(_OWN_DOMAIN, "Election", "ControllerEpoch")
 
     def show_state(self, state: ControllerState) -> None:
         self._gauges["ControllerState"].set(state)
@@ -63,13 +64,14 @@ class ControllerMetrics:
         if timer is not None:
             timer.update_ms(duration_ms)
 
-    def show_active_controller(self, active_controller_id: ControllerId, *, held: bool) -> None:
-        """Set the active controller's id and whether it is this candidate.
+    def show_active_controller(self, active_controller_id: ControllerId, epoch: ControllerEpoch | None) -> None:
+        """Set the active controller's id and, if it is this candidate, its epoch; None if it is not.
 
         Set at the election, not after its event: a failover may take long, and the controller is active from the start.
         """
         self.current_controller_id.set(active_controller_id)
-        self._gauges["ActiveControllerCount"].set(held)
+        self._gauges["ActiveControllerCount"].set(epoch is not None)
+        self._epoch.set(0 if epoch is None else epoch)
 
     def show(self, context: ControllerContext | None) -> None:
         """Set the gauges from the context; zeros for a candidate that is not active (INV-11)."""

@@ -188,6 +188,10 @@ class RunningController:
         return self.metrics.gauge("kafka.controller", type_, name).value
 
     @property
+    def election_epoch(self) -> float:
+        return self.metrics.gauge("klamm.controller", "Election", "ControllerEpoch").value
+
+    @property
     def is_active(self) -> bool:
         """Whether it is active and idle: failover and every later event are done."""
         return self.gauge("ActiveControllerCount") == 1 and self.gauge("ControllerState") == ControllerState.IDLE

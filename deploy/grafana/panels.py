@@ -33,9 +33,9 @@ class Dashboard(Struct, frozen=True):
 
 
 def columns(panels: tuple[Panel, ...], kind: str) -> int:
-    """Panels beside one another: four where that fills the row."""
+    """Panels beside one another: four where that fills the row, and no more than there are."""
     beside = sum((panel.kind == STAT) == (kind == STAT) for panel in panels)
-    return 6 if kind == STAT else 4 if beside % 4 == 0 else 3
+    return 6 if kind == STAT else 4 if beside % 4 == 0 else min(beside, 3)
 
 
 def stat(title: str, query: str, help_: str = "", *, unit: str = "short", bad_from: float | None = 1) -> Panel:

@@ -5,6 +5,10 @@
 `strimzi.rules.yaml` serves Strimzi's dashboards in both styles, `confluent.rules.yaml` those of jmx-monitoring-stacks.
 No one set of names serves both, so each file makes copies that carry only the labels of its dashboards; klamm's own
 metrics, alerts and dashboards need neither. A counter stays a counter: its copy grows as it does.
+
+Most copies have the name of what they copy, so a sum over that name counts them too. They are therefore in a folder
+that is loaded on request only, and have the label `klamm_copy`. A rule selects what has no such label: else it would
+copy its own copy, or the other file's.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,11 +18,12 @@ from typing import Final
 import yaml
 from msgspec import Struct
 
-FOLDER: Final = Path(__file__).resolve().parent
+FOLDER: Final = Path(__file__).resolve().parent / "copies"
 BROKERS, CONTROLLERS, ZOOKEEPERS = "klamm-broker", "klamm-controller", "zookeeper"
 CLUSTER: Final = "klamm"
 """The value of the labels by which dashboards choose a cluster."""
 _OWN_LABELS: Final = "job, node"
+_LABEL: Final = "klamm_copy"
 
 _TOPIC_METRICS: Final = "kafka_server_brokertopicmetrics_"
 _REQUESTS: Final = "kafka_network_requestmetrics_"
@@ -147,7 +152,7 @@ def confluent() -> Iterator[Copy]:
         yield same(name, CONTROLLERS)
     # The dashboards offer as `instance` what has this metric, and controllers are apart from brokers here.
     state = "kafka_server_kafkaserver_brokerstate"
-    controllers = f'{_OF_CONTROLLERS[0]}{{job="{CONTROLLERS}"}}'
+    controllers = f"{_OF_CONTROLLERS[0]}{_matchers(CONTROLLERS)}"
     yield Copy(state, f"{state}SELECT or 0 * {controllers} + 3", BROKERS)
     yield from _confluent_requests()
     yield same(
@@ -180,11 +185,12 @@ def _confluent_requests() -> Iterator[Copy]:
     for name in _REQUEST_TIMES:
         metric = f"{_REQUESTS}{name}"
         yield same(metric, BROKERS)
-        select = f'{metric}{{job="{BROKERS}", request="FetchConsumer"}}'
-        yield Copy(metric, f"max without (request) ({select})", BROKERS, {"request": "Fetch"})
+        select = _matchers(BROKERS, 'request="FetchConsumer"')
+        yield Copy(metric, f"max without (request) ({metric}{select})", BROKERS, {"request": "Fetch"})
     yield same(f"{_REQUESTS}totaltimems", BROKERS)
-    fetches = f'{_REQUESTS}requestspersec_total{{job="{BROKERS}", request=~"Fetch.+"}}'
-    yield Copy(f"{_REQUESTS}requestspersec", f"sum without (request) ({fetches})", BROKERS, {"request": "Fetch"})
+    select = _matchers(BROKERS, 'request=~"Fetch.+"')
+    fetches = f"sum without (request) ({_REQUESTS}requestspersec_total{select})"
+    yield Copy(f"{_REQUESTS}requestspersec", fetches, BROKERS, {"request": "Fetch"})
 
 
 def _confluent_zookeeper() -> Iterator[Copy]:
@@ -214,6 +220,7 @@ def strimzi_rule(copy: Copy) -> dict[str, object]:
         "strimzi_io_kind": "Kafka",
         "strimzi_io_name": f"{CLUSTER}-{'zookeeper' if is_zookeeper else 'kafka'}",
         "container": "zookeeper" if is_zookeeper else "kafka",
+        _LABEL: "strimzi",
     }
     pod = "kubernetes_pod_name"
     value = f"{CLUSTER}-$1"
@@ -230,17 +237,29 @@ def confluent_rule(copy: Copy) -> dict[str, object]:
     """Confluent's dashboards choose by job, environment and instance; controllers are brokers to them."""
     job = "zookeeper" if copy.job == ZOOKEEPERS else "kafka-broker"
     expr = f"max without ({_OWN_LABELS}) ({_selected(copy)})"
-    return {"record": copy.record, "expr": expr, "labels": {"job": job, "env": CLUSTER, **copy.labels}}
+    return {
+        "record": copy.record,
+        "expr": expr,
+        "labels": {"job": job, "env": CLUSTER, _LABEL: "confluent", **copy.labels},
+    }
 
 
 def _selected(copy: Copy) -> str:
-    return copy.expr.replace("SELECT", f'{{job="{copy.job}"}}')
+    return copy.expr.replace("SELECT", _matchers(copy.job))
+
+
+def _matchers(job: str, *more: str) -> str:
+    """Of what the processes of a job expose, and no copy of it."""
+    return "{" + ", ".join((f'job="{job}"', f'{_LABEL}=""', *more)) + "}"
 
 
 def rendered(name: str) -> str:
     """The content of `<name>.rules.yaml`."""
     rules = [strimzi_rule(c) for c in strimzi()] if name == "strimzi" else [confluent_rule(c) for c in confluent()]
-    made = f"# Made by deploy/prometheus/dashboard_rules.py: klamm's metrics for dashboards of {name.capitalize()}."
+    made = (
+        f"# Made by deploy/prometheus/dashboard_rules.py: klamm's metrics for dashboards of {name.capitalize()}.\n"
+        f'# Copies, which sums over the same names count too: leave them out with {_LABEL}="".'
+    )
     document = {"groups": [{"name": f"{name}-dashboards", "rules": rules}]}
     return f"{made}\n{yaml.safe_dump(document, sort_keys=False, width=200)}"
 

@@ -163,7 +163,7 @@ class Scenario:
         stack = self._stack
         stack.up("audit")
         self._say("healthy: audit")
-        wanted = {"klamm-controller": 3, "klamm-broker": 3, "klamm-audit": 1, "zookeeper": 3}
+        wanted = {"klamm-controller": 3, "klamm-broker": 3, "klamm-audit": 1, "zookeeper": 3, "prometheus": 1}
 
         def all_are_scraped() -> bool:
             found = get_json(f"{PROMETHEUS}/api/v1/query?query=sum+by+(job)(up)")["data"]["result"]
@@ -173,9 +173,21 @@ class Scenario:
         until(all_are_scraped, "Prometheus scrapes every process")
         groups = get_json(f"{PROMETHEUS}/api/v1/rules")["data"]["groups"]
         assert groups, "Prometheus has no rules"
+
+        def asked(query: str) -> list[Any]:
+            found: list[Any] = get_json(f"{PROMETHEUS}/api/v1/query?query={query}")["data"]["result"]
+            return found
+
+        # The second evaluation of a rule is the first that meets what the first has recorded.
+        until(
+            lambda: bool(asked("min(prometheus_rule_group_iterations_total)>2")), "rules are evaluated again and again"
+        )
+        assert asked("prometheus_rule_evaluation_failures_total>0") == []
         managers = get_json(f"{PROMETHEUS}/api/v1/alertmanagers")["data"]["activeAlertmanagers"]
         assert len(managers) == 1
-        self._say(f"Prometheus scrapes {sum(wanted.values())} processes and has {len(groups)} groups of rules")
+        self._say(
+            f"Prometheus scrapes {sum(wanted.values())} processes and has {len(groups)} groups of rules, none in error"
+        )
 
     def _check_audit(self) -> None:
         stack, found = self._stack, dict[str, Any]()

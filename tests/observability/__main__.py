@@ -1,7 +1,7 @@
 """Provoke every alert, ask every query of every dashboard, on a live cluster under Prometheus; print what came of it.
 
 .venv/bin/python -m tests.observability            # some minutes
-.venv/bin/python -m tests.observability --write    # also the tables and pictures of docs/dashboards.md
+.venv/bin/python -m tests.observability --write    # also the tables of docs/dashboards.md
 """
 
 import sys

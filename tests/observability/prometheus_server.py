@@ -1,11 +1,12 @@
-"""Debian's Prometheus on a local cluster, with the shipped configuration and rules.
+"""Debian's Prometheus with the shipped rules.
 
-What a test changes is stated here: scrapes and evaluations every second, every `for:` one second, and the thresholds of
-`SHORTENED`, which are times that nobody waits for.
+What a test changes is stated here: scrapes and evaluations every second; and unless it wants them as they are shipped,
+every `for:` one second, and the thresholds of `SHORTENED`, which are times that nobody waits for.
 """
 
 import json
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,10 @@ from deploy.local.processes import choose_free_ports
 from tests.timeouts import TIMEOUT_S
 
 SHIPPED: Final = Path(__file__).resolve().parents[2] / "deploy" / "prometheus"
+RULES: Final = tuple(sorted(SHIPPED.glob("*.rules.yaml")))
+"""What every Prometheus of klamm loads."""
+COPIES: Final = tuple(sorted((SHIPPED / "copies").glob("*.rules.yaml")))
+"""Loaded on request, for the dashboards of others."""
 SHORTENED: Final = {
     "ControllerQueueOld": ("> 30000", "> 3000"),
     "TopicDeletionStuck": ("> 1800000", "> 2000"),
@@ -31,6 +36,9 @@ SHORTENED: Final = {
     "AuditBehind": ("> 10000000", "> 1000"),
     "ZooKeeperSlow": ("> 500", "> 0.001"),
     "RequestsRefused": ("> 1", "> 0.01"),
+    "RepeatedControllerElections": (")) > 3", ")) > 1"),
+    "ProduceOrFetchFailing": ("> 0.2", "> 0.05"),
+    "RequestsSlow": ("> 1000", "> 50"),
 }
 """By alert: what its expression has, and what the test's copy has in its place."""
 BINARY: Final = shutil.which("prometheus")
@@ -39,8 +47,8 @@ BINARY: Final = shutil.which("prometheus")
 class Prometheus:
     """A running server. Its methods ask its API."""
 
-    def __init__(self, address: str) -> None:
-        self.address = address
+    def __init__(self, address: str, folder: Path, process: "subprocess.Popen[bytes]") -> None:
+        self.address, self._folder, self._process = address, folder, process
 
     def query(self, expression: str, at: float | None = None) -> list[dict[str, Any]]:
         """The series of an instant query. Raises HTTPError for a malformed expression."""
@@ -62,6 +70,29 @@ class Prometheus:
         """The names of the alerts that fire or have fired."""
         return {s["metric"]["alertname"] for s in self.query('max_over_time(ALERTS{alertstate="firing"}[1d])')}
 
+    def rules(self) -> list[dict[str, Any]]:
+        """Every rule with its `health`."""
+        return [rule for group in self._get("rules", {})["groups"] for rule in group["rules"]]
+
+    def evaluations(self) -> int:
+        """How often the rules of every group have been evaluated."""
+        with urlopen(f"http://{self.address}/metrics", timeout=TIMEOUT_S) as answer:
+            lines = answer.read().decode().splitlines()
+        counts = [float(x.rpartition(" ")[2]) for x in lines if x.startswith("prometheus_rule_group_iterations_total{")]
+        return int(min(counts, default=0))
+
+    @contextmanager
+    def more_rules(self, document: dict[str, Any]) -> Iterator[None]:
+        """Load a file of rules beside the others until the end of the block."""
+        path = self._folder / "more.rules.yaml"
+        path.write_text(yaml.safe_dump(_every_second(document)))
+        self._process.send_signal(signal.SIGHUP)
+        try:
+            yield
+        finally:
+            path.unlink()
+            self._process.send_signal(signal.SIGHUP)
+
     def _get(self, what: str, fields: dict[str, Any]) -> Any:
         with urlopen(f"http://{self.address}/api/v1/{what}?{urlencode(fields)}", timeout=TIMEOUT_S) as answer:
             return json.load(answer)["data"]
@@ -69,34 +100,40 @@ class Prometheus:
 
 @contextmanager
 def prometheus(
-    folder: Path, targets: Path, jobs: Sequence[dict[str, Any]] = (), *, interval_s: int = 1
+    folder: Path, jobs: Sequence[dict[str, Any]], rules: Sequence[Path] = RULES, *, as_shipped: bool = False
 ) -> Iterator[Prometheus]:
-    """Scrape the processes of a targets file, and of more `jobs`, until the end of the block."""
+    """Scrape these jobs, and itself, until the end of the block. `as_shipped`: with every threshold and `for:`."""
     assert BINARY is not None, "prometheus is not installed: apt-get install prometheus"
     folder.mkdir(parents=True, exist_ok=True)
-    for path in SHIPPED.glob("*.rules.yaml"):
-        (folder / path.name).write_text(yaml.safe_dump(_shortened(yaml.safe_load(path.read_text("utf-8")), interval_s)))
-    config = yaml.safe_load((SHIPPED / "prometheus-local.yml").read_text("utf-8"))
-    config["global"] = {"scrape_interval": f"{interval_s}s", "evaluation_interval": f"{interval_s}s"}
-    del config["alerting"]
-    config["scrape_configs"][0]["file_sd_configs"] = [{"files": [str(targets)], "refresh_interval": "1s"}]
-    config["scrape_configs"][1:] = jobs
-    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+    for path in rules:
+        document = _every_second(yaml.safe_load(path.read_text("utf-8")))
+        (folder / path.name).write_text(yaml.safe_dump(document if as_shipped else _shortened(document)))
     address = f"127.0.0.1:{choose_free_ports(1)[0]}"
+    config = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": ["*.rules.yaml"],
+        "scrape_configs": [*jobs, {"job_name": "prometheus", "static_configs": [{"targets": [address]}]}],
+    }
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
     command = [BINARY, f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'tsdb'}"]
     with (folder / "prometheus.log").open("wb") as log:
         process = subprocess.Popen([*command, f"--web.listen-address={address}"], stdout=log, stderr=log)
         try:
             _wait_until_ready(address, process, folder)
-            yield Prometheus(address)
+            yield Prometheus(address, folder, process)
         finally:
             process.terminate()
             process.wait(TIMEOUT_S)
 
 
-def _shortened(document: dict[str, Any], interval_s: int) -> dict[str, Any]:
+def _every_second(document: dict[str, Any]) -> dict[str, Any]:
     for group in document["groups"]:
-        group["interval"] = f"{interval_s}s"
+        group["interval"] = "1s"
+    return document
+
+
+def _shortened(document: dict[str, Any]) -> dict[str, Any]:
+    for group in document["groups"]:
         for rule in group["rules"]:
             if "for" in rule:
                 rule["for"] = "1s"

@@ -1,5 +1,7 @@
 """For each alert, what makes it fire on a live cluster, and what ends it."""
 
+import asyncio
+import contextlib
 import ctypes
 import json
 import os
@@ -11,11 +13,16 @@ from typing import Final
 
 import grpc
 
-from cluster.local_cluster import CONTROLLER
+from admin.client import AdminClient
+from cluster.broker import BrokerEpoch, ControllerEpoch, ControllerId
+from cluster.errors import ApiError, PeerUnreachableError
+from cluster.local_cluster import BROKER, CONTROLLER
+from cluster.requests.control import StopReplicaRequest
+from deploy.local.cluster_folder import TARGETS_FILE
 from state_log.writer import STATE_CHANGE_FOLDER
 from tests.commands import run_klamm
 from tests.local_clusters import eventually, partitions
-from tests.observability.stage import CONNECTIONS_MAX, Stage, end, start_audit
+from tests.observability.stage import CONNECTIONS_MAX, Stage, end, log_without_a_line, start_audit
 
 Provocation = Callable[[Stage], None]
 PROVOCATIONS: Final[dict[str, tuple[tuple[str, ...], Provocation]]] = {}
@@ -49,6 +56,10 @@ def registered_brokers(stage: Stage) -> set[int]:
     return {broker["id"] for broker in described["brokers"]}
 
 
+def active_controller(stage: Stage) -> int:
+    return int(json.loads(stage.klamm("cluster", "describe", "-o", "json"))["controller"]["id"])
+
+
 @contextmanager
 def paused(stage: Stage, *names: str) -> Iterator[None]:
     for name in names:
@@ -71,6 +82,15 @@ def killed(stage: Stage, *names: str) -> Iterator[None]:
             stage.cluster.start(name)
 
 
+async def send_refused_requests(address: str, count: int = 1) -> None:
+    """Control requests at a broker's listener for clients."""
+    async with AdminClient([address]) as client:
+        for _ in range(count):
+            with contextlib.suppress(ApiError, PeerUnreachableError):
+                request = StopReplicaRequest(ControllerId(1), ControllerEpoch(1), BrokerEpoch(1), ())
+                await client.rpc.call(address, request, 5_000)
+
+
 @provokes("DiskNearlyFull", "ZooKeeperSlow")
 def only_the_lower_thresholds(stage: Stage) -> None:
     """The disk of any machine is used a little, and ZooKeeper takes some time."""
@@ -82,6 +102,72 @@ def all_controllers_are_killed(stage: Stage) -> None:
     names = [member.name for member in stage.cluster.members(CONTROLLER)]
     with killed(stage, *names):
         stage.until_firing("ActiveControllerCount", "TargetDown")
+
+
+@provokes("RepeatedControllerElections")
+def the_active_controller_is_killed_again_and_again(stage: Stage) -> None:
+    active = 'kafka_controller_kafkacontroller_activecontrollercount{job="klamm-controller"} == 1'
+    for _ in range(2):
+        stage.until_healthy()
+        [killed_one] = [series["metric"]["node"] for series in stage.server.query(active)]
+
+        def is_another_active(node: str = killed_one) -> bool:
+            return [series["metric"]["node"] for series in stage.server.query(active)] not in ([], [node])
+
+        with killed(stage, killed_one):
+            eventually(is_another_active, "another one is active")
+    stage.until_firing("RepeatedControllerElections")
+
+
+@provokes("TargetVanished")
+def a_broker_is_taken_out_of_the_file_of_targets(stage: Stage) -> None:
+    file = stage.cluster.folder / TARGETS_FILE
+    targets = file.read_bytes()
+    file.write_text(json.dumps([t for t in json.loads(targets) if t["labels"]["node"] != "broker-3"]))
+    try:
+        stage.until_firing("TargetVanished")
+    finally:
+        file.write_bytes(targets)
+
+
+@provokes("RulesFailing")
+def a_rule_selects_two_series_that_are_one_without_their_names(stage: Stage) -> None:
+    rule = {"record": "failing", "expr": '{__name__=~"up|scrape_duration_seconds"}'}
+    with stage.server.more_rules({"groups": [{"name": "failing", "rules": [rule]}]}):
+        stage.until_firing("RulesFailing")
+
+
+@provokes("RequestErrors")
+def control_requests_are_sent_to_the_listener_of_clients(stage: Stage) -> None:
+    broker = stage.cluster.members(BROKER)[0]
+
+    def fires() -> bool:
+        asyncio.run(send_refused_requests(broker.address, 50))
+        return "RequestErrors" in stage.server.firing()
+
+    eventually(fires, "RequestErrors fires")
+
+
+@provokes("ProduceOrFetchFailing")
+def a_topic_wants_more_in_sync_replicas_than_it_has(stage: Stage) -> None:
+    create(stage, "refused", "1:2", min_insync_replicas=2)
+
+    def fires() -> bool:
+        run_klamm("produce", "refused", "--timeout", "2", "--data", str(stage.cluster.folder), stdin="1\n")
+        return "ProduceOrFetchFailing" in stage.server.firing()
+
+    with killed(stage, "broker-2"):
+        eventually(lambda: partitions(stage.cluster, "refused")[0]["isr"] == [1], "2 left the ISR")
+        eventually(fires, "ProduceOrFetchFailing fires")
+
+
+@provokes("RequestsSlow")
+def producers_wait_for_a_follower_that_hangs(stage: Stage) -> None:
+    create(stage, "waiting", "1:3")
+    produce(stage, "waiting")
+    with paused(stage, "broker-3"):
+        produce(stage, "waiting")
+    stage.until_firing("RequestsSlow")
 
 
 @provokes("OfflinePartitions", "UnderReplicatedPartitions", "UnderMinIsrPartitions")
@@ -174,7 +260,7 @@ def zookeeper_hangs(stage: Stage) -> None:
 @provokes("EventLoopBlocked")
 def the_main_thread_of_a_standby_is_stopped(stage: Stage) -> None:
     """As by a debugger; its other threads run, also the one that serves the metrics."""
-    active = json.loads(stage.klamm("cluster", "describe", "-o", "json"))["controller"]["id"]
+    active = active_controller(stage)
     standby = next(member for member in stage.cluster.members(CONTROLLER) if member.id != active)
     assert standby.process is not None
     trace = ctypes.CDLL(None, use_errno=True).ptrace
@@ -291,7 +377,7 @@ def an_audit_reads_a_log_without_a_line(stage: Stage) -> None:
     """It expects a node that has no log, and the cluster writes faster than it reads."""
     folder = stage.cluster.folder.parent / "audit"
     folder.mkdir(exist_ok=True)
-    start_audit(stage, folder)
+    start_audit(stage, folder, "--log-dir", str(log_without_a_line(folder)), "--expect", "broker-99")
     # Each waits for itself: Spark may take minutes to start on a busy machine.
     eventually(lambda: stage.server.query('up{job="klamm-audit"} == 1'), "the audit has started")
     eventually(lambda: stage.server.query("klamm_audit_job_records_total > 0"), "the audit has read something")

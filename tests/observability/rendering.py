@@ -9,12 +9,13 @@ from deploy.grafana.panels import GRAPH, STAT, Dashboard, Panel, columns
 from tests.observability.prometheus_server import Prometheus
 
 _RATE_INTERVAL: Final = "15s"
-_SECONDS: Final = 180
+SECONDS: Final = 180
 _POINTS: Final = 60
 _STAT_SIZE: Final = (150, 46)
 _WIDTH: Final = 960
 """Of all panels beside one another."""
 _HEIGHT: Final = 110
+_LINE_HEIGHT: Final = 12
 _APART: Final = {"scale": {"color": "independent"}, "legend": {"color": "independent"}}
 _UNITS: Final = {"short": None, "percentunit": None, "ops": "1/s", "reqps": "1/s", "Bps": "B/s"}
 _FORMATS: Final = {"bytes": "~s", "Bps": "~s", "percentunit": ".0%"}
@@ -65,13 +66,15 @@ def _specification(dashboard: Dashboard, server: Prometheus) -> dict[str, Any]:
 def _chart(panel: Panel, server: Prometheus) -> dict[str, Any]:
     title = {"text": panel.title, "fontSize": 11}
     if panel.kind != GRAPH:
-        return _texts(panel, server, title)
+        return _texts(title, _readings(panel, server), is_stat=panel.kind == STAT)
     values = [
         {"t": float(at) * 1000, "v": float(value), "s": _legend(legend, series["metric"])}
         for query, legend in panel.queries
-        for series in server.query_range(promql(query), _SECONDS, _SECONDS / _POINTS)
+        for series in server.query_range(promql(query), SECONDS, SECONDS / _POINTS)
         for at, value in series["values"]
     ]
+    if not values:
+        return _texts(title, ["No data"], is_stat=False) | {"height": _HEIGHT}
     axis = {"title": _UNITS.get(panel.unit, panel.unit), "format": _FORMATS.get(panel.unit, "~s"), "tickCount": 4}
     return {
         "title": title,
@@ -87,15 +90,17 @@ def _chart(panel: Panel, server: Prometheus) -> dict[str, Any]:
     }
 
 
-def _texts(panel: Panel, server: Prometheus, title: dict[str, Any]) -> dict[str, Any]:
-    lines = [
+def _readings(panel: Panel, server: Prometheus) -> list[str]:
+    return sorted(
         f"{_legend(legend, series['metric'])}  {float(series['value'][1]):.4g}".strip()
         for query, legend in panel.queries
         for series in server.query(promql(query))
-    ]
-    is_stat = panel.kind == STAT
-    width, height = _STAT_SIZE if is_stat else (_WIDTH, _HEIGHT)
-    shown = [{"text": line, "row": row} for row, line in enumerate(sorted(lines)[:9])]
+    )
+
+
+def _texts(title: dict[str, Any], lines: list[str], *, is_stat: bool) -> dict[str, Any]:
+    shown = [{"text": line, "row": row} for row, line in enumerate(lines[:9])]
+    width, height = _STAT_SIZE if is_stat else (_WIDTH, _LINE_HEIGHT * (len(shown) + 1))
     return {
         "title": title,
         "width": width,
@@ -112,7 +117,7 @@ def _texts(panel: Panel, server: Prometheus, title: dict[str, Any]) -> dict[str,
 
 def _top(values: list[dict[str, Any]]) -> float:
     """The upper end of the axis: 1 for a line at 0."""
-    return max(1.0 if all(v["v"] <= 0 for v in values) else 0.0, *(v["v"] for v in values)) if values else 1.0
+    return max(1.0 if all(v["v"] <= 0 for v in values) else 0.0, *(v["v"] for v in values))
 
 
 def _legend(template: str, labels: Mapping[str, str]) -> str:

@@ -1,7 +1,6 @@
 """The whole run: provocations, then dashboards, while the audit follows the logs."""
 
 import asyncio
-import contextlib
 import re
 import time
 from collections.abc import Callable, Collection
@@ -11,15 +10,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from admin.client import AdminClient
-from cluster.broker import BrokerEpoch, ControllerEpoch, ControllerId
-from cluster.errors import ApiError, PeerUnreachableError
 from cluster.local_cluster import BROKER
-from cluster.requests.control import StopReplicaRequest
 from deploy.grafana.description import DASHBOARDS
 from tests.observability.coverage import summary, without_data
-from tests.observability.provocations import PROVOCATIONS, produce
-from tests.observability.rendering import drawing, series_without_data
+from tests.observability.provocations import PROVOCATIONS, produce, send_refused_requests
+from tests.observability.rendering import series_without_data
 from tests.observability.stage import Stage, stage
 from tests.timeouts import TIMEOUT_S
 from tests.unit.deploy.test_prometheus_rules import exposed_names
@@ -36,13 +31,12 @@ class Result(Struct):
     fired: list[tuple[str, str]]
     """Each alert with what made it fire."""
     table: list[str]
-    drawings: dict[str, str]
     failures: list[str]
 
 
 def run_all(folder: Path, say: Callable[[str], object], only: Collection[str] = ()) -> Result:
     """`only`: the names of the provocations; all by default."""
-    result = Result([], [], {}, [])
+    result = Result([], [], [])
     chosen = {name: provocation for name, provocation in PROVOCATIONS.items() if not only or name in only}
     with stage(folder) as live:
         live.klamm("topics", "create", "orders", "--partitions", "6", "--replication-factor", "3")
@@ -73,8 +67,6 @@ def _ask_dashboards(live: Stage, result: Result, say: Callable[[str], object]) -
     scraped = live.server.query('count by (__name__) ({job=~"klamm-.*", __name__=~"(kafka|klamm)_.*"})')
     undescribed = {series["metric"]["__name__"] for series in scraped} - exposed_names()
     result.failures += [f"{name} is not in cluster/process/metrics.toml" for name in sorted(undescribed)]
-    for dashboard in DASHBOARDS:
-        result.drawings[dashboard.uid] = drawing(dashboard, live.server)
     say("\n".join([*result.table, *result.failures]))
 
 
@@ -84,19 +76,11 @@ def _left_without_data(live: Stage) -> list[str]:
     while True:
         produce(live, "orders")
         live.klamm("consume", "orders", "--from-beginning", "--until-end")
-        asyncio.run(send_refused_request(live.cluster.members(BROKER)[0].address))
+        asyncio.run(send_refused_requests(live.cluster.members(BROKER)[0].address))
         own = [query for dashboard in DASHBOARDS for query in series_without_data(dashboard, live.server)]
         missing = [*without_data(live.server), *own]
         if not missing or time.monotonic() > deadline:
             return missing
-
-
-async def send_refused_request(address: str) -> None:
-    """A control request at a broker's listener for clients: dashboards show errors, too."""
-    async with AdminClient([address]) as client:
-        with contextlib.suppress(ApiError, PeerUnreachableError):
-            request = StopReplicaRequest(ControllerId(1), ControllerEpoch(1), BrokerEpoch(1), ())
-            await client.rpc.call(address, request, 5_000)
 
 
 def write_documents(result: Result) -> None:
@@ -108,5 +92,3 @@ def write_documents(result: Result) -> None:
         block = "\n".join([on, "", *lines])
         text = re.sub(_MARKS.format(mark), lambda m, b=block: f"{m[1]}\n{b}\n\n{m[2]}", text, flags=re.DOTALL)
     page.write_text(text)
-    for uid, svg in result.drawings.items():
-        (DOCS / "images" / f"{uid}.svg").write_text(svg)

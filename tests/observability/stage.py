@@ -18,7 +18,7 @@ from state_log.record import Kind, StateChange
 from state_log.writer import FileStateChangeLog
 from tests.commands import LAUNCHER, klamm
 from tests.local_clusters import eventually, serving_cluster
-from tests.observability.prometheus_server import Prometheus, prometheus
+from tests.observability.prometheus_server import COPIES, RULES, Prometheus, prometheus
 from tests.observability.zookeeper_metrics import measured_zookeeper
 from tests.timeouts import TIMEOUT_S
 
@@ -123,7 +123,8 @@ def end(process: "subprocess.Popen[bytes] | None") -> None:
 
 
 @contextmanager
-def stage(folder: Path) -> Iterator[Stage]:
+def stage(folder: Path, *, as_shipped: bool = False) -> Iterator[Stage]:
+    """`as_shipped`: with every threshold and `for:` of the alerts, and no copies of metrics."""
     with ExitStack() as stack:
         zookeeper, server, zookeeper_job = stack.enter_context(measured_zookeeper(folder / "zookeeper"))
         options: dict[str, Any] = {"controllers": 3, "brokers": 3, "zookeeper": zookeeper, "settings": SETTINGS}
@@ -131,12 +132,15 @@ def stage(folder: Path) -> Iterator[Stage]:
         fourth = FourthBroker(folder / "fourth", zookeeper)
         stack.callback(lambda: end(fourth.process))
         [audit_port] = choose_free_ports(1)
+        targets = {"files": [str(cluster.folder / TARGETS_FILE)], "refresh_interval": "1s"}
         jobs = [
+            {"job_name": "klamm", "file_sd_configs": [targets]},
             zookeeper_job,
             _job("klamm-broker", "broker-4", fourth.metrics_port),
             _job("klamm-audit", "audit", audit_port),
         ]
-        measured = stack.enter_context(prometheus(folder / "prometheus", cluster.folder / TARGETS_FILE, jobs))
+        rules = RULES if as_shipped else (*RULES, *COPIES)
+        measured = stack.enter_context(prometheus(folder / "prometheus", jobs, rules, as_shipped=as_shipped))
         made = Stage(cluster, measured, server, fourth)
         made.audit_port = audit_port
         stack.callback(lambda: end(made.audit))
@@ -148,8 +152,8 @@ def _job(name: str, node: str, port: int) -> dict[str, Any]:
     return {"job_name": name, "static_configs": [{"targets": [f"127.0.0.1:{port}"], "labels": {"node": node}}]}
 
 
-def start_audit(stage: Stage, folder: Path) -> None:
-    """Follow all logs, and one of which a line was removed; a node is expected that has none."""
+def log_without_a_line(folder: Path) -> Path:
+    """A folder with the state-change log of a node, of which a line was removed."""
     removed = folder / "line-removed"
     log = FileStateChangeLog(removed, node="broker-77", incarnation="1700000000000.1", clock=SystemClock())
     for _ in range(3):
@@ -158,9 +162,13 @@ def start_audit(stage: Stage, folder: Path) -> None:
     [segment] = removed.glob("*.jsonl")
     lines = segment.read_bytes().splitlines(keepends=True)
     segment.write_bytes(b"".join([lines[0], lines[2]]))
-    folders = [*stage.cluster.state_change_logs, removed]
-    arguments = [argument for path in folders for argument in ("--log-dir", str(path))]
-    command = [*LAUNCHER, "audit", "run", *arguments, "--output", str(folder / "output"), "--expect", "broker-99"]
+    return removed
+
+
+def start_audit(stage: Stage, folder: Path, *options: str) -> None:
+    """Follow the logs of the cluster."""
+    arguments = [argument for path in stage.cluster.state_change_logs for argument in ("--log-dir", str(path))]
+    command = [*LAUNCHER, "audit", "run", *arguments, "--output", str(folder / "output"), *options]
     command += ["--metrics-listen", f"127.0.0.1:{stage.audit_port}", "--trigger", "1"]
     with (folder / "audit.log").open("wb") as output:
         stage.audit = subprocess.Popen(command, stdout=output, stderr=output)

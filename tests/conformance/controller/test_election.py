@@ -18,6 +18,23 @@ from tests.controller_elections import active_controller, epoch, owner, withhold
 from tests.controllers import SESSION_MS, World, quiesce, run_virtually, until
 
 
+def test_the_epoch_is_shown_by_the_active_controller_alone() -> None:
+    """So each election raises the largest by one, also one after which the same controller is active."""
+
+    async def main() -> None:
+        world = await World().start()
+        first = await active_controller(world.start_controller(1001))
+        second = world.start_controller(1002)
+        await quiesce(5)
+        assert [c.election_epoch for c in (first, second)] == [1, 0]
+        await first.stop()
+        await active_controller(second)
+        assert [c.election_epoch for c in (first, second)] == [0, 2]
+        await second.stop()
+
+    run_virtually(main)
+
+
 @pytest.mark.rule("EL-2", "EL-3", "EL-4", "EL-8", "EL-30")
 def test_the_first_controller_makes_the_paths_and_takes_epoch_one() -> None:
     async def main() -> None:

@@ -120,13 +120,26 @@ def test_every_variable_has_a_default() -> None:
     assert used == DEFAULTS.keys() - {"COMPOSE_PROJECT_NAME", "COMPOSE_PROFILES"}
 
 
+@pytest.mark.parametrize("name", ["strimzi", "confluent"])
+def test_copies_of_metrics_are_where_prometheus_reads_them_on_request_only(name: str) -> None:
+    assert "/copies" not in (FOLDER / "compose.yaml").read_text()
+    added = yaml.safe_load((FOLDER / f"compose.{name}.yaml").read_text())["services"]
+    [(file, mounted, mode)] = [tuple(volume.split(":")) for volume in added["prometheus"]["volumes"]]
+    assert (FOLDER / file).is_file()
+    rule_files = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())["rule_files"]
+    assert any(Path(mounted).match(pattern) for pattern in rule_files if pattern.startswith("/"))
+    assert (list(added), mode) == (["prometheus"], "ro")
+
+
 def accepted(command: list[str]) -> str:
     """What compose makes of the file. The commands do not speak to an engine."""
-    environment = {**os.environ, "COMPOSE_PROFILES": ",".join(PROFILES)}
+    files = "compose.yaml:compose.strimzi.yaml:compose.confluent.yaml"
+    environment = {**os.environ, "COMPOSE_PROFILES": ",".join(PROFILES), "COMPOSE_FILE": files}
     answer = subprocess.run(
         [*command, "config"], cwd=FOLDER, env=environment, capture_output=True, text=True, check=False
     )
     assert answer.returncode == 0, answer.stderr
+    assert "/etc/klamm/copies/strimzi.rules.yaml" in answer.stdout
     return answer.stdout
 
 

@@ -17,13 +17,19 @@ from deploy.prometheus.dashboard_rules import rendered
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "deploy" / "prometheus"
-RULE_FILES = sorted(FOLDER.glob("*.rules.yaml"))
+COPIES = FOLDER / "copies"
+RULE_FILES = sorted([*FOLDER.glob("*.rules.yaml"), *COPIES.glob("*.rules.yaml")])
 RUNBOOKS = ROOT / "docs" / "alerts.md"
 OF_OTHERS = re.compile(
-    r"up$|process_|jvm_|klamm:|(quorum_size|num_alive_connections|outstanding_requests|znode_count|watch_count|(min|avg|max)_latency)$"
+    r"up$|process_|jvm_|prometheus_|klamm:|(quorum_size|num_alive_connections|outstanding_requests|znode_count|watch_count|(min|avg|max)_latency)$"
 )
 """Prometheus's own, the process collector's, our recording rules, ZooKeeper's Prometheus provider's."""
-NO_METRIC = {"label_replace", "vector", "rate", "increase", "sum", "max", "min", "max_over_time"}
+NO_METRIC = {
+    *("and", "or", "unless", "on", "offset", "sum", "max", "min", "count", "topk", "bottomk"),
+    *("rate", "increase", "changes", "predict_linear", "max_over_time", "min_over_time"),
+    *("label_replace", "vector", "round", "time"),
+}
+"""Operators and functions of PromQL."""
 
 
 def document(name: str) -> Any:
@@ -31,7 +37,7 @@ def document(name: str) -> Any:
 
 
 def rules(path: Path) -> list[dict[str, Any]]:
-    return [rule for group in document(path.name)["groups"] for rule in group["rules"]]
+    return [rule for group in document(str(path.relative_to(FOLDER)))["groups"] for rule in group["rules"]]
 
 
 def alerts() -> list[dict[str, Any]]:
@@ -50,13 +56,13 @@ def exposed_names() -> set[str]:
 def metrics_of(expression: str) -> set[str]:
     """The names of metrics in a PromQL expression."""
     bare = re.sub(r"\b(by|without|on)\s*\([^)]*\)", " ", re.sub(r"\{[^}]*\}|\"[^\"]*\"|\[[^\]]*\]", " ", expression))
-    names = re.findall(r"[a-z_:][a-z0-9_:]*", re.sub(r"\b\d[\d.e]*\b", " ", bare))
-    return {name for name in names if name not in NO_METRIC | {"and", "or", "on"}}
+    names = re.findall(r"[a-z_:][a-z0-9_:]*", re.sub(r"\b\d[\d.e]*[smhd]?\b", " ", bare))
+    return {name for name in names if name not in NO_METRIC}
 
 
 @pytest.mark.parametrize("name", ["strimzi", "confluent"])
 def test_rules_for_other_dashboards_are_made_by_the_tool(name: str) -> None:
-    made = (FOLDER / f"{name}.rules.yaml").read_text("utf-8")
+    made = (COPIES / f"{name}.rules.yaml").read_text("utf-8")
     assert made == rendered(name), "run .venv/bin/python -m deploy.prometheus.dashboard_rules"
 
 
@@ -88,17 +94,20 @@ def test_every_alert_has_a_case_that_is_quiet_and_one_that_fires() -> None:
 
 def test_both_scrape_configurations_have_the_same_rules_and_jobs() -> None:
     compose, local = document("prometheus.yml"), document("prometheus-local.yml")
-    assert compose["rule_files"] == local["rule_files"] == ["*.rules.yaml"]
+    assert local["rule_files"] == ["*.rules.yaml"]
+    assert compose["rule_files"] == [*local["rule_files"], "/etc/klamm/copies/*.rules.yaml"]
     assert [job["job_name"] for job in compose["scrape_configs"]] == [
         "klamm-controller",
         "klamm-broker",
         "klamm-audit",
         "zookeeper",
+        "prometheus",
     ]
     hosts = [t.split(":")[0] for job in compose["scrape_configs"] for t in job["static_configs"][0]["targets"]]
     assert hosts == [f"{r}-{n}" for r in ("controller", "broker") for n in (1, 2, 3)] + ["audit"] + [
         f"zookeeper-{n}" for n in (1, 2, 3)
-    ]
+    ] + ["localhost"]
+    assert local["scrape_configs"][-1]["job_name"] == "prometheus"
     assert local["scrape_configs"][0]["file_sd_configs"][0]["files"] == [f"../../.klamm/{TARGETS_FILE}"]
 
 
@@ -114,7 +123,7 @@ def test_a_local_cluster_names_its_targets_with_the_jobs_of_the_rules(tmp_path: 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["check", "rules", *(path.name for path in RULE_FILES)],
+        ["check", "rules", *(str(path.relative_to(FOLDER)) for path in RULE_FILES)],
         ["check", "config", "prometheus.yml"],
         ["test", "rules", "alerts_test.yaml"],
     ],

@@ -29,16 +29,19 @@ def accepted(program: str, *arguments: str) -> None:
 def test_the_cluster_of_this_machine_is_scraped_by_its_file_of_targets(tmp_path: Path) -> None:
     written(tmp_path / "m", "--data", str(tmp_path / "cluster"))
     prometheus = yaml.safe_load((tmp_path / "m/prometheus/prometheus.yml").read_text())
-    (job,) = prometheus["scrape_configs"]
+    job, itself = prometheus["scrape_configs"]
+    assert itself == {"job_name": "prometheus", "static_configs": [{"targets": ["127.0.0.1:9090"]}]}
     assert job["file_sd_configs"][0]["files"] == [str(tmp_path / "cluster/prometheus-targets.json")]
 
 
 def test_processes_that_are_named_have_their_job_and_node(tmp_path: Path) -> None:
-    written(tmp_path / "m", "--controller", "c1:9404", "--broker", "b1:9404,b2:9404", "--alertmanager", "a:9093")
+    others = ("--alertmanager", "a:9093", "--prometheus", "p:9091")
+    written(tmp_path / "m", "--controller", "c1:9404", "--broker", "b1:9404,b2:9404", *others)
     prometheus = yaml.safe_load((tmp_path / "m/prometheus/prometheus.yml").read_text())
     targets = {job["job_name"]: job["static_configs"][0]["targets"] for job in prometheus["scrape_configs"]}
-    assert targets == {"klamm-controller": ["c1:9404"], "klamm-broker": ["b1:9404", "b2:9404"]}
-    assert all(job["relabel_configs"][0]["target_label"] == "node" for job in prometheus["scrape_configs"])
+    of_klamm = {"klamm-controller": ["c1:9404"], "klamm-broker": ["b1:9404", "b2:9404"]}
+    assert targets == {**of_klamm, "prometheus": ["p:9091"]}
+    assert all(job["relabel_configs"][0]["target_label"] == "node" for job in prometheus["scrape_configs"][:2])
     assert prometheus["alerting"]["alertmanagers"][0]["static_configs"] == [{"targets": ["a:9093"]}]
 
 
@@ -54,8 +57,21 @@ def test_rules_dashboards_and_runbooks_are_those_that_are_shipped(tmp_path: Path
     assert "docs/alerts.md" not in rules
 
 
+def test_copies_of_metrics_are_written_on_request_and_removed_when_nobody_asks_for_them(tmp_path: Path) -> None:
+    def copies(*arguments: str) -> set[str]:
+        files = set(json.loads(written(tmp_path / "m", *arguments, "-o", "json"))["files"])
+        there = {f"prometheus/{path.name}" for path in (tmp_path / "m/prometheus").glob("*.rules.yaml")}
+        assert there <= files
+        return there - {"prometheus/alerts.rules.yaml", "prometheus/klamm.rules.yaml"}
+
+    assert copies() == set()
+    assert copies("--strimzi", "--force") == {"prometheus/strimzi.rules.yaml"}
+    assert copies("--confluent", "--force") == {"prometheus/confluent.rules.yaml"}
+    assert copies("--force") == set()
+
+
 def test_prometheus_and_alertmanager_accept_it(tmp_path: Path) -> None:
-    written(tmp_path / "m", "--controller", "c1:9404")
+    written(tmp_path / "m", "--controller", "c1:9404", "--strimzi", "--confluent")
     accepted("promtool", "check", "config", str(tmp_path / "m/prometheus/prometheus.yml"))
     accepted("amtool", "check-config", str(tmp_path / "m/alertmanager.yml"))
 
