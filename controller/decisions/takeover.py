@@ -45,7 +45,7 @@ class Holding(Struct, frozen=True):
         the candidate restarted. Or it is persistent, and names no session or one whose candidate is gone.
         """
         if self.is_persistent:
-            return self.session is None or self.registered != self.session
+            return self.session in {None, NO_SESSION} or self.registered != self.session
         return self.registered not in {NO_SESSION, self.ephemeral_owner}
 
 
