@@ -5,13 +5,13 @@ from typing import Final
 import structlog
 from msgspec import Struct, structs
 
-from cluster.broker import NO_CONTROLLER, ControllerId, ZkVersion
+from cluster.broker import NO_CONTROLLER, BrokerId, ControllerId, ZkVersion
 from cluster.errors import MalformedZnodeError
 from cluster.process.clock import WallClock
 from cluster.takeover import AdoptedMode
 from cluster.znodes.adoption import decode_adoption
 from cluster.znodes.controller import decode_controller_body, encode_controller
-from cluster.znodes.paths import ADOPTION, CONTROLLER, controller_registration_path
+from cluster.znodes.paths import ADOPTION, CONTROLLER, broker_path, controller_registration_path
 from cluster.zookeeper.decoding import report_malformed
 from cluster.zookeeper.port import Check, Create, Delete, Op, Znode, ZooKeeper
 from controller.config import ControllerConfig
@@ -94,7 +94,18 @@ class ControllerZnode:
         is_watched = owner == NO_SESSION and body.session is not None
         registration = await self._zookeeper.exists(controller_registration_path(body.brokerid), watch=is_watched)
         registered = NO_SESSION if registration is None else registration.ephemeral_owner
+        if (
+            NO_SESSION not in {registered, owner}
+            and registered != owner
+            and await self._is_broker(body.brokerid, owner)
+        ):
+            registered = NO_SESSION
         return Holding(version, body.brokerid, owner, body.session, registered)
+
+    async def _is_broker(self, id_: ControllerId, session: int) -> bool:
+        """Whether it is the session of the broker of this id: somebody started a candidate under the same one."""
+        broker = await self._zookeeper.exists(broker_path(BrokerId(id_)))
+        return broker is not None and broker.ephemeral_owner == session
 
     async def _adoption(self) -> tuple[AdoptedMode, ZkVersion] | None:
         znode = await self._zookeeper.get(ADOPTION, watch=True)

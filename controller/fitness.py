@@ -53,7 +53,10 @@ class Fitness:
         """As at a failover, but outside of any epoch; arms watches on everything that it follows from."""
         config = self._config
         names = await watched_children(self._zookeeper, BROKERS_IDS) or ()
-        controllers = set(await watched_children(self._zookeeper, CONTROLLERS_IDS) or ())
+        controllers: set[str] = set()
+        if config.governs_kafka:
+            # Elsewhere no controller is taken for a broker, so that a broker may have the id of one.
+            controllers.update(await watched_children(self._zookeeper, CONTROLLERS_IDS) or ())
         ids = sorted(b for name in names if name not in controllers and (b := broker_of_name(name)) is not None)
         znodes = await self._zookeeper.get_many([broker_path(broker) for broker in ids], watch=True)
         there = [broker for broker, znode in zip(ids, znodes, strict=True) if znode is not None]

@@ -19,7 +19,8 @@ class Holding(Struct, frozen=True):
     """`/controller` as read.
 
     `controller`: the id in it, None if it is malformed. `session`: the session in it, which owns it if it is
-    persistent. `registered`: the session that owns `/controllers/ids/<controller>`, 0 if there is no such znode.
+    persistent. `registered`: the session that owns `/controllers/ids/<controller>`, 0 if there is no such znode, or if
+    it is a broker of this id that holds `/controller`.
     """
 
     version: int
@@ -45,7 +46,7 @@ class Holding(Struct, frozen=True):
         the candidate restarted. Or it is persistent, and names no session or one whose candidate is gone.
         """
         if self.is_persistent:
-            return self.session is None or self.registered != self.session
+            return self.session in {None, NO_SESSION} or self.registered != self.session
         return self.registered not in {NO_SESSION, self.ephemeral_owner}
 
 

@@ -29,7 +29,11 @@ from controller.handlers.reassignment.requests import resume_reassignments
 from controller.handlers.topics.changes import record_assignments
 from controller.handlers.topics.controller_replicas import list_controllers, only_brokers, replace_controllers
 from controller.handlers.topics.deletions import initialise_deletions, try_deletions
-from controller.handlers.topics.left_replicas import delete_left_replicas, take_over_left_replicas
+from controller.handlers.topics.left_replicas import (
+    delete_left_replicas,
+    keep_undeleted_replicas,
+    take_over_left_replicas,
+)
 from controller.handlers.topics.topic_ids import record_ids
 
 FIRST_BALANCE_S: Final = 5
@@ -64,6 +68,7 @@ async def activate(active: ActiveController) -> None:
     active.commit(ControllerActivated(active.config.id))
     await take_over_left_replicas(active)
     await initialise_deletions(active)
+    await keep_undeleted_replicas(active)
     timings.end_phase("Load", clock.time())
     delete_left_replicas(active, active.context.live_or_shutting_down_ids)
     introduction = active.new_batch()

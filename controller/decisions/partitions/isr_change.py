@@ -68,7 +68,7 @@ def plan_isr_changes(view: ContextView, request: AlterPartitionRequest) -> IsrCh
             results.append(refusal(item, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         elif _is_already_so(request.broker_id, item, leadership):
             results.append(success(item, leadership))
-        elif (code := _refuse(view, request.broker_id, item, leadership)) is not ErrorCode.NONE:
+        elif (code := _refuse(view, request.broker_id, tp, item, leadership)) is not ErrorCode.NONE:
             results.append(refusal(item, code))
         else:
             results.append(None)
@@ -83,11 +83,18 @@ def _unknown_id(view: ContextView) -> ErrorCode:
     return ErrorCode.INELIGIBLE_REPLICA if len(view.topic_ids) < len(view.topics) else ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def _refuse(view: ContextView, sender: BrokerId, item: AlterPartitionItem, leadership: LeaderAndIsr) -> ErrorCode:
+def _refuse(
+    view: ContextView, sender: BrokerId, tp: TopicPartition, item: AlterPartitionItem, leadership: LeaderAndIsr
+) -> ErrorCode:
     code = refuse_proposal(sender, item, leadership, view.live_broker_ids)
-    if code is ErrorCode.NONE and _is_outdated(view, item):
+    if code is ErrorCode.NONE and (_is_outdated(view, item) or _is_to_delete_first(view, tp, item)):
         return _ineligible(item)
     return code
+
+
+def _is_to_delete_first(view: ContextView, tp: TopicPartition, item: AlterPartitionItem) -> bool:
+    """Whether a member still has a deleted topic of the name: what it fetches of this one goes with that (D-99)."""
+    return any(view.has_left_replicas(broker, tp.topic) for broker in item.new_isr)
 
 
 def _is_outdated(view: ContextView, item: AlterPartitionItem) -> bool:

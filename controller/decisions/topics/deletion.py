@@ -134,14 +134,33 @@ def superseded_records(view: ContextView, last: ControllerEpoch) -> dict[BrokerI
     found: dict[BrokerId, list[str]] = {}
     for broker, topics in view.left_replicas.items():
         for topic, left in topics.items():
-            if left.topic_id is not None and left.topic_id == view.topic_ids.get(topic):
-                # The very topic: its deletion is not complete.
+            if _is_of_present_topic(view, topic, left):
+                # Its deletion is not complete.
                 continue
             hosted = (tp for tp in view.partitions_of(topic) if broker in view.assignment(tp).replicas)
             states = (state for tp in hosted if (state := view.leaderships.get(tp)) is not None)
             if any(broker in state.isr or state.controller_epoch > last for state in states):
                 found.setdefault(broker, []).append(topic)
     return found
+
+
+def withdrawn_records(view: ContextView) -> dict[BrokerId, list[str]]:
+    """Broker -> topics that are not to be deleted any more, as somebody removed the marker or deletions are disabled,
+    and of which the broker is in an ISR: it may have the only good copy.
+    """
+    found: dict[BrokerId, list[str]] = {}
+    for broker, topics in view.left_replicas.items():
+        for topic, left in topics.items():
+            if topic in view.topics_to_be_deleted or not _is_of_present_topic(view, topic, left):
+                continue
+            states = (view.leaderships.get(tp) for tp in view.partitions_of(topic))
+            if any(state is not None and broker in state.isr for state in states):
+                found.setdefault(broker, []).append(topic)
+    return found
+
+
+def _is_of_present_topic(view: ContextView, topic: str, left: LeftReplicas) -> bool:
+    return left.topic_id is not None and left.topic_id == view.topic_ids.get(topic)
 
 
 def deleted_left_replicas(

@@ -5,7 +5,7 @@ of a newer topic is there as long as a record stands, and a repeated StopReplica
 sends it and however often. Not of Kafka (KAFKA-10548). D-99, D-100
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
 import structlog
 
@@ -15,7 +15,7 @@ from cluster.state_machines import ReplicaState
 from controller.active_controller import ActiveController
 from controller.changes import LeftReplicasDeleted, LeftReplicasRecorded
 from controller.decisions.reassignment.phases import reassigned_on
-from controller.decisions.topics.deletion import deleted_left_replicas, superseded_records
+from controller.decisions.topics.deletion import deleted_left_replicas, superseded_records, withdrawn_records
 from controller.events import LeftReplicasResponseReceived
 from controller.handlers.partitions.partition_transitions import trigger_online_elections
 from controller.handlers.partitions.replica_transitions import move_replicas
@@ -37,10 +37,22 @@ async def take_over_left_replicas(active: ActiveController) -> None:
     superseded = superseded_records(active.context, found.last_epoch)
     if superseded:
         _log.warning("Another controller gave brokers newer topics of the names of deleted ones", topics=superseded)
-        await active.left_replicas.delete(superseded)
-        for broker, topics in superseded.items():
-            active.commit(LeftReplicasDeleted(broker, tuple(topics)))
+        await _drop(active, superseded)
     await active.left_replicas.keep_to()
+
+
+async def keep_undeleted_replicas(active: ActiveController) -> None:
+    """Delete the records of topics that are there and are not to be deleted any more, once it is known which are."""
+    withdrawn = withdrawn_records(active.context)
+    if withdrawn:
+        _log.warning("Topics are not deleted after all; brokers that were away keep their replicas", topics=withdrawn)
+        await _drop(active, withdrawn)
+
+
+async def _drop(active: ActiveController, records: Mapping[BrokerId, Sequence[str]]) -> None:
+    await active.left_replicas.delete(records)
+    for broker, topics in records.items():
+        active.commit(LeftReplicasDeleted(broker, tuple(topics)))
 
 
 def delete_left_replicas(active: ActiveController, brokers: Collection[BrokerId]) -> None:

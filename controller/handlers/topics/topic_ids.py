@@ -211,7 +211,8 @@ def _decided(
     named: dict[str, TopicId] = {}
     unknown: dict[str, TopicId] = {}
     for topic in topics:
-        decided = decide_id(topic, _hosts(active.context, topic), event.answers)
+        answers = {**event.answers, **_on_failed_disks(active.context, topic, event.answers)}
+        decided = decide_id(topic, _hosts(active.context, topic), answers)
         in_znode = current[topic][0].topic_id
         if isinstance(decided, Undecided):
             lost.topics[topic] = decided.why
@@ -360,7 +361,26 @@ def _id_to_invent(topic: str, creation: int) -> TopicId:
 
 
 def _hosts(context: ControllerContext, topic: str) -> set[BrokerId]:
-    return {broker for a in context.assignments.get(topic, {}).values() for broker in a.replicas}
+    """Without brokers that still have a deleted topic of the name, which have nothing of this one (D-99)."""
+    hosts = {broker for a in context.assignments.get(topic, {}).values() for broker in a.replicas}
+    return {broker for broker in hosts if not context.has_left_replicas(broker, topic)}
+
+
+def _on_failed_disks(
+    context: ControllerContext, topic: str, answers: Mapping[BrokerId, TopicIdAnswer]
+) -> dict[BrokerId, TopicIdAnswer]:
+    """What is not known of brokers that name no id, but have a replica in a log directory that has failed: they say
+    nothing of the logs there.
+    """
+    registered = context.live_or_shutting_down_ids
+    offline = {
+        broker
+        for tp in context.partitions_of(topic)
+        for broker in registered.intersection(context.assignment(tp).replicas)
+        if broker not in context.online_brokers(tp, include_shutting_down=True)
+    }
+    hidden = TopicIdAnswer(undisclosed=frozenset([topic]))
+    return {b: hidden for b in offline & answers.keys() if answers[b].ids.get(topic) is None}
 
 
 def _is_lost(context: ControllerContext, topic: str) -> bool:

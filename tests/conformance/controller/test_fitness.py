@@ -272,3 +272,35 @@ def test_a_candidates_own_registration_as_a_broker_makes_nobody_unfit() -> None:
         await c.stop()
 
     run_virtually(main)
+
+
+@pytest.mark.rule("D-91")
+def test_a_broker_of_klamm_with_the_id_of_a_controller_makes_a_candidate_fit_again() -> None:
+    async def main() -> None:
+        world, first = await running_cluster(1)
+        await first.stop()
+        await register(world, 9, "EXTERNAL")
+        await world.stop_broker(1)
+        c = world.start_controller(1)
+        await until(lambda: c.controller.fitness.why, "unfit")
+        await world.start_broker(1)
+        await until(lambda: c.is_active, "active", deadline_s=3)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("D-91")
+def test_a_candidate_that_would_admit_none_is_not_elected_again_and_again_where_ids_are_shared() -> None:
+    async def main() -> None:
+        world = await World().start()
+        await register(world, 1, "EXTERNAL")
+        c = world.start_controller(1)
+        await until(lambda: c.controller.fitness.why, "unfit")
+        await quiesce(5)
+        before = await epoch(world)
+        await quiesce(60)
+        assert await epoch(world) == before
+        await c.stop()
+
+    run_virtually(main)

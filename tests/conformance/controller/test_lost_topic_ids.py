@@ -16,7 +16,7 @@ from cluster.znodes.paths import delete_topic_path, state_path, topic_path
 from cluster.znodes.topics import encode_state
 from cluster.zookeeper.port import Op, OpResult, SetData
 from controller.decisions.topics.creation import new_topic_id
-from tests.contexts import leadership
+from tests.contexts import leadership, tp
 from tests.controllers import RecordingBrokers, quiesce, run_virtually, running_cluster, until
 from tests.old_tools import body_of_old_tool, rewrite_as_old_tool
 from tests.refused_writes import Refusal, WriteRefusals
@@ -398,5 +398,33 @@ def test_brokers_hear_of_a_deletion_while_other_metadata_of_the_topic_are_held_b
         assert set(leaders) == {LEADER_DURING_DELETE}
         assert await findings(c) == []
         await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("D-102")
+def test_no_id_is_invented_while_a_broker_has_its_replica_on_a_failed_disk() -> None:
+    async def main() -> None:
+        world, c = await led_topic(1, 2)
+        await c.stop()
+        await rewrite_as_old_tool(world.tool, "t", {})
+        second = world.start_controller(1002)
+        second.brokers.results[BrokerId(1)] = {tp("t-0"): ErrorCode.KAFKA_STORAGE_ERROR}
+        for broker in (1, 2):
+            # The second one came with an empty disk.
+            describe(second, broker, {})
+        await until(lambda: second.is_active)
+        await quiesce(20)
+        assert await id_in_znode(world) is None
+        (found,) = await findings(second)
+        assert found.kind == "topic_id_lost"
+        # The disk is mended.
+        second.brokers.results.clear()
+        describe(second, 1, {"t": KNOWN})
+        await world.stop_broker(1)
+        await world.start_broker(1)
+        await quiesce(60)
+        assert await id_in_znode(world) == KNOWN
+        await second.stop()
 
     run_virtually(main)

@@ -85,6 +85,8 @@ CONTENTS: dict[str, Callable[[list[RunningController]], bytes]] = {
     "another candidate's with the active one's session": lambda running: body(STANDBY, running[0].zookeeper.session_id),
     "the active one's with another candidate's session": lambda running: body(ACTIVE, running[-1].zookeeper.session_id),
     "a dead session's": lambda _: body(ACTIVE, 7),
+    "nobody's with no session": lambda _: body(555, 0),
+    "a broker's with no session": lambda _: body(1, 0),
     "a broker's": lambda _: body(1),
     "nobody's": lambda _: body(555),
     "no JSON": lambda _: b"\xff{garbage",
