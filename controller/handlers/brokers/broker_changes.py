@@ -138,7 +138,8 @@ async def admissible_brokers(
 
 async def check_fitness(active: ActiveController, listed: Sequence[RegisteredBroker]) -> None:
     """Raises UnfitError if this candidate must not govern the registered brokers, as it would not admit them."""
-    unreadable = active.store.unreadable_brokers
+    # As with `only_brokers`.
+    unreadable = active.store.unreadable_brokers.keys() - active.context.registered_controllers
     refused = dict.fromkeys(unreadable, UNREADABLE) | dict(active.context.not_admitted)
     # Where all can join it may govern them, whatever the adoption names.
     adopted = await read_adopted_brokers(active.reads) if refused else ()

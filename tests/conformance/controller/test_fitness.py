@@ -304,3 +304,17 @@ def test_a_candidate_that_would_admit_none_is_not_elected_again_and_again_where_
         await c.stop()
 
     run_virtually(main)
+
+
+@pytest.mark.rule("D-91")
+def test_a_malformed_registration_under_the_id_of_a_controller_makes_nobody_unfit() -> None:
+    async def main() -> None:
+        world = await World().start()
+        await register(world, 901, data=b"[]")
+        c = world.start_controller(901, governs_kafka=True, takeover="atomic")
+        await quiesce(30)
+        assert c.is_active
+        assert (await epoch(world))[0] == b"1"
+        await c.stop()
+
+    run_virtually(main)
