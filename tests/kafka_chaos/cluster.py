@@ -116,5 +116,6 @@ class KafkaChaosCluster(LocalCluster):
                     await asyncio.sleep(_POLL_S)
             yield
         finally:
-            process.kill()
+            # It ends its session, so that nobody finds it registered any more; `adopt` would refuse on account of it.
+            process.terminate()
             await asyncio.to_thread(process.wait)
