@@ -1,4 +1,4 @@
-"""What a client waits for: told once, when a wait has lasted for two seconds.
+"""What a client waits for: said once, when a wait has lasted for two seconds.
 
 A wait may have others in it, such as one for a topic's metadata that asks the controller. The innermost that has lasted
 a while says most, so that one is described.
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 NOTICE_AFTER_S: Final = 2.0
-_SETTLED_AFTER_S: Final = 1.0
+_LASTING_AFTER_S: Final = 1.0
 """A wait that is younger may be one of many short ones."""
 _LEFT_LEAST_S: Final = 1.5
 """Where less is left, the failure says it all soon enough."""
@@ -35,7 +35,7 @@ class Wait(Struct, eq=False):
     began_at: float
     ends_at: float | None
     timer: asyncio.TimerHandle
-    is_told: bool = False
+    is_noticed: bool = False
 
 
 class Waiting:
@@ -78,14 +78,14 @@ class Waiting:
             self._fallback = None
 
     def _notice(self) -> None:
-        if self._tell is None or any(wait.is_told for wait in self._waits):
+        if self._tell is None or any(wait.is_noticed for wait in self._waits):
             return
         now = asyncio.get_running_loop().time()
-        wait = next(wait for wait in reversed(self._waits) if now - wait.began_at >= _SETTLED_AFTER_S)
+        wait = next(wait for wait in reversed(self._waits) if now - wait.began_at >= _LASTING_AFTER_S)
         until = self._until(wait.ends_at, now)
         if until:
-            for told in self._waits:
-                told.is_told = True
+            for known in self._waits:
+                known.is_noticed = True
             self._tell(Notice(f"{wait.what()}; {until}", has_limit=wait.ends_at is not None))
 
     def _until(self, ends_at: float | None, now: float) -> str:

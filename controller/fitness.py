@@ -10,7 +10,7 @@ from cluster.znodes.paths import ADOPTION, BROKERS_IDS, CONTROLLERS_IDS, FEATURE
 from cluster.zookeeper.decoding import decode_each
 from cluster.zookeeper.port import ZooKeeper
 from cluster.zookeeper.recipes import watched_children
-from cluster.zookeeper.registrations import controller_addresses, decode_registration
+from cluster.zookeeper.registrations import controller_addresses, decode_registration, ids_of_brokers
 from controller.config import ControllerConfig
 from controller.controller_election import ControllerElection
 from controller.decisions.brokers.admission import UNREADABLE, why_not_admitted, why_unfit
@@ -53,11 +53,13 @@ class Fitness:
         """As at a failover, but outside of any epoch; arms watches on everything that it follows from."""
         config = self._config
         names = await watched_children(self._zookeeper, BROKERS_IDS) or ()
-        controllers: set[str] = set()
+        controllers: set[BrokerId] = set()
         if config.governs_kafka:
             # Elsewhere no controller is taken for a broker, so that a broker may have the id of one.
-            controllers.update(await watched_children(self._zookeeper, CONTROLLERS_IDS) or ())
-        ids = sorted(b for name in names if name not in controllers and (b := broker_of_name(name)) is not None)
+            candidates = await watched_children(self._zookeeper, CONTROLLERS_IDS) or ()
+            controllers.update(broker for name in candidates if (broker := broker_of_name(name)) is not None)
+            controllers -= await ids_of_brokers(self._zookeeper, controllers)
+        ids = sorted(b for name in names if (b := broker_of_name(name)) is not None and b not in controllers)
         znodes = await self._zookeeper.get_many([broker_path(broker) for broker in ids], watch=True)
         there = [broker for broker, znode in zip(ids, znodes, strict=True) if znode is not None]
         found = decode_each(ids, znodes, decode_registration)

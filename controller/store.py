@@ -39,7 +39,7 @@ from cluster.znodes.topics import decode_state, decode_topic, encode_state, enco
 from cluster.zookeeper.configs import read_configs
 from cluster.zookeeper.port import Create, Delete, Op, SetData, Znode, ZooKeeper
 from cluster.zookeeper.recipes import watched_children
-from cluster.zookeeper.registrations import controller_addresses, decode_registration, why_unfit
+from cluster.zookeeper.registrations import controller_addresses, decode_registration, ids_of_brokers, why_unfit
 from controller.fenced_writes import Conflict, FencedWriter, Outcome, Written
 from controller.malformed_znodes import MalformedZnodes
 
@@ -90,10 +90,15 @@ class ControllerStore:
         return found
 
     async def list_controllers(self) -> tuple[frozenset[BrokerId], frozenset[BrokerId]]:
-        """Ids of the registered candidates, and of all that have a state-change log; arms a watch on the former."""
+        """Ids of the registered candidates, and of all that have a state-change log; arms a watch on the former.
+
+        Without those of brokers, under which somebody started a candidate.
+        """
         logs = await self._zookeeper.children(STATE_LOG) or ()
         former = (node.removeprefix(CONTROLLER_LOG) for node in logs if node.startswith(CONTROLLER_LOG))
-        return _ids(await self._children(CONTROLLERS_IDS)), _ids(former)
+        registered = _ids(await self._children(CONTROLLERS_IDS))
+        taken = await ids_of_brokers(self._zookeeper, registered)
+        return registered - taken, _ids(former) - taken
 
     async def read_controllers(self) -> tuple[frozenset[BrokerId], frozenset[BrokerId]]:
         """Ids of the candidates that stand for election, and of all that ever did. Arms no watch."""

@@ -1,7 +1,7 @@
 """Reads the current registrations of brokers and of controller candidates."""
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeVar
 
 from cluster.broker import NO_CONTROLLER, BrokerEpoch, BrokerId, ControllerId, Endpoint, RegisteredBroker
 from cluster.errors import MalformedZnodeError
@@ -21,6 +21,8 @@ from cluster.zookeeper.decoding import decode_each
 from cluster.zookeeper.port import Znode, ZooKeeper
 
 _T = TypeVar("_T")
+_NOBODY: Final = 0
+"""The owner of a znode that outlives every session."""
 
 
 async def registered_brokers(zookeeper: ZooKeeper) -> list[RegisteredBroker]:
@@ -34,6 +36,21 @@ async def registered_brokers(zookeeper: ZooKeeper) -> list[RegisteredBroker]:
 def decode_registration(broker: BrokerId, znode: Znode) -> RegisteredBroker:
     """Decode a registration; the broker epoch is the znode's czxid. Raises MalformedZnodeError."""
     return RegisteredBroker(decode_broker(broker, znode.data), BrokerEpoch(znode.stat.czxid))
+
+
+async def ids_of_brokers(zookeeper: ZooKeeper, candidates: Iterable[BrokerId]) -> frozenset[BrokerId]:
+    """The ids among those of candidates under which a broker is registered, too: in a session of its own.
+
+    A candidate that registers as a broker, for brokers before Kafka 3.0 to find it, does so in its own session. What
+    is malformed, or outlives every session, is no broker. Raises ZooKeeperError.
+    """
+    ids = sorted(candidates)
+    paths = [path for id_ in ids for path in (broker_path(id_), controller_registration_path(ControllerId(id_)))]
+    znodes = await zookeeper.get_many(paths)
+    owners = [_NOBODY if znode is None else znode.stat.ephemeral_owner for znode in znodes]
+    sound = decode_each(ids, znodes[::2], decode_registration)
+    pairs = zip(ids, owners[::2], owners[1::2], strict=True)
+    return frozenset(id_ for id_, owner, candidate in pairs if id_ in sound and owner not in {_NOBODY, candidate})
 
 
 async def registered_controllers(zookeeper: ZooKeeper) -> tuple[DescribedController, ...]:

@@ -166,7 +166,7 @@ async def test_while_no_controller_is_active_a_client_tells_what_the_nodes_say(c
         assert notices.empty()
 
 
-async def test_a_controller_that_hangs_is_told_of(cluster: ScriptedCluster) -> None:
+async def test_a_controller_that_hangs_is_named(cluster: ScriptedCluster) -> None:
     address = cluster.servers[FIRST_CONTROLLER].address
     notices: asyncio.Queue[Notice] = asyncio.Queue()
     async with AdminClient([address], timeout_ms=TIMEOUT_S * 1000, on_wait=notices.put_nowait) as client:

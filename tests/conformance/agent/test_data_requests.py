@@ -322,7 +322,7 @@ async def test_latest_is_not_given_to_consumers_before_the_high_watermark_reache
 
 @pytest.mark.rule("R6.21")
 @virtually
-async def test_a_debugging_consumer_is_told_the_end_of_a_followers_log() -> None:
+async def test_a_debugging_consumer_gets_the_end_of_a_followers_log() -> None:
     world = AgentWorld()
     await world.start(1, 2)
     await world.create(1, (1, 2), replicas=(1, 2))

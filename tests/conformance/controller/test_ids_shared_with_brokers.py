@@ -40,11 +40,6 @@ def test_candidates_that_wait_for_an_adoption_leave_the_broker_its_role(ids: tup
     run_virtually(main)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a registration under /brokers/ids is taken for a controller's by its id alone; whether it is could be told "
-    "by the session that owns both",
-)
 @pytest.mark.rule("TO-11", "D-88")
 def test_a_candidate_under_the_id_of_a_broker_does_not_take_that_out_of_the_cluster() -> None:
     async def main() -> None:

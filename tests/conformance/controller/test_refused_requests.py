@@ -138,7 +138,7 @@ SOUND: Final[dict[str, Make]] = {
     "producer ids": producer_ids,
     "damage": damage,
 }
-TOLD: Final = {"ISR change"}
+NOTIFIED: Final = {"ISR change"}
 """Where brokers are told what is in force, also if all that was asked is refused (IS-15)."""
 REMEMBERED: Final = {"damage"}
 """What a broker has found is true, whatever ZooKeeper refuses: the replica is not elected meanwhile (D-41)."""
@@ -233,7 +233,7 @@ def test_a_request_with_a_wrong_value_changes_nothing(name: str) -> None:
                 world, c = await cluster()
                 continue
             assert code is not ErrorCode.UNKNOWN_SERVER_ERROR, request
-            if name in TOLD:
+            if name in NOTIFIED:
                 before = before._replace(sent=len(c.brokers.received))
             assert changes(before, everything(world, c)) == [], (request, code)
             COUNTED[code.name] += 1
@@ -253,7 +253,7 @@ def test_a_request_that_zookeeper_refuses_changes_nothing(name: str, refusal: Re
         c.zookeeper.refuse_writes(lambda ops: refuse(refusal, ops))
         code = await refused_with(c, request)
         if code is not None and name not in REMEMBERED:
-            if name in TOLD:
+            if name in NOTIFIED:
                 before = before._replace(sent=len(c.brokers.received))
             assert changes(before, everything(world, c)) == [], code
             COUNTED[f"{code.name} by ZooKeeper"] += 1

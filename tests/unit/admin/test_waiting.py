@@ -1,4 +1,4 @@
-"""What is told of a client's waits: once, in one line, after two seconds, of the wait that says most."""
+"""What is noticed of a client's waits: once, in one line, after two seconds, of the wait that says most."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,7 +7,7 @@ from admin.waiting import Notice, Waiting
 from simulator.virtual_time_loop import VirtualTimeLoop
 
 
-def told(scenario: Callable[[Waiting], Awaitable[None]]) -> list[Notice]:
+def noticed(scenario: Callable[[Waiting], Awaitable[None]]) -> list[Notice]:
     notices: list[Notice] = []
 
     async def main() -> None:
@@ -24,36 +24,36 @@ async def waits(waiting: Waiting, what: str, seconds: float, limit_s: float = 30
         await asyncio.sleep(seconds)
 
 
-def test_a_long_wait_is_told_once_with_the_time_that_is_left() -> None:
-    assert told(lambda waiting: waits(waiting, "nobody answers", 29)) == [
+def test_a_long_wait_is_noticed_once_with_the_time_that_is_left() -> None:
+    assert noticed(lambda waiting: waits(waiting, "nobody answers", 29)) == [
         Notice("nobody answers; waiting up to 28 s more", has_limit=True)
     ]
 
 
-def test_a_short_wait_is_not_told() -> None:
-    assert told(lambda waiting: waits(waiting, "nobody answers", 1.9)) == []
+def test_a_short_wait_is_not_noticed() -> None:
+    assert noticed(lambda waiting: waits(waiting, "nobody answers", 1.9)) == []
 
 
 def test_of_a_wait_that_ends_soon_the_failure_says_it_all() -> None:
-    assert told(lambda waiting: waits(waiting, "nobody answers", 3, limit_s=3)) == []
+    assert noticed(lambda waiting: waits(waiting, "nobody answers", 3, limit_s=3)) == []
 
 
-def test_the_innermost_wait_that_has_lasted_a_while_is_told() -> None:
+def test_the_innermost_wait_that_has_lasted_a_while_is_noticed() -> None:
     async def scenario(waiting: Waiting) -> None:
         with waiting.named(lambda: "no metadata", 30):
             await asyncio.sleep(0.5)
             await waits(waiting, "no controller", 20, limit_s=40)
 
-    assert [notice.text for notice in told(scenario)] == ["no controller; waiting up to 38 s more"]
+    assert [notice.text for notice in noticed(scenario)] == ["no controller; waiting up to 38 s more"]
 
 
-def test_many_short_waits_within_a_long_one_are_not_told_for_it() -> None:
+def test_many_short_waits_within_a_long_one_are_not_noticed_for_it() -> None:
     async def scenario(waiting: Waiting) -> None:
         with waiting.named(lambda: "no metadata", 30):
             for _ in range(100):
                 await waits(waiting, "no controller", 0.2)
 
-    assert [notice.text for notice in told(scenario)] == ["no metadata; waiting up to 28 s more"]
+    assert [notice.text for notice in noticed(scenario)] == ["no metadata; waiting up to 28 s more"]
 
 
 def test_waits_at_the_same_time_are_one_line_and_a_later_one_is_another() -> None:
@@ -61,18 +61,18 @@ def test_waits_at_the_same_time_are_one_line_and_a_later_one_is_another() -> Non
         await asyncio.gather(*(waits(waiting, f"wait {number}", 10) for number in range(5)))
         await waits(waiting, "again", 10)
 
-    assert [notice.text for notice in told(scenario)] == [
+    assert [notice.text for notice in noticed(scenario)] == [
         "wait 4; waiting up to 28 s more",
         "again; waiting up to 28 s more",
     ]
 
 
-def test_what_is_had_elsewhere_is_told_with_when() -> None:
+def test_what_is_had_elsewhere_is_noticed_with_when() -> None:
     async def scenario(waiting: Waiting) -> None:
         with waiting.falling_back(10, "the brokers are asked"):
             await waits(waiting, "no controller", 5)
 
-    assert [notice.text for notice in told(scenario)] == ["no controller; the brokers are asked in 8 s"]
+    assert [notice.text for notice in noticed(scenario)] == ["no controller; the brokers are asked in 8 s"]
 
 
 def test_a_wait_without_an_end_has_no_limit() -> None:
@@ -81,4 +81,4 @@ def test_a_wait_without_an_end_has_no_limit() -> None:
         await asyncio.sleep(100)
         waiting.end(wait)
 
-    assert told(scenario) == [Notice("no records; waiting until one comes", has_limit=False)]
+    assert noticed(scenario) == [Notice("no records; waiting until one comes", has_limit=False)]

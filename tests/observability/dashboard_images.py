@@ -1,6 +1,6 @@
 """Draw klamm's dashboards for docs/images: a healthy cluster under load, and one fault, a broker that was killed.
 
-.venv/bin/python -m tests.observability.pictures     # some minutes
+.venv/bin/python -m tests.observability.dashboard_images     # some minutes
 """
 
 import subprocess
