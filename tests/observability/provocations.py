@@ -148,6 +148,16 @@ def control_requests_are_sent_to_the_listener_of_clients(stage: Stage) -> None:
     eventually(fires, "RequestErrors fires")
 
 
+@provokes("RequestsSlow")
+def producers_wait_for_a_follower_that_hangs(stage: Stage) -> None:
+    """Before requests that are refused at once: the average is of all."""
+    create(stage, "waiting", "2:3")
+    produce(stage, "waiting")
+    with paused(stage, "broker-3"):
+        produce(stage, "waiting")
+    stage.until_firing("RequestsSlow")
+
+
 @provokes("ProduceOrFetchFailing")
 def a_topic_wants_more_in_sync_replicas_than_it_has(stage: Stage) -> None:
     create(stage, "refused", "1:2", min_insync_replicas=2)
@@ -159,15 +169,6 @@ def a_topic_wants_more_in_sync_replicas_than_it_has(stage: Stage) -> None:
     with killed(stage, "broker-2"):
         eventually(lambda: partitions(stage.cluster, "refused")[0]["isr"] == [1], "2 left the ISR")
         eventually(fires, "ProduceOrFetchFailing fires")
-
-
-@provokes("RequestsSlow")
-def producers_wait_for_a_follower_that_hangs(stage: Stage) -> None:
-    create(stage, "waiting", "1:3")
-    produce(stage, "waiting")
-    with paused(stage, "broker-3"):
-        produce(stage, "waiting")
-    stage.until_firing("RequestsSlow")
 
 
 @provokes("OfflinePartitions", "UnderReplicatedPartitions", "UnderMinIsrPartitions")
