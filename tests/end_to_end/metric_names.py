@@ -50,6 +50,10 @@ Exposed = set[tuple[str, str, tuple[str, ...]]]
 _TYPE: Final = {COUNTER: "counter", SUMMARY: "summary", STATE: "gauge"}
 
 
+_OF_RECOVERY: Final = frozenset({"remainingLogsToRecover", "remainingSegmentsToRecover"})
+"""Not of a broker that has started: they vanish when its logs are loaded."""
+
+
 def exposed_by(program: str) -> Exposed:
     """Everything that an active controller or a broker with partitions exposes, by the catalogue."""
     return {
@@ -57,5 +61,5 @@ def exposed_by(program: str) -> Exposed:
         for metric in catalogue()
         for domain, _, type_ in [metric.bean.partition(":type=")]
         for labels in metric.labels
-        if program in metric.programs
+        if program in metric.programs and metric.name not in _OF_RECOVERY
     }

@@ -25,6 +25,7 @@ from controller.context import ControllerContext
 from controller.decisions.brokers.damaged_replicas import (
     DamagePlan,
     choose_longest,
+    is_decided,
     partition_of,
     plan_damaged_replicas,
 )
@@ -244,6 +245,16 @@ def test_of_replicas_in_doubt_the_longest_leads(
 @pytest.mark.rule("D-120")
 def test_without_a_leadership_nobody_is_the_longest() -> None:
     assert choose_longest(context([1], {"t-0": [1]}, {}), T0) is None
+
+
+@pytest.mark.rule("D-119")
+@pytest.mark.parametrize(
+    ("leader", "isr", "decided"), [(1, [1, 2], True), (2, [1, 2], False), (2, [2], True), (-1, [1], False)]
+)
+def test_the_doubt_about_a_replica_ends_when_it_leads_or_has_to_catch_up(
+    leader: int, isr: list[int], decided: bool
+) -> None:
+    assert is_decided(cluster([1, 2, 3], leadership(leader, isr)), BrokerId(1), T0) == decided
 
 
 BROKERS = st.integers(1, 3)

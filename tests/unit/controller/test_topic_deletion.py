@@ -39,6 +39,7 @@ from controller.decisions.topics.deletion import (
     plan_start,
     superseded_records,
     topics_with_offline_replicas,
+    withdrawn_records,
 )
 from controller.decisions.topics.deletion_progress import describe_deletion
 from tests.contexts import assignment, context, ids, leadership, tp
@@ -202,6 +203,28 @@ def test_a_record_ends_when_another_controller_may_have_made_a_newer_topic(
     cluster.apply(LeftReplicasRecorded({BrokerId(3): {"t": LeftReplicas(topic_id, (0,)), "gone": LEFT}}))
     expected = {3: ["t"]} if is_superseded else {}
     assert superseded_records(cluster, ControllerEpoch(5)) == expected
+
+
+@pytest.mark.rule("D-98")
+@pytest.mark.parametrize(
+    ("case", "state", "topic_id", "is_queued", "is_withdrawn"),
+    [
+        ("its marker is gone, and the broker may have the only good copy", leadership(-1, [3]), "id-of-t", False, True),
+        ("it is still to be deleted", leadership(-1, [3]), "id-of-t", True, False),
+        ("another one of the name", leadership(-1, [3]), "id-before", False, False),
+        ("the broker is in no ISR", leadership(1, [1]), "id-of-t", False, False),
+        ("nobody has led it", None, "id-of-t", False, False),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_a_record_ends_when_its_topic_is_not_deleted_after_all(
+    case: str, state: LeaderAndIsr | None, topic_id: str, is_queued: bool, is_withdrawn: bool
+) -> None:
+    cluster = context([1], {"t-0": [1, 3], "t-1": [3, 1]}, {} if state is None else {"t-0": state, "t-1": state})
+    cluster.apply(LeftReplicasRecorded({BrokerId(3): {"t": LeftReplicas(TopicId(topic_id), (0, 1))}}))
+    if is_queued:
+        cluster.apply(DeletionsQueued(("t",)))
+    assert withdrawn_records(cluster) == ({3: ["t"]} if is_withdrawn else {}), case
 
 
 @pytest.mark.rule("D-99")
