@@ -142,21 +142,27 @@ class ShapeCluster(KafkaCluster):
         return given if given in found else found[position]
 
     def ids(self) -> list[int]:
+        """Those of brokers: before 3.0 klamm's controllers are registered beside them."""
         with plain_client(self.zookeeper) as client:
-            return sorted(map(int, client.get_children("/brokers/ids")))
+            has_controllers = client.exists("/controllers/ids") is not None
+            controllers = client.get_children("/controllers/ids") if has_controllers else []
+            return sorted(map(int, set(client.get_children("/brokers/ids")) - set(controllers)))
 
     def create(self, topic: str, replicas: int) -> None:
         """As an administrator's client does it: a broker names the controller, which is asked."""
-        asyncio.run(self._create(topic, replicas))
+        tls = self.files.tls
+        controller: list[Endpoint] = []
 
-    async def _create(self, topic: str, replicas: int) -> None:
-        endpoint = self._endpoint()
-        tls, ids = self.files.tls, self.ids()[:replicas]
+        def is_named() -> bool:
+            # Not right after the start of a broker.
+            controller[:] = asyncio.run(_with(self._endpoint(), tls, self._controllers))
+            return bool(controller)
 
-        async def controller(connection: KafkaConnection) -> Endpoint:
-            answer = await metadata(connection, _TIMEOUT_S)
-            found = next(b for b in answer.brokers if b.node_id == answer.controller_id)
-            return Endpoint(found.host, found.port, endpoint.listener, endpoint.security_protocol)
+        eventually(is_named, "the broker names the controller")
+        asyncio.run(self._create(controller[0], topic, replicas))
+
+    async def _create(self, controller: Endpoint, topic: str, replicas: int) -> None:
+        ids = self.ids()[:replicas]
 
         async def create(connection: KafkaConnection) -> None:
             # Placed by hand: with racks on some brokers only, Kafka's own controller places nothing.
@@ -169,7 +175,13 @@ class ShapeCluster(KafkaCluster):
             answer = await connection.call(request, 4, CreateTopicsResponse, timeout_s=_TIMEOUT_S)
             assert [t.error_code for t in answer.topics] == [0], answer
 
-        await _with(await _with(endpoint, tls, controller), tls, create)
+        await _with(controller, self.files.tls, create)
+
+    async def _controllers(self, connection: KafkaConnection) -> list[Endpoint]:
+        """At the listener that is asked; none while the broker has not heard of one."""
+        answer, asked = await metadata(connection, _TIMEOUT_S), self._endpoint()
+        found = (b for b in answer.brokers if b.node_id == answer.controller_id)
+        return [Endpoint(b.host, b.port, asked.listener, asked.security_protocol) for b in found]
 
     def _endpoint(self) -> Endpoint:
         """The first listener without SASL of the first broker, at an address of this machine."""
