@@ -12,7 +12,7 @@ from random import Random
 from typing import Final, Protocol, TypeVar
 
 from cluster.broker import Broker, BrokerId
-from cluster.errors import ErrorCode
+from cluster.errors import ErrorCode, MalformedZnodeError
 from cluster.partition import TopicPartition
 from cluster.process.clock import WallClock
 from cluster.process.diagnostics import silenced
@@ -23,7 +23,6 @@ from cluster.requests.control import ControlRequest, StopReplicaPartitionError, 
 from cluster.requests.plans import Plan, PlannedChange, PlannedSetting
 from cluster.znodes import paths
 from cluster.znodes.configs import DEFAULT_ENTITY, config_entity_of_path, decode_config, decode_config_change
-from cluster.zookeeper.decoding import decode_each
 from cluster.zookeeper.port import WatchEvent, Znode
 from controller.absences import Absences
 from controller.active_controller import ActiveController, React
@@ -269,4 +268,8 @@ def _planned_settings(written: Written) -> Iterable[PlannedSetting]:
 
 
 def _overrides(path: str, znode: Znode | None) -> dict[str, str]:
-    return decode_each([path], [znode], lambda path, znode: decode_config(path, znode.data)).get(path, {})
+    """Those of a malformed config, which the controller in earnest has logged, are none."""
+    try:
+        return {} if znode is None else decode_config(path, znode.data)
+    except MalformedZnodeError:
+        return {}

@@ -434,6 +434,7 @@ AWAY = _moves({("c", 0): [2]})
 @example(Case("3.4", ALIKE, [("ask", AWAY), ("kill", 1)], _elections(UNCLEAN, [("c", 0)])))
 @example(Case("3.4", ALIKE, [("kill", 2), ("break disk", 1, ("a", 0))], _moves({("a", 0): [3], ("b", 0): None})))
 @example(Case("3.4", ALIKE, [("kill", 1)], ControlledShutdownRequest(BrokerId(1))))
+@example(Case("3.4", ALIKE, [("malformed", "/config/topics/a")], DeleteTopicsRequest((TopicToDelete("a"),), 5000)))
 def test_the_plan_is_what_happens_and_making_it_changes_nothing(case: Case) -> None:
     with _diagnostics() as lines:
         run_virtually(lambda: _plan_and_real(case, lines))
