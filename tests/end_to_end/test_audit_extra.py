@@ -86,12 +86,16 @@ def test_the_archive_for_workers_is_written_and_has_all_that_they_import(
     check_imports_of_workers(tmp_path / FOLDER)
 
 
-@pytest.mark.deep
+@pytest.fixture(scope="module")
+def expected(installed: Environment, logs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """What the audit finds on one machine."""
+    return audit(installed.python, logs, tmp_path_factory.mktemp("expected") / "output")
+
+
 @pytest.mark.parametrize("kind", ["standalone", ON_ONE_MACHINE])
 def test_the_audit_on_a_cluster_finds_what_it_finds_on_one_machine(
-    installed: Environment, logs: Path, tmp_path: Path, kind: str
+    installed: Environment, logs: Path, expected: dict[str, object], tmp_path: Path, kind: str
 ) -> None:
-    expected = audit(installed.python, logs, tmp_path / "expected")
     # The scripts of Spark go by where their links point to, which is not this environment.
     home = str(spark_home(tmp_path / "spark"))
     with master(kind, tmp_path) as url:
