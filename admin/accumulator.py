@@ -11,10 +11,10 @@ from msgspec import Struct
 
 from admin.partitioner import next_sticky_partition, partition_for_key
 from admin.record_batches import BatchBuilder, Headers, Record, build_batches, decode_records
-from cluster.broker import Offset
-from cluster.compression import LARGEST_BATCH, Codec
-from cluster.errors import ClusterError
-from cluster.partition import TopicPartition
+from cluster.model.broker import Offset
+from cluster.model.compression import LARGEST_BATCH, Codec
+from cluster.model.errors import ClusterError
+from cluster.model.partition import TopicPartition
 
 _RECORD_OVERHEAD = 32
 

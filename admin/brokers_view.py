@@ -10,8 +10,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
 from admin.client import AdminClient
-from cluster.broker import NO_CONTROLLER, UNKNOWN_BROKER_EPOCH, ControllerEpoch, Endpoint, PartitionEpoch
-from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.model.broker import NO_CONTROLLER, UNKNOWN_BROKER_EPOCH, ControllerEpoch, Endpoint, PartitionEpoch
+from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.requests.cluster import DescribeClusterResponse, DescribedBroker
 from cluster.requests.data import MetadataRequest, MetadataResponse, MetadataTopic
 from cluster.requests.plans import DescribedPartition

@@ -7,10 +7,10 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from admin import record_deletion
 from admin.connection import PROBE_TIMEOUT_MS, RETRY_PAUSE_S, ClusterConnection
 from admin.topology import Topology
-from cluster.broker import BrokerId, Offset
-from cluster.errors import ApiError, ErrorCode, PeerUnreachableError, known_code
 from cluster.kafka_wire.messages.describe_log_dirs_response import DescribeLogDirsResult
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerId, Offset
+from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError, known_code
+from cluster.model.partition import TopicPartition
 from cluster.requests import cluster, configs, elections, reassignments, recovery, topics
 
 _LAST_WORD_MS = 1_000

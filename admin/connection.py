@@ -16,7 +16,7 @@ from msgspec import Struct
 from admin.node_search import NoAnswerError, NodeSearch
 from admin.request_parts import send_in_parts
 from admin.waiting import OnWait, Waiting
-from cluster.errors import (
+from cluster.model.errors import (
     ApiError,
     ErrorCode,
     ForeignProtocolError,

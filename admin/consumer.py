@@ -14,10 +14,10 @@ from admin.progress import some_of
 from admin.record_batches import BadBatchError, Record, decode_records
 from admin.topology import Topology
 from admin.waiting import Wait
-from cluster.broker import Offset
-from cluster.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError
-from cluster.process.tasks import TaskSet
-from cluster.process.typed_command import typed_command
+from cluster.aio.tasks import TaskSet
+from cluster.cli.typed_command import typed_command
+from cluster.model.broker import Offset
+from cluster.model.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError
 from cluster.requests.data import (
     CONSUMER,
     FetchPartition,

@@ -8,8 +8,8 @@ from typing import Final, Self
 from msgspec import Struct
 
 from admin.partition_filters import is_under_replicated, wanted_in_sync
-from cluster.broker import NO_LEADER, BrokerId
-from cluster.counted import counted
+from cluster.model.broker import NO_LEADER, BrokerId
+from cluster.model.printable import counted
 from cluster.requests.cluster import DescribedBroker, Finding
 from cluster.requests.plans import DescribedPartition
 from cluster.requests.reassignments import DescribedReassignment

@@ -11,8 +11,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from admin.kafka_dry_runs import plan_deletion, with_reasons
 from admin.kafka_requests import CONVERSIONS, refusal
-from cluster.broker import Endpoint
-from cluster.errors import ApiError, ErrorCode, PeerUnreachableError, known_code
 from cluster.kafka_wire.apis import api_of
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.message import Message
@@ -20,6 +18,8 @@ from cluster.kafka_wire.messages.api_versions_request import ApiVersionsRequest
 from cluster.kafka_wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
 from cluster.kafka_wire.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from cluster.kafka_wire.messages.describe_log_dirs_response import DescribeLogDirsResponse, DescribeLogDirsResult
+from cluster.model.broker import Endpoint
+from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError, known_code
 from cluster.requests.cluster import DescribedBroker
 from cluster.requests.data import DeleteRecordsRequest, DeleteRecordsResponse
 

@@ -8,8 +8,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from cluster.broker import ZERO_TOPIC_ID, BrokerId, ControllerId, LeaderEpoch, Offset
-from cluster.errors import ApiError, ErrorCode, known_code
 from cluster.kafka_wire.message import Message
 from cluster.kafka_wire.messages import (
     delete_records_request,
@@ -19,6 +17,8 @@ from cluster.kafka_wire.messages import (
     metadata_request,
     metadata_response,
 )
+from cluster.model.broker import ZERO_TOPIC_ID, BrokerId, ControllerId, LeaderEpoch, Offset
+from cluster.model.errors import ApiError, ErrorCode, known_code
 from cluster.requests.data import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,

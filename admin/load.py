@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from admin.client import AdminClient
 from admin.partition_filters import PartitionFilter, chosen
-from cluster.broker import NO_LEADER, BrokerId, Offset
-from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
-from cluster.partition import TopicPartition
+from cluster.model.broker import NO_LEADER, BrokerId, Offset
+from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.model.partition import TopicPartition
 from cluster.requests.cluster import DescribeClusterResponse
 from cluster.requests.data import (
     CONSUMER,

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
-from cluster.errors import (
+from cluster.model.errors import (
     ApiError,
     ConnectionRefusedByHostError,
     ForeignProtocolError,

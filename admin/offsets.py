@@ -7,8 +7,8 @@ from typing import Final
 
 from admin.progress import some_of
 from admin.topology import Topology
-from cluster.broker import Offset
-from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.model.broker import Offset
+from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.requests.data import CONSUMER, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
 
 RETRIABLE: Final = frozenset(

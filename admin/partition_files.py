@@ -9,12 +9,12 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
-from cluster import bounds
-from cluster.bounds import shortened, why_not
-from cluster.broker import BrokerId, Offset
-from cluster.errors import DECODE_ERRORS, ConfigError
-from cluster.partition import TopicPartition
-from cluster.process.files import first_line
+from cluster.config.files import first_line
+from cluster.model import bounds
+from cluster.model.bounds import shortened, why_not
+from cluster.model.broker import BrokerId, Offset
+from cluster.model.errors import DECODE_ERRORS, ConfigError
+from cluster.model.partition import TopicPartition
 from cluster.requests.data import UP_TO_HIGH_WATERMARK
 
 VERSION: Final = 1

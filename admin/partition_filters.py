@@ -6,8 +6,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from cluster.broker import NO_LEADER
-from cluster.errors import ErrorCode
+from cluster.model.broker import NO_LEADER
+from cluster.model.errors import ErrorCode
 from cluster.requests.plans import DescribedPartition
 from cluster.requests.topics import DescribedTopic
 

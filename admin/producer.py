@@ -17,11 +17,11 @@ from admin.accumulator import Accumulator, PartitionQueue, ProducerOptions, reco
 from admin.record_batches import BATCH_OVERHEAD, Headers
 from admin.topology import Topology
 from admin.waiting import Wait
-from cluster.broker import UNKNOWN_OFFSET, Offset
-from cluster.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError, RequestTooLargeError
-from cluster.partition import TopicPartition
-from cluster.process.clock import WallClock
-from cluster.process.tasks import TaskSet
+from cluster.aio.clock import WallClock
+from cluster.aio.tasks import TaskSet
+from cluster.model.broker import UNKNOWN_OFFSET, Offset
+from cluster.model.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError, RequestTooLargeError
+from cluster.model.partition import TopicPartition
 from cluster.requests.data import ProducePartition, ProduceRequest, ProduceResponse
 
 RETRIABLE: Final = frozenset(

@@ -8,9 +8,9 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from msgspec import Struct
 
-from cluster.broker import Offset
-from cluster.compression import CODEC_MASK, LARGEST_BATCH, Codec, CompressionError, decompress, find_codec
-from cluster.errors import ClusterError, ErrorCode
+from cluster.model.broker import Offset
+from cluster.model.compression import CODEC_MASK, LARGEST_BATCH, Codec, CompressionError, decompress, find_codec
+from cluster.model.errors import ClusterError, ErrorCode
 
 _MAGIC = 2
 _NO_PRODUCER = -1

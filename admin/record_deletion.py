@@ -10,10 +10,10 @@ from typing import Final
 from admin.progress import some_of
 from admin.request_parts import send_in_parts
 from admin.topology import Topology
-from cluster.broker import Offset
-from cluster.counted import counted
-from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
-from cluster.partition import TopicPartition
+from cluster.model.broker import Offset
+from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.model.partition import TopicPartition
+from cluster.model.printable import counted
 from cluster.requests.data import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from cluster.broker import Broker, BrokerId
-from cluster.counted import counted
-from cluster.errors import ApiError, ErrorCode
-from cluster.partition import TopicPartition
-from cluster.replica_placement import place_replicas
+from cluster.model.broker import Broker, BrokerId
+from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.partition import TopicPartition
+from cluster.model.printable import counted
+from cluster.model.replica_placement import place_replicas
 from cluster.requests.cluster import DescribedBroker
 from cluster.requests.reassignments import DescribedReassignment
 from cluster.requests.topics import DescribedTopic

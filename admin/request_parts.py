@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cluster.errors import RequestTooLargeError
+from cluster.model.errors import RequestTooLargeError
 
 _Request = TypeVar("_Request", bound=Struct)
 _Response = TypeVar("_Response", bound=Struct)

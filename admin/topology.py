@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from admin.connection import ClusterConnection
-from cluster import bounds
-from cluster.broker import NO_LEADER, BrokerId, Endpoint, LeaderEpoch
-from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.model import bounds
+from cluster.model.broker import NO_LEADER, BrokerId, Endpoint, LeaderEpoch
+from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.requests.data import MetadataPartition, MetadataRequest, MetadataResponse, MetadataTopic
 from cluster.requests.topics import DescribeTopicsRequest, DescribeTopicsResponse
 

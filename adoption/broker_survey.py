@@ -8,8 +8,6 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from adoption.survey import BrokerAnswers, SurveyedBroker
-from cluster.broker import Broker, ControllerId, Endpoint
-from cluster.errors import ClusterError, ErrorCode, PeerUnreachableError, known_code
 from cluster.kafka_wire.authorizer import has_authorizer
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.messages.api_versions_request import ApiVersionsRequest
@@ -18,6 +16,8 @@ from cluster.kafka_wire.messages.describe_configs_request import DescribeConfigs
 from cluster.kafka_wire.messages.describe_configs_response import DescribeConfigsResponse, DescribeConfigsResult
 from cluster.kafka_wire.messages.metadata_request import MetadataRequest
 from cluster.kafka_wire.messages.metadata_response import MetadataResponse
+from cluster.model.broker import Broker, ControllerId, Endpoint
+from cluster.model.errors import ClusterError, ErrorCode, PeerUnreachableError, known_code
 
 _T = TypeVar("_T")
 _CLIENT_ID: Final = "klamm-adopt"

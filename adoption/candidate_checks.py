@@ -10,8 +10,8 @@ from typing import Final
 from adoption.controller_commands import client_auth_key, protocol_map
 from adoption.survey import Survey, SurveyedCandidate
 from adoption.wanted import AUTHENTICATION, Wanted, WantedListener
-from cluster.broker import BrokerId
-from cluster.protocol_version import ProtocolVersion
+from cluster.model.broker import BrokerId
+from cluster.model.protocol_version import ProtocolVersion
 from cluster.znodes.candidates import CandidateListener, CandidateProfile
 
 _SHOWN: Final = 5

@@ -8,12 +8,12 @@ from typing import Final
 from msgspec import Struct
 from pydantic import ValidationError
 
-from cluster.errors import ConfigError
+from cluster.config.config import read_credentials
+from cluster.config.files import shown
+from cluster.config.settings import Settings
+from cluster.config.validation_reasons import reason
 from cluster.kafka_wire.tls import TlsSettings, client_context
-from cluster.process.config import read_credentials
-from cluster.process.files import shown
-from cluster.process.settings import Settings
-from cluster.process.validation_reasons import reason
+from cluster.model.errors import ConfigError
 from cluster.zookeeper.login import Credentials
 
 _OPTION: Final = "--command-config"

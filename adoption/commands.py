@@ -18,11 +18,11 @@ from adoption.refusals import releases_of
 from adoption.survey import Survey, SurveyedBroker
 from adoption.wanted import protocol_of
 from adoption.zookeeper_survey import survey_zookeeper
-from cluster.errors import ClusterError
-from cluster.process.config import check_zookeeper
-from cluster.process.documents import Format
-from cluster.process.exit_codes import ExitCode
-from cluster.takeover import AdoptedMode
+from cluster.cli.documents import Format
+from cluster.config.config import check_zookeeper
+from cluster.model.errors import ClusterError
+from cluster.model.exit_codes import ExitCode
+from cluster.model.takeover import AdoptedMode
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import ZooKeeper
 

@@ -9,8 +9,8 @@ from typing import Final
 
 from adoption.survey import Survey, SurveyedBroker
 from adoption.wanted import Wanted, WantedListener
-from cluster import bounds
-from cluster.process.settings import Settings
+from cluster.config.settings import Settings
+from cluster.model import bounds
 
 _FIRST_ID: Final = 901
 _FIRST_BEYOND_GENERATED: Final = 2_000_000_901

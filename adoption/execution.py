@@ -21,7 +21,7 @@ from adoption.proofs import Proofs
 from adoption.survey import Survey
 from adoption.wanted import wanted
 from adoption.zookeeper_survey import registered_candidates
-from cluster.takeover import AdoptedMode
+from cluster.model.takeover import AdoptedMode
 from cluster.znodes.adoption import Adoption
 from cluster.zookeeper.port import ZooKeeper
 

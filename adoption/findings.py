@@ -13,8 +13,8 @@ from adoption.controller_commands import controller_commands, generated_above
 from adoption.refusals import refusals
 from adoption.survey import Survey
 from adoption.wanted import FIND_BY_REGISTRATION, Wanted, protocol_of, wanted
-from cluster.broker import ControllerId
-from cluster.takeover import AdoptedMode
+from cluster.model.broker import ControllerId
+from cluster.model.takeover import AdoptedMode
 
 _SHOWN: Final = 5
 

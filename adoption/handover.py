@@ -13,9 +13,9 @@ from adoption.broker_survey import obeyed_controllers
 from adoption.proofs import Proofs
 from adoption.survey import SurveyedCandidate
 from adoption.zookeeper_survey import brokers_of_kafka, registered_candidates
-from cluster.broker import NO_CONTROLLER, ControllerId, Endpoint
-from cluster.errors import OutcomeUnknownError, StartupError
-from cluster.process.clock import SystemClock
+from cluster.aio.clock import SystemClock
+from cluster.model.broker import NO_CONTROLLER, ControllerId, Endpoint
+from cluster.model.errors import OutcomeUnknownError, StartupError
 from cluster.znodes.adoption import Adoption, encode_adoption
 from cluster.znodes.paths import ADOPTION, BROKERS_IDS, CONTROLLERS_IDS, LEFT_REPLICAS
 from cluster.zookeeper.port import Create, Delete, Op, SetData, ZkError, ZooKeeper, refusal

@@ -12,15 +12,15 @@ from typing import Final
 from adoption.broker_survey import api_versions, connect, metadata
 from adoption.survey import Survey, SurveyedBroker, SurveyedCandidate
 from adoption.wanted import Wanted, wanted
-from cluster.broker import Broker, BrokerId, Endpoint
-from cluster.errors import ClusterError, ErrorCode, known_code
 from cluster.kafka_wire.messages.create_topics_request import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreateTopicsRequest,
 )
 from cluster.kafka_wire.messages.create_topics_response import CreateTopicsResponse
-from cluster.protocol_version import NEWEST
+from cluster.model.broker import Broker, BrokerId, Endpoint
+from cluster.model.errors import ClusterError, ErrorCode, known_code
+from cluster.model.protocol_version import NEWEST
 from controller.adapters.kafka.control_messages import ControlVersions
 
 _CREATE_TOPICS: Final = 4

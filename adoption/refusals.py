@@ -5,9 +5,9 @@ from typing import Final
 
 from adoption.survey import Survey, SurveyedBroker
 from adoption.wanted import protocol_of
-from cluster import bounds
-from cluster.process.kafka_listeners import PROTOCOLS, is_listener_name
-from cluster.protocol_version import OLDEST_KAFKA
+from cluster.config.kafka_listeners import PROTOCOLS, is_listener_name
+from cluster.model import bounds
+from cluster.model.protocol_version import OLDEST_KAFKA
 
 _LEADER_AND_ISR: Final = 4
 _STOP_REPLICA: Final = 5

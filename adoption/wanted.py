@@ -9,10 +9,10 @@ from typing import Final
 from msgspec import Struct
 
 from adoption.survey import Survey, SurveyedBroker
-from cluster import bounds
-from cluster.broker import BrokerId
-from cluster.listeners import DEFAULT_CONTROL_LISTENER
-from cluster.protocol_version import ProtocolVersion
+from cluster.model import bounds
+from cluster.model.broker import BrokerId
+from cluster.model.listeners import DEFAULT_CONTROL_LISTENER
+from cluster.model.protocol_version import ProtocolVersion
 from controller.candidate_profile import DECIDING_SETTINGS
 
 FIND_BY_REGISTRATION: Final = ProtocolVersion((3, 0), 0)

@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Struct
 
 from adoption.survey import Survey, SurveyedBroker, SurveyedCandidate
-from cluster.broker import NO_CONTROLLER, Broker, BrokerId, ControllerEpoch, ControllerId
-from cluster.errors import DECODE_ERRORS, MalformedZnodeError, OutcomeUnknownError
-from cluster.partition import TopicAssignment
+from cluster.model.broker import NO_CONTROLLER, Broker, BrokerId, ControllerEpoch, ControllerId
+from cluster.model.errors import DECODE_ERRORS, MalformedZnodeError, OutcomeUnknownError
+from cluster.model.partition import TopicAssignment
 from cluster.znodes.admin_requests import decode_reassignments
 from cluster.znodes.adoption import Adoption, decode_adoption
 from cluster.znodes.candidates import decode_profile

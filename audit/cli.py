@@ -1,6 +1,6 @@
 """`klamm audit`: run the Spark job, show its report, check logs for tampering. Only `run` starts Spark.
 
-The result goes to stdout, messages to stderr. Exit codes: `cluster.process.exit_codes`.
+The result goes to stdout, messages to stderr. Exit codes: `cluster.model.exit_codes`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,9 +32,9 @@ from audit.commands.spark_options import (
 from audit.commands.table_commands import KeepDaysOption
 from audit.commands.topic_options import CONNECTOR_VERSION, ConnectorOption, KafkaOption, TopicOption
 from audit.report.report_text import show_result, show_verification
-from cluster.errors import ConfigError, StartupError
-from cluster.process.documents import Format, write_document
-from cluster.process.exit_codes import ExitCode
+from cluster.cli.documents import Format, write_document
+from cluster.model.errors import ConfigError, StartupError
+from cluster.model.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from audit.options import AuditOptions

@@ -22,7 +22,7 @@ from audit.chains.witnesses import (
 from audit.reading.changed_files import complete_lines_present, ignored_faults
 from audit.reading.file_faults import LOG_CHANGED, converted_message, why_unread, without_lines
 from audit.reading.log_files import LogFiles
-from cluster.process.printable import path_text
+from cluster.model.printable import path_text
 from state_log.chain import CHAIN_BREAK, ChainSegment, extend_many
 from state_log.heads_file import GivenHead
 from state_log.reader import Break, complete_lines, find_segments, join_all

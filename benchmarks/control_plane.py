@@ -22,7 +22,7 @@ from benchmarks.processes import ControllerProcess, ProcessFailedError, StubProc
 from benchmarks.report import CaseRun, Report, Requests, describe_machine, print_table, summarise
 from benchmarks.stub_agents import Received
 from benchmarks.synthetic_cluster import PartitionInZooKeeper, Shape, populate, read_partitions
-from cluster.broker import BrokerId
+from cluster.model.broker import BrokerId
 from cluster.znodes.paths import CONTROLLER, broker_path, topic_path
 from cluster.znodes.topics import encode_topic
 from cluster.zookeeper.kazoo_client import KazooZooKeeper

@@ -20,11 +20,11 @@ from rich.table import Table
 
 from admin.client import AdminClient
 from broker_agent.log.record_batch import walk
-from cluster.broker import BrokerId, Offset
-from cluster.compression import Codec
-from cluster.errors import ErrorCode
-from cluster.local_cluster import BROKER
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerId, Offset
+from cluster.model.compression import Codec
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
+from cluster.process.local_cluster import BROKER
 from cluster.requests.data import FetchPartition, FetchRequest, MetadataRequest, ProducePartition, ProduceRequest
 from cluster.requests.topics import NewTopic
 from cluster.rpc.client import RpcClient

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Self
 
-from cluster.errors import StartupError
+from cluster.model.errors import StartupError
 from deploy.local.zookeeper import ServerSettings, is_serving, log_tail, prepare
 
 

@@ -32,7 +32,7 @@ from rich.table import Table
 
 from benchmarks.kafka_stand import BROKERS, KLAMM, KafkaStand
 from benchmarks.report import describe_machine
-from cluster.partition import TopicPartition
+from cluster.model.partition import TopicPartition
 from cluster.znodes.paths import state_path
 from cluster.zookeeper.port import Stat
 from deploy.local.kafka_clients import View, create_topics, elect_preferred, until_all_see, until_created, view

@@ -11,7 +11,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from cluster.broker import TopicId
 from cluster.kafka_wire.codec import decode, encode, encoded_part
 from cluster.kafka_wire.messages.leader_and_isr_request import (
     LeaderAndIsrPartitionState,
@@ -23,6 +22,7 @@ from cluster.kafka_wire.messages.update_metadata_request import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from cluster.model.broker import TopicId
 
 _TOPICS: Final = 10
 _RUNS: Final = 15

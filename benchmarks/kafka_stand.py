@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
 from benchmarks.processes import ControllerProcess, ProcessFailedError, failover_phases
-from cluster.broker import BrokerId
+from cluster.model.broker import BrokerId
 from cluster.znodes.paths import CONTROLLER, broker_path
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from deploy.local.kafka_broker import KafkaBroker, prepare

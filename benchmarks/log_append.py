@@ -18,9 +18,9 @@ from broker_agent.log.opening import open_log_directories
 from broker_agent.log.record_batch import HEADER_SIZE, crc32c
 from broker_agent.log.segments import LogDependencies
 from broker_agent.ports import LogConfig
-from cluster.broker import BrokerId, LeaderEpoch, Offset
-from cluster.partition import TopicPartition
-from cluster.process.clock import SystemClock
+from cluster.aio.clock import SystemClock
+from cluster.model.broker import BrokerId, LeaderEpoch, Offset
+from cluster.model.partition import TopicPartition
 from simulator.record_batches import encode_batch
 
 ROUNDS = 5

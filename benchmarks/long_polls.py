@@ -21,9 +21,9 @@ import grpc
 
 from admin.client import AdminClient
 from benchmarks.data_path import Clients, cpu_seconds
-from cluster.broker import BrokerId, ControllerEpoch, ControllerId
-from cluster.local_cluster import BROKER
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerId, ControllerEpoch, ControllerId
+from cluster.model.partition import TopicPartition
+from cluster.process.local_cluster import BROKER
 from cluster.requests.control import StopReplicaRequest
 from cluster.requests.topics import NewTopic
 from cluster.rpc.channels import channel_options

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Set
 from typing import NamedTuple
 
 from benchmarks.synthetic_cluster import PartitionInZooKeeper
-from cluster.broker import LEADER_DURING_DELETE, BrokerEpoch, BrokerId
-from cluster.partition import TopicPartition
+from cluster.model.broker import LEADER_DURING_DELETE, BrokerEpoch, BrokerId
+from cluster.model.partition import TopicPartition
 from klamm.v1 import control_pb2 as pb
 
 Message = pb.LeaderAndIsrRequest | pb.UpdateMetadataRequest | pb.StopReplicaRequest

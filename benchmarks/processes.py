@@ -13,7 +13,7 @@ import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.stub_agents import Command, Received
-from cluster.broker import BrokerId
+from cluster.model.broker import BrokerId
 from deploy.local.processes import choose_free_ports
 
 FAILOVER_PHASES = {

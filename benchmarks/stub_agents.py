@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from benchmarks.partition_table import Message, PartitionTable
 from benchmarks.synthetic_cluster import read_partitions
-from cluster.broker import Broker, BrokerEpoch, BrokerId, Endpoint
-from cluster.errors import ErrorCode
+from cluster.model.broker import Broker, BrokerEpoch, BrokerId, Endpoint
+from cluster.model.errors import ErrorCode
 from cluster.rpc.channels import MESSAGE_BYTES_MAX, server_options
 from cluster.znodes.paths import BROKERS_IDS, broker_path
 from cluster.znodes.registrations import encode_broker

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from cluster.broker import (
+from cluster.model.broker import (
     INITIAL_LEADER_EPOCH,
     INITIAL_PARTITION_EPOCH,
     BrokerId,
@@ -14,7 +14,7 @@ from cluster.broker import (
     PartitionEpoch,
     TopicId,
 )
-from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.model.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.znodes.configs import encode_config
 from cluster.znodes.controller import encode_controller_epoch
 from cluster.znodes.paths import (

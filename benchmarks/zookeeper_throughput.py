@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
-from cluster.process.metrics import Meter, Metrics
+from cluster.metrics.registry import Meter, Metrics
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import Check, Create, Op, OpResult, SetData
 from deploy.local.zookeeper import ServerSettings

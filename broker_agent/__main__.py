@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from broker_agent.program import run
-from cluster.errors import ConfigError
-from cluster.process.config import load_config
+from cluster.aio.tasks import run_program
+from cluster.config.config import load_config
+from cluster.model.errors import ConfigError
+from cluster.model.exit_codes import ExitCode
 from cluster.process.diagnostics import configure_diagnostics
-from cluster.process.exit_codes import ExitCode
-from cluster.process.tasks import run_program
 
 
 def main(config: Path | None, flags: Mapping[str, Any] | None = None) -> int:

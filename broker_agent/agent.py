@@ -11,32 +11,32 @@ import structlog
 from msgspec import Struct
 
 from broker_agent.agent_metrics import AgentMetrics
-from broker_agent.control_requests import ControlRequests
-from broker_agent.controlled_shutdown import ControlledShutdown
-from broker_agent.controller_finder import ControllerFinder
-from broker_agent.damaged_replicas import DamagedReplicas
-from broker_agent.directory_failures import DirectoryFailures
-from broker_agent.dynamic_settings import DynamicSettings
-from broker_agent.isr_proposals import IsrProposals
-from broker_agent.log_reconciliation import FetchSetup
-from broker_agent.log_scrub import LogScrub
+from broker_agent.damage.damaged_replicas import DamagedReplicas
+from broker_agent.damage.directory_failures import DirectoryFailures
+from broker_agent.damage.log_scrub import LogScrub
 from broker_agent.metadata_cache import MetadataCache
 from broker_agent.ports import ClusterClient, LogDirectories, Workers
-from broker_agent.registration import Registration
-from broker_agent.replica_descriptions import RecordedRoles
-from broker_agent.replica_fetchers import ReplicaFetchers
-from broker_agent.replica_manager import ReplicaManager
-from broker_agent.role_changes import RoleChanges
-from broker_agent.session_keeper import SessionKeeper
-from broker_agent.topic_config_changes import TopicConfigChanges
-from broker_agent.topic_configs import TopicConfigs
-from cluster.broker import Broker, Endpoint
-from cluster.process.clock import WallClock
-from cluster.process.health import Health
+from broker_agent.registration.controlled_shutdown import ControlledShutdown
+from broker_agent.registration.controller_finder import ControllerFinder
+from broker_agent.registration.registration import Registration
+from broker_agent.registration.session_keeper import SessionKeeper
+from broker_agent.replication.isr_proposals import IsrProposals
+from broker_agent.replication.log_reconciliation import FetchSetup
+from broker_agent.replication.replica_fetchers import ReplicaFetchers
+from broker_agent.replication.replica_manager import ReplicaManager
+from broker_agent.requests.control import ControlRequests
+from broker_agent.requests.dynamic_settings import DynamicSettings
+from broker_agent.requests.replica_descriptions import RecordedRoles
+from broker_agent.requests.role_changes import RoleChanges
+from broker_agent.requests.topic_config_changes import TopicConfigChanges
+from broker_agent.requests.topic_configs import TopicConfigs
+from cluster.aio.clock import WallClock
+from cluster.aio.tasks import TaskSet
+from cluster.config.settings import Settings
+from cluster.metrics.health import Health
+from cluster.metrics.registry import Metrics
+from cluster.model.broker import Broker, Endpoint
 from cluster.process.log_level import LogLevel
-from cluster.process.metrics import Metrics
-from cluster.process.settings import Settings
-from cluster.process.tasks import TaskSet
 from cluster.rpc.apis import DirectApi
 from cluster.zookeeper.port import SessionEvent, WatchEvent, ZooKeeper
 from state_log.head_publisher import HeadPublisher
@@ -204,7 +204,7 @@ class Agent:
             self._dependencies.failed_directories,
             manager=self.manager,
             fetchers=self.fetchers,
-            control=self.control,
+            lock=self.control.lock,
             zookeeper=self._dependencies.zookeeper,
             sink=self._dependencies.sink,
         )

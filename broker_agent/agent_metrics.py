@@ -10,8 +10,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from cluster.partition import TopicPartition
-from cluster.process.metrics import Meter, Metrics, Samples
+from cluster.metrics.registry import Meter, Metrics, Samples
+from cluster.model.partition import TopicPartition
 
 _REPLICA_MANAGER: Final = "ReplicaManager"
 _TOPIC_METRICS: Final = "BrokerTopicMetrics"

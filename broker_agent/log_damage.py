@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
-from cluster.broker import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
-from cluster.partition import TopicPartition
+from cluster.model.broker import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
+from cluster.model.partition import TopicPartition
 from cluster.requests.agents import RECOVERY, SCRUB, UNCLEAN_SHUTDOWN
 from state_log.record import Cause, Kind, StateChange
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from cluster.broker import (
+from cluster.model.broker import (
     DEFAULT_LISTENER,
     LEADER_DURING_DELETE,
     NO_CONTROLLER,
@@ -19,8 +19,8 @@ from cluster.broker import (
     Endpoint,
     TopicId,
 )
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.control import UpdateMetadataPartitionState, UpdateMetadataRequest, UpdateMetadataTopicState
 from cluster.requests.data import MetadataBroker, MetadataPartition, MetadataTopic
 

@@ -5,19 +5,19 @@ from typing import Any
 import structlog
 
 from broker_agent.agent import Agent, AgentDependencies
-from broker_agent.batch_validation import BatchValidation
-from broker_agent.cluster_descriptions import ClusterDescriptions
-from broker_agent.delete_records_requests import DeleteRecordsRequests
-from broker_agent.disk_findings import disk_findings
-from broker_agent.fetch_requests import FetchRequests
-from broker_agent.offset_requests import OffsetRequests
-from broker_agent.produce_requests import ProduceRequests
-from broker_agent.replica_descriptions import ReplicaDescriptions
-from cluster.broker import UNKNOWN_BROKER_EPOCH
-from cluster.errors import ApiError, ErrorCode
-from cluster.partition import TopicPartition
+from broker_agent.damage.disk_findings import disk_findings
+from broker_agent.requests.batch_validation import BatchValidation
+from broker_agent.requests.cluster_descriptions import ClusterDescriptions
+from broker_agent.requests.delete_records import DeleteRecordsRequests
+from broker_agent.requests.fetch import FetchRequests
+from broker_agent.requests.offsets import OffsetRequests
+from broker_agent.requests.produce import ProduceRequests
+from broker_agent.requests.replica_descriptions import ReplicaDescriptions
+from cluster.aio.parking import parked
+from cluster.model.broker import UNKNOWN_BROKER_EPOCH
+from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.process.descriptors import few_open_files_left
-from cluster.process.parking import parked
 from cluster.requests import data
 from cluster.requests.cluster import (
     AcknowledgeDamageRequest,

@@ -11,8 +11,8 @@ from typing import Final, Protocol, TypeVar
 from msgspec import Struct
 
 from broker_agent.log_damage import DamagedReplica, LogDamage
-from cluster.broker import BrokerEpoch, Endpoint, LeaderEpoch, Offset, TopicId
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerEpoch, Endpoint, LeaderEpoch, Offset, TopicId
+from cluster.model.partition import TopicPartition
 from cluster.requests import data
 from cluster.requests.agents import (
     AlterPartitionRequest,

@@ -14,29 +14,29 @@ from broker_agent.adapters.grpc_cluster_client import GrpcClusterClient
 from broker_agent.adapters.grpc_server import serve_broker_agent
 from broker_agent.adapters.thread_workers import ThreadWorkers
 from broker_agent.agent import RECOVERY, STARTING, Agent, AgentDependencies
-from broker_agent.controller_finder import check_controller_has_control_listener
-from broker_agent.identity import agree_on_cluster_id, choose_broker_id, create_persistent_paths
 from broker_agent.log.checkpoints import MetaProperties
 from broker_agent.log.file_disk import FileDisk
 from broker_agent.log.log_metrics import LogMetrics
 from broker_agent.log.opening import LoadOptions, open_log_directories, read_stored_broker_id
 from broker_agent.log.segments import LogDependencies
 from broker_agent.node import AgentNode
-from broker_agent.topic_configs import TopicConfigs, default_log_config
-from cluster.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerId
-from cluster.errors import MalformedZnodeError, StartupError, ZooKeeperError
-from cluster.process.clock import SystemClock
-from cluster.process.config import NodeConfig
+from broker_agent.registration.controller_finder import check_controller_has_control_listener
+from broker_agent.registration.identity import agree_on_cluster_id, choose_broker_id, create_persistent_paths
+from broker_agent.requests.topic_configs import TopicConfigs, default_log_config
+from cluster.aio.clock import SystemClock
+from cluster.aio.tasks import TaskSet
+from cluster.config.config import NodeConfig
+from cluster.config.settings import Settings
+from cluster.metrics.health import Health, HealthCheck
+from cluster.metrics.process import DiskSpaceMonitor, EventLoopMonitor
+from cluster.metrics.registry import Metrics
+from cluster.metrics.server import serve_metrics
+from cluster.model.broker import UNKNOWN_BROKER_EPOCH, Broker, BrokerId
+from cluster.model.errors import MalformedZnodeError, StartupError, ZooKeeperError
 from cluster.process.descriptors import plan_descriptors, raise_limit, warn_if_low
 from cluster.process.diagnostics import configure_diagnostics, set_log_level
-from cluster.process.health import Health, HealthCheck
 from cluster.process.log_level import LogLevel
-from cluster.process.metrics import Metrics
-from cluster.process.metrics_server import serve_metrics
-from cluster.process.process_metrics import DiskSpaceMonitor, EventLoopMonitor
 from cluster.process.service_manager import ServiceManager
-from cluster.process.settings import Settings
-from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
 from cluster.rpc.admission import Admission
 from cluster.rpc.admission_limits import AdmissionLimits

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cluster.errors import ConfigError
-from cluster.process.config import load_config
-from cluster.process.exit_codes import ExitCode
-from cluster.process.tasks import run_program
+from cluster.aio.tasks import run_program
+from cluster.config.config import load_config
+from cluster.model.errors import ConfigError
+from cluster.model.exit_codes import ExitCode
 from controller.program import run
 
 

@@ -6,7 +6,7 @@ nothing in ZooKeeper says when a broker was there last.
 
 from collections.abc import Iterable
 
-from cluster.broker import BrokerId
+from cluster.model.broker import BrokerId
 from controller import changes
 
 

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from cluster.broker import ControllerEpoch
-from cluster.errors import ClusterError
-from cluster.partition import TopicPartition
-from cluster.process.clock import WallClock
+from cluster.aio.clock import WallClock
+from cluster.model.broker import ControllerEpoch
+from cluster.model.errors import ClusterError
+from cluster.model.partition import TopicPartition
 from cluster.requests.context import RequestContext
 from cluster.requests.control import RequestCause
 from cluster.znodes.paths import CONTROLLER_EPOCH

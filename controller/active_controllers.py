@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
-from cluster.process.clock import WallClock
-from cluster.process.tasks import TaskSet
+from cluster.aio.clock import WallClock
+from cluster.aio.tasks import TaskSet
 from cluster.zookeeper.port import ZooKeeper
 from controller.active_controller import ActiveController
 from controller.broker_channels import BrokerChannels, OnAnswer

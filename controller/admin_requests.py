@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from cluster.broker import BrokerId
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerId
+from cluster.model.partition import TopicPartition
 from cluster.znodes.admin_requests import decode_partitions, decode_reassignments, encode_reassignments
 from cluster.znodes.paths import PREFERRED_REPLICA_ELECTION, REASSIGN_PARTITIONS
 from cluster.zookeeper.decoding import decode_each

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from cluster.errors import ApiError, ErrorCode
+from cluster.model.errors import ApiError, ErrorCode
 
 ANSWERS_MAX: Final = 1_000
 """Far more than clients have in flight; the oldest is removed first."""

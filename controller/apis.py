@@ -6,12 +6,11 @@ Event names and states are public: they are in the state-change log and in the m
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
-from cluster.errors import ErrorCode
+from cluster.model.errors import ErrorCode
 from cluster.requests import agents, configs, reassignments, topics
 from cluster.requests.cluster import DescribeClusterRequest, DescribeFindingsRequest
 from cluster.requests.elections import ElectLeadersRequest, PlanControlledShutdownRequest
 from cluster.requests.recovery import PlanClusterRecoveryRequest, RecoverClusterRequest
-from cluster.requests.users import AlterUserScramCredentialsRequest
 from cluster.rpc.apis import ApiKind, Callers, Request
 from controller import dry_runs
 from controller.active_controller import ActiveController
@@ -46,6 +45,7 @@ from controller.handlers.topics.requests import (
     wait_for_new_partitions,
 )
 from controller.request_events import Answer, ControllerApi
+from controller.user_requests import AlterUserScramCredentialsRequest
 
 _QUERY: Final = (ApiKind.QUERY, Callers.ANYONE)
 _PRIVILEGED_QUERY: Final = (ApiKind.QUERY, Callers.ADMINISTRATORS)

@@ -4,7 +4,7 @@ As in Kafka. Two controllers that become active at once write the same features,
 by the version of its znode. Source: Kafka KafkaController.setupFeatureVersioning, ZkProducerIdManager.
 """
 
-from cluster.errors import OutcomeUnknownError, ZooKeeperError
+from cluster.model.errors import OutcomeUnknownError, ZooKeeperError
 from cluster.znodes.cluster_wide import (
     FinalizedFeatures,
     ProducerIdBlock,

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from cluster.broker import BrokerId
-from cluster.errors import ErrorCode
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ErrorCode
 from cluster.requests import control
 from controller import events
 from controller.active_controller import ActiveController

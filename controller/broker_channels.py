@@ -12,11 +12,11 @@ from typing import Final
 import structlog
 from msgspec import Struct
 
-from cluster.broker import Broker, BrokerId
-from cluster.errors import ErrorCode, PeerUnreachableError
-from cluster.listeners import ListenerNames
-from cluster.process.metrics import Gauge, Metrics, Timer
-from cluster.process.tasks import TaskSet
+from cluster.aio.tasks import TaskSet
+from cluster.metrics.registry import Gauge, Metrics, Timer
+from cluster.model.broker import Broker, BrokerId
+from cluster.model.errors import ErrorCode, PeerUnreachableError
+from cluster.model.listeners import ListenerNames
 from cluster.requests.control import ControlRequest, ControlResponse
 from controller.decisions.brokers.failures import REFUSED, Failure, errors_after
 from controller.decisions.brokers.refusals import NO_REFUSALS, ChannelState, refusals_after

@@ -9,13 +9,12 @@ from typing import NamedTuple
 import structlog
 from msgspec.structs import replace
 
-from cluster.broker import Broker, BrokerId, ControllerId, Endpoint
-from cluster.process.config import NodeConfig
-from cluster.process.freed_memory import FreedMemory
-from cluster.process.kafka_tls import kafka_tls
-from cluster.process.metrics import Metrics
-from cluster.process.request_metrics import RequestMetrics
-from cluster.process.tasks import TaskSet
+from cluster.aio.tasks import TaskSet
+from cluster.config.config import NodeConfig
+from cluster.config.kafka_tls import kafka_tls
+from cluster.metrics.registry import Metrics
+from cluster.metrics.requests import RequestMetrics
+from cluster.model.broker import Broker, BrokerId, ControllerId, Endpoint
 from cluster.requests.context import RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.zookeeper.port import ZooKeeper
@@ -29,6 +28,7 @@ from controller.adapters.kafka.live_brokers import LiveBrokers
 from controller.adapters.kafka.local_answers import LocalAnswers
 from controller.adapters.kafka.server import serve_kafka
 from controller.adapters.kafka.session import OF_ACTIVE_CONTROLLER, KafkaServices, LongRequests
+from controller.freed_memory import FreedMemory
 from controller.ports import BrokerClient
 
 _log = structlog.stdlib.get_logger()

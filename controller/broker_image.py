@@ -9,8 +9,8 @@ from typing import assert_never
 
 from msgspec import Struct, field
 
-from cluster.broker import Broker, BrokerEpoch, BrokerId
-from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.model.broker import Broker, BrokerEpoch, BrokerId
+from cluster.model.partition import LeaderAndIsr, TopicPartition
 from cluster.znodes.left_replicas import LeftReplicas
 from controller import changes
 from controller.decisions.brokers.known_damage import AwaitedReport, HeldReplica

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Final
 
-from cluster.broker import Endpoint
-from cluster.process.config import NodeConfig
-from cluster.process.settings import Settings
+from cluster.config.config import NodeConfig
+from cluster.config.settings import Settings
+from cluster.model.broker import Endpoint
 from cluster.rpc.process_servers import exposed_listeners
 from cluster.znodes.candidates import CandidateListener, CandidateProfile
 

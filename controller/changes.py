@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from cluster.broker import BrokerEpoch, BrokerId, ControllerId, RegisteredBroker, TopicId
-from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from cluster.model.broker import BrokerEpoch, BrokerId, ControllerId, RegisteredBroker, TopicId
+from cluster.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from cluster.model.state_machines import PartitionState, ReplicaState
 from cluster.requests.agents import ReportedDamage
-from cluster.state_machines import PartitionState, ReplicaState
 from cluster.znodes.left_replicas import LeftReplicas
 from controller.decisions.brokers.known_damage import AwaitedReport
 

@@ -2,11 +2,11 @@
 
 from msgspec import Struct
 
-from cluster.broker import Broker, BrokerProtocol, ControllerId, Endpoint, FeatureRange
-from cluster.listeners import ListenerNames
-from cluster.process.settings import Settings
-from cluster.protocol_version import NEWEST, ProtocolVersion
-from cluster.takeover import Takeover
+from cluster.config.settings import Settings
+from cluster.model.broker import Broker, BrokerProtocol, ControllerId, Endpoint, FeatureRange
+from cluster.model.listeners import ListenerNames
+from cluster.model.protocol_version import NEWEST, ProtocolVersion
+from cluster.model.takeover import Takeover
 from cluster.znodes.candidates import CandidateProfile
 from controller.decisions.broker_requests import RequestSettings
 

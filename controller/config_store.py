@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from cluster.errors import MalformedZnodeError
+from cluster.model.errors import MalformedZnodeError
 from cluster.znodes.configs import CONFIG_CHANGE_PREFIX, ConfigEntity, encode_config, encode_config_change
 from cluster.zookeeper.configs import StoredConfig, read_configs
 from cluster.zookeeper.port import Create, Op, SetData, ZooKeeper

@@ -7,7 +7,7 @@ controller epoch starts with a new object, so no state leaks into the next one. 
 
 from typing import assert_never
 
-from cluster.state_machines import PartitionState, ReplicaState
+from cluster.model.state_machines import PartitionState, ReplicaState
 from controller import changes
 from controller.partition_image import PartitionImage
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from cluster.broker import BrokerId, RegisteredBroker
-from cluster.partition import TopicPartition
-from cluster.state_machines import ReplicaState
+from cluster.model.broker import BrokerId, RegisteredBroker
+from cluster.model.partition import TopicPartition
+from cluster.model.state_machines import ReplicaState
 from controller import changes
 from controller.context import ControllerContext
 

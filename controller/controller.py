@@ -10,12 +10,12 @@ from typing import Final
 
 import structlog
 
-from cluster.broker import BrokerId
-from cluster.errors import ControllerMovedError, StartupError, ZooKeeperAccessError, ZooKeeperError
-from cluster.process.clock import WallClock
+from cluster.aio.clock import WallClock
+from cluster.aio.tasks import TaskSet
+from cluster.metrics.registry import Metrics
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ControllerMovedError, StartupError, ZooKeeperAccessError, ZooKeeperError
 from cluster.process.log_level import LogLevel
-from cluster.process.metrics import Metrics
-from cluster.process.tasks import TaskSet
 from cluster.requests import control
 from cluster.znodes.paths import CONFIG_CHANGES, controller_registration_path
 from cluster.zookeeper.port import SessionEvent, SessionState, WatchEvent, ZooKeeper

@@ -16,9 +16,9 @@ from typing import Final
 import structlog
 from msgspec import Struct
 
-from cluster.broker import NO_CONTROLLER, ControllerEpoch, ControllerId, ZkVersion
-from cluster.errors import ControllerMovedError, OutcomeUnknownError, SessionExpiredError, ZooKeeperError
-from cluster.process.clock import WallClock
+from cluster.aio.clock import WallClock
+from cluster.model.broker import NO_CONTROLLER, ControllerEpoch, ControllerId, ZkVersion
+from cluster.model.errors import ControllerMovedError, OutcomeUnknownError, SessionExpiredError, ZooKeeperError
 from cluster.znodes.cluster_wide import encode_cluster_id
 from cluster.znodes.controller import encode_controller_epoch
 from cluster.znodes.paths import (

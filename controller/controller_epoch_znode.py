@@ -5,8 +5,8 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from cluster.broker import ControllerEpoch, ZkVersion
-from cluster.errors import MalformedZnodeError, OutcomeUnknownError
+from cluster.model.broker import ControllerEpoch, ZkVersion
+from cluster.model.errors import MalformedZnodeError, OutcomeUnknownError
 from cluster.znodes.controller import encode_controller_epoch
 from cluster.znodes.paths import CONTROLLER_EPOCH
 from cluster.zookeeper.port import SetData, ZooKeeper

@@ -5,10 +5,10 @@ from typing import Final
 import structlog
 from msgspec import Struct, structs
 
-from cluster.broker import NO_CONTROLLER, BrokerId, ControllerId, ZkVersion
-from cluster.errors import MalformedZnodeError
-from cluster.process.clock import WallClock
-from cluster.takeover import AdoptedMode
+from cluster.aio.clock import WallClock
+from cluster.model.broker import NO_CONTROLLER, BrokerId, ControllerId, ZkVersion
+from cluster.model.errors import MalformedZnodeError
+from cluster.model.takeover import AdoptedMode
 from cluster.znodes.adoption import decode_adoption
 from cluster.znodes.controller import decode_controller_body, encode_controller
 from cluster.znodes.paths import ADOPTION, CONTROLLER, broker_path, controller_registration_path

@@ -5,8 +5,8 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from cluster.errors import ErrorCode
-from cluster.process.off_loop import THREAD
+from cluster.aio.off_loop import THREAD
+from cluster.model.errors import ErrorCode
 from controller import events
 from controller.active_controller import ActiveController
 from controller.dry_runs import rehearse

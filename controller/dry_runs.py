@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from cluster.broker import UNKNOWN_BROKER_EPOCH
-from cluster.errors import ApiError, ErrorCode, MalformedZnodeError
+from cluster.model.broker import UNKNOWN_BROKER_EPOCH
+from cluster.model.errors import ApiError, ErrorCode, MalformedZnodeError
 from cluster.requests import configs, elections
 from cluster.requests.agents import ControlledShutdownRequest
 from cluster.requests.plans import Plan

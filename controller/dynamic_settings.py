@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
-from cluster.process.clock import WallClock
+from cluster.aio.clock import WallClock
 from cluster.process.log_level import LogLevel
 from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity
 from cluster.zookeeper.config_changes import ConfigChanges

@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Final
 
-from cluster import bounds
-from cluster.bounds import shortened, why_not
-from cluster.broker import ControllerEpoch, ControllerId
-from cluster.errors import ApiError, ErrorCode
-from cluster.process.clock import WallClock
-from cluster.process.parking import parked
+from cluster.aio.clock import WallClock
+from cluster.aio.parking import parked
+from cluster.model import bounds
+from cluster.model.bounds import shortened, why_not
+from cluster.model.broker import ControllerEpoch, ControllerId
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.cluster import ClusterEvent, WatchRequest, WatchResponse
 from controller.decisions.cluster_events import cluster_events
 from controller.decisions.context_view import ContextView

@@ -11,7 +11,7 @@ from typing import Final, Protocol, assert_never
 
 import structlog
 
-from cluster.errors import (
+from cluster.model.errors import (
     ApiError,
     ControllerMovedError,
     ErrorCode,

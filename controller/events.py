@@ -8,9 +8,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, TopicId
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerEpoch, BrokerId, ControllerEpoch, TopicId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.control import LeaderAndIsrResponse, UpdateMetadataResponse
 from controller.controller_state import ControllerState
 from controller.topic_id_questions import TopicIdAnswer

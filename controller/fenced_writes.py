@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from cluster.broker import ZkVersion
-from cluster.errors import ControllerMovedError, OutcomeUnknownError, SessionExpiredError, ZooKeeperError
+from cluster.model.broker import ZkVersion
+from cluster.model.errors import ControllerMovedError, OutcomeUnknownError, SessionExpiredError, ZooKeeperError
 from cluster.zookeeper.port import (
     ANY_VERSION,
     Check,

@@ -2,8 +2,8 @@
 
 import structlog
 
-from cluster.broker import BrokerId
-from cluster.errors import MalformedZnodeError
+from cluster.model.broker import BrokerId
+from cluster.model.errors import MalformedZnodeError
 from cluster.znodes.adoption import decode_adoption
 from cluster.znodes.cluster_wide import decode_features
 from cluster.znodes.paths import ADOPTION, BROKERS_IDS, CONTROLLERS_IDS, FEATURE, broker_of_name, broker_path

@@ -1,6 +1,6 @@
 """The health of a controller process, for supervisors and load balancers."""
 
-from cluster.process.health import Health
+from cluster.metrics.health import Health
 from controller.controller import Controller
 
 

@@ -5,10 +5,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from cluster import bounds
-from cluster.bounds import why_not
-from cluster.broker import BrokerId, ControllerEpoch
-from cluster.errors import MalformedZnodeError
+from cluster.model import bounds
+from cluster.model.bounds import why_not
+from cluster.model.broker import BrokerId, ControllerEpoch
+from cluster.model.errors import MalformedZnodeError
 from cluster.znodes.left_replicas import (
     LeftReplicas,
     decode_last_controller,

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from cluster.broker import BrokerId, TopicId
+from cluster.model.broker import BrokerId, TopicId
 
 
 class LostTopicIds:

@@ -7,7 +7,7 @@ it is no part of the context.
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeVar
 
-from cluster.errors import MalformedZnodeError
+from cluster.model.errors import MalformedZnodeError
 from cluster.zookeeper.decoding import decode_each, report_malformed
 from cluster.zookeeper.port import Znode
 

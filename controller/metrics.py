@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
-from cluster.broker import NO_CONTROLLER, ControllerEpoch, ControllerId
-from cluster.process.metrics import Metrics, Samples
-from cluster.state_machines import ReplicaState
+from cluster.metrics.registry import Metrics, Samples
+from cluster.model.broker import NO_CONTROLLER, ControllerEpoch, ControllerId
+from cluster.model.state_machines import ReplicaState
 from controller.context import ControllerContext
 from controller.controller_state import TIMER_OF_STATE, ControllerState
 from controller.procedures_in_progress import ProceduresInProgress, Since

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from cluster.broker import ControllerEpoch
-from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, ZooKeeperError
-from cluster.listeners import has_one_address
+from cluster.aio.off_loop import THREAD
+from cluster.aio.parking import parked
+from cluster.model.broker import ControllerEpoch
+from cluster.model.errors import ApiError, ErrorCode, MalformedZnodeError, ZooKeeperError
+from cluster.model.listeners import has_one_address
 from cluster.process.descriptors import few_open_files_left
-from cluster.process.off_loop import THREAD
-from cluster.process.parking import parked
 from cluster.requests.cluster import (
     NO_ZOOKEEPER,
     DescribeClusterRequest,
@@ -25,7 +25,6 @@ from cluster.requests.cluster import (
 )
 from cluster.requests.context import RequestContext
 from cluster.rpc.apis import Api, ApiKind, Callers, DirectApi, check_listener
-from cluster.rpc.local_peers import is_on_this_host
 from cluster.rpc.refusals import handle_within_bounds
 from cluster.znodes.cluster_wide import readable_cluster_id
 from cluster.znodes.controller import decode_controller_epoch
@@ -37,6 +36,7 @@ from controller.apis import APIS
 from controller.controller import Controller
 from controller.event_loop import preempt
 from controller.handlers.malformed_znode_findings import malformed_of, znode_finding
+from controller.local_peers import is_on_this_host
 from controller.request_events import ControllerApi, RequestEvent
 
 UNFIT_CONTROLLER: Final = "unfit_controller"

@@ -7,7 +7,7 @@ Ordered sets are dicts with None values, for a deterministic iteration order. So
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from cluster.broker import (
+from cluster.model.broker import (
     LEADER_EPOCH_DURING_DELETE,
     NO_LEADER,
     NO_LEADER_EPOCH,
@@ -17,9 +17,9 @@ from cluster.broker import (
     TopicId,
     ZkVersion,
 )
-from cluster.errors import ClusterError
-from cluster.partition import EMPTY_ASSIGNMENT, LeaderAndIsr, ReplicaAssignment, TopicPartition
-from cluster.state_machines import PartitionState, ReplicaState
+from cluster.model.errors import ClusterError
+from cluster.model.partition import EMPTY_ASSIGNMENT, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from cluster.model.state_machines import PartitionState, ReplicaState
 from controller.broker_image import BrokerImage
 from controller.changes import Assignments
 from controller.preferred_leaders import PreferredLeaders, is_imbalanced

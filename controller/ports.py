@@ -4,7 +4,7 @@ from asyncio import Future
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from cluster.broker import Broker, BrokerId
+from cluster.model.broker import Broker, BrokerId
 from cluster.requests.control import ControlRequest, ControlResponse
 from cluster.requests.recovery import DescribeReplicasResponse
 from cluster.zookeeper.port import Znode

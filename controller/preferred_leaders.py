@@ -7,8 +7,8 @@ KafkaController.checkAndTriggerAutoLeaderRebalance, which groups all partitions 
 from collections import Counter
 from collections.abc import Set as AbstractSet
 
-from cluster.broker import BrokerId
-from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from cluster.model.broker import BrokerId
+from cluster.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 
 
 class PreferredLeaders:

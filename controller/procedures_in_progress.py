@@ -8,7 +8,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
-from cluster.partition import TopicPartition
+from cluster.model.partition import TopicPartition
 from controller import changes
 from controller.context import ControllerContext
 

@@ -7,25 +7,25 @@ from random import Random
 
 import structlog
 
-from cluster.broker import ControllerId, Endpoint
-from cluster.errors import (
+from cluster.aio.clock import SystemClock
+from cluster.aio.tasks import TaskSet
+from cluster.config.config import NodeConfig
+from cluster.metrics.health import HealthCheck
+from cluster.metrics.process import DiskSpaceMonitor, EventLoopMonitor
+from cluster.metrics.registry import Metrics
+from cluster.metrics.server import serve_metrics
+from cluster.model.broker import ControllerId, Endpoint
+from cluster.model.errors import (
     ConfigError,
     StartupError,
     ZooKeeperAccessError,
     ZooKeeperAuthenticationError,
     ZooKeeperUnreachableError,
 )
-from cluster.process.clock import SystemClock
-from cluster.process.config import NodeConfig
 from cluster.process.descriptors import DescriptorPlan, plan_descriptors, raise_limit, warn_if_low
 from cluster.process.diagnostics import configure_diagnostics, set_log_level
-from cluster.process.health import HealthCheck
 from cluster.process.log_level import LogLevel
-from cluster.process.metrics import Metrics
-from cluster.process.metrics_server import serve_metrics
-from cluster.process.process_metrics import DiskSpaceMonitor, EventLoopMonitor
 from cluster.process.service_manager import ServiceManager
-from cluster.process.tasks import TaskSet
 from cluster.process.zookeeper import why_no_session, zookeeper_client
 from cluster.requests.context import RequestContext, RequestHandler
 from cluster.rpc.admission import Admission

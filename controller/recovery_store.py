@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cluster.broker import ControllerEpoch, ZkVersion
+from cluster.model.broker import ControllerEpoch, ZkVersion
 from cluster.znodes.cluster_wide import ProducerIdBlock, encode_producer_id_block
 from cluster.znodes.controller import encode_controller_epoch
 from cluster.znodes.paths import CONTROLLER, CONTROLLER_EPOCH, PRODUCER_ID_BLOCK

@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Final, Protocol, TypeVar
 
-from cluster.broker import Broker, BrokerId
-from cluster.errors import ErrorCode, MalformedZnodeError
-from cluster.partition import TopicPartition
-from cluster.process.clock import WallClock
+from cluster.aio.clock import WallClock
+from cluster.metrics.registry import Metrics
+from cluster.model.broker import Broker, BrokerId
+from cluster.model.errors import ErrorCode, MalformedZnodeError
+from cluster.model.partition import TopicPartition
 from cluster.process.diagnostics import silenced
 from cluster.process.log_level import LogLevel
-from cluster.process.metrics import Metrics
 from cluster.requests.configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from cluster.requests.control import ControlRequest, StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from cluster.requests.plans import Plan, PlannedChange, PlannedSetting

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
-from cluster.errors import ApiError, ErrorCode
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.context import RequestContext
 from cluster.rpc.apis import Api, ApiKind, Request
 from controller.active_controller import ActiveController

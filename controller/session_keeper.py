@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import structlog
 
-from cluster.errors import ZooKeeperError
+from cluster.model.errors import ZooKeeperError
 from cluster.zookeeper.port import ZooKeeper
 from controller.election_pauses import NEXT_ATTEMPT_S
 

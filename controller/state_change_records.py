@@ -6,10 +6,10 @@ Called before the change is applied, so that the context still has the previous 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from cluster.broker import NO_LEADER, NO_LEADER_EPOCH, BrokerId, ControllerEpoch, PartitionEpoch, RegisteredBroker
-from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.model.broker import NO_LEADER, NO_LEADER_EPOCH, BrokerId, ControllerEpoch, PartitionEpoch, RegisteredBroker
+from cluster.model.partition import LeaderAndIsr, TopicPartition
+from cluster.model.state_machines import PartitionState
 from cluster.requests.context import RequestContext
-from cluster.state_machines import PartitionState
 from controller import changes
 from controller.context import ControllerContext
 from controller.decisions.cluster_events import REASSIGNMENT_COMPLETED, recorded_as

@@ -9,11 +9,11 @@ from typing import Final
 
 import structlog
 
-from cluster import bounds
-from cluster.bounds import why_not
-from cluster.broker import BrokerEpoch, BrokerId, ControllerId, PartitionEpoch, RegisteredBroker, ZkVersion
-from cluster.errors import MalformedZnodeError, ZooKeeperError
-from cluster.partition import LeaderAndIsr, TopicAssignment, TopicPartition
+from cluster.model import bounds
+from cluster.model.bounds import why_not
+from cluster.model.broker import BrokerEpoch, BrokerId, ControllerId, PartitionEpoch, RegisteredBroker, ZkVersion
+from cluster.model.errors import MalformedZnodeError, ZooKeeperError
+from cluster.model.partition import LeaderAndIsr, TopicAssignment, TopicPartition
 from cluster.znodes.configs import ConfigEntity, encode_config
 from cluster.znodes.paths import (
     BROKERS_IDS,

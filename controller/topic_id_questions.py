@@ -5,7 +5,7 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from cluster.broker import Broker, BrokerEpoch, ControllerEpoch, ControllerId, TopicId
+from cluster.model.broker import Broker, BrokerEpoch, ControllerEpoch, ControllerId, TopicId
 
 
 class AskedTopic(Struct, frozen=True):

@@ -1,14 +1,14 @@
 """Write the tables of metrics into docs/metrics.md from the catalogue.
 
-Run it after a change of `cluster/process/metrics.toml`: .venv/bin/python docs/make_metrics_table.py
+Run it after a change of `cluster/metrics/metrics.toml`: .venv/bin/python docs/make_metrics_table.py
 """
 
 from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from cluster.process.metric_catalogue import COUNTER, Described, catalogue
-from cluster.process.metrics import exposition_name
+from cluster.metrics.catalogue import COUNTER, Described, catalogue
+from cluster.metrics.registry import exposition_name
 
 PAGE = Path(__file__).resolve().parent / "metrics.md"
 BEGIN, END = "<!-- metrics:begin -->", "<!-- metrics:end -->"

@@ -1,6 +1,6 @@
 """Write the table of settings into docs/configuration.md from the settings themselves.
 
-Run it after a change of `cluster/process/settings.py` or `kafka_settings.py`:
+Run it after a change of `cluster/config/settings.py` or `kafka_settings.py`:
 
     .venv/bin/python docs/make_settings_table.py
 """
@@ -9,8 +9,8 @@ import ast
 from itertools import pairwise
 from pathlib import Path
 
-from cluster.process import kafka_settings, settings
-from cluster.process.setting_types import INT64_MAX
+from cluster.config import kafka_settings, settings
+from cluster.config.setting_types import INT64_MAX
 
 PAGE = Path(__file__).resolve().parent / "configuration.md"
 BEGIN, END = "<!-- settings:begin -->", "<!-- settings:end -->"

@@ -1,13 +1,13 @@
 """Write the state tables into ARCHITECTURE.md from the tables that the code itself uses.
 
-Run it after a change of `cluster/state_machines.py`: .venv/bin/python docs/make_state_tables.py
+Run it after a change of `cluster/model/state_machines.py`: .venv/bin/python docs/make_state_tables.py
 """
 
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 
-from cluster.state_machines import PREVIOUS_PARTITION_STATES, PREVIOUS_REPLICA_STATES
+from cluster.model.state_machines import PREVIOUS_PARTITION_STATES, PREVIOUS_REPLICA_STATES
 
 ARCHITECTURE = Path(__file__).resolve().parents[1] / "ARCHITECTURE.md"
 BEGIN, END = "<!-- state-tables:begin -->", "<!-- state-tables:end -->"

@@ -1,6 +1,6 @@
 """`klamm`: the list of all commands. The module of a command is imported when it is run.
 
-Exit codes: `cluster.process.exit_codes`.
+Exit codes: `cluster.model.exit_codes`.
 """
 
 import os
@@ -13,9 +13,9 @@ import typer
 from typer.core import TyperGroup
 
 from admin.cli.output import examples, say
-from cluster.errors import ApiError, ClusterError, ConfigError
-from cluster.process.exit_codes import ExitCode
-from cluster.process.printable import printable
+from cluster.model.errors import ApiError, ClusterError, ConfigError
+from cluster.model.exit_codes import ExitCode
+from cluster.model.printable import printable
 from launcher.environment import unknown_variables
 
 _MODULES: Final = {

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from admin.cli.output import examples, say
-from cluster.process.documents import Format
+from cluster.cli.documents import Format
 from deploy.local.cluster import LocalCluster
 from launcher.installation import require_clone
 from launcher.serving import wait_until_serving
@@ -89,7 +89,7 @@ def data_path(
     """
     require_clone("benchmarks", "./klamm bench")
     from benchmarks.data_path import CASES, Plan, run
-    from cluster.compression import Codec
+    from cluster.model.compression import Codec
 
     output_json = _is_json(form)
     plan = Plan(tuple(case) if case else CASES, Codec[compression.name], partitions)

@@ -26,10 +26,10 @@ from admin.cli.metrics_text import read_metrics
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import examples, say, write
 from admin.cli.target import parse_addresses
-from cluster.bounds import FILE_BYTES
-from cluster.counted import counted
-from cluster.errors import StartupError
-from cluster.local_cluster import ClusterState, read_cluster_state
+from cluster.model.bounds import FILE_BYTES
+from cluster.model.errors import StartupError
+from cluster.model.printable import counted
+from cluster.process.local_cluster import ClusterState, read_cluster_state
 from launcher.redaction import redact, redact_document
 
 app = typer.Typer()

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from admin.cli.output import say
-from cluster.process.exit_codes import ExitCode
+from cluster.model.exit_codes import ExitCode
 from launcher.installation import ROOT, require_clone
 
 app = typer.Typer()

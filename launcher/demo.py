@@ -18,10 +18,10 @@ from admin.consumer import Consumer
 from admin.offsets import list_offsets
 from admin.producer import Delivery, Producer
 from admin.topology import Topology
-from cluster.broker import NO_LEADER, BrokerId, Offset
-from cluster.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError, StartupError
-from cluster.local_cluster import BROKER, CONTROLLER
-from cluster.process.clock import SystemClock
+from cluster.aio.clock import SystemClock
+from cluster.model.broker import NO_LEADER, BrokerId, Offset
+from cluster.model.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError, StartupError
+from cluster.process.local_cluster import BROKER, CONTROLLER
 from cluster.requests.cluster import DescribeClusterResponse
 from cluster.requests.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MetadataRequest
 from cluster.requests.topics import NewTopic

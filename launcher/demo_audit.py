@@ -13,9 +13,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct, field
 
-from cluster.broker import BrokerId, PartitionEpoch
-from cluster.errors import DECODE_ERRORS, StartupError
-from cluster.process.clock import SystemClock
+from cluster.aio.clock import SystemClock
+from cluster.model.broker import BrokerId, PartitionEpoch
+from cluster.model.errors import DECODE_ERRORS, StartupError
 from state_log.histories import ONE_LEADER_PER_EPOCH
 from state_log.reader import read_state_changes
 from state_log.record import Cause, Kind, LoggedStateChange, StateChange, incarnation_id

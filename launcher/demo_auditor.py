@@ -17,7 +17,7 @@ from audit.job import run_audit
 from audit.options import AuditOptions
 from audit.report.html.write import write_report
 from audit.spark.session import start_session
-from cluster.errors import ClusterError
+from cluster.model.errors import ClusterError
 from deploy.local.java import find_java, spark_environment, user_shim_folder
 from launcher.demo_audit import (
     AUDIT_FOLDER,

@@ -13,10 +13,10 @@ import typer
 
 from admin.cli.options import FormatOption
 from admin.cli.output import examples, say
-from cluster.errors import StartupError
-from cluster.process.documents import Format, write_document
-from cluster.process.exit_codes import ExitCode
-from cluster.process.typed_command import typed_command
+from cluster.cli.documents import Format, write_document
+from cluster.cli.typed_command import typed_command
+from cluster.model.errors import StartupError
+from cluster.model.exit_codes import ExitCode
 from deploy.local.cluster import LocalCluster
 from deploy.local.java import find_java
 from deploy.local.kafka_jars import NEWEST, find_kafka_jars

@@ -21,13 +21,13 @@ from admin.cli.clusters import examine
 from admin.cli.options import Cluster, run, talks_to_cluster
 from admin.cli.output import examples, say, say_wait, write
 from admin.cli.target import parse_addresses
-from cluster.counted import counted
-from cluster.errors import ClusterError, ConfigError, StartupError
-from cluster.local_cluster import ClusterState, Member, read_cluster_state
-from cluster.process.config import host_and_port, load_config
-from cluster.process.exit_codes import ExitCode
+from cluster.cli.typed_command import as_typed
+from cluster.config.config import host_and_port, load_config
+from cluster.model.errors import ClusterError, ConfigError, StartupError
+from cluster.model.exit_codes import ExitCode
+from cluster.model.printable import counted
 from cluster.process.identity import GONE, state_of
-from cluster.process.typed_command import as_typed
+from cluster.process.local_cluster import ClusterState, Member, read_cluster_state
 from deploy.local.java import find_java
 from deploy.local.processes import is_free
 from deploy.local.zookeeper import is_serving

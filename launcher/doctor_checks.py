@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from admin.health import HealthIssue, Severity
-from cluster.counted import counted
+from cluster.model.printable import counted
 from cluster.process.descriptors import UNLIMITED
 
 OPEN_FILES_WANTED: Final = 16_384

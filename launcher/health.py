@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 _OK: Final = 0
 _UNHEALTHY: Final = 1
 _USAGE: Final = 2
-"""`cluster.process.exit_codes`, without its import."""
+"""`cluster.model.exit_codes`, without its import."""
 
 DEFAULT_TIMEOUT_S: Final = 5.0
 """More than a process takes to find that its event loop is stuck."""

@@ -4,7 +4,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from cluster.errors import StartupError
+from cluster.model.errors import StartupError
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 """The folder of our packages; in a clone, the clone."""

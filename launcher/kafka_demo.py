@@ -11,8 +11,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from cluster.errors import PeerUnreachableError, StartupError
-from cluster.local_cluster import BROKER, CONTROLLER
+from cluster.model.errors import PeerUnreachableError, StartupError
+from cluster.process.local_cluster import BROKER, CONTROLLER
 from deploy.local.cluster import LocalCluster
 from deploy.local.kafka_clients import View, create_topics, until_all_see, until_created, view
 from launcher.kafka_load import Load, Outcome

@@ -12,8 +12,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from cluster.process.documents import Format, write_document
-from cluster.process.exit_codes import ExitCode
+from cluster.cli.documents import Format, write_document
+from cluster.model.exit_codes import ExitCode
 from deploy.local.cluster import LocalCluster
 from launcher.kafka_demo import KAFKA, KLAMM, Report, demonstrate
 from launcher.serving import wait_until_serving

@@ -12,11 +12,11 @@ from admin.cli.contexts_file import DEFAULT_DATA
 from admin.cli.options import DataOption, FormatOption
 from admin.cli.output import examples, say, write
 from admin.cli.parsing import parse_configs
-from cluster.errors import StartupError
-from cluster.local_cluster import read_cluster_state
-from cluster.process.config import load_config
-from cluster.process.documents import Format
-from cluster.process.exit_codes import ExitCode
+from cluster.cli.documents import Format
+from cluster.config.config import load_config
+from cluster.model.errors import StartupError
+from cluster.model.exit_codes import ExitCode
+from cluster.process.local_cluster import read_cluster_state
 from deploy.local.cluster import LocalCluster
 from deploy.local.cluster_folder import ClusterFolder
 from deploy.local.java import find_java

@@ -8,7 +8,9 @@ from admin.cli.options import run
 from admin.cli.output import say
 from admin.cli.target import Target
 from admin.client import AdminClient
-from cluster.errors import (
+from cluster.aio.clock import SystemClock
+from cluster.config.config import check_zookeeper
+from cluster.model.errors import (
     ApiError,
     ConfigError,
     MalformedZnodeError,
@@ -16,8 +18,6 @@ from cluster.errors import (
     StartupError,
     ZooKeeperError,
 )
-from cluster.process.clock import SystemClock
-from cluster.process.config import check_zookeeper
 from cluster.requests.control import StateLogHead
 from cluster.znodes.paths import STATE_LOG, state_log_path
 from cluster.znodes.state_log import decode_heads

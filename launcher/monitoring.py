@@ -9,10 +9,9 @@ import typer
 from admin.cli.options import DataOption, FormatOption
 from admin.cli.output import examples, say, write
 from admin.cli.target import parse_addresses
-from cluster.counted import counted
-from cluster.errors import StartupError
-from cluster.process.documents import Format
-from cluster.process.printable import path_text
+from cluster.cli.documents import Format
+from cluster.model.errors import StartupError
+from cluster.model.printable import counted, path_text
 from launcher.installation import ROOT
 
 app = typer.Typer()

@@ -7,9 +7,9 @@ from typing import Any, Final
 from msgspec import Struct
 
 from admin.client import AdminClient
-from cluster.errors import ApiError, PeerUnreachableError, StartupError
-from cluster.local_cluster import BROKER, CONTROLLER, ZOOKEEPER, Member
+from cluster.model.errors import ApiError, PeerUnreachableError, StartupError
 from cluster.process.identity import GONE, RUNNING
+from cluster.process.local_cluster import BROKER, CONTROLLER, ZOOKEEPER, Member
 from cluster.requests.cluster import DescribeClusterResponse
 from deploy.local.cluster import LocalCluster
 from deploy.local.zookeeper import is_serving

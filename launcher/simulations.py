@@ -9,8 +9,8 @@ import typer
 
 from admin.cli.options import FormatOption
 from admin.cli.output import examples
-from cluster.errors import ConfigError
-from cluster.process.documents import Format
+from cluster.cli.documents import Format
+from cluster.model.errors import ConfigError
 
 app = typer.Typer()
 

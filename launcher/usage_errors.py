@@ -12,8 +12,8 @@ def reworded(error: typer.BadParameter) -> str:
     """
     from pydantic import ValidationError
 
-    from cluster.process.files import shown
-    from cluster.process.validation_reasons import BOUNDED, reason
+    from cluster.config.files import shown
+    from cluster.config.validation_reasons import BOUNDED, reason
 
     if not isinstance(error.__cause__, ValidationError):
         return error.message

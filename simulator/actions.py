@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import NamedTuple
 
-from cluster.errors import ClusterError
+from cluster.model.errors import ClusterError
 
 Act = Callable[[], Awaitable[None]]
 Weights = dict[Act, int]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from random import Random
 from typing import Any, Final, TypeVar
 
-from cluster.broker import BrokerId, ControllerId
-from cluster.process.clock import WallClock
-from cluster.process.settings import Settings
+from cluster.aio.clock import WallClock
+from cluster.config.settings import Settings
+from cluster.model.broker import BrokerId, ControllerId
 from simulator.network import SimulatedNetwork
 from simulator.nodes import SimulatedAgent, SimulatedController, SimulatedKafkaBroker, SimulatedNode
 from simulator.virtual_time_loop import START_MS, VirtualTimeLoop

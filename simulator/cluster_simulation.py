@@ -4,7 +4,7 @@ import asyncio
 from random import Random
 from typing import Final
 
-from cluster.process.settings import Settings
+from cluster.config.settings import Settings
 from simulator.actions import Action, Limit, Weights, draw_action
 from simulator.cluster import DEFAULT_SETTINGS, SimulatedCluster
 from simulator.convergence import check_context, check_gauges, check_state_change_logs, differences

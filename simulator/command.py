@@ -1,6 +1,6 @@
 """`klamm simulate`: runs the seeds, stores their logs, prints the results.
 
-Results go to stdout, messages to stderr. Exit codes: `cluster.process.exit_codes`.
+Results go to stdout, messages to stderr. Exit codes: `cluster.model.exit_codes`.
 """
 
 import math
@@ -16,10 +16,10 @@ import structlog
 import typer
 
 from admin.cli.output import say, write
-from cluster.counted import counted
-from cluster.errors import ConfigError
-from cluster.process.documents import Format
-from cluster.process.exit_codes import ExitCode
+from cluster.cli.documents import Format
+from cluster.model.errors import ConfigError
+from cluster.model.exit_codes import ExitCode
+from cluster.model.printable import counted
 from simulator.draw import run_seed
 from simulator.run import Run, RunResult
 from simulator.seeds import run_all

@@ -4,9 +4,9 @@ partition has a leader and is fully replicated, and nothing is pending.
 
 from collections.abc import Iterator
 
-from broker_agent.hosted_partition import HostedPartition
-from cluster.broker import BrokerId
-from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from broker_agent.replication.hosted_partition import HostedPartition
+from cluster.model.broker import BrokerId
+from cluster.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from cluster.znodes.paths import DELETE_TOPICS, REASSIGN_PARTITIONS
 from controller.context import ControllerContext
 from simulator.cluster import SimulatedCluster

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeVar
 
-from cluster.process.clock import WallClock
+from cluster.aio.clock import WallClock
 
 T = TypeVar("T")
 

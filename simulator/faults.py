@@ -8,8 +8,8 @@ from contextlib import suppress
 from random import Random
 from typing import Final
 
-from broker_agent.registration import IdTakenError
-from cluster.errors import SessionExpiredError, ZooKeeperUnreachableError
+from broker_agent.registration.registration import IdTakenError
+from cluster.model.errors import SessionExpiredError, ZooKeeperUnreachableError
 from cluster.znodes.paths import broker_path
 from simulator.actions import BackgroundRequests, Weights
 from simulator.cluster import SimulatedCluster

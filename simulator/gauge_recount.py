@@ -5,8 +5,8 @@ from typing import Final
 
 from broker_agent.agent import Agent
 from broker_agent.log.partition_log import PartitionLog
-from cluster.process.metrics import Metrics
-from cluster.state_machines import ReplicaState
+from cluster.metrics.registry import Metrics
+from cluster.model.state_machines import ReplicaState
 from controller.context import ControllerContext
 from controller.controller import Controller
 from simulator.recount import recount

@@ -3,11 +3,11 @@
 from random import Random
 from typing import Final
 
-from cluster.broker import ControllerId
-from cluster.partition import TopicPartition
-from cluster.process.settings import Settings
+from cluster.config.settings import Settings
+from cluster.model.broker import ControllerId
+from cluster.model.partition import TopicPartition
+from cluster.model.takeover import Takeover
 from cluster.requests.topics import CreateTopicsRequest, NewTopic
-from cluster.takeover import Takeover
 from cluster.znodes.controller import encode_controller
 from cluster.znodes.paths import BROKERS_IDS, CONTROLLER, CONTROLLER_EPOCH, state_path
 from cluster.zookeeper.port import Create, Delete, Op, SetData

@@ -13,10 +13,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch, PartitionEpoch, ZkVersion
-from cluster.errors import OutcomeUnknownError, SessionExpiredError, ZooKeeperError
-from cluster.partition import LeaderAndIsr, TopicPartition
-from cluster.process.clock import WallClock
+from cluster.aio.clock import WallClock
+from cluster.model.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch, PartitionEpoch, ZkVersion
+from cluster.model.errors import OutcomeUnknownError, SessionExpiredError, ZooKeeperError
+from cluster.model.partition import LeaderAndIsr, TopicPartition
 from cluster.znodes.controller import (
     decode_controller,
     decode_controller_epoch,

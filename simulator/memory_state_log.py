@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from cluster.process.clock import WallClock
+from cluster.aio.clock import WallClock
 from cluster.requests.control import StateLogHead
 from state_log.record import Boot, LoggedStateChange, Stamper, StateChange
 

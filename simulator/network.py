@@ -11,9 +11,9 @@ from contextvars import Context
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
-from cluster.broker import Broker, BrokerId, Endpoint
-from cluster.errors import ApiError, PeerUnreachableError, StoppingError
-from cluster.listeners import ListenerNames
+from cluster.model.broker import Broker, BrokerId, Endpoint
+from cluster.model.errors import ApiError, PeerUnreachableError, StoppingError
+from cluster.model.listeners import ListenerNames
 from cluster.requests.agents import (
     AlterPartitionRequest,
     AlterPartitionResponse,

@@ -12,20 +12,20 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from broker_agent.agent import Agent, AgentDependencies
-from broker_agent.hosted_partition import HostedPartition
-from broker_agent.identity import agree_on_cluster_id, create_persistent_paths
 from broker_agent.log.checkpoints import MetaProperties
 from broker_agent.log.opening import LoadOptions, open_log_directories
 from broker_agent.log.segments import LogDependencies
 from broker_agent.node import AgentNode
-from broker_agent.topic_configs import TopicConfigs, default_log_config
-from cluster.broker import Broker, BrokerId, ControllerId, Endpoint
-from cluster.partition import TopicPartition
-from cluster.process.clock import WallClock
+from broker_agent.registration.identity import agree_on_cluster_id, create_persistent_paths
+from broker_agent.replication.hosted_partition import HostedPartition
+from broker_agent.requests.topic_configs import TopicConfigs, default_log_config
+from cluster.aio.clock import WallClock
+from cluster.aio.tasks import TaskSet
+from cluster.config.settings import Settings
+from cluster.metrics.registry import Metrics
+from cluster.model.broker import Broker, BrokerId, ControllerId, Endpoint
+from cluster.model.partition import TopicPartition
 from cluster.process.log_level import LogLevel
-from cluster.process.metrics import Metrics
-from cluster.process.settings import Settings
-from cluster.process.tasks import TaskSet
 from cluster.requests.context import RequestHandler
 from cluster.requests.control import StateLogHead
 from cluster.znodes.paths import broker_path, controller_registration_path

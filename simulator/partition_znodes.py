@@ -1,7 +1,7 @@
 """Reads topic and partition znodes directly from the simulated server, without a session."""
 
-from cluster.broker import PartitionEpoch
-from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from cluster.model.broker import PartitionEpoch
+from cluster.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from cluster.znodes.paths import BROKERS_TOPICS, state_path, topic_path
 from cluster.znodes.topics import decode_state, decode_topic
 from simulator.znode_tree import ZnodeTree

@@ -16,7 +16,7 @@ from broker_agent.log.record_batch import (
     UP_TO_CHECKSUM,
     crc32c,
 )
-from cluster.compression import Codec
+from cluster.model.compression import Codec
 
 
 def encode_batch(

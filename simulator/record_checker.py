@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from cluster.partition import TopicPartition
+from cluster.model.partition import TopicPartition
 from state_log.histories import PartitionHistory
 from state_log.invariants import ControllerEpochs, Finding, check_controller_epoch, check_partition
 from state_log.record import LoggedStateChange, by_partition

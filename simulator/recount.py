@@ -1,7 +1,7 @@
 """Counts from scratch what the controller's context counts as it changes."""
 
-from cluster.broker import NO_LEADER
-from cluster.state_machines import PartitionState
+from cluster.model.broker import NO_LEADER
+from cluster.model.state_machines import PartitionState
 from controller.context import ControllerContext
 from controller.preferred_leaders import is_imbalanced
 

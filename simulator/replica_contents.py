@@ -6,8 +6,8 @@ from typing import NamedTuple
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.record_batch import BatchHeader, walk
 from broker_agent.ports import Log
-from cluster.broker import BrokerId, Offset
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerId, Offset
+from cluster.model.partition import TopicPartition
 from simulator.cluster import SimulatedCluster
 from simulator.partition_znodes import assignments
 from simulator.violations import violated

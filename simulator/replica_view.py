@@ -4,10 +4,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from broker_agent.decisions.isr import IsrState, maximal_isr
-from broker_agent.hosted_partition import HostedPartition
 from broker_agent.log.partition_log import PartitionLog
-from cluster.broker import BrokerId
-from cluster.partition import LeaderAndIsr
+from broker_agent.replication.hosted_partition import HostedPartition
+from cluster.model.broker import BrokerId
+from cluster.model.partition import LeaderAndIsr
 from simulator.replica_contents import Batch
 from simulator.violations import violated
 

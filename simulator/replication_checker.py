@@ -8,8 +8,8 @@ from collections.abc import Collection
 
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.record_batch import BatchHeader, walk
-from cluster.broker import Offset, PartitionEpoch
-from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.model.broker import Offset, PartitionEpoch
+from cluster.model.partition import LeaderAndIsr, TopicPartition
 from cluster.znodes.paths import state_path
 from cluster.znodes.topics import decode_state
 from simulator.cluster import SimulatedCluster

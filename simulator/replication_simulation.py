@@ -10,10 +10,10 @@ from random import Random
 from typing import Final, Literal
 
 from broker_agent.log.record_batch import parse_header
-from cluster.broker import BrokerId, Offset
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
-from cluster.process.settings import Settings
+from cluster.config.settings import Settings
+from cluster.model.broker import BrokerId, Offset
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.data import (
     FetchPartition,
     FetchRequest,

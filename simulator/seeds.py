@@ -11,7 +11,7 @@ from multiprocessing.connection import wait
 from signal import SIG_DFL, SIGINT, signal
 from typing import Final, TypeVar
 
-from cluster.errors import ConfigError, StartupError
+from cluster.model.errors import ConfigError, StartupError
 
 T = TypeVar("T")
 

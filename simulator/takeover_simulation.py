@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from random import Random
 from typing import Final
 
-from cluster.broker import ControllerEpoch
-from cluster.process.settings import Settings
-from cluster.takeover import AdoptedMode
+from cluster.config.settings import Settings
+from cluster.model.broker import ControllerEpoch
+from cluster.model.takeover import AdoptedMode
 from cluster.znodes.adoption import Adoption, encode_adoption
 from cluster.znodes.controller import decode_controller_epoch
 from cluster.znodes.paths import ADOPTION, CONTROLLER, CONTROLLER_EPOCH

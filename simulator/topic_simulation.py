@@ -6,9 +6,9 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from cluster.broker import BrokerId
-from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
-from cluster.protocol_version import NEWEST, ProtocolVersion
+from cluster.model.broker import BrokerId
+from cluster.model.partition import ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.model.protocol_version import NEWEST, ProtocolVersion
 from cluster.znodes.configs import encode_config
 from cluster.znodes.paths import (
     CONFIG_TOPICS,

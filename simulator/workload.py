@@ -7,8 +7,8 @@ from random import Random
 from typing import Final
 
 from broker_agent.log.record_batch import parse_header
-from cluster.errors import ErrorCode
-from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.requests.configs import (
     SET_CONFIG,
     TOPIC_RESOURCE,

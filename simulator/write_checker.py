@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from cluster.broker import NO_LEADER, PartitionEpoch
-from cluster.partition import RECOVERING, LeaderAndIsr, TopicAssignment, TopicPartition
+from cluster.model.broker import NO_LEADER, PartitionEpoch
+from cluster.model.partition import RECOVERING, LeaderAndIsr, TopicAssignment, TopicPartition
 from cluster.znodes.paths import BROKERS_TOPICS
 from cluster.znodes.topics import decode_state, decode_topic
 from cluster.zookeeper.port import Znode

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from cluster.errors import OutcomeUnknownError, SessionExpiredError, ZooKeeperAccessError
+from cluster.model.errors import OutcomeUnknownError, SessionExpiredError, ZooKeeperAccessError
 from cluster.zookeeper.port import WatchEvent, WatchKind
 from simulator.zookeeper import ServerSession
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from cluster.errors import ZooKeeperUnreachableError
+from cluster.model.errors import ZooKeeperUnreachableError
 from cluster.zookeeper.chroot import Chroot
 from cluster.zookeeper.port import Create, Listener, Op, OpResult, SessionEvent, SessionState, Stat, WatchEvent, Znode
 from simulator.virtual_time_loop import OUTSIDE, Process, virtual_loop

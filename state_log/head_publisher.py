@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import structlog
 
-from cluster.errors import MalformedZnodeError, OutcomeUnknownError, ZooKeeperError
+from cluster.model.errors import MalformedZnodeError, OutcomeUnknownError, ZooKeeperError
 from cluster.requests.control import StateLogHead
 from cluster.znodes.paths import STATE_LOG, state_log_path
 from cluster.znodes.state_log import decode_heads, encode_heads

@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from cluster.errors import DECODE_ERRORS, ClusterError
-from cluster.process.files import first_line
+from cluster.config.files import first_line
+from cluster.model.errors import DECODE_ERRORS, ClusterError
 from cluster.requests.control import StateLogHead
 from state_log.witnessed_heads import why_malformed
 

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId
-from cluster.state_machines import PartitionState
+from cluster.model.broker import BrokerId
+from cluster.model.state_machines import PartitionState
 from state_log.record import Kind, LoggedStateChange
 
 HISTORY_LIMIT: Final = 256

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from msgspec import Struct, field
 
-from cluster.state_machines import PREVIOUS_PARTITION_STATES, PREVIOUS_REPLICA_STATES
+from cluster.model.state_machines import PREVIOUS_PARTITION_STATES, PREVIOUS_REPLICA_STATES
 from state_log.histories import PartitionHistory, remember
 from state_log.record import Kind, LoggedStateChange
 

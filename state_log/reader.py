@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from cluster.broker import ControllerEpoch
-from cluster.errors import DECODE_ERRORS
+from cluster.model.broker import ControllerEpoch
+from cluster.model.errors import DECODE_ERRORS
 from cluster.requests.cluster import ReadStateChangesResponse
 from state_log.chain import ChainSegment, IncarnationLog, extend, join
 from state_log.record import LINE_BYTES_MAX, Kind, LoggedStateChange, MalformedLine, decode_line, start_state

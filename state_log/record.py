@@ -13,10 +13,10 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
-from cluster.errors import DECODE_ERRORS
-from cluster.partition import TopicPartition
-from cluster.process.files import first_line
+from cluster.config.files import first_line
+from cluster.model.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
+from cluster.model.errors import DECODE_ERRORS
+from cluster.model.partition import TopicPartition
 from cluster.requests.control import StateLogHead
 
 STATE_CHANGE_VERSION: Final = 2

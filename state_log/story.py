@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cluster.broker import NO_LEADER
+from cluster.model.broker import NO_LEADER
 from state_log.causal_order import in_causal_order
 from state_log.causes import BY_AGENTS, Call, call_of, calls_by_event, event_text, origin_text, request_text
 from state_log.record import Kind, LoggedStateChange

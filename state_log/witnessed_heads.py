@@ -9,8 +9,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from cluster import bounds
-from cluster.bounds import Bound
+from cluster.model import bounds
+from cluster.model.bounds import Bound
 from cluster.requests.control import ControlRequest, ControlResponse, StateLogHead
 from state_log.record import Kind, StateChange, StateChangeLog, Witness
 

@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 import msgspec
 import structlog
 
-from cluster.errors import DECODE_ERRORS, StorageError
-from cluster.process.clock import WallClock
-from cluster.process.settings import Settings
+from cluster.aio.clock import WallClock
+from cluster.config.settings import Settings
+from cluster.model.errors import DECODE_ERRORS, StorageError
 from cluster.requests.control import StateLogHead
 from state_log.log_metrics import LogRegistry, StateChangeLogMetrics
 from state_log.record import Boot, ChainHead, Stamper, StateChange, incarnation_id

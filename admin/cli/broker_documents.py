@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from msgspec.structs import asdict
 
-from cluster.broker import UNKNOWN_BROKER_EPOCH
-from cluster.process.documents import write_table
+from cluster.cli.documents import write_table
+from cluster.model.broker import UNKNOWN_BROKER_EPOCH
 from cluster.requests.cluster import DescribedBroker
 from cluster.requests.configs import DescribedConfig
 from cluster.requests.elections import PlanControlledShutdownResponse

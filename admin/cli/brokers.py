@@ -24,8 +24,8 @@ from admin.cli.plans import plan_document, write_plan
 from admin.cli.shutdown import SHUTDOWN_EXAMPLES, shutdown
 from admin.client import AdminClient
 from admin.connection import KLAMM
-from cluster.errors import ApiError, ErrorCode
-from cluster.process.documents import Format, write_document, write_table
+from cluster.cli.documents import Format, write_document, write_table
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.cluster import DescribeClusterResponse
 from cluster.requests.configs import BROKER_RESOURCE, AlterConfigsResource, ConfigResource
 from cluster.requests.plans import Plan

@@ -14,10 +14,10 @@ from admin.cli.recover import EPILOG, recover
 from admin.client import AdminClient
 from admin.connection import KAFKA, KLAMM
 from admin.health import HealthIssue, Severity, Trouble, find_trouble, hosting_brokers
-from cluster.counted import counted
-from cluster.errors import ApiError, PeerUnreachableError
-from cluster.process.documents import Format
-from cluster.process.exit_codes import ExitCode
+from cluster.cli.documents import Format
+from cluster.model.errors import ApiError, PeerUnreachableError
+from cluster.model.exit_codes import ExitCode
+from cluster.model.printable import counted
 from cluster.requests.cluster import DescribeClusterResponse, Finding
 
 _COUNTED: Final = ("brokers", "topics", "partitions", "reassignments", "deletions")

@@ -72,7 +72,7 @@ def _of_cluster(ctx: typer.Context, ask: Callable[[Any], Awaitable[list[str]]]) 
 
 def _quietly(find: Callable[[], list[str]]) -> list[str]:
     """The names, but for those that a shell would not take as they are: a server may say `$(…)`."""
-    from cluster.errors import ClusterError
+    from cluster.model.errors import ClusterError
 
     with contextlib.suppress(ClusterError, OSError):
         return [name for name in find() if _PLAIN.fullmatch(name)]

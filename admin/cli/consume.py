@@ -21,10 +21,10 @@ from admin.consumer import Consumer
 from admin.offsets import list_offsets
 from admin.record_batches import Record
 from admin.topology import Topology
-from cluster.broker import UNKNOWN_OFFSET, Offset
-from cluster.counted import counted
-from cluster.errors import ApiError, ErrorCode
-from cluster.process.clock import SystemClock
+from cluster.aio.clock import SystemClock
+from cluster.model.broker import UNKNOWN_OFFSET, Offset
+from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.printable import counted
 from cluster.requests.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 app = typer.Typer()

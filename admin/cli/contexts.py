@@ -19,9 +19,9 @@ from admin.cli.contexts_file import (
 from admin.cli.options import FormatOption
 from admin.cli.output import examples, say, write
 from admin.cli.target import find_target, parse_addresses
-from cluster import bounds
-from cluster.errors import StartupError
-from cluster.process.documents import Format
+from cluster.cli.documents import Format
+from cluster.model import bounds
+from cluster.model.errors import StartupError
 
 app = typer.Typer(no_args_is_help=True, help="Name clusters, and choose the one that commands connect to.")
 

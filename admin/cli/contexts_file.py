@@ -13,9 +13,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from cluster.errors import DECODE_ERRORS, StartupError
-from cluster.process.files import read_file
-from cluster.process.user_folders import user_configuration
+from cluster.cli.user_folders import user_configuration
+from cluster.config.files import read_file
+from cluster.model.errors import DECODE_ERRORS, StartupError
 
 DEFAULT_DATA: Final = Path(".klamm")
 LOCAL: Final = "local"

@@ -11,11 +11,11 @@ from admin.cli.options import Cluster, DryRunOption, YesOption, confirm, talks_t
 from admin.cli.output import examples, say, write
 from admin.cli.parsing import parse_partition_names, read_input
 from admin.partition_files import parse_offsets
-from cluster.broker import Offset
-from cluster.counted import counted
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
-from cluster.process.exit_codes import ExitCode
+from cluster.model.broker import Offset
+from cluster.model.errors import ErrorCode
+from cluster.model.exit_codes import ExitCode
+from cluster.model.partition import TopicPartition
+from cluster.model.printable import counted
 from cluster.requests.data import DeleteRecordsResult
 
 DELETE_RECORDS_EXAMPLES = examples(

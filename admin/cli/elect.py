@@ -12,11 +12,11 @@ from admin.cli.parsing import by_topic, read_input
 from admin.cli.plans import plan_document, write_plan
 from admin.client import AdminClient
 from admin.partition_files import parse_partitions
-from cluster.counted import counted
-from cluster.errors import ApiError, ErrorCode
-from cluster.partition import TopicPartition
-from cluster.process.documents import Format
-from cluster.process.exit_codes import ExitCode
+from cluster.cli.documents import Format
+from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.exit_codes import ExitCode
+from cluster.model.partition import TopicPartition
+from cluster.model.printable import counted
 from cluster.requests.elections import PREFERRED, UNCLEAN, ElectLeadersResponse, ElectLeadersTopic
 
 app = typer.Typer(no_args_is_help=True, help="Trigger preferred or unclean leader elections.")

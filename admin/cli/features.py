@@ -8,9 +8,9 @@ from msgspec.structs import asdict
 from admin.cli.options import Cluster, DryRunOption, talks_to_cluster
 from admin.cli.output import examples, say, write
 from admin.client import AdminClient
-from cluster.errors import ErrorCode
-from cluster.process.documents import Format
-from cluster.process.exit_codes import ExitCode
+from cluster.cli.documents import Format
+from cluster.model.errors import ErrorCode
+from cluster.model.exit_codes import ExitCode
 from cluster.requests.configs import (
     FeatureUpdate,
     PlanFeatureUpdatesResponse,

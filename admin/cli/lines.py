@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
-from cluster.errors import ConfigError
+from cluster.model.errors import ConfigError
 
 CHUNK_BYTES: Final = 1 << 17
 

@@ -11,9 +11,9 @@ from admin.cli.parsing import parse_since
 from admin.client import AdminClient
 from admin.offsets import find_offsets
 from admin.topology import Topology
-from cluster.broker import UNKNOWN_OFFSET, Offset
-from cluster.process.clock import SystemClock
-from cluster.process.exit_codes import ExitCode
+from cluster.aio.clock import SystemClock
+from cluster.model.broker import UNKNOWN_OFFSET, Offset
+from cluster.model.exit_codes import ExitCode
 from cluster.requests.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 OFFSETS_EXAMPLES = examples(

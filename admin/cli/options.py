@@ -16,8 +16,8 @@ from admin.cli.shared_options import with_options
 from admin.cli.target import Target, find_target
 from admin.client import AdminClient
 from admin.node_search import NoAnswerError
-from cluster.errors import StartupError
-from cluster.process.documents import Format
+from cluster.cli.documents import Format
+from cluster.model.errors import StartupError
 
 _T = TypeVar("_T")
 

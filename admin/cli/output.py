@@ -6,8 +6,8 @@ from typing import Any
 import typer
 
 from admin.waiting import Notice
-from cluster.process.documents import Format, write_document, write_table
-from cluster.process.typed_command import as_typed
+from cluster.cli.documents import Format, write_document, write_table
+from cluster.cli.typed_command import as_typed
 
 
 def write(document: dict[str, Any], form: Format, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -8,11 +8,11 @@ from typing import Final
 
 import typer
 
-from cluster import bounds
-from cluster.broker import BrokerId
-from cluster.errors import ConfigError
-from cluster.partition import TopicPartition
-from cluster.process.files import read_file
+from cluster.config.files import read_file
+from cluster.model import bounds
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ConfigError
+from cluster.model.partition import TopicPartition
 from cluster.requests.configs import DELETE_CONFIG, SET_CONFIG, AlterableConfig
 
 _AGO: Final = re.compile(r"(?P<number>\d{1,9})(?P<unit>[smhd])")

@@ -6,7 +6,7 @@ from typing import Any, Final
 import typer
 from msgspec.structs import asdict
 
-from cluster.process.documents import write_table
+from cluster.cli.documents import write_table
 from cluster.requests.plans import DescribedPartition, Plan
 
 _RESOURCES: Final = {2: "topic", 4: "broker"}

@@ -22,10 +22,10 @@ from admin.cli.target import Target
 from admin.producer import Producer
 from admin.record_batches import Headers
 from admin.topology import Topology
-from cluster.compression import Codec
-from cluster.counted import counted
-from cluster.errors import ApiError, ClusterError, ErrorCode
-from cluster.process.clock import SystemClock
+from cluster.aio.clock import SystemClock
+from cluster.model.compression import Codec
+from cluster.model.errors import ApiError, ClusterError, ErrorCode
+from cluster.model.printable import counted
 
 app = typer.Typer()
 

@@ -24,12 +24,12 @@ from admin.cli.reassignment_outcomes import (
 from admin.client import AdminClient
 from admin.partition_files import parse_reassignment, parse_topics, reassignment_document
 from admin.replica_moves import Assignment, Proposal, compare, propose_moves
-from cluster.broker import BrokerId
-from cluster.counted import counted
-from cluster.errors import ApiError, ConfigError, ErrorCode
-from cluster.partition import TopicPartition
-from cluster.process.documents import Format
-from cluster.process.exit_codes import ExitCode
+from cluster.cli.documents import Format
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ApiError, ConfigError, ErrorCode
+from cluster.model.exit_codes import ExitCode
+from cluster.model.partition import TopicPartition
+from cluster.model.printable import counted
 from cluster.requests.reassignments import (
     AlterPartitionReassignmentsResponse,
     DescribedReassignment,

@@ -8,8 +8,8 @@ from msgspec.structs import asdict
 from admin.cli.output import say
 from admin.client import AdminClient
 from admin.progress import Progress
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.reassignments import AlterPartitionReassignmentsResponse, DescribedReassignment
 
 MOVE_COLUMNS = ("topic", "partition", "leader", "isr", "replicas", "adding", "removing", "in_sync", "stuck_reason")

@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from admin.record_batches import Headers, Record
-from cluster.errors import DECODE_ERRORS, ConfigError
-from cluster.process.printable import printable_json
+from cluster.model.errors import DECODE_ERRORS, ConfigError
+from cluster.model.printable import printable_json
 
 
 class NewRecord(Struct, frozen=True):

@@ -10,10 +10,10 @@ from admin.cli.options import Cluster, YesOption, confirm, talks_to_cluster
 from admin.cli.output import examples, say, write
 from admin.cli.plans import change_text, partition_document
 from admin.client import AdminClient
-from cluster.counted import counted
-from cluster.errors import StartupError
-from cluster.process.documents import Format, write_table
-from cluster.process.exit_codes import ExitCode
+from cluster.cli.documents import Format, write_table
+from cluster.model.errors import StartupError
+from cluster.model.exit_codes import ExitCode
+from cluster.model.printable import counted
 from cluster.requests.recovery import ClusterRecovery, RecoveredPartition
 
 _POLL_S: Final = 0.2

@@ -12,11 +12,11 @@ from admin.cli.output import examples, say
 from admin.cli.plans import plan_document, write_plan
 from admin.client import AdminClient
 from admin.kafka_requests import HOW_TO_STOP
-from cluster.broker import BrokerId
-from cluster.counted import counted
-from cluster.errors import ApiError, ErrorCode
-from cluster.process.documents import Format, write_document
-from cluster.process.exit_codes import ExitCode
+from cluster.cli.documents import Format, write_document
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.exit_codes import ExitCode
+from cluster.model.printable import counted
 from cluster.requests.cluster import DescribedBroker
 from cluster.requests.elections import PlanControlledShutdownResponse
 

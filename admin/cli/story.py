@@ -14,10 +14,10 @@ from admin.cli.output import examples, say, say_wait, write
 from admin.cli.parsing import parse_partition_names, parse_since
 from admin.cli.target import Target
 from admin.client import AdminClient
-from cluster.errors import ApiError, ErrorCode, PeerUnreachableError, StartupError
-from cluster.partition import TopicPartition
-from cluster.process.clock import SystemClock
-from cluster.process.documents import Format, write_table
+from cluster.aio.clock import SystemClock
+from cluster.cli.documents import Format, write_table
+from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError, StartupError
+from cluster.model.partition import TopicPartition
 from state_log.causes import Call, request_text, utc_text
 from state_log.kafka.reader import read_kafka_state_changes, with_topic_id
 from state_log.reader import merge, read_state_changes

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from admin.cli.contexts_file import DEFAULT_DATA, Context, read_contexts
 from admin.client import AdminClient
 from admin.waiting import OnWait
-from cluster import bounds
-from cluster.errors import ConfigError, StartupError
-from cluster.local_cluster import ClusterState, read_cluster_state
+from cluster.model import bounds
+from cluster.model.errors import ConfigError, StartupError
 from cluster.process.identity import GONE, state_of
+from cluster.process.local_cluster import ClusterState, read_cluster_state
 
 _BOOTSTRAP, _DATA, _CONTEXT = "KLAMM_BOOTSTRAP", "KLAMM_CLUSTER", "KLAMM_CONTEXT"
 _BOOTSTRAP_OPTION = "--bootstrap"

@@ -15,11 +15,10 @@ from admin.cli.queue_metrics import QUEUE_METRICS, read_queue
 from admin.cli.target import parse_addresses
 from admin.client import AdminClient
 from admin.load import Load, compare, take_sample
-from cluster.counted import counted
-from cluster.local_cluster import CONTROLLER, read_cluster_state
-from cluster.process.documents import Format
-from cluster.process.printable import printable, printable_json
-from cluster.process.tables import table_lines
+from cluster.cli.documents import Format
+from cluster.cli.tables import table_lines
+from cluster.model.printable import counted, printable, printable_json
+from cluster.process.local_cluster import CONTROLLER, read_cluster_state
 
 app = typer.Typer()
 

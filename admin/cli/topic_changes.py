@@ -14,10 +14,10 @@ from admin.cli.parsing import alterations, parse_assignment, parse_configs
 from admin.cli.plans import join_plans, plan_document, write_plan
 from admin.client import AdminClient
 from admin.progress import Progress
-from cluster.counted import counted
-from cluster.errors import ApiError, ErrorCode, FieldViolation
-from cluster.process.documents import Format
-from cluster.process.exit_codes import ExitCode
+from cluster.cli.documents import Format
+from cluster.model.errors import ApiError, ErrorCode, FieldViolation
+from cluster.model.exit_codes import ExitCode
+from cluster.model.printable import counted
 from cluster.requests.configs import TOPIC_RESOURCE, AlterableConfig, AlterConfigsResource, AlterConfigsResponse
 from cluster.requests.topics import (
     CreatePartitionsResponse,

@@ -7,7 +7,7 @@ import typer
 
 from admin.brokers_view import described_topics
 from admin.partition_filters import NEED_MIN_ISR, PartitionFilter, chosen
-from cluster.errors import StartupError
+from cluster.model.errors import StartupError
 from cluster.requests.data import MetadataResponse
 from cluster.requests.topics import DescribedTopic
 

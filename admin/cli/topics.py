@@ -31,9 +31,9 @@ from admin.cli.topic_filters import (
 )
 from admin.client import AdminClient
 from admin.partition_filters import chosen
-from cluster.broker import BrokerId
-from cluster.errors import ApiError, ErrorCode
-from cluster.process.documents import Format
+from cluster.cli.documents import Format
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.configs import TOPIC_RESOURCE, ConfigResource
 from cluster.requests.data import MetadataResponse
 from cluster.requests.plans import DescribedPartition, Plan

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from audit.commands.topic_options import KafkaOption, TopicOption
-from cluster.process.exit_codes import ExitCode
+from cluster.model.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from audit.topic.publisher import Publisher

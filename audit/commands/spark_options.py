@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from cluster.errors import ConfigError, StartupError
-from cluster.process.exit_codes import ExitCode
-from cluster.process.typed_command import typed_command
+from cluster.cli.typed_command import typed_command
+from cluster.model.errors import ConfigError, StartupError
+from cluster.model.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from audit.spark.settings import SparkSettings

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cluster.errors import ClusterError
-from cluster.process.documents import Format, write_document, write_table
-from cluster.process.exit_codes import ExitCode
+from cluster.cli.documents import Format, write_document, write_table
+from cluster.model.errors import ClusterError
+from cluster.model.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from audit.storage.output_folder import OutputFolder

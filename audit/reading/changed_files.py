@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from audit.reading.log_files import START, Position, Positions, Segment
-from cluster.process.printable import path_text
+from cluster.model.printable import path_text
 from state_log.chain import ChainSegment, extend
 from state_log.kafka.files import KAFKA_LOG, is_compressed
 from state_log.reader import complete_lines

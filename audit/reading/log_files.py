@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from cluster.process.printable import path_text
+from cluster.model.printable import path_text
 from state_log.kafka.files import KafkaFiles, is_compressed, is_kafka_name, may_be_kafka_log
 from state_log.record import LINE_BYTES_MAX
 from state_log.writer import SEGMENT_SUFFIX, parse_segment_name

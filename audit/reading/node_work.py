@@ -12,7 +12,7 @@ import pyarrow
 from msgspec import Struct
 
 from audit.records.vectors import ABSENT, Longs, group_starts, is_one_of, longs, ranked
-from cluster.state_machines import PartitionState
+from cluster.model.state_machines import PartitionState
 from state_log.causes import BY_AGENTS
 from state_log.record import Kind
 

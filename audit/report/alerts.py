@@ -12,9 +12,9 @@ from audit.report.report import AuditResult
 from audit.report.until_clean import UntilClean
 from audit.report.webhook import Webhook, check_url
 from audit.storage.file_store import Location
-from cluster.process.config import host_and_port
-from cluster.process.metrics import Metrics
-from cluster.process.metrics_server import serve_metrics
+from cluster.config.config import host_and_port
+from cluster.metrics.registry import Metrics
+from cluster.metrics.server import serve_metrics
 
 
 class Alerts:

@@ -23,7 +23,7 @@ from audit.report.rule_catalogue import severity_of
 from audit.storage.commits import Commit
 from audit.storage.file_store import Location
 from audit.storage.output_folder import OutputFolder
-from cluster.process.metrics import Gauge, Metrics
+from cluster.metrics.registry import Gauge, Metrics
 
 _DOMAIN: Final = "klamm.audit"
 _JOB, _LOG = "Job", "Log"

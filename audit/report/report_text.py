@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 import typer
 
-from cluster.counted import counted
-from cluster.process.documents import Format, write_document, write_line
-from cluster.process.exit_codes import ExitCode
+from cluster.cli.documents import Format, write_document, write_line
+from cluster.model.exit_codes import ExitCode
+from cluster.model.printable import counted
 
 if TYPE_CHECKING:
     from audit.report.lasting_conditions import LastingCondition

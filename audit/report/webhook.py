@@ -19,8 +19,8 @@ from audit.report.report import AuditResult, all_findings
 from audit.report.rule_catalogue import severity_of
 from audit.storage.file_store import Location, open_store
 from audit.storage.output_folder import OutputFolder
-from cluster.errors import DECODE_ERRORS
-from cluster.process.metrics import Metrics
+from cluster.metrics.registry import Metrics
+from cluster.model.errors import DECODE_ERRORS
 
 VERSION: Final = 1
 """Of the document that is sent."""

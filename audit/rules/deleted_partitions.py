@@ -8,7 +8,7 @@ import pyarrow
 
 from audit.records.sorted_runs import Run, gather_all
 from audit.records.vectors import ABSENT, Keys, Longs, group_starts, is_one_of, keys, longs
-from cluster.state_machines import PartitionState
+from cluster.model.state_machines import PartitionState
 from state_log.record import Kind
 
 DELETIONS: Final = pyarrow.schema({"key": pyarrow.uint64(), "sub": pyarrow.int64()})

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from cluster.errors import ClusterError
+from cluster.model.errors import ClusterError
 
 
 class LimitError(ClusterError):

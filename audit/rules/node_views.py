@@ -11,7 +11,7 @@ from audit.records.findings import Finding, Violation
 from audit.records.sorted_runs import Run, gather
 from audit.records.vectors import ABSENT, Flags, Keys, Longs, group_starts, is_one_of, keys, longs, mixed, text_hashes
 from audit.rules.subjects import Subjects
-from cluster.state_machines import PartitionState
+from cluster.model.state_machines import PartitionState
 from state_log.histories import (
     CONTROLLER_EPOCH_NEVER_BACK,
     LEADER_EPOCH_NEVER_BACK,

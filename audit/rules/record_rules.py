@@ -14,7 +14,7 @@ import pyarrow
 from audit.records.findings import Finding, Violation
 from audit.records.vectors import ABSENT, BrokerLists, Flags, is_one_of, keys, longs, ranked
 from audit.rules.subjects import Subjects
-from cluster.state_machines import PREVIOUS_PARTITION_STATES, PREVIOUS_REPLICA_STATES
+from cluster.model.state_machines import PREVIOUS_PARTITION_STATES, PREVIOUS_REPLICA_STATES
 from state_log.invariants import CAUSES_OF_DAMAGE, DAMAGED, RECORD_RULES
 from state_log.record import Kind, LoggedStateChange
 

@@ -16,7 +16,7 @@ from audit.records.findings import NOT_COMPARED, Finding, Violation
 from audit.records.sorted_runs import Run, gather_all
 from audit.records.vectors import Flags, Keys, Longs, group_starts, is_one_of, keys, longs, ranks, text_hashes
 from audit.rules.subjects import Subjects
-from cluster.state_machines import PartitionState
+from cluster.model.state_machines import PartitionState
 from state_log.record import Kind
 
 CREATED_ANEW: Final = "created-anew-without-topic-id"

@@ -17,7 +17,7 @@ from audit.records.sorted_runs import Run, gather_all
 from audit.records.vectors import ABSENT, group_starts, is_one_of, keys, longs
 from audit.rules.durations import OPEN
 from audit.rules.subjects import Subjects, reference, reference_at
-from cluster.state_machines import PartitionState
+from cluster.model.state_machines import PartitionState
 from state_log.causes import utc_text
 from state_log.record import Kind
 

@@ -16,7 +16,7 @@ from typing import Final
 
 import pyspark
 
-from cluster.process.user_folders import user_cache
+from cluster.cli.user_folders import user_cache
 
 _UNFINISHED, _FINISHED = ".new", ".jsa"
 _BEGUN: Final = re.compile(r"(spark-[0-9a-f]+)(\.jsa)?\.(\d+)\.new")

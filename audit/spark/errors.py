@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from cluster.errors import ClusterError
+from cluster.model.errors import ClusterError
 
 LOG: Final = "spark.log"
 """All that Spark says, in the output folder of the audit, or beside the checkpoint."""

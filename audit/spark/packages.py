@@ -18,7 +18,7 @@ from typing import Final
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from cluster.errors import StartupError
+from cluster.model.errors import StartupError
 
 FOLDER: Final = "klamm_audit"
 """Where the archive is in the working directory of an executor."""

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from cluster.errors import ConfigError
+from cluster.model.errors import ConfigError
 
 CLUSTER_TASKS: Final = 16
 """Tasks at a time on a cluster whose cores are not said."""

@@ -20,8 +20,8 @@ from audit.rules.limits import Limits
 from audit.storage.commits import BucketState, Commit, StoredFile, content_digest
 from audit.storage.file_store import Location, open_store
 from audit.storage.state_versions import VersionError, upgraded
-from cluster.errors import DECODE_ERRORS, ClusterError
-from cluster.process.files import first_line
+from cluster.config.files import first_line
+from cluster.model.errors import DECODE_ERRORS, ClusterError
 
 _KEPT: Final = 2
 """Commits whose state is kept: Spark may repeat the last batch."""

@@ -14,8 +14,8 @@ import pyarrow.fs
 
 from audit.storage.local_files import LocalFiles
 from audit.storage.remote_files import RemoteFiles
-from cluster.errors import ConfigError
-from cluster.process.files import first_line
+from cluster.config.files import first_line
+from cluster.model.errors import ConfigError
 
 _SCHEMES: Final = {"s3a": "s3", "s3n": "s3"}
 """Hadoop's names for S3, and Arrow's."""

@@ -11,8 +11,8 @@ from msgspec.json import decode, encode
 
 from audit.storage.committed_state import OutputError
 from audit.storage.output_folder import OutputFolder
-from cluster.errors import DECODE_ERRORS
-from cluster.process.files import first_line
+from cluster.config.files import first_line
+from cluster.model.errors import DECODE_ERRORS
 from state_log.heads_file import GivenHead
 
 FILE: Final = "heads.json"

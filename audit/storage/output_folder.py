@@ -32,7 +32,7 @@ from audit.storage.table_files import (
     table_file,
 )
 from audit.storage.table_schemas import TABLES
-from cluster.process.files import first_line
+from cluster.config.files import first_line
 
 _PART_ROWS: Final = 1 << 16
 _T = TypeVar("_T")

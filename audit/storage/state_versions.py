@@ -9,7 +9,7 @@ upgrade keeps it, or changes it.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from cluster.errors import ClusterError
+from cluster.model.errors import ClusterError
 
 VERSION: Final = 3
 """Of commits, state and tables."""

@@ -16,7 +16,7 @@ from audit.records.vectors import ABSENT, Keys, Longs, group_starts, is_one_of, 
 from audit.storage.commits import BucketState
 from audit.storage.output_folder import OutputFolder
 from audit.storage.table_schemas import FAILOVERS
-from cluster.state_machines import PartitionState
+from cluster.model.state_machines import PartitionState
 from state_log.record import Kind
 
 ELECTIONS, BY_EPOCH, FAILURES, TAKEN = "elections", "elections_by_epoch", "failures", "taken"

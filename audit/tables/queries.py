@@ -20,8 +20,8 @@ from audit.storage.committed_state import REMEDY, OutputError
 from audit.storage.file_store import is_remote
 from audit.storage.output_folder import OutputFolder
 from audit.storage.table_schemas import BATCH, TABLES, Table
-from cluster.errors import ClusterError
-from cluster.process.files import first_line
+from cluster.config.files import first_line
+from cluster.model.errors import ClusterError
 
 _TIMES: Final = (-62_135_596_800_000, 253_402_300_799_000)
 """Years 1 to 9999; what clocks say beyond that is no time."""

@@ -9,7 +9,7 @@ import pyspark
 from msgspec.structs import replace
 
 from audit.spark.settings import SparkSettings
-from cluster.errors import StartupError
+from cluster.model.errors import StartupError
 
 _NAME: Final = "spark-sql-kafka-0-10"
 _ENDPOINT: Final = f"org.apache.spark:{_NAME}_2.13:{{version}}"

@@ -20,8 +20,8 @@ from audit.reading.file_faults import why_unread
 from audit.reading.log_files import LogFiles, Position, Range, advance, ends, ranges
 from audit.storage.local_files import LocalFiles
 from audit.topic.topics import REQUEST_TIMEOUT_MS, Topic, TopicError
-from cluster.errors import DECODE_ERRORS
-from cluster.process.printable import path_text
+from cluster.model.errors import DECODE_ERRORS
+from cluster.model.printable import path_text
 from state_log.reader import numbered_lines
 from state_log.record import LINE_BYTES_MAX
 from state_log.writer import parse_segment_name

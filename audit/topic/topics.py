@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from cluster.errors import ClusterError
+from cluster.model.errors import ClusterError
 
 REQUEST_TIMEOUT_MS: Final = 20_000
 _MISFITS: Final = re.compile(

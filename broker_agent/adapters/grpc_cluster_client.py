@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from cluster.broker import Endpoint
-from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
-from cluster.process.settings import Settings
+from cluster.config.settings import Settings
+from cluster.model.broker import Endpoint
+from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.requests import data
 from cluster.requests.agents import (
     AlterPartitionRequest,

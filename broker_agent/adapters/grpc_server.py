@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from cluster.errors import ApiError, ErrorCode
-from cluster.process.metrics import Metrics
+from cluster.metrics.registry import Metrics
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.context import RequestContext, RequestHandler
 from cluster.requests.data import ProduceRequest, ProduceResponse
 from cluster.rpc.admission import Admission

@@ -9,8 +9,8 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from broker_agent.log.record_batch import HEADER_SIZE, MAGIC, MAGIC_AT, NO_PRODUCER_ID, find_damage, parse_header
-from cluster.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset
-from cluster.errors import ErrorCode
+from cluster.model.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset
+from cluster.model.errors import ErrorCode
 from cluster.requests.data import ListOffsetsPartition
 
 ACKS_ALL: Final = -1

@@ -6,7 +6,7 @@ Source: Kafka Partition.maybeIncrementLeaderHW.
 from collections.abc import Collection, Mapping
 
 from broker_agent.decisions.replica_progress import ReplicaProgress, is_caught_up
-from cluster.broker import BrokerId, Offset
+from cluster.model.broker import BrokerId, Offset
 
 
 def effective_min_isr(min_insync_replicas: int, assigned_replicas: int) -> int:

@@ -12,9 +12,9 @@ from typing import Final
 from msgspec import Struct
 
 from broker_agent.decisions.replica_progress import ReplicaProgress, is_caught_up
-from cluster.broker import BrokerId, LeaderEpoch, Offset, PartitionEpoch
-from cluster.errors import ErrorCode
-from cluster.hash_order import in_hash_order
+from cluster.model.broker import BrokerId, LeaderEpoch, Offset, PartitionEpoch
+from cluster.model.errors import ErrorCode
+from cluster.model.hash_order import in_hash_order
 from cluster.requests.agents import AlterPartitionResult
 
 LISTED_AS_THEY_CAME: Final = 4

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from cluster.broker import ControllerEpoch, LeaderEpoch, TopicId
+from cluster.model.broker import ControllerEpoch, LeaderEpoch, TopicId
 from cluster.requests.recovery import KnownLeadership
 from state_log.record import LoggedStateChange
 

@@ -6,7 +6,7 @@ Source: Kafka ReplicaManager.becomeLeaderOrFollower, stopReplicas; KIP-380 (brok
 from enum import Enum
 from typing import Final
 
-from cluster.broker import (
+from cluster.model.broker import (
     LEADER_EPOCH_DURING_DELETE,
     NO_LEADER_EPOCH,
     UNKNOWN_BROKER_EPOCH,
@@ -16,7 +16,7 @@ from cluster.broker import (
     LeaderEpoch,
     TopicId,
 )
-from cluster.errors import ErrorCode
+from cluster.model.errors import ErrorCode
 from cluster.requests.control import LeaderAndIsrPartitionState
 
 _SKIPPED_EPOCHS: Final = (NO_LEADER_EPOCH, LEADER_EPOCH_DURING_DELETE)

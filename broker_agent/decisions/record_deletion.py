@@ -6,8 +6,8 @@ Source: Kafka Partition.deleteRecordsOnLeader, Partition.lowWatermarkIfLeader; K
 from collections.abc import Collection, Mapping
 
 from broker_agent.decisions.replica_progress import ReplicaProgress
-from cluster.broker import BrokerId, Offset
-from cluster.errors import ErrorCode
+from cluster.model.broker import BrokerId, Offset
+from cluster.model.errors import ErrorCode
 from cluster.requests.data import UP_TO_HIGH_WATERMARK
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from cluster.broker import UNKNOWN_BROKER_EPOCH, UNKNOWN_OFFSET, BrokerEpoch, Offset
+from cluster.model.broker import UNKNOWN_BROKER_EPOCH, UNKNOWN_OFFSET, BrokerEpoch, Offset
 
 NEVER: Final = float("-inf")
 

@@ -8,7 +8,7 @@ epoch and lose records all the same.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch
+from cluster.model.broker import BrokerEpoch, BrokerId, ControllerEpoch
 from cluster.requests.cluster import Finding
 
 REFUSES_CONTROLLER = "refuses_controller"

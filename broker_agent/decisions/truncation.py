@@ -7,8 +7,8 @@ from enum import Enum
 
 from msgspec import Struct
 
-from cluster.broker import NO_LEADER_EPOCH, UNKNOWN_OFFSET, LeaderEpoch, Offset
-from cluster.errors import ErrorCode
+from cluster.model.broker import NO_LEADER_EPOCH, UNKNOWN_OFFSET, LeaderEpoch, Offset
+from cluster.model.errors import ErrorCode
 from cluster.requests.data import EpochEndOffset
 
 

@@ -18,7 +18,7 @@ from broker_agent.log.record_batch import (
     find_checksum_fault,
     parse_header,
 )
-from cluster.broker import NO_LEADER_EPOCH
+from cluster.model.broker import NO_LEADER_EPOCH
 
 OFFSET_MAX: Final = 0x7FFF_FFFF_FFFF_FFFF
 _LARGE_READ: Final = 1 << 20

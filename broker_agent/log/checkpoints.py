@@ -12,10 +12,10 @@ import msgspec
 
 from broker_agent.log.disk import Disk
 from broker_agent.log.epoch_history import EpochEntry
-from cluster import bounds
-from cluster.bounds import Number, shortened, why_not
-from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
-from cluster.partition import TopicPartition
+from cluster.model import bounds
+from cluster.model.bounds import Number, shortened, why_not
+from cluster.model.broker import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
+from cluster.model.partition import TopicPartition
 
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"

@@ -10,7 +10,7 @@ from typing import Final
 
 from broker_agent.log.directory_names import offset_name, parse_offset_name
 from broker_agent.log.disk import Disk
-from cluster.broker import Offset
+from cluster.model.broker import Offset
 
 MARKER_SUFFIX: Final = ".truncated"
 

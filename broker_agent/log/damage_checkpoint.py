@@ -12,12 +12,12 @@ from msgspec import Struct
 
 from broker_agent.log.checkpoints import MalformedCheckpointError, decode_versioned_lines, encode_versioned_lines
 from broker_agent.log_damage import DamagedReplica, LogDamage
-from cluster import bounds
-from cluster.bounds import why_not
-from cluster.broker import LeaderEpoch, Offset, TopicId
-from cluster.errors import DECODE_ERRORS
-from cluster.partition import TopicPartition
-from cluster.process.files import first_line
+from cluster.config.files import first_line
+from cluster.model import bounds
+from cluster.model.bounds import why_not
+from cluster.model.broker import LeaderEpoch, Offset, TopicId
+from cluster.model.errors import DECODE_ERRORS
+from cluster.model.partition import TopicPartition
 
 
 class _Entry(Struct, frozen=True, omit_defaults=True):

@@ -4,10 +4,10 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from broker_agent.log.batch_check import OFFSET_MAX
-from cluster import bounds
-from cluster.broker import Offset
-from cluster.errors import ErrorCode, LogAppendError
-from cluster.partition import TopicPartition
+from cluster.model import bounds
+from cluster.model.broker import Offset
+from cluster.model.errors import ErrorCode, LogAppendError
+from cluster.model.partition import TopicPartition
 
 MAX_NAME_LENGTH: Final = 255
 _UNIQUE_LENGTH: Final = 32  # hex digits

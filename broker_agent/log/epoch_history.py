@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from cluster.broker import NO_LEADER_EPOCH, UNKNOWN_OFFSET, LeaderEpoch, Offset
+from cluster.model.broker import NO_LEADER_EPOCH, UNKNOWN_OFFSET, LeaderEpoch, Offset
 from cluster.requests.data import EpochEndOffset
 
 UNDEFINED = EpochEndOffset(NO_LEADER_EPOCH, UNKNOWN_OFFSET)

@@ -12,7 +12,7 @@ from broker_agent.log.disk import Disk
 from broker_agent.log.epoch_history import EpochEntry, EpochHistory
 from broker_agent.log.segment_recovery import assign_epoch
 from broker_agent.log.segments import Segments
-from cluster.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset
+from cluster.model.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset
 
 _log = structlog.stdlib.get_logger()
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 from msgspec.structs import replace
 
 from broker_agent.log_damage import DamagedReplica
-from cluster.broker import Offset
-from cluster.partition import TopicPartition
+from cluster.model.broker import Offset
+from cluster.model.partition import TopicPartition
 
 
 class KnownDamage:

@@ -25,9 +25,9 @@ from broker_agent.log.segments import LogDependencies
 from broker_agent.log.unloadable import UnloadableLog
 from broker_agent.log_damage import DamagedReplica
 from broker_agent.ports import LogConfig
-from cluster.broker import BrokerEpoch, Offset, TopicId
-from cluster.errors import ClusterError, ErrorCode, LogAppendError, LogOperationError, StorageError
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerEpoch, Offset, TopicId
+from cluster.model.errors import ClusterError, ErrorCode, LogAppendError, LogOperationError, StorageError
+from cluster.model.partition import TopicPartition
 
 _LOGS_BETWEEN_YIELDS: Final = 64
 _FLUSHES_AT_ONCE: Final = 16

@@ -11,8 +11,8 @@ from broker_agent.log import checkpoints
 from broker_agent.log.cut_markers import create_cut_marker
 from broker_agent.log.disk import Disk
 from broker_agent.log.disk_errors import describe, is_error_of_disk
-from cluster.broker import Offset
-from cluster.errors import LogOperationError, StartupError, StorageError
+from cluster.model.broker import Offset
+from cluster.model.errors import LogOperationError, StartupError, StorageError
 
 OnFailure = Callable[[str, OSError], None]
 

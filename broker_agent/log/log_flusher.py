@@ -11,7 +11,7 @@ from broker_agent.log import checkpoints
 from broker_agent.log.recovery import LoadedLog
 from broker_agent.log.segments import LogDependencies
 from broker_agent.ports import LogConfig
-from cluster.broker import Offset
+from cluster.model.broker import Offset
 
 
 class LogFlusher:

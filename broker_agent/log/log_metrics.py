@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sized
 from functools import partial
 from typing import Final, Protocol
 
-from cluster.broker import Offset
-from cluster.partition import TopicPartition
-from cluster.process.metrics import Gauge, Metrics, Samples
+from cluster.metrics.registry import Gauge, Metrics, Samples
+from cluster.model.broker import Offset
+from cluster.model.partition import TopicPartition
 
 _LOG_MANAGER: Final = ("kafka.log", "LogManager")
 

@@ -27,11 +27,11 @@ from broker_agent.log.shutdowns import LastShutdown, store_boot_id, take_last_sh
 from broker_agent.log.unloadable import CheckpointedOffsets, UnloadableLog
 from broker_agent.log_damage import DamagedReplica, LogDamage, in_doubt
 from broker_agent.ports import LogConfig
-from cluster.bounds import shortened
-from cluster.broker import BrokerId, Offset
-from cluster.errors import LogDirectoriesError, LogOperationError, StartupError, StorageError
-from cluster.partition import TopicPartition
-from cluster.process.metrics import Gauge
+from cluster.metrics.registry import Gauge
+from cluster.model.bounds import shortened
+from cluster.model.broker import BrokerId, Offset
+from cluster.model.errors import LogDirectoriesError, LogOperationError, StartupError, StorageError
+from cluster.model.partition import TopicPartition
 from state_log.writer import STATE_CHANGE_FOLDER
 
 ROOM_TO_START: Final = 16 << 20

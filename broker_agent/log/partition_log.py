@@ -22,9 +22,9 @@ from broker_agent.log.snapshots import rebuild_producers, remove_snapshots_after
 from broker_agent.log.verification import Extent, Pace, verify_segments
 from broker_agent.log_damage import LogDamage
 from broker_agent.ports import AppendInfo, LogConfig
-from cluster.broker import NO_LEADER_EPOCH, UNKNOWN_OFFSET, LeaderEpoch, Offset, TopicId
-from cluster.errors import ErrorCode, LogAppendError, StorageError
-from cluster.partition import TopicPartition
+from cluster.model.broker import NO_LEADER_EPOCH, UNKNOWN_OFFSET, LeaderEpoch, Offset, TopicId
+from cluster.model.errors import ErrorCode, LogAppendError, StorageError
+from cluster.model.partition import TopicPartition
 from cluster.requests.data import EpochEndOffset
 
 NOTHING_APPENDED = AppendInfo(UNKNOWN_OFFSET, UNKNOWN_OFFSET, NO_LEADER_EPOCH)

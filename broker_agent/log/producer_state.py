@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from broker_agent.log.record_batch import MAX_SEQUENCE, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader, crc32c
-from cluster.broker import Offset
-from cluster.errors import DECODE_ERRORS, ErrorCode, LogAppendError
+from cluster.model.broker import Offset
+from cluster.model.errors import DECODE_ERRORS, ErrorCode, LogAppendError
 
 BATCHES_KEPT: Final = 5
 

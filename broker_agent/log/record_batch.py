@@ -1,8 +1,8 @@
 """Record batch headers, version 2: parse, validate, iterate, set leader fields. Records stay opaque.
 
 No single record is read here: a batch costs one header and one checksum, however many records it has. (A leader reads
-those of clients once, in `broker_agent.record_walk`.) All integers are big-endian. Source: Kafka DefaultRecordBatch;
-KIP-98.
+those of clients once, in `broker_agent.requests.record_walk`.) All integers are big-endian. Source: Kafka
+DefaultRecordBatch; KIP-98.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import crc32c as _crc32c
 
-from cluster.broker import LeaderEpoch, Offset
+from cluster.model.broker import LeaderEpoch, Offset
 
 HEADER_SIZE: Final = 61
 MAGIC: Final = 2

@@ -10,14 +10,14 @@ from broker_agent.log.index import MAX_RELATIVE_OFFSET
 from broker_agent.log.record_batch import HEADER_SIZE, MAGIC, NO_PRODUCER_ID, BatchHeader, find_damage, parse_header
 from broker_agent.log.segment import PlacedBatch
 from broker_agent.ports import LogConfig
-from cluster.broker import LeaderEpoch, Offset
-from cluster.errors import ErrorCode, LogAppendError
+from cluster.model.broker import LeaderEpoch, Offset
+from cluster.model.errors import ErrorCode, LogAppendError
 
 
 def check_batch_of_client(records: bytes, config: LogConfig) -> BatchHeader:
     """Validate that `records` is one batch with a valid header and checksum; returns the header.
 
-    What is inside is validated by `broker_agent.client_batches`. Raises LogAppendError.
+    What is inside is validated by `broker_agent.requests.client_batches`. Raises LogAppendError.
     """
     size = len(records)
     if size > config.max_message_bytes:

@@ -24,7 +24,7 @@ from broker_agent.log.snapshots import latest_snapshot, rebuild_producers, remov
 from broker_agent.log.unloadable import CheckpointedOffsets
 from broker_agent.log_damage import LogDamage
 from broker_agent.ports import LogConfig
-from cluster.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
+from cluster.model.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
 
 UNFINISHED_SUFFIXES: Final = (DELETED_SUFFIX, ".cleaned", ".swap", ".tmp")
 _log = structlog.stdlib.get_logger()

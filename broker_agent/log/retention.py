@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from broker_agent.log.segment import Segment
 from broker_agent.ports import LogConfig
-from cluster.broker import Offset
+from cluster.model.broker import Offset
 
 
 class SegmentFacts(Struct, frozen=True):

@@ -15,7 +15,7 @@ from broker_agent.log.disk import Disk
 from broker_agent.log.index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
 from broker_agent.log.record_batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, parse_header, whole_batches
 from broker_agent.ports import LogConfig
-from cluster.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset
+from cluster.model.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"

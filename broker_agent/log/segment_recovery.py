@@ -13,7 +13,7 @@ from broker_agent.log.epoch_history import EpochHistory
 from broker_agent.log.index import MAX_RELATIVE_OFFSET
 from broker_agent.log.record_batch import BatchHeader
 from broker_agent.log.segment import Segment
-from cluster.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset
+from cluster.model.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset
 
 _log = structlog.stdlib.get_logger()
 

@@ -10,8 +10,8 @@ from broker_agent.log.log_metrics import UNOBSERVED, LogMetrics
 from broker_agent.log.record_batch import BatchHeader
 from broker_agent.log.segment import SUFFIXES, Segment, segment_stem
 from broker_agent.ports import LogConfig
-from cluster.broker import Offset
-from cluster.process.clock import WallClock
+from cluster.aio.clock import WallClock
+from cluster.model.broker import Offset
 
 
 class LogDependencies(NamedTuple):

@@ -9,7 +9,7 @@ from broker_agent.log.directory_names import offset_name, parse_offset_name
 from broker_agent.log.disk import Disk
 from broker_agent.log.producer_state import ProducerStates, decode_snapshot
 from broker_agent.log.segments import Segments
-from cluster.broker import Offset
+from cluster.model.broker import Offset
 
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 _KEPT: Final = 2

@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
-from cluster.broker import Offset
-from cluster.errors import StorageError
+from cluster.model.broker import Offset
+from cluster.model.errors import StorageError
 
 
 class CheckpointedOffsets(Struct, frozen=True):

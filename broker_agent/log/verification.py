@@ -13,7 +13,7 @@ from broker_agent.log.batch_check import CheckedBatch
 from broker_agent.log.disk import Disk
 from broker_agent.log.segment import Segment
 from broker_agent.log_damage import LogDamage
-from cluster.broker import Offset
+from cluster.model.broker import Offset
 
 PIECE_BYTES: Final = 1 << 20
 

@@ -7,12 +7,12 @@ from collections import deque
 from itertools import count
 from typing import Final, NamedTuple, Self, TypeVar, cast
 
-from cluster.broker import Endpoint
-from cluster.errors import PeerNotConnectedError, PeerUnreachableError, UnresolvableHostError
 from cluster.kafka_wire.errors import MalformedMessageError
 from cluster.kafka_wire.frames import FrameError, FrameSplitter, with_size
 from cluster.kafka_wire.headers import decode_response, encode_request
 from cluster.kafka_wire.message import Message
+from cluster.model.broker import Endpoint
+from cluster.model.errors import PeerNotConnectedError, PeerUnreachableError, UnresolvableHostError
 
 RESPONSE_BYTES_MAX: Final = 128 * 1024 * 1024
 """A broker's metadata of 100,000 partitions has about 10 MB."""

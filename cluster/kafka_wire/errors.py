@@ -1,6 +1,6 @@
 """What can be wrong with a message of Kafka's protocol."""
 
-from cluster.errors import ClusterError, ErrorCode
+from cluster.model.errors import ClusterError, ErrorCode
 
 
 class MalformedMessageError(ClusterError):

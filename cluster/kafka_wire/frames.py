@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from struct import Struct as Layout
 from typing import Final
 
-from cluster.errors import ClusterError, ErrorCode
+from cluster.model.errors import ClusterError, ErrorCode
 
 _SIZE: Final = Layout(">i")
 _CHUNK: Final = 65_536

@@ -9,7 +9,7 @@ from struct import Struct as Layout
 from struct import calcsize, pack, unpack_from
 from typing import Final
 
-from cluster.broker import TopicId
+from cluster.model.broker import TopicId
 
 STRING_BYTES_MAX: Final = 2**15 - 1
 _INT32_MAX: Final = 2**31 - 1

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from cluster.broker import ZERO_TOPIC_ID
+from cluster.model.broker import ZERO_TOPIC_ID
 
 SCHEMAS: Final = Path(__file__).with_name("schemas")
 

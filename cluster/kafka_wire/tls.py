@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from cluster.errors import ConfigError
+from cluster.model.errors import ConfigError
 
 _CLIENT_AUTH: Final = {
     "none": ssl.CERT_NONE,

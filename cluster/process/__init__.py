@@ -1,1 +1,1 @@
-"""Used by every long-running program: configuration, metrics, diagnostics, supervised tasks."""
+"""Used by every long-running program: identity, diagnostics, open files, health, log lines, the ZooKeeper client."""

@@ -13,8 +13,8 @@ from typing import Final
 import structlog
 from msgspec import Struct
 
-from cluster.broker import NO_LEADER, BrokerId
-from cluster.errors import StartupError
+from cluster.model.broker import NO_LEADER, BrokerId
+from cluster.model.errors import StartupError
 from cluster.requests.cluster import Finding
 
 FEW_OPEN_FILES_LEFT: Final = "few_open_files_left"

@@ -1,8 +1,8 @@
 """Creates a process's ZooKeeper client from its configuration."""
 
-from cluster.errors import ZooKeeperAuthenticationError, ZooKeeperUnreachableError
-from cluster.process.config import LOGIN_FILE_KEY, NodeConfig, read_credentials
-from cluster.process.metrics import Metrics
+from cluster.config.config import LOGIN_FILE_KEY, NodeConfig, read_credentials
+from cluster.metrics.registry import Metrics
+from cluster.model.errors import ZooKeeperAuthenticationError, ZooKeeperUnreachableError
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from cluster.broker import (
+from cluster.model.broker import (
     NO_LEADER_EPOCH,
     UNKNOWN_BROKER_EPOCH,
     BrokerEpoch,
@@ -14,8 +14,8 @@ from cluster.broker import (
     PartitionEpoch,
     TopicId,
 )
-from cluster.errors import ErrorCode
-from cluster.partition import RECOVERED
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import RECOVERED
 
 RECOVERY: Final = "recovery"
 SCRUB: Final = "scrub"

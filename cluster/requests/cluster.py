@@ -4,7 +4,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from cluster.broker import (
+from cluster.model.broker import (
     NO_LEADER_EPOCH,
     BrokerEpoch,
     BrokerId,

@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
-from cluster.broker import BrokerId
-from cluster.errors import ErrorCode, FieldViolation
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ErrorCode, FieldViolation
 from cluster.requests.plans import Plan
 
 TOPIC_RESOURCE = 2

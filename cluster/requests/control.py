@@ -7,7 +7,7 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from cluster.broker import (
+from cluster.model.broker import (
     NO_LEADER_EPOCH,
     UNKNOWN_BROKER_EPOCH,
     UNKNOWN_CONTROLLER_EPOCH,
@@ -20,8 +20,8 @@ from cluster.broker import (
     PartitionEpoch,
     TopicId,
 )
-from cluster.errors import ErrorCode
-from cluster.partition import RECOVERED
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import RECOVERED
 
 
 class RequestCause(Struct, frozen=True):

@@ -4,7 +4,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from cluster.broker import (
+from cluster.model.broker import (
     NO_LEADER_EPOCH,
     UNKNOWN_BROKER_EPOCH,
     UNKNOWN_OFFSET,
@@ -15,7 +15,7 @@ from cluster.broker import (
     Offset,
     TopicId,
 )
-from cluster.errors import ErrorCode, RecordError
+from cluster.model.errors import ErrorCode, RecordError
 
 CONSUMER: Final = BrokerId(-1)
 """The replica id of a consumer, and of every other client; a follower has its broker id."""

@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
-from cluster.broker import UNKNOWN_BROKER_EPOCH, BrokerEpoch, BrokerId
-from cluster.errors import ErrorCode
+from cluster.model.broker import UNKNOWN_BROKER_EPOCH, BrokerEpoch, BrokerId
+from cluster.model.errors import ErrorCode
 from cluster.requests.plans import Plan
 
 PREFERRED = 0

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from cluster.broker import BrokerId, LeaderEpoch, PartitionEpoch
+from cluster.model.broker import BrokerId, LeaderEpoch, PartitionEpoch
 
 
 class DescribedPartition(Struct, frozen=True):

@@ -2,8 +2,8 @@
 
 from msgspec import Struct
 
-from cluster.broker import BrokerId
-from cluster.errors import ErrorCode
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ErrorCode
 from cluster.requests.plans import Plan
 
 

@@ -2,7 +2,15 @@
 
 from msgspec import Struct
 
-from cluster.broker import NO_LEADER_EPOCH, BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch, TopicId
+from cluster.model.broker import (
+    NO_LEADER_EPOCH,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+    TopicId,
+)
 from cluster.requests.plans import DescribedPartition
 
 

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from cluster.errors import ApiError
-from cluster.process.metrics import Metrics
+from cluster.metrics.registry import Metrics
+from cluster.model.errors import ApiError
 from cluster.rpc.admission_limits import AdmissionLimits
 from cluster.rpc.admission_refusals import no_room, not_received, too_many, too_many_connections
 from cluster.rpc.budgets import Budget, Peer

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from cluster.process.connection_overrides import connection_overrides
+from cluster.config.connection_overrides import connection_overrides
+from cluster.config.settings import Settings
 from cluster.process.descriptors import UNLIMITED
-from cluster.process.settings import Settings
 
 
 class AdmissionLimits(Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Refusals of calls: which setting has no room, and what to do. Nothing of such a call was processed."""
 
-from cluster.errors import ApiError, ErrorCode
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.rpc.admission_limits import AdmissionLimits
 from cluster.rpc.budgets import Bound, Budget, Peer
 from cluster.rpc.call_kinds import CallKind

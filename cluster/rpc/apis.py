@@ -9,9 +9,9 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from cluster.broker import Endpoint
-from cluster.errors import ApiError, ErrorCode
-from cluster.listeners import EXTERNAL_LISTENER, ListenerNames
+from cluster.model.broker import Endpoint
+from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.listeners import EXTERNAL_LISTENER, ListenerNames
 from cluster.requests.context import RequestContext
 
 Request = TypeVar("Request")

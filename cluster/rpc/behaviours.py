@@ -10,10 +10,10 @@ from typing import Any, Final, NoReturn
 import grpc
 import structlog
 
-from cluster.errors import ApiError, ClusterError, ErrorCode
-from cluster.process.metrics import Metrics
-from cluster.process.parking import CURRENT
-from cluster.process.request_metrics import RequestMetrics
+from cluster.aio.parking import CURRENT
+from cluster.metrics.registry import Metrics
+from cluster.metrics.requests import RequestMetrics
+from cluster.model.errors import ApiError, ClusterError, ErrorCode
 from cluster.requests.context import RequestContext, RequestHandler
 from cluster.requests.data import FetchRequest, FetchResponse
 from cluster.rpc import large_messages

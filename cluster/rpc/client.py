@@ -6,7 +6,7 @@ from typing import Any
 
 import grpc
 
-from cluster.errors import ApiError, PeerBusyError, PeerUnreachableError
+from cluster.model.errors import ApiError, PeerBusyError, PeerUnreachableError
 from cluster.requests.data import FetchRequest
 from cluster.rpc.channels import CLIENT_CONCURRENCY_MAX, channel_options
 from cluster.rpc.methods import METHOD_OF_REQUEST, REPLICA_FETCH, Method, encode_request

@@ -19,8 +19,8 @@ import msgspec
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from cluster.broker import ZERO_TOPIC_ID, TopicId
-from cluster.errors import ApiError, ErrorCode
+from cluster.model.broker import ZERO_TOPIC_ID, TopicId
+from cluster.model.errors import ApiError, ErrorCode
 
 NOT_SENT: Final = frozenset({("Broker", "features"), ("Broker", "has_damaged_replicas"), ("Broker", "klamm_version")})
 """Fields of domain types that are not sent."""

@@ -9,9 +9,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from cluster.broker import Broker
-from cluster.encoded_parts import EncodedParts
-from cluster.partition import RECOVERED
+from cluster.model.broker import Broker
+from cluster.model.partition import RECOVERED
 from cluster.requests.control import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -21,6 +20,7 @@ from cluster.requests.control import (
     UpdateMetadataTopicState,
 )
 from cluster.rpc.codec import codec_for
+from cluster.rpc.encoded_parts import EncodedParts
 from klamm.v1 import control_pb2
 
 _leader_and_isr: Final = codec_for(LeaderAndIsrRequest, control_pb2.LeaderAndIsrRequest)

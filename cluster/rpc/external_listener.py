@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from cluster.broker import Endpoint
-from cluster.errors import ApiError, ZooKeeperError
-from cluster.listeners import EXTERNAL_LISTENER, ListenerNames
+from cluster.model.broker import Endpoint
+from cluster.model.errors import ApiError, ZooKeeperError
+from cluster.model.listeners import EXTERNAL_LISTENER, ListenerNames
 from cluster.requests.cluster import DescribeClusterResponse
 from cluster.requests.context import RequestContext, RequestHandler
 from cluster.requests.data import MetadataResponse

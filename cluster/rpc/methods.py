@@ -11,7 +11,7 @@ from google.protobuf.descriptor import Descriptor, FileDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
 from cluster import requests
-from cluster.errors import ApiError, ErrorCode
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests import control
 from cluster.rpc import control_encoding
 from cluster.rpc.codec import Codec, codec_for

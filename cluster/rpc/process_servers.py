@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
-from cluster.broker import Endpoint
-from cluster.listeners import EXTERNAL_LISTENER
-from cluster.process.config import NodeConfig, host_and_port
+from cluster.config.config import NodeConfig, host_and_port
+from cluster.model.broker import Endpoint
+from cluster.model.listeners import EXTERNAL_LISTENER
 from cluster.rpc.channels import MESSAGE_BYTES_MAX
 from cluster.rpc.serving import Listener, RpcServer
 

@@ -13,10 +13,10 @@ import structlog
 from msgspec import Struct
 from msgspec.structs import fields, replace
 
-from cluster.errors import ApiError
-from cluster.process.off_loop import off_loop
-from cluster.request_bounds import Checked, Violation, check_of
+from cluster.aio.off_loop import off_loop
+from cluster.model.errors import ApiError
 from cluster.rpc.methods import DOMAIN_TYPES, METHOD_OF_REQUEST
+from cluster.rpc.request_bounds import Checked, Violation, check_of
 
 _NAMED_IN_LOG: Final = 3
 _log = structlog.stdlib.get_logger()

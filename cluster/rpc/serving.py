@@ -7,11 +7,11 @@ import grpc
 from grpc_health.v1 import health, health_pb2
 from msgspec import Struct
 
-from cluster.broker import DEFAULT_LISTENER
-from cluster.errors import StartupError
-from cluster.process.config import host_and_port
-from cluster.process.metrics import Metrics
-from cluster.process.settings import Settings
+from cluster.config.config import host_and_port
+from cluster.config.settings import Settings
+from cluster.metrics.registry import Metrics
+from cluster.model.broker import DEFAULT_LISTENER
+from cluster.model.errors import StartupError
 from cluster.requests.context import RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.rpc.admission_limits import AdmissionLimits

@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
-from cluster.errors import ApiError, ErrorCode
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.rpc.admission import Admission
 from cluster.rpc.behaviours import Behaviour, ServicerContext, abort, admit_and_receive
 from cluster.rpc.call_kinds import CallKind

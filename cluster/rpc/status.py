@@ -14,7 +14,7 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
 from google.rpc.status_pb2 import Status
 from grpc_status import rpc_status
 
-from cluster.errors import (
+from cluster.model.errors import (
     ApiError,
     ClusterError,
     ConnectionRefusedByHostError,

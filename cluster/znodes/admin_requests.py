@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from cluster.broker import BrokerId
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerId
+from cluster.model.partition import TopicPartition
 from cluster.znodes.bodies import Int32, ReplicaId, decode
 from cluster.znodes.paths import REASSIGN_PARTITIONS
 

@@ -8,9 +8,9 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from cluster.broker import BrokerId
-from cluster.errors import MalformedZnodeError
-from cluster.takeover import AdoptedMode
+from cluster.model.broker import BrokerId
+from cluster.model.errors import MalformedZnodeError
+from cluster.model.takeover import AdoptedMode
 from cluster.znodes.bodies import INT32_MAX, decode
 from cluster.znodes.paths import ADOPTION
 

@@ -1,4 +1,4 @@
-"""Decoding of znode contents within the bounds of `cluster.bounds`.
+"""Decoding of znode contents within the bounds of `cluster.model.bounds`.
 
 What is beyond them, such as a number that does not fit into a request, is rejected here, when its znode is read.
 """
@@ -9,10 +9,10 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 from msgspec import Meta
 
-from cluster import bounds
-from cluster.bounds import Bound, Count, Number, why_not
-from cluster.broker import BrokerId
-from cluster.errors import DECODE_ERRORS, MalformedZnodeError
+from cluster.model import bounds
+from cluster.model.bounds import Bound, Count, Number, why_not
+from cluster.model.broker import BrokerId
+from cluster.model.errors import DECODE_ERRORS, MalformedZnodeError
 
 _T = TypeVar("_T")
 

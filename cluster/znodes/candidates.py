@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from cluster.broker import ControllerId
+from cluster.model.broker import ControllerId
 from cluster.znodes.bodies import Port, decode
 from cluster.znodes.paths import controller_registration_path
 

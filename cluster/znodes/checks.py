@@ -4,11 +4,11 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from cluster import bounds
-from cluster.bounds import why_not
-from cluster.broker import BrokerId, ControllerId, PartitionEpoch
-from cluster.errors import MalformedZnodeError
-from cluster.partition import TopicPartition
+from cluster.model import bounds
+from cluster.model.bounds import why_not
+from cluster.model.broker import BrokerId, ControllerId, PartitionEpoch
+from cluster.model.errors import MalformedZnodeError
+from cluster.model.partition import TopicPartition
 from cluster.znodes.admin_requests import decode_log_dir_event, decode_partitions, decode_reassignments
 from cluster.znodes.adoption import decode_adoption
 from cluster.znodes.candidates import decode_profile

@@ -5,9 +5,9 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta, Struct
 
-from cluster import bounds
-from cluster.broker import BrokerId
-from cluster.errors import MalformedZnodeError
+from cluster.model import bounds
+from cluster.model.broker import BrokerId
+from cluster.model.errors import MalformedZnodeError
 from cluster.znodes.bodies import INT32_MAX, Int32, decode, require
 from cluster.znodes.paths import CLUSTER_ID, FEATURE, PRODUCER_ID_BLOCK
 

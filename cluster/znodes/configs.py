@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from cluster import bounds
-from cluster.errors import MalformedZnodeError
+from cluster.model import bounds
+from cluster.model.errors import MalformedZnodeError
 from cluster.znodes.bodies import decode, require
 from cluster.znodes.paths import CONFIG_CHANGES
 

@@ -5,8 +5,8 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Struct, field
 
-from cluster.broker import ControllerEpoch, ControllerId
-from cluster.errors import MalformedZnodeError
+from cluster.model.broker import ControllerEpoch, ControllerId
+from cluster.model.errors import MalformedZnodeError
 from cluster.znodes.bodies import INT32_MAX, decode
 from cluster.znodes.paths import CONTROLLER, CONTROLLER_EPOCH
 

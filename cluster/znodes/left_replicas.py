@@ -9,9 +9,9 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from cluster import bounds
-from cluster.broker import ControllerEpoch, TopicId
-from cluster.errors import MalformedZnodeError
+from cluster.model import bounds
+from cluster.model.broker import ControllerEpoch, TopicId
+from cluster.model.errors import MalformedZnodeError
 from cluster.znodes.bodies import decode, within
 from cluster.znodes.paths import LEFT_REPLICAS
 

@@ -3,9 +3,9 @@
 from functools import lru_cache
 from typing import Final
 
-from cluster import bounds
-from cluster.broker import BrokerId, ControllerId
-from cluster.partition import TopicPartition
+from cluster.model import bounds
+from cluster.model.broker import BrokerId, ControllerId
+from cluster.model.partition import TopicPartition
 
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cluster import bounds
-from cluster.broker import Broker, BrokerId, ControllerId, Endpoint, FeatureRange
-from cluster.errors import MalformedZnodeError
+from cluster.model import bounds
+from cluster.model.broker import Broker, BrokerId, ControllerId, Endpoint, FeatureRange
+from cluster.model.errors import MalformedZnodeError
 from cluster.znodes.bodies import Port, decode, require
 from cluster.znodes.candidates import CandidateProfile, profile_field
 from cluster.znodes.paths import broker_path, controller_registration_path

@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import Struct
 
-from cluster.bounds import BOOT_ID, LOG_DIGEST, LOG_INCARNATION, LOG_SEQUENCE
+from cluster.model.bounds import BOOT_ID, LOG_DIGEST, LOG_INCARNATION, LOG_SEQUENCE
 from cluster.requests.control import StateLogHead
 from cluster.znodes.bodies import decode, require
 from cluster.znodes.paths import state_log_path

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Struct
 
-from cluster import bounds
-from cluster.bounds import why_not
-from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
-from cluster.errors import DECODE_ERRORS, MalformedZnodeError
-from cluster.partition import RECOVERED, LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.model import bounds
+from cluster.model.bounds import why_not
+from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
+from cluster.model.errors import DECODE_ERRORS, MalformedZnodeError
+from cluster.model.partition import RECOVERED, LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.znodes.bodies import LeaderId, ReplicaId, decode, require, require_count, within
 from cluster.znodes.paths import partition_of_name, state_path, topic_path
 

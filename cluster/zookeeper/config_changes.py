@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from cluster.process.clock import WallClock
+from cluster.aio.clock import WallClock
 from cluster.znodes.configs import CONFIG_CHANGE_PREFIX, ConfigEntity, decode_config_change
 from cluster.znodes.paths import CONFIG_CHANGES
 from cluster.zookeeper.decoding import decode_each

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from cluster.errors import MalformedZnodeError
+from cluster.model.errors import MalformedZnodeError
 from cluster.znodes.configs import ConfigEntity, decode_config
 from cluster.zookeeper.decoding import report_malformed
 from cluster.zookeeper.port import ZooKeeper

@@ -5,7 +5,7 @@ from typing import Final, TypeVar
 
 import structlog
 
-from cluster.errors import MalformedZnodeError
+from cluster.model.errors import MalformedZnodeError
 
 _Key = TypeVar("_Key")
 _Content = TypeVar("_Content")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, TypeVar
 
-from cluster.errors import (
+from cluster.model.errors import (
     OutcomeUnknownError,
     SessionExpiredError,
     ZooKeeperAuthenticationError,

@@ -20,7 +20,7 @@ from kazoo.protocol.serialization import Close
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
-from cluster.errors import SessionExpiredError
+from cluster.model.errors import SessionExpiredError
 from cluster.zookeeper.armed_watches import Watches
 from cluster.zookeeper.kazoo_connection import KAZOO_LOGGER, Connection, Handler
 from cluster.zookeeper.kazoo_requests import LostAnswer, Request

@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from cluster.errors import ZooKeeperAccessError, ZooKeeperError
+from cluster.model.errors import ZooKeeperAccessError, ZooKeeperError
 
 ANY_VERSION: Final = -1
 

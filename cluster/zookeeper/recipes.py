@@ -1,6 +1,6 @@
 """Creating znodes that may exist, and listing the children of one that may not."""
 
-from cluster.errors import OutcomeUnknownError
+from cluster.model.errors import OutcomeUnknownError
 from cluster.zookeeper.port import Create, OpResult, ZkError, ZooKeeper, refusal
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
-from cluster.broker import NO_CONTROLLER, BrokerEpoch, BrokerId, ControllerId, Endpoint, RegisteredBroker
-from cluster.errors import MalformedZnodeError
+from cluster.model.broker import NO_CONTROLLER, BrokerEpoch, BrokerId, ControllerId, Endpoint, RegisteredBroker
+from cluster.model.errors import MalformedZnodeError
 from cluster.requests.cluster import DescribedController
 from cluster.znodes.candidates import decode_profile
 from cluster.znodes.controller import decode_controller

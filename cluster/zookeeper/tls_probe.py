@@ -4,7 +4,7 @@ import asyncio
 import ssl
 from typing import Final
 
-from cluster.errors import ZooKeeperUnreachableError
+from cluster.model.errors import ZooKeeperUnreachableError
 
 _BEFORE_IT_S: Final = 2.0
 _TIMEOUT_S: Final = 5.0

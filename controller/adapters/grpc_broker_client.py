@@ -1,8 +1,8 @@
 """The controller's `BrokerClient` over gRPC: one channel per broker endpoint."""
 
-from cluster.broker import Broker, BrokerId
-from cluster.errors import ApiError, PeerUnreachableError, RequestTooLargeError
-from cluster.process.settings import Settings
+from cluster.config.settings import Settings
+from cluster.model.broker import Broker, BrokerId
+from cluster.model.errors import ApiError, PeerUnreachableError, RequestTooLargeError
 from cluster.requests import control
 from cluster.requests.recovery import DescribeReplicasRequest, DescribeReplicasResponse
 from cluster.rpc.client import RpcClient

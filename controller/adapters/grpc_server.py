@@ -1,6 +1,6 @@
 """The gRPC server of a controller."""
 
-from cluster.process.metrics import Metrics
+from cluster.metrics.registry import Metrics
 from cluster.requests.context import RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.rpc.methods import CLUSTER_SERVICE, CONTROLLER_SERVICE

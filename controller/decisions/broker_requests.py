@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from cluster.broker import (
+from cluster.model.broker import (
     LEADER_DURING_DELETE,
     LEADER_EPOCH_DURING_DELETE,
     Broker,
@@ -21,7 +21,7 @@ from cluster.broker import (
     PartitionEpoch,
     TopicId,
 )
-from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from cluster.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from cluster.requests.control import (
     ControlRequest,
     LeaderAndIsrPartitionState,

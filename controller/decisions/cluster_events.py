@@ -7,10 +7,10 @@ reported as it is after the whole controller event, not after each step.
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from cluster.broker import NO_LEADER, NO_LEADER_EPOCH, BrokerId, ControllerId
-from cluster.partition import ReplicaAssignment, TopicPartition
+from cluster.model.broker import NO_LEADER, NO_LEADER_EPOCH, BrokerId, ControllerId
+from cluster.model.partition import ReplicaAssignment, TopicPartition
+from cluster.model.state_machines import PartitionState
 from cluster.requests.cluster import ClusterEvent
-from cluster.state_machines import PartitionState
 from controller.decisions.context_view import ContextView
 from state_log.record import Kind, StateChange
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
-from cluster.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicId
-from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
-from cluster.state_machines import PartitionState, ReplicaState
+from cluster.model.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, TopicId
+from cluster.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from cluster.model.state_machines import PartitionState, ReplicaState
 from cluster.znodes.left_replicas import LeftReplicas
 from controller.decisions.brokers.known_damage import AwaitedReport, HeldReplica
 

@@ -11,8 +11,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cluster.bounds import INT32_MAX
-from cluster.broker import INITIAL_CONTROLLER_EPOCH, UNKNOWN_CONTROLLER_EPOCH, ControllerEpoch
+from cluster.model.bounds import INT32_MAX
+from cluster.model.broker import INITIAL_CONTROLLER_EPOCH, UNKNOWN_CONTROLLER_EPOCH, ControllerEpoch
 from controller.decisions.recovery.limits import EPOCH_MAX
 
 LAST: Final = INT32_MAX - 1

@@ -9,11 +9,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from cluster.broker import UNKNOWN_BROKER_EPOCH, BrokerId
-from cluster.partition import TopicPartition
+from cluster.model.broker import UNKNOWN_BROKER_EPOCH, BrokerId
+from cluster.model.partition import TopicPartition
+from cluster.model.state_machines import ReplicaState
 from cluster.requests.agents import UNCLEAN_SHUTDOWN
 from cluster.requests.cluster import Finding
-from cluster.state_machines import ReplicaState
 from cluster.znodes.paths import LEFT_REPLICAS
 from controller.decisions.brokers.failures import SILENCE_MAX_S, failure_findings
 from controller.decisions.brokers.known_damage import HeldReplica

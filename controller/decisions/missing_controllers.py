@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from cluster.broker import BrokerId
+from cluster.model.broker import BrokerId
 from cluster.requests.cluster import Finding
 
 SINGLE_CONTROLLER: Final = "single_controller"

@@ -1,10 +1,10 @@
 """Converts partitions and control requests to API types, for queries and dry-run plans."""
 
-from cluster.broker import NO_LEADER, NO_LEADER_EPOCH, BrokerId, PartitionEpoch
-from cluster.partition import TopicPartition
+from cluster.model.broker import NO_LEADER, NO_LEADER_EPOCH, BrokerId, PartitionEpoch
+from cluster.model.partition import TopicPartition
+from cluster.model.state_machines import ReplicaState
 from cluster.requests.control import ControlRequest, LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from cluster.requests.plans import DescribedPartition, PlannedRequest
-from cluster.state_machines import ReplicaState
 from controller.decisions.context_view import ContextView
 
 

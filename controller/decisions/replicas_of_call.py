@@ -6,8 +6,8 @@ Source: Kafka ReplicationControlManager.validateTotalNumberOfPartitions, which b
 from collections.abc import Iterable
 from typing import Final
 
-from cluster import bounds
-from cluster.errors import ApiError
+from cluster.model import bounds
+from cluster.model.errors import ApiError
 from cluster.requests.topics import NewPartitions, NewTopic
 
 _LARGEST_SHOWN: Final = 10**15

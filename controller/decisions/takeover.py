@@ -8,8 +8,8 @@ from enum import Enum, auto
 
 from msgspec import Struct
 
-from cluster.broker import ControllerId
-from cluster.takeover import Takeover
+from cluster.model.broker import ControllerId
+from cluster.model.takeover import Takeover
 
 NO_SESSION = 0
 """As in `ephemeral_owner`: a persistent znode, or none."""

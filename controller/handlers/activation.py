@@ -14,8 +14,8 @@ from typing import Final
 
 import structlog
 
-from cluster.broker import RegisteredBroker
-from cluster.partition import LeaderAndIsr, TopicAssignment, TopicPartition
+from cluster.model.broker import RegisteredBroker
+from cluster.model.partition import LeaderAndIsr, TopicAssignment, TopicPartition
 from cluster.znodes.paths import ISR_CHANGE_NOTIFICATION, LOG_DIR_EVENT_NOTIFICATION
 from controller.active_controller import ActiveController, OutrankedError
 from controller.changes import BrokersJoined, ControllerActivated, LeadershipsRead, TopicsListed

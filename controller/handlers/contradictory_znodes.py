@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
-from cluster.broker import BrokerId, Endpoint, TopicId
+from cluster.model.broker import BrokerId, Endpoint, TopicId
 from cluster.requests.cluster import Finding
 from cluster.znodes.paths import topic_path
 from controller.active_controller import ActiveController

@@ -7,8 +7,8 @@ date; the others are read for the answer. Source: klamm. BD-5
 from collections.abc import Iterable
 from typing import Final
 
-from cluster import bounds
-from cluster.bounds import shortened
+from cluster.model import bounds
+from cluster.model.bounds import shortened
 from cluster.requests.cluster import Finding
 from cluster.znodes import paths
 from cluster.znodes.checks import why_malformed

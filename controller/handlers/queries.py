@@ -2,9 +2,9 @@
 
 import asyncio
 
-from cluster.errors import ErrorCode, MalformedZnodeError
-from cluster.partition import TopicPartition
-from cluster.process.slices import in_slices
+from cluster.aio.slices import in_slices
+from cluster.model.errors import ErrorCode, MalformedZnodeError
+from cluster.model.partition import TopicPartition
 from cluster.requests.cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,

@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from cluster.state_machines import ReplicaState
+from cluster.model.state_machines import ReplicaState
 from controller.active_controller import ActiveController
 from controller.handlers.brokers.broker_changes import broker_change, replicas_went_offline
 from controller.handlers.brokers.notifications import isr_change_notification, log_dir_event_notification

@@ -11,9 +11,9 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.plans import Plan
 from cluster.requests.topics import CreatableTopicResult, CreatePartitionsResult, DeletableTopicResult
 from controller.decisions.partitions.requested_elections import RefusedElection

@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.errors import StartupError
-from cluster.local_cluster import BROKER, CONTROLLER, STATE_VERSION, ZOOKEEPER, ClusterState, Member
+from cluster.model.errors import StartupError
+from cluster.model.exit_codes import ExitCode
 from cluster.process import identity
-from cluster.process.exit_codes import ExitCode
 from cluster.process.identity import GONE
+from cluster.process.local_cluster import BROKER, CONTROLLER, STATE_VERSION, ZOOKEEPER, ClusterState, Member
 from deploy.local import ports, processes
 from deploy.local.cluster_folder import ClusterFolder
 from deploy.local.ports import Ports

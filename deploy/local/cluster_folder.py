@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from cluster.errors import StartupError
-from cluster.local_cluster import STATE_FILE, ZOOKEEPER, ClusterState, Member, read_cluster_state
+from cluster.model.errors import StartupError
+from cluster.process.local_cluster import STATE_FILE, ZOOKEEPER, ClusterState, Member, read_cluster_state
 from deploy.local.kafka_broker import KafkaBroker, prepare
 from deploy.local.kafka_jars import find_kafka_jars
 from deploy.local.kafka_settings import settings_of_broker, settings_of_controller

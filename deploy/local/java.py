@@ -13,8 +13,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from cluster.errors import StartupError
-from cluster.process.user_folders import user_cache
+from cluster.cli.user_folders import user_cache
+from cluster.model.errors import StartupError
 
 OLDEST_JAVA: Final = 17
 VECTOR_MODULE: Final = "jdk.incubator.vector"

@@ -7,8 +7,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from cluster.broker import Endpoint
-from cluster.errors import PeerUnreachableError
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from cluster.kafka_wire.messages.create_topics_response import CreateTopicsResponse
@@ -16,6 +14,8 @@ from cluster.kafka_wire.messages.elect_leaders_request import ElectLeadersReques
 from cluster.kafka_wire.messages.elect_leaders_response import ElectLeadersResponse
 from cluster.kafka_wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from cluster.kafka_wire.messages.metadata_response import MetadataResponse, MetadataResponsePartition
+from cluster.model.broker import Endpoint
+from cluster.model.errors import PeerUnreachableError
 
 # What all versions of brokers from 2.4 on answer.
 METADATA, CREATE_TOPICS, ELECT_LEADERS = 7, 4, 1

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from cluster.errors import StartupError
+from cluster.model.errors import StartupError
 from deploy.local.locked_jars import FOLDER, SUFFIX, JarLock, Say, jars_of
 
 _PREFIX: Final = "kafka-"

@@ -6,8 +6,8 @@ Keys that both know have the same name. What klamm does not know is Kafka's.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from cluster.local_cluster import BROKER, ClusterState, Member
-from cluster.process.settings import Settings
+from cluster.config.settings import Settings
+from cluster.process.local_cluster import BROKER, ClusterState, Member
 from deploy.local.kafka_jars import protocol_of
 
 _OWN: Final = "klamm."

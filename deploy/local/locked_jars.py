@@ -14,8 +14,8 @@ from typing import Final
 
 from msgspec import Struct, convert
 
-from cluster.errors import StartupError
-from cluster.process.user_folders import user_cache
+from cluster.cli.user_folders import user_cache
+from cluster.model.errors import StartupError
 
 FOLDER: Final = Path(__file__).parent
 SUFFIX: Final = ".lock.toml"

@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from cluster.local_cluster import BROKER
+from cluster.process.local_cluster import BROKER
 from deploy.local.processes import choose_free_ports
 
 MAX_MEMBERS: Final = 100

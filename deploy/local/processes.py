@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from cluster.errors import StartupError
+from cluster.model.errors import StartupError
 from cluster.process.identity import GONE, ProcessIdentity, state_of
 
 _POLL_S = 0.02

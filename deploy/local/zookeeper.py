@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 
 from msgspec import Struct
 
-from cluster.errors import StartupError
+from cluster.model.errors import StartupError
 from deploy.local.java import find_java
 from deploy.local.locked_jars import Say
 from deploy.local.processes import choose_free_ports

@@ -5,7 +5,7 @@ import importlib.util
 from pathlib import Path
 from typing import Final
 
-from cluster.errors import StartupError
+from cluster.model.errors import StartupError
 from deploy.local.locked_jars import JarLock, Say, jars_of
 
 LOCK: Final = JarLock("zookeeper", "ZooKeeper", ", or name a running ZooKeeper with --zookeeper")

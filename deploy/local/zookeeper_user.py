@@ -5,7 +5,7 @@ import secrets
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.errors import StartupError
+from cluster.model.errors import StartupError
 
 LOGIN_FILE: Final = "zookeeper-login.jaas"
 _LOGIN: Final = """\

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from cluster.errors import StartupError
+from cluster.model.errors import StartupError
 from deploy.local.java import find_java, spark_environment
 
 _LOOPBACK: Final = "127.0.0.1"

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from cluster.process.printable import path_text
+from cluster.model.printable import path_text
 from state_log.writer import SEGMENT_SUFFIX
 
 KAFKA_LOG: Final = "state-change.log"

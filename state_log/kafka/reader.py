@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from cluster.partition import TopicPartition
+from cluster.model.partition import TopicPartition
 from state_log.kafka.files import KafkaFiles, is_compressed, is_kafka_name
 from state_log.kafka.lines import EPOCH_MAX, HEADER, KafkaLine, record_of
 from state_log.kafka.local_time import LocalTimes

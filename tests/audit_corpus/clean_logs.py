@@ -11,7 +11,7 @@ from audit.report.report import AuditResult, read_findings
 from state_log.invariants import Finding
 from state_log.machine_restarts import is_explained
 from state_log.reader import read_state_changes
-from tests.log_audits import audit_folder
+from tests.audits.log_audits import audit_folder
 
 _ALL = 1_000_000
 

@@ -8,7 +8,7 @@ from audit.storage.given_heads import add_given
 from audit.storage.output_folder import OutputFolder
 from tests.audit_corpus.fault import Fault
 from tests.audit_corpus.logs import Logs
-from tests.log_audits import FolderAudit
+from tests.audits.log_audits import FolderAudit
 
 
 def audit_fault(fault: Fault, sound: Path, folder: Path) -> AuditResult:

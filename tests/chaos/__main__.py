@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
-from cluster.local_cluster import ZOOKEEPER
+from cluster.process.local_cluster import ZOOKEEPER
 from tests.chaos.cluster import BROKERS, CONTROLLERS, ChaosCluster
 from tests.chaos.faults import bit_rot, disks, files, links, mixes, processes, zookeeper
 from tests.chaos.faults.registry import FAULTS, Fault

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.local_cluster import CONTROLLER, ZOOKEEPER
+from cluster.process.local_cluster import CONTROLLER, ZOOKEEPER
 from deploy.local.processes import choose_free_ports
 from deploy.local.zookeeper import ServerSettings, is_serving, prepare
 from tests.chaos import shim

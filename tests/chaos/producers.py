@@ -16,8 +16,8 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from admin.accumulator import ProducerOptions
 from admin.producer import RETRIABLE, Delivery, Producer
 from admin.topology import Topology
-from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
-from cluster.process.clock import SystemClock
+from cluster.aio.clock import SystemClock
+from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.requests.data import ProducePartition, ProduceRequest, ProduceResponse
 from tests.chaos.history import Acknowledged, Producers, RecordId
 

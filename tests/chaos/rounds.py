@@ -14,7 +14,7 @@ from typing import Final
 from admin.client import AdminClient
 from admin.offsets import list_offsets
 from admin.topology import Topology
-from cluster.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError
+from cluster.model.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError
 from cluster.requests.data import LATEST_TIMESTAMP
 from cluster.requests.topics import NewTopic
 from simulator.record_checker import check_all

@@ -11,8 +11,8 @@ from msgspec import Struct
 from audit.chains.incarnations import CLOCK_WENT_BACK
 from audit.report.report import AuditResult
 from audit.rules.clock_differences import CLOCK_DIFFERS
-from cluster.local_cluster import ZOOKEEPER
-from cluster.process.exit_codes import ExitCode
+from cluster.model.exit_codes import ExitCode
+from cluster.process.local_cluster import ZOOKEEPER
 from state_log.chain import SEQUENCE_GAP
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.faults.registry import Expected

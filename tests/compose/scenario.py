@@ -9,7 +9,7 @@ from typing import Any, Final
 from admin.client import AdminClient
 from admin.producer import Delivery, Producer
 from admin.topology import Topology
-from cluster.process.clock import SystemClock
+from cluster.aio.clock import SystemClock
 from tests.compose.stack import BROKERS, CONTROLLERS, CORE, PROMETHEUS, ZOOKEEPERS, Stack, get_json, until
 from tests.timeouts import TIMEOUT_S
 

@@ -14,9 +14,9 @@ from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.record_batch import find_damage, parse_header
 from broker_agent.log.segments import LogDependencies
 from broker_agent.ports import LogConfig
-from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, Offset
-from cluster.partition import TopicPartition
-from cluster.process.metrics import Metrics
+from cluster.metrics.registry import Metrics
+from cluster.model.broker import BrokerEpoch, BrokerId, LeaderEpoch, Offset
+from cluster.model.partition import TopicPartition
 from simulator.disk import SimulatedDisk
 from simulator.record_batches import encode_batch
 

@@ -18,10 +18,10 @@ from audit.storage.file_store import FileStore, is_remote, open_store
 from audit.storage.local_files import LocalFiles
 from audit.storage.output_folder import OutputFolder
 from audit.storage.remote_files import RemoteFiles
-from cluster.errors import ConfigError
-from tests.log_audits import audit_folder
-from tests.s3_server import new_bucket, s3_server
-from tests.state_change_histories import draw, write_logs
+from cluster.model.errors import ConfigError
+from tests.audits.log_audits import audit_folder
+from tests.audits.s3_server import new_bucket, s3_server
+from tests.audits.state_change_histories import draw, write_logs
 from tests.unit.state_log.test_invariants import second_leader_by_an_agent
 
 Make = Callable[[Path], FileStore]

@@ -8,9 +8,9 @@ import pytest
 from broker_agent.log.checkpoints import MetaProperties
 from broker_agent.log.record_batch import find_damage, walk
 from broker_agent.ports import LogConfig
-from cluster.broker import BrokerId, LeaderEpoch, Offset, TopicId
-from cluster.errors import ErrorCode, LogAppendError, StartupError, StorageError
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerId, LeaderEpoch, Offset, TopicId
+from cluster.model.errors import ErrorCode, LogAppendError, StartupError, StorageError
+from cluster.model.partition import TopicPartition
 from tests.contract.log_worlds import (
     OWNER,
     TP,

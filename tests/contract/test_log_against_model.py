@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.record_batch import walk
 from broker_agent.ports import LogConfig
-from cluster.broker import LeaderEpoch, Offset
+from cluster.model.broker import LeaderEpoch, Offset
 from tests.contract.log_worlds import TP, FileWorld, InMemoryWorld, Node, batch, check_invariants, extents, fetched
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150, file_delete_delay_ms=0)

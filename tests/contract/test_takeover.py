@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from cluster.broker import ControllerEpoch, ControllerId, Endpoint
-from cluster.process.clock import SystemClock
-from cluster.takeover import AdoptedMode, Takeover
+from cluster.aio.clock import SystemClock
+from cluster.model.broker import ControllerEpoch, ControllerId, Endpoint
+from cluster.model.takeover import AdoptedMode, Takeover
 from cluster.znodes.adoption import Adoption, encode_adoption
 from cluster.znodes.controller import decode_controller, encode_controller
 from cluster.znodes.paths import ADOPTION, CONTROLLER, CONTROLLER_EPOCH

@@ -8,7 +8,7 @@ import pytest
 
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.ports import LogConfig
-from cluster.broker import Offset
+from cluster.model.broker import Offset
 from tests.contract.log_worlds import FileWorld, InMemoryWorld, Node, batch, fill
 
 SMALL = LogConfig(segment_bytes=1000)

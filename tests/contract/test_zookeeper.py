@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from cluster.errors import SessionExpiredError
+from cluster.model.errors import SessionExpiredError
 from cluster.zookeeper.port import (
     Check,
     Create,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.errors import ZooKeeperAccessError
+from cluster.model.errors import ZooKeeperAccessError
 from cluster.zookeeper.port import ANY_VERSION, Check, Create, Delete, Op, SetData, ZkError, ZooKeeper
 from tests.contract.zookeeper_worlds import World, create, eventually
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from cluster.errors import OutcomeUnknownError, SessionExpiredError
+from cluster.model.errors import OutcomeUnknownError, SessionExpiredError
 from cluster.zookeeper.port import (
     Create,
     Delete,

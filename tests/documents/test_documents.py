@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cluster.process.config import load_config
+from cluster.config.config import load_config
 from launcher.__main__ import app
 from tests.documents.pages import PAGES, ROOT, Block, blocks, blocks_of, unmarked_commands
 from tests.documents.running import reader_folder, run

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from cluster.process.metric_catalogue import COUNTER, STATE, SUMMARY, catalogue
-from cluster.process.metrics import exposition_name
+from cluster.metrics.catalogue import COUNTER, STATE, SUMMARY, catalogue
+from cluster.metrics.registry import exposition_name
 
 CONTROLLER_MOVES: Final = (
     "kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms_count",

@@ -11,13 +11,13 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
-from cluster.local_cluster import BROKER, CONTROLLER
+from cluster.process.local_cluster import BROKER, CONTROLLER
 from cluster.znodes.paths import PERSISTENT_PATHS
 from deploy.local.cluster import LocalCluster
 from deploy.local.zookeeper_user import LOGIN_FILE
-from tests.commands import as_json, klamm
-from tests.local_clusters import eventually, partitions, serving_cluster
-from tests.plain_zookeeper import plain_client
+from tests.controllers.plain_zookeeper import plain_client
+from tests.processes.commands import as_json, klamm
+from tests.processes.local_clusters import eventually, partitions, serving_cluster
 
 pytestmark = [pytest.mark.real, pytest.mark.rule("ZK-6")]
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from cluster.takeover import AdoptedMode
-from tests.commands import run_klamm
-from tests.kafka_broker import create_topic
-from tests.kafka_clusters import KafkaCluster, kafka_cluster
-from tests.local_clusters import eventually
-from tests.plain_zookeeper import plain_client
+from cluster.model.takeover import AdoptedMode
+from tests.controllers.plain_zookeeper import plain_client
+from tests.kafka.broker import create_topic
+from tests.kafka.clusters import KafkaCluster, kafka_cluster
+from tests.processes.commands import run_klamm
+from tests.processes.local_clusters import eventually
 
 pytestmark = [pytest.mark.deep, pytest.mark.real, pytest.mark.timeout(900)]
 

@@ -14,9 +14,9 @@ from packaging.utils import canonicalize_name
 
 from audit.spark.packages import FOLDER
 from deploy.spark.standalone import standalone_cluster
+from tests.audits.state_change_histories import draw, write_logs
 from tests.end_to_end.test_audit_on_spark import PYTHON_OF_WORKERS, spark_home
-from tests.installations import Environment, NoIndexError, build_wheel, declared
-from tests.state_change_histories import draw, write_logs
+from tests.processes.installations import Environment, NoIndexError, build_wheel, declared
 from tests.unit.audit.test_packages import check_imports_of_workers
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]

@@ -17,9 +17,9 @@ from audit.spark.packages import FOLDER, write_package
 from audit.storage.output_folder import OutputFolder
 from deploy.local.java import find_java, spark_environment
 from deploy.spark.standalone import StandaloneCluster, standalone_cluster
+from tests.audits.s3_server import new_bucket, s3_server
+from tests.audits.state_change_histories import draw, write_logs
 from tests.integration.audit.test_exactly_once import assert_same, last_batch
-from tests.s3_server import new_bucket, s3_server
-from tests.state_change_histories import draw, write_logs
 from tests.timeouts import TIMEOUT_S
 from tests.unit.state_log.test_invariants import leader_epoch_leap, second_leader_by_an_agent
 

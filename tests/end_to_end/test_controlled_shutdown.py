@@ -13,8 +13,8 @@ import pytest
 from cluster.process import identity
 from deploy.local.cluster import LocalCluster
 from launcher.serving import wait_until_serving
-from tests.commands import LAUNCHER, klamm
-from tests.local_clusters import eventually, partitions, serving_cluster
+from tests.processes.commands import LAUNCHER, klamm
+from tests.processes.local_clusters import eventually, partitions, serving_cluster
 from tests.timeouts import TIMEOUT_S
 
 pytestmark = pytest.mark.real

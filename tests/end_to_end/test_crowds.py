@@ -12,9 +12,9 @@ import pytest
 
 from admin.client import AdminClient
 from benchmarks.long_polls import Agent, measure
-from cluster.errors import ErrorCode, PeerBusyError
-from cluster.local_cluster import CONTROLLER
-from cluster.partition import TopicPartition
+from cluster.model.errors import ErrorCode, PeerBusyError
+from cluster.model.partition import TopicPartition
+from cluster.process.local_cluster import CONTROLLER
 from cluster.requests.cluster import WatchRequest
 from cluster.requests.data import ProducePartition, ProduceRequest
 from cluster.requests.topics import NewTopic
@@ -23,8 +23,8 @@ from cluster.rpc.client import RpcClient
 from cluster.rpc.methods import METHOD_OF_REQUEST
 from deploy.local.cluster import LocalCluster
 from simulator.record_batches import encode_client_batch
-from tests.commands import klamm
-from tests.local_clusters import serving_cluster
+from tests.processes.commands import klamm
+from tests.processes.local_clusters import serving_cluster
 from tests.timeouts import TIMEOUT_S
 
 pytestmark = [pytest.mark.real, pytest.mark.deep]

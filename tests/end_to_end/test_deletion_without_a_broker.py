@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from cluster.local_cluster import CONTROLLER
+from cluster.process.local_cluster import CONTROLLER
 from deploy.local.cluster import LocalCluster
-from tests.commands import as_json, klamm
-from tests.kafka_broker import kafka_class_path
-from tests.kafka_tools import VERSIONS, tool_command
-from tests.local_clusters import eventually, log_directory, partitions, serving_cluster
-from tests.plain_zookeeper import plain_client
+from tests.controllers.plain_zookeeper import plain_client
+from tests.kafka.broker import kafka_class_path
+from tests.kafka.tools import VERSIONS, tool_command
+from tests.processes.commands import as_json, klamm
+from tests.processes.local_clusters import eventually, log_directory, partitions, serving_cluster
 
 pytestmark = [pytest.mark.deep, pytest.mark.real, pytest.mark.timeout(900)]
 

@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 
 from admin.client import AdminClient
-from cluster.broker import BrokerId, Offset
-from cluster.errors import ErrorCode
-from cluster.local_cluster import BROKER
+from cluster.model.broker import BrokerId, Offset
+from cluster.model.errors import ErrorCode
+from cluster.process.local_cluster import BROKER
 from cluster.requests.data import FetchPartition, FetchRequest, MetadataRequest, ProducePartition, ProduceRequest
 from cluster.requests.topics import NewTopic
 from cluster.rpc.client import RpcClient
 from deploy.local.cluster import LocalCluster
 from simulator.record_batches import encode_client_batch
-from tests.commands import LAUNCHER, klamm
+from tests.processes.commands import LAUNCHER, klamm
 from tests.timeouts import TIMEOUT_S
 
 pytestmark = pytest.mark.real

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from deploy.local.cluster import LocalCluster
-from tests.commands import as_json
-from tests.local_clusters import serving_cluster
+from tests.processes.commands import as_json
+from tests.processes.local_clusters import serving_cluster
 from tests.timeouts import TIMEOUT_S
 
 pytestmark = pytest.mark.real

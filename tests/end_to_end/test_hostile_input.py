@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, LeaderEpoch, PartitionEpoch
-from cluster.errors import ErrorCode
+from cluster.model.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, LeaderEpoch, PartitionEpoch
+from cluster.model.errors import ErrorCode
 from cluster.requests.control import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -17,9 +17,9 @@ from cluster.requests.control import (
 )
 from cluster.rpc.client import RpcClient
 from deploy.local.cluster import LocalCluster
-from tests.commands import as_json, klamm
-from tests.local_clusters import eventually, partitions, serving_cluster
-from tests.plain_zookeeper import plain_client
+from tests.controllers.plain_zookeeper import plain_client
+from tests.processes.commands import as_json, klamm
+from tests.processes.local_clusters import eventually, partitions, serving_cluster
 
 pytestmark = pytest.mark.real
 

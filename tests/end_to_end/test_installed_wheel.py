@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.installations import ROOT, Environment, build_wheel, place_unusable_package
+from tests.processes.installations import ROOT, Environment, build_wheel, place_unusable_package
 
 IN_CLONE_ONLY = {"benchmarks"}
 OURS = sorted({marker.parent.name for marker in ROOT.glob("*/__init__.py")} - IN_CLONE_ONLY)

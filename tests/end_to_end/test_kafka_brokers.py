@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from cluster.local_cluster import BROKER
+from cluster.process.local_cluster import BROKER
 from deploy.local.cluster import LocalCluster
 from deploy.local.kafka_jars import NEWEST, kafka_versions
-from tests.commands import as_json, klamm
-from tests.kafka_broker import kafka_class_path
-from tests.local_clusters import eventually, partitions, serving_cluster
+from tests.kafka.broker import kafka_class_path
+from tests.processes.commands import as_json, klamm
+from tests.processes.local_clusters import eventually, partitions, serving_cluster
 
 pytestmark = [pytest.mark.deep, pytest.mark.real, pytest.mark.timeout(900)]
 

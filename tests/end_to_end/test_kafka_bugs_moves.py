@@ -22,9 +22,9 @@ from cluster.kafka_wire.messages.alter_partition_reassignments_request import (
 )
 from cluster.kafka_wire.messages.alter_partition_reassignments_response import AlterPartitionReassignmentsResponse
 from deploy.local.kafka_clients import connect, elect_preferred, until_all_see
-from tests.kafka_clusters import KafkaCluster
-from tests.local_clusters import eventually
-from tests.plain_zookeeper import plain_client
+from tests.controllers.plain_zookeeper import plain_client
+from tests.kafka.clusters import KafkaCluster
+from tests.processes.local_clusters import eventually
 
 pytestmark = [pytest.mark.deep, pytest.mark.real, pytest.mark.timeout(600)]
 

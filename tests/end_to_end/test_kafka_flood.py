@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from cluster.broker import Endpoint
-from cluster.errors import ErrorCode
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.messages import create_topics_request as creation
 from cluster.kafka_wire.messages.create_topics_response import CreateTopicsResponse
-from tests.commands import run_klamm
-from tests.kafka_clusters import KafkaCluster
-from tests.kafka_tools import tool_command
+from cluster.model.broker import Endpoint
+from cluster.model.errors import ErrorCode
+from tests.kafka.clusters import KafkaCluster
+from tests.kafka.tools import tool_command
+from tests.processes.commands import run_klamm
 
 pytestmark = [pytest.mark.deep, pytest.mark.real, pytest.mark.timeout(600)]
 

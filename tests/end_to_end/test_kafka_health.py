@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from cluster.errors import ErrorCode
 from cluster.kafka_wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from cluster.kafka_wire.messages.create_topics_response import CreateTopicsResponse
-from cluster.process.exit_codes import ExitCode
+from cluster.model.errors import ErrorCode
+from cluster.model.exit_codes import ExitCode
 from deploy.local.kafka_broker import STARTED
 from deploy.local.kafka_clients import CREATE_TOPICS, connect
-from tests.commands import run_klamm
-from tests.kafka_clusters import KafkaCluster
-from tests.local_clusters import eventually
+from tests.kafka.clusters import KafkaCluster
+from tests.processes.commands import run_klamm
+from tests.processes.local_clusters import eventually
 
 pytestmark = [pytest.mark.deep, pytest.mark.real, pytest.mark.timeout(600)]
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.certificates import Certificates, make_certificates
-from tests.commands import run_klamm
-from tests.kafka_adopted import start_printed
-from tests.kafka_clusters import KafkaCluster
-from tests.kafka_tools import tool_command
-from tests.local_clusters import eventually
+from tests.kafka.adopted import start_printed
+from tests.kafka.clusters import KafkaCluster
+from tests.kafka.tools import tool_command
+from tests.processes.certificates import Certificates, make_certificates
+from tests.processes.commands import run_klamm
+from tests.processes.local_clusters import eventually
 
 pytestmark = [pytest.mark.deep, pytest.mark.real, pytest.mark.timeout(600)]
 

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import pytest
 
-from tests.cluster_shapes import Shape, shapes
-from tests.commands import run_klamm
-from tests.kafka_adopted import start_printed, tree
-from tests.kafka_shape_clusters import Files, ShapeCluster, what_differs
-from tests.local_clusters import eventually
+from tests.kafka.adopted import start_printed, tree
+from tests.kafka.cluster_shapes import Shape, shapes
+from tests.kafka.shape_clusters import Files, ShapeCluster, what_differs
+from tests.processes.commands import run_klamm
+from tests.processes.local_clusters import eventually
 
 pytestmark = [pytest.mark.deep, pytest.mark.real, pytest.mark.timeout(600)]
 

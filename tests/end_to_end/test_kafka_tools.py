@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster.errors import PeerUnreachableError
-from cluster.local_cluster import CONTROLLER
+from cluster.model.errors import PeerUnreachableError
+from cluster.process.local_cluster import CONTROLLER
 from deploy.local.cluster import LocalCluster
 from deploy.local.kafka_clients import view
 from deploy.local.kafka_jars import NEWEST
-from tests.kafka_broker import kafka_class_path
-from tests.kafka_tools import VERSIONS, Result, Where, run, table, verbs
-from tests.local_clusters import eventually, serving_cluster
+from tests.kafka.broker import kafka_class_path
+from tests.kafka.tools import VERSIONS, Result, Where, run, table, verbs
+from tests.processes.local_clusters import eventually, serving_cluster
 
 pytestmark = [pytest.mark.deep, pytest.mark.real, pytest.mark.timeout(1800)]
 

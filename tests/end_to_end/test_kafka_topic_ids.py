@@ -12,12 +12,12 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 from deploy.local.kafka_clients import View, create_topics, until_all_see
-from tests.commands import run_klamm
-from tests.kafka_broker import kafka_class_path
-from tests.kafka_clusters import KafkaCluster
-from tests.kafka_tools import tool_command
-from tests.local_clusters import eventually
-from tests.plain_zookeeper import plain_client
+from tests.controllers.plain_zookeeper import plain_client
+from tests.kafka.broker import kafka_class_path
+from tests.kafka.clusters import KafkaCluster
+from tests.kafka.tools import tool_command
+from tests.processes.commands import run_klamm
+from tests.processes.local_clusters import eventually
 
 pytestmark = [pytest.mark.deep, pytest.mark.real, pytest.mark.timeout(900)]
 

@@ -7,8 +7,8 @@ import pytest
 
 from deploy.local.kafka_clients import View, create_topics, until_all_see
 from launcher.kafka_load import Load
-from tests.kafka_clusters import KafkaCluster
-from tests.plain_zookeeper import plain_client
+from tests.controllers.plain_zookeeper import plain_client
+from tests.kafka.clusters import KafkaCluster
 
 pytestmark = [pytest.mark.deep, pytest.mark.real, pytest.mark.timeout(900)]
 

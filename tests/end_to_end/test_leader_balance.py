@@ -9,8 +9,8 @@ import pytest
 from admin.client import AdminClient
 from cluster.requests.cluster import ClusterEvent
 from deploy.local.cluster import LocalCluster
-from tests.commands import as_json, klamm
-from tests.local_clusters import eventually, partitions, serving_cluster
+from tests.processes.commands import as_json, klamm
+from tests.processes.local_clusters import eventually, partitions, serving_cluster
 from tests.timeouts import TIMEOUT_S
 
 pytestmark = [pytest.mark.real, pytest.mark.deep]

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster.local_cluster import BROKER
+from cluster.process.local_cluster import BROKER
 from deploy.local.cluster import LocalCluster
-from tests.commands import LAUNCHER, as_json, klamm
-from tests.local_clusters import eventually, serving_cluster
+from tests.processes.commands import LAUNCHER, as_json, klamm
+from tests.processes.local_clusters import eventually, serving_cluster
 from tests.timeouts import TIMEOUT_S
 
 pytestmark = pytest.mark.real

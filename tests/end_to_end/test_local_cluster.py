@@ -17,17 +17,17 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from admin.client import AdminClient
-from cluster.local_cluster import BROKER, CONTROLLER, Member
 from cluster.process import identity
+from cluster.process.local_cluster import BROKER, CONTROLLER, Member
 from cluster.requests.cluster import LogHead
 from deploy.local.cluster import LocalCluster
 from launcher.serving import wait_until_serving
 from state_log.reader import complete_lines, find_segments
 from state_log.record import CHAIN_START, line_digest
-from tests.commands import as_json, klamm, run_klamm
+from tests.controllers.plain_zookeeper import plain_client
 from tests.end_to_end.metric_names import AGENT_MOVES, CONTROLLER_MOVES, Exposed, exposed_by
-from tests.local_clusters import eventually, partitions, serving_cluster
-from tests.plain_zookeeper import plain_client
+from tests.processes.commands import as_json, klamm, run_klamm
+from tests.processes.local_clusters import eventually, partitions, serving_cluster
 from tests.timeouts import TIMEOUT_S
 
 pytestmark = pytest.mark.real

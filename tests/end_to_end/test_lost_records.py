@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from deploy.local.cluster import LocalCluster
-from tests.commands import as_json, klamm
-from tests.local_clusters import eventually, log_directory, partitions, serving_cluster
+from tests.processes.commands import as_json, klamm
+from tests.processes.local_clusters import eventually, log_directory, partitions, serving_cluster
 
 pytestmark = pytest.mark.real
 

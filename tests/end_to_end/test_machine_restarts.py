@@ -12,8 +12,8 @@ import pytest
 from broker_agent.log.checkpoints import BOOT_ID, encode_boot_id
 from deploy.local.cluster import LocalCluster
 from state_log.writer import boot_id
-from tests.commands import as_json, klamm
-from tests.local_clusters import eventually, log_directory, partitions, serving_cluster
+from tests.processes.commands import as_json, klamm
+from tests.processes.local_clusters import eventually, log_directory, partitions, serving_cluster
 
 pytestmark = pytest.mark.real
 

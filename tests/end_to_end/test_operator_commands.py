@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from cluster.local_cluster import BROKER
 from cluster.process import identity
+from cluster.process.local_cluster import BROKER
 from deploy.local.cluster import LocalCluster
 from launcher.serving import wait_until_serving
-from tests.commands import LAUNCHER, as_json, klamm
-from tests.local_clusters import eventually, partitions, serving_cluster
+from tests.processes.commands import LAUNCHER, as_json, klamm
+from tests.processes.local_clusters import eventually, partitions, serving_cluster
 from tests.timeouts import TIMEOUT_S
 
 pytestmark = pytest.mark.real

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 import pytest
 from kazoo.client import KazooClient
 
-from cluster.local_cluster import CONTROLLER, ZOOKEEPER
 from cluster.process import identity
+from cluster.process.local_cluster import CONTROLLER, ZOOKEEPER
 from deploy.local.cluster import LocalCluster
 from launcher.serving import wait_until_serving
-from tests.commands import as_json, klamm
-from tests.local_clusters import eventually, serving_cluster
-from tests.plain_zookeeper import plain_client
+from tests.controllers.plain_zookeeper import plain_client
+from tests.processes.commands import as_json, klamm
+from tests.processes.local_clusters import eventually, serving_cluster
 from tests.timeouts import TIMEOUT_S
 
 pytestmark = [pytest.mark.real, pytest.mark.deep]

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from deploy.local.cluster import LocalCluster
-from tests.commands import as_json, klamm
-from tests.local_clusters import serving_cluster
-from tests.plain_zookeeper import plain_client
+from tests.controllers.plain_zookeeper import plain_client
+from tests.processes.commands import as_json, klamm
+from tests.processes.local_clusters import serving_cluster
 from tests.timeouts import TIMEOUT_S
 
 pytestmark = [pytest.mark.real, pytest.mark.deep]

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from cluster.local_cluster import BROKER, CONTROLLER, ZOOKEEPER
+from cluster.process.local_cluster import BROKER, CONTROLLER, ZOOKEEPER
 from deploy.local.cluster import LocalCluster
 from launcher.__main__ import app
 from launcher.serving import wait_until_serving
-from tests.commands import as_json, klamm
-from tests.local_clusters import eventually, partitions, serving_cluster
+from tests.processes.commands import as_json, klamm
+from tests.processes.local_clusters import eventually, partitions, serving_cluster
 from tests.timeouts import TIMEOUT_S
 
 pytestmark = pytest.mark.real

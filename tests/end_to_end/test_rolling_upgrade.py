@@ -19,13 +19,13 @@ from admin.consumer import Consumer
 from admin.offsets import list_offsets
 from admin.producer import Delivery, Producer
 from admin.topology import Topology
-from cluster.broker import BrokerId
-from cluster.errors import ClusterError
-from cluster.process.clock import SystemClock
+from cluster.aio.clock import SystemClock
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ClusterError
 from cluster.requests.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from cluster.requests.topics import NewTopic
 from deploy.local.processes import choose_free_ports
-from tests.installations import ROOT
+from tests.processes.installations import ROOT
 from tests.timeouts import TIMEOUT_S
 
 pytestmark = pytest.mark.real

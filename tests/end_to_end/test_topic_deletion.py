@@ -11,9 +11,9 @@ import pytest
 from kazoo.client import KazooClient
 
 from deploy.local.cluster import LocalCluster
-from tests.commands import LAUNCHER, as_json, klamm
-from tests.local_clusters import eventually, serving_cluster
-from tests.plain_zookeeper import plain_client
+from tests.controllers.plain_zookeeper import plain_client
+from tests.processes.commands import LAUNCHER, as_json, klamm
+from tests.processes.local_clusters import eventually, serving_cluster
 
 pytestmark = pytest.mark.real
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from cluster.process.exit_codes import ExitCode
+from cluster.model.exit_codes import ExitCode
 from deploy.local.cluster import LocalCluster
 from state_log.heads_file import read_heads_file
 from state_log.reader import find_segments, read_state_changes
 from state_log.record import Kind
 from state_log.writer import parse_segment_name
-from tests.commands import klamm, run_klamm
-from tests.local_clusters import eventually, serving_cluster
+from tests.processes.commands import klamm, run_klamm
+from tests.processes.local_clusters import eventually, serving_cluster
 
 pytestmark = pytest.mark.real
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cluster.broker import ControllerId
-from cluster.local_cluster import CONTROLLER as PROCESS
+from cluster.model.broker import ControllerId
+from cluster.process.local_cluster import CONTROLLER as PROCESS
 from cluster.znodes.controller import encode_controller
 from cluster.znodes.paths import CONTROLLER, CONTROLLER_EPOCH
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
@@ -22,9 +22,9 @@ from cluster.zookeeper.port import Create, Delete, Op, SetData, Znode
 from deploy.local.cluster import LocalCluster
 from deploy.local.kafka_jars import NEWEST
 from launcher.__main__ import app
-from tests.commands import as_json
-from tests.kafka_broker import kafka_class_path
-from tests.local_clusters import eventually, serving_cluster
+from tests.kafka.broker import kafka_class_path
+from tests.processes.commands import as_json
+from tests.processes.local_clusters import eventually, serving_cluster
 
 pytestmark = [pytest.mark.deep, pytest.mark.real, pytest.mark.timeout(900)]
 

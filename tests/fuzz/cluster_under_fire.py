@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 import structlog
 from msgspec import Struct
 
-from cluster.broker import BrokerId
-from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
-from cluster.process.settings import Settings
+from cluster.config.settings import Settings
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.requests.data import ProducePartition, ProduceRequest
 from cluster.requests.topics import CreateTopicsRequest, NewTopic
 from cluster.rpc.call_kinds import CallKind, kind_of

@@ -9,10 +9,10 @@ import grpc
 
 from cluster.rpc.call_kinds import CallKind, kind_of
 from deploy.local.cluster import LocalCluster
-from tests.commands import klamm
 from tests.fuzz.cluster_under_fire import FuzzError, Sent
 from tests.fuzz.known import TOPICS
-from tests.local_clusters import serving_cluster
+from tests.processes.commands import klamm
+from tests.processes.local_clusters import serving_cluster
 
 NODES: Final = ("controller-1001", "broker-1", "broker-2")
 _ANSWER_S: Final = 2.0

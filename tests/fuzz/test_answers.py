@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint
+from cluster.model.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint
 from cluster.requests.cluster import DescribeClusterResponse, DescribedBroker
 from tests.fuzz.budget import count_case, fuzz
 from tests.fuzz.cluster_under_fire import METHODS

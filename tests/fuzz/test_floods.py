@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.broker import BrokerId, Offset
+from cluster.model.broker import BrokerId, Offset
 from cluster.requests.data import FetchPartition, FetchRequest, MetadataRequest, ProducePartition, ProduceRequest
 from cluster.requests.topics import DeleteTopicsRequest, DescribeTopicsRequest, TopicToDelete
 from deploy.local.cluster import LocalCluster
 from simulator.record_batches import encode_batch, encode_client_batch, encode_records
-from tests.commands import as_json
 from tests.fuzz.budget import count_case, fuzz
 from tests.fuzz.cluster_under_fire import METHODS, Sent
 from tests.fuzz.damage import damaged
 from tests.fuzz.messages import Draw
 from tests.fuzz.real_processes import NODES, Callers, check_processes, resident_bytes, two_brokers
-from tests.local_clusters import eventually
+from tests.processes.commands import as_json
+from tests.processes.local_clusters import eventually
 
 pytestmark = pytest.mark.real
 

@@ -7,8 +7,6 @@ from typing import Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.broker import Endpoint
-from cluster.errors import PeerUnreachableError
 from cluster.kafka_wire.apis import api, message_type
 from cluster.kafka_wire.codec import decode, encode
 from cluster.kafka_wire.connection import KafkaConnection
@@ -17,12 +15,14 @@ from cluster.kafka_wire.frames import FrameError, FrameSplitter, with_size
 from cluster.kafka_wire.headers import decode_request_header, encode_request, encode_response
 from cluster.kafka_wire.message import Message
 from cluster.kafka_wire.messages.api_versions_response import ApiVersionsResponse
+from cluster.model.broker import Endpoint
+from cluster.model.errors import PeerUnreachableError
 from tests.fuzz.budget import count_case, fuzz
 from tests.fuzz.damage import damaged
 from tests.fuzz.messages import Draw
-from tests.kafka_frames import RawClient, Scripted, raw_client, raw_server, serving
-from tests.kafka_message_strategies import messages
-from tests.kafka_messages import EVERY_VERSION
+from tests.kafka.frames import RawClient, Scripted, raw_client, raw_server, serving
+from tests.kafka.message_strategies import messages
+from tests.kafka.messages import EVERY_VERSION
 from tests.timeouts import TIMEOUT_S
 
 _FRAME_MAX: Final = 100_000

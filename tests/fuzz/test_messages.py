@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.errors import ApiError, ErrorCode
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.rpc.codec import Codec
 from tests.fuzz.budget import count_case, fuzz
 from tests.fuzz.cluster_under_fire import METHODS

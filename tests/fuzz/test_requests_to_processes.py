@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from cluster.rpc.methods import Method
 from deploy.local.cluster import LocalCluster
-from tests.commands import as_json, klamm
 from tests.fuzz.budget import count_case, fuzz
 from tests.fuzz.cluster_under_fire import METHODS_OF_AGENTS, METHODS_OF_CONTROLLERS, FuzzError, Sent
 from tests.fuzz.known import TOPICS, known_values
 from tests.fuzz.messages import Known
 from tests.fuzz.real_processes import NODES, Callers, check_processes, resident_bytes, two_brokers
 from tests.fuzz.test_requests import sent_to
-from tests.local_clusters import eventually
+from tests.processes.commands import as_json, klamm
+from tests.processes.local_clusters import eventually
 
 pytestmark = pytest.mark.real
 

@@ -10,9 +10,9 @@ from unittest.mock import patch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.errors import ConfigError
-from cluster.process.config import load_config
-from cluster.process.settings import Settings
+from cluster.config.config import load_config
+from cluster.config.settings import Settings
+from cluster.model.errors import ConfigError
 from tests.fuzz.budget import count_case, fuzz
 from tests.fuzz.damage import damaged, documents
 from tests.fuzz.messages import HOSTILE_TEXTS, Draw

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.errors import MalformedZnodeError, StartupError
+from cluster.model.errors import MalformedZnodeError, StartupError
 from cluster.znodes import paths
 from cluster.zookeeper.port import Create, Delete, SetData
 from simulator.cluster import SimulatedCluster, simulate

@@ -11,11 +11,11 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from broker_agent.adapters.grpc_server import serve_broker_agent
-from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Offset
-from cluster.errors import ErrorCode, PeerBusyError
-from cluster.process.metrics import Metrics
-from cluster.process.parking import parked
-from cluster.process.settings import Settings
+from cluster.aio.parking import parked
+from cluster.config.settings import Settings
+from cluster.metrics.registry import Metrics
+from cluster.model.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Offset
+from cluster.model.errors import ErrorCode, PeerBusyError
 from cluster.requests.context import RequestContext
 from cluster.requests.control import StopReplicaRequest, StopReplicaResponse
 from cluster.requests.data import FetchPartition, FetchRequest, FetchResponse, ProduceRequest, ProduceResponse

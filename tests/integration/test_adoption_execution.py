@@ -15,8 +15,6 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
-from cluster.broker import Broker
-from cluster.errors import ErrorCode
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.messages import (
     describe_acls_response,
@@ -26,11 +24,13 @@ from cluster.kafka_wire.messages import (
     stop_replica_response,
     update_metadata_response,
 )
+from cluster.model.broker import Broker
+from cluster.model.errors import ErrorCode
 from cluster.znodes.registrations import encode_broker
-from tests.commands import LAUNCHER
-from tests.kafka_adopted import filled_in, tree
-from tests.kafka_peers import KafkaPeer, kafka_broker
-from tests.plain_zookeeper import plain_client
+from tests.controllers.plain_zookeeper import plain_client
+from tests.kafka.adopted import filled_in, tree
+from tests.kafka.peers import KafkaPeer, kafka_broker
+from tests.processes.commands import LAUNCHER
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]
 _POLL_S: Final = 0.1

@@ -12,16 +12,16 @@ from admin.consumer import Consumer, UnreadableBatchError
 from admin.offsets import list_offsets
 from admin.producer import Delivery, Producer
 from admin.topology import Topology
-from cluster.broker import Offset
-from cluster.errors import ApiError, ErrorCode
-from cluster.process.clock import SystemClock
-from cluster.process.metrics import Metrics
+from cluster.aio.clock import SystemClock
+from cluster.metrics.registry import Metrics
+from cluster.model.broker import Offset
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.data import (
     EARLIEST_TIMESTAMP,
 )
 from cluster.rpc.serving import Listener
 from controller.adapters.grpc_server import serve_controller
-from tests.scripted_cluster import FIRST_CONTROLLER, TOPIC, ScriptedCluster, ScriptedNode, served_cluster
+from tests.controllers.scripted_cluster import FIRST_CONTROLLER, TOPIC, ScriptedCluster, ScriptedNode, served_cluster
 from tests.timeouts import TIMEOUT_S
 
 

@@ -8,12 +8,12 @@ from admin.client import AdminClient
 from admin.load import take_sample
 from admin.offsets import list_offsets
 from admin.topology import Topology
-from cluster.broker import Offset
-from cluster.errors import ApiError, ErrorCode
 from cluster.kafka_wire.api_keys import ApiKey
-from cluster.partition import TopicPartition
+from cluster.model.broker import Offset
+from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from tests.kafka_governed import LOG_DIR, TOPIC, KafkaGoverned, kafka_governed
+from tests.kafka.governed import LOG_DIR, TOPIC, KafkaGoverned, kafka_governed
 from tests.timeouts import TIMEOUT_S
 
 P0, P1, P2 = (TopicPartition(TOPIC, p) for p in range(3))

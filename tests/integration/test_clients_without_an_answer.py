@@ -12,10 +12,10 @@ from admin.consumer import Consumer
 from admin.producer import Producer
 from admin.topology import Topology
 from admin.waiting import Notice
-from cluster.broker import Offset
-from cluster.errors import ErrorCode, PeerUnreachableError
-from cluster.process.clock import SystemClock
-from tests.scripted_cluster import FIRST_CONTROLLER, TOPIC, ScriptedCluster, served_cluster
+from cluster.aio.clock import SystemClock
+from cluster.model.broker import Offset
+from cluster.model.errors import ErrorCode, PeerUnreachableError
+from tests.controllers.scripted_cluster import FIRST_CONTROLLER, TOPIC, ScriptedCluster, served_cluster
 from tests.timeouts import TIMEOUT_S
 
 

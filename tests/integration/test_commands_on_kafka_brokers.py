@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from cluster.broker import BrokerId, ControllerId
-from cluster.errors import ErrorCode
 from cluster.kafka_wire.api_keys import ApiKey
-from cluster.process.exit_codes import ExitCode
+from cluster.model.broker import BrokerId, ControllerId
+from cluster.model.errors import ErrorCode
+from cluster.model.exit_codes import ExitCode
 from cluster.requests.cluster import DescribedController, Finding
 from state_log.record import CHAIN_START, STATE_CHANGE_VERSION, Cause, Kind, LoggedStateChange
-from tests.commands import run_klamm
-from tests.kafka_governed import CONTROLLER, LOG_DIR, TOPIC, KafkaGoverned, kafka_governed
+from tests.kafka.governed import CONTROLLER, LOG_DIR, TOPIC, KafkaGoverned, kafka_governed
+from tests.processes.commands import run_klamm
 
 
 @pytest.fixture

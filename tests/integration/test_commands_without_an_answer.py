@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cluster.local_cluster import STATE_FILE, STATE_VERSION, ClusterState, Member
 from cluster.process.identity import identify
-from tests.commands import run_klamm
+from cluster.process.local_cluster import STATE_FILE, STATE_VERSION, ClusterState, Member
+from tests.processes.commands import run_klamm
 from tests.unit.launcher.test_every_command import ALL, options
 
 WAITS_S, LONG_S = "5", "60"

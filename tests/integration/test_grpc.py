@@ -11,7 +11,9 @@ from grpc_status import rpc_status
 
 from broker_agent.adapters.grpc_cluster_client import GrpcClusterClient
 from broker_agent.adapters.grpc_server import serve_broker_agent
-from cluster.broker import (
+from cluster.config.settings import Settings
+from cluster.metrics.registry import Metrics
+from cluster.model.broker import (
     Broker,
     BrokerEpoch,
     BrokerId,
@@ -20,7 +22,7 @@ from cluster.broker import (
     Endpoint,
     Offset,
 )
-from cluster.errors import (
+from cluster.model.errors import (
     ApiError,
     ControllerMovedError,
     ErrorCode,
@@ -29,8 +31,6 @@ from cluster.errors import (
     RequestTooLargeError,
     StartupError,
 )
-from cluster.process.metrics import Metrics
-from cluster.process.settings import Settings
 from cluster.requests.agents import AlterPartitionRequest, AlterPartitionResponse
 from cluster.requests.cluster import DescribeClusterRequest
 from cluster.requests.control import (
@@ -58,7 +58,7 @@ from cluster.rpc.serving import Listener, RpcServer
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
 from controller.adapters.grpc_server import serve_controller
 from deploy.local.processes import choose_free_ports
-from tests.scripted_servers import DESCRIPTION, TIMEOUT_MS, Scripted, agent, controller, refuse
+from tests.processes.scripted_servers import DESCRIPTION, TIMEOUT_MS, Scripted, agent, controller, refuse
 
 
 async def test_a_request_arrives_in_domain_types_with_its_context() -> None:

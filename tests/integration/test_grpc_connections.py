@@ -5,14 +5,14 @@ import socket
 
 import pytest
 
-from cluster.errors import PeerUnreachableError
-from cluster.process.metrics import Metrics
+from cluster.metrics.registry import Metrics
+from cluster.model.errors import PeerUnreachableError
 from cluster.requests.cluster import DescribeClusterRequest
 from cluster.rpc.client import RpcClient
 from cluster.rpc.serving import Listener
 from controller.adapters.grpc_server import serve_controller
 from deploy.local.processes import choose_free_ports
-from tests.scripted_servers import DESCRIPTION, TIMEOUT_MS, Scripted, controller
+from tests.processes.scripted_servers import DESCRIPTION, TIMEOUT_MS, Scripted, controller
 from tests.timeouts import TIMEOUT_S
 
 

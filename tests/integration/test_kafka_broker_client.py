@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint
-from cluster.errors import ApiError, ErrorCode, PeerRefusesError, PeerUnreachableError
+from cluster.config.settings import Settings
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.messages.describe_acls_response import DescribeAclsResponse
 from cluster.kafka_wire.messages.stop_replica_response import StopReplicaResponse as StopReplicaAnswer
 from cluster.kafka_wire.messages.update_metadata_response import UpdateMetadataResponse as UpdateMetadataAnswer
-from cluster.process.settings import Settings
+from cluster.model.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint
+from cluster.model.errors import ApiError, ErrorCode, PeerRefusesError, PeerUnreachableError
 from cluster.requests.control import (
     StopReplicaRequest,
     StopReplicaResponse,
@@ -23,7 +23,7 @@ from cluster.requests.control import (
 from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_client import KafkaBrokerClient
 from deploy.local.processes import choose_free_ports
-from tests.kafka_peers import KafkaPeer, kafka_broker
+from tests.kafka.peers import KafkaPeer, kafka_broker
 
 CONTROLLER = Broker(BrokerId(1001), (Endpoint("klamm", 9095),))
 UPDATE = UpdateMetadataRequest(ControllerId(1001), ControllerEpoch(7), BrokerEpoch(4))

@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 
-from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
-from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.headers import decode_response, encode_request
@@ -36,12 +34,15 @@ from cluster.kafka_wire.messages.list_groups_response import ListGroupsResponse
 from cluster.kafka_wire.messages.metadata_request import MetadataRequest
 from cluster.kafka_wire.messages.metadata_response import MetadataResponse
 from cluster.kafka_wire.messages.produce_request import ProduceRequest
-from cluster.requests import agents, topics, users
+from cluster.model.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.requests import agents, topics
 from cluster.requests import configs as own_configs
+from controller import user_requests as users
 from controller.adapters.kafka.authorizers import Authorizers
-from tests.kafka_listeners import NEWEST_CREATION, as_version, asked, creates, creating, listener_with
-from tests.kafka_peers import TIMEOUT_S, KafkaPeer, connected, kafka_broker, kafka_listener
-from tests.scripted_servers import Scripted, refuse
+from tests.kafka.listeners import NEWEST_CREATION, as_version, asked, creates, creating, listener_with
+from tests.kafka.peers import TIMEOUT_S, KafkaPeer, connected, kafka_broker, kafka_listener
+from tests.processes.scripted_servers import Scripted, refuse
 
 T_ID = TopicId("dGhpc2lzMTZieXRlcyEhIQ")
 

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from cluster.broker import Broker, BrokerId, Endpoint
-from cluster.errors import ApiError, ErrorCode, PeerUnreachableError, StartupError
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.apis import api
 from cluster.kafka_wire.headers import decode_response, encode_request
@@ -28,12 +26,14 @@ from cluster.kafka_wire.messages.list_transactions_request import ListTransactio
 from cluster.kafka_wire.messages.list_transactions_response import ListTransactionsResponse
 from cluster.kafka_wire.messages.metadata_request import MetadataRequest
 from cluster.kafka_wire.messages.metadata_response import MetadataResponse
+from cluster.model.broker import Broker, BrokerId, Endpoint
+from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError, StartupError
 from cluster.requests import topics
 from cluster.requests.context import RequestContext
 from controller.adapters.kafka.server import KafkaServers
-from tests.kafka_listeners import NEWEST_CREATION, as_version, asked, creating, listener_with
-from tests.kafka_peers import TIMEOUT_S, KafkaPeer, connected, kafka_broker, kafka_listener
-from tests.scripted_servers import Scripted, refuse
+from tests.kafka.listeners import NEWEST_CREATION, as_version, asked, creating, listener_with
+from tests.kafka.peers import TIMEOUT_S, KafkaPeer, connected, kafka_broker, kafka_listener
+from tests.processes.scripted_servers import Scripted, refuse
 
 
 @pytest.mark.rule("D-107")

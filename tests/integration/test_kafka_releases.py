@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from cluster.broker import Endpoint
-from cluster.kafka_configs.tables import release_of
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.messages.api_versions_request import ApiVersionsRequest
 from cluster.kafka_wire.messages.api_versions_response import ApiVersionsResponse
+from cluster.model.broker import Endpoint
+from controller.kafka_configs.tables import release_of
 from deploy.local.kafka_jars import kafka_versions
-from tests.kafka_clusters import kafka_cluster
+from tests.kafka.clusters import kafka_cluster
 from tests.timeouts import TIMEOUT_S
 
 pytestmark = [pytest.mark.deep, pytest.mark.real]

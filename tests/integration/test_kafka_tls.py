@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import Broker, Endpoint
-from cluster.errors import ConfigError, ErrorCode, PeerUnreachableError
+from cluster.aio.tasks import TaskSet
+from cluster.config.config import load_config
+from cluster.config.kafka_listeners import KafkaListener
+from cluster.config.kafka_tls import KafkaTls, kafka_tls
+from cluster.config.settings import Settings
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.messages.controlled_shutdown_request import ControlledShutdownRequest as ShutdownRequest
@@ -18,21 +21,18 @@ from cluster.kafka_wire.messages.describe_acls_response import DescribeAclsRespo
 from cluster.kafka_wire.messages.metadata_request import MetadataRequest
 from cluster.kafka_wire.messages.metadata_response import MetadataResponse
 from cluster.kafka_wire.messages.update_metadata_response import UpdateMetadataResponse as UpdateMetadataAnswer
-from cluster.kafka_wire.server import KafkaServer
-from cluster.process.config import load_config
-from cluster.process.kafka_listeners import KafkaListener
-from cluster.process.kafka_tls import KafkaTls, kafka_tls
-from cluster.process.settings import Settings
-from cluster.process.tasks import TaskSet
+from cluster.model.broker import Broker, Endpoint
+from cluster.model.errors import ConfigError, ErrorCode, PeerUnreachableError
 from cluster.requests.agents import ControlledShutdownResponse
 from cluster.requests.control import UpdateMetadataResponse
 from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_client import KafkaBrokerClient
 from controller.adapters.kafka.live_brokers import LiveBrokers
-from tests.certificates import PASSWORD, Certificates, make_certificates
+from controller.adapters.kafka.wire_server import KafkaServer
 from tests.integration.test_kafka_broker_client import CONTROLLER, SETTINGS, UPDATE
-from tests.kafka_peers import LIMITS, KafkaPeer, kafka_listener, places
-from tests.scripted_servers import Scripted
+from tests.kafka.peers import LIMITS, KafkaPeer, kafka_listener, places
+from tests.processes.certificates import PASSWORD, Certificates, make_certificates
+from tests.processes.scripted_servers import Scripted
 from tests.timeouts import TIMEOUT_S
 
 SSL_LISTENER = KafkaListener("PLAINTEXT", "127.0.0.1", 0, "SSL", Endpoint("127.0.0.1", 0, "PLAINTEXT", "SSL"))

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import ZERO_TOPIC_ID, BrokerEpoch, ControllerEpoch, ControllerId, TopicId
-from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
+from cluster.config.settings import Settings
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.messages import leader_and_isr_response as lai
 from cluster.kafka_wire.messages import metadata_response as metadata
-from cluster.process.settings import Settings
+from cluster.model.broker import ZERO_TOPIC_ID, BrokerEpoch, ControllerEpoch, ControllerId, TopicId
+from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
 from controller.topic_id_questions import AskedTopic, TopicIdAnswer, TopicIdQuestion
 from tests.integration.test_kafka_broker_client import CONTROLLER, client_of
-from tests.kafka_peers import KafkaPeer, kafka_broker
+from tests.kafka.peers import KafkaPeer, kafka_broker
 
 A, B, NEW = (TopicId(letter * 21 + "g") for letter in "ABN")
 E = ErrorCode

@@ -11,12 +11,21 @@ from admin.client import AdminClient
 from admin.producer import Delivery, Producer
 from admin.topology import Topology
 from broker_agent.adapters.grpc_server import serve_broker_agent
-from cluster.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint, LeaderEpoch, Offset
-from cluster.errors import ErrorCode, PeerUnreachableError, RequestTooLargeError
-from cluster.partition import TopicPartition
-from cluster.process.clock import SystemClock
-from cluster.process.metrics import Metrics
-from cluster.process.settings import Settings
+from cluster.aio.clock import SystemClock
+from cluster.config.settings import Settings
+from cluster.metrics.registry import Metrics
+from cluster.model.broker import (
+    Broker,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    ControllerId,
+    Endpoint,
+    LeaderEpoch,
+    Offset,
+)
+from cluster.model.errors import ErrorCode, PeerUnreachableError, RequestTooLargeError
+from cluster.model.partition import TopicPartition
 from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResponse, DescribedBroker
 from cluster.requests.context import RequestContext
 from cluster.requests.control import StopReplicaPartitionState, StopReplicaRequest

@@ -11,8 +11,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, LeaderEpoch
-from cluster.errors import ApiError, ErrorCode, RequestTooLargeError
+from cluster.model.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, LeaderEpoch
+from cluster.model.errors import ApiError, ErrorCode, RequestTooLargeError
 from cluster.requests.agents import AllocateProducerIdsRequest
 from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResponse
 from cluster.requests.control import StopReplicaPartitionState, StopReplicaRequest
@@ -20,8 +20,8 @@ from cluster.requests.data import MetadataRequest, ProducePartition, ProduceRequ
 from cluster.requests.topics import ListTopicsRequest
 from cluster.rpc.client import RpcClient
 from deploy.local.processes import choose_free_ports
-from tests.plain_zookeeper import plain_client
-from tests.programs import LONG_SESSIONS, Programs
+from tests.controllers.plain_zookeeper import plain_client
+from tests.processes.programs import LONG_SESSIONS, Programs
 from tests.timeouts import TIMEOUT_S
 
 pytestmark = pytest.mark.real

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import StartupError
+from cluster.model.errors import StartupError
 from tests.contract.log_worlds import TP, FileWorld, Node, check_invariants, extents
 
 APPENDER = """

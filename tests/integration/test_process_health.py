@@ -17,7 +17,7 @@ import pytest
 
 from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
 from deploy.local.processes import choose_free_ports
-from tests.programs import LONG_SESSIONS
+from tests.processes.programs import LONG_SESSIONS
 from tests.timeouts import TIMEOUT_S
 
 pytestmark = pytest.mark.real

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from cluster.process.exit_codes import ExitCode
-from tests.commands import LAUNCHER, run_klamm
-from tests.scripted_cluster import FIRST_CONTROLLER, TOPIC, ScriptedCluster, served_cluster
+from cluster.model.exit_codes import ExitCode
+from tests.controllers.scripted_cluster import FIRST_CONTROLLER, TOPIC, ScriptedCluster, served_cluster
+from tests.processes.commands import LAUNCHER, run_klamm
 
 
 @pytest.fixture

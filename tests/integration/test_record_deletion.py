@@ -8,10 +8,10 @@ import pytest
 
 from admin.client import AdminClient
 from broker_agent.adapters.grpc_server import serve_broker_agent
-from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint, LeaderEpoch, Offset
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
-from cluster.process.metrics import Metrics
+from cluster.metrics.registry import Metrics
+from cluster.model.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint, LeaderEpoch, Offset
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.cluster import DescribeClusterRequest, DescribeClusterResponse, DescribedBroker
 from cluster.requests.context import RequestContext
 from cluster.requests.data import (

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import run_klamm
-from tests.scripted_cluster import served_cluster
+from tests.controllers.scripted_cluster import served_cluster
+from tests.processes.commands import run_klamm
 from tests.timeouts import TIMEOUT_S
 
 

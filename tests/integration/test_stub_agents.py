@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.processes import StubProcesses
 from benchmarks.synthetic_cluster import Shape, populate, read_partitions
-from cluster.broker import BrokerId
+from cluster.model.broker import BrokerId
 from cluster.znodes.paths import BROKERS_IDS, broker_path
 from cluster.znodes.registrations import decode_broker
 from cluster.zookeeper.kazoo_client import KazooZooKeeper

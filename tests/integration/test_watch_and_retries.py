@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from admin.client import AdminClient
-from cluster.broker import ControllerEpoch, ControllerId
-from cluster.errors import ApiError, ErrorCode
-from cluster.process.metrics import Metrics
+from cluster.metrics.registry import Metrics
+from cluster.model.broker import ControllerEpoch, ControllerId
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.cluster import (
     ClusterEvent,
     DescribeClusterRequest,

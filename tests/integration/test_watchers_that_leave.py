@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from cluster.broker import ControllerEpoch, ControllerId
-from cluster.process.clock import SystemClock
-from cluster.process.metrics import Metrics
+from cluster.aio.clock import SystemClock
+from cluster.metrics.registry import Metrics
+from cluster.model.broker import ControllerEpoch, ControllerId
 from cluster.requests.cluster import WatchRequest, WatchResponse
 from cluster.requests.context import RequestContext
 from cluster.rpc.client import RpcClient

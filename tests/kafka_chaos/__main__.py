@@ -21,17 +21,17 @@ from typing import Any, Final
 
 from msgspec import Struct, to_builtins
 
-from cluster.errors import ClusterError, PeerUnreachableError
+from cluster.model.errors import ClusterError, PeerUnreachableError
 from cluster.process.identity import GONE
 from deploy.local.kafka_clients import create_topics, view
 from launcher.kafka_load import Load
 from tests.chaos.isolation import Capability, find_missing, isolate
 from tests.chaos.network import Network
-from tests.commands import run_klamm
 from tests.kafka_chaos import faults_by_hand
 from tests.kafka_chaos.cluster import HOSTS, KafkaChaosCluster
 from tests.kafka_chaos.faults import CUTTING, FAULTS, On
 from tests.kafka_chaos.transactions import Transactions
+from tests.processes.commands import run_klamm
 
 assert faults_by_hand, "registers its faults"
 PARTITIONS: Final = 6

@@ -8,15 +8,15 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any, Final
 
-from cluster.local_cluster import BROKER, CONTROLLER, ZOOKEEPER, Member
+from cluster.process.local_cluster import BROKER, CONTROLLER, ZOOKEEPER, Member
 from deploy.local.cluster import LocalCluster
 from deploy.local.kafka_clients import until_all_see
 from deploy.local.kafka_jars import NEWEST
 from deploy.local.processes import choose_free_ports, spawn
 from deploy.local.zookeeper import ServerSettings, prepare
 from tests.chaos.network import Network
-from tests.commands import run_klamm
-from tests.plain_zookeeper import plain_client
+from tests.controllers.plain_zookeeper import plain_client
+from tests.processes.commands import run_klamm
 
 CONTROLLERS: Final = 2
 BROKERS: Final = 3

@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from random import Random
 from typing import Final
 
-from cluster.errors import PeerUnreachableError
-from cluster.local_cluster import BROKER, CONTROLLER, ZOOKEEPER
+from cluster.model.errors import PeerUnreachableError
+from cluster.process.local_cluster import BROKER, CONTROLLER, ZOOKEEPER
 from deploy.local.kafka_clients import View, view
 from tests.chaos.network import CUT, both_ways, one_way
 from tests.chaos.switch import CLIENTS, Link
-from tests.commands import run_klamm
 from tests.kafka_chaos.cluster import HOSTS, KafkaChaosCluster
+from tests.processes.commands import run_klamm
 
 SESSION_S: Final = 6
 TAKEOVERS: Final = 20

@@ -7,9 +7,9 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from cluster.local_cluster import BROKER, CONTROLLER
+from cluster.process.local_cluster import BROKER, CONTROLLER
+from tests.controllers.plain_zookeeper import plain_client
 from tests.kafka_chaos.faults import On, fault
-from tests.plain_zookeeper import plain_client
 
 _CONTROLLER: Final = "/controller"
 _EPOCH: Final = "/controller_epoch"

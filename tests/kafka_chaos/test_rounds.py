@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.kafka_jars import NEWEST
-from tests.kafka_broker import kafka_class_path
+from tests.kafka.broker import kafka_class_path
 from tests.kafka_chaos.__main__ import run, summary
 
 pytestmark = [pytest.mark.deep, pytest.mark.real, pytest.mark.timeout(7200)]

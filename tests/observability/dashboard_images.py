@@ -15,11 +15,11 @@ from typing import Final
 
 from deploy.grafana.description import DASHBOARDS
 from state_log.writer import STATE_CHANGE_FOLDER
-from tests.commands import LAUNCHER
-from tests.local_clusters import eventually
 from tests.observability.rendering import SECONDS, drawing
 from tests.observability.run import DOCS
 from tests.observability.stage import Stage, end, stage, start_audit
+from tests.processes.commands import LAUNCHER
+from tests.processes.local_clusters import eventually
 
 _KILLED: Final = "broker-2"
 _TOPICS: Final = {"orders": 300, "payments": 120}

@@ -20,10 +20,10 @@ from threading import Thread
 from typing import Any, Final
 from urllib.request import urlopen
 
-from cluster.local_cluster import BROKER, CONTROLLER
-from tests.commands import klamm
-from tests.local_clusters import eventually, serving_cluster
+from cluster.process.local_cluster import BROKER, CONTROLLER
 from tests.observability.zookeeper_metrics import measured_zookeeper
+from tests.processes.commands import klamm
+from tests.processes.local_clusters import eventually, serving_cluster
 from tests.timeouts import TIMEOUT_S
 
 FOLDER: Final = Path(__file__).with_name("recorded_metrics")

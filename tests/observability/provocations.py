@@ -14,15 +14,15 @@ from typing import Final
 import grpc
 
 from admin.client import AdminClient
-from cluster.broker import BrokerEpoch, ControllerEpoch, ControllerId
-from cluster.errors import ApiError, PeerUnreachableError
-from cluster.local_cluster import BROKER, CONTROLLER
+from cluster.model.broker import BrokerEpoch, ControllerEpoch, ControllerId
+from cluster.model.errors import ApiError, PeerUnreachableError
+from cluster.process.local_cluster import BROKER, CONTROLLER
 from cluster.requests.control import StopReplicaRequest
 from deploy.local.cluster_folder import TARGETS_FILE
 from state_log.writer import STATE_CHANGE_FOLDER
-from tests.commands import run_klamm
-from tests.local_clusters import eventually, partitions
 from tests.observability.stage import CONNECTIONS_MAX, Stage, end, log_without_a_line, start_audit
+from tests.processes.commands import run_klamm
+from tests.processes.local_clusters import eventually, partitions
 
 Provocation = Callable[[Stage], None]
 PROVOCATIONS: Final[dict[str, tuple[tuple[str, ...], Provocation]]] = {}

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from cluster.local_cluster import BROKER
+from cluster.process.local_cluster import BROKER
 from deploy.grafana.description import DASHBOARDS
 from tests.observability.coverage import summary, without_data
 from tests.observability.provocations import PROVOCATIONS, produce, send_refused_requests
@@ -66,7 +66,7 @@ def _ask_dashboards(live: Stage, result: Result, say: Callable[[str], object]) -
     result.table = summary(live.server)
     scraped = live.server.query('count by (__name__) ({job=~"klamm-.*", __name__=~"(kafka|klamm)_.*"})')
     undescribed = {series["metric"]["__name__"] for series in scraped} - exposed_names()
-    result.failures += [f"{name} is not in cluster/process/metrics.toml" for name in sorted(undescribed)]
+    result.failures += [f"{name} is not in cluster/metrics/metrics.toml" for name in sorted(undescribed)]
     say("\n".join([*result.table, *result.failures]))
 
 

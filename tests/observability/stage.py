@@ -10,16 +10,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.process.clock import SystemClock
+from cluster.aio.clock import SystemClock
 from deploy.local.cluster import LocalCluster
 from deploy.local.cluster_folder import TARGETS_FILE
 from deploy.local.processes import choose_free_ports
 from state_log.record import Kind, StateChange
 from state_log.writer import FileStateChangeLog
-from tests.commands import LAUNCHER, klamm
-from tests.local_clusters import eventually, serving_cluster
 from tests.observability.prometheus_server import COPIES, RULES, Prometheus, prometheus
 from tests.observability.zookeeper_metrics import measured_zookeeper
+from tests.processes.commands import LAUNCHER, klamm
+from tests.processes.local_clusters import eventually, serving_cluster
 from tests.timeouts import TIMEOUT_S
 
 SETTINGS: Final = {

@@ -14,7 +14,7 @@ import pytest
 
 from deploy.local.processes import choose_free_ports
 from tests.documents.alerting import alertmanager_configuration
-from tests.local_clusters import eventually
+from tests.processes.local_clusters import eventually
 from tests.timeouts import TIMEOUT_S
 
 ALERTMANAGER: Final = shutil.which("prometheus-alertmanager")

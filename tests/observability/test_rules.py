@@ -11,10 +11,10 @@ from typing import Final
 import pytest
 
 from deploy.grafana.description import DASHBOARDS
-from tests.local_clusters import eventually
 from tests.observability.expositions import BROKERS, PARTITIONS, RECORDS_PER_SECOND, REPLICAS, exporters, names_recorded
 from tests.observability.prometheus_server import BINARY, COPIES, RULES, Prometheus, prometheus
 from tests.observability.rendering import promql
+from tests.processes.local_clusters import eventually
 from tests.unit.deploy.test_prometheus_rules import exposed_names, metrics_of, rules
 from tests.unit.deploy.test_runbooks import runbook_queries
 

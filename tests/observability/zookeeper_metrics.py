@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from deploy.local.processes import choose_free_ports
 from deploy.local.zookeeper import ServerSettings, is_serving, prepare
-from tests.local_clusters import eventually
+from tests.processes.local_clusters import eventually
 
 _COORDINATES: Final = "org.apache.zookeeper:zookeeper-prometheus-metrics:{}+org.eclipse.jetty:jetty-servlet:{}"
 _JETTY: Final = {"3.9.4": "9.4.57.v20241219", "3.8.0": "9.4.43.v20210629"}

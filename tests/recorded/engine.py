@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from cluster.errors import ZooKeeperError
+from cluster.model.errors import ZooKeeperError
 from cluster.zookeeper.port import Delete, ZooKeeper
 from tests.recorded.administration import commit, write, write_by_hand
 from tests.recorded.conditions import holds

@@ -9,10 +9,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from cluster.broker import BrokerId, ControllerId
-from cluster.errors import ErrorCode, PeerUnreachableError, StartupError
-from cluster.process.clock import WallClock
-from cluster.process.settings import Settings
+from cluster.aio.clock import WallClock
+from cluster.config.settings import Settings
+from cluster.model.broker import BrokerId, ControllerId
+from cluster.model.errors import ErrorCode, PeerUnreachableError, StartupError
 from cluster.requests.data import ProducePartition, ProduceRequest, ProduceResponse
 from cluster.zookeeper.port import Delete, ZooKeeper
 from simulator.cluster import VirtualClock

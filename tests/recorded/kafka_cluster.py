@@ -14,15 +14,15 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from cluster.errors import PeerUnreachableError
 from cluster.kafka_wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from cluster.kafka_wire.messages.produce_response import ProduceResponse
+from cluster.model.errors import PeerUnreachableError
 from cluster.zookeeper.port import ZooKeeper
 from deploy.local.kafka_broker import STARTED, KafkaBroker, prepare
 from deploy.local.kafka_clients import connect
 from deploy.local.kafka_jars import protocol_of
 from simulator.record_batches import encode_client_batch
-from tests.kafka_broker import kafka_class_path
+from tests.kafka.broker import kafka_class_path
 from tests.recorded.real_cluster import CONTROLLERS, RealCluster, session, until
 from tests.recorded.scenario import Scenario
 from tests.recorded.snapshot import active_controller, leader_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from cluster.partition import TopicPartition
+from cluster.model.partition import TopicPartition
 from cluster.zookeeper.port import Znode, ZooKeeper
 
 Snapshot = dict[str, Any]

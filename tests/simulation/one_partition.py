@@ -6,10 +6,10 @@ from random import Random
 from typing import Any
 
 from broker_agent.log.record_batch import parse_header, walk
-from cluster.broker import BrokerId
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
-from cluster.process.settings import Settings
+from cluster.config.settings import Settings
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.cluster import DescribeFindingsRequest, DescribeFindingsResponse, Finding
 from cluster.requests.data import ProducePartition, ProduceRequest, ProduceResponse
 from cluster.requests.topics import CreateTopicsRequest, NewTopic

@@ -6,7 +6,7 @@ order what happened then.
 
 import pytest
 
-from cluster.partition import TopicPartition
+from cluster.model.partition import TopicPartition
 from simulator.cluster_simulation import LoadedClusterSimulation
 from state_log.causes import BY_AGENTS, ControllerEvent, controller_event
 from state_log.reader import narrow

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from broker_agent.log.checkpoints import CLEAN_MARKER
-from cluster.broker import BrokerId
-from cluster.errors import ClusterError, ErrorCode
-from cluster.partition import LeaderAndIsr, TopicPartition
-from cluster.process.settings import Settings
+from cluster.config.settings import Settings
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ClusterError, ErrorCode
+from cluster.model.partition import LeaderAndIsr, TopicPartition
 from cluster.requests.data import (
     FetchPartition,
     FetchRequest,
@@ -25,7 +25,7 @@ from cluster.znodes.topics import decode_state
 from simulator.cluster import SimulatedCluster, simulate
 from simulator.record_batches import encode_client_batch
 from simulator.record_checker import check_all
-from tests.controller_crashes import SAFETY_LIMIT, DyingController
+from tests.controllers.controller_crashes import SAFETY_LIMIT, DyingController
 
 RETRIABLE = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from cluster.broker import BrokerId, TopicId
-from cluster.errors import ClusterError, ErrorCode
-from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.model.broker import BrokerId, TopicId
+from cluster.model.errors import ClusterError, ErrorCode
+from cluster.model.partition import ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.requests.topics import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -21,8 +21,8 @@ from cluster.zookeeper.port import Create
 from simulator.cluster import SimulatedCluster, simulate
 from simulator.record_checker import check_all
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from tests.contexts import ids
-from tests.controller_crashes import SAFETY_LIMIT, DyingController
+from tests.controllers.contexts import ids
+from tests.controllers.controller_crashes import SAFETY_LIMIT, DyingController
 
 T = "orders"
 End = dict[int, tuple[tuple[int, ...], int, int]]

@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 
-from cluster.broker import BrokerId
-from cluster.errors import ErrorCode
-from cluster.partition import ReplicaAssignment, TopicAssignment
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import ReplicaAssignment, TopicAssignment
 from cluster.requests.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -23,8 +23,8 @@ from simulator.cluster import DEFAULT_SETTINGS, SimulatedCluster, simulate
 from simulator.partition_znodes import partition_states
 from simulator.record_checker import check_all
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from tests.contexts import ids
-from tests.controller_crashes import SAFETY_LIMIT, DyingController
+from tests.controllers.contexts import ids
+from tests.controllers.controller_crashes import SAFETY_LIMIT, DyingController
 
 DOOMED = ("a", "b")
 KEPT = "kept"

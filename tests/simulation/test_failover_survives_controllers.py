@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from cluster.broker import BrokerId
-from cluster.errors import ErrorCode
-from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import LeaderAndIsr, TopicPartition
 from cluster.requests.topics import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 from cluster.znodes.paths import CONTROLLER, state_path
 from cluster.znodes.topics import decode_state
@@ -14,7 +14,7 @@ from cluster.zookeeper.port import Create, Op, OpResult
 from simulator.cluster import SimulatedCluster, simulate
 from simulator.record_checker import check_all
 from simulator.zookeeper import ServerSession
-from tests.controller_crashes import SAFETY_LIMIT
+from tests.controllers.controller_crashes import SAFETY_LIMIT
 
 PLACED = {"t": {0: (1, 2, 3), 1: (2, 3, 1), 2: (3, 1, 2)}, "lone": {0: (1,)}}
 PARTITIONS = [TopicPartition(topic, p) for topic, placed in PLACED.items() for p in placed]

@@ -14,13 +14,13 @@ import pytest
 
 from audit.storage.output_folder import OutputFolder
 from audit.storage.table_schemas import FAILOVERS_TABLE, SESSIONS_TABLE, TERMS_TABLE
-from cluster.broker import NO_LEADER, BrokerId
+from cluster.model.broker import NO_LEADER, BrokerId
 from cluster.requests.data import MetadataRequest, MetadataResponse
 from cluster.requests.topics import CreateTopicsRequest, NewTopic
 from simulator.cluster import SimulatedCluster, simulate
 from simulator.segments import write_segment
 from state_log.writer import SegmentName
-from tests.log_audits import audit_folder
+from tests.audits.log_audits import audit_folder
 
 TOLERANCE_MS = 50
 PARTITIONS = 6

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from cluster.broker import BrokerId
-from cluster.errors import ErrorCode
-from cluster.partition import LeaderAndIsr, TopicPartition
-from cluster.process.settings import Settings
+from cluster.config.settings import Settings
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import LeaderAndIsr, TopicPartition
 from cluster.requests.data import (
     FetchPartition,
     FetchRequest,

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from cluster.broker import BrokerId
-from cluster.errors import PeerUnreachableError
-from cluster.process.settings import Settings
+from cluster.config.settings import Settings
+from cluster.model.broker import BrokerId
+from cluster.model.errors import PeerUnreachableError
 from cluster.requests.data import ProducePartition, ProduceRequest, ProduceResponse
 from cluster.requests.topics import CreateTopicsRequest, NewTopic
 from simulator.cluster import SimulatedCluster, simulate

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from broker_agent.log.record_batch import parse_header
-from cluster.broker import BrokerId
-from cluster.partition import TopicPartition
-from cluster.process.settings import Settings
+from cluster.config.settings import Settings
+from cluster.model.broker import BrokerId
+from cluster.model.partition import TopicPartition
 from cluster.requests.data import ProducePartition, ProduceRequest
 from cluster.requests.topics import CreateTopicsRequest, NewTopic
 from simulator.cluster import SimulatedCluster, simulate

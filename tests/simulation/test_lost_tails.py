@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from cluster.partition import LeaderAndIsr
+from cluster.model.partition import LeaderAndIsr
 from simulator.virtual_time_loop import virtual_loop
 from state_log.record import Kind
 from tests.simulation.one_partition import TP, OnePartition, run

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from cluster.broker import BrokerId, TopicId
-from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.model.broker import BrokerId, TopicId
+from cluster.model.partition import ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.znodes.paths import state_path, topic_path
 from cluster.znodes.topics import decode_state, decode_topic, encode_topic
 from cluster.zookeeper.port import Create, SetData
@@ -14,8 +14,8 @@ from simulator.cluster import SimulatedCluster, simulate
 from simulator.faults import Supervisor
 from simulator.record_checker import check_all
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from tests.contexts import ids
-from tests.old_tools import body_of_old_tool, rewrite_as_old_tool
+from tests.controllers.contexts import ids
+from tests.kafka.old_tools import body_of_old_tool, rewrite_as_old_tool
 
 TOPICS = {"a": ids(1, 2, 3), "b": ids(2, 3, 1), "c": ids(3)}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.protocol_version import ProtocolVersion
+from cluster.model.protocol_version import ProtocolVersion
 from simulator.topic_simulation import TopicSimulation
 from tests.simulation.simulations import run_without_violation
 

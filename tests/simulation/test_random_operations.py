@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId
-from cluster.errors import ErrorCode
-from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
-from cluster.protocol_version import ProtocolVersion
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.model.protocol_version import ProtocolVersion
+from cluster.model.state_machines import ReplicaState
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest, ControlledShutdownRequest
 from cluster.requests.control import LeaderAndIsrRequest
 from cluster.requests.elections import PREFERRED, UNCLEAN, ElectLeadersRequest
 from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
-from cluster.state_machines import ReplicaState
 from cluster.znodes.admin_requests import encode_log_dir_event, encode_partitions, encode_reassignments
 from cluster.znodes.paths import (
     DELETE_TOPICS,
@@ -38,8 +38,8 @@ from simulator.partition_znodes import assignments, partition_state
 from simulator.recount import recount
 from simulator.write_checker import WriteChecker, Writer, partition_of_state_path
 from simulator.zookeeper import ServerSession
-from tests.contexts import ids
-from tests.controllers import World, quiesce, run_virtually, until
+from tests.controllers.contexts import ids
+from tests.controllers.worlds import World, quiesce, run_virtually, until
 
 BROKERS: Final = (1, 2, 3, 4)
 TOPICS: Final = ("a", "b")

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.broker import BrokerId
-from cluster.errors import MalformedZnodeError
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerId
+from cluster.model.errors import MalformedZnodeError
+from cluster.model.partition import TopicPartition
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest
 from cluster.requests.elections import PREFERRED, ElectLeadersRequest, ElectLeadersTopic
@@ -16,9 +16,9 @@ from cluster.znodes.admin_requests import decode_reassignments, encode_reassignm
 from cluster.znodes.paths import REASSIGN_PARTITIONS
 from cluster.zookeeper.port import Create, Delete, SetData
 from simulator.recount import recount
-from tests.contexts import ids
-from tests.controllers import quiesce, run_virtually, until
-from tests.reassignments import Cluster, cluster
+from tests.controllers.contexts import ids
+from tests.controllers.reassignments import Cluster, cluster
+from tests.controllers.worlds import quiesce, run_virtually, until
 
 BROKERS = (1, 2, 3, 4, 5)
 PARTITIONS = ((1, 2), (2, 3, 4))

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import pytest
 
-from cluster.broker import BrokerId
-from cluster.errors import ClusterError, ErrorCode
-from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ClusterError, ErrorCode
+from cluster.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from cluster.requests.data import ProducePartition, ProduceRequest, ProduceResponse
 from cluster.requests.elections import PREFERRED, ElectLeadersRequest, ElectLeadersTopic
 from cluster.requests.reassignments import (
@@ -25,7 +25,7 @@ from simulator.cluster import SimulatedCluster, simulate
 from simulator.record_batches import encode_client_batch
 from simulator.record_checker import check_all
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from tests.controller_crashes import SAFETY_LIMIT, DyingController
+from tests.controllers.controller_crashes import SAFETY_LIMIT, DyingController
 
 T = "orders"
 Targets = Mapping[int, Sequence[int]]

@@ -10,9 +10,9 @@ from random import Random
 
 import pytest
 
-from cluster.broker import BrokerId
-from cluster.errors import ClusterError, ErrorCode
-from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ClusterError, ErrorCode
+from cluster.model.partition import LeaderAndIsr, TopicPartition
 from cluster.requests.data import FetchPartition, FetchRequest, FetchResponse, ProducePartition, ProduceRequest
 from cluster.requests.recovery import RecoverClusterRequest, RecoverClusterResponse
 from cluster.requests.topics import CreateTopicsRequest, NewTopic

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from cluster.broker import BrokerId
-from cluster.errors import ErrorCode
-from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import LeaderAndIsr, TopicPartition
 from cluster.requests.control import LeaderAndIsrRequest
 from cluster.requests.topics import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 from cluster.znodes.paths import state_path
 from cluster.znodes.topics import decode_state
 from simulator.cluster import SimulatedCluster, simulate
 from simulator.record_checker import check_all
-from tests.contexts import ids
+from tests.controllers.contexts import ids
 
 T0 = TopicPartition("t", 0)
 

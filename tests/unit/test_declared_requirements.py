@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from packaging.utils import canonicalize_name
 
-from tests.installations import ROOT, declared
+from tests.processes.installations import ROOT, declared
 from tests.unit.test_tidy import PACKAGES, imported, sources
 
 EXTRAS = {"audit": ("audit", "audit-kafka"), "deploy": ("embedded",), "launcher": ("embedded", "audit")}

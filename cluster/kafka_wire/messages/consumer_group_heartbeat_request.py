@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from cluster.broker import ZERO_TOPIC_ID, TopicId
+from cluster.model.broker import ZERO_TOPIC_ID, TopicId
 from cluster.kafka_wire.message import Message
 
 

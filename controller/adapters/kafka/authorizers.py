@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 from weakref import WeakSet
 
-from cluster.broker import BrokerId
-from cluster.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.kafka_wire.authorizer import has_authorizer
 from cluster.kafka_wire.connection import KafkaConnection
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
 
 _TIMEOUT_S: Final = 10.0
 

@@ -7,8 +7,6 @@ handleUpdateFeatures.
 from itertools import groupby
 from typing import Any, Final
 
-from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
-from cluster.errors import ApiError
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.messages import allocate_producer_ids_request as allocation
 from cluster.kafka_wire.messages import allocate_producer_ids_response as allocated
@@ -18,6 +16,8 @@ from cluster.kafka_wire.messages import controlled_shutdown_request as shutdown
 from cluster.kafka_wire.messages import controlled_shutdown_response as shut_down
 from cluster.kafka_wire.messages import update_features_request as features
 from cluster.kafka_wire.messages import update_features_response as updated
+from cluster.model.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
+from cluster.model.errors import ApiError
 from cluster.requests import agents, configs
 from controller.adapters.kafka.conversions import Conversion, topic_id_or_none, topic_id_or_zero
 

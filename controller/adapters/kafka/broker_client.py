@@ -5,18 +5,18 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
-from cluster.broker import Broker, BrokerId, Endpoint, TopicId
-from cluster.errors import ApiError, ErrorCode, PeerRefusesError, PeerUnreachableError
-from cluster.kafka_configs.tables import release_of
+from cluster.config.settings import Settings
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.messages.api_versions_request import ApiVersionsRequest
 from cluster.kafka_wire.messages.api_versions_response import ApiVersionsResponse
-from cluster.process.settings import Settings
+from cluster.model.broker import Broker, BrokerId, Endpoint, TopicId
+from cluster.model.errors import ApiError, ErrorCode, PeerRefusesError, PeerUnreachableError
 from cluster.requests import control
 from cluster.requests.recovery import DescribeReplicasResponse
 from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.control_messages import ControlMessages, answer_type, response_of
 from controller.adapters.kafka.topic_ids import cached_topic_ids, check_topic_ids
+from controller.kafka_configs.tables import release_of
 from controller.topic_id_questions import TopicIdAnswer, TopicIdQuestion
 
 _ASKED_VERSION: Final = 0

@@ -7,10 +7,10 @@ from typing import Final
 
 import structlog
 
-from cluster.broker import Broker
-from cluster.errors import ClusterError
-from cluster.kafka_wire.connection_table import ConnectionTable
-from cluster.process.tasks import TaskSet
+from cluster.aio.tasks import TaskSet
+from cluster.model.broker import Broker
+from cluster.model.errors import ClusterError
+from controller.adapters.kafka.connection_table import ConnectionTable
 
 _INTERVAL_S: Final = 1.0
 _LOOK_UP_S: Final = 5.0

@@ -4,11 +4,11 @@ import asyncio
 import ssl
 from typing import Final
 
-from cluster.broker import Endpoint
-from cluster.errors import ApiError, ErrorCode, PeerNotConnectedError, PeerUnreachableError
 from cluster.kafka_wire.messages.api_versions_request import ApiVersionsRequest
 from cluster.kafka_wire.messages.api_versions_response import ApiVersionsResponse
-from cluster.listeners import ListenerNames
+from cluster.model.broker import Endpoint
+from cluster.model.errors import ApiError, ErrorCode, PeerNotConnectedError, PeerUnreachableError
+from cluster.model.listeners import ListenerNames
 from controller.adapters.kafka.live_brokers import LiveBrokers
 
 _TIMEOUT_S: Final = 5.0

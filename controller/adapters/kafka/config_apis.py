@@ -6,13 +6,13 @@ Kafka ConfigHelper, ZkAdminManager, KafkaAdminClient.nodeFor.
 
 from typing import Any, Final
 
-from cluster.broker import ControllerId
-from cluster.errors import ApiError
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.messages import describe_configs_request as description
 from cluster.kafka_wire.messages import describe_configs_response as described
 from cluster.kafka_wire.messages import incremental_alter_configs_request as alteration
 from cluster.kafka_wire.messages import incremental_alter_configs_response as altered
+from cluster.model.broker import ControllerId
+from cluster.model.errors import ApiError
 from cluster.requests import configs
 from controller.adapters.kafka.conversions import Conversion
 

@@ -12,9 +12,6 @@ from typing import Any, Final, assert_never
 
 from msgspec import Struct
 
-from cluster.broker import ZERO_TOPIC_ID, Broker, TopicId
-from cluster.encoded_parts import EncodedParts
-from cluster.errors import known_code
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.codec import encode
 from cluster.kafka_wire.message import EncodedPart, Message
@@ -25,8 +22,11 @@ from cluster.kafka_wire.messages.api_versions_response import ApiVersion
 from cluster.kafka_wire.messages.leader_and_isr_response import LeaderAndIsrResponse as LeaderAndIsrAnswer
 from cluster.kafka_wire.messages.stop_replica_response import StopReplicaResponse as StopReplicaAnswer
 from cluster.kafka_wire.messages.update_metadata_response import UpdateMetadataResponse as UpdateMetadataAnswer
-from cluster.protocol_version import ProtocolVersion
+from cluster.model.broker import ZERO_TOPIC_ID, Broker, TopicId
+from cluster.model.errors import known_code
+from cluster.model.protocol_version import ProtocolVersion
 from cluster.requests import control
+from cluster.rpc.encoded_parts import EncodedParts
 
 SECURITY_PROTOCOLS: Final[Mapping[str, int]] = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 

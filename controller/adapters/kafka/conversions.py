@@ -5,10 +5,10 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from cluster.broker import ZERO_TOPIC_ID, TopicId
-from cluster.errors import ApiError
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.message import Message
+from cluster.model.broker import ZERO_TOPIC_ID, TopicId
+from cluster.model.errors import ApiError
 
 M = TypeVar("M", bound=Message)
 

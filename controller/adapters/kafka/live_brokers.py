@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable, Collection
 from random import Random
 from typing import Final
 
-from cluster.broker import Broker, Endpoint
-from cluster.errors import PeerUnreachableError, ZooKeeperError
+from cluster.config.kafka_tls import KafkaTls
 from cluster.kafka_wire.connection import KafkaConnection
-from cluster.process.kafka_tls import KafkaTls
+from cluster.model.broker import Broker, Endpoint
+from cluster.model.errors import PeerUnreachableError, ZooKeeperError
 
 _READ_TIMEOUT_S: Final = 2.0
 _REMEMBERED_S: Final = 1.0

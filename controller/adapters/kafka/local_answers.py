@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
-from cluster.errors import ClusterError, ErrorCode
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.apis import api
 from cluster.kafka_wire.connection import KafkaConnection
@@ -14,6 +13,7 @@ from cluster.kafka_wire.messages.api_versions_response import ApiVersion, ApiVer
 from cluster.kafka_wire.messages.describe_log_dirs_response import DescribeLogDirsResponse, DescribeLogDirsResult
 from cluster.kafka_wire.messages.list_groups_response import ListGroupsResponse
 from cluster.kafka_wire.messages.list_transactions_response import ListTransactionsResponse
+from cluster.model.errors import ClusterError, ErrorCode
 from controller.adapters.kafka.versions import announced
 
 Connected = Callable[[], Awaitable[KafkaConnection]]

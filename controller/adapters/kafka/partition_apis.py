@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId
-from cluster.errors import ApiError, ErrorCode
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.messages import alter_partition_reassignments_request as alteration
 from cluster.kafka_wire.messages import alter_partition_reassignments_response as altered
@@ -16,6 +14,8 @@ from cluster.kafka_wire.messages import elect_leaders_request as election
 from cluster.kafka_wire.messages import elect_leaders_response as elected
 from cluster.kafka_wire.messages import list_partition_reassignments_request as listing
 from cluster.kafka_wire.messages import list_partition_reassignments_response as listed
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests import elections, reassignments
 from controller.adapters.kafka.conversions import Conversion
 

@@ -6,16 +6,16 @@ import ssl
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from cluster.broker import Broker, BrokerId, Endpoint
-from cluster.errors import StartupError
-from cluster.kafka_wire.connection_table import ConnectionBounds, ConnectionTable
-from cluster.kafka_wire.served_connection import Peer, ServerLimits
-from cluster.kafka_wire.server import KafkaServer
-from cluster.process.kafka_listeners import KafkaListener
-from cluster.process.tasks import TaskSet
+from cluster.aio.tasks import TaskSet
+from cluster.config.kafka_listeners import KafkaListener
+from cluster.model.broker import Broker, BrokerId, Endpoint
+from cluster.model.errors import StartupError
 from cluster.rpc.admission_limits import AdmissionLimits
 from controller.adapters.kafka.broker_hosts import BrokerHosts
+from controller.adapters.kafka.connection_table import ConnectionBounds, ConnectionTable
+from controller.adapters.kafka.served_connection import Peer, ServerLimits
 from controller.adapters.kafka.session import KafkaServices, KafkaSession
+from controller.adapters.kafka.wire_server import KafkaServer
 
 
 class KafkaServers:

@@ -12,7 +12,8 @@ from typing import Any, Final
 import structlog
 from msgspec import Struct
 
-from cluster.errors import ApiError, ClusterError, ErrorCode
+from cluster.aio.off_loop import THREAD, off_loop
+from cluster.aio.parking import CURRENT, parked
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.apis import Api, api
 from cluster.kafka_wire.codec import decode
@@ -20,10 +21,8 @@ from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.headers import RequestHeader, decode_request_header, encode_response
 from cluster.kafka_wire.message import Message
 from cluster.kafka_wire.schema import has_error_code
-from cluster.process.freed_memory import FreedMemory
-from cluster.process.off_loop import THREAD, off_loop
-from cluster.process.parking import CURRENT, parked
-from cluster.process.request_metrics import MeasuredRequest, RequestMetrics
+from cluster.metrics.requests import MeasuredRequest, RequestMetrics
+from cluster.model.errors import ApiError, ClusterError, ErrorCode
 from cluster.requests.context import RequestContext, RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.rpc.budgets import Peer
@@ -38,6 +37,7 @@ from controller.adapters.kafka.partition_apis import PARTITION_APIS
 from controller.adapters.kafka.topic_apis import TOPIC_APIS
 from controller.adapters.kafka.user_apis import USER_APIS
 from controller.adapters.kafka.versions import NEVER_PASSED_ON
+from controller.freed_memory import FreedMemory
 
 _log = structlog.stdlib.get_logger()
 OF_ACTIVE_CONTROLLER: Final = (*TOPIC_APIS, *PARTITION_APIS, *BROKER_APIS, *USER_APIS)

@@ -6,8 +6,6 @@ Source: Kafka KafkaApis.handleCreateTopicsRequest, handleDeleteTopicsRequest, ha
 from collections import Counter
 from typing import Any, Final
 
-from cluster.broker import BrokerId
-from cluster.errors import ApiError, ErrorCode
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.messages import create_partitions_request as expansion
 from cluster.kafka_wire.messages import create_partitions_response as expanded
@@ -15,6 +13,8 @@ from cluster.kafka_wire.messages import create_topics_request as creation
 from cluster.kafka_wire.messages import create_topics_response as created
 from cluster.kafka_wire.messages import delete_topics_request as deletion
 from cluster.kafka_wire.messages import delete_topics_response as deleted
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests import topics
 from controller.adapters.kafka.conversions import Conversion, topic_id_or_none, topic_id_or_zero
 

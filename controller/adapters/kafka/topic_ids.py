@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from cluster.broker import NO_LEADER, ZERO_TOPIC_ID, LeaderEpoch, TopicId
-from cluster.errors import ApiError, ErrorCode, known_code
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.messages import leader_and_isr_request as lai
 from cluster.kafka_wire.messages.leader_and_isr_response import LeaderAndIsrResponse
 from cluster.kafka_wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from cluster.kafka_wire.messages.metadata_response import MetadataResponse
+from cluster.model.broker import NO_LEADER, ZERO_TOPIC_ID, LeaderEpoch, TopicId
+from cluster.model.errors import ApiError, ErrorCode, known_code
 from controller.topic_id_questions import TopicIdAnswer, TopicIdQuestion
 
 _METADATA_VERSION: Final = 10

@@ -2,11 +2,11 @@
 
 from typing import Any, Final
 
-from cluster.errors import ApiError
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.messages import alter_user_scram_credentials_request as alteration
 from cluster.kafka_wire.messages import alter_user_scram_credentials_response as altered
-from cluster.requests import users
+from cluster.model.errors import ApiError
+from controller import user_requests as users
 from controller.adapters.kafka.conversions import Conversion
 
 

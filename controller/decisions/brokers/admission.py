@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from cluster.broker import Broker, BrokerId, BrokerProtocol
-from cluster.listeners import ListenerNames
+from cluster.model.broker import Broker, BrokerId, BrokerProtocol
+from cluster.model.listeners import ListenerNames
 from controller.decisions.configs.features import incompatible_features
 
 UNREADABLE: Final = "has a registration that cannot be read"

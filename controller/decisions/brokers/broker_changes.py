@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from cluster.broker import BrokerEpoch, BrokerId, RegisteredBroker
+from cluster.model.broker import BrokerEpoch, BrokerId, RegisteredBroker
 
 
 class BrokerChanges(Struct, frozen=True):

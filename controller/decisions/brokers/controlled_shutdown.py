@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from cluster.broker import UNKNOWN_BROKER_EPOCH, BrokerEpoch, BrokerId
-from cluster.errors import ErrorCode
-from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.model.broker import UNKNOWN_BROKER_EPOCH, BrokerEpoch, BrokerId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import LeaderAndIsr, TopicPartition
 from cluster.requests.elections import ThreatenedPartition
 from controller.decisions.context_view import ContextView
 

@@ -9,10 +9,10 @@ from itertools import chain
 
 from msgspec import Struct
 
-from cluster.broker import BrokerId
-from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.model.broker import BrokerId
+from cluster.model.partition import LeaderAndIsr, TopicPartition
+from cluster.model.state_machines import PartitionState
 from cluster.requests.agents import SCRUB, UNCLEAN_SHUTDOWN, ReportedDamage
-from cluster.state_machines import PartitionState
 from controller.decisions.context_view import ContextView
 
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from cluster.broker import UNKNOWN_BROKER_EPOCH, BrokerId
-from cluster.errors import ErrorCode
+from cluster.model.broker import UNKNOWN_BROKER_EPOCH, BrokerId
+from cluster.model.errors import ErrorCode
 from cluster.requests.cluster import Finding
 from cluster.requests.control import ControlRequest, ControlResponse
 

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from cluster.broker import BrokerEpoch
+from cluster.model.broker import BrokerEpoch
 from cluster.requests.agents import ReportedDamage
 
 NOT_SCHEDULED: Final = 0

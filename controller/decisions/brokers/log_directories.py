@@ -8,8 +8,8 @@ from collections.abc import Set as AbstractSet
 
 from msgspec import Struct
 
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.control import LeaderAndIsrPartitionError
 from controller.decisions.context_view import ContextView
 

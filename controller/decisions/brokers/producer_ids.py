@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from cluster.broker import BrokerEpoch, BrokerId
-from cluster.errors import ApiError, ErrorCode
+from cluster.model.broker import BrokerEpoch, BrokerId
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.znodes.cluster_wide import ProducerIdBlock
 from controller.decisions.context_view import ContextView
 

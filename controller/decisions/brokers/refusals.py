@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from cluster.broker import (
+from cluster.model.broker import (
     UNKNOWN_BROKER_EPOCH,
     UNKNOWN_CONTROLLER_EPOCH,
     BrokerEpoch,
@@ -18,8 +18,8 @@ from cluster.broker import (
     LeaderEpoch,
     TopicId,
 )
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.cluster import Finding
 from cluster.requests.control import ControlRequest, ControlResponse, LeaderAndIsrRequest, LeaderAndIsrResponse
 from controller.decisions.brokers.failures import Failure

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from cluster.broker import ControllerId
-from cluster.errors import ApiError, ErrorCode, all_refusals
+from cluster.config.settings import Settings
+from cluster.model.broker import ControllerId
+from cluster.model.errors import ApiError, ErrorCode, all_refusals
 from cluster.process.log_level import LOG_LEVEL, LOG_LEVELS
-from cluster.process.settings import Settings
 from cluster.requests.configs import BROKER_RESOURCE, DELETE_CONFIG, SET_CONFIG, TOPIC_RESOURCE, AlterableConfig
 from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity
 from controller.decisions.configs.topic_configs import UNCLEAN_LEADER_ELECTION, check_topic_configs

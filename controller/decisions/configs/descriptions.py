@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from cluster.process.settings import Settings
+from cluster.config.settings import Settings
 from cluster.requests.configs import DescribedConfig
 from controller.decisions.configs.changes import DYNAMIC_BROKER_KEYS
 

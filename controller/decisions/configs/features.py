@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from cluster.broker import Broker, FeatureRange
+from cluster.model.broker import Broker, FeatureRange
 from cluster.requests.configs import DescribedFeature, FeatureSupport, FeatureUpdate
 from cluster.znodes.cluster_wide import FinalizedFeatures
 

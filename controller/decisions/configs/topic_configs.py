@@ -7,9 +7,9 @@ Kafka TopicConfig, LogConfig.
 from collections.abc import Mapping
 from typing import Final
 
-from cluster.errors import ApiError, ErrorCode, all_refusals
-from cluster.kafka_configs.validation import refused_topic_configs
+from cluster.model.errors import ApiError, ErrorCode, all_refusals
 from controller.decisions.configs import values
+from controller.kafka_configs.validation import refused_topic_configs
 
 
 def _replica_list(value: str) -> str | None:

@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 from urllib.parse import quote
 
-from cluster import bounds
-from cluster.errors import ApiError, ErrorCode
-from cluster.requests.users import (
+from cluster.model import bounds
+from cluster.model.errors import ApiError, ErrorCode
+from cluster.znodes.configs import ConfigEntity
+from controller.user_requests import (
     AlterUserScramCredentialsRequest,
     ScramCredentialAlteration,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
     ScramMechanism,
 )
-from cluster.znodes.configs import ConfigEntity
 
 _ITERATIONS_MIN, _ITERATIONS_MAX = 4096, 16_384
 _MECHANISMS: Final = frozenset(ScramMechanism)

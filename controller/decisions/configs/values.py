@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Final
 
-from cluster.errors import ApiError, ErrorCode, all_refusals
+from cluster.model.errors import ApiError, ErrorCode, all_refusals
 
 Check = Callable[[str], str | None]
 """Returns the error of a value, None if it is valid."""

@@ -12,9 +12,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from cluster.broker import BrokerId, ControllerEpoch, PartitionEpoch
-from cluster.errors import ErrorCode
-from cluster.partition import RECOVERED, RECOVERING, LeaderAndIsr, TopicPartition
+from cluster.model.broker import BrokerId, ControllerEpoch, PartitionEpoch
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import RECOVERED, RECOVERING, LeaderAndIsr, TopicPartition
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest, AlterPartitionResult
 from controller.decisions.context_view import ContextView
 

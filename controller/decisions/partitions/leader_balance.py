@@ -8,8 +8,8 @@ from itertools import islice
 
 from msgspec import Struct
 
-from cluster.broker import BrokerId
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerId
+from cluster.model.partition import TopicPartition
 from controller.decisions.context_view import ContextView
 
 _PER_CENT = 100

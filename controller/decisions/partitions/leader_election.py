@@ -11,10 +11,10 @@ from typing import Final, NamedTuple, assert_never
 
 from msgspec import Struct
 
-from cluster.bounds import LEADER_EPOCH_IN_ZNODE
-from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
-from cluster.errors import ErrorCode
-from cluster.partition import RECOVERING, LeaderAndIsr, TopicPartition
+from cluster.model.bounds import LEADER_EPOCH_IN_ZNODE
+from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import RECOVERING, LeaderAndIsr, TopicPartition
 from controller.decisions.context_view import ContextView
 
 

@@ -1,15 +1,15 @@
 """Partition state machine: valid transitions, and the first leadership of a new partition.
 
-Source: Kafka ZkPartitionStateMachine; the transition table is `cluster.state_machines`.
+Source: Kafka ZkPartitionStateMachine; the transition table is `cluster.model.state_machines`.
 """
 
 from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from cluster.broker import INITIAL_LEADER_EPOCH, INITIAL_PARTITION_EPOCH
-from cluster.partition import LeaderAndIsr, TopicPartition
-from cluster.state_machines import PREVIOUS_PARTITION_STATES, PartitionState
+from cluster.model.broker import INITIAL_LEADER_EPOCH, INITIAL_PARTITION_EPOCH
+from cluster.model.partition import LeaderAndIsr, TopicPartition
+from cluster.model.state_machines import PREVIOUS_PARTITION_STATES, PartitionState
 from controller.decisions.context_view import ContextView
 from controller.decisions.partitions.leader_election import ElectionFailure
 

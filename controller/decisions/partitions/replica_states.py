@@ -1,6 +1,6 @@
 """Replica state machine: valid transitions, and the ISR after a replica goes offline.
 
-Source: Kafka ZkReplicaStateMachine; the transition table is `cluster.state_machines`.
+Source: Kafka ZkReplicaStateMachine; the transition table is `cluster.model.state_machines`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cluster.broker import NO_LEADER, BrokerId, ControllerEpoch
-from cluster.partition import LeaderAndIsr, TopicPartition
-from cluster.state_machines import PREVIOUS_REPLICA_STATES, ReplicaState
+from cluster.model.broker import NO_LEADER, BrokerId, ControllerEpoch
+from cluster.model.partition import LeaderAndIsr, TopicPartition
+from cluster.model.state_machines import PREVIOUS_REPLICA_STATES, ReplicaState
 from controller.decisions.context_view import ContextView
 from controller.decisions.partitions.leader_election import (
     NEWER_CONTROLLER,

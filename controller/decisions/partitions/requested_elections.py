@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from cluster.errors import ErrorCode
-from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import LeaderAndIsr, TopicPartition
 from cluster.requests import elections
 from controller.decisions.context_view import ContextView
 from controller.decisions.partitions.leader_election import ElectionFailure, Offline, Preferred, Strategy

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from cluster.broker import BrokerId
-from cluster.errors import ErrorCode
-from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
 from controller.decisions.context_view import ContextView
 from controller.decisions.partitions.leader_election import (
     NEWER_CONTROLLER,

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from cluster.broker import NO_LEADER
-from cluster.partition import TopicPartition
+from cluster.model.broker import NO_LEADER
+from cluster.model.partition import TopicPartition
 from cluster.requests.reassignments import (
     DescribedReassignment,
     OngoingPartitionReassignment,

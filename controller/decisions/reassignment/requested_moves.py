@@ -9,9 +9,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from cluster.broker import BrokerId
-from cluster.errors import ErrorCode
-from cluster.partition import ReplicaAssignment, TopicPartition
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import ReplicaAssignment, TopicPartition
 from controller.decisions.context_view import ContextView
 from controller.decisions.reassignment.phases import RefusedMove, plan_znode_submission, refuse_trigger
 

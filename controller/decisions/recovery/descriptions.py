@@ -1,7 +1,7 @@
 """A planned recovery in the types of the API."""
 
-from cluster.broker import NO_LEADER, NO_LEADER_EPOCH, PartitionEpoch
-from cluster.partition import LeaderAndIsr, ReplicaAssignment
+from cluster.model.broker import NO_LEADER, NO_LEADER_EPOCH, PartitionEpoch
+from cluster.model.partition import LeaderAndIsr, ReplicaAssignment
 from cluster.requests.plans import DescribedPartition
 from cluster.requests.recovery import ClusterRecovery, RecoveredPartition
 from controller.decisions.recovery.plan import RecoveryPlan, RestoredCluster

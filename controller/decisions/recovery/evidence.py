@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from cluster.broker import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
-from cluster.partition import ReplicaAssignment
+from cluster.model.broker import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
+from cluster.model.partition import ReplicaAssignment
 from cluster.requests.recovery import DescribedReplica, DescribeReplicasResponse, KnownLeadership
 
 Answers = Mapping[BrokerId, DescribeReplicasResponse]

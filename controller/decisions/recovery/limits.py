@@ -7,8 +7,8 @@ last: nothing could follow it.
 from collections.abc import Iterator
 from typing import Final
 
-from cluster.broker import BrokerId, ControllerEpoch
-from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.model.broker import BrokerId, ControllerEpoch
+from cluster.model.partition import LeaderAndIsr, TopicPartition
 from cluster.znodes.paths import state_path
 from controller.decisions.recovery.evidence import Answers
 

@@ -10,8 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from cluster.broker import NO_LEADER_EPOCH, BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch, TopicId
-from cluster.partition import EMPTY_ASSIGNMENT, LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.model.broker import (
+    NO_LEADER_EPOCH,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+    TopicId,
+)
+from cluster.model.partition import EMPTY_ASSIGNMENT, LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.requests.recovery import KnownLeadership
 from cluster.znodes.paths import PRODUCER_ID_BLOCK
 from controller.decisions.recovery.evidence import (

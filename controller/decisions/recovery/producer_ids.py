@@ -1,6 +1,6 @@
 """The producer id block of a restored ZooKeeper, raised above the ids that brokers have seen."""
 
-from cluster.broker import BrokerId
+from cluster.model.broker import BrokerId
 from cluster.znodes.cluster_wide import ProducerIdBlock
 from controller.decisions.brokers.producer_ids import BLOCK_SIZE
 

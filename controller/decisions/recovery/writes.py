@@ -8,7 +8,7 @@ znode and rises by writing: the state is written as often as needed, each time w
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from cluster.partition import ReplicaAssignment, TopicAssignment
+from cluster.model.partition import ReplicaAssignment, TopicAssignment
 from cluster.znodes.configs import encode_config
 from cluster.znodes.paths import (
     delete_topic_path,

@@ -10,8 +10,8 @@ from collections.abc import Set as AbstractSet
 
 from msgspec.structs import replace
 
-from cluster.broker import Broker, BrokerId
-from cluster.partition import ReplicaAssignment, TopicAssignment
+from cluster.model.broker import Broker, BrokerId
+from cluster.model.partition import ReplicaAssignment, TopicAssignment
 
 
 def names_controller(topic: TopicAssignment, controllers: AbstractSet[BrokerId]) -> bool:

@@ -12,10 +12,10 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from cluster.broker import Broker, BrokerId, TopicId
-from cluster.errors import ApiError, ErrorCode, all_refusals
-from cluster.partition import ReplicaAssignment
-from cluster.replica_placement import place_replicas
+from cluster.model.broker import Broker, BrokerId, TopicId
+from cluster.model.errors import ApiError, ErrorCode, all_refusals
+from cluster.model.partition import ReplicaAssignment
+from cluster.model.replica_placement import place_replicas
 from cluster.requests.topics import NewPartitions, NewTopic
 from controller.decisions.configs.topic_configs import check_topic_configs
 

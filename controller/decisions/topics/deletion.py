@@ -10,10 +10,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from cluster.broker import BrokerId, ControllerEpoch
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
-from cluster.state_machines import PREVIOUS_REPLICA_STATES, ReplicaState
+from cluster.model.broker import BrokerId, ControllerEpoch
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
+from cluster.model.state_machines import PREVIOUS_REPLICA_STATES, ReplicaState
 from cluster.znodes.left_replicas import LeftReplicas
 from controller.decisions.context_view import ContextView
 

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final
 
-from cluster.broker import BrokerId
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerId
+from cluster.model.partition import TopicPartition
+from cluster.model.state_machines import ReplicaState
 from cluster.requests.topics import DescribedTopicDeletion, WaitingReplica
-from cluster.state_machines import ReplicaState
 from controller.decisions.context_view import ContextView
 
 _NONE: Final[Mapping[BrokerId, int]] = MappingProxyType({})

@@ -6,11 +6,11 @@ Source: Kafka ZkAdminManager.createPartitions, AdminZkClient.addPartitions.
 from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 
-from cluster.broker import Broker, BrokerId
-from cluster.counted import counted
-from cluster.errors import ApiError, ErrorCode, all_refusals
-from cluster.partition import ReplicaAssignment, TopicAssignment
-from cluster.replica_placement import place_replicas
+from cluster.model.broker import Broker, BrokerId
+from cluster.model.errors import ApiError, ErrorCode, all_refusals
+from cluster.model.partition import ReplicaAssignment, TopicAssignment
+from cluster.model.printable import counted
+from cluster.model.replica_placement import place_replicas
 from cluster.requests.topics import NewPartitions
 
 

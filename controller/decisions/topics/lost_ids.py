@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct
 
-from cluster.broker import BrokerId, TopicId
-from cluster.partition import TopicAssignment
+from cluster.model.broker import BrokerId, TopicId
+from cluster.model.partition import TopicAssignment
 from cluster.requests.recovery import DescribeReplicasResponse
 from controller.topic_id_questions import TopicIdAnswer
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import structlog
 
-from cluster.broker import BrokerId, RegisteredBroker
-from cluster.errors import MalformedZnodeError
-from cluster.partition import LeaderAndIsr
-from cluster.state_machines import PartitionState, ReplicaState
+from cluster.model.broker import BrokerId, RegisteredBroker
+from cluster.model.errors import MalformedZnodeError
+from cluster.model.partition import LeaderAndIsr
+from cluster.model.state_machines import PartitionState, ReplicaState
 from controller.active_controller import ActiveController, UnfitError
 from controller.changes import (
     BrokerModified,

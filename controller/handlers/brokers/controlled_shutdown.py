@@ -5,9 +5,9 @@ Source: Kafka KafkaController.processControlledShutdown, doControlledShutdown.
 
 import structlog
 
-from cluster.errors import ErrorCode
+from cluster.model.errors import ErrorCode
+from cluster.model.state_machines import PartitionState, ReplicaState
 from cluster.requests.agents import ControlledShutdownRequest, ControlledShutdownResponse, RemainingPartition
-from cluster.state_machines import PartitionState, ReplicaState
 from controller.active_controller import ActiveController
 from controller.changes import BrokerShuttingDown
 from controller.decisions.brokers.controlled_shutdown import duties_of, refuse_controlled_shutdown

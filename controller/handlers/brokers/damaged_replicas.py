@@ -8,9 +8,10 @@ from collections.abc import Set as AbstractSet
 
 import structlog
 
-from cluster.broker import BrokerEpoch, BrokerId
-from cluster.errors import ErrorCode
-from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.model.broker import BrokerEpoch, BrokerId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import LeaderAndIsr, TopicPartition
+from cluster.model.state_machines import PartitionState
 from cluster.requests.agents import (
     RECOVERY,
     SCRUB,
@@ -19,7 +20,6 @@ from cluster.requests.agents import (
     ReportDamagedReplicasRequest,
     ReportDamagedReplicasResponse,
 )
-from cluster.state_machines import PartitionState
 from cluster.znodes.paths import state_path, topic_path
 from controller.active_controller import ActiveController
 from controller.changes import (

@@ -8,11 +8,11 @@ from collections import Counter
 
 import structlog
 
-from cluster.broker import BrokerId
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
+from cluster.model.state_machines import ReplicaState
 from cluster.requests.control import LeaderAndIsrPartitionError, LeaderAndIsrResponse
-from cluster.state_machines import ReplicaState
 from cluster.znodes.admin_requests import decode_log_dir_event, decode_partitions
 from cluster.znodes.paths import ISR_CHANGE_NOTIFICATION, LOG_DIR_EVENT_NOTIFICATION
 from cluster.zookeeper.decoding import decode_each

@@ -2,7 +2,7 @@
 
 import structlog
 
-from cluster.errors import ApiError, ErrorCode
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.agents import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from controller.active_controller import ActiveController
 from controller.decisions.brokers.producer_ids import BLOCK_SIZE, next_block, refuse_allocation

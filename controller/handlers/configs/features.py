@@ -5,7 +5,7 @@ Source: Kafka KafkaController.setupFeatureVersioning, processFeatureUpdates; KIP
 
 import structlog
 
-from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, SessionExpiredError, ZooKeeperError
+from cluster.model.errors import ApiError, ErrorCode, MalformedZnodeError, SessionExpiredError, ZooKeeperError
 from cluster.requests.configs import (
     DescribeFeaturesRequest,
     DescribeFeaturesResponse,

@@ -10,9 +10,9 @@ from typing import Final
 
 import structlog
 
-from cluster.errors import ApiError, ErrorCode, MalformedZnodeError
-from cluster.process.off_loop import off_loop
-from cluster.process.slices import in_slices
+from cluster.aio.off_loop import off_loop
+from cluster.aio.slices import in_slices
+from cluster.model.errors import ApiError, ErrorCode, MalformedZnodeError
 from cluster.requests.configs import (
     AlterConfigsRequest,
     AlterConfigsResource,

@@ -5,8 +5,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from cluster.errors import ApiError, ErrorCode
-from cluster.process.slices import in_slices
+from cluster.aio.slices import in_slices
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.znodes.configs import ConfigEntity
 from cluster.zookeeper.configs import StoredConfig
 from controller.active_controller import ActiveController

@@ -9,11 +9,11 @@ from typing import Final
 
 import structlog
 
-from cluster.errors import ApiError, ErrorCode
-from cluster.partition import LeaderAndIsr, TopicPartition
-from cluster.process.off_loop import off_loop
+from cluster.aio.off_loop import off_loop
+from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.partition import LeaderAndIsr, TopicPartition
+from cluster.model.state_machines import PartitionState
 from cluster.requests.elections import PREFERRED, ElectLeadersRequest, ElectLeadersResponse
-from cluster.state_machines import PartitionState
 from controller.active_controller import ActiveController
 from controller.decisions.partitions.leader_balance import BalanceRound, plan_leader_balance
 from controller.decisions.partitions.leader_election import ElectionFailure, Preferred

@@ -2,9 +2,9 @@
 
 import structlog
 
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
-from cluster.process.off_loop import off_loop
+from cluster.aio.off_loop import off_loop
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.agents import AlterPartitionRequest, AlterPartitionResponse, AlterPartitionResult
 from controller.active_controller import ActiveController
 from controller.changes import LeadershipsWritten

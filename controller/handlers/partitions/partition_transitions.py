@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
-from cluster.errors import ControllerMovedError, MalformedZnodeError, SessionExpiredError, ZooKeeperError
-from cluster.partition import LeaderAndIsr, TopicPartition
-from cluster.state_machines import PartitionState
+from cluster.model.errors import ControllerMovedError, MalformedZnodeError, SessionExpiredError, ZooKeeperError
+from cluster.model.partition import LeaderAndIsr, TopicPartition
+from cluster.model.state_machines import PartitionState
 from controller.active_controller import ActiveController
 from controller.changes import Assignments, LeadersElected, PartitionsMoved, PartitionStatesDerived
 from controller.decisions.broker_requests import NO_ASSIGNMENTS, ControlBatch

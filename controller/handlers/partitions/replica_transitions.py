@@ -9,11 +9,11 @@ from typing import Final
 
 import structlog
 
-from cluster.broker import BrokerId
-from cluster.errors import ControllerMovedError, SessionExpiredError, ZooKeeperError
-from cluster.hash_order import in_hash_order
-from cluster.partition import LeaderAndIsr, TopicPartition
-from cluster.state_machines import ReplicaState
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ControllerMovedError, SessionExpiredError, ZooKeeperError
+from cluster.model.hash_order import in_hash_order
+from cluster.model.partition import LeaderAndIsr, TopicPartition
+from cluster.model.state_machines import ReplicaState
 from controller.active_controller import ActiveController
 from controller.changes import Assignments, LeadershipsRead, LeadershipsWritten, ReplicasMoved, ReplicaStatesDerived
 from controller.context import ControllerContext

@@ -9,9 +9,9 @@ from typing import Final, Protocol
 
 import structlog
 
-from cluster.errors import ErrorCode
-from cluster.partition import LeaderAndIsr, TopicPartition
-from cluster.process.tasks import Backoff
+from cluster.aio.tasks import Backoff
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import LeaderAndIsr, TopicPartition
 from controller.active_controller import ActiveController
 from controller.decisions.partitions.leader_election import ElectionFailure
 from controller.fenced_writes import Conflict, Outcome, Written

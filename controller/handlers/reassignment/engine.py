@@ -9,10 +9,10 @@ from typing import Final
 
 import structlog
 
-from cluster.broker import BrokerId
-from cluster.errors import ControllerMovedError, ErrorCode, SessionExpiredError, ZooKeeperError
-from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
-from cluster.state_machines import PartitionState, ReplicaState
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ControllerMovedError, ErrorCode, SessionExpiredError, ZooKeeperError
+from cluster.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
+from cluster.model.state_machines import PartitionState, ReplicaState
 from controller import changes
 from controller.active_controller import ActiveController
 from controller.context import ControllerContext

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Set
 
 import structlog
 
-from cluster.broker import BrokerId
-from cluster.errors import MalformedZnodeError
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerId
+from cluster.model.errors import MalformedZnodeError
+from cluster.model.partition import TopicPartition
 from controller.active_controller import ActiveController
 from controller.decisions.reassignment.phases import remaining_entries
 from controller.fenced_writes import Conflict, Missing, Written

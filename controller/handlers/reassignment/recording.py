@@ -7,10 +7,10 @@ Source: Kafka KafkaController.updateCurrentReassignment, stopRemovedReplicasOfRe
 
 from collections.abc import Callable, Iterable, Mapping
 
-from cluster.broker import BrokerId
-from cluster.errors import ErrorCode
-from cluster.partition import ReplicaAssignment, TopicPartition
-from cluster.state_machines import PartitionState, ReplicaState
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import ReplicaAssignment, TopicPartition
+from cluster.model.state_machines import PartitionState, ReplicaState
 from controller import changes
 from controller.active_controller import ActiveController
 from controller.decisions.broker_requests import NO_ASSIGNMENTS

@@ -8,9 +8,10 @@ from typing import Final
 
 import structlog
 
-from cluster.errors import ErrorCode, MalformedZnodeError
-from cluster.partition import ReplicaAssignment, TopicPartition
-from cluster.process.slices import in_slices
+from cluster.aio.slices import in_slices
+from cluster.model.errors import ErrorCode, MalformedZnodeError
+from cluster.model.partition import ReplicaAssignment, TopicPartition
+from cluster.model.state_machines import ReplicaState
 from cluster.requests.reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -21,7 +22,6 @@ from cluster.requests.reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from cluster.state_machines import ReplicaState
 from controller.active_controller import ActiveController
 from controller.changes import ReplicaStatesDerived
 from controller.decisions.reassignment.phases import (

@@ -8,10 +8,10 @@ import asyncio
 
 import structlog
 
-from cluster.broker import Broker, BrokerId
-from cluster.counted import counted
-from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, PeerUnreachableError
-from cluster.partition import TopicPartition
+from cluster.model.broker import Broker, BrokerId
+from cluster.model.errors import ApiError, ErrorCode, MalformedZnodeError, PeerUnreachableError
+from cluster.model.partition import TopicPartition
+from cluster.model.printable import counted
 from cluster.requests.recovery import (
     DescribeReplicasResponse,
     PlanClusterRecoveryRequest,

@@ -7,8 +7,8 @@ import asyncio
 
 import structlog
 
-from cluster.broker import BrokerId
-from cluster.state_machines import ReplicaState
+from cluster.model.broker import BrokerId
+from cluster.model.state_machines import ReplicaState
 from controller import changes
 from controller.active_controller import ActiveController
 from controller.decisions.topics.deletion import plan_left_replicas

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import structlog
 from msgspec.structs import replace
 
-from cluster.partition import TopicAssignment, TopicPartition
-from cluster.state_machines import PartitionState, ReplicaState
+from cluster.model.partition import TopicAssignment, TopicPartition
+from cluster.model.state_machines import PartitionState, ReplicaState
 from cluster.znodes.paths import BROKERS_TOPICS
 from controller.active_controller import ActiveController
 from controller.changes import (

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
-from cluster.broker import RegisteredBroker
-from cluster.partition import TopicAssignment, TopicPartition
+from cluster.model.broker import RegisteredBroker
+from cluster.model.partition import TopicAssignment, TopicPartition
 from controller.active_controller import ActiveController
 from controller.changes import ControllersListed
 from controller.decisions.topics.controller_replicas import names_controller, without_controllers

@@ -5,8 +5,8 @@ Source: Kafka KafkaApis.handleDeleteTopicsRequest, ZkAdminManager.deleteTopics.
 
 from collections import Counter
 
-from cluster.errors import ApiError, ErrorCode
-from cluster.process.slices import in_slices
+from cluster.aio.slices import in_slices
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, TopicToDelete
 from controller.active_controller import ActiveController
 from controller.fenced_writes import Conflict, Written

@@ -12,13 +12,13 @@ from typing import Final
 
 import structlog
 
-from cluster import bounds
-from cluster.bounds import shortened
-from cluster.broker import LEADER_EPOCH_DURING_DELETE, BrokerId
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
+from cluster.model import bounds
+from cluster.model.bounds import shortened
+from cluster.model.broker import LEADER_EPOCH_DURING_DELETE, BrokerId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
+from cluster.model.state_machines import PartitionState, ReplicaState
 from cluster.requests.control import StopReplicaRequest, StopReplicaResponse
-from cluster.state_machines import PartitionState, ReplicaState
 from controller import changes
 from controller.active_controller import ActiveController
 from controller.decisions.topics.deletion import (

@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 import structlog
 
-from cluster.broker import BrokerId
-from cluster.errors import ErrorCode
-from cluster.state_machines import ReplicaState
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ErrorCode
+from cluster.model.state_machines import ReplicaState
 from controller.active_controller import ActiveController
 from controller.changes import LeftReplicasDeleted, LeftReplicasRecorded
 from controller.decisions.reassignment.phases import reassigned_on

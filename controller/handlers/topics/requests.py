@@ -9,11 +9,11 @@ from collections.abc import Set as AbstractSet
 
 from msgspec.structs import replace
 
-from cluster.broker import Broker, TopicId, ZkVersion
-from cluster.errors import ApiError, ErrorCode
-from cluster.partition import TopicAssignment
-from cluster.process.off_loop import off_loop
-from cluster.process.slices import in_slices
+from cluster.aio.off_loop import off_loop
+from cluster.aio.slices import in_slices
+from cluster.model.broker import Broker, TopicId, ZkVersion
+from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.partition import TopicAssignment
 from cluster.requests.topics import (
     CreatableTopicResult,
     CreatePartitionsRequest,

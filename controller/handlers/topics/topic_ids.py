@@ -13,11 +13,11 @@ from typing import Final
 import structlog
 from msgspec.structs import replace
 
-from cluster.broker import Broker, BrokerId, TopicId
-from cluster.errors import ApiError, PeerUnreachableError
-from cluster.partition import TopicAssignment, TopicPartition
+from cluster.model.broker import Broker, BrokerId, TopicId
+from cluster.model.errors import ApiError, PeerUnreachableError
+from cluster.model.partition import TopicAssignment, TopicPartition
+from cluster.model.state_machines import ReplicaState
 from cluster.requests.agents import AlterPartitionItem
-from cluster.state_machines import ReplicaState
 from controller.active_controller import ActiveController
 from controller.changes import TopicIdRead
 from controller.context import ControllerContext

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 
-from cluster.local_cluster import ZOOKEEPER
+from cluster.process.local_cluster import ZOOKEEPER
 from tests.chaos.cluster import BROKERS, CONTROLLERS, SESSION_S
 from tests.chaos.faults.processes import kill_for
 from tests.chaos.faults.registry import Round, fault

@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 from typing import Final
 
-from cluster.broker import BrokerId
-from cluster.errors import ApiError, PeerUnreachableError
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ApiError, PeerUnreachableError
 from cluster.requests.reassignments import ReassignablePartition, ReassignableTopic
 from tests.chaos.cluster import BROKERS
 from tests.chaos.faults.processes import kill_controller, kill_for

@@ -9,7 +9,7 @@ from random import Random
 from typing import Final, NamedTuple, TypeVar
 
 from admin.client import AdminClient
-from cluster.errors import ApiError, PeerUnreachableError
+from cluster.model.errors import ApiError, PeerUnreachableError
 from tests.chaos.cluster import BROKERS, ChaosCluster
 from tests.chaos.isolation import Capability
 from tests.chaos.network import Network

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Final
 
-from cluster.local_cluster import ZOOKEEPER
+from cluster.process.local_cluster import ZOOKEEPER
 from cluster.requests.topics import NewTopic
 from tests.chaos.cluster import SESSION_S
 from tests.chaos.faults.processes import kill_for, pause

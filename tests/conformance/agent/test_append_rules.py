@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from broker_agent.client_batches import check_client_batch
 from broker_agent.log.producer_state import ProducerStates, decode_snapshot
 from broker_agent.log.record_batch import MAX_SEQUENCE, BatchHeader, crc32c, parse_header, walk
 from broker_agent.log.record_sets import check_batch_of_client, check_set_of_leader
 from broker_agent.ports import LogConfig
-from cluster.broker import LeaderEpoch, Offset
-from cluster.errors import ErrorCode, LogAppendError
+from broker_agent.requests.client_batches import check_client_batch
+from cluster.model.broker import LeaderEpoch, Offset
+from cluster.model.errors import ErrorCode, LogAppendError
 from simulator.record_batches import encode_client_batch
 from tests.contract.log_worlds import TP, InMemoryWorld, Node, batch, fetched
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from broker_agent.node import AgentNode
-from cluster.partition import TopicPartition
+from cluster.model.partition import TopicPartition
 from cluster.requests.context import RequestContext
 from cluster.requests.data import FetchRequest
-from tests.agents import TP, AgentWorld, until, virtually
+from tests.brokers.agents import TP, AgentWorld, until, virtually
 
 PARTITIONS = [TopicPartition(TP.topic, number) for number in range(20)]
 

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from broker_agent.log_reconciliation import Leader
-from broker_agent.replica_fetchers import FetchStart
-from cluster.broker import BrokerId, LeaderEpoch, Offset
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
+from broker_agent.replication.log_reconciliation import Leader
+from broker_agent.replication.replica_fetchers import FetchStart
+from cluster.model.broker import BrokerId, LeaderEpoch, Offset
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.data import FetchPartition, FetchRequest, OffsetForLeaderPartition, OffsetsForLeaderEpochRequest
-from tests.agents import TOPIC_ID, TP, AgentWorld, until, virtually
+from tests.brokers.agents import TOPIC_ID, TP, AgentWorld, until, virtually
 
 
 @pytest.mark.rule("R2.17", "R3.2")

@@ -4,10 +4,10 @@ import asyncio
 
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId, ControllerEpoch, ControllerId
+from cluster.model.broker import BrokerId, ControllerEpoch, ControllerId
 from cluster.requests.control import RequestCause
 from state_log.record import Cause, Kind, StateChange
-from tests.agents import AgentProcess, AgentWorld, until, virtually
+from tests.brokers.agents import AgentProcess, AgentWorld, until, virtually
 
 ELECTED = RequestCause(ControllerId(1001), ControllerEpoch(5), "ElectLeadersReceived", 17)
 MOVED = RequestCause(ControllerId(1001), ControllerEpoch(5), "BrokerChange", 18)

@@ -7,11 +7,11 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from broker_agent.batch_validation import AT_ONCE_MAX
-from cluster.errors import ErrorCode
+from broker_agent.requests.batch_validation import AT_ONCE_MAX
+from cluster.model.errors import ErrorCode
 from cluster.requests.data import ProducePartition, ProducePartitionResult, ProduceRequest
 from simulator.record_batches import encode_batch, encode_client_batch, encode_records
-from tests.agents import TOPIC, AgentProcess, AgentWorld, virtually
+from tests.brokers.agents import TOPIC, AgentProcess, AgentWorld, virtually
 from tests.conformance.agent.test_metrics import scrape
 
 RANDOM = Random(7).randbytes(40)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import (
+from cluster.model.broker import (
     LEADER_DURING_DELETE,
     BrokerEpoch,
     BrokerId,
@@ -15,13 +15,13 @@ from cluster.broker import (
     PartitionEpoch,
     TopicId,
 )
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.control import UpdateMetadataRequest
 from cluster.znodes.paths import topic_config_path
 from cluster.zookeeper.port import Create
 from state_log.record import Kind
-from tests.agents import TOPIC, TOPIC_ID, TP, AgentWorld, until, virtually
+from tests.brokers.agents import TOPIC, TOPIC_ID, TP, AgentWorld, until, virtually
 
 OTHER_ID = TopicId("B" * 22)
 

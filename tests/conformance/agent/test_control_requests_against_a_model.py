@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from cluster.broker import (
+from cluster.model.broker import (
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -16,8 +16,8 @@ from cluster.broker import (
     PartitionEpoch,
     TopicId,
 )
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.control import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -26,7 +26,7 @@ from cluster.requests.control import (
     StopReplicaRequest,
 )
 from simulator.virtual_time_loop import VirtualTimeLoop
-from tests.agents import CONTROLLER_ID, TOPIC, AgentProcess, AgentWorld
+from tests.brokers.agents import CONTROLLER_ID, TOPIC, AgentProcess, AgentWorld
 
 OWN, ALIVE, DEAD = 1, 2, 3
 IDS = (None, TopicId("B" * 22), TopicId("C" * 22))

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.record_batch import walk
 from broker_agent.ports import LogConfig
-from cluster.broker import LeaderEpoch, Offset
-from cluster.errors import ClusterError, StartupError
+from cluster.model.broker import LeaderEpoch, Offset
+from cluster.model.errors import ClusterError, StartupError
 from simulator.disk import SimulatedDisk
 from tests.contract.log_worlds import TP, InMemoryWorld, Node, batch, check_invariants, extents, fill
 

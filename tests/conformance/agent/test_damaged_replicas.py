@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from cluster.broker import BrokerId, Offset
-from cluster.errors import ApiError, ErrorCode
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerId, Offset
+from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.cluster import (
     AcknowledgeDamageRequest,
     DescribeFindingsRequest,
@@ -17,7 +17,7 @@ from cluster.requests.cluster import (
 )
 from cluster.requests.data import DeleteRecordsPartition, DeleteRecordsRequest
 from state_log.record import Kind
-from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, until, virtually
+from tests.brokers.agents import TOPIC, TP, AgentProcess, AgentWorld, until, virtually
 
 OTHER = TopicPartition(TOPIC, 1)
 LOG = f"{0:020d}.log"

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from broker_agent import fetch_requests
-from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
+from broker_agent.requests import fetch as fetch_requests
+from cluster.model.broker import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.data import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -23,7 +23,7 @@ from cluster.requests.data import (
 )
 from cluster.rpc.call_kinds import CallKind
 from simulator.record_batches import encode_client_batch
-from tests.agents import TOPIC, TOPIC_ID, TP, AgentProcess, AgentWorld, until, virtually
+from tests.brokers.agents import TOPIC, TOPIC_ID, TP, AgentProcess, AgentWorld, until, virtually
 
 
 async def lead_alone(world: AgentWorld, *replicas: int) -> AgentProcess:

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from cluster.broker import BrokerId, Offset, TopicId
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerId, Offset, TopicId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.data import FetchPartition, FetchRequest, ProducePartition, ProducePartitionResult, ProduceRequest
 from simulator.record_batches import encode_client_batch
-from tests.agents import TOPIC, TOPIC_ID, TP, AgentProcess, AgentWorld, virtually
+from tests.brokers.agents import TOPIC, TOPIC_ID, TP, AgentProcess, AgentWorld, virtually
 
 BATCH = encode_client_batch(b"r" * 20, 3)
 

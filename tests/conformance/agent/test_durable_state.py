@@ -7,9 +7,9 @@ import pytest
 
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.ports import LogConfig
-from cluster.broker import BrokerId, LeaderEpoch, Offset
-from cluster.partition import TopicPartition
-from tests.agents import TP, AgentProcess, AgentWorld, until, virtually
+from cluster.model.broker import BrokerId, LeaderEpoch, Offset
+from cluster.model.partition import TopicPartition
+from tests.brokers.agents import TP, AgentProcess, AgentWorld, until, virtually
 from tests.contract.log_worlds import InMemoryWorld, Node, batch, check_invariants, extents
 
 POINTS = "recovery-point-offset-checkpoint"

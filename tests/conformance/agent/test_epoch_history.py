@@ -3,7 +3,7 @@
 import pytest
 
 from broker_agent.log.epoch_history import EpochEntry, EpochHistory
-from cluster.broker import LeaderEpoch, Offset
+from cluster.model.broker import LeaderEpoch, Offset
 
 Entries = list[tuple[int, int]]
 

@@ -5,12 +5,12 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from broker_agent.log_reconciliation import Leader
-from broker_agent.replica_fetchers import FetchStart
-from cluster.broker import Broker, BrokerId, Endpoint, LeaderEpoch, Offset
-from cluster.errors import ErrorCode, StorageError
-from cluster.partition import TopicPartition
-from cluster.process.metrics import Metrics
+from broker_agent.replication.log_reconciliation import Leader
+from broker_agent.replication.replica_fetchers import FetchStart
+from cluster.metrics.registry import Metrics
+from cluster.model.broker import Broker, BrokerId, Endpoint, LeaderEpoch, Offset
+from cluster.model.errors import ErrorCode, StorageError
+from cluster.model.partition import TopicPartition
 from cluster.requests.data import FetchRequest
 from cluster.znodes.configs import (
     CONFIG_CHANGE_PREFIX,
@@ -22,8 +22,8 @@ from cluster.znodes.configs import (
 from cluster.zookeeper.port import Create, SetData
 from simulator.virtual_time_loop import VirtualTimeLoop
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from tests.agents import TOPIC, TOPIC_ID, TP, AgentProcess, AgentWorld, until, virtually
-from tests.followers import LEADER_ENDPOINT, PlayedLeader, data, error, follow, tell_again
+from tests.brokers.agents import TOPIC, TOPIC_ID, TP, AgentProcess, AgentWorld, until, virtually
+from tests.brokers.followers import LEADER_ENDPOINT, PlayedLeader, data, error, follow, tell_again
 
 PARTITIONS = [TopicPartition(TOPIC, number) for number in range(6)]
 OTHER = PARTITIONS[1]

@@ -11,8 +11,8 @@ from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.producer_state import decode_snapshot
 from broker_agent.log.record_batch import stamp, walk
 from broker_agent.ports import LogConfig
-from cluster.broker import BrokerId, LeaderEpoch, Offset, TopicId
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerId, LeaderEpoch, Offset, TopicId
+from cluster.model.partition import TopicPartition
 from tests.contract.log_worlds import FileWorld, Node, check_invariants
 
 RECORDED: Final = Path(__file__).parents[2] / "recorded" / "log_directory"

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from cluster.broker import BrokerId
-from cluster.errors import ErrorCode
-from tests.agents import TP, AgentProcess, AgentWorld, until, virtually
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ErrorCode
+from tests.brokers.agents import TP, AgentProcess, AgentWorld, until, virtually
 
 RULES = pytest.mark.rule("R10.4", "R10.15", "R7.10")
 

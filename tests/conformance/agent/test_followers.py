@@ -5,12 +5,12 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import LeaderEpoch, Offset
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
+from cluster.model.broker import LeaderEpoch, Offset
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.data import FetchPartitionData, FetchResponse
-from tests.agents import TOPIC, TOPIC_ID, TP, AgentWorld, until, virtually
-from tests.followers import data, error, follow, tell_again
+from tests.brokers.agents import TOPIC, TOPIC_ID, TP, AgentWorld, until, virtually
+from tests.brokers.followers import data, error, follow, tell_again
 
 OTHER = TopicPartition(TOPIC, 1)
 

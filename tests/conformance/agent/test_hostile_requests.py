@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch
-from cluster.errors import ApiError, ErrorCode
-from cluster.partition import TopicPartition
-from cluster.process.slices import SLICE
+from cluster.aio.slices import SLICE
+from cluster.model.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch
+from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.control import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -31,7 +31,7 @@ from cluster.requests.data import (
     ProducePartition,
     ProduceRequest,
 )
-from tests.agents import CONTROLLER_ID, TOPIC, TOPIC_ID, TP, AgentProcess, AgentWorld, virtually
+from tests.brokers.agents import CONTROLLER_ID, TOPIC, TOPIC_ID, TP, AgentProcess, AgentWorld, virtually
 from tests.turns import turns_during
 
 NAMES = (

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from broker_agent.agent import NOT_RUNNING, PENDING_CONTROLLED_SHUTDOWN, RUNNING, SHUTTING_DOWN
-from broker_agent.registration import IdTakenError, Registration
-from cluster.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, Endpoint, LeaderEpoch
-from cluster.errors import ErrorCode
+from broker_agent.registration.registration import IdTakenError, Registration
+from cluster.model.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, Endpoint, LeaderEpoch
+from cluster.model.errors import ErrorCode
 from cluster.requests.agents import ControlledShutdownResponse
 from cluster.requests.cluster import DescribeClusterRequest
 from cluster.requests.control import StopReplicaPartitionState, StopReplicaRequest, UpdateMetadataRequest
@@ -18,7 +18,7 @@ from cluster.zookeeper.port import Delete, Stat
 from simulator.cluster import VirtualClock
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from tests.agents import CONTROLLER_ID, TOPIC, TP, AgentProcess, AgentWorld, connect, until, virtually
+from tests.brokers.agents import CONTROLLER_ID, TOPIC, TP, AgentProcess, AgentWorld, connect, until, virtually
 
 BROKER = Broker(BrokerId(1), (Endpoint("host-1", 9092),))
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import StorageError
-from cluster.partition import TopicPartition
+from cluster.model.errors import StorageError
+from cluster.model.partition import TopicPartition
 from tests.contract.log_worlds import TP, FileWorld, Node, batch, fill
 from tests.timeouts import TIMEOUT_S
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from broker_agent.decisions.isr import CommittedIsr, PendingExpand, PendingShrink
-from cluster.broker import BrokerId, LeaderEpoch, PartitionEpoch
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerId, LeaderEpoch, PartitionEpoch
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionResult
-from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, refuse, until, virtually
+from tests.brokers.agents import TOPIC, TP, AgentProcess, AgentWorld, refuse, until, virtually
 
 STAY_PENDING = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from broker_agent.decisions.isr import CommittedIsr, PendingExpand
-from broker_agent.isr_proposals import IsrProposals
-from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
+from broker_agent.replication.isr_proposals import IsrProposals
+from cluster.model.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionResult
 from simulator.network import SimulatedClusterClient
-from tests.agents import CONTROLLER_ENDPOINTS, TOPIC_ID, AgentWorld, refuse, until, virtually
+from tests.brokers.agents import CONTROLLER_ENDPOINTS, TOPIC_ID, AgentWorld, refuse, until, virtually
 
 
 @pytest.mark.rule("R8.10", "R8.13", "R8.15", "P22", "P38", "AG-7")

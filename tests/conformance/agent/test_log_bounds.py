@@ -8,9 +8,9 @@ import pytest
 
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.ports import LogConfig
-from cluster.broker import LeaderEpoch, Offset
-from cluster.errors import ErrorCode, LogAppendError, StartupError, StorageError
-from cluster.partition import TopicPartition
+from cluster.model.broker import LeaderEpoch, Offset
+from cluster.model.errors import ErrorCode, LogAppendError, StartupError, StorageError
+from cluster.model.partition import TopicPartition
 from cluster.requests.data import EpochEndOffset
 from tests.contract.log_worlds import (
     TP,

@@ -3,9 +3,9 @@
 import pytest
 
 from broker_agent.ports import LogConfig
-from cluster.broker import LeaderEpoch, Offset
-from cluster.errors import LogAppendError, StartupError, StorageError
-from cluster.partition import TopicPartition
+from cluster.model.broker import LeaderEpoch, Offset
+from cluster.model.errors import LogAppendError, StartupError, StorageError
+from cluster.model.partition import TopicPartition
 from tests.contract.log_worlds import InMemoryWorld, Node, batch, fill
 
 A, B = "/disk/a", "/disk/b"

@@ -4,7 +4,7 @@ import pytest
 
 from broker_agent.log.retention import SegmentFacts, count_expired
 from broker_agent.ports import LogConfig
-from cluster.broker import Offset
+from cluster.model.broker import Offset
 
 
 def facts(*ends: int, size: int = 100, timestamp: int = 0, active_size: int | None = None) -> list[SegmentFacts]:

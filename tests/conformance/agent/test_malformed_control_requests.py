@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from broker_agent.ports import Log
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
-from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, until, virtually
-from tests.followers import data, follow
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
+from tests.brokers.agents import TOPIC, TP, AgentProcess, AgentWorld, until, virtually
+from tests.brokers.followers import data, follow
 
 ZERO, ONE, TWO = (TopicPartition(TOPIC, number) for number in range(3))
 

@@ -5,7 +5,7 @@ import structlog
 from msgspec.structs import replace
 
 from broker_agent.metadata_cache import MetadataCache
-from cluster.broker import (
+from cluster.model.broker import (
     LEADER_DURING_DELETE,
     NO_LEADER,
     Broker,
@@ -18,12 +18,12 @@ from cluster.broker import (
     PartitionEpoch,
     TopicId,
 )
-from cluster.errors import ErrorCode
-from cluster.listeners import EXTERNAL_LISTENER
-from cluster.partition import TopicPartition
+from cluster.model.errors import ErrorCode
+from cluster.model.listeners import EXTERNAL_LISTENER
+from cluster.model.partition import TopicPartition
 from cluster.requests.control import UpdateMetadataPartitionState, UpdateMetadataRequest, UpdateMetadataTopicState
 from cluster.requests.data import MetadataPartition
-from tests.agents import AgentWorld, virtually
+from tests.brokers.agents import AgentWorld, virtually
 
 ID, OTHER_ID = TopicId("C" * 22), TopicId("B" * 22)
 

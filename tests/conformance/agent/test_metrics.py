@@ -14,14 +14,14 @@ from broker_agent.log.opening import open_log_directories
 from broker_agent.log.record_batch import parse_header
 from broker_agent.log.segments import LogDependencies
 from broker_agent.ports import LogConfig
-from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, Offset
-from cluster.errors import StorageError
-from cluster.partition import TopicPartition
-from cluster.process.metrics import Metrics
+from cluster.metrics.registry import Metrics
+from cluster.model.broker import BrokerEpoch, BrokerId, LeaderEpoch, Offset
+from cluster.model.errors import StorageError
+from cluster.model.partition import TopicPartition
 from cluster.requests.data import FetchPartition, FetchRequest, ProducePartition, ProduceRequest
 from simulator.gauge_recount import check_agent_gauges, recount_agent, recount_waiting
 from simulator.record_batches import encode_client_batch
-from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, until, virtually
+from tests.brokers.agents import TOPIC, TP, AgentProcess, AgentWorld, until, virtually
 from tests.contract.log_worlds import OWNER, FileWorld, InMemoryWorld, Node, TestClock, batch, fill
 
 OF_PARTITION = f'{{partition="0",topic="{TOPIC}"}}'

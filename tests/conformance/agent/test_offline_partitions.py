@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
-from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, until, virtually
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
+from tests.brokers.agents import TOPIC, TP, AgentProcess, AgentWorld, until, virtually
 
 OTHER = TopicPartition(TOPIC, 1)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from state_log.record import Kind, StateChange
-from tests.agents import AgentProcess, AgentWorld, until, virtually
+from tests.brokers.agents import AgentProcess, AgentWorld, until, virtually
 
 
 def roles(process: AgentProcess) -> list[StateChange]:

@@ -5,14 +5,14 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset, TopicId
-from cluster.errors import ErrorCode
+from cluster.model.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset, TopicId
+from cluster.model.errors import ErrorCode
 from cluster.requests.cluster import DescribeFindingsRequest
 from cluster.requests.control import StopReplicaPartitionState, StopReplicaRequest
 from cluster.requests.data import FetchPartition, FetchRequest
 from cluster.requests.recovery import DescribeReplicasRequest
 from cluster.zookeeper.port import Create
-from tests.agents import CONTROLLER_ID, TOPIC_ID, TP, AgentProcess, AgentWorld, until, virtually
+from tests.brokers.agents import CONTROLLER_ID, TOPIC_ID, TP, AgentProcess, AgentWorld, until, virtually
 
 OTHER_ID = TopicId("B" * 22)
 

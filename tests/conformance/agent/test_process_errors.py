@@ -14,13 +14,14 @@ from msgspec.structs import replace
 
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.ports import LogConfig
-from cluster.broker import LeaderEpoch, Offset, TopicId
-from cluster.errors import ErrorCode, LogOperationError, StartupError, StorageError
-from cluster.partition import TopicPartition
+from cluster.model.broker import LeaderEpoch, Offset, TopicId
+from cluster.model.errors import ErrorCode, LogOperationError, StartupError, StorageError
+from cluster.model.partition import TopicPartition
 from cluster.requests.data import EpochEndOffset
 from simulator.disk import SimulatedDisk
-from tests import agents
-from tests.agents import AgentWorld, until, virtually
+from tests.brokers import agents
+from tests.brokers.agents import AgentWorld, until, virtually
+from tests.brokers.followers import data, error, follow
 from tests.contract.log_worlds import (
     TP,
     InMemoryWorld,
@@ -32,7 +33,6 @@ from tests.contract.log_worlds import (
     fetched,
     fill,
 )
-from tests.followers import data, error, follow
 
 A, B = "/disk/a", "/disk/b"
 TOPIC_ID = TopicId("AAAAAAAAAAAAAAAAAAAAAQ")

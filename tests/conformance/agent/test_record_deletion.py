@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import Offset
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
+from cluster.model.broker import Offset
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.data import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     ProducePartitionResult,
 )
-from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, until, virtually
+from tests.brokers.agents import TOPIC, TP, AgentProcess, AgentWorld, until, virtually
 
 OTHER = TopicPartition(TOPIC, 1)
 Outcome = tuple[ErrorCode, int]

@@ -4,7 +4,7 @@ import pytest
 
 from broker_agent.decisions.known_leaderships import newest, recorded_leaderships
 from state_log.record import Cause, Kind, LoggedStateChange
-from tests.agents import TOPIC_ID, TP, AgentWorld, until, virtually
+from tests.brokers.agents import TOPIC_ID, TP, AgentWorld, until, virtually
 
 
 @pytest.mark.rule("RC-2", "R8.14")

@@ -11,11 +11,11 @@ from structlog.testing import capture_logs
 
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.ports import LogConfig
-from cluster.broker import LeaderEpoch, Offset
-from cluster.errors import LogDirectoriesError, StorageError
-from cluster.partition import TopicPartition
+from cluster.model.broker import LeaderEpoch, Offset
+from cluster.model.errors import LogDirectoriesError, StorageError
+from cluster.model.partition import TopicPartition
 from simulator.disk import SimulatedDisk
-from tests.agents import virtually
+from tests.brokers.agents import virtually
 from tests.contract.log_worlds import (
     TP,
     FileWorld,

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from broker_agent.identity import agree_on_cluster_id, choose_broker_id
-from broker_agent.registration import IdTakenError, Registration
-from cluster.broker import Broker, BrokerId, ControllerId, Endpoint
-from cluster.errors import ErrorCode, StartupError
+from broker_agent.registration.identity import agree_on_cluster_id, choose_broker_id
+from broker_agent.registration.registration import IdTakenError, Registration
+from cluster.model.broker import Broker, BrokerId, ControllerId, Endpoint
+from cluster.model.errors import ErrorCode, StartupError
 from cluster.requests.cluster import DescribeClusterRequest, DescribedController
 from cluster.requests.data import MetadataRequest
 from cluster.znodes.paths import PERSISTENT_PATHS, broker_path, controller_registration_path
 from cluster.zookeeper.port import Create
 from simulator.cluster import VirtualClock
 from simulator.zookeeper import SimulatedZooKeeper
-from tests.agents import AgentWorld, connect, until, virtually
+from tests.brokers.agents import AgentWorld, connect, until, virtually
 
 BROKER = Broker(BrokerId(1), (Endpoint("host-1", 9092),))
 

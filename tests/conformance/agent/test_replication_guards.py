@@ -7,9 +7,9 @@ import asyncio
 
 import pytest
 
-from cluster.broker import BrokerId
-from cluster.errors import ErrorCode
-from tests.agents import TP, AgentProcess, AgentWorld, until, virtually
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ErrorCode
+from tests.brokers.agents import TP, AgentProcess, AgentWorld, until, virtually
 
 MODES = ["fetch", "epoch-query"]
 

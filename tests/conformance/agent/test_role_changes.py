@@ -6,14 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from broker_agent.decisions.isr import CommittedIsr
-from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
-from cluster.process.metrics import Metrics
+from cluster.metrics.registry import Metrics
+from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from simulator.record_batches import encode_batch
 from simulator.virtual_time_loop import VirtualTimeLoop
 from state_log.record import Kind
-from tests.agents import TOPIC, TOPIC_ID, TP, AgentProcess, AgentWorld, until, virtually
+from tests.brokers.agents import TOPIC, TOPIC_ID, TP, AgentProcess, AgentWorld, until, virtually
 
 ZERO, ONE, TWO = (TopicPartition(TOPIC, number) for number in range(3))
 

@@ -7,8 +7,8 @@ import pytest
 
 from broker_agent.agent import NOT_RUNNING, PENDING_CONTROLLED_SHUTDOWN, RUNNING
 from broker_agent.log.checkpoints import CLEAN_MARKER
-from cluster.broker import BrokerEpoch, BrokerId, ControllerId, Endpoint
-from cluster.errors import ErrorCode
+from cluster.model.broker import BrokerEpoch, BrokerId, ControllerId, Endpoint
+from cluster.model.errors import ErrorCode
 from cluster.requests.agents import ControlledShutdownRequest, ControlledShutdownResponse, RemainingPartition
 from cluster.requests.elections import ShutdownRequest, ShutdownResponse
 from cluster.znodes.controller import encode_controller
@@ -16,7 +16,7 @@ from cluster.znodes.paths import CONTROLLER, broker_path, controller_registratio
 from cluster.znodes.registrations import encode_controller_registration
 from cluster.zookeeper.port import Create, SetData
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from tests.agents import AgentProcess, AgentWorld, PlayedController, finished, until, virtually
+from tests.brokers.agents import AgentProcess, AgentWorld, PlayedController, finished, until, virtually
 
 SOME_REMAIN = ControlledShutdownResponse(ErrorCode.NONE, (RemainingPartition("t", 0),))
 

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from cluster.broker import BrokerId
-from cluster.errors import ErrorCode
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ErrorCode
 from cluster.requests.cluster import DescribeFindingsRequest, Finding
-from tests.agents import TP, AgentProcess, AgentWorld, refuse, virtually
+from tests.brokers.agents import TP, AgentProcess, AgentWorld, refuse, virtually
 
 
 async def findings(agent: AgentProcess) -> list[Finding]:

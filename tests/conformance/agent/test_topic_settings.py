@@ -3,13 +3,13 @@
 import pytest
 
 from broker_agent.ports import LogConfig
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.znodes.configs import CONFIG_CHANGE_PREFIX, ConfigEntity, encode_config, encode_config_change
 from cluster.znodes.paths import topic_config_path
 from cluster.zookeeper.port import Create, Op, SetData
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from tests.agents import TOPIC, TP, AgentWorld, until, virtually
+from tests.brokers.agents import TOPIC, TP, AgentWorld, until, virtually
 
 
 class Tool:

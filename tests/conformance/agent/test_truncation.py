@@ -5,12 +5,12 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId, LeaderEpoch, Offset
-from cluster.errors import ErrorCode, StorageError
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerId, LeaderEpoch, Offset
+from cluster.model.errors import ErrorCode, StorageError
+from cluster.model.partition import TopicPartition
 from cluster.requests.data import EpochEndOffset, OffsetForLeaderResult
-from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, until, virtually
-from tests.followers import PlayedLeader, data, error, follow, tell_again
+from tests.brokers.agents import TOPIC, TP, AgentProcess, AgentWorld, until, virtually
+from tests.brokers.followers import PlayedLeader, data, error, follow, tell_again
 
 OTHER = TopicPartition(TOPIC, 1)
 

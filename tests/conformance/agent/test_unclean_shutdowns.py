@@ -7,13 +7,13 @@ import asyncio
 import pytest
 
 from broker_agent.log.checkpoints import BOOT_ID, DAMAGED_REPLICAS
-from cluster.broker import BrokerId
-from cluster.errors import ApiError, ErrorCode
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.agents import RECOVERY, UNCLEAN_SHUTDOWN, ReportedDamage
 from cluster.requests.cluster import AcknowledgeDamageRequest, DescribeFindingsRequest
 from cluster.znodes.paths import broker_path
-from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, until, virtually
+from tests.brokers.agents import TOPIC, TP, AgentProcess, AgentWorld, until, virtually
 
 OTHER = TopicPartition(TOPIC, 1)
 LOG = f"/data/{TP}/{0:020d}.log"

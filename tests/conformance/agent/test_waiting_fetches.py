@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 from broker_agent.log.record_batch import HEADER_SIZE
-from cluster.broker import BrokerId, LeaderEpoch, Offset
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerId, LeaderEpoch, Offset
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.data import FetchPartition, FetchRequest, FetchResponse
 from simulator.record_batches import encode_batch
-from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, virtually
+from tests.brokers.agents import TOPIC, TP, AgentProcess, AgentWorld, virtually
 
 OTHER = TopicPartition(TOPIC, 1)
 BATCH_SIZE = HEADER_SIZE + 20

@@ -5,12 +5,12 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.data import ProducePartition, ProduceRequest, ProduceResponse
 from simulator.record_batches import encode_client_batch
-from tests.agents import TOPIC, TP, AgentProcess, AgentWorld, until, virtually
+from tests.brokers.agents import TOPIC, TP, AgentProcess, AgentWorld, until, virtually
 
 OTHER = TopicPartition(TOPIC, 1)
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cluster.errors import ErrorCode
+from cluster.model.errors import ErrorCode
 from cluster.requests.control import LeaderAndIsrRequest, StateLogHead, StopReplicaRequest, UpdateMetadataRequest
 from state_log.record import Kind, Witness
-from tests.agents import AgentProcess, AgentWorld, virtually
+from tests.brokers.agents import AgentProcess, AgentWorld, virtually
 
 REQUESTS = [LeaderAndIsrRequest, UpdateMetadataRequest, StopReplicaRequest]
 HEAD = StateLogHead("controller-1001", "1700000000000.7", 41, "ab" * 32, "boot")

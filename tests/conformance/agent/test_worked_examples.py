@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from broker_agent.decisions.isr import CommittedIsr, PendingShrink
-from cluster.broker import BrokerId, LeaderEpoch
-from cluster.errors import ErrorCode
-from tests.agents import TP, AgentWorld, refuse, until, virtually
+from cluster.model.broker import BrokerId, LeaderEpoch
+from cluster.model.errors import ErrorCode
+from tests.brokers.agents import TP, AgentWorld, refuse, until, virtually
 
 
 @pytest.mark.rule("R5.29", "R6.6", "R6.10", "R6.12", "R6.18", "R7.12")

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from cluster.broker import ControllerId, Endpoint
-from cluster.errors import MalformedZnodeError
-from cluster.process.config import load_config
+from cluster.config.config import load_config
+from cluster.model.broker import ControllerId, Endpoint
+from cluster.model.errors import MalformedZnodeError
 from cluster.znodes.candidates import CandidateListener, CandidateProfile, decode_profile
 from cluster.znodes.checks import why_malformed
 from cluster.znodes.registrations import (
@@ -16,7 +16,7 @@ from cluster.znodes.registrations import (
     encode_controller_registration,
 )
 from controller.candidate_profile import DECIDING_SETTINGS, candidate_profile
-from tests.certificates import make_certificates
+from tests.processes.certificates import make_certificates
 
 ID = ControllerId(901)
 PROFILE = CandidateProfile(

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.broker import BrokerId, ControllerId, PartitionEpoch
-from cluster.errors import MalformedZnodeError
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerId, ControllerId, PartitionEpoch
+from cluster.model.errors import MalformedZnodeError
+from cluster.model.partition import TopicPartition
 from cluster.znodes.admin_requests import decode_log_dir_event, decode_partitions, decode_reassignments
 from cluster.znodes.candidates import decode_profile
 from cluster.znodes.cluster_wide import decode_cluster_id, decode_features, decode_producer_id_block

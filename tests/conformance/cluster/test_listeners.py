@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from broker_agent.controller_finder import check_controller_has_control_listener
-from cluster.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint
-from cluster.errors import ApiError, ErrorCode, StartupError
-from cluster.listeners import EXTERNAL_LISTENER, ListenerNames, has_one_address
+from broker_agent.registration.controller_finder import check_controller_has_control_listener
+from cluster.model.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint
+from cluster.model.errors import ApiError, ErrorCode, StartupError
+from cluster.model.listeners import EXTERNAL_LISTENER, ListenerNames, has_one_address
 from cluster.requests.agents import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
@@ -30,9 +30,9 @@ from cluster.znodes.paths import CONTROLLER, broker_path, controller_registratio
 from cluster.znodes.registrations import encode_broker, encode_controller_registration
 from cluster.zookeeper.port import Create, SetData
 from controller.apis import APIS
-from tests.agents import CONTROLLER_ENDPOINTS, CONTROLLER_ID, TP, AgentWorld, connect, until, virtually
-from tests.controllers import run_virtually, running_cluster
-from tests.controllers import until as until_in_world
+from tests.brokers.agents import CONTROLLER_ENDPOINTS, CONTROLLER_ID, TP, AgentWorld, connect, until, virtually
+from tests.controllers.worlds import run_virtually, running_cluster
+from tests.controllers.worlds import until as until_in_world
 
 CONTROL_REQUESTS = {
     LeaderAndIsrRequest,

@@ -5,12 +5,12 @@ from random import Random
 
 import pytest
 
-from broker_agent.identity import agree_on_cluster_id, create_persistent_paths
-from broker_agent.registration import Registration
-from cluster.broker import Broker, BrokerId, ControllerId, Endpoint
-from cluster.errors import StartupError, ZooKeeperAccessError
-from cluster.process.metrics import Metrics
-from cluster.process.settings import Settings
+from broker_agent.registration.identity import agree_on_cluster_id, create_persistent_paths
+from broker_agent.registration.registration import Registration
+from cluster.config.settings import Settings
+from cluster.metrics.registry import Metrics
+from cluster.model.broker import Broker, BrokerId, ControllerId, Endpoint
+from cluster.model.errors import StartupError, ZooKeeperAccessError
 from cluster.znodes.paths import CLUSTER_ID, CONTROLLER
 from cluster.zookeeper.port import Create, SetData, ZooKeeper
 from controller.config import ControllerConfig
@@ -19,7 +19,7 @@ from simulator.cluster import VirtualClock
 from simulator.znode_tree import SessionIdentity
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from tests.controllers import MemorySink, RecordingBrokers, run_virtually
+from tests.controllers.worlds import MemorySink, RecordingBrokers, run_virtually
 
 pytestmark = pytest.mark.rule("ZK-6")
 

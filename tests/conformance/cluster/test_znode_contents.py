@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import (
+from cluster.model.broker import (
     Broker,
     BrokerId,
     ControllerEpoch,
@@ -18,8 +18,8 @@ from cluster.broker import (
     PartitionEpoch,
     TopicId,
 )
-from cluster.errors import MalformedZnodeError
-from cluster.partition import RECOVERING, LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.model.errors import MalformedZnodeError
+from cluster.model.partition import RECOVERING, LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.requests.control import StateLogHead
 from cluster.znodes.admin_requests import (
     decode_log_dir_event,

@@ -1,6 +1,6 @@
 """What led to a change: named in the requests to brokers, and on the controller's records with the call that asked."""
 
-from cluster.broker import ControllerEpoch, ControllerId
+from cluster.model.broker import ControllerEpoch, ControllerId
 from cluster.requests.context import RequestContext
 from cluster.requests.control import LeaderAndIsrRequest, RequestCause, StopReplicaRequest, UpdateMetadataRequest
 from cluster.requests.elections import PREFERRED, ElectLeadersRequest, ElectLeadersTopic
@@ -14,8 +14,8 @@ from cluster.requests.topics import (
 )
 from cluster.znodes.paths import topic_path
 from state_log.record import Kind, StateChange
-from tests.controllers import RunningController, World, quiesce, run_virtually, until
-from tests.elections import cluster, restart_broker, stop_broker
+from tests.controllers.elections import cluster, restart_broker, stop_broker
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, until
 
 CALL = RequestContext(peer="ipv4:127.0.0.1:5555", principal="User:operator", request_id="r-1")
 

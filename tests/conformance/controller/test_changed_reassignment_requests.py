@@ -6,14 +6,14 @@ from random import Random
 
 import pytest
 
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.znodes.admin_requests import encode_reassignments
 from cluster.znodes.paths import REASSIGN_PARTITIONS
 from cluster.zookeeper.port import Create, Delete, SetData
-from tests.contexts import assignment, ids
-from tests.controllers import quiesce, run_virtually, until
-from tests.reassignments import Cluster, cluster
+from tests.controllers.contexts import assignment, ids
+from tests.controllers.reassignments import Cluster, cluster
+from tests.controllers.worlds import quiesce, run_virtually, until
 
 Entries = Mapping[tuple[str, int], Sequence[int]]
 

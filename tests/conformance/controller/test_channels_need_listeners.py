@@ -3,13 +3,13 @@
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import Broker, BrokerId, Endpoint
+from cluster.model.broker import Broker, BrokerId, Endpoint
 from cluster.requests.cluster import DescribeFindingsRequest
 from cluster.requests.control import LeaderAndIsrRequest, UpdateMetadataRequest
 from cluster.znodes.paths import broker_path
 from cluster.znodes.registrations import encode_broker
 from cluster.zookeeper.port import Create, Delete, SetData
-from tests.controllers import quiesce, run_virtually, running_cluster, until
+from tests.controllers.worlds import quiesce, run_virtually, running_cluster, until
 
 
 @pytest.mark.rule("RQ-30")

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cluster.errors import ErrorCode
+from cluster.model.errors import ErrorCode
 from cluster.requests.configs import (
     BROKER_RESOURCE,
     DELETE_CONFIG,
@@ -24,7 +24,7 @@ from cluster.znodes.configs import CONFIG_CHANGE_PREFIX, ConfigEntity, encode_co
 from cluster.znodes.paths import CONFIG_CHANGES, topic_config_path, topic_path
 from cluster.zookeeper.port import Check, Create, Op, SetData
 from state_log.record import Kind
-from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster
 
 E = ErrorCode
 UNCLEAN = "unclean.leader.election.enable"

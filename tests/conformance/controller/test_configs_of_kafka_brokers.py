@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from cluster.errors import ErrorCode
-from cluster.protocol_version import ProtocolVersion
+from cluster.model.errors import ErrorCode
+from cluster.model.protocol_version import ProtocolVersion
 from cluster.requests.configs import (
     BROKER_RESOURCE,
     SET_CONFIG,
@@ -17,7 +17,7 @@ from cluster.requests.configs import (
     DescribeConfigsRequest,
 )
 from cluster.requests.topics import CreateTopicsRequest, NewTopic
-from tests.controllers import run_virtually, running_cluster
+from tests.controllers.worlds import run_virtually, running_cluster
 
 KAFKA: dict[str, Any] = {"governs_kafka": True, "takeover": "atomic"}
 

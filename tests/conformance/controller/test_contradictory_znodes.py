@@ -2,15 +2,15 @@
 
 import pytest
 
-from cluster.bounds import LEADER_EPOCH_IN_ZNODE
-from cluster.broker import Broker, BrokerId, Endpoint
+from cluster.model.bounds import LEADER_EPOCH_IN_ZNODE
+from cluster.model.broker import Broker, BrokerId, Endpoint
 from cluster.requests.cluster import DescribeFindingsRequest, Finding
 from cluster.znodes.paths import state_path
 from cluster.znodes.registrations import encode_broker
 from cluster.znodes.topics import encode_state
 from cluster.zookeeper.port import SetData
-from tests.contexts import leadership, tp
-from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
+from tests.controllers.contexts import leadership, tp
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster, until
 
 ID = "A" * 21 + "g"
 

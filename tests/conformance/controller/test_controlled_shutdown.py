@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from cluster.broker import BrokerEpoch, BrokerId, ControllerId
-from cluster.errors import ApiError, ErrorCode
-from cluster.partition import LeaderAndIsr
+from cluster.model.broker import BrokerEpoch, BrokerId, ControllerId
+from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.partition import LeaderAndIsr
 from cluster.requests.agents import (
     AlterPartitionItem,
     AlterPartitionRequest,
@@ -25,8 +25,8 @@ from cluster.znodes.paths import CONTROLLER, CONTROLLER_EPOCH, state_path, topic
 from cluster.zookeeper.port import Create, Delete, SetData
 from controller.changes import DeletionsQueued
 from state_log.record import Kind
-from tests.contexts import leadership, tp
-from tests.controllers import RunningController, quiesce, run_virtually, running_cluster, until
+from tests.controllers.contexts import leadership, tp
+from tests.controllers.worlds import RunningController, quiesce, run_virtually, running_cluster, until
 
 Answer = ControlledShutdownResponse
 ELSEWHERE = encode_controller(ControllerId(1009), 0)

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from cluster.broker import Broker, BrokerId, Endpoint
-from cluster.errors import ErrorCode
-from cluster.partition import ReplicaAssignment
+from cluster.model.broker import Broker, BrokerId, Endpoint
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import ReplicaAssignment
 from cluster.requests.cluster import DescribeClusterRequest
 from cluster.requests.reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -18,8 +18,8 @@ from cluster.znodes.admin_requests import encode_reassignments
 from cluster.znodes.paths import REASSIGN_PARTITIONS, broker_path
 from cluster.znodes.registrations import encode_broker
 from cluster.zookeeper.port import Create
-from tests.contexts import ids, tp
-from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
+from tests.controllers.contexts import ids, tp
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster, until
 
 KAFKA: dict[str, Any] = {"controller_id": 901, "takeover": "atomic", "governs_kafka": True}
 

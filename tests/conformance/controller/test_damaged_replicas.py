@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import pytest
 from structlog.testing import capture_logs
 
-from cluster.broker import BrokerEpoch, BrokerId, Offset, TopicId
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerEpoch, BrokerId, Offset, TopicId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.agents import (
     RECOVERY,
     SCRUB,
@@ -25,9 +25,9 @@ from cluster.requests.control import LeaderAndIsrRequest
 from cluster.requests.elections import PREFERRED, UNCLEAN, ElectLeadersRequest, ElectLeadersTopic
 from simulator.cluster import VirtualClock
 from state_log.record import Kind
-from tests.contexts import ids
-from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
-from tests.refused_writes import Refusal, WriteRefusals
+from tests.controllers.contexts import ids
+from tests.controllers.refused_writes import Refusal, WriteRefusals
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster, until
 
 E = ErrorCode
 T0 = TopicPartition("t", 0)

@@ -3,16 +3,16 @@
 import pytest
 from structlog.testing import capture_logs
 
-from cluster.broker import BrokerId, TopicId
-from cluster.partition import TopicAssignment
+from cluster.model.broker import BrokerId, TopicId
+from cluster.model.partition import TopicAssignment
 from cluster.requests.control import LeaderAndIsrRequest
 from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
 from cluster.znodes.admin_requests import decode_reassignments, encode_reassignments
 from cluster.znodes.paths import REASSIGN_PARTITIONS, topic_path
 from cluster.znodes.topics import encode_topic
-from tests.contexts import assignment, ids, tp
-from tests.controllers import RunningController, quiesce, run_virtually, running_cluster, until
-from tests.topic_deletions import gone, mark, stops
+from tests.controllers.contexts import assignment, ids, tp
+from tests.controllers.topic_deletions import gone, mark, stops
+from tests.controllers.worlds import RunningController, quiesce, run_virtually, running_cluster, until
 
 
 async def move(c: RunningController, *target: int) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId
-from cluster.errors import ErrorCode
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ErrorCode
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest, ControlledShutdownRequest
 from cluster.requests.configs import (
     BROKER_RESOURCE,
@@ -27,9 +27,9 @@ from cluster.requests.topics import (
     NewTopic,
     TopicToDelete,
 )
-from tests.contexts import ids, tp
-from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
-from tests.dry_runs import planned, received
+from tests.controllers.contexts import ids, tp
+from tests.controllers.dry_runs import planned, received
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster, until
 
 
 async def dry_and_real(c: RunningController, request: Any) -> Plan:

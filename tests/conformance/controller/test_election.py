@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from cluster.broker import Broker, BrokerId, Endpoint
-from cluster.errors import ApiError, ErrorCode, OutcomeUnknownError
+from cluster.model.broker import Broker, BrokerId, Endpoint
+from cluster.model.errors import ApiError, ErrorCode, OutcomeUnknownError
 from cluster.requests.cluster import DescribeClusterRequest
 from cluster.requests.topics import CreateTopicsRequest, ListTopicsRequest, NewTopic
 from cluster.znodes.cluster_wide import decode_cluster_id
@@ -14,8 +14,8 @@ from cluster.znodes.paths import CONTROLLER, PERSISTENT_PATHS, broker_path
 from cluster.znodes.registrations import decode_broker, decode_controller_registration
 from cluster.zookeeper.port import SetData
 from state_log.record import Kind
-from tests.controller_elections import active_controller, epoch, owner, withhold_the_election
-from tests.controllers import SESSION_MS, World, quiesce, run_virtually, until
+from tests.controllers.controller_elections import active_controller, epoch, owner, withhold_the_election
+from tests.controllers.worlds import SESSION_MS, World, quiesce, run_virtually, until
 
 
 def test_the_epoch_is_shown_by_the_active_controller_alone() -> None:

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId
-from cluster.errors import ErrorCode
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ErrorCode
 from cluster.requests.elections import UNCLEAN
 from cluster.znodes.admin_requests import encode_log_dir_event, encode_partitions
 from cluster.znodes.paths import (
@@ -24,9 +24,9 @@ from cluster.znodes.topics import encode_state
 from cluster.zookeeper.port import Create, Op, OpResult, SetData
 from simulator.recount import recount
 from simulator.zookeeper import ServerSession
-from tests.contexts import leadership, tp
-from tests.controllers import RunningController, World, quiesce, run_virtually, until
-from tests.elections import catch_up, elect, stop_broker
+from tests.controllers.contexts import leadership, tp
+from tests.controllers.elections import catch_up, elect, stop_broker
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, until
 
 SAFETY_LIMIT = 50
 SETTINGS = {"leader_imbalance_check_interval_seconds": 10}

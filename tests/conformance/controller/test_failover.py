@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId, ControllerId, Endpoint
-from cluster.partition import ReplicaAssignment, TopicAssignment
-from cluster.protocol_version import ProtocolVersion
+from cluster.model.broker import BrokerId, ControllerId, Endpoint
+from cluster.model.partition import ReplicaAssignment, TopicAssignment
+from cluster.model.protocol_version import ProtocolVersion
 from cluster.requests.agents import ControlledShutdownRequest
 from cluster.requests.control import UpdateMetadataRequest
 from cluster.requests.reassignments import ListPartitionReassignmentsRequest
@@ -33,8 +33,8 @@ from cluster.zookeeper.port import Create, Delete, OpResult, SetData, ZkError
 from controller.changes import OfflineReplicasReported
 from controller.controller_state import ControllerState
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from tests.contexts import assignment, ids, tp
-from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
+from tests.controllers.contexts import assignment, ids, tp
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster, until
 
 
 async def successor(world: World, first: RunningController, **settings: Any) -> RunningController:
@@ -142,7 +142,7 @@ def test_notifications_are_listed_before_the_state_is_read_and_nothing_is_writte
         await first.stop()
         await world.create(f"{ISR_CHANGE_NOTIFICATION}/isr_change_0000000003", b"{}")
         await world.create(f"{LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_0000000001", b"{}")
-        monkeypatch.setattr("tests.controllers.SimulatedZooKeeperClient", Diary)
+        monkeypatch.setattr("tests.controllers.worlds.SimulatedZooKeeperClient", Diary)
         second = world.start_controller(1002)
         await until(lambda: second.is_active)
         await quiesce()

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import Broker, BrokerId, FeatureRange
-from cluster.errors import ApiError, ErrorCode, ZooKeeperError
-from cluster.protocol_version import ProtocolVersion
+from cluster.model.broker import Broker, BrokerId, FeatureRange
+from cluster.model.errors import ApiError, ErrorCode, ZooKeeperError
+from cluster.model.protocol_version import ProtocolVersion
 from cluster.requests.configs import (
     DescribedFeature,
     DescribeFeaturesRequest,
@@ -27,10 +27,10 @@ from controller.apis import APIS
 from controller.decisions.configs.features import features_at_failover, plan_feature_updates
 from controller.event_loop import preempt
 from controller.request_events import RequestEvent
-from tests.contexts import broker
-from tests.controllers import RunningController, World, quiesce, run_virtually, until
-from tests.elections import cluster
-from tests.fault_injection import FaultInjector
+from tests.controllers.contexts import broker
+from tests.controllers.elections import cluster
+from tests.controllers.fault_injection import FaultInjector
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, until
 
 E = ErrorCode
 SUPPORTED = {"f": FeatureRange(1, 5), "g": FeatureRange(2, 3)}

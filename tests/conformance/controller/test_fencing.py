@@ -4,13 +4,13 @@ from random import Random
 
 import pytest
 
-from cluster.broker import ZkVersion
-from cluster.errors import ControllerMovedError, SessionExpiredError
+from cluster.model.broker import ZkVersion
+from cluster.model.errors import ControllerMovedError, SessionExpiredError
 from cluster.zookeeper.port import Create, Delete, Op, OpResult, SetData
 from controller.fenced_writes import MAX_OPS, Conflict, FencedWriter, Missing, Outcome, TooLarge, Written
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from tests.controllers import World, quiesce, run_virtually, until
+from tests.controllers.worlds import World, quiesce, run_virtually, until
 
 
 class CountingClient(SimulatedZooKeeperClient):

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from cluster.broker import Broker, BrokerId, Endpoint
-from cluster.listeners import ListenerNames
+from cluster.model.broker import Broker, BrokerId, Endpoint
+from cluster.model.listeners import ListenerNames
 from cluster.requests.cluster import DescribeFindingsRequest
 from cluster.znodes.adoption import Adoption, encode_adoption
 from cluster.znodes.candidates import decode_profile
@@ -13,10 +13,10 @@ from cluster.znodes.paths import ADOPTION, BROKERS_IDS, CONTROLLER_EPOCH, broker
 from cluster.znodes.registrations import encode_broker
 from cluster.zookeeper.port import Delete, SetData, Znode
 from controller.health import health_of
-from tests.contexts import ids
-from tests.controller_elections import active_controller, epoch, owner
-from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
-from tests.kafka_competitors import RunningCompetitor, ruling_broker
+from tests.controllers.contexts import ids
+from tests.controllers.controller_elections import active_controller, epoch, owner
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster, until
+from tests.kafka.competitors import RunningCompetitor, ruling_broker
 
 NAMES_ANOTHER = ListenerNames(control="REPLICATION", client="REPLICATION")
 

@@ -5,9 +5,9 @@ import pytest
 from adoption.handover import Handovers, Withdrawal
 from cluster.znodes.adoption import Adoption, decode_adoption, encode_adoption
 from cluster.znodes.paths import ADOPTION, CONTROLLER_EPOCH, LEFT_REPLICAS
-from tests.controller_elections import active_controller, owner
-from tests.controllers import SESSION_MS, World, quiesce, run_virtually
-from tests.kafka_competitors import RunningCompetitor, adopt
+from tests.controllers.controller_elections import active_controller, owner
+from tests.controllers.worlds import SESSION_MS, World, quiesce, run_virtually
+from tests.kafka.competitors import RunningCompetitor, adopt
 
 
 def handovers(world: World, said: list[str], timeout_s: float = 5) -> Handovers:

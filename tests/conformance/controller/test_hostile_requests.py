@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cluster import bounds, replica_placement
-from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
-from cluster.errors import ApiError, ErrorCode
-from cluster.process.slices import SLICE
+from cluster.aio.slices import SLICE
+from cluster.model import bounds, replica_placement
+from cluster.model.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest, ControlledShutdownRequest
 from cluster.requests.cluster import WatchRequest
 from cluster.requests.configs import (
@@ -33,8 +33,8 @@ from cluster.requests.topics import (
     NewPartitionsAssignment,
     NewTopic,
 )
-from tests.contexts import ids
-from tests.controllers import RunningController, World, run_virtually, running_cluster
+from tests.controllers.contexts import ids
+from tests.controllers.worlds import RunningController, World, run_virtually, running_cluster
 from tests.turns import turns_during
 
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from cluster.broker import Broker, BrokerId, Endpoint
+from cluster.model.broker import Broker, BrokerId, Endpoint
 from cluster.znodes.paths import BROKERS_IDS, CONTROLLER_EPOCH, broker_path
 from cluster.znodes.registrations import encode_broker
 from cluster.zookeeper.port import Create
-from tests.controller_elections import active_controller, epoch, owner
-from tests.controllers import World, quiesce, run_virtually, until
-from tests.kafka_competitors import RunningCompetitor, ruling_broker
+from tests.controllers.controller_elections import active_controller, epoch, owner
+from tests.controllers.worlds import World, quiesce, run_virtually, until
+from tests.kafka.competitors import RunningCompetitor, ruling_broker
 
 
 async def broker_that_rules(world: World) -> RunningCompetitor:

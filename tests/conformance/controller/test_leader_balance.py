@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from cluster.broker import BrokerId, PartitionEpoch
+from cluster.model.broker import BrokerId, PartitionEpoch
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest
 from cluster.requests.elections import PREFERRED
 from cluster.znodes.paths import state_path
 from cluster.znodes.topics import encode_state
 from cluster.zookeeper.port import SetData
 from state_log.record import Kind
-from tests.contexts import leadership, tp
-from tests.controllers import RunningController, World, quiesce, run_virtually, until
-from tests.elections import catch_up, cluster, elect, restart_broker, stop_broker
+from tests.controllers.contexts import leadership, tp
+from tests.controllers.elections import catch_up, cluster, elect, restart_broker, stop_broker
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, until
 
 INTERVAL_S = 20
 

@@ -5,21 +5,21 @@ from typing import Any
 
 import pytest
 
-from cluster.broker import BrokerId, TopicId
-from cluster.errors import ErrorCode
+from cluster.model.broker import BrokerId, TopicId
+from cluster.model.errors import ErrorCode
+from cluster.model.state_machines import ReplicaState
 from cluster.requests.cluster import DescribeFindingsRequest
 from cluster.requests.context import RequestContext
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
 from cluster.requests.topics import DeleteTopicsRequest, DescribeTopicDeletionsRequest, TopicToDelete
-from cluster.state_machines import ReplicaState
 from cluster.znodes.left_replicas import LeftReplicas, decode_left_replicas, encode_left_replicas
 from cluster.znodes.paths import CONTROLLER_EPOCH, LEFT_REPLICAS, delete_topic_path, left_replicas_path, state_path
 from cluster.znodes.topics import encode_state
 from cluster.zookeeper.port import Create, Delete, SetData
 from state_log.record import Kind
-from tests.contexts import ids, leadership, tp
-from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
+from tests.controllers.contexts import ids, leadership, tp
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster, until
 
 GRACE_MS = 600_000
 ID = "Wx8MUo0-SnefEGwuS32aMQ"

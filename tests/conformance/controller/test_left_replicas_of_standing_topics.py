@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from cluster.broker import BrokerId, TopicId
-from cluster.errors import ErrorCode
+from cluster.model.broker import BrokerId, TopicId
+from cluster.model.errors import ErrorCode
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest
 from cluster.znodes.paths import delete_topic_path
 from cluster.zookeeper.port import Create
 from tests.conformance.controller.test_left_replicas import ID, THREE, about_t, create_again, record, without_broker_3
-from tests.contexts import ids
-from tests.controllers import quiesce, run_virtually, running_cluster, until
-from tests.old_tools import rewrite_as_old_tool
-from tests.topics_without_ids import describe, id_in_znode
+from tests.controllers.contexts import ids
+from tests.controllers.topics_without_ids import describe, id_in_znode
+from tests.controllers.worlds import quiesce, run_virtually, running_cluster, until
+from tests.kafka.old_tools import rewrite_as_old_tool
 
 
 @pytest.mark.rule("D-99", "IS-10")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment
-from cluster.protocol_version import ProtocolVersion
+from cluster.model.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment
+from cluster.model.protocol_version import ProtocolVersion
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from cluster.znodes.configs import encode_config
 from cluster.znodes.paths import topic_config_path, topic_path
@@ -11,7 +11,7 @@ from cluster.znodes.topics import encode_topic
 from cluster.zookeeper.port import SetData
 from simulator.recount import recount
 from state_log.record import Kind
-from tests.controllers import RunningController, quiesce, run_virtually, running_cluster, until
+from tests.controllers.worlds import RunningController, quiesce, run_virtually, running_cluster, until
 
 
 def leadership(leader: int, epoch: int, isr: tuple[int, ...], controller_epoch: int, version: int) -> LeaderAndIsr:

@@ -7,20 +7,20 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import Broker, BrokerEpoch, BrokerId, Endpoint
-from cluster.errors import ErrorCode
-from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.model.broker import Broker, BrokerEpoch, BrokerId, Endpoint
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.model.state_machines import PartitionState
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest, ControlledShutdownRequest
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest
 from cluster.requests.elections import PREFERRED, UNCLEAN, ElectLeadersRequest, ElectLeadersTopic
 from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
-from cluster.state_machines import PartitionState
 from cluster.znodes.paths import broker_path, topic_path
 from cluster.znodes.registrations import encode_broker
 from cluster.znodes.topics import encode_topic
 from cluster.zookeeper.port import Create, Delete, Op, SetData
-from tests.controllers import RunningController, World, quiesce, run_virtually, until
-from tests.plain_controller import PlainController, SentState, sent_by_partition
+from tests.controllers.plain_controller import PlainController, SentState, sent_by_partition
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, until
 
 BROKERS = [BrokerId(number) for number in (1, 2, 5, 6, 14, 20)]
 """Their order is not that in which the controller takes them: 5, 14, 20, 1, 6, 2."""

@@ -24,9 +24,9 @@ from cluster.zookeeper.port import Op, OpResult, Znode
 from simulator.recount import recount
 from simulator.zookeeper import ServerSession
 from state_log.record import Kind
-from tests.contexts import ids, tp
-from tests.controllers import RunningController, World, quiesce, run_virtually, until
-from tests.elections import catch_up, elect, restart_broker, stop_broker
+from tests.controllers.contexts import ids, tp
+from tests.controllers.elections import catch_up, elect, restart_broker, stop_broker
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, until
 
 FEWEST_WRITES: Final = 30
 TOPIC_ID: Final = "Wx8MUo0-SnefEGwuS32aMQ"

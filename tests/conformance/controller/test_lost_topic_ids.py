@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from cluster.broker import LEADER_DURING_DELETE, BrokerId, PartitionEpoch, TopicId
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
-from cluster.protocol_version import ProtocolVersion
+from cluster.model.broker import LEADER_DURING_DELETE, BrokerId, PartitionEpoch, TopicId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
+from cluster.model.protocol_version import ProtocolVersion
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest
 from cluster.requests.control import UpdateMetadataRequest
 from cluster.requests.topics import CreatePartitionsRequest, CreateTopicsRequest, NewPartitions, NewTopic
@@ -16,11 +16,9 @@ from cluster.znodes.paths import delete_topic_path, state_path, topic_path
 from cluster.znodes.topics import encode_state
 from cluster.zookeeper.port import Op, OpResult, SetData
 from controller.decisions.topics.creation import new_topic_id
-from tests.contexts import leadership, tp
-from tests.controllers import RecordingBrokers, quiesce, run_virtually, running_cluster, until
-from tests.old_tools import body_of_old_tool, rewrite_as_old_tool
-from tests.refused_writes import Refusal, WriteRefusals
-from tests.topics_without_ids import (
+from tests.controllers.contexts import leadership, tp
+from tests.controllers.refused_writes import Refusal, WriteRefusals
+from tests.controllers.topics_without_ids import (
     KNOWN,
     OTHER,
     KafkasBrokers,
@@ -31,6 +29,8 @@ from tests.topics_without_ids import (
     ids_sent,
     led_topic,
 )
+from tests.controllers.worlds import RecordingBrokers, quiesce, run_virtually, running_cluster, until
+from tests.kafka.old_tools import body_of_old_tool, rewrite_as_old_tool
 
 
 @pytest.mark.rule("D-102", "TP-24", "TP-23")

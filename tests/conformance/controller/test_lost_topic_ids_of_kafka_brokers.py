@@ -2,10 +2,18 @@
 
 import pytest
 
-from cluster.broker import TopicId
-from tests.controllers import quiesce, run_virtually, until
-from tests.old_tools import rewrite_as_old_tool
-from tests.topics_without_ids import KNOWN, OTHER, KafkasBrokers, findings, id_in_znode, led_topic, metadata_ids
+from cluster.model.broker import TopicId
+from tests.controllers.topics_without_ids import (
+    KNOWN,
+    OTHER,
+    KafkasBrokers,
+    findings,
+    id_in_znode,
+    led_topic,
+    metadata_ids,
+)
+from tests.controllers.worlds import quiesce, run_virtually, until
+from tests.kafka.old_tools import rewrite_as_old_tool
 
 
 @pytest.mark.rule("D-102")

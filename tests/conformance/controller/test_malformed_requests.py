@@ -9,11 +9,10 @@ from cluster.znodes.admin_requests import encode_partitions, encode_reassignment
 from cluster.znodes.paths import PREFERRED_REPLICA_ELECTION, REASSIGN_PARTITIONS
 from cluster.zookeeper.port import SetData, ZkError, Znode
 from controller.active_controller import RESUMPTION_PAUSE_S
-from tests.contexts import assignment, ids, tp
-from tests.controllers import RunningController, quiesce, run_virtually, until
-from tests.elections import catch_up, restart_broker
-from tests.fault_injection import RefusingFenced
-from tests.repairing import (
+from tests.controllers.contexts import assignment, ids, tp
+from tests.controllers.elections import catch_up, restart_broker
+from tests.controllers.fault_injection import RefusingFenced
+from tests.controllers.repairing import (
     GARBAGE,
     REPAIRS,
     Repair,
@@ -24,6 +23,7 @@ from tests.repairing import (
     overwrite,
     replace_at_once,
 )
+from tests.controllers.worlds import RunningController, quiesce, run_virtually, until
 
 MOVE = encode_reassignments({tp("t-0"): ids(1, 3)})
 

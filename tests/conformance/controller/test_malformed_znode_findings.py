@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster.broker import BrokerEpoch, BrokerId
-from cluster.errors import ErrorCode
-from cluster.partition import ReplicaAssignment, TopicAssignment
-from cluster.protocol_version import ProtocolVersion
+from cluster.model.broker import BrokerEpoch, BrokerId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import ReplicaAssignment, TopicAssignment
+from cluster.model.protocol_version import ProtocolVersion
 from cluster.requests.cluster import DescribeClusterRequest, DescribeFindingsRequest, Finding
 from cluster.requests.control import LeaderAndIsrRequest
 from cluster.requests.topics import CreateTopicsRequest, NewTopic
@@ -17,9 +17,9 @@ from cluster.znodes.checks import why_malformed
 from cluster.znodes.paths import CLUSTER_ID, delete_topic_path, state_path, topic_path
 from cluster.znodes.topics import encode_state, encode_topic
 from cluster.zookeeper.port import Delete, SetData
-from tests.contexts import ids, leadership, tp
-from tests.controllers import RunningController, World, run_virtually, until
-from tests.repairing import GARBAGE, REPAIRS, Repair, has_topic, is_gone, is_quiet
+from tests.controllers.contexts import ids, leadership, tp
+from tests.controllers.repairing import GARBAGE, REPAIRS, Repair, has_topic, is_gone, is_quiet
+from tests.controllers.worlds import RunningController, World, run_virtually, until
 
 BAD_NAMES = ("a" * 300, "a b", "été", "e\u0301te", "x\u2028y")
 SKIPPED_PATHS = (

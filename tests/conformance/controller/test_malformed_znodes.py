@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from cluster.broker import BrokerId, ControllerId
-from cluster.partition import ReplicaAssignment, TopicAssignment
+from cluster.model.broker import BrokerId, ControllerId
+from cluster.model.partition import ReplicaAssignment, TopicAssignment
 from cluster.requests.control import LeaderAndIsrRequest
 from cluster.znodes.admin_requests import encode_log_dir_event, encode_partitions
 from cluster.znodes.configs import ConfigEntity, encode_config, encode_config_change
@@ -28,10 +28,9 @@ from cluster.znodes.registrations import encode_broker
 from cluster.znodes.topics import encode_state, encode_topic
 from cluster.zookeeper.port import Create, Delete, SetData
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from tests.contexts import broker, ids, leadership, tp
-from tests.controllers import RunningController, World, run_virtually, until
-from tests.elections import cluster
-from tests.repairing import (
+from tests.controllers.contexts import broker, ids, leadership, tp
+from tests.controllers.elections import cluster
+from tests.controllers.repairing import (
     GARBAGE,
     OTHER_GARBAGE,
     REPAIRS,
@@ -45,6 +44,7 @@ from tests.repairing import (
     overwrite_twice,
     replace_at_once,
 )
+from tests.controllers.worlds import RunningController, World, run_virtually, until
 
 # Notifications and their parents
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from cluster.broker import Broker, BrokerId, Endpoint
-from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.model.broker import Broker, BrokerId, Endpoint
+from cluster.model.partition import ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.requests.control import UpdateMetadataRequest
 from cluster.rpc.control_encoding import encode_update_metadata
 from cluster.znodes.paths import BROKERS_IDS, CONTROLLER, CONTROLLER_EPOCH, broker_path, state_path, topic_path
@@ -13,8 +13,8 @@ from cluster.znodes.registrations import encode_broker
 from cluster.znodes.topics import encode_topic
 from cluster.zookeeper.port import Create, Delete, SetData
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from tests.contexts import assignment
-from tests.controllers import RunningController, World, run_virtually, until
+from tests.controllers.contexts import assignment
+from tests.controllers.worlds import RunningController, World, run_virtually, until
 
 GARBAGE = b'{"version":1,"\xff'
 

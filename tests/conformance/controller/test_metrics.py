@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from cluster.broker import BrokerId
+from cluster.model.broker import BrokerId
 from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
 from cluster.znodes.paths import CONTROLLER_EPOCH
 from cluster.zookeeper.port import SetData
 from controller.controller_state import TIMER_OF_STATE
 from simulator.gauge_recount import check_controller_gauges
-from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster, until
 
 GAUGES = {
     "activecontrollercount",

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.contexts import assignment
-from tests.controllers import World, quiesce, run_virtually, until
-from tests.reassignments import Cluster, E
+from tests.controllers.contexts import assignment
+from tests.controllers.reassignments import Cluster, E
+from tests.controllers.worlds import World, quiesce, run_virtually, until
 
 
 @pytest.mark.rule("RA-14", "RA-3")

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from cluster.broker import BrokerId
-from cluster.errors import ErrorCode
-from cluster.partition import LeaderAndIsr, TopicPartition
-from cluster.protocol_version import ProtocolVersion
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import LeaderAndIsr, TopicPartition
+from cluster.model.protocol_version import ProtocolVersion
+from cluster.model.state_machines import ReplicaState
 from cluster.requests.control import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
@@ -16,7 +17,6 @@ from cluster.requests.control import (
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
-from cluster.state_machines import ReplicaState
 from cluster.znodes.admin_requests import encode_log_dir_event, encode_partitions, encode_reassignments
 from cluster.znodes.paths import (
     ISR_CHANGE_NOTIFICATION,
@@ -32,9 +32,9 @@ from cluster.zookeeper.port import Create, SetData
 from controller.decisions.brokers.log_directories import classify_directories
 from controller.events import LeaderAndIsrResponseReceived
 from state_log.record import Kind
-from tests.contexts import context, ids, leadership, tp
-from tests.controllers import RunningController, World, quiesce, run_virtually, until
-from tests.elections import cluster, stop_broker
+from tests.controllers.contexts import context, ids, leadership, tp
+from tests.controllers.elections import cluster, stop_broker
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, until
 
 E = ErrorCode
 STORAGE = E.KAFKA_STORAGE_ERROR

@@ -3,16 +3,16 @@
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId, ControllerId
-from cluster.errors import ApiError, ErrorCode, PeerRefusesError
-from cluster.process.settings import Settings
+from cluster.config.settings import Settings
+from cluster.model.broker import BrokerId, ControllerId
+from cluster.model.errors import ApiError, ErrorCode, PeerRefusesError
 from cluster.requests.cluster import DescribeClusterRequest, DescribeFindingsRequest, Finding
 from cluster.requests.context import RequestContext
 from cluster.requests.topics import CreateTopicsRequest, ListTopicsRequest, NewTopic
 from cluster.znodes.candidates import CandidateProfile
 from cluster.znodes.paths import controller_registration_path
 from cluster.zookeeper.port import SetData
-from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster, until
 
 ELSEWHERE = RequestContext(peer="ipv4:192.0.2.1:4711")
 HERE = RequestContext(peer="ipv4:127.0.0.1:4711")

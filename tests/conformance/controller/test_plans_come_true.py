@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId
-from cluster.errors import ApiError, ErrorCode
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.partition import TopicPartition
+from cluster.model.protocol_version import ProtocolVersion
 from cluster.process.diagnostics import configure_diagnostics
-from cluster.protocol_version import ProtocolVersion
 from cluster.requests.agents import (
     AlterPartitionItem,
     AlterPartitionRequest,
@@ -60,9 +60,9 @@ from cluster.znodes.configs import decode_config
 from cluster.znodes.paths import FEATURE, LOG_DIR_EVENT_NOTIFICATION, topic_path
 from cluster.zookeeper.port import Create, SetData
 from controller.decisions.partition_descriptions import described_partition
-from tests.contexts import ids
-from tests.controllers import RunningController, World, quiesce, run_virtually, until
-from tests.dry_runs import planned, received
+from tests.controllers.contexts import ids
+from tests.controllers.dry_runs import planned, received
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, until
 
 BROKERS = (1, 2, 3, 4)
 TOPICS = {"a": 3, "b": 2, "c": 1}

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from cluster.broker import BrokerEpoch, BrokerId
-from cluster.errors import ApiError, ErrorCode, MalformedZnodeError, OutcomeUnknownError
+from cluster.model.broker import BrokerEpoch, BrokerId
+from cluster.model.errors import ApiError, ErrorCode, MalformedZnodeError, OutcomeUnknownError
 from cluster.requests.agents import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from cluster.znodes.cluster_wide import ProducerIdBlock, decode_producer_id_block, encode_producer_id_block
 from cluster.znodes.paths import PRODUCER_ID_BLOCK
@@ -14,9 +14,9 @@ from controller.apis import APIS
 from controller.decisions.brokers.producer_ids import next_block
 from controller.event_loop import preempt
 from controller.request_events import RequestEvent
-from tests.controllers import RunningController, World, quiesce, run_virtually, until
-from tests.elections import cluster
-from tests.fault_injection import FaultInjector
+from tests.controllers.elections import cluster
+from tests.controllers.fault_injection import FaultInjector
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, until
 
 E = ErrorCode
 FIRST = AllocateProducerIdsResponse(E.NONE, 0, 1000)

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cluster.errors import ApiError, ZooKeeperError
+from cluster.model.errors import ApiError, ZooKeeperError
 from cluster.requests.configs import TOPIC_RESOURCE, AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from cluster.requests.topics import DescribeTopicsRequest
-from tests.controllers import quiesce, run_virtually, running_cluster
+from tests.controllers.worlds import quiesce, run_virtually, running_cluster
 
 SETTINGS = AlterConfigsRequest((AlterConfigsResource(TOPIC_RESOURCE, "u", (AlterableConfig("retention.ms", 0, "7"),)),))
 

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import pytest
 
-from cluster.broker import ControllerEpoch, ControllerId
-from cluster.errors import OutcomeUnknownError
+from cluster.model.broker import ControllerEpoch, ControllerId
+from cluster.model.errors import OutcomeUnknownError
 from cluster.znodes.controller import decode_controller_epoch, encode_controller_epoch
 from cluster.znodes.paths import CONTROLLER, CONTROLLER_EPOCH, controller_registration_path
 from cluster.zookeeper.port import Delete, Op, SetData
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from tests.controllers import RunningController, World, quiesce, run_virtually, until
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, until
 
 SEEDS: Final = 40
 FAULTS: Final = 25

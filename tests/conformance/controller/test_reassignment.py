@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from cluster.broker import BrokerId
-from cluster.protocol_version import ProtocolVersion
+from cluster.model.broker import BrokerId
+from cluster.model.protocol_version import ProtocolVersion
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest
 from cluster.requests.control import UpdateMetadataRequest
 from cluster.requests.reassignments import DescribeReassignmentsRequest
@@ -16,9 +16,9 @@ from cluster.zookeeper.port import Op, OpResult, SetData
 from simulator.recount import recount
 from simulator.zookeeper import ServerSession
 from state_log.record import Kind
-from tests.contexts import assignment, ids, leadership
-from tests.controllers import quiesce, run_virtually, until
-from tests.reassignments import T0, Cluster, E, cluster
+from tests.controllers.contexts import assignment, ids, leadership
+from tests.controllers.reassignments import T0, Cluster, E, cluster
+from tests.controllers.worlds import quiesce, run_virtually, until
 
 
 def counters_agree(c: Cluster) -> bool:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cluster.errors import ApiError
-from cluster.partition import TopicPartition
+from cluster.model.errors import ApiError
+from cluster.model.partition import TopicPartition
 from cluster.requests.reassignments import (
     AlterPartitionReassignmentsRequest,
     ListPartitionReassignmentsRequest,
@@ -12,9 +12,9 @@ from cluster.requests.reassignments import (
     OngoingTopicReassignment,
 )
 from cluster.znodes.paths import REASSIGN_PARTITIONS, state_path
-from tests.contexts import assignment, ids
-from tests.controllers import quiesce, run_virtually
-from tests.reassignments import T0, E, cluster
+from tests.controllers.contexts import assignment, ids
+from tests.controllers.reassignments import T0, E, cluster
+from tests.controllers.worlds import quiesce, run_virtually
 
 
 @pytest.mark.rule("RA-1", "RA-3")

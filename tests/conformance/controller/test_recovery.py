@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch, TopicId
-from cluster.errors import ApiError, ErrorCode
-from cluster.partition import ReplicaAssignment
+from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch, TopicId
+from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.partition import ReplicaAssignment
 from cluster.requests.control import LeaderAndIsrRequest
 from cluster.requests.recovery import (
     DescribedReplica,
@@ -21,8 +21,8 @@ from cluster.znodes.controller import decode_controller_epoch
 from cluster.znodes.paths import CONTROLLER_EPOCH, PRODUCER_ID_BLOCK, broker_path
 from cluster.zookeeper.port import SetData
 from controller.active_controller import RESUMPTION_PAUSE_S
-from tests.contexts import ids
-from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
+from tests.controllers.contexts import ids
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster, until
 
 T, U = TopicId("A" * 21 + "Q"), TopicId("B" * 21 + "Q")
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from cluster.broker import BrokerEpoch, BrokerId, Offset
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerEpoch, BrokerId, Offset
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.agents import (
     RECOVERY,
     AlterPartitionItem,
@@ -18,9 +18,9 @@ from cluster.requests.cluster import DescribeFindingsRequest
 from cluster.requests.elections import PREFERRED, ElectLeadersRequest, ElectLeadersTopic
 from cluster.znodes.paths import broker_path, state_path, topic_path
 from cluster.zookeeper.port import SetData
-from tests.contexts import ids
-from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
-from tests.refused_writes import Refusal, WriteRefusals
+from tests.controllers.contexts import ids
+from tests.controllers.refused_writes import Refusal, WriteRefusals
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster, until
 
 E = ErrorCode
 FAR_AHEAD = 2**40

@@ -3,14 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
-from cluster.errors import ApiError, ErrorCode
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.plans import Plan
 from cluster.requests.topics import CreatePartitionsRequest, CreateTopicsRequest, NewPartitions, NewTopic
 from cluster.znodes.paths import CONTROLLER_EPOCH, topic_path
 from cluster.zookeeper.port import SetData
-from tests.contexts import ids
-from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster
-from tests.dry_runs import planned, received
+from tests.controllers.contexts import ids
+from tests.controllers.dry_runs import planned, received
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster
 
 NEW = CreateTopicsRequest((NewTopic("new", assignments={0: ids(1)}),), timeout_ms=5000)
 

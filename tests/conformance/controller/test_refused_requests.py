@@ -14,8 +14,8 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId, Offset
-from cluster.errors import ApiError, ErrorCode
+from cluster.model.broker import BrokerId, Offset
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.agents import (
     SCRUB,
     AllocateProducerIdsRequest,
@@ -49,11 +49,11 @@ from cluster.rpc.apis import ApiKind
 from cluster.znodes.paths import DELETE_TOPICS
 from cluster.zookeeper.port import Op, OpResult, ZkError
 from controller.apis import APIS
-from tests.all_of_memory import changes, everything
-from tests.contexts import ids
-from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster
-from tests.refused_writes import Refusal, refused_at
-from tests.user_credentials import of, upsertion
+from tests.controllers.all_of_memory import changes, everything
+from tests.controllers.contexts import ids
+from tests.controllers.refused_writes import Refusal, refused_at
+from tests.controllers.user_credentials import of, upsertion
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster
 
 Make = Callable[[World], Awaitable[Any]]
 INTEGERS: Final = (-(2**31), -2, -1, 0, 1, 2, 3, 4, 9, 2**31 - 1, 2**40, 2**63 - 1)

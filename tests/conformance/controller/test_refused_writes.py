@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch, TopicId
-from cluster.errors import ErrorCode
-from cluster.partition import ReplicaAssignment, TopicAssignment
-from cluster.protocol_version import ProtocolVersion
+from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch, TopicId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import ReplicaAssignment, TopicAssignment
+from cluster.model.protocol_version import ProtocolVersion
+from cluster.model.state_machines import ReplicaState
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest, ControlledShutdownRequest
 from cluster.requests.configs import TOPIC_RESOURCE, AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from cluster.requests.control import LeaderAndIsrRequest
@@ -33,7 +34,6 @@ from cluster.requests.topics import (
     NewTopic,
     TopicToDelete,
 )
-from cluster.state_machines import ReplicaState
 from cluster.znodes.admin_requests import encode_partitions, encode_reassignments
 from cluster.znodes.paths import (
     DELETE_TOPICS,
@@ -49,10 +49,9 @@ from controller import dispatch
 from controller.apis import APIS
 from controller.events import AutoPreferredReplicaLeaderElection
 from controller.request_events import RequestEvent
-from tests.contexts import ids
-from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
-from tests.damage_reports import damaged_returns, leader_is_damaged, waited_long_enough
-from tests.procedure_steps import (
+from tests.controllers.contexts import ids
+from tests.controllers.damage_reports import damaged_returns, leader_is_damaged, waited_long_enough
+from tests.controllers.procedure_steps import (
     T,
     both_die,
     broker_dies,
@@ -63,8 +62,9 @@ from tests.procedure_steps import (
     unclean_is_allowed,
     unclean_is_allowed_everywhere,
 )
-from tests.refused_writes import Outcome, Procedure, Refusal, WriteRefusals, carry_out
-from tests.user_credentials import of, upsertion
+from tests.controllers.refused_writes import Outcome, Procedure, Refusal, WriteRefusals, carry_out
+from tests.controllers.user_credentials import of, upsertion
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster, until
 
 Step = Callable[[World, RunningController], Awaitable[object]]
 

@@ -27,7 +27,7 @@ from cluster.zookeeper.port import (
 from controller.rehearsal_zookeeper import RehearsalZooKeeper, Written
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from tests.controllers import run_virtually
+from tests.controllers.worlds import run_virtually
 
 PATHS = ["/a", "/b", "/a/x", "/a/y", "/b/x", "/a/x/deep", "/nowhere/x"]
 CONTENT = [Create("/a", b"1"), Create("/a/x", b"2"), Create("/a/x/deep"), Create("/b")]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cluster.broker import BrokerId
-from cluster.errors import ErrorCode
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ErrorCode
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest, ControlledShutdownRequest
 from cluster.requests.elections import (
     PREFERRED,
@@ -20,8 +20,8 @@ from cluster.requests.elections import (
 from cluster.requests.plans import DescribedPartition, Plan, PlannedChange, PlannedRequest
 from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
 from cluster.requests.topics import DeleteTopicsRequest, TopicToDelete
-from tests.contexts import ids
-from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
+from tests.controllers.contexts import ids
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster, until
 
 
 def described(

@@ -9,14 +9,14 @@ from typing import Final
 
 import pytest
 
-from cluster.broker import BrokerId
+from cluster.model.broker import BrokerId
 from cluster.requests.agents import ControlledShutdownRequest
 from cluster.requests.elections import PREFERRED, UNCLEAN
 from cluster.znodes.paths import delete_topic_path
-from tests.contexts import tp
-from tests.controllers import RunningController, World, quiesce, run_virtually, until
-from tests.elections import catch_up, cluster, elect, stop_broker
-from tests.request_traces import requests_sent
+from tests.controllers.contexts import tp
+from tests.controllers.elections import catch_up, cluster, elect, stop_broker
+from tests.controllers.request_traces import requests_sent
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, until
 
 Happening = Callable[[World, RunningController], Awaitable[object]]
 Trace = list[tuple[str, Happening, dict[str, list[str]]]]

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from cluster.broker import BrokerId
-from cluster.errors import ApiError, ErrorCode
-from cluster.partition import RECOVERING, ReplicaAssignment, TopicAssignment
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.partition import RECOVERING, ReplicaAssignment, TopicAssignment
 from cluster.requests.control import LeaderAndIsrRequest
 from cluster.requests.elections import PREFERRED, UNCLEAN, ElectLeadersRequest, ElectLeadersTopic
 from cluster.znodes.admin_requests import encode_partitions
@@ -19,9 +19,9 @@ from controller.event_loop import preempt
 from controller.handlers.waiting import ElectLeadersDecision
 from controller.request_events import RequestEvent
 from state_log.record import Kind
-from tests.contexts import ids, leadership, tp
-from tests.controllers import World, quiesce, run_virtually, until
-from tests.elections import cluster, codes, elect, restart_broker, stop_broker
+from tests.controllers.contexts import ids, leadership, tp
+from tests.controllers.elections import cluster, codes, elect, restart_broker, stop_broker
+from tests.controllers.worlds import World, quiesce, run_virtually, until
 
 E = ErrorCode
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from cluster.broker import BrokerEpoch, BrokerId, PartitionEpoch
-from cluster.errors import ApiError, ErrorCode
-from cluster.partition import LeaderAndIsr
+from cluster.model.broker import BrokerEpoch, BrokerId, PartitionEpoch
+from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.partition import LeaderAndIsr
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest, AlterPartitionResponse
 from cluster.requests.cluster import DescribeClusterRequest
 from cluster.requests.control import UpdateMetadataRequest
@@ -16,8 +16,8 @@ from cluster.znodes.controller import encode_controller_epoch
 from cluster.znodes.paths import topic_config_path
 from cluster.zookeeper.port import SetData
 from state_log.record import Kind
-from tests.contexts import ids
-from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster
+from tests.controllers.contexts import ids
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster
 
 E = ErrorCode
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from cluster.errors import OutcomeUnknownError, ZooKeeperError
+from cluster.model.errors import OutcomeUnknownError, ZooKeeperError
 from cluster.znodes.paths import CONTROLLER, CONTROLLER_EPOCH
 from cluster.zookeeper.port import Delete, Op, SetData
 from state_log.record import Kind
-from tests.controller_elections import active_controller, epoch, owner, withhold_the_election
-from tests.controllers import World, quiesce, run_virtually, running_cluster, until
+from tests.controllers.controller_elections import active_controller, epoch, owner, withhold_the_election
+from tests.controllers.worlds import World, quiesce, run_virtually, running_cluster, until
 
 
 @pytest.mark.rule("EL-7", "EL-12")

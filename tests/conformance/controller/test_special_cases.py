@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import Broker, BrokerId, ControllerEpoch, Endpoint, FeatureRange
-from cluster.partition import ReplicaAssignment, TopicAssignment
-from cluster.protocol_version import ProtocolVersion
+from cluster.model.broker import Broker, BrokerId, ControllerEpoch, Endpoint, FeatureRange
+from cluster.model.partition import ReplicaAssignment, TopicAssignment
+from cluster.model.protocol_version import ProtocolVersion
+from cluster.model.state_machines import PREVIOUS_PARTITION_STATES, PartitionState, ReplicaState
 from cluster.requests.cluster import DescribeClusterRequest
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
-from cluster.state_machines import PREVIOUS_PARTITION_STATES, PartitionState, ReplicaState
 from cluster.znodes.cluster_wide import FinalizedFeatures, decode_features, encode_features
 from cluster.znodes.paths import FEATURE, broker_path, state_path, topic_path
 from cluster.znodes.registrations import encode_broker
@@ -19,8 +19,8 @@ from cluster.zookeeper.port import Create, Delete, SetData
 from controller.changes import DeletionsQueued
 from controller.handlers.partitions.replica_transitions import move_replicas
 from state_log.record import Kind
-from tests.contexts import ids, leadership, tp
-from tests.controllers import World, quiesce, run_virtually, running_cluster, until
+from tests.controllers.contexts import ids, leadership, tp
+from tests.controllers.worlds import World, quiesce, run_virtually, running_cluster, until
 
 
 @pytest.mark.rule("BK-40", "D-12", "ZK-14", "BK-17")

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, PartitionEpoch
-from cluster.errors import ControllerMovedError, ErrorCode, ZooKeeperError
-from cluster.partition import RECOVERING, LeaderAndIsr, ReplicaAssignment, TopicAssignment
+from cluster.model.broker import BrokerEpoch, BrokerId, ControllerEpoch, PartitionEpoch
+from cluster.model.errors import ControllerMovedError, ErrorCode, ZooKeeperError
+from cluster.model.partition import RECOVERING, LeaderAndIsr, ReplicaAssignment, TopicAssignment
+from cluster.model.state_machines import PartitionState, ReplicaState
 from cluster.requests.control import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
-from cluster.state_machines import PartitionState, ReplicaState
 from cluster.znodes.paths import CONTROLLER_EPOCH, broker_path, state_path, topic_path
 from cluster.znodes.topics import decode_state, encode_state, encode_topic
 from cluster.zookeeper.port import Delete, SetData
@@ -33,8 +33,8 @@ from controller.fenced_writes import Conflict, Written
 from controller.handlers.partitions.partition_transitions import move_partitions
 from controller.handlers.partitions.replica_transitions import move_replicas
 from simulator.recount import recount
-from tests.contexts import ids, leadership, tp
-from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
+from tests.controllers.contexts import ids, leadership, tp
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster, until
 
 
 async def with_topic(*replicas: list[int]) -> tuple[World, RunningController, Any]:

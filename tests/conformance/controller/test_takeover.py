@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from cluster.errors import OutcomeUnknownError
-from cluster.takeover import AdoptedMode
+from cluster.model.errors import OutcomeUnknownError
+from cluster.model.takeover import AdoptedMode
 from cluster.znodes.controller import encode_controller
 from cluster.znodes.paths import ADOPTION, CONTROLLER, CONTROLLER_EPOCH, controller_registration_path
 from cluster.zookeeper.port import Create, Delete, Op, SetData, Znode
-from tests.controller_elections import active_controller, epoch, owner, withhold_the_election
-from tests.controllers import SESSION_MS, RunningController, World, quiesce, run_virtually, until
-from tests.kafka_competitors import RunningCompetitor, adopt, leave, ruling_broker
+from tests.controllers.controller_elections import active_controller, epoch, owner, withhold_the_election
+from tests.controllers.worlds import SESSION_MS, RunningController, World, quiesce, run_virtually, until
+from tests.kafka.competitors import RunningCompetitor, adopt, leave, ruling_broker
 
 MODES: tuple[AdoptedMode, ...] = ("atomic", "persistent")
 both_modes = pytest.mark.parametrize("mode", MODES)

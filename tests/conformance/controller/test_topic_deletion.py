@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from cluster.broker import BrokerId, TopicId
-from cluster.errors import ErrorCode
-from cluster.partition import ReplicaAssignment, TopicAssignment
+from cluster.model.broker import BrokerId, TopicId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import ReplicaAssignment, TopicAssignment
+from cluster.model.state_machines import ReplicaState
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from cluster.requests.topics import (
     CreatePartitionsRequest,
@@ -18,15 +19,14 @@ from cluster.requests.topics import (
     NewTopic,
     WaitingReplica,
 )
-from cluster.state_machines import ReplicaState
 from cluster.znodes.configs import encode_config
 from cluster.znodes.paths import delete_topic_path, partitions_path, topic_config_path, topic_path
 from cluster.znodes.topics import encode_topic
 from cluster.zookeeper.port import Create, Delete, Op, SetData
 from state_log.record import Kind
-from tests.contexts import ids
-from tests.controllers import World, quiesce, run_virtually, running_cluster, until
-from tests.topic_deletions import E, counters_agree, describe, gone, kinds, mark, stops
+from tests.controllers.contexts import ids
+from tests.controllers.topic_deletions import E, counters_agree, describe, gone, kinds, mark, stops
+from tests.controllers.worlds import World, quiesce, run_virtually, running_cluster, until
 
 
 @pytest.mark.rule("TD-4", "TD-7", "TD-9", "TD-13", "TD-15", "TD-20", "RQ-8", "CX-7", "CX-10", "CX-11", "TI-3", "INV-9")

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from cluster.broker import BrokerId, TopicId
-from cluster.errors import ErrorCode
-from cluster.partition import ReplicaAssignment
+from cluster.model.broker import BrokerId, TopicId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import ReplicaAssignment
 from cluster.requests.control import LeaderAndIsrRequest
 from cluster.requests.reassignments import AlterPartitionReassignmentsRequest, ReassignablePartition, ReassignableTopic
 from cluster.requests.topics import (
@@ -21,8 +21,8 @@ from cluster.requests.topics import (
 from cluster.znodes.paths import delete_topic_path, topic_path
 from cluster.znodes.topics import encode_topic
 from cluster.zookeeper.port import Create, SetData
-from tests.contexts import ids
-from tests.controllers import RunningController, quiesce, run_virtually, running_cluster, until
+from tests.controllers.contexts import ids
+from tests.controllers.worlds import RunningController, quiesce, run_virtually, running_cluster, until
 
 E = ErrorCode
 

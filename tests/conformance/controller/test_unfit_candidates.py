@@ -6,8 +6,8 @@ from cluster.znodes.candidates import decode_profile
 from cluster.znodes.paths import controller_registration_path
 from cluster.znodes.registrations import decode_controller_registration
 from cluster.zookeeper.port import Create, Delete
-from tests.controller_elections import active_controller
-from tests.controllers import World, run_virtually, until
+from tests.controllers.controller_elections import active_controller
+from tests.controllers.worlds import World, run_virtually, until
 
 PATH = controller_registration_path
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from cluster.partition import LeaderAndIsr
-from cluster.protocol_version import ProtocolVersion
+from cluster.model.partition import LeaderAndIsr
+from cluster.model.protocol_version import ProtocolVersion
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest
 from cluster.requests.elections import PREFERRED, UNCLEAN, ElectLeadersRequest, ElectLeadersTopic
 from cluster.znodes.admin_requests import encode_reassignments
@@ -17,10 +17,10 @@ from cluster.zookeeper.port import Create, Delete, Op, OpResult, SetData, ZkErro
 from controller.events import UncleanLeaderElectionEnable
 from simulator.recount import recount
 from simulator.zookeeper import ServerSession
-from tests.contexts import assignment, ids, leadership
-from tests.controllers import quiesce, run_virtually, until
-from tests.fault_injection import RefusingFenced
-from tests.reassignments import T0, Cluster, E, cluster
+from tests.controllers.contexts import assignment, ids, leadership
+from tests.controllers.fault_injection import RefusingFenced
+from tests.controllers.reassignments import T0, Cluster, E, cluster
+from tests.controllers.worlds import quiesce, run_virtually, until
 
 
 class States:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cluster.broker import ControllerEpoch, ControllerId
-from cluster.errors import ApiError, ErrorCode
+from cluster.model.broker import ControllerEpoch, ControllerId
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.cluster import WatchRequest, WatchResponse
 from cluster.requests.elections import PREFERRED
 from cluster.znodes.configs import encode_config
@@ -16,9 +16,9 @@ from cluster.zookeeper.port import Create
 from controller.event_feed import REMEMBERED_MAX, RESPONSE_EVENTS_MAX, EventFeed
 from simulator.cluster import VirtualClock
 from state_log.record import Kind, StateChange
-from tests.contexts import context
-from tests.controllers import RunningController, quiesce, run_virtually, until
-from tests.elections import cluster, elect, restart_broker, stop_broker
+from tests.controllers.contexts import context
+from tests.controllers.elections import cluster, elect, restart_broker, stop_broker
+from tests.controllers.worlds import RunningController, quiesce, run_virtually, until
 
 Stream = AsyncIterator[WatchResponse]
 

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from cluster.requests.control import StateLogHead
 from state_log.record import Kind, Witness
-from tests.controllers import quiesce, run_virtually
-from tests.elections import cluster
+from tests.controllers.elections import cluster
+from tests.controllers.worlds import quiesce, run_virtually
 
 OWN = StateLogHead("controller-1001", "1700000000000.7", 41, "ab" * 32)
 OF_BROKER = StateLogHead("broker-1", "1700000000001.8", 9, "cd" * 32, "boot")

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 import cluster
 import controller
-from cluster.broker import BrokerId
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerId
+from cluster.model.partition import TopicPartition
+from cluster.model.state_machines import ReplicaState
 from cluster.requests.configs import (
     SET_CONFIG,
     TOPIC_RESOURCE,
@@ -34,12 +35,11 @@ from cluster.requests.topics import (
     NewTopic,
     TopicToDelete,
 )
-from cluster.requests.users import AlterUserScramCredentialsRequest, ScramCredentialDeletion
-from cluster.state_machines import ReplicaState
 from controller.decisions.broker_requests import ControlBatch
 from controller.handlers.partitions.replica_transitions import move_replicas
-from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
-from tests.user_credentials import SHA_256, of, upsertion
+from controller.user_requests import AlterUserScramCredentialsRequest, ScramCredentialDeletion
+from tests.controllers.user_credentials import SHA_256, of, upsertion
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster, until
 
 COUNTED = tuple(str(Path(str(package.__file__)).parent) for package in (controller, cluster))
 PARTITIONS = 150

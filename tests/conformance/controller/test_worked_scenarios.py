@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from cluster.broker import BrokerId
-from cluster.partition import LeaderAndIsr
-from cluster.protocol_version import ProtocolVersion
+from cluster.model.broker import BrokerId
+from cluster.model.partition import LeaderAndIsr
+from cluster.model.protocol_version import ProtocolVersion
 from cluster.requests.agents import ControlledShutdownRequest
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from cluster.znodes.paths import delete_topic_path, state_path
@@ -15,10 +15,10 @@ from cluster.znodes.topics import encode_state
 from cluster.zookeeper.port import Create, Op, OpResult, SetData
 from simulator.zookeeper import ServerSession
 from state_log.record import Kind
-from tests.contexts import assignment, leadership, tp
-from tests.controllers import RunningController, World, quiesce, run_virtually, running_cluster, until
-from tests.reassignments import Cluster
-from tests.reassignments import cluster as cluster_with_topic
+from tests.controllers.contexts import assignment, leadership, tp
+from tests.controllers.reassignments import Cluster
+from tests.controllers.reassignments import cluster as cluster_with_topic
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster, until
 
 T0 = state_path(tp("t-0"))
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId, ControllerId
-from cluster.errors import ErrorCode
+from cluster.model.broker import BrokerId, ControllerId
+from cluster.model.errors import ErrorCode
+from cluster.model.takeover import Takeover
 from cluster.requests.cluster import DescribeFindingsRequest
 from cluster.requests.control import LeaderAndIsrRequest, UpdateMetadataRequest
 from cluster.requests.topics import CreateTopicsRequest, NewTopic
-from cluster.takeover import Takeover
 from cluster.znodes.controller import decode_controller, encode_controller
 from cluster.znodes.paths import CONTROLLER, CONTROLLER_EPOCH
 from cluster.zookeeper.port import Create, Delete, SetData
@@ -21,9 +21,9 @@ from controller.decisions.controller_epochs import DOUBTED_ABOVE, LAST, MARGINS
 from controller.decisions.recovery.limits import EPOCH_MAX
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 from state_log.record import Kind
-from tests.controller_elections import active_controller, epoch
-from tests.controllers import RunningController, World, quiesce, run_virtually, until
-from tests.kafka_competitors import RunningCompetitor
+from tests.controllers.controller_elections import active_controller, epoch
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, until
+from tests.kafka.competitors import RunningCompetitor
 
 ACTIVE, STANDBY = 901, 902
 SOON_S = 3

@@ -6,8 +6,8 @@ kafka-preferred-replica-election and kafka-configs had run against a cluster of 
 
 import pytest
 
-from cluster.broker import BrokerId
-from cluster.partition import ReplicaAssignment
+from cluster.model.broker import BrokerId
+from cluster.model.partition import ReplicaAssignment
 from cluster.znodes.paths import (
     CONFIG_CHANGES,
     PREFERRED_REPLICA_ELECTION,
@@ -17,9 +17,9 @@ from cluster.znodes.paths import (
     topic_path,
 )
 from cluster.zookeeper.port import Create, SetData
-from tests.contexts import tp
-from tests.controllers import RunningController, World, quiesce, run_virtually, until
-from tests.elections import catch_up, cluster
+from tests.controllers.contexts import tp
+from tests.controllers.elections import catch_up, cluster
+from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, until
 
 CREATED = b'{"partitions":{"0":[1,2],"1":[2,3]},"adding_replicas":{},"removing_replicas":{},"version":3}'
 CONFIGURED = b'{"version":1,"config":{"retention.ms":"100000"}}'

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from cluster.process.exit_codes import ExitCode
-from tests.plain_zookeeper import plain_client
-from tests.programs import LONG_SESSIONS, SHORT_TIMEOUT, Programs
+from cluster.model.exit_codes import ExitCode
+from tests.controllers.plain_zookeeper import plain_client
+from tests.processes.programs import LONG_SESSIONS, SHORT_TIMEOUT, Programs
 from tests.timeouts import TIMEOUT_S
 
 pytestmark = pytest.mark.real

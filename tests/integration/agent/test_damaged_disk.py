@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from cluster.broker import Offset
-from cluster.partition import TopicPartition
-from cluster.process.exit_codes import ExitCode
+from cluster.model.broker import Offset
+from cluster.model.exit_codes import ExitCode
+from cluster.model.partition import TopicPartition
 from tests.contract.log_worlds import TP, FileWorld, Node, batch, fill
-from tests.plain_zookeeper import plain_client
-from tests.programs import LONG_SESSIONS, Programs
+from tests.controllers.plain_zookeeper import plain_client
+from tests.processes.programs import LONG_SESSIONS, Programs
 from tests.timeouts import TIMEOUT_S
 
 pytestmark = pytest.mark.real

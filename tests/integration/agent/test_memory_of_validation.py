@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from broker_agent.adapters.thread_workers import ThreadWorkers
-from broker_agent.batch_validation import BatchValidation
 from broker_agent.ports import LogConfig
-from cluster.errors import ErrorCode, LogAppendError
-from cluster.process.clock import SystemClock
-from cluster.process.settings import Settings
+from broker_agent.requests.batch_validation import BatchValidation
+from cluster.aio.clock import SystemClock
+from cluster.config.settings import Settings
+from cluster.model.errors import ErrorCode, LogAppendError
 from simulator.record_batches import encode_batch
 
 LIMIT = 32 << 20

@@ -10,8 +10,8 @@ import pytest
 
 from broker_agent import program
 from broker_agent.log.log_directories import DiskLogDirectories
-from cluster.process.config import NodeConfig
-from cluster.process.settings import Settings
+from cluster.config.config import NodeConfig
+from cluster.config.settings import Settings
 from deploy.local.processes import choose_free_ports
 from tests.timeouts import TIMEOUT_S
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from state_log.writer import read_audited
-from tests.state_change_histories import draw, write_logs
+from tests.audits.state_change_histories import draw, write_logs
 from tests.timeouts import TIMEOUT_S
 from tests.unit.state_log.test_invariants import second_leader_by_an_agent
 

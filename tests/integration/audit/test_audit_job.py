@@ -14,8 +14,8 @@ from audit.storage.table_schemas import RECORDS_TABLE
 from state_log.heads_file import GivenHead
 from state_log.record import LoggedStateChange, by_partition, decode_line, line_digest
 from state_log.writer import read_audited
-from tests.spark_audits import audit
-from tests.state_change_histories import Cluster, Incarnation, Logs, draw, stamped, write_logs
+from tests.audits.spark_audits import audit
+from tests.audits.state_change_histories import Cluster, Incarnation, Logs, draw, stamped, write_logs
 from tests.unit.state_log.test_invariants import second_leader_by_an_agent
 
 pytestmark = pytest.mark.real

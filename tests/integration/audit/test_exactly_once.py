@@ -19,7 +19,7 @@ from audit.storage.commits import Commit
 from audit.storage.file_store import Location
 from audit.storage.output_folder import OutputFolder
 from audit.storage.table_schemas import FINDINGS_TABLE, QUARANTINE_TABLE, RECORDS_TABLE
-from tests.state_change_histories import draw, write_logs
+from tests.audits.state_change_histories import draw, write_logs
 from tests.timeouts import TIMEOUT_S
 from tests.unit.state_log.test_invariants import leader_epoch_leap, second_leader_by_an_agent
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.audit.test_audit_command import run
-from tests.kafka_logs import DELETION, copy_cluster
+from tests.kafka.logs import DELETION, copy_cluster
 from tests.unit.audit.test_changed_files import OLD, write_run
 
 

@@ -24,11 +24,11 @@ from audit.storage.table_schemas import TABLES
 from audit.topic.brokers import topic_ends
 from audit.topic.connector import with_connector
 from audit.topic.topics import Topic
-from cluster.errors import StartupError
+from cluster.model.errors import StartupError
+from tests.audits.log_audits import audit_folder
+from tests.audits.state_change_histories import Cluster, draw, write_logs
 from tests.integration.audit.test_audit_command import COMMAND, run
-from tests.kafka_broker import create_topic, kafka_broker
-from tests.log_audits import audit_folder
-from tests.state_change_histories import Cluster, draw, write_logs
+from tests.kafka.broker import create_topic, kafka_broker
 from tests.timeouts import TIMEOUT_S
 from tests.unit.state_log.test_invariants import leader_epoch_leap, second_leader_by_an_agent
 

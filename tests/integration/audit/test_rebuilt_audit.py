@@ -8,9 +8,9 @@ from pyspark.sql import SparkSession
 from audit.batches.rebuild import rebuild
 from audit.storage.commits import Commit
 from audit.storage.output_folder import OutputFolder
-from tests.outputs import rows_that_hold
-from tests.spark_audits import audit
-from tests.state_change_histories import draw, write_logs
+from tests.audits.outputs import rows_that_hold
+from tests.audits.spark_audits import audit
+from tests.audits.state_change_histories import draw, write_logs
 from tests.unit.state_log.test_invariants import leader_epoch_leap, second_leader_by_an_agent
 
 pytestmark = pytest.mark.real

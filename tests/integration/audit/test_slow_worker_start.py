@@ -7,7 +7,7 @@ import pytest
 
 from audit.job import run_audit
 from audit.options import AuditOptions
-from tests.state_change_histories import draw, write_logs
+from tests.audits.state_change_histories import draw, write_logs
 
 pytestmark = pytest.mark.real
 

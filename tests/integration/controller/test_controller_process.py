@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.plain_zookeeper import plain_client
-from tests.programs import LONG_SESSIONS, SHORT_TIMEOUT, Programs
+from tests.controllers.plain_zookeeper import plain_client
+from tests.processes.programs import LONG_SESSIONS, SHORT_TIMEOUT, Programs
 from tests.timeouts import TIMEOUT_S
 
 pytestmark = pytest.mark.real

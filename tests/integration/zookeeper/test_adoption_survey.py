@@ -6,11 +6,11 @@ from kazoo.security import make_acl
 
 from adoption.survey import Survey
 from adoption.zookeeper_survey import survey_zookeeper
-from cluster.broker import Broker, BrokerId, ControllerId, Endpoint
+from cluster.model.broker import Broker, BrokerId, ControllerId, Endpoint
 from cluster.znodes.candidates import CandidateProfile
 from cluster.znodes.registrations import encode_broker, encode_controller_registration
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
-from tests.plain_zookeeper import plain_client
+from tests.controllers.plain_zookeeper import plain_client
 
 
 async def survey(connect: str) -> Survey:

@@ -9,14 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
-from cluster.errors import ZooKeeperAccessError, ZooKeeperAuthenticationError
-from cluster.process.metrics import Metrics
+from cluster.metrics.registry import Metrics
+from cluster.model.errors import ZooKeeperAccessError, ZooKeeperAuthenticationError
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.login import Credentials, Scheme
 from cluster.zookeeper.port import Create, SessionState, SetData, ZkError
 from tests.conftest import TEST_SERVER
 from tests.contract.zookeeper_worlds import Events, eventually
-from tests.plain_zookeeper import plain_client
+from tests.controllers.plain_zookeeper import plain_client
 from tests.timeouts import TIMEOUT_S
 
 pytestmark = [pytest.mark.real, pytest.mark.rule("ZK-6")]

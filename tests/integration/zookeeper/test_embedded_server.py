@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
-from cluster.errors import StartupError
+from cluster.model.errors import StartupError
 from deploy.local import processes
 from deploy.local.zookeeper import is_serving, prepare
 from tests.contract.zookeeper_worlds import eventually
-from tests.local_clusters import eventually as polled
+from tests.processes.local_clusters import eventually as polled
 
 pytestmark = pytest.mark.real
 

@@ -14,8 +14,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
-from cluster.errors import OutcomeUnknownError, SessionExpiredError, ZooKeeperUnreachableError
-from cluster.process.metrics import Metrics
+from cluster.metrics.registry import Metrics
+from cluster.model.errors import OutcomeUnknownError, SessionExpiredError, ZooKeeperUnreachableError
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.kazoo_requests import MultiRead
 from cluster.zookeeper.port import Create, SessionState, SetData, ZooKeeper

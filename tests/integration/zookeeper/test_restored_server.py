@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
-from cluster.errors import SessionExpiredError
+from cluster.model.errors import SessionExpiredError
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import Create, SessionState, SetData
 from tests.contract.zookeeper_worlds import Events, eventually

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import ZooKeeperUnreachableError
 from cluster.kafka_wire.tls import TlsSettings, server_context
+from cluster.model.errors import ZooKeeperUnreachableError
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.tls_probe import tls_host
-from tests.certificates import make_certificates
+from tests.processes.certificates import make_certificates
 
 
 @asynccontextmanager

@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from broker_agent.log.partition_log import PartitionLog
-from cluster.errors import ApiError, ErrorCode
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.data import ProducePartition, ProduceRequest
 from simulator.record_batches import encode_client_batch
-from tests.agents import TP, AgentWorld, until, virtually
+from tests.brokers.agents import TP, AgentWorld, until, virtually
 
 BROKERS = (1, 2, 3)
 STEPS = 60

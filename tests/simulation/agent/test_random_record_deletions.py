@@ -2,10 +2,10 @@
 
 import pytest
 
-from cluster.broker import Offset
-from cluster.errors import ApiError, ErrorCode
+from cluster.model.broker import Offset
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.data import DeleteRecordsPartition, DeleteRecordsRequest
-from tests.agents import TP, virtually
+from tests.brokers.agents import TP, virtually
 from tests.simulation.agent.test_random_failures import BROKERS, Drill
 
 

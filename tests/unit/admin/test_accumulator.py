@@ -7,9 +7,9 @@ import pytest
 
 from admin.accumulator import Accumulator, ProducerOptions
 from admin.record_batches import decode_records
-from cluster.broker import Offset
-from cluster.compression import Codec, find_codec
-from cluster.partition import TopicPartition
+from cluster.model.broker import Offset
+from cluster.model.compression import Codec, find_codec
+from cluster.model.partition import TopicPartition
 
 PARTITIONS = [0, 1, 2]
 SMALL = ProducerOptions(batch_size=200, linger_ms=5)

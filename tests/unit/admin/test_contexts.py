@@ -18,7 +18,7 @@ from admin.cli.contexts_file import (
     write_contexts,
 )
 from admin.cli.target import Target, find_target
-from cluster.errors import ConfigError, StartupError
+from cluster.model.errors import ConfigError, StartupError
 from launcher.__main__ import app
 
 

@@ -12,9 +12,17 @@ from admin.cli.parsing import parse_assignment, parse_configs
 from admin.cli.plans import join_plans, plan_document, write_plan
 from admin.cli.topics import _document
 from admin.cli.watch import event_document, event_line
-from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint, LeaderEpoch, PartitionEpoch
-from cluster.errors import ConfigError, ErrorCode
-from cluster.process.documents import Format, write_table
+from cluster.cli.documents import Format, write_table
+from cluster.model.broker import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    ControllerId,
+    Endpoint,
+    LeaderEpoch,
+    PartitionEpoch,
+)
+from cluster.model.errors import ConfigError, ErrorCode
 from cluster.requests.cluster import ClusterEvent, DescribedBroker
 from cluster.requests.plans import DescribedPartition, Plan, PlannedChange, PlannedRequest, PlannedSetting
 from cluster.requests.topics import DescribedTopic

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from admin.health import HealthIssue, Severity, Trouble, find_trouble
-from cluster.broker import BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, PartitionEpoch
-from cluster.errors import ErrorCode
+from cluster.model.broker import BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, PartitionEpoch
+from cluster.model.errors import ErrorCode
 from cluster.requests.cluster import DescribedBroker, Finding
 from cluster.requests.plans import DescribedPartition
 from cluster.requests.reassignments import DescribedReassignment
 from cluster.requests.topics import DescribedTopic, DescribedTopicDeletion
-from tests.contexts import ids
+from tests.controllers.contexts import ids
 
 BROKERS = [DescribedBroker(BrokerId(b), Endpoint("h", b), BrokerEpoch(b)) for b in (1, 2, 3)]
 

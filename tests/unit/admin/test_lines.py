@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from admin.cli.lines import read_lines
-from cluster.errors import ConfigError
+from cluster.model.errors import ConfigError
 from tests.timeouts import TIMEOUT_S
 
 

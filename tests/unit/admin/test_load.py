@@ -6,7 +6,7 @@ from msgspec import to_builtins
 from admin.cli.queue_metrics import parse_queue
 from admin.cli.top import screen_lines
 from admin.load import Load, Sample, compare
-from cluster.broker import (
+from cluster.model.broker import (
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -16,8 +16,8 @@ from cluster.broker import (
     Offset,
     PartitionEpoch,
 )
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.cluster import DescribeClusterResponse, DescribedBroker
 from cluster.requests.plans import DescribedPartition
 from cluster.requests.topics import DescribedTopic

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from admin.cli.elect import _report
 from admin.cli.watch import _show
 from admin.connection import ClusterConnection
-from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch
-from cluster.errors import ApiError, ErrorCode
-from cluster.process.documents import Format
+from cluster.cli.documents import Format
+from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.cluster import ClusterEvent, WatchResponse
 from cluster.requests.elections import ElectLeadersResponse, PartitionElectionResult, ReplicaElectionResult
 

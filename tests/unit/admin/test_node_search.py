@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import pytest
 
 from admin.node_search import Describe, NodeSearch
-from cluster.broker import ControllerEpoch, ControllerId
-from cluster.errors import PeerUnreachableError
+from cluster.model.broker import ControllerEpoch, ControllerId
+from cluster.model.errors import PeerUnreachableError
 from cluster.requests.cluster import DescribeClusterResponse
 
 CONTROLLER, STANDBY, BROKER = "controller:1", "standby:1", "broker:1"

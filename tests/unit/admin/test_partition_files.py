@@ -11,8 +11,8 @@ from admin.partition_files import (
     parse_topics,
     reassignment_document,
 )
-from cluster.errors import ConfigError
-from cluster.partition import TopicPartition
+from cluster.model.errors import ConfigError
+from cluster.model.partition import TopicPartition
 
 # As kafka-reassign-partitions --generate and the documentation of Kafka write them.
 TOPICS = b'{"topics": [{"topic": "foo1"}, {"topic": "foo2"}, {"topic": "foo1"}], "version": 1}'

@@ -4,8 +4,8 @@ import pytest
 
 from admin.partition_filters import PartitionFilter as F
 from admin.partition_filters import chosen
-from cluster.broker import BrokerId, LeaderEpoch, PartitionEpoch
-from cluster.errors import ErrorCode
+from cluster.model.broker import BrokerId, LeaderEpoch, PartitionEpoch
+from cluster.model.errors import ErrorCode
 from cluster.requests.plans import DescribedPartition
 from cluster.requests.topics import DescribedTopic
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admin.record_batches import BadBatchError, BatchBuilder, Record, build_batches, decode_records
-from cluster.broker import Offset
-from cluster.compression import Codec
+from cluster.model.broker import Offset
+from cluster.model.compression import Codec
 from tests.examples import examples
 
 optional_bytes = st.none() | st.binary(max_size=40)

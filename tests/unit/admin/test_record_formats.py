@@ -6,8 +6,8 @@ import pytest
 
 from admin.cli.record_formats import NewRecord, Part, json_lines, parse_json_line, text_lines
 from admin.record_batches import Record
-from cluster.broker import Offset
-from cluster.errors import ConfigError
+from cluster.model.broker import Offset
+from cluster.model.errors import ConfigError
 
 FULL = Record(Offset(7), 1_700_000_000_000, b"k", b"v", (("a", b"1"), ("a", None)))
 EMPTY = Record(Offset(8), 5, None, None)

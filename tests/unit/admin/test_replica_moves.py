@@ -5,14 +5,14 @@ from random import Random
 import pytest
 
 from admin.replica_moves import compare, propose_moves
-from cluster.broker import BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, PartitionEpoch
-from cluster.errors import ApiError, ErrorCode
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, PartitionEpoch
+from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.cluster import DescribedBroker
 from cluster.requests.plans import DescribedPartition
 from cluster.requests.reassignments import DescribedReassignment
 from cluster.requests.topics import DescribedTopic
-from tests.contexts import ids
+from tests.controllers.contexts import ids
 
 
 def broker(number: int, rack: str | None = None) -> DescribedBroker:

@@ -9,13 +9,13 @@ from pathlib import Path
 from admin.cli.broker_documents import BROKER_COLUMNS
 from admin.cli.reassignment_outcomes import MOVE_COLUMNS
 from admin.cli.topics import _table
-from cluster.broker import BrokerId, LeaderEpoch, PartitionEpoch
-from cluster.errors import ErrorCode
-from cluster.process.tables import table_lines
+from cluster.cli.tables import table_lines
+from cluster.model.broker import BrokerId, LeaderEpoch, PartitionEpoch
+from cluster.model.errors import ErrorCode
 from cluster.requests.plans import DescribedPartition
 from cluster.requests.topics import DescribedTopic
 from deploy.local.cluster import LocalCluster
-from tests.commands import LAUNCHER
+from tests.processes.commands import LAUNCHER
 
 WIDTH = 80
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from adoption.findings import examine
 from adoption.survey import BrokerAnswers, Survey, SurveyedBroker, SurveyedCandidate
-from cluster.broker import Broker, BrokerId, ControllerEpoch, ControllerId, Endpoint
+from cluster.model.broker import Broker, BrokerId, ControllerEpoch, ControllerId, Endpoint
 from cluster.znodes.candidates import CandidateListener, CandidateProfile
 
 SSL = "SSL"

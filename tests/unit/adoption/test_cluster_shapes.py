@@ -8,12 +8,12 @@ from msgspec.structs import replace
 
 from adoption.findings import examine
 from adoption.survey import Survey, SurveyedCandidate
-from cluster.broker import ControllerId
-from cluster.process.config import load_config
+from cluster.config.config import load_config
+from cluster.model.broker import ControllerId
 from controller.candidate_profile import candidate_profile
-from tests.certificates import Certificates, make_certificates
-from tests.cluster_shapes import Shape, shapes
-from tests.kafka_adopted import filled_in
+from tests.kafka.adopted import filled_in
+from tests.kafka.cluster_shapes import Shape, shapes
+from tests.processes.certificates import Certificates, make_certificates
 
 JAAS = 'Client { org.apache.zookeeper.server.auth.DigestLoginModule required username="k" password="p"; };'
 OF_SETTINGS = [shape for shape in shapes() if not shape.needs]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from adoption.command_config import CommandConfig, read_command_config
-from cluster.errors import ConfigError
+from cluster.model.errors import ConfigError
 from cluster.zookeeper.login import Credentials, Scheme
 
 JAAS = 'Client { org.apache.zookeeper.server.auth.DigestLoginModule required username="kafka" password="p"; };'

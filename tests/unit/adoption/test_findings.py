@@ -9,7 +9,7 @@ from adoption.findings import examine
 from adoption.handover import Handover
 from adoption.refusals import releases_of
 from adoption.survey import BrokerAnswers, Survey, SurveyedBroker
-from cluster.broker import NO_CONTROLLER, Broker, BrokerId, ControllerEpoch, ControllerId, Endpoint
+from cluster.model.broker import NO_CONTROLLER, Broker, BrokerId, ControllerEpoch, ControllerId, Endpoint
 from cluster.znodes.adoption import Adoption
 
 LEADER_AND_ISR, STOP_REPLICA = 4, 5

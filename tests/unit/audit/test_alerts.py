@@ -23,7 +23,7 @@ from audit.report.report import read_result
 from audit.report.until_clean import UntilClean
 from audit.report.webhook import FINDINGS_MAX, Webhook, check_url
 from audit.storage.output_folder import OutputFolder
-from cluster.process.metrics import Metrics
+from cluster.metrics.registry import Metrics
 from tests.unit.audit.test_report import commit, finding
 
 LOG = "broker-1-1700000000000.1"

@@ -11,7 +11,7 @@ from audit.reading.log_files import LogFiles, Position
 from audit.report.report import read_findings, read_result
 from audit.verification import verify_logs
 from state_log.record import Kind, Stamper, StateChange
-from tests.log_audits import FolderAudit, audit_folder
+from tests.audits.log_audits import FolderAudit, audit_folder
 
 OLD, NEW = "1700000000000.1", "1700000060000.1"
 

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from audit.rules.clock_differences import CLOCK_DIFFERS, ClockDifference, clock_findings, is_measured_by
 from audit.rules.durations import LEADERLESS
-from cluster.broker import ControllerId
+from cluster.model.broker import ControllerId
 from state_log.record import Cause, Kind, LoggedStateChange
-from tests.columnar_audits import ColumnarAudit
-from tests.state_change_histories import draw, shuffled, stamped
+from tests.audits.columnar_audits import ColumnarAudit
+from tests.audits.state_change_histories import draw, shuffled, stamped
 from tests.unit.audit.test_rules import everything, in_batches
 
 Streams = list[list[LoggedStateChange]]

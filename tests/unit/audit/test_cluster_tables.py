@@ -25,7 +25,7 @@ from audit.storage.table_schemas import (
     TERMS_TABLE,
     TOPICS_TABLE,
 )
-from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
+from cluster.model.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
 from state_log.record import Boot, Cause, Kind, LoadedPartition, Stamper, StateChange
 from state_log.writer import SegmentName
 

@@ -24,8 +24,8 @@ from state_log.record import (
     by_partition,
     decode_line,
 )
+from tests.audits.state_change_histories import draw, stamped, write_logs
 from tests.fuzz.damage import damaged, documents
-from tests.state_change_histories import draw, stamped, write_logs
 
 NOT_KEPT = {"prev", "partitions"}
 """The source has checked the chain; start states become rows of their own."""

@@ -22,8 +22,8 @@ from audit.storage.table_files import TableFile, latest_rows
 from audit.storage.table_schemas import BATCH, FINDINGS_TABLE, RECORDS_TABLE
 from audit.tables.compaction import compact_all, delete_files, delete_old, delete_strays, mergeable
 from state_log.record import Kind, LoggedStateChange
-from tests.columnar_audits import table_of
-from tests.findings_tables import findings_table
+from tests.audits.columnar_audits import table_of
+from tests.audits.findings_tables import findings_table
 
 DAY_MS = 86_400_000
 

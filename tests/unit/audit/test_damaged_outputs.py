@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 from audit.cli import app
 from audit.storage.output_folder import OutputFolder
 from audit.storage.table_schemas import RECORDS_TABLE
-from tests.log_audits import FolderAudit
-from tests.older_outputs import BUCKETS_2, make_version, make_version_2
-from tests.outputs import leave_checkpoint
-from tests.state_change_histories import draw, write_logs
+from tests.audits.log_audits import FolderAudit
+from tests.audits.older_outputs import BUCKETS_2, make_version, make_version_2
+from tests.audits.outputs import leave_checkpoint
+from tests.audits.state_change_histories import draw, write_logs
 
 COMMANDS = {
     "run": ("run", "--once"),

@@ -13,8 +13,8 @@ from audit.rules.durations import ISR_FLAPPING, LEADER_FLAPPING, LEADERLESS, UND
 from audit.rules.limits import LimitError, Limits, parse_limits
 from state_log.histories import WRITTEN_BY_CONTROLLERS
 from state_log.record import Kind, LoggedStateChange, by_partition
-from tests.columnar_audits import ColumnarAudit
-from tests.state_change_histories import draw, shuffled, stamped
+from tests.audits.columnar_audits import ColumnarAudit
+from tests.audits.state_change_histories import draw, shuffled, stamped
 from tests.unit.audit.test_rules import everything, in_batches
 
 SEEDS = st.integers(0, 2**32)

@@ -10,7 +10,7 @@ from tests.audit_corpus.fault import differences
 from tests.audit_corpus.faults import FAULTS
 from tests.audit_corpus.in_process import audit_fault
 from tests.audit_corpus.logs import SOUND_LOGS
-from tests.log_audits import audit_folder
+from tests.audits.log_audits import audit_folder
 
 
 @pytest.mark.parametrize("name", FAULTS)

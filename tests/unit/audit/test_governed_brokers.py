@@ -19,8 +19,8 @@ from state_log.heads_file import GivenHead
 from state_log.histories import NO_EPOCH, ONE_LEADER_PER_EPOCH, ONE_STATE_PER_PARTITION_EPOCH
 from state_log.invariants import ONE_CONTROLLER_PER_EPOCH
 from state_log.record import line_digest
-from tests.kafka_logs import copy_governed, write_log
-from tests.log_audits import audit_folder
+from tests.audits.log_audits import audit_folder
+from tests.kafka.logs import copy_governed, write_log
 
 CONTROLLER = "controller-1002"
 BY_1002 = b"controller 1002"

@@ -11,7 +11,7 @@ from audit.reading.changed_files import Fault, FileFault
 from audit.reading.hadoop_files import read_file
 from audit.reading.log_files import Range
 from audit.reading.source import FILES_ROW, Plan, read_ranges
-from tests.kafka_logs import RECORDED
+from tests.kafka.logs import RECORDED
 from tests.unit.audit.test_changed_files import OLD, write_run
 
 PLAN = Plan(1 << 20, 2, 4)

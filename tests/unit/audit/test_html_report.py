@@ -18,9 +18,9 @@ from audit.report.html.content import POINTS_MAX, STATES_MAX, Content, Curve
 from audit.report.html.page import page
 from audit.report.html.partitions import Timelines
 from audit.storage.table_schemas import TABLES, TIMELINES_TABLE
-from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
+from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
 from state_log.record import Kind, Stamper, StateChange
-from tests.log_audits import audit_folder
+from tests.audits.log_audits import audit_folder
 
 END_MS = 1_000
 TIME = 1_795_356_180_000

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pytest
 
 from audit.report.report import read_quarantine
-from tests.kafka_logs import DELETION, copy_cluster, write_log
-from tests.log_audits import audit_folder
+from tests.audits.log_audits import audit_folder
+from tests.kafka.logs import DELETION, copy_cluster, write_log
 
 RECORDING = "3.9.1-trace"
 Fault = Callable[[Path], object]

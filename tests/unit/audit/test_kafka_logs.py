@@ -10,10 +10,10 @@ from audit.report.report import read_result
 from audit.report.rule_catalogue import KAFKA_LACKS, KAFKA_RULES, RULES, not_applicable
 from audit.storage.output_folder import OutputFolder
 from audit.storage.table_schemas import LEDGERS_TABLE
-from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
+from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
 from state_log.record import Kind, Stamper, StateChange
-from tests.kafka_logs import DELETION, copy_cluster, copy_scenario
-from tests.log_audits import FolderAudit, audit_folder
+from tests.audits.log_audits import FolderAudit, audit_folder
+from tests.kafka.logs import DELETION, copy_cluster, copy_scenario
 
 SCENARIOS = {
     "kill-all-last-first.controller-101": ("TRACE", "1, 2, 3, 102"),

@@ -14,11 +14,11 @@ from audit.rules.durations import LEADERLESS
 from audit.rules.limits import Limits
 from audit.rules.unfinished_work import DELETION_STALLED, REASSIGNMENT_STALLED
 from audit.storage.output_folder import OutputFolder
-from cluster.broker import ControllerEpoch
+from cluster.model.broker import ControllerEpoch
 from state_log.record import Cause, Kind, Stamper, StateChange
 from state_log.writer import SegmentName
-from tests.columnar_audits import ColumnarAudit
-from tests.log_audits import audit_folder
+from tests.audits.columnar_audits import ColumnarAudit
+from tests.audits.log_audits import audit_folder
 from tests.unit.audit.test_unclean_elections import record
 
 HOUR_MS = 3_600_000

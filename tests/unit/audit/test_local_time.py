@@ -7,8 +7,8 @@ import pyarrow.dataset
 import pytest
 
 from state_log.kafka.local_time import LocalTimes
-from tests.kafka_logs import RECORDED, write_log
-from tests.log_audits import audit_folder
+from tests.audits.log_audits import audit_folder
+from tests.kafka.logs import RECORDED, write_log
 
 
 def ms(text: str) -> int:

@@ -18,8 +18,8 @@ from audit.storage.state_versions import VERSION
 from audit.storage.table_files import OTHER_DAYS, TableSize
 from audit.storage.table_schemas import RECORDS_TABLE
 from state_log.record import Kind, LoggedStateChange
-from tests.columnar_audits import table_of
-from tests.s3_server import new_bucket, s3_server
+from tests.audits.columnar_audits import table_of
+from tests.audits.s3_server import new_bucket, s3_server
 
 DAY_MS = 86_400_000
 

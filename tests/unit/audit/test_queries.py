@@ -13,8 +13,8 @@ from audit.storage.state_versions import VERSION
 from audit.storage.table_schemas import FINDINGS_TABLE, RECORDS_TABLE, TABLES
 from audit.tables.queries import QueryError, describe_tables, run_query
 from state_log.record import Kind, LoggedStateChange
-from tests.columnar_audits import table_of
-from tests.findings_tables import findings_table
+from tests.audits.columnar_audits import table_of
+from tests.audits.findings_tables import findings_table
 
 
 def finding(subject: str, message: str, status: str = FOUND, at_ms: int | None = 0) -> Finding:

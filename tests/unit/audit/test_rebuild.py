@@ -21,9 +21,9 @@ from audit.storage.output_folder import OutputFolder
 from audit.storage.table_schemas import BATCH, FINDINGS, FINDINGS_TABLE, TIMELINES_TABLE
 from audit.tables.compaction import delete_files, delete_old, delete_strays
 from tests.audit_corpus.clean_logs import simulated_logs
-from tests.log_audits import FolderAudit
-from tests.outputs import leave_checkpoint, rows_that_hold
-from tests.state_change_histories import Cluster, draw, write_logs
+from tests.audits.log_audits import FolderAudit
+from tests.audits.outputs import leave_checkpoint, rows_that_hold
+from tests.audits.state_change_histories import Cluster, draw, write_logs
 from tests.unit.state_log.test_invariants import (
     leader_epoch_leap,
     leader_outside_isr,

@@ -16,10 +16,10 @@ from audit.rules.unclean_elections import UNCLEAN_ELECTION
 from audit.storage.commits import Commit
 from audit.storage.output_folder import OutputFolder
 from audit.storage.state_versions import VERSION
-from cluster.broker import LeaderEpoch
+from cluster.model.broker import LeaderEpoch
 from state_log.record import Kind, LoggedStateChange, StateChange
-from tests.columnar_audits import ColumnarAudit
-from tests.state_change_histories import Cluster, shuffled, stamped
+from tests.audits.columnar_audits import ColumnarAudit
+from tests.audits.state_change_histories import Cluster, shuffled, stamped
 from tests.unit.audit.test_rules import in_batches
 
 SEEDS = st.integers(0, 2**32)

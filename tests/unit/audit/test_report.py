@@ -18,11 +18,11 @@ from audit.storage.output_folder import OutputFolder
 from audit.storage.state_files import StateFile
 from audit.storage.state_versions import VERSION
 from audit.storage.table_schemas import RECORDS_TABLE
-from cluster.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch
+from cluster.model.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch
 from state_log.chain import IncarnationLog
 from state_log.record import Cause, Kind, LoggedStateChange
-from tests.columnar_audits import table_of
-from tests.contexts import ids
+from tests.audits.columnar_audits import table_of
+from tests.controllers.contexts import ids
 
 ELECTED = LoggedStateChange(
     kind=Kind.PARTITION,

@@ -16,8 +16,8 @@ from simulator.record_checker import check_all
 from state_log.histories import WRITTEN_BY_CONTROLLERS
 from state_log.invariants import RECORD_RULES, check_record
 from state_log.record import Cause, Kind, LoggedStateChange, by_partition
-from tests.columnar_audits import ColumnarAudit, audit_batches
-from tests.state_change_histories import draw, shuffled, stamped
+from tests.audits.columnar_audits import ColumnarAudit, audit_batches
+from tests.audits.state_change_histories import draw, shuffled, stamped
 
 SEEDS = st.integers(0, 2**32)
 Streams = list[list[LoggedStateChange]]

@@ -28,7 +28,7 @@ from audit.reading.source import (
 from audit.records.columns import to_columns
 from state_log.chain import ChainSegment
 from state_log.record import CHAIN_START, LINE_BYTES_MAX, Kind, Stamper, StateChange, line_digest
-from tests.state_change_histories import draw, stamped, write_logs
+from tests.audits.state_change_histories import draw, stamped, write_logs
 
 ALL = ReadAllAvailable()
 BUCKETS = 4

@@ -3,7 +3,7 @@
 import pytest
 
 from audit.spark.settings import APPENDED, CLUSTER_TASKS, REFUSED, SparkSettings, combined, parse_conf
-from cluster.errors import ConfigError
+from cluster.model.errors import ConfigError
 
 
 @pytest.mark.parametrize(

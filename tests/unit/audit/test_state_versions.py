@@ -14,10 +14,10 @@ from audit.storage.commits import Commit
 from audit.storage.committed_state import OutputError
 from audit.storage.output_folder import OutputFolder
 from audit.storage.state_versions import RULES_VERSION, VERSION
-from tests.log_audits import FolderAudit
-from tests.older_outputs import BUCKETS_2, make_version, make_version_2
-from tests.outputs import leave_checkpoint, rows_that_hold
-from tests.state_change_histories import draw, write_logs
+from tests.audits.log_audits import FolderAudit
+from tests.audits.older_outputs import BUCKETS_2, make_version, make_version_2
+from tests.audits.outputs import leave_checkpoint, rows_that_hold
+from tests.audits.state_change_histories import draw, write_logs
 
 
 @pytest.fixture(scope="module")

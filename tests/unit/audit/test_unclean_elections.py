@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from audit.rules.unclean_elections import RECORDS_LOST, UNCLEAN_ELECTION
-from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch
+from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch
 from state_log.invariants import TRUNCATED_BELOW_HIGH_WATERMARK
 from state_log.record import Kind, LoggedStateChange
-from tests.columnar_audits import ColumnarAudit
-from tests.state_change_histories import draw, shuffled, stamped
+from tests.audits.columnar_audits import ColumnarAudit
+from tests.audits.state_change_histories import draw, shuffled, stamped
 from tests.unit.audit.test_rules import everything, in_batches
 
 

@@ -15,13 +15,13 @@ from audit.report.report import read_result
 from audit.storage.given_heads import add_given, read_given
 from audit.storage.output_folder import OutputFolder
 from audit.verification import verify_logs
-from cluster.process.exit_codes import ExitCode
+from cluster.model.exit_codes import ExitCode
 from simulator.segments import write_segment
 from state_log.chain import SEQUENCE_GAP
 from state_log.heads_file import GivenHead, encode_heads_file
 from state_log.record import Boot, Cause, Kind, Stamper, StateChange, Witness, line_digest
 from state_log.writer import SegmentName
-from tests.log_audits import audit_folder
+from tests.audits.log_audits import audit_folder
 
 CONTROLLER, BROKER = "controller-1001", "broker-1"
 FIRST, SECOND, OF_BROKER = "1700000000000.1", "1700000100000.2", "1700000000001.3"

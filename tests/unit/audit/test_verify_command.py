@@ -11,13 +11,13 @@ from typer.testing import CliRunner
 
 from audit.cli import app
 from audit.report.report_text import show_result
-from cluster.broker import BrokerId, LeaderEpoch, PartitionEpoch
-from cluster.process.documents import Format
-from cluster.process.exit_codes import ExitCode
+from cluster.cli.documents import Format
+from cluster.model.broker import BrokerId, LeaderEpoch, PartitionEpoch
+from cluster.model.exit_codes import ExitCode
 from simulator.segments import write_segment
 from state_log.record import Cause, Kind, Stamper, StateChange
 from state_log.writer import SegmentName
-from tests.log_audits import audit_folder
+from tests.audits.log_audits import audit_folder
 
 NODE, INCARNATION = "broker-1", "1700000000000.1"
 

@@ -6,7 +6,7 @@ import pytest
 
 from audit.storage.output_folder import OutputFolder
 from benchmarks.audit_logs import INCIDENT, STEADY, write_logs
-from tests.log_audits import audit_folder
+from tests.audits.log_audits import audit_folder
 
 
 @pytest.mark.parametrize("case", [STEADY, INCIDENT])

@@ -4,8 +4,8 @@ import pytest
 
 from benchmarks.partition_table import Message, PartitionTable
 from benchmarks.synthetic_cluster import PartitionInZooKeeper, Shape
-from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
-from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.model.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
+from cluster.model.partition import LeaderAndIsr, TopicPartition
 from cluster.zookeeper.port import Stat
 from klamm.v1 import control_pb2 as pb
 

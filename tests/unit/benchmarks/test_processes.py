@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.processes import ControllerProcess
-from cluster.process.metrics import Metrics
-from cluster.process.metrics_server import serve_metrics
+from cluster.metrics.registry import Metrics
+from cluster.metrics.server import serve_metrics
 
 
 def test_a_proxy_of_the_environment_is_not_asked_for_processes_of_this_machine(

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from broker_agent.arrival_order import ArrivalOrder
-from cluster.partition import TopicPartition
+from broker_agent.requests.arrival_order import ArrivalOrder
+from cluster.model.partition import TopicPartition
 from simulator.virtual_time_loop import VirtualTimeLoop
 
 PARTITIONS = [TopicPartition("t", number) for number in range(4)]

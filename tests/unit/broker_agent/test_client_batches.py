@@ -11,14 +11,14 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from broker_agent.client_batches import NO_KEY_METER, check_client_batch
 from broker_agent.log.record_batch import FROM_CHECKSUM, HEADER_SIZE, crc32c, parse_header
 from broker_agent.ports import LogConfig
-from broker_agent.record_walk import WINDOW, MalformedRecordsError, walk_records
-from cluster.errors import ErrorCode, LogAppendError
+from broker_agent.requests.client_batches import NO_KEY_METER, check_client_batch
+from broker_agent.requests.record_walk import WINDOW, MalformedRecordsError, walk_records
+from cluster.model.errors import ErrorCode, LogAppendError
 from simulator.record_batches import encode_batch, encode_client_batch
+from tests.brokers.reference_records import RefusedError, read_client_batch, read_records
 from tests.examples import examples
-from tests.reference_records import RefusedError, read_client_batch, read_records
 
 NOW_MS = 1_700_000_000_000
 LIMIT = 8 << 20

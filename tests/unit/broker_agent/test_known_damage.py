@@ -4,8 +4,8 @@ import pytest
 
 from broker_agent.log.known_damage import KnownDamage
 from broker_agent.log_damage import DamagedReplica, LogDamage, in_doubt
-from cluster.broker import Offset
-from cluster.partition import TopicPartition
+from cluster.model.broker import Offset
+from cluster.model.partition import TopicPartition
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 

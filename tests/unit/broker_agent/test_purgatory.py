@@ -2,11 +2,11 @@ import asyncio
 
 import pytest
 
-from broker_agent.purgatory import CHECKED_AT_ONCE, Purgatory, Test
-from cluster.partition import TopicPartition
-from cluster.process.metrics import Metrics
-from cluster.process.parking import CURRENT
-from tests.agents import virtually
+from broker_agent.replication.purgatory import CHECKED_AT_ONCE, Purgatory, Test
+from cluster.aio.parking import CURRENT
+from cluster.metrics.registry import Metrics
+from cluster.model.partition import TopicPartition
+from tests.brokers.agents import virtually
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

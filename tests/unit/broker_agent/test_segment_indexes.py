@@ -8,7 +8,7 @@ import pytest
 from broker_agent.log.record_batch import walk
 from broker_agent.log.segment import PlacedBatch, Segment
 from broker_agent.ports import LogConfig
-from cluster.broker import Offset
+from cluster.model.broker import Offset
 from simulator.disk import SimulatedDisk
 from simulator.record_batches import encode_batch
 from tests.contract.log_worlds import TestClock

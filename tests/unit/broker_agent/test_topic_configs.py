@@ -1,8 +1,8 @@
 import pytest
 
 from broker_agent.ports import LogConfig
-from broker_agent.topic_configs import default_log_config, override
-from cluster.process.settings import Settings
+from broker_agent.requests.topic_configs import default_log_config, override
+from cluster.config.settings import Settings
 
 
 @pytest.mark.rule("R15.1")

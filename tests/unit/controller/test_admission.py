@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import Broker, BrokerId, BrokerProtocol, Endpoint, FeatureRange
-from cluster.listeners import ListenerNames
+from cluster.model.broker import Broker, BrokerId, BrokerProtocol, Endpoint, FeatureRange
+from cluster.model.listeners import ListenerNames
 from controller.decisions.brokers.admission import why_not_admitted, why_unfit
-from tests.contexts import ids
+from tests.controllers.contexts import ids
 
 KAFKA = Broker(BrokerId(1), (Endpoint("host", 9092),), features={"metadata.version": FeatureRange(1, 7)})
 AGENT = replace(KAFKA, klamm_version="0.3.0")

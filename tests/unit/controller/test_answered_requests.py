@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from cluster.errors import ApiError, ErrorCode
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.context import RequestContext
 from cluster.requests.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicToDelete
 from controller.answered_requests import ANSWERS_MAX, AnsweredRequests
-from tests.controllers import World, run_virtually, until
+from tests.controllers.worlds import World, run_virtually, until
 
 REQUEST = DeleteTopicsRequest((TopicToDelete("t"),))
 

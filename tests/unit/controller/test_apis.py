@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 from msgspec.structs import fields
 
-from cluster.errors import ApiError, ErrorCode
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.cluster import DescribeClusterRequest, DescribeFindingsRequest, WatchRequest
 from cluster.requests.configs import UpdateFeaturesRequest
 from cluster.requests.context import RequestContext
 from cluster.requests.topics import CreateTopicsRequest
-from cluster.requests.users import AlterUserScramCredentialsRequest
 from cluster.rpc.apis import ApiKind, Callers, DirectApi
 from cluster.rpc.methods import BROKER_AGENT_SERVICE, CLUSTER_SERVICE, CONTROLLER_SERVICE, REPLICA_FETCH
 from controller.apis import APIS
 from controller.controller_state import ControllerState
 from controller.request_events import ControllerApi, RequestEvent
+from controller.user_requests import AlterUserScramCredentialsRequest
 from state_log.apis import state_log_apis
 from state_log.writer import FileStateChangeLog
-from tests.agents import AgentWorld, virtually
-from tests.controllers import run_virtually, running_cluster
+from tests.brokers.agents import AgentWorld, virtually
+from tests.controllers.worlds import run_virtually, running_cluster
 from tests.unit.state_log.test_writer import Clock, open_log
 
 CAUSES = {

@@ -2,9 +2,9 @@
 
 import pytest
 
-from cluster import bounds
-from cluster.broker import BrokerId
-from cluster.errors import ApiError
+from cluster.model import bounds
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ApiError
 from cluster.requests.cluster import Finding
 from cluster.requests.topics import NewPartitions, NewPartitionsAssignment, NewTopic
 from controller.decisions.bundled_findings import FINDINGS_OF_KIND, bundled

@@ -3,11 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import BrokerEpoch, BrokerId, FeatureRange
+from cluster.model.broker import BrokerEpoch, BrokerId, FeatureRange
 from cluster.znodes.cluster_wide import FinalizedFeatures
 from controller.decisions.brokers.broker_changes import plan_broker_changes
 from controller.decisions.configs.features import features_at_failover, incompatible_features
-from tests.contexts import broker, registered
+from tests.controllers.contexts import broker, registered
 
 
 @pytest.mark.rule("BK-1")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cluster.broker import BrokerId, ControllerId, TopicId
+from cluster.model.broker import BrokerId, ControllerId, TopicId
 from cluster.requests.control import (
     ControlRequest,
     LeaderAndIsrRequest,
@@ -16,7 +16,7 @@ from cluster.znodes.left_replicas import LeftReplicas
 from controller.changes import DeletionsQueued, LeadershipsRead, LeftReplicasRecorded
 from controller.context import ControllerContext
 from controller.decisions.broker_requests import ControlBatch, RequestSettings
-from tests.contexts import EPOCH, assignment, context, ids, leadership, tp
+from tests.controllers.contexts import EPOCH, assignment, context, ids, leadership, tp
 
 ME = ControllerId(1001)
 

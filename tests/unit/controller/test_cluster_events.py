@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cluster.broker import BrokerId, ControllerId
+from cluster.model.broker import BrokerId, ControllerId
 from cluster.requests.cluster import ClusterEvent
 from controller.changes import ReassignmentsStarted, ReassignmentsWritten
 from controller.context import ControllerContext
@@ -16,7 +16,7 @@ from controller.decisions.cluster_events import (
     recorded_as,
 )
 from state_log.record import Kind, LoadedPartition, StateChange
-from tests.contexts import EPOCH, assignment, context, ids, leadership, tp
+from tests.controllers.contexts import EPOCH, assignment, context, ids, leadership, tp
 
 ME = ControllerId(1001)
 

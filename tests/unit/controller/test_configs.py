@@ -2,9 +2,9 @@
 
 import pytest
 
-from cluster.broker import ControllerId
-from cluster.errors import ApiError, ErrorCode
-from cluster.process.settings import Settings
+from cluster.config.settings import Settings
+from cluster.model.broker import ControllerId
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.configs import BROKER_RESOURCE, DELETE_CONFIG, SET_CONFIG, TOPIC_RESOURCE, AlterableConfig
 from cluster.znodes.configs import ConfigEntity
 from controller.decisions.configs.changes import altered, check_alterations, check_broker_is_klamms, config_entity

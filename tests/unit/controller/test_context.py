@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.broker import BrokerEpoch, BrokerId, RegisteredBroker, TopicId
-from cluster.partition import ReplicaAssignment
-from cluster.state_machines import PartitionState, ReplicaState
+from cluster.model.broker import BrokerEpoch, BrokerId, RegisteredBroker, TopicId
+from cluster.model.partition import ReplicaAssignment
+from cluster.model.state_machines import PartitionState, ReplicaState
 from controller.changes import (
     BrokerModified,
     BrokersDied,
@@ -35,7 +35,7 @@ from controller.context import ControllerContext
 from controller.partition_image import TopicIdConflictError
 from controller.preferred_leaders import PreferredLeaders, is_imbalanced
 from simulator.recount import recount
-from tests.contexts import assignment, broker, context, ids, leadership, registered, tp
+from tests.controllers.contexts import assignment, broker, context, ids, leadership, registered, tp
 
 
 @pytest.mark.rule("CX-1", "CX-2")

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cluster.broker import BrokerEpoch, BrokerId, Offset, ZkVersion
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerEpoch, BrokerId, Offset, ZkVersion
+from cluster.model.partition import TopicPartition
+from cluster.model.state_machines import PartitionState, ReplicaState
 from cluster.requests.agents import RECOVERY, ReportedDamage
-from cluster.state_machines import PartitionState, ReplicaState
 from cluster.znodes.left_replicas import LeftReplicas
 from controller.changes import (
     BrokersDied,
@@ -45,7 +45,7 @@ from controller.context_copy import copy_of
 from controller.decisions.brokers.known_damage import AwaitedReport
 from controller.partition_image import PartitionImage
 from simulator.recount import recount
-from tests.contexts import EPOCH, assignment, context, ids, leadership, registered, tp
+from tests.controllers.contexts import EPOCH, assignment, context, ids, leadership, registered, tp
 
 BROKERS = ids(1, 2, 3, 4)
 PARTITIONS = [tp(name) for name in ("a-0", "a-1", "b-0", "c-0")]

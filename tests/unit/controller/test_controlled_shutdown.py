@@ -2,9 +2,9 @@
 
 import pytest
 
-from cluster.broker import BrokerEpoch, BrokerId
-from cluster.errors import ErrorCode
-from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.model.broker import BrokerEpoch, BrokerId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import LeaderAndIsr, TopicPartition
 from cluster.requests.elections import ThreatenedPartition
 from controller.changes import BrokerShuttingDown, DeletionsQueued, LeadershipsRead
 from controller.context import ControllerContext
@@ -17,7 +17,7 @@ from controller.decisions.brokers.controlled_shutdown import (
 from controller.decisions.configs.topic_configs import min_insync_replicas
 from controller.decisions.partitions.leader_election import ControlledShutdown, plan_elections
 from controller.decisions.partitions.replica_states import plan_isr_removals
-from tests.contexts import context, ids, leadership, tp
+from tests.controllers.contexts import context, ids, leadership, tp
 
 ONE = BrokerId(1)
 

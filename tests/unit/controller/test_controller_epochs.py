@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.broker import ControllerEpoch
+from cluster.model.broker import ControllerEpoch
 from controller.decisions.controller_epochs import (
     DOUBTED_ABOVE,
     LAST,

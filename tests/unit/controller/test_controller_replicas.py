@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.errors import ApiError, ErrorCode
-from cluster.partition import ReplicaAssignment, TopicAssignment
+from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.partition import ReplicaAssignment, TopicAssignment
 from cluster.requests.topics import NewTopic
 from controller.changes import ControllersListed
 from controller.decisions.reassignment.phases import RefusedMove, plan_znode_submission
 from controller.decisions.topics.controller_replicas import names_controller, without_controllers
 from controller.decisions.topics.creation import TakenNames, plan_new_topic
-from tests.contexts import assignment, broker, context, ids, tp
+from tests.controllers.contexts import assignment, broker, context, ids, tp
 
 KLAMM = frozenset(ids(901, 902))
 

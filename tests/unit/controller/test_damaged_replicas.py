@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, Offset, TopicId, ZkVersion
-from cluster.partition import LeaderAndIsr, TopicPartition
+from cluster.model.broker import BrokerEpoch, BrokerId, ControllerEpoch, Offset, TopicId, ZkVersion
+from cluster.model.partition import LeaderAndIsr, TopicPartition
+from cluster.model.state_machines import PartitionState
 from cluster.requests.agents import RECOVERY, SCRUB, UNCLEAN_SHUTDOWN, ReportedDamage
-from cluster.state_machines import PartitionState
 from controller.changes import (
     BrokersJoined,
     DamagedReplicasReported,
@@ -40,7 +40,7 @@ from controller.decisions.partitions.leader_election import (
     plan_elections,
     reason_of,
 )
-from tests.contexts import EPOCH, assignment, context, ids, leadership, registered, tp
+from tests.controllers.contexts import EPOCH, assignment, context, ids, leadership, registered, tp
 
 T0 = tp("t-0")
 ONE = BrokerId(1)

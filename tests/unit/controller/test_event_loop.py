@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import structlog
 
-from cluster.broker import BrokerEpoch, BrokerId
-from cluster.errors import (
+from cluster.metrics.registry import Metrics
+from cluster.model.broker import BrokerEpoch, BrokerId
+from cluster.model.errors import (
     ApiError,
     ControllerMovedError,
     ErrorCode,
@@ -16,7 +17,6 @@ from cluster.errors import (
     SessionExpiredError,
     ZooKeeperError,
 )
-from cluster.process.metrics import Metrics
 from cluster.requests.agents import AlterPartitionRequest, AlterPartitionResponse
 from cluster.requests.topics import CreateTopicsRequest, ListTopicsRequest
 from cluster.zookeeper.port import WatchEvent, WatchKind
@@ -51,7 +51,7 @@ from controller.metrics import ControllerMetrics
 from controller.request_events import RequestEvent
 from controller.watched_znodes import event_of_watch
 from state_log.record import Cause
-from tests.controllers import run_virtually
+from tests.controllers.worlds import run_virtually
 
 
 class Scripted:

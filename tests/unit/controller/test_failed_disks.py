@@ -5,8 +5,8 @@ Brokers 1, 2 and 3 live. The replica of t-0 on broker 1 is on a failed disk, tha
 
 import pytest
 
-from cluster.broker import BrokerId
-from cluster.state_machines import PartitionState
+from cluster.model.broker import BrokerId
+from cluster.model.state_machines import PartitionState
 from controller.changes import DeletionsQueued, LeadershipsRead, OfflineReplicasReported
 from controller.context import ControllerContext
 from controller.decisions.broker_requests import ControlBatch, RequestSettings
@@ -26,7 +26,7 @@ from controller.decisions.reassignment.phases import keeps_leader
 from controller.decisions.reassignment.progress import describe_reassignment, stuck_reason
 from controller.decisions.topics.deletion import plan_start, topics_with_offline_replicas
 from controller.decisions.topics.deletion_progress import describe_deletion
-from tests.contexts import context, ids, leadership, tp
+from tests.controllers.contexts import context, ids, leadership, tp
 
 ONE, ME = BrokerId(1), BrokerId(1001)
 BROKEN, HEALTHY = tp("t-0"), tp("t-1")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from cluster.broker import Broker, BrokerId, Endpoint, FeatureRange
+from cluster.model.broker import Broker, BrokerId, Endpoint, FeatureRange
 from cluster.requests.configs import DescribedFeature, FeatureSupport, FeatureUpdate
 from cluster.znodes.cluster_wide import FinalizedFeatures
 from controller.decisions.configs.features import (

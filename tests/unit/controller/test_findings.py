@@ -3,11 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
-from cluster.bounds import LEADER_EPOCH_IN_ZNODE
-from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset, TopicId
+from cluster.model.bounds import LEADER_EPOCH_IN_ZNODE
+from cluster.model.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset, TopicId
+from cluster.model.state_machines import ReplicaState
 from cluster.requests.agents import RECOVERY, UNCLEAN_SHUTDOWN, ReportedDamage
 from cluster.requests.cluster import Finding
-from cluster.state_machines import ReplicaState
 from cluster.znodes.left_replicas import LeftReplicas
 from controller import changes
 from controller.context import ControllerContext
@@ -15,8 +15,8 @@ from controller.decisions.brokers.known_damage import AwaitedReport
 from controller.decisions.brokers.refusals import ChannelState, Epochs, Refusals
 from controller.decisions.controller_epochs import DOUBTED_ABOVE, LAST
 from controller.decisions.findings import findings
-from tests.contexts import context as context_of
-from tests.contexts import ids, leadership, tp
+from tests.controllers.contexts import context as context_of
+from tests.controllers.contexts import ids, leadership, tp
 
 SILENT = ChannelState(silent_s=31)
 

@@ -3,13 +3,13 @@
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
-from cluster.errors import ErrorCode
-from cluster.partition import RECOVERED, RECOVERING
+from cluster.model.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import RECOVERED, RECOVERING
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest
 from controller.changes import BrokerShuttingDown, LeadershipsRead, TopicsListed
 from controller.decisions.partitions.isr_change import plan_isr_changes, refuse_alter_partition
-from tests.contexts import EPOCH, context, ids, leadership, tp
+from tests.controllers.contexts import EPOCH, context, ids, leadership, tp
 
 E = ErrorCode
 

@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
-from cluster.broker import (
+from cluster.kafka_wire.codec import decode, encode
+from cluster.kafka_wire.message import EncodedPart
+from cluster.kafka_wire.messages import leader_and_isr_response as lai
+from cluster.kafka_wire.messages.stop_replica_response import StopReplicaPartitionError, StopReplicaResponse
+from cluster.kafka_wire.messages.update_metadata_response import UpdateMetadataResponse
+from cluster.model.broker import (
     ZERO_TOPIC_ID,
     Broker,
     BrokerEpoch,
@@ -15,13 +20,8 @@ from cluster.broker import (
     LeaderEpoch,
     TopicId,
 )
-from cluster.errors import ErrorCode
-from cluster.kafka_wire.codec import decode, encode
-from cluster.kafka_wire.message import EncodedPart
-from cluster.kafka_wire.messages import leader_and_isr_response as lai
-from cluster.kafka_wire.messages.stop_replica_response import StopReplicaPartitionError, StopReplicaResponse
-from cluster.kafka_wire.messages.update_metadata_response import UpdateMetadataResponse
-from cluster.protocol_version import ProtocolVersion
+from cluster.model.errors import ErrorCode
+from cluster.model.protocol_version import ProtocolVersion
 from cluster.requests import control
 from controller.adapters.kafka.control_messages import ControlMessages, ControlVersions, answer_type, response_of
 

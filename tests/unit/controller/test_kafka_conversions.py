@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.broker import ControllerId
-from cluster.errors import ApiError, ErrorCode
 from cluster.kafka_wire.apis import api
 from cluster.kafka_wire.codec import decode, encode
+from cluster.model.broker import ControllerId
+from cluster.model.errors import ApiError, ErrorCode
 from controller.adapters.kafka.config_apis import config_apis
 from controller.adapters.kafka.conversions import Conversion
 from controller.adapters.kafka.session import OF_ACTIVE_CONTROLLER
 from tests.examples import examples
-from tests.kafka_message_strategies import messages
+from tests.kafka.message_strategies import messages
 
 CONVERSIONS = (*OF_ACTIVE_CONTROLLER, *config_apis(ControllerId(1001)))
 VERSIONS = [

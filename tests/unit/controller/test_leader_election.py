@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.bounds import LEADER_EPOCH_IN_ZNODE
-from cluster.partition import RECOVERED, RECOVERING, LeaderAndIsr, TopicPartition
+from cluster.model.bounds import LEADER_EPOCH_IN_ZNODE
+from cluster.model.partition import RECOVERED, RECOVERING, LeaderAndIsr, TopicPartition
 from controller.changes import ReassignmentsWritten
 from controller.decisions.partitions.leader_election import (
     NEWER_CONTROLLER,
@@ -28,7 +28,7 @@ from controller.decisions.partitions.leader_election import (
     choose_reassigned_leader,
     plan_elections,
 )
-from tests.contexts import EPOCH, assignment, context, ids, leadership, tp
+from tests.controllers.contexts import EPOCH, assignment, context, ids, leadership, tp
 
 
 @pytest.mark.rule("PS-20", "PS-22")

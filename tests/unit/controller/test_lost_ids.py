@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from cluster.broker import BrokerId, ControllerEpoch, TopicId
-from cluster.partition import ReplicaAssignment, TopicAssignment
+from cluster.model.broker import BrokerId, ControllerEpoch, TopicId
+from cluster.model.partition import ReplicaAssignment, TopicAssignment
 from cluster.requests.recovery import DescribedReplica, DescribeReplicasResponse
 from controller.decisions.topics.lost_ids import TopicIdsRead, Undecided, decide_id, ids_in_logs, read_ids
 from controller.topic_id_questions import TopicIdAnswer
-from tests.contexts import ids
+from tests.controllers.contexts import ids
 
 A, B = TopicId("A" * 21 + "g"), TopicId("B" * 21 + "g")
 NONE, SILENT = TopicIdAnswer({"t": None}), TopicIdAnswer()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.broker import BrokerId
+from cluster.model.broker import BrokerId
 from controller.decisions.missing_controllers import missing_controllers
 
 SINGLE, MISSING = "single_controller", "missing_controller"

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from cluster.broker import Broker
-from cluster.errors import ApiError, ErrorCode
-from cluster.replica_placement import MAX_PARTITIONS, alternate_racks, place_replicas
+from cluster.model.broker import Broker
+from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.replica_placement import MAX_PARTITIONS, alternate_racks, place_replicas
 from cluster.requests.configs import DELETE_CONFIG, SET_CONFIG, AlterableConfig
 from cluster.requests.topics import NewTopic
 from cluster.znodes.configs import ConfigEntity
 from controller.decisions.configs.changes import check_alterations
 from controller.decisions.topics.creation import TakenNames, duplicate_names, new_topic_id, plan_new_topic
-from tests.contexts import broker, ids
+from tests.controllers.contexts import broker, ids
 
 E = ErrorCode
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from cluster.broker import BrokerEpoch, BrokerId, ControllerId, LeaderEpoch, PartitionEpoch
+from cluster.model.broker import BrokerEpoch, BrokerId, ControllerId, LeaderEpoch, PartitionEpoch
+from cluster.model.state_machines import ReplicaState
 from cluster.requests.control import ControlRequest
 from cluster.requests.plans import DescribedPartition, PlannedRequest
-from cluster.state_machines import ReplicaState
 from controller.changes import BrokerShuttingDown, OfflineReplicasReported, ReassignmentsWritten, ReplicaStatesDerived
 from controller.decisions.broker_requests import ControlBatch, RequestSettings
 from controller.decisions.partition_descriptions import described_partition, planned_request
-from tests.contexts import assignment, context, ids, leadership, tp
+from tests.controllers.contexts import assignment, context, ids, leadership, tp
 
 
 def test_a_partition_is_described_with_its_epochs_and_lists() -> None:

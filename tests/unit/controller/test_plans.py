@@ -6,14 +6,14 @@ from random import Random
 
 import pytest
 
-from cluster.broker import BrokerId, ControllerId
-from cluster.errors import ApiError, ErrorCode
-from cluster.partition import RECOVERING, LeaderAndIsr, TopicAssignment, TopicPartition
+from cluster.model.broker import BrokerId, ControllerId
+from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.partition import RECOVERING, LeaderAndIsr, TopicAssignment, TopicPartition
+from cluster.model.state_machines import ReplicaState
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest
 from cluster.requests.reassignments import DescribedReassignment, TargetReplica
 from cluster.requests.topics import NewTopic
-from cluster.state_machines import ReplicaState
 from controller.changes import (
     BrokersDied,
     DeletionsIneligible,
@@ -36,7 +36,7 @@ from controller.decisions.topics.creation import (
     plan_new_topic,
 )
 from controller.decisions.topics.deletion_progress import describe_deletion
-from tests.contexts import EPOCH, assignment, broker, context, ids, leadership, tp
+from tests.controllers.contexts import EPOCH, assignment, broker, context, ids, leadership, tp
 
 ME = ControllerId(1001)
 SETTINGS = RequestSettings()

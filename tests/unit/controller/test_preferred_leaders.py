@@ -2,11 +2,11 @@
 
 import pytest
 
-from cluster.broker import BrokerEpoch, BrokerId
+from cluster.model.broker import BrokerEpoch, BrokerId
 from controller.changes import BrokerShuttingDown, DeletionsQueued, OfflineReplicasReported
 from controller.decisions.partitions.leader_balance import plan_leader_balance
 from controller.preferred_leaders import PreferredLeaders
-from tests.contexts import context, leadership, tp
+from tests.controllers.contexts import context, leadership, tp
 
 ONE = BrokerId(1)
 

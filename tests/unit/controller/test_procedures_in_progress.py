@@ -2,8 +2,8 @@
 
 from typing import Any, cast
 
-from cluster.broker import BrokerId
-from cluster.partition import ReplicaAssignment, TopicPartition
+from cluster.model.broker import BrokerId
+from cluster.model.partition import ReplicaAssignment, TopicPartition
 from controller import changes
 from controller.procedures_in_progress import ProceduresInProgress, Since
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from cluster.bounds import LEADER_EPOCH_IN_ZNODE
-from cluster.broker import BrokerEpoch, BrokerId
-from cluster.errors import ErrorCode
-from cluster.partition import ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.model.bounds import LEADER_EPOCH_IN_ZNODE
+from cluster.model.broker import BrokerEpoch, BrokerId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import ReplicaAssignment, TopicAssignment, TopicPartition
 from controller.changes import (
     BrokerShuttingDown,
     DeletionsQueued,
@@ -38,7 +38,7 @@ from controller.decisions.reassignment.phases import (
     stray_replicas,
     with_replica_in_sync,
 )
-from tests.contexts import EPOCH, assignment, context, ids, leadership, tp
+from tests.controllers.contexts import EPOCH, assignment, context, ids, leadership, tp
 
 T0, T1, U0 = tp("t-0"), tp("t-1"), tp("u-0")
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from cluster.broker import BrokerEpoch, BrokerId
+from cluster.model.broker import BrokerEpoch, BrokerId
 from cluster.requests.reassignments import OngoingPartitionReassignment, OngoingTopicReassignment, TargetReplica
 from controller.changes import BrokerShuttingDown, ReassignmentsStarted, ReassignmentsWritten
 from controller.context import ControllerContext
 from controller.decisions.reassignment.progress import describe_reassignment, list_reassignments, stuck_reason
-from tests.contexts import assignment, context, ids, leadership, tp
+from tests.controllers.contexts import assignment, context, ids, leadership, tp
 
 T0, T1 = tp("t-0"), tp("t-1")
 

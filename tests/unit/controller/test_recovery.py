@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch, TopicId
-from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch, TopicId
+from cluster.model.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.requests.recovery import DescribedReplica, DescribeReplicasResponse, KnownLeadership
 from cluster.znodes.cluster_wide import ProducerIdBlock
 from cluster.znodes.paths import state_path, topic_path
@@ -17,7 +17,7 @@ from cluster.zookeeper.port import Create, Op, SetData
 from controller.decisions.recovery.plan import PartitionRecovery, RecoveryPlan, RestoredCluster, plan_recovery
 from controller.decisions.recovery.producer_ids import block_above
 from controller.decisions.recovery.writes import paths_of, units_of
-from tests.contexts import ids, leadership
+from tests.controllers.contexts import ids, leadership
 
 OLD, NEW = TopicId("A" * 21 + "Q"), TopicId("B" * 21 + "Q")
 T0 = TopicPartition("t", 0)

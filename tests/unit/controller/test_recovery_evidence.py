@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, Offset
-from cluster.partition import EMPTY_ASSIGNMENT, LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch, Offset
+from cluster.model.partition import EMPTY_ASSIGNMENT, LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.requests.recovery import DescribedReplica, KnownLeadership
 from controller.decisions.recovery.plan import PartitionRecovery, RestoredCluster, plan_recovery
-from tests.contexts import assignment, ids, leadership
+from tests.controllers.contexts import assignment, ids, leadership
 from tests.unit.controller.test_recovery import NEW, OLD, T0, Knowledge, answers, known, only, plan, replica, restored
 
 EMPTY = RestoredCluster({}, {}, ControllerEpoch(9))

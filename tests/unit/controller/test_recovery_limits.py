@@ -3,12 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import ControllerEpoch, LeaderEpoch, PartitionEpoch
-from cluster.partition import LeaderAndIsr
+from cluster.model.broker import ControllerEpoch, LeaderEpoch, PartitionEpoch
+from cluster.model.partition import LeaderAndIsr
 from cluster.requests.recovery import DescribedReplica
 from controller.decisions.recovery.limits import EPOCH_MAX, PRODUCER_ID_MAX, WRITES_MAX
 from controller.decisions.recovery.plan import RecoveryPlan, RestoredCluster, plan_recovery
-from tests.contexts import leadership
+from tests.controllers.contexts import leadership
 from tests.unit.controller.test_recovery import Knowledge, answers, known, only, plan, replica, restored
 
 EMPTY = RestoredCluster({}, {}, ControllerEpoch(9))

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch
-from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch
+from cluster.model.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.requests.plans import DescribedPartition
 from cluster.requests.recovery import ClusterRecovery, RecoveredPartition
 from cluster.znodes.configs import encode_config
@@ -22,7 +22,7 @@ from cluster.zookeeper.port import Create, Delete, SetData
 from controller.decisions.recovery.descriptions import described_recovery
 from controller.decisions.recovery.plan import PartitionRecovery, RecoveryPlan, RestoredCluster, TopicRecovery
 from controller.decisions.recovery.writes import paths_of, units_of
-from tests.contexts import assignment, ids, leadership
+from tests.controllers.contexts import assignment, ids, leadership
 
 A, B = "A" * 21 + "Q", "B" * 21 + "Q"
 ONE, TWO = assignment([1]), assignment([2])

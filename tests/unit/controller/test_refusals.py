@@ -4,9 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, LeaderEpoch, PartitionEpoch, TopicId
-from cluster.errors import ErrorCode
-from cluster.partition import TopicPartition
+from cluster.model.broker import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    ControllerId,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+)
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
 from cluster.requests.control import (
     ControlResponse,
     LeaderAndIsrPartitionError,

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId
-from cluster.errors import ErrorCode
+from cluster.model.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId
+from cluster.model.errors import ErrorCode
 from cluster.requests.control import (
     ControlRequest,
     LeaderAndIsrRequest,

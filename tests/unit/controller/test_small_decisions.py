@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.broker import (
+from cluster.model.broker import (
     BrokerEpoch,
     BrokerId,
     ControllerId,
@@ -10,8 +10,8 @@ from cluster.broker import (
     PartitionEpoch,
     TopicId,
 )
-from cluster.errors import ApiError, ErrorCode
-from cluster.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest
 from cluster.requests.control import LeaderAndIsrPartitionError
 from cluster.requests.elections import (
@@ -42,7 +42,7 @@ from controller.decisions.partitions.requested_elections import (
 from controller.decisions.reassignment.phases import is_complete, plan_epoch_raises
 from controller.decisions.topics.expansion import plan_expansion
 from state_log.record import Kind, StateChange
-from tests.contexts import EPOCH, broker, context, ids, leadership, registered, tp
+from tests.controllers.contexts import EPOCH, broker, context, ids, leadership, registered, tp
 
 E = ErrorCode
 ONE = BrokerId(1)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from cluster.bounds import LEADER_EPOCH_IN_ZNODE
-from cluster.broker import NO_LEADER, BrokerEpoch, BrokerId
-from cluster.partition import RECOVERING, LeaderAndIsr, ReplicaAssignment, TopicPartition
-from cluster.state_machines import PartitionState, ReplicaState
+from cluster.model.bounds import LEADER_EPOCH_IN_ZNODE
+from cluster.model.broker import NO_LEADER, BrokerEpoch, BrokerId
+from cluster.model.partition import RECOVERING, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from cluster.model.state_machines import PartitionState, ReplicaState
 from controller.changes import DamageReportsAwaited, DeletionsQueued, ReassignmentsWritten, ReplicaStatesDerived
 from controller.decisions.brokers.known_damage import AwaitedReport
 from controller.decisions.partitions.leader_election import NEWER_CONTROLLER, NO_STATE_ZNODE
@@ -15,7 +15,7 @@ from controller.decisions.partitions.partition_states import (
     plan_partition_moves,
 )
 from controller.decisions.partitions.replica_states import plan_isr_removals, plan_replica_moves, remove_from_isr
-from tests.contexts import EPOCH, context, ids, leadership, tp
+from tests.controllers.contexts import EPOCH, context, ids, leadership, tp
 
 P, R = PartitionState, ReplicaState
 

@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId, ControllerId
-from cluster.errors import MalformedZnodeError
-from cluster.takeover import Takeover
+from cluster.model.broker import BrokerId, ControllerId
+from cluster.model.errors import MalformedZnodeError
+from cluster.model.takeover import Takeover
 from cluster.znodes.adoption import Adoption, decode_adoption, encode_adoption
 from cluster.znodes.controller import decode_controller, decode_controller_body, encode_controller
 from controller.decisions.takeover import Candidate, Holding, Step, next_step

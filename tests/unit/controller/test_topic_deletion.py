@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.broker import BrokerId, ControllerEpoch, TopicId
-from cluster.errors import ErrorCode
-from cluster.partition import LeaderAndIsr, TopicPartition
-from cluster.state_machines import ReplicaState
+from cluster.model.broker import BrokerId, ControllerEpoch, TopicId
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import LeaderAndIsr, TopicPartition
+from cluster.model.state_machines import ReplicaState
 from cluster.znodes.left_replicas import LeftReplicas
 from controller.changes import (
     BrokersGivenUp,
@@ -42,7 +42,7 @@ from controller.decisions.topics.deletion import (
     withdrawn_records,
 )
 from controller.decisions.topics.deletion_progress import describe_deletion
-from tests.contexts import assignment, context, ids, leadership, tp
+from tests.controllers.contexts import assignment, context, ids, leadership, tp
 
 S = ReplicaState
 ONLINE, OFFLINE = S.ONLINE, S.OFFLINE

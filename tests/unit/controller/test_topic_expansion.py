@@ -2,15 +2,15 @@
 
 import pytest
 
-from cluster.broker import BrokerId
-from cluster.errors import ApiError, ErrorCode
-from cluster.partition import ReplicaAssignment, TopicAssignment
-from cluster.process.settings import Settings
+from cluster.config.settings import Settings
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.partition import ReplicaAssignment, TopicAssignment
 from cluster.requests.configs import DescribedConfig
 from cluster.requests.topics import NewPartitions, NewPartitionsAssignment
 from controller.decisions.configs.descriptions import BrokerLayers, describe_broker_configs, describe_topic_configs
 from controller.decisions.topics.expansion import plan_expansion
-from tests.contexts import assignment, broker, ids
+from tests.controllers.contexts import assignment, broker, ids
 
 UNCLEAN = "unclean.leader.election.enable"
 NO_LAYERS = BrokerLayers({}, {}, Settings())

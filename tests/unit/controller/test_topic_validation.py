@@ -4,12 +4,12 @@ from random import Random
 
 import pytest
 
-from cluster.broker import ControllerId
-from cluster.errors import ApiError, ErrorCode
-from cluster.partition import RECOVERING, LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.model.broker import ControllerId
+from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.partition import RECOVERING, LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
+from cluster.model.state_machines import ReplicaState
 from cluster.requests.elections import UNCLEAN
 from cluster.requests.topics import NewPartitions
-from cluster.state_machines import ReplicaState
 from controller.changes import DeletionsQueued, ReplicaStatesDerived
 from controller.decisions.cluster_events import cluster_events
 from controller.decisions.partitions.leader_election import Preferred, plan_elections
@@ -18,7 +18,7 @@ from controller.decisions.topics.creation import TakenNames, check_topic_name, n
 from controller.decisions.topics.deletion import DeletionSteps, next_steps
 from controller.decisions.topics.expansion import plan_expansion
 from state_log.record import Kind, StateChange
-from tests.contexts import EPOCH, assignment, broker, context, ids, leadership, tp
+from tests.controllers.contexts import EPOCH, assignment, broker, context, ids, leadership, tp
 
 E = ErrorCode
 ME = ControllerId(1001)

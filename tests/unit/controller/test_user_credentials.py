@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from cluster.errors import ApiError, ErrorCode
-from cluster.requests.users import ScramCredentialDeletion, ScramCredentialUpsertion
+from cluster.model.errors import ApiError, ErrorCode
 from controller.decisions.configs.user_credentials import refused_users, user_entity, with_credentials
-from tests.user_credentials import SHA_256, SHA_512, of, upsertion
+from controller.user_requests import ScramCredentialDeletion, ScramCredentialUpsertion
+from tests.controllers.user_credentials import SHA_256, SHA_512, of, upsertion
 
 
 @pytest.mark.rule("D-83")

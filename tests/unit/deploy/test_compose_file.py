@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.process.config import load_config
-from tests.installations import ROOT
+from cluster.config.config import load_config
+from tests.processes.installations import ROOT
 
 FOLDER = ROOT / "deploy" / "docker"
 CONTENT = yaml.safe_load((FOLDER / "compose.yaml").read_text())

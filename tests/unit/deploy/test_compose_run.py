@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.installations import ROOT, Environment, NoIndexError
+from tests.processes.installations import ROOT, Environment, NoIndexError
 
 
 def write_script(path: Path, text: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import StartupError
+from cluster.model.errors import StartupError
 from deploy.local.java import JavaRuntime, find_java, spark_environment
 
 

@@ -13,8 +13,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from cluster.process.metrics_server import HEALTH_PATH, LIVE_PATH
-from tests.installations import ROOT
+from cluster.metrics.server import HEALTH_PATH, LIVE_PATH
+from tests.processes.installations import ROOT
 
 BASE = ROOT / "deploy" / "kubernetes" / "base"
 KUSTOMIZATION = yaml.safe_load((BASE / "kustomization.yaml").read_text())

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import StartupError
-from cluster.local_cluster import BROKER, CONTROLLER, ZOOKEEPER
-from cluster.process.config import load_config
+from cluster.config.config import load_config
+from cluster.model.errors import StartupError
+from cluster.process.local_cluster import BROKER, CONTROLLER, ZOOKEEPER
 from deploy.local.cluster import LocalCluster
 from deploy.local.cluster_folder import ClusterFolder
 from deploy.local.kafka_settings import known_to_klamm, settings_of_broker, settings_of_controller

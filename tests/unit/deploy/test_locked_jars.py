@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from cluster.errors import StartupError
-from cluster.process.user_folders import user_cache
+from cluster.cli.user_folders import user_cache
+from cluster.model.errors import StartupError
 from deploy.local import zookeeper_jars
 from deploy.local.kafka_jars import NEWEST, kafka_lock, kafka_versions
 from deploy.local.locked_jars import JarLock, LockedJar, fetch_jars

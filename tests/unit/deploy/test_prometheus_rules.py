@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.local_cluster import BROKER, CONTROLLER, ZOOKEEPER, ClusterState, Member
-from cluster.process.metric_catalogue import COUNTER, SUMMARY, catalogue
-from cluster.process.metrics import exposition_name
+from cluster.metrics.catalogue import COUNTER, SUMMARY, catalogue
+from cluster.metrics.registry import exposition_name
+from cluster.process.local_cluster import BROKER, CONTROLLER, ZOOKEEPER, ClusterState, Member
 from deploy.local.cluster_folder import TARGETS_FILE, ClusterFolder
 from deploy.prometheus.dashboard_rules import rendered
 

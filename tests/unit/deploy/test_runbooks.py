@@ -9,7 +9,7 @@ import yaml
 from typer.testing import CliRunner
 
 from launcher.__main__ import app
-from tests.installations import ROOT
+from tests.processes.installations import ROOT
 from tests.unit.deploy.test_prometheus_rules import OF_OTHERS, RUNBOOKS, exposed_names, metrics_of
 
 TEXT: Final = RUNBOOKS.read_text("utf-8")

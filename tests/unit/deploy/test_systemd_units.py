@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.process.exit_codes import ExitCode
-from tests.installations import ROOT
+from cluster.model.exit_codes import ExitCode
+from tests.processes.installations import ROOT
 
 FOLDER = ROOT / "deploy" / "systemd"
 UNITS = sorted(path.name for path in FOLDER.glob("*.service"))

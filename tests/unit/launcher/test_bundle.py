@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cluster import bounds
+from cluster.model import bounds
 from deploy.local.cluster import LocalCluster
 from launcher.bundle import (
     FILE_BYTES_MAX,
@@ -23,7 +23,7 @@ from launcher.bundle import (
     _write,
 )
 from launcher.redaction import REDACTED, redact, redact_document
-from tests.commands import run_klamm
+from tests.processes.commands import run_klamm
 
 SECRET = "hunter2-x9"
 

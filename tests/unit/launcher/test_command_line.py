@@ -12,18 +12,18 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch
-from cluster.errors import ApiError, ErrorCode, FieldViolation
-from cluster.local_cluster import BROKER, CONTROLLER, STATE_FILE, ClusterState, Member
-from cluster.process.clock import SystemClock
-from cluster.process.exit_codes import ExitCode
+from cluster.aio.clock import SystemClock
+from cluster.cli.typed_command import as_typed
+from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch
+from cluster.model.errors import ApiError, ErrorCode, FieldViolation
+from cluster.model.exit_codes import ExitCode
 from cluster.process.identity import identify
-from cluster.process.typed_command import as_typed
+from cluster.process.local_cluster import BROKER, CONTROLLER, STATE_FILE, ClusterState, Member
 from deploy.local.cluster import LocalCluster
 from launcher.__main__ import error_lines
 from state_log.record import Cause, Kind, StateChange
 from state_log.writer import FileStateChangeLog
-from tests.commands import LAUNCHER, run_klamm
+from tests.processes.commands import LAUNCHER, run_klamm
 from tests.timeouts import TIMEOUT_S
 
 HEAVY = ("pyspark", "kazoo", "pandas", "pyarrow", "aiokafka", "uvicorn")

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
-from cluster.process.clock import SystemClock
+from cluster.aio.clock import SystemClock
+from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
 from launcher.demo_audit import inject_second_leader
 from state_log.histories import ONE_LEADER_PER_EPOCH
 from state_log.reader import read_state_changes
 from state_log.record import Cause, Kind, StateChange
 from state_log.writer import FileStateChangeLog
-from tests.columnar_audits import audit_batches
+from tests.audits.columnar_audits import audit_batches
 
 
 @pytest.mark.parametrize("topic_id", [None, TopicId("0-3u_b-iS4efmMwfguQ4cw")])

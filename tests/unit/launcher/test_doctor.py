@@ -17,7 +17,7 @@ from admin.health import HealthIssue
 from deploy.local.cluster import LocalCluster
 from launcher import doctor_checks as checks
 from launcher.doctor_checks import Level
-from tests.commands import run_klamm
+from tests.processes.commands import run_klamm
 
 GB = 10**9
 

@@ -5,10 +5,10 @@ import subprocess
 
 import pytest
 
-from cluster.process.config import NodeConfig
+from cluster.config.config import NodeConfig
 from launcher.environment import KNOWN, unknown_variables
-from tests.commands import LAUNCHER
-from tests.installations import ROOT
+from tests.processes.commands import LAUNCHER
+from tests.processes.installations import ROOT
 from tests.timeouts import TIMEOUT_S
 
 

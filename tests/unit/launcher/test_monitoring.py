@@ -10,7 +10,7 @@ import yaml
 from typer.testing import CliRunner
 
 from launcher.__main__ import app
-from tests.installations import ROOT
+from tests.processes.installations import ROOT
 
 
 def written(folder: Path, *arguments: str) -> str:

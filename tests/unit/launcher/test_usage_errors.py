@@ -3,7 +3,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from cluster.process.exit_codes import ExitCode
+from cluster.model.exit_codes import ExitCode
 from launcher.__main__ import app
 
 

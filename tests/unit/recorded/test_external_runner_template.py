@@ -8,7 +8,7 @@ import tomllib
 import pytest
 from typer.testing import CliRunner
 
-from cluster.process.config import load_config
+from cluster.config.config import load_config
 from launcher.__main__ import app
 from tests.recorded.scenario import all_names, load
 

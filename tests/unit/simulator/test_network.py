@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from cluster.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint
-from cluster.errors import ApiError, ErrorCode, StoppingError
-from cluster.listeners import ListenerNames
+from cluster.model.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint
+from cluster.model.errors import ApiError, ErrorCode, StoppingError
+from cluster.model.listeners import ListenerNames
 from cluster.requests.context import RequestContext
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from cluster.requests.data import FetchRequest

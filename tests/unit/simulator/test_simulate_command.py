@@ -12,9 +12,9 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
-from cluster.broker import LeaderEpoch, Offset
-from cluster.errors import ConfigError
-from cluster.process.documents import Format
+from cluster.cli.documents import Format
+from cluster.model.broker import LeaderEpoch, Offset
+from cluster.model.errors import ConfigError
 from cluster.znodes.paths import state_path
 from cluster.znodes.topics import encode_state
 from cluster.zookeeper.port import SetData
@@ -29,7 +29,7 @@ from state_log.invariants import TRUNCATED_BELOW_HIGH_WATERMARK
 from state_log.reader import find_segments, read_state_changes
 from state_log.record import Kind, StateChange
 from state_log.writer import parse_segment_name
-from tests.commands import LAUNCHER, run_klamm
+from tests.processes.commands import LAUNCHER, run_klamm
 
 SEEDS = ("--seeds", "1..5", "--minutes", "0.2")
 """One of each workload at least."""

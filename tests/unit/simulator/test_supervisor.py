@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from cluster.errors import ZooKeeperUnreachableError
+from cluster.model.errors import ZooKeeperUnreachableError
 from simulator.cluster import SimulatedCluster, simulate
 from simulator.faults import Supervisor
 from simulator.nodes import SimulatedNode

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from cluster.errors import SessionExpiredError, ZooKeeperUnreachableError
+from cluster.model.errors import SessionExpiredError, ZooKeeperUnreachableError
 from cluster.zookeeper.port import Create, SessionEvent, SessionState, SetData, WatchEvent
 from simulator.virtual_time_loop import VirtualTimeLoop
 from simulator.zookeeper import SimulatedZooKeeper

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch, PartitionEpoch
+from cluster.model.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch, PartitionEpoch
 from state_log.causes import Call, call_of, calls_by_event, origin_text
 from state_log.record import Cause, Kind, LoggedStateChange
 from state_log.story import leadership_history, story

@@ -7,13 +7,18 @@ from hypothesis import strategies as st
 from msgspec import msgpack
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch, TopicId
-from cluster.state_machines import PREVIOUS_PARTITION_STATES, PREVIOUS_REPLICA_STATES, PartitionState, ReplicaState
+from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch, TopicId
+from cluster.model.state_machines import (
+    PREVIOUS_PARTITION_STATES,
+    PREVIOUS_REPLICA_STATES,
+    PartitionState,
+    ReplicaState,
+)
 from simulator.record_checker import Checker, check_all
 from state_log.histories import HISTORY_LIMIT, INCARNATIONS_LIMIT, PartitionHistory
 from state_log.invariants import RECORD_RULES, Finding, check_partition
 from state_log.record import Cause, Kind, LoggedStateChange, StateChange, by_partition
-from tests.state_change_histories import Cluster, draw, shuffled, stamped
+from tests.audits.state_change_histories import Cluster, draw, shuffled, stamped
 
 SEEDS = st.integers(0, 2**32)
 

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfoNotFoundError
 import pytest
 from typer.testing import CliRunner
 
-from cluster.partition import TopicPartition
+from cluster.model.partition import TopicPartition
 from launcher.__main__ import app
 from state_log.kafka.lines import KafkaLine, record_of
 from state_log.kafka.message_fields import Said
@@ -16,7 +16,7 @@ from state_log.kafka.messages import read_message
 from state_log.kafka.reader import read_kafka_state_changes
 from state_log.record import Cause, Kind, StateChange, incarnation_id
 from state_log.writer import FileStateChangeLog
-from tests.kafka_logs import copy_cluster
+from tests.kafka.logs import copy_cluster
 
 FOLLOWER = (
     "[2026-11-23 10:05:19,756] INFO [Broker id=1] Follower orders-0 starts at leader epoch 0 from offset 0 with "

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId, Offset
+from cluster.model.broker import BrokerId, Offset
 from simulator.record_checker import check_all
 from state_log.invariants import TRUNCATED_BELOW_HIGH_WATERMARK, Finding
 from state_log.machine_restarts import MachineRestart, boots_of, is_explained, machine_restarts, restarts_of_others
 from state_log.record import Kind, LoggedStateChange
-from tests.contexts import ids
+from tests.controllers.contexts import ids
 
 FIRST, SECOND, THIRD = "1700000001000.7", "1700000002000.8", "1700000003000.9"
 

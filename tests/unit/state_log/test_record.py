@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
+from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
 from simulator.memory_state_log import MemoryStateChangeLog
 from state_log.causes import utc_text
 from state_log.record import (

@@ -4,11 +4,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch, PartitionEpoch, TopicId
+from cluster.model.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch, PartitionEpoch, TopicId
 from state_log.causes import BY_AGENTS
 from state_log.record import Cause, Kind, LoggedStateChange, by_partition
 from state_log.story import LeadershipSpan, leadership_history, story
-from tests.state_change_histories import draw, shuffled, stamped
+from tests.audits.state_change_histories import draw, shuffled, stamped
 
 FIRST = LoggedStateChange(
     kind=Kind.PARTITION,

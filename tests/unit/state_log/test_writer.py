@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import BrokerId
-from cluster.errors import StorageError
-from cluster.process.metrics import Metrics
-from cluster.process.settings import Settings
+from cluster.config.settings import Settings
+from cluster.metrics.registry import Metrics
+from cluster.model.broker import BrokerId
+from cluster.model.errors import StorageError
 from cluster.requests.control import StateLogHead
 from state_log.log_metrics import StateChangeLogMetrics
 from state_log.reader import complete_lines, find_segments, numbered_lines, read_state_changes, verify

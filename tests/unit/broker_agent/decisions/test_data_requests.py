@@ -7,8 +7,8 @@ from broker_agent.decisions.data_requests import (
     validate_leader_epoch,
     validate_record_set,
 )
-from cluster.broker import LeaderEpoch, Offset
-from cluster.errors import ErrorCode
+from cluster.model.broker import LeaderEpoch, Offset
+from cluster.model.errors import ErrorCode
 from cluster.requests.data import ListOffsetsPartition
 from simulator.record_batches import encode_batch
 

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from broker_agent.decisions.high_watermark import effective_min_isr, high_watermark_candidate
 from broker_agent.decisions.replica_progress import NEVER, ReplicaProgress
-from cluster.broker import BrokerId, Offset
+from cluster.model.broker import BrokerId, Offset
 
 LAG_MS = 30_000
 

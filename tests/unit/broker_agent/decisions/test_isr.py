@@ -15,8 +15,8 @@ from broker_agent.decisions.isr import (
     proposed_isr,
 )
 from broker_agent.decisions.replica_progress import ReplicaProgress
-from cluster.broker import BrokerId, LeaderEpoch, Offset, PartitionEpoch
-from cluster.errors import ErrorCode
+from cluster.model.broker import BrokerId, LeaderEpoch, Offset, PartitionEpoch
+from cluster.model.errors import ErrorCode
 from cluster.requests.agents import AlterPartitionResult
 
 

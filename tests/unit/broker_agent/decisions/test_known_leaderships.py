@@ -15,7 +15,7 @@ from broker_agent.decisions.known_leaderships import (
     recorded_controller_epoch,
     recorded_leaderships,
 )
-from cluster.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
+from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
 from cluster.requests.recovery import KnownLeadership
 from state_log.record import Cause, Kind, LoggedStateChange
 

@@ -1,8 +1,8 @@
 import pytest
 
 from broker_agent.decisions.leader_and_isr import Admission, classify_state, validate_epochs, validate_stop
-from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
-from cluster.errors import ErrorCode
+from cluster.model.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
+from cluster.model.errors import ErrorCode
 from cluster.requests.control import LeaderAndIsrPartitionState
 
 A, B = TopicId("A" * 22), TopicId("B" * 22)

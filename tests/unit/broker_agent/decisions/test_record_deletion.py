@@ -2,8 +2,8 @@ import pytest
 
 from broker_agent.decisions.record_deletion import low_watermark, validate_deletion
 from broker_agent.decisions.replica_progress import ReplicaProgress
-from cluster.broker import BrokerId, Offset
-from cluster.errors import ErrorCode
+from cluster.model.broker import BrokerId, Offset
+from cluster.model.errors import ErrorCode
 
 
 @pytest.mark.rule("R7.15")

@@ -1,7 +1,7 @@
 import pytest
 
 from broker_agent.decisions.replica_progress import NEVER, ReplicaProgress, is_caught_up, record_fetch, restart_epoch
-from cluster.broker import BrokerEpoch, Offset
+from cluster.model.broker import BrokerEpoch, Offset
 
 
 def fetch(previous: ReplicaProgress, *, offset: int, leader_end: int, at_ms: float) -> ReplicaProgress:

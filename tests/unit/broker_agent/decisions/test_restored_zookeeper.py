@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_agent.decisions.restored_zookeeper import RestoredZooKeeper
-from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch
+from cluster.model.broker import BrokerEpoch, BrokerId, ControllerEpoch
 from cluster.requests.cluster import Finding
 
 

@@ -11,8 +11,8 @@ from broker_agent.decisions.truncation import (
     diverges,
     react_to_fetch_error,
 )
-from cluster.broker import LeaderEpoch, Offset
-from cluster.errors import ErrorCode
+from cluster.model.broker import LeaderEpoch, Offset
+from cluster.model.errors import ErrorCode
 from cluster.requests.data import EpochEndOffset
 
 

@@ -7,8 +7,8 @@ import pytest
 from broker_agent.log import checkpoints
 from broker_agent.log.checkpoints import MalformedCheckpointError, MetaProperties
 from broker_agent.log.epoch_history import EpochEntry
-from cluster.broker import BrokerId, LeaderEpoch, Offset, TopicId
-from cluster.partition import TopicPartition
+from cluster.model.broker import BrokerId, LeaderEpoch, Offset, TopicId
+from cluster.model.partition import TopicPartition
 from simulator.disk import SimulatedDisk
 from tests.contract.log_worlds import TestClock
 

@@ -1,7 +1,7 @@
 import pytest
 
 from broker_agent.log.directory_names import DirectoryKind, DirectoryName, deleted_name, parse_directory_name
-from cluster.partition import TopicPartition
+from cluster.model.partition import TopicPartition
 
 UNIQUE = "0123456789abcdef" * 2
 

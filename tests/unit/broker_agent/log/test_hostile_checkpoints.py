@@ -13,10 +13,10 @@ from broker_agent.log.log_metrics import LogMetrics
 from broker_agent.log.recovery import CheckpointedOffsets, load_log
 from broker_agent.log.segments import LogDependencies
 from broker_agent.ports import LogConfig
-from cluster.process.metrics import Metrics
+from cluster.metrics.registry import Metrics
 from simulator.cluster import VirtualClock
 from simulator.disk import SimulatedDisk
-from tests.agents import virtually
+from tests.brokers.agents import virtually
 
 DIGITS = "9" * 5000
 

@@ -19,7 +19,7 @@ from broker_agent.log.record_batch import (
     walk,
     whole_batches,
 )
-from cluster.broker import LeaderEpoch, Offset
+from cluster.model.broker import LeaderEpoch, Offset
 from simulator.record_batches import encode_batch
 
 

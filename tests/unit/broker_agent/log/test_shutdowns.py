@@ -15,8 +15,8 @@ from broker_agent.log.checkpoints import (
     encode_clean_marker,
 )
 from broker_agent.log.shutdowns import LastShutdown, store_boot_id, take_last_shutdown
-from cluster.broker import BrokerEpoch, LeaderEpoch
-from cluster.errors import ClusterError
+from cluster.model.broker import BrokerEpoch, LeaderEpoch
+from cluster.model.errors import ClusterError
 from simulator.disk import SimulatedDisk
 from tests.contract.log_worlds import TP, InMemoryWorld, Node, TestClock, fill
 

@@ -4,8 +4,6 @@ import asyncio
 
 import pytest
 
-from cluster.broker import Endpoint
-from cluster.errors import PeerNotConnectedError, PeerUnreachableError, UnresolvableHostError
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.errors import UnsupportedVersionError
 from cluster.kafka_wire.headers import decode_request_header, encode_response
@@ -13,8 +11,10 @@ from cluster.kafka_wire.messages.controlled_shutdown_request import ControlledSh
 from cluster.kafka_wire.messages.heartbeat_request import HeartbeatRequest
 from cluster.kafka_wire.messages.heartbeat_response import HeartbeatResponse
 from cluster.kafka_wire.tls import TlsSettings, client_context, server_context
-from tests.certificates import make_certificates
-from tests.kafka_frames import HOST, RawClient, Scripted, raw_server, serving, until
+from cluster.model.broker import Endpoint
+from cluster.model.errors import PeerNotConnectedError, PeerUnreachableError, UnresolvableHostError
+from tests.kafka.frames import HOST, RawClient, Scripted, raw_server, serving, until
+from tests.processes.certificates import make_certificates
 from tests.timeouts import TIMEOUT_S
 from tests.unit.cluster.kafka_wire.conftest import Run
 

@@ -9,8 +9,8 @@ from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.apis import api
 from cluster.kafka_wire.codec import decode, encode
 from cluster.kafka_wire.schema import load_schema, schema_names
-from tests.kafka_golden import ABSENT, answers_of_kafka, bytes_by_kafka, examples, recorded
-from tests.kafka_messages import EVERY_VERSION, empty_example, full_example
+from tests.kafka.golden import ABSENT, answers_of_kafka, bytes_by_kafka, examples, recorded
+from tests.kafka.messages import EVERY_VERSION, empty_example, full_example
 
 RECORDED = recorded()
 

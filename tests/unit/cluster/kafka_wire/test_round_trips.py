@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cluster.kafka_wire.codec import decode, encode
 from cluster.kafka_wire.schema import load_schema, schema_names
-from tests.kafka_message_strategies import messages
+from tests.kafka.message_strategies import messages
 
 
 @pytest.mark.parametrize("name", schema_names())

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from cluster.errors import ConfigError
 from cluster.kafka_wire.tls import TlsSettings, client_context, server_context
-from tests.certificates import PASSWORD, Certificates, make_certificates
+from cluster.model.errors import ConfigError
+from tests.processes.certificates import PASSWORD, Certificates, make_certificates
 
 
 @pytest.fixture(scope="module")

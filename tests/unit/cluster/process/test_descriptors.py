@@ -7,7 +7,7 @@ import sys
 import pytest
 import structlog
 
-from cluster.errors import StartupError
+from cluster.model.errors import StartupError
 from cluster.process.descriptors import UNLIMITED, plan_descriptors, raise_limit, shortage, warn_if_low
 
 THREADS = 32

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cluster.errors import ApiError, ErrorCode
-from cluster.process.metrics import Metrics
-from cluster.process.parking import CURRENT, parked
-from cluster.process.settings import Settings
+from cluster.aio.parking import CURRENT, parked
+from cluster.config.settings import Settings
+from cluster.metrics.registry import Metrics
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.rpc.admission import Admission, Call
 from cluster.rpc.admission_limits import AdmissionLimits
 from cluster.rpc.budgets import Bound, Peer
 from cluster.rpc.call_kinds import CallKind
 from cluster.rpc.memory_pool import LATE_AFTER_S, SLOW_AFTER_S
-from tests.agents import virtually
+from tests.brokers.agents import virtually
 
 HERE = Peer.parse("ipv4:10.0.0.1:4711")
 REQUEST_BYTES_MAX = 100

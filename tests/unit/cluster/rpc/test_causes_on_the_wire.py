@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, LeaderEpoch, PartitionEpoch
+from cluster.model.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, LeaderEpoch, PartitionEpoch
 from cluster.requests.control import (
     ControlRequest,
     LeaderAndIsrPartitionState,

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster.broker import (
+from cluster.model.broker import (
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
     ControllerId,
     Offset,
 )
-from cluster.errors import ApiError, ErrorCode
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.agents import AlterPartitionRequest
 from cluster.requests.control import (
     LeaderAndIsrRequest,

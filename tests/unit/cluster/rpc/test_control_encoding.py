@@ -5,7 +5,7 @@ import gc
 import pytest
 from msgspec.structs import replace
 
-from cluster.broker import Broker, BrokerId, ControllerEpoch, ControllerId, Endpoint, LeaderEpoch, PartitionEpoch
+from cluster.model.broker import Broker, BrokerId, ControllerEpoch, ControllerId, Endpoint, LeaderEpoch, PartitionEpoch
 from cluster.requests.control import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from cluster.broker import ControllerEpoch, ControllerId
-from cluster.errors import ErrorCode
-from cluster.request_bounds import check_of
+from cluster.model.broker import ControllerEpoch, ControllerId
+from cluster.model.errors import ErrorCode
 from cluster.requests.control import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -18,6 +17,7 @@ from cluster.requests.control import (
 )
 from cluster.rpc.codec import codec_for
 from cluster.rpc.methods import encode_request
+from cluster.rpc.request_bounds import check_of
 from klamm.v1 import control_pb2
 
 HEAD = StateLogHead("controller-1001", "1700000000000.7", (1 << 62), "ab" * 32, "boot")

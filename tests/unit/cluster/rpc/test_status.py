@@ -2,7 +2,7 @@
 
 import grpc
 
-from cluster.errors import ErrorCode
+from cluster.model.errors import ErrorCode
 from cluster.rpc.status import STATUS_OF_ERROR
 
 

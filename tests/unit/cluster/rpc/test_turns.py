@@ -4,7 +4,7 @@ import pytest
 
 from cluster.rpc.call_kinds import CallKind
 from cluster.rpc.turns import AT_ONCE, TURN_S_MAX, Turn, Turns
-from tests.agents import virtually
+from tests.brokers.agents import virtually
 
 
 async def some_iterations() -> None:

@@ -1,6 +1,6 @@
 """The client reports under Kafka's names."""
 
-from cluster.process.metrics import Metrics
+from cluster.metrics.registry import Metrics
 from cluster.zookeeper.kazoo_requests import GetData
 from cluster.zookeeper.kazoo_session import Exchange
 from cluster.zookeeper.port import SessionState

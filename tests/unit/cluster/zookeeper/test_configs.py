@@ -3,12 +3,12 @@
 import pytest
 from structlog.testing import capture_logs
 
-from cluster.errors import MalformedZnodeError
+from cluster.model.errors import MalformedZnodeError
 from cluster.znodes.configs import ConfigEntity, decode_config, encode_config
 from cluster.zookeeper.configs import StoredConfig, overrides_of, read_configs
 from cluster.zookeeper.decoding import decode_each
 from cluster.zookeeper.port import Create
-from tests.controllers import World, run_virtually
+from tests.controllers.worlds import World, run_virtually
 
 GOOD, BAD, ABSENT, EMPTY = (ConfigEntity("topics", name) for name in ("good", "bad", "absent", "empty"))
 

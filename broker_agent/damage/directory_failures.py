@@ -1,0 +1,112 @@
+"""Takes a failed log directory out of service while the others go on.
+
+Source: Kafka ReplicaManager.handleLogDirFailure, LogDirFailureHandler; KIP-112; agent rule R11.3.
+"""
+
+import asyncio
+
+import structlog
+
+from broker_agent.replication.replica_fetchers import ReplicaFetchers
+from broker_agent.replication.replica_manager import ReplicaManager
+from cluster.metrics.registry import Gauge
+from cluster.model.errors import LogDirectoriesError, OutcomeUnknownError, ZooKeeperError
+from cluster.znodes.admin_requests import encode_log_dir_event
+from cluster.znodes.paths import LOG_DIR_EVENT_NOTIFICATION
+from cluster.zookeeper.port import Create, ZooKeeper, refusal
+from state_log.record import Cause, Kind, StateChange, StateChangeSink
+
+_log = structlog.stdlib.get_logger()
+
+
+class DirectoryFailures:
+    """Handles directory failures one by one, each once, under the replica state change lock."""
+
+    def __init__(
+        self,
+        failed: asyncio.Queue[str],
+        *,
+        manager: ReplicaManager,
+        fetchers: ReplicaFetchers,
+        lock: asyncio.Lock,
+        zookeeper: ZooKeeper,
+        sink: StateChangeSink,
+    ) -> None:
+        self._failed = failed
+        self._manager = manager
+        self._fetchers = fetchers
+        self._lock = lock
+        self._zookeeper = zookeeper
+        self._sink = sink
+        self._count = manager.metrics.registry.gauge("kafka.log", "LogManager", "OfflineLogDirectoryCount")
+        for directory in manager.logs.live_directories:
+            self._offline_gauge(directory).set(0)
+
+    def _offline_gauge(self, directory: str) -> Gauge:
+        registry = self._manager.metrics.registry
+        return registry.gauge("kafka.log", "LogManager", "LogDirectoryOffline", logDirectory=directory)
+
+    async def run(self) -> None:
+        """Process failures until cancelled. Raises LogDirectoriesError if none is left: the agent must stop."""
+        while True:
+            directory = await self._failed.get()
+            async with self._lock:
+                self._take_out(directory)
+            if not self._manager.logs.live_directories:
+                errors = "; ".join(f"{path}: {error}" for path, error in self._manager.logs.failures.items())
+                raise LogDirectoriesError(f"no log directory is left: {errors}")
+            await self._announce()
+
+    def _take_out(self, directory: str) -> None:
+        """Mark its partitions offline (P25); waiting requests are completed at once."""
+        error = self._manager.logs.failures[directory]
+        self._count.inc()
+        self._offline_gauge(directory).set(1)
+        lost = [
+            partition.topic_partition
+            for partition in self._manager.online_partitions()
+            if partition.log is not None and partition.log.directory == directory
+        ]
+        _log.error(
+            "Log directory failed; its partitions are offline",
+            directory=directory,
+            error=str(error),
+            replicas=len(lost),
+        )
+        self._fetchers.remove(lost)
+        for tp in lost:
+            self._manager.mark_offline(tp)
+        for topic in sorted({tp.topic for tp in lost}):
+            if not self._manager.hosts_any_of(topic):
+                self._manager.metrics.drop_topic(topic)
+        self._sink.append(
+            [
+                StateChange(
+                    kind=Kind.ROLE,
+                    cause=Cause("LogDirectoryFailure"),
+                    topic=tp.topic,
+                    partition=tp.partition,
+                    broker=self._manager.own_id,
+                    to_state="offline",
+                    reason=f"{directory}: {error}",
+                )
+                for tp in lost
+            ]
+        )
+
+    async def _announce(self) -> None:
+        """Notify the controller, which then asks which replicas are affected (R11.3 step 9)."""
+        znode = Create(
+            f"{LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_", encode_log_dir_event(self._manager.own_id), sequential=True
+        )
+        while True:
+            try:
+                created = (await self._zookeeper.multi([znode]))[0]
+                if not created.ok:
+                    raise refusal(f"{LOG_DIR_EVENT_NOTIFICATION} cannot get a child", created.error)
+            except OutcomeUnknownError:
+                continue  # Told twice does no harm, told never does.
+            except ZooKeeperError as error:
+                # The next registration makes the controller send LeaderAndIsr, whose response reports the failure, too.
+                _log.warning("Notifying the controller of a log directory failure failed", error=str(error))
+            return

@@ -1,0 +1,1 @@
+"""A broker's membership of its cluster: session, registration, the active controller, controlled shutdown."""

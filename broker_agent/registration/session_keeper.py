@@ -1,0 +1,117 @@
+"""An agent's ZooKeeper session: processes its events, and replaces it after an expiry, with a new registration.
+
+Source: Kafka ZooKeeperClient, KafkaZkClient; agent rules R1.12 to R1.15.
+"""
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from broker_agent.registration.controller_finder import ControllerFinder
+from broker_agent.registration.registration import Registration
+from cluster.metrics.health import Health
+from cluster.model.broker import BrokerId
+from cluster.model.errors import SessionExpiredError, ZooKeeperError
+from cluster.znodes.paths import CONFIG_CHANGES
+from cluster.zookeeper.config_changes import ConfigChanges
+from cluster.zookeeper.port import SessionEvent, SessionState, WatchEvent, ZooKeeper
+from state_log.record import Cause, Kind, StateChange, StateChangeSink
+
+_RETRY_S: Final = 0.5
+_EXPIRED: Final = Cause("SessionExpired")
+_log = structlog.stdlib.get_logger()
+
+
+class SessionKeeper:
+    """Maintains the session as long as the agent runs. `follow` does the work."""
+
+    def __init__(
+        self,
+        broker: BrokerId,
+        zookeeper: ZooKeeper,
+        events: "asyncio.Queue[WatchEvent | SessionEvent]",
+        *,
+        registration: Registration,
+        finder: ControllerFinder,
+        setting_changes: ConfigChanges,
+        sink: StateChangeSink,
+    ) -> None:
+        """`events` is filled by the listener of `zookeeper`."""
+        self._broker = broker
+        self._zookeeper = zookeeper
+        self._events = events
+        self._registration = registration
+        self._finder = finder
+        self._setting_changes = setting_changes
+        self._sink = sink
+        self._is_connected = self._is_registered = True  # It is made once the agent has registered.
+
+    def health(self) -> Health:
+        """Whether controllers and clients can find this agent."""
+        if not self._is_connected:
+            return Health("no connection to ZooKeeper", is_healthy=False)
+        if not self._is_registered:
+            return Health("not registered in ZooKeeper", is_healthy=False)
+        return Health("registered", is_healthy=True)
+
+    async def follow(self) -> None:
+        """Process session and watch events, in their order, until cancelled."""
+        while True:
+            event = await self._events.get()
+            if isinstance(event, SessionEvent):
+                self._is_connected = event.state is SessionState.CONNECTED
+            match event:
+                case WatchEvent(path=path, kind=kind) if path == CONFIG_CHANGES:
+                    self._setting_changes.changed(kind)
+                case WatchEvent():
+                    self._finder.refresh()
+                case SessionEvent(state=SessionState.CONNECTED):
+                    self._finder.refresh()
+                case SessionEvent(state=SessionState.EXPIRED | SessionState.AUTH_FAILED, session_id=session_id):
+                    # A session that ended while its successor was being opened has been replaced already.
+                    if session_id == self._zookeeper.session_id:
+                        await self._renew_session()
+                case SessionEvent(state=state):
+                    _log.warning("ZooKeeper session state changed", state=state.value)
+
+    async def _renew_session(self) -> None:
+        """Open a new session and register, retrying until both succeed (R1.12, R1.15).
+
+        Roles, fetchers, logs and pending ISR changes stay as they are until the controller's next requests (R1.13).
+        """
+        _log.warning("ZooKeeper session expired; registering again", broker=self._broker)
+        self.record("expired", _EXPIRED)
+        self._is_registered = False
+        needs_session = True
+        while True:
+            try:
+                if needs_session:
+                    await self._zookeeper.start_session()
+                    needs_session = False
+                await self._registration.register_until_it_works()
+                break
+            except SessionExpiredError:
+                needs_session = True
+            except ZooKeeperError as error:
+                _log.warning("Registration failed; retrying", error=str(error))
+            await asyncio.sleep(_RETRY_S)
+        self._is_registered = True
+        self.record("registered", _EXPIRED)
+        self._finder.refresh()
+        self._setting_changes.start_session()
+
+    def record(self, state: str, cause: Cause) -> None:
+        """Write the state of the registration and its broker epoch to the state-change log."""
+        self._sink.append(
+            [
+                StateChange(
+                    kind=Kind.REGISTRATION,
+                    cause=cause,
+                    broker=self._broker,
+                    broker_epoch=self._registration.epoch,
+                    to_state=state,
+                    reason=f"broker epoch {self._registration.epoch}",
+                )
+            ]
+        )

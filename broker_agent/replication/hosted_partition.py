@@ -1,0 +1,310 @@
+"""One partition replica on this agent: role, epochs, log, and as leader the progress of the followers.
+
+All methods are synchronous, hence atomic on the event loop: no reader sees a new leader epoch with an old ISR (R0.6).
+The exception is a role change that must be flushed to disk first; until it is done, appends wait and ISR changes are
+blocked (`changing_role`). Source: Kafka Partition.scala.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from broker_agent.agent_metrics import IDLE, AgentMetrics, PartitionStatus
+from broker_agent.decisions.high_watermark import effective_min_isr, high_watermark_candidate
+from broker_agent.decisions.isr import (
+    CommittedIsr,
+    IsrAnswer,
+    IsrState,
+    PendingExpand,
+    PendingIsr,
+    PendingShrink,
+    choose_leaving,
+    classify_isr_answer,
+    maximal_isr,
+    may_join,
+    proposed_isr,
+)
+from broker_agent.decisions.record_deletion import low_watermark
+from broker_agent.decisions.replica_progress import ReplicaProgress, record_fetch, restart_epoch
+from broker_agent.metadata_cache import MetadataCache
+from broker_agent.ports import AppendInfo, Log
+from cluster.model.broker import (
+    INITIAL_CONTROLLER_EPOCH,
+    INITIAL_PARTITION_EPOCH,
+    NO_LEADER,
+    NO_LEADER_EPOCH,
+    UNKNOWN_BROKER_EPOCH,
+    BrokerEpoch,
+    BrokerId,
+    Offset,
+)
+from cluster.model.partition import EMPTY_ASSIGNMENT, ReplicaAssignment, TopicPartition
+from cluster.requests.agents import AlterPartitionResult
+from cluster.requests.control import LeaderAndIsrPartitionState
+from cluster.requests.data import FetchPartition, FetchRequest
+
+
+class HostedPartition:
+    """State of one online partition. A new one has an epoch below that of any request, and no log yet."""
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        own_id: BrokerId,
+        *,
+        metadata: MetadataCache,
+        metrics: AgentMetrics,
+        lag_ms_max: int,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.leader_id = NO_LEADER
+        self.leader_epoch = NO_LEADER_EPOCH
+        self.partition_epoch = INITIAL_PARTITION_EPOCH
+        self.controller_epoch = INITIAL_CONTROLLER_EPOCH
+        self.epoch_start_offset: Offset | None = None
+        self.assignment: ReplicaAssignment = EMPTY_ASSIGNMENT
+        self.isr_state: IsrState = CommittedIsr(())
+        self.remote: dict[BrokerId, ReplicaProgress] = {}
+        self._fetched: set[BrokerId] = set()
+        """Followers that have fetched in this leader epoch."""
+        self.log: Log | None = None
+        self._own_id = own_id
+        self._metadata = metadata
+        self._metrics = metrics
+        self._lag_ms_max = lag_ms_max
+        self._status = IDLE
+        self._role_changed: asyncio.Event | None = None
+        metrics.add_partition(topic_partition)
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leader_id == self._own_id
+
+    @property
+    def isr(self) -> tuple[BrokerId, ...]:
+        """The committed ISR; empty on a follower."""
+        return self.isr_state.isr
+
+    @property
+    def min_isr(self) -> int:
+        """The effective `min.insync.replicas`."""
+        assert self.log is not None, f"{self.topic_partition} has no log"
+        return effective_min_isr(self.log.config.min_insync_replicas, len(self.assignment.replicas))
+
+    @property
+    def low_watermark(self) -> Offset:
+        """The offset from which the leader and all live followers have records; -1 while unknown for one of them."""
+        assert self.log is not None, f"{self.topic_partition} has no log"
+        return low_watermark(self.log.log_start_offset, self.remote, alive=self._metadata.snapshot.brokers)
+
+    @contextmanager
+    def changing_role(self) -> Iterator[None]:
+        """Block appends and ISR changes until a role change is durable and complete."""
+        self._role_changed = asyncio.Event()
+        try:
+            yield
+        finally:
+            self._role_changed.set()
+            self._role_changed = None
+
+    @property
+    def is_changing_role(self) -> bool:
+        return self._role_changed is not None
+
+    async def until_role_change_done(self) -> None:
+        """Return when no role change is in progress; this holds until the caller's next await."""
+        while self._role_changed is not None:
+            await self._role_changed.wait()
+
+    def make_leader(
+        self, state: LeaderAndIsrPartitionState, *, epoch_start_offset: Offset | None, now_ms: float
+    ) -> bool:
+        """Become leader with this ISR and assignment (R3.4 to R3.7b); returns whether another broker led before.
+
+        `epoch_start_offset`: the log end at which the new leader epoch was written to disk, None if the leader epoch is
+        not newer. A pending ISR change is dropped, as the controller has decided anew.
+        """
+        is_new_leader = not self.is_leader
+        self.controller_epoch = state.controller_epoch
+        self._assign(state)
+        self.isr_state = CommittedIsr(state.isr)
+        self.remote = {
+            broker: self.remote.get(broker, ReplicaProgress()) for broker in state.replicas if broker != self._own_id
+        }
+        if epoch_start_offset is not None:
+            self.remote = {
+                broker: restart_epoch(
+                    progress,
+                    is_new_leader=is_new_leader,
+                    in_isr=broker in state.isr,
+                    epoch_start_offset=epoch_start_offset,
+                    now_ms=now_ms,
+                )
+                for broker, progress in self.remote.items()
+            }
+            self._fetched.clear()
+            self.leader_epoch = state.leader_epoch
+            self.epoch_start_offset = epoch_start_offset
+        self.partition_epoch = state.partition_epoch
+        self.leader_id = self._own_id
+        self.update_status()
+        return is_new_leader
+
+    def make_follower(self, state: LeaderAndIsrPartitionState) -> bool:
+        """Become follower of the given leader (R3.10); returns whether the leader epoch increased."""
+        is_newer = state.leader_epoch > self.leader_epoch
+        self.controller_epoch = state.controller_epoch
+        self.leader_id = state.leader
+        self.leader_epoch = state.leader_epoch
+        self.epoch_start_offset = None
+        self.partition_epoch = state.partition_epoch
+        self.remote = {}
+        self._assign(state)
+        self.isr_state = CommittedIsr(())
+        self.update_status()
+        return is_newer
+
+    def clear(self) -> None:
+        """Reset after deletion or a directory failure, for holders of this object."""
+        self.log = None
+        self.leader_id = NO_LEADER
+        self.epoch_start_offset = None
+        self.remote = {}
+        self.isr_state = CommittedIsr(())
+        self.assignment = EMPTY_ASSIGNMENT
+        self._metrics.drop_partition(self.topic_partition, self._status)
+        self._status = IDLE
+
+    def append_as_leader(self, records: bytes, now_ms: int) -> AppendInfo:
+        """Append one batch in the current epoch. Raises LogAppendError, StorageError."""
+        assert self._role_changed is None, f"{self.topic_partition}: append during a role change"
+        assert self.log is not None, f"{self.topic_partition} has no log"
+        return self.log.append_as_leader(records, self.leader_epoch, now_ms)
+
+    def is_of_earlier_incarnation(self, fetch: FetchRequest) -> bool:
+        """Whether a later incarnation of the follower has fetched already.
+
+        Only fetches of this leader epoch count: earlier ones are fenced by the leader epoch, and after a restore of
+        ZooKeeper a broker has a lower epoch than before.
+        """
+        if fetch.replica_epoch == UNKNOWN_BROKER_EPOCH or fetch.replica_id not in self._fetched:
+            return False
+        return fetch.replica_epoch < self.remote[fetch.replica_id].broker_epoch
+
+    def record_follower_fetch(
+        self, fetch: FetchRequest, item: FetchPartition, *, leader_end_offset: Offset, now_ms: float
+    ) -> bool:
+        """Update the follower's progress from an accepted fetch (R6.10); returns whether its end offset changed."""
+        previous = self.remote[fetch.replica_id]
+        self._fetched.add(fetch.replica_id)
+        self.remote[fetch.replica_id] = record_fetch(
+            previous,
+            fetch_offset=item.fetch_offset,
+            log_start_offset=item.log_start_offset,
+            leader_end_offset=leader_end_offset,
+            broker_epoch=fetch.replica_epoch,
+            now_ms=now_ms,
+        )
+        return previous.log_end_offset != item.fetch_offset
+
+    def try_advance_high_watermark(self, now_ms: float) -> bool:
+        """Advance the high watermark as far as the followers allow (R6.18); never lowers it."""
+        if not self.is_leader or self.log is None or len(self.isr) < self.min_isr:
+            return False
+        candidate = high_watermark_candidate(
+            self.log.log_end_offset,
+            self.remote,
+            maximal_isr=maximal_isr(self.isr_state),
+            alive=self._metadata.snapshot.brokers,
+            now_ms=now_ms,
+            lag_ms_max=self._lag_ms_max,
+        )
+        candidate = min(candidate, self.log.durable_end_offset)
+        if candidate <= self.log.high_watermark:
+            return False
+        self.log.set_high_watermark(candidate)
+        return True
+
+    def propose_expand(self, replica: BrokerId) -> PendingIsr | None:
+        """Propose to add a follower to the ISR if it may join now (R8.10)."""
+        if self._role_changed is not None or self.log is None or self.epoch_start_offset is None:
+            return None
+        if not may_join(
+            self.isr_state,
+            replica,
+            replica_end_offset=self.remote[replica].log_end_offset,
+            high_watermark=self.log.high_watermark,
+            epoch_start_offset=self.epoch_start_offset,
+            is_alive=self._metadata.is_alive(replica),
+        ):
+            return None
+        self.isr_state = proposal = PendingExpand(self.isr, replica)
+        return proposal
+
+    def epochs_of_members(self, proposal: PendingIsr) -> tuple[BrokerEpoch, ...]:
+        """The broker epoch with which the joining replica fetched, in the order of the proposed ISR (KIP-903).
+
+        If that broker has restarted since, it may have lost records; the controller detects it by this epoch.
+        """
+        joining = proposal.joining if isinstance(proposal, PendingExpand) else None
+        return tuple(
+            self.remote[broker].broker_epoch if broker == joining else UNKNOWN_BROKER_EPOCH
+            for broker in proposed_isr(proposal)
+        )
+
+    def propose_shrink(self, now_ms: float) -> PendingIsr | None:
+        """Propose to remove all lagging followers from the ISR, in one proposal (R8.4)."""
+        if self._role_changed is not None or self.log is None or not self.is_leader:
+            return None
+        leaving = choose_leaving(
+            self.isr_state,
+            self._own_id,
+            self.remote,
+            leader_end_offset=self.log.log_end_offset,
+            now_ms=now_ms,
+            lag_ms_max=self._lag_ms_max,
+        )
+        if not leaving:
+            return None
+        self.isr_state = proposal = PendingShrink(self.isr, leaving)
+        return proposal
+
+    def finish_isr_change(self, proposal: PendingIsr, answer: AlterPartitionResult) -> IsrAnswer | None:
+        """Apply the response to a proposal (R8.14 to R8.16); None if a role change superseded the proposal.
+
+        It is superseded as soon as the role change starts: the controller's request is newer than its response.
+        """
+        if self.isr_state is not proposal or self._role_changed is not None:
+            return None
+        outcome = classify_isr_answer(answer, leader_epoch=self.leader_epoch, partition_epoch=self.partition_epoch)
+        if outcome is IsrAnswer.COMMIT:
+            self.isr_state = CommittedIsr(answer.isr)
+            self.partition_epoch = answer.partition_epoch
+            self.update_status()
+        elif outcome is IsrAnswer.REVERT:
+            self.isr_state = CommittedIsr(proposal.isr)
+        return outcome
+
+    def _assign(self, state: LeaderAndIsrPartitionState) -> None:
+        self.assignment = ReplicaAssignment(state.replicas, state.adding_replicas, state.removing_replicas)
+
+    def update_status(self) -> None:
+        """Update the gauges; called after each change of role, ISR or settings."""
+        status = self._present_status()
+        if status != self._status:
+            self._metrics.change_status(self.topic_partition, self._status, status)
+            self._status = status
+
+    def _present_status(self) -> PartitionStatus:
+        if not self.is_leader or self.log is None:
+            return IDLE
+        size, min_isr = len(self.isr), self.min_isr
+        return PartitionStatus(
+            leads=True,
+            under_replicated=len(self.assignment.original) > size,
+            under_min_isr=size < min_isr,
+            at_min_isr=size == min_isr,
+            reassigning=self.assignment.is_being_reassigned,
+            in_sync_replicas=size,
+            replicas=len(self.assignment.replicas),
+        )

@@ -1,0 +1,312 @@
+"""Truncates a follower's log to match its leader's before records are appended.
+
+Three cases: truncation by the leader's epoch end offsets, a diverging epoch in a fetch response, and an offset that the
+leader does not have. Source: Kafka AbstractFetcherThread; KIP-101, KIP-279, KIP-595.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+import structlog
+from msgspec import Struct
+from msgspec.structs import replace
+
+from broker_agent.agent_metrics import AgentMetrics
+from broker_agent.decisions.truncation import FetchErrorReaction, choose_truncation, react_to_fetch_error
+from broker_agent.ports import ClusterClient, Log
+from broker_agent.replication.fetch_states import FetchState, FetchStates
+from broker_agent.replication.hosted_partition import HostedPartition
+from cluster.config.settings import Settings
+from cluster.model.broker import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, Endpoint, Offset
+from cluster.model.errors import ClusterError, ErrorCode, LogOperationError, PeerUnreachableError, StorageError
+from cluster.model.partition import TopicPartition
+from cluster.requests import data
+from state_log.record import Cause, Kind, StateChange, StateChangeSink
+
+_OUT_OF_RANGE: Final = Cause("OffsetOutOfRange")
+"""The leader does not have the offset that was fetched."""
+_GIVEN_UP: Final = "Replica fetching stopped until the next LeaderAndIsr"
+
+_T = TypeVar("_T")
+_log = structlog.stdlib.get_logger()
+
+
+class ProtocolViolationError(ClusterError):
+    """A leader responded for a partition that was not requested; the whole response is dropped (R5.14)."""
+
+
+class Leader(NamedTuple):
+    """The broker to fetch from and its address."""
+
+    broker: BrokerId
+    endpoint: Endpoint
+
+
+class HostedReplicas(Protocol):
+    """The part of the agent that a fetcher uses."""
+
+    def online(self, tp: TopicPartition) -> HostedPartition | None:
+        """The hosted partition, None if it is absent or offline."""
+
+    def high_watermark_rose(self, tp: TopicPartition) -> None:
+        """A follower's high watermark increased: waiting fetches may complete."""
+
+
+class FetchSetup(Struct, frozen=True):
+    """Dependencies shared by all fetchers of an agent. `broker_epoch` is read anew for each request."""
+
+    own_id: BrokerId
+    broker_epoch: Callable[[], BrokerEpoch]
+    settings: Settings
+    client: ClusterClient
+    metrics: AgentMetrics
+    sink: StateChangeSink
+    replicas: HostedReplicas
+
+
+class LogReconciliation:
+    """The partitions of one fetcher, and the truncation of their logs.
+
+    `client_id`: of the lag gauges; `failed`: the agent-wide set of failed partitions (R5.4).
+    """
+
+    def __init__(self, client_id: str, leader: Leader, setup: FetchSetup, failed: dict[TopicPartition, None]) -> None:
+        self.leader = leader
+        self.setup = setup
+        with_metrics = setup.settings.klamm_metrics_partitions
+        self.states = FetchStates(client_id, setup.metrics.registry, per_partition_metrics=with_metrics)
+        self._failed = failed
+        self._truncations: list[StateChange] = []
+
+    def log(self, tp: TopicPartition) -> Log | None:
+        """The partition's log, None while it is offline here."""
+        partition = self.setup.replicas.online(tp)
+        return None if partition is None else partition.log
+
+    def delay(self, tp: TopicPartition) -> None:
+        now = asyncio.get_running_loop().time()
+        self.states.delay(tp, now=now, until=now + self.setup.settings.replica_fetch_backoff_ms / 1000)
+
+    def give_up(self, tp: TopicPartition, why: str) -> None:
+        """Move the partition to the failed set until the controller's next request (R5.4)."""
+        self._stop_fetching(tp)
+        _log.warning(_GIVEN_UP, partition=str(tp), leader=self.leader.broker, why=why)
+
+    def try_again(self, tp: TopicPartition, error: LogOperationError) -> None:
+        """Continue after a delay from what the log holds now, after an error that is neither its nor its disk's."""
+        _log.warning("An operation on a log failed; it is tried again", partition=str(tp), error=str(error))
+        state, log = self.states.get(tp), self.log(tp)
+        if state is not None and log is not None:
+            if not state.is_truncating:
+                self._resume(tp, state, log, log.log_end_offset)
+            self.delay(tp)
+
+    def _stop_fetching(self, tp: TopicPartition) -> None:
+        self.states.remove(tp)
+        self._failed[tp] = None
+
+    async def ask(self, call: Callable[[], Awaitable[_T]]) -> _T | None:
+        """The leader's response, None if there is none within `replica.socket.timeout.ms`."""
+        try:
+            async with asyncio.timeout(self.setup.settings.replica_socket_timeout_ms / 1000):
+                return await call()
+        except (PeerUnreachableError, TimeoutError) as error:
+            _log.debug("Request to the leader failed", leader=self.leader.broker, error=str(error))
+            return None
+
+    async def truncate_marked(self) -> None:
+        """Truncate partitions in state `Truncating`: by the leader's epochs, else to the start offset (R5.13)."""
+        asked: dict[TopicPartition, FetchState] = {}
+        items: list[data.OffsetForLeaderPartition] = []
+        for tp, state in self.states.ready(asyncio.get_running_loop().time(), truncating=True):
+            log = self.log(tp)
+            if log is None:
+                self.delay(tp)
+            elif log.latest_epoch is None:
+                self._guarded(tp, partial(self._cut, tp, state, state.fetch_offset, state.cause, complete=True))
+            else:
+                asked[tp] = state
+                items.append(
+                    data.OffsetForLeaderPartition(tp.topic, tp.partition, log.latest_epoch, state.leader_epoch)
+                )
+        if items:
+            await self._truncate_by_epochs(asked, data.OffsetsForLeaderEpochRequest(self.setup.own_id, tuple(items)))
+        self.write_truncations()
+
+    async def _truncate_by_epochs(
+        self, asked: dict[TopicPartition, FetchState], request: data.OffsetsForLeaderEpochRequest
+    ) -> None:
+        response = await self.ask(lambda: self.setup.client.offsets_for_leader_epoch(self.leader.endpoint, request))
+        if response is None:
+            for tp, state in asked.items():
+                if self.states.get(tp) is state:
+                    self.delay(tp)
+            return
+        answers = {TopicPartition(answer.topic, answer.partition): answer for answer in response.partitions}
+        uninvited = sorted(answers.keys() - asked.keys())
+        if uninvited:
+            # A leader that confuses partitions is not trusted for the others either.
+            raise ProtocolViolationError(f"broker {self.leader.broker} answered for {uninvited[0]}, unasked")
+        for tp, answer in answers.items():
+            if self.states.get(tp) is asked[tp]:
+                self._guarded(tp, partial(self._apply_epoch_answer, tp, asked[tp], answer))
+
+    def _apply_epoch_answer(self, tp: TopicPartition, state: FetchState, answer: data.OffsetForLeaderResult) -> None:
+        if answer.error_code is not ErrorCode.NONE:
+            self.react(tp, state, answer.error_code)
+            return
+        self._truncate_against(tp, state, data.EpochEndOffset(answer.leader_epoch, answer.end_offset), diverged=False)
+
+    def follow_divergence(self, tp: TopicPartition, state: FetchState, leader: data.EpochEndOffset) -> None:
+        """Truncate to where the leader's history diverges, as a fetch response said, and go on fetching (R5.23)."""
+        self._truncate_against(tp, state, leader, diverged=True)
+
+    def _truncate_against(
+        self, tp: TopicPartition, state: FetchState, leader: data.EpochEndOffset, *, diverged: bool
+    ) -> None:
+        log = self.log(tp)
+        assert log is not None, f"{tp} went offline within one step"
+        truncation = choose_truncation(
+            leader,
+            log.end_offset_for_epoch(leader.epoch),
+            log_end_offset=log.log_end_offset,
+            fetch_offset=state.fetch_offset,
+        )
+        self._cut(tp, state, truncation.offset, state.cause, complete=truncation.is_complete or diverged)
+
+    def _cut(
+        self, tp: TopicPartition, state: FetchState, offset: Offset, cause: Cause | None, *, complete: bool
+    ) -> None:
+        log = self.log(tp)
+        assert log is not None, f"{tp} went offline within one step"
+        end, high_watermark = log.log_end_offset, log.high_watermark
+        if offset < high_watermark:
+            _log.warning("Truncating below the high watermark", partition=str(tp), to=offset, was=high_watermark)
+        if log.truncate_to(offset):
+            self._record_truncation(
+                tp,
+                state,
+                cause,
+                from_offset=end,
+                to_offset=log.log_end_offset,
+                high_watermark=high_watermark,
+                reason=f"from {end} to {log.log_end_offset}, high watermark was {high_watermark}",
+            )
+        self._resume(tp, state, log, log.log_end_offset if complete else offset, is_truncating=not complete)
+
+    def _resume(
+        self, tp: TopicPartition, state: FetchState, log: Log, offset: Offset, *, is_truncating: bool = False
+    ) -> None:
+        latest = log.latest_epoch if self.sends_last_epoch else None
+        self.states.put(
+            tp,
+            replace(
+                state,
+                fetch_offset=offset,
+                last_fetched_epoch=NO_LEADER_EPOCH if latest is None else latest,
+                is_truncating=is_truncating,
+                delayed_until=None,
+            ),
+        )
+
+    @property
+    def sends_last_epoch(self) -> bool:
+        return self.setup.settings.klamm_replica_truncation_mode == "fetch"
+
+    async def reset_offset(self, tp: TopicPartition, state: FetchState) -> None:
+        """Find the offset to continue at after OFFSET_OUT_OF_RANGE (R5.21): the leader's end if ours is beyond it, else
+        the greater of the leader's start and our end.
+        """
+        if self.states.get(tp) is not state:
+            return
+        leader_end = await self._ask_offset(tp, state, data.LATEST_TIMESTAMP)
+        log = self.log(tp)
+        if leader_end is None or log is None:
+            return
+        if leader_end < log.log_end_offset:
+            self._guarded(tp, partial(self._cut, tp, replace(state, lag=0), leader_end, _OUT_OF_RANGE, complete=True))
+            self.write_truncations()
+            return
+        leader_start = await self._ask_offset(tp, state, data.EARLIEST_TIMESTAMP)
+        if leader_start is not None and self.log(tp) is log:
+            self._guarded(tp, partial(self._restart, tp, state, log, leader_start, leader_end))
+            self.write_truncations()
+
+    def _restart(
+        self, tp: TopicPartition, state: FetchState, log: Log, leader_start: Offset, leader_end: Offset
+    ) -> None:
+        if leader_start > log.log_end_offset:
+            end, high_watermark = log.log_end_offset, log.high_watermark
+            log.truncate_fully_and_start_at(leader_start)
+            self._record_truncation(
+                tp,
+                state,
+                _OUT_OF_RANGE,
+                from_offset=end,
+                to_offset=leader_start,
+                high_watermark=high_watermark,
+                reason=f"from {end} fully, to start at {leader_start}",
+            )
+        offset = max(leader_start, log.log_end_offset)
+        self._resume(tp, replace(state, lag=max(0, leader_end - offset)), log, Offset(offset))
+
+    async def _ask_offset(self, tp: TopicPartition, state: FetchState, timestamp: int) -> Offset | None:
+        """The leader's earliest or latest offset; None after an error, which is handled, or if the state changed."""
+        item = data.ListOffsetsPartition(tp.topic, tp.partition, timestamp, state.leader_epoch)
+        request = data.ListOffsetsRequest(self.setup.own_id, (item,))
+        response = await self.ask(lambda: self.setup.client.list_offsets(self.leader.endpoint, request))
+        if self.states.get(tp) is not state:
+            return None
+        if response is None or not response.partitions:
+            self.delay(tp)
+            return None
+        answer = response.partitions[0]
+        if answer.error_code is ErrorCode.NONE:
+            return answer.offset
+        self.react(tp, state, answer.error_code)
+        return None
+
+    def react(self, tp: TopicPartition, state: FetchState, code: ErrorCode) -> None:
+        """Handle an error other than OFFSET_OUT_OF_RANGE for a request made in the current state."""
+        reaction = react_to_fetch_error(code, requested_epoch=state.leader_epoch, current_epoch=state.leader_epoch)
+        if reaction is FetchErrorReaction.GIVE_UP:
+            # The leader learned first of a new epoch: common, and resolved by our own LeaderAndIsr.
+            self._stop_fetching(tp)
+            _log.debug(_GIVEN_UP, partition=str(tp), leader=self.leader.broker, why=code.name)
+        else:
+            self.delay(tp)
+
+    def _guarded(self, tp: TopicPartition, truncate: Callable[[], None]) -> None:
+        """Run a truncation; the failure of one partition does not stop the others (R5.17)."""
+        try:
+            truncate()
+        except LogOperationError as error:
+            self.try_again(tp, error)
+        except StorageError as error:
+            self.give_up(tp, str(error))
+        except Exception as error:
+            _log.exception("Truncation failed", partition=str(tp))
+            self.give_up(tp, repr(error))
+
+    def _record_truncation(self, tp: TopicPartition, state: FetchState, cause: Cause | None, **fields: Any) -> None:
+        self._truncations.append(
+            StateChange(
+                kind=Kind.TRUNCATION,
+                cause=cause,
+                topic=tp.topic,
+                topic_id=state.topic_id,
+                partition=tp.partition,
+                broker=self.setup.own_id,
+                leader=self.leader.broker,
+                leader_epoch=state.leader_epoch,
+                **fields,
+            )
+        )
+
+    def write_truncations(self) -> None:
+        """Write the truncations since the last call to the state-change log, in one append."""
+        if self._truncations:
+            changes, self._truncations = self._truncations, []
+            self.setup.sink.append(changes)

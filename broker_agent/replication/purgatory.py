@@ -1,0 +1,138 @@
+"""Requests that wait for a change of a partition, or for their timeout.
+
+Everything runs on one event loop, so the race that Kafka closes by a second test after registering the operation (R13.3
+step 3) cannot occur: nothing runs between the first test and the registration. For the same reason completed operations
+leave their lists at once instead of being purged later. Source: Kafka DelayedOperationPurgatory.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+from cluster.aio.parking import parked
+from cluster.metrics.registry import Metrics
+from cluster.metrics.requests import record_waiting
+from cluster.model.partition import TopicPartition
+
+CHECKED_AT_ONCE: Final = 16
+"""Of operations that watch one partition, how many are tested before others have their turn on the event loop."""
+Test = Callable[[TopicPartition], bool]
+"""Called after the partition changed; True completes the operation."""
+
+
+class _Operation:
+    """One waiting request. Its future is set exactly once: True if satisfied, False after the timeout (R13.2)."""
+
+    def __init__(self, test: Test, keys: Sequence[TopicPartition], done: asyncio.Future[bool]) -> None:
+        self.test = test
+        self.keys = keys
+        self.done = done
+
+    def complete(self, *, satisfied: bool) -> bool:
+        """Complete the operation; returns whether this call did it."""
+        if self.done.done():
+            return False
+        self.done.set_result(satisfied)
+        return True
+
+
+class Purgatory:
+    """The waiting operations of one kind, by the partitions they watch.
+
+    `in_parts`: of a partition with many operations, the first are tested at once and the others soon after, so that
+    thousands of consumers of one partition do not hold up the event loop each time that something is appended.
+    """
+
+    def __init__(self, name: str, metrics: Metrics, *, in_parts: bool = False) -> None:
+        self._watchers: dict[TopicPartition, dict[_Operation, None]] = {}
+        type_ = "DelayedOperationPurgatory"
+        self._size = metrics.gauge("kafka.server", type_, "PurgatorySize", delayedOperation=name)
+        self._delayed = metrics.gauge("kafka.server", type_, "NumDelayedOperations", delayedOperation=name)
+        self._is_closed = False
+        self._in_parts = in_parts
+        self._to_check: dict[TopicPartition, None] = {}
+        """Changed partitions with operations that were not tested yet, in order."""
+        self._unchecked: Iterator[_Operation] = iter(())
+        """The rest of the operations of `_checked`."""
+        self._checked: TopicPartition | None = None
+
+    async def wait(self, test: Test, keys: Sequence[TopicPartition], timeout_ms: int) -> bool:
+        """Wait until `test` is True for one of the keys; False after `timeout_ms`.
+
+        The caller must have tested all keys without an await since.
+        """
+        if self._is_closed or timeout_ms <= 0:
+            return False
+        async with parked():
+            return await self._wait(test, keys, timeout_ms)
+
+    async def _wait(self, test: Test, keys: Sequence[TopicPartition], timeout_ms: int) -> bool:
+        loop = asyncio.get_running_loop()
+        operation = _Operation(test, keys, loop.create_future())
+        timer = loop.call_later(timeout_ms / 1000, lambda: operation.complete(satisfied=False))
+        self._watch(operation)
+        began = loop.time()
+        try:
+            return await operation.done
+        finally:
+            record_waiting((loop.time() - began) * 1000)
+            timer.cancel()
+            self._forget(operation)
+
+    def check_and_complete(self, key: TopicPartition) -> int:
+        """Test the operations that watch `key`; returns how many completed, not counting those tested later (R13.4)."""
+        watching = self._watchers.get(key)
+        if watching is None:
+            return 0
+        if not self._in_parts or len(watching) <= CHECKED_AT_ONCE:
+            return sum(_test(operation, key) for operation in tuple(watching))
+        is_scheduled = bool(self._to_check) or self._checked is not None
+        self._to_check[key] = None
+        return 0 if is_scheduled else self._check_some()
+
+    def _check_some(self) -> int:
+        """Test as many operations as may be tested at once; the rest in the next iterations of the event loop."""
+        if self._checked is None:
+            self._checked = next(iter(self._to_check))
+            del self._to_check[self._checked]
+            self._unchecked = iter(tuple(self._watchers.get(self._checked, ())))
+        part = list(islice(self._unchecked, CHECKED_AT_ONCE))
+        completed = sum(_test(operation, self._checked) for operation in part)
+        if len(part) < CHECKED_AT_ONCE:
+            self._checked = None
+        if self._to_check or self._checked is not None:
+            asyncio.get_running_loop().call_soon(self._check_some)
+        return completed
+
+    def check_all(self) -> None:
+        """Test every operation under every key; called if something changed for all partitions."""
+        for key in tuple(self._watchers):
+            self.check_and_complete(key)
+
+    def close(self) -> None:
+        """Complete every waiting operation with the state at hand; later ones do not wait (R13.10)."""
+        self._is_closed = True
+        for watching in tuple(self._watchers.values()):
+            for operation in tuple(watching):
+                operation.complete(satisfied=False)
+
+    def _watch(self, operation: _Operation) -> None:
+        for key in operation.keys:
+            self._watchers.setdefault(key, {})[operation] = None
+        self._size.inc(len(operation.keys))
+        self._delayed.inc()
+
+    def _forget(self, operation: _Operation) -> None:
+        for key in operation.keys:
+            watching = self._watchers.get(key)
+            if watching is not None:
+                watching.pop(operation, None)
+                if not watching:
+                    del self._watchers[key]
+        self._size.dec(len(operation.keys))
+        self._delayed.dec()
+
+
+def _test(operation: _Operation, key: TopicPartition) -> bool:
+    return not operation.done.done() and operation.test(key) and operation.complete(satisfied=True)

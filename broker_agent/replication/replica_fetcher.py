@@ -1,0 +1,261 @@
+"""The follower's fetch loop: one task per leader broker and fetcher id.
+
+There is no await between the leader's response and the last append from it, so a partition removed meanwhile is never
+appended to. Source: Kafka AbstractFetcherThread, ReplicaFetcherThread.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+from msgspec.structs import replace
+
+from broker_agent.ports import Log
+from broker_agent.replication.fetch_states import FetchState
+from broker_agent.replication.log_reconciliation import FetchSetup, Leader, LogReconciliation
+from cluster.model.broker import Offset
+from cluster.model.errors import ErrorCode, LogAppendError, LogOperationError, PeerUnreachableError, StorageError
+from cluster.model.partition import TopicPartition
+from cluster.requests.data import FetchPartition, FetchPartitionData, FetchRequest, FetchResponse
+
+BUSY_SUFFIX: Final = "-busy"
+"""Suffix of the names of fetchers of busy partitions; lag metrics omit it, so that a partition has one lag metric."""
+
+_RATE_WINDOW_S: Final = 5.0
+_RETRIED_APPEND_ERRORS: Final = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD})
+_STATS: Final = ("kafka.server", "FetcherStats")
+_log = structlog.stdlib.get_logger()
+
+
+class ReplicaFetcher:
+    """Fetches a set of partitions led by one broker; `run` is its task, `name` labels its meters."""
+
+    def __init__(
+        self,
+        name: str,
+        leader: Leader,
+        setup: FetchSetup,
+        failed: dict[TopicPartition, None],
+        on_records_fetched: Callable[[TopicPartition], None],
+    ) -> None:
+        self.leader = leader
+        self.reconciliation = LogReconciliation(name.removesuffix(BUSY_SUFFIX), leader, setup, failed)
+        self.states = self.reconciliation.states
+        self.request_rate = 0.0
+        """Requests per second over the last window of five seconds or more."""
+        self._setup = setup
+        self._on_records_fetched = on_records_fetched
+        self._wake = asyncio.Event()
+        self._fetching: asyncio.Timeout | None = None
+        self._window_start: float | None = None
+        self._window_requests = 0
+        registry = setup.metrics.registry
+        self._tags = {"clientId": name, "brokerHost": leader.endpoint.host, "brokerPort": str(leader.endpoint.port)}
+        self._requests = registry.meter(*_STATS, "RequestsPerSec", **self._tags)
+        self._bytes = registry.meter(*_STATS, "BytesPerSec", **self._tags)
+
+    async def run(self) -> None:
+        """Truncate, fetch, append, until cancelled (R5.10)."""
+        while True:
+            await self.reconciliation.truncate_marked()
+            # Cleared before the states are read, so that a partition added from now on is not missed.
+            self._wake.clear()
+            if self.states.ready(asyncio.get_running_loop().time(), truncating=True):
+                continue
+            if not await self._fetch_once():
+                await self._wait_for_work()
+
+    def wake(self) -> None:
+        """Interrupt the wait: there is a new partition to fetch or to truncate."""
+        self._wake.set()
+        if self._fetching is not None and not self._fetching.expired():
+            self._fetching.reschedule(asyncio.get_running_loop().time())
+
+    def close(self) -> None:
+        """Remove the meters of this fetcher; its task ends by cancellation."""
+        for name in ("RequestsPerSec", "BytesPerSec"):
+            self._setup.metrics.registry.remove(*_STATS, name, **self._tags)
+
+    async def _fetch_once(self) -> bool:
+        """Send one request for every ready partition; False if none was ready or the leader did not respond."""
+        while unflushed := self._find_unflushed():
+            await asyncio.gather(*(self._flush(tp, log) for tp, log in unflushed))
+        asked = self._choose_ready()
+        if not asked:
+            return False
+        settings = self._setup.settings
+        request = FetchRequest(
+            replica_id=self._setup.own_id,
+            replica_epoch=self._setup.broker_epoch(),
+            partitions=tuple(item for _, item in asked.values()),
+            max_wait_ms=settings.replica_fetch_wait_max_ms,
+            min_bytes=settings.replica_fetch_min_bytes,
+            max_bytes=settings.replica_fetch_response_max_bytes,
+        )
+        self._count_request()
+        response = await self._ask_leader(request)
+        if response is None or response.error_code is not ErrorCode.NONE:
+            if self._wake.is_set():
+                return True
+            for tp in tuple(self.states):
+                self.reconciliation.delay(tp)
+            return False
+        await self._process_all(asked, response)
+        return True
+
+    async def _ask_leader(self, request: FetchRequest) -> FetchResponse | None:
+        """The leader's response; None if it is unreachable or too slow, or if `wake` was called meanwhile."""
+        try:
+            async with asyncio.timeout(self._setup.settings.replica_socket_timeout_ms / 1000) as self._fetching:
+                return await self._setup.client.fetch(self.leader.endpoint, request)
+        except (PeerUnreachableError, TimeoutError) as error:
+            _log.debug("Request to the leader failed", leader=self.leader.broker, error=str(error))
+            return None
+        finally:
+            self._fetching = None
+
+    async def _process_all(
+        self, asked: dict[TopicPartition, tuple[FetchState, FetchPartition]], response: FetchResponse
+    ) -> None:
+        out_of_range = []
+        for data in response.partitions:
+            tp = TopicPartition(data.topic, data.partition)
+            state, _ = asked.get(tp, (None, None))
+            if state is None or self.states.get(tp) is not state:
+                continue
+            if data.error_code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                out_of_range.append((tp, state))
+            else:
+                self._process(tp, state, data)
+        self.reconciliation.write_truncations()
+        for tp, state in out_of_range:
+            await self.reconciliation.reset_offset(tp, state)
+
+    def _find_unflushed(self) -> list[tuple[TopicPartition, Log]]:
+        """Logs to flush first because of `flush.messages`: the fetch offset acknowledges everything below it."""
+        ready = self.states.ready(asyncio.get_running_loop().time(), truncating=False)
+        logs = [(tp, log) for tp, _ in ready if (log := self.reconciliation.log(tp)) is not None]
+        return [(tp, log) for tp, log in logs if log.durable_end_offset < log.log_end_offset]
+
+    async def _flush(self, tp: TopicPartition, log: Log) -> None:
+        try:
+            await log.flush()
+        except LogOperationError as error:
+            self.reconciliation.try_again(tp, error)
+        except StorageError as error:
+            if self.states.get(tp) is not None:
+                self.reconciliation.give_up(tp, str(error))
+
+    def _choose_ready(self) -> dict[TopicPartition, tuple[FetchState, FetchPartition]]:
+        asked = {}
+        for tp, ready in self.states.ready(asyncio.get_running_loop().time(), truncating=False):
+            log = self.reconciliation.log(tp)
+            if log is None:
+                self.reconciliation.delay(tp)
+                continue
+            state = ready
+            if state.delayed_until is not None:
+                state = replace(state, delayed_until=None)
+                self.states.put(tp, state)
+            asked[tp] = (state, self._item(tp, state, log))
+        return asked
+
+    def _item(self, tp: TopicPartition, state: FetchState, log: Log) -> FetchPartition:
+        return FetchPartition(
+            topic=tp.topic,
+            topic_id=state.topic_id,
+            partition=tp.partition,
+            fetch_offset=state.fetch_offset,
+            partition_max_bytes=self._setup.settings.replica_fetch_max_bytes,
+            current_leader_epoch=state.leader_epoch,
+            last_fetched_epoch=state.last_fetched_epoch,
+            log_start_offset=log.log_start_offset,
+        )
+
+    def _process(self, tp: TopicPartition, state: FetchState, data: FetchPartitionData) -> None:
+        """Process one partition's part of a response; its failure does not affect the others (R5.25 to R5.27)."""
+        reconciliation = self.reconciliation
+        if data.error_code is not ErrorCode.NONE:
+            reconciliation.react(tp, state, data.error_code)
+            return
+        try:
+            if data.diverging_epoch is not None:
+                reconciliation.follow_divergence(tp, state, data.diverging_epoch)
+            else:
+                self._append(tp, state, data)
+        except LogAppendError as error:
+            if error.code in _RETRIED_APPEND_ERRORS:
+                _log.warning("Fetched records are invalid", partition=str(tp), why=error.why)
+                reconciliation.delay(tp)
+            else:
+                reconciliation.give_up(tp, str(error))
+        except LogOperationError as error:
+            reconciliation.try_again(tp, error)
+        except StorageError as error:
+            reconciliation.give_up(tp, str(error))
+        except Exception as error:
+            _log.exception("Appending fetched records failed", partition=str(tp))
+            reconciliation.give_up(tp, repr(error))
+
+    def _append(self, tp: TopicPartition, state: FetchState, data: FetchPartitionData) -> None:
+        """Append the fetched records and update high watermark and log start from the leader's (R5.24)."""
+        partition = self._setup.replicas.online(tp)
+        if partition is None or partition.log is None:
+            self.reconciliation.delay(tp)
+            return
+        log = partition.log
+        assert state.fetch_offset == log.log_end_offset, f"fetched {state.fetch_offset}, end is {log.log_end_offset}"
+        offset, epoch, size = state.fetch_offset, state.last_fetched_epoch, 0
+        if data.records:
+            appended = log.append_as_follower(data.records, state.leader_epoch)
+            size = appended.valid_bytes
+            if size > 0:
+                offset = Offset(appended.last_offset + 1)
+                epoch = appended.last_leader_epoch if self.reconciliation.sends_last_epoch else epoch
+        self._take_over_bounds(tp, log, data)
+        lag = max(0, data.high_watermark - offset)
+        if size > 0 or state.lag is None:
+            self.states.put(tp, replace(state, fetch_offset=offset, last_fetched_epoch=epoch, lag=lag))
+        if size > 0:
+            self.states.move_to_end(tp)
+            self._bytes.mark(size)
+            self._setup.metrics.replication_bytes_in.mark(size)
+            if self._setup.own_id in partition.assignment.adding:
+                self._setup.metrics.reassignment_bytes_in.mark(size)
+            self._on_records_fetched(tp)
+
+    def _take_over_bounds(self, tp: TopicPartition, log: Log, data: FetchPartitionData) -> None:
+        before = log.high_watermark
+        if data.high_watermark != before:
+            after = log.set_high_watermark(Offset(min(data.high_watermark, log.log_end_offset)))
+            if after > before:
+                self._setup.replicas.high_watermark_rose(tp)
+            elif after < before:
+                _log.warning("High watermark decreased", partition=str(tp), before=before, after=after)
+        start = min(data.log_start_offset, log.high_watermark)
+        if start > log.log_start_offset:
+            log.raise_log_start_offset(Offset(start))
+
+    async def _wait_for_work(self) -> None:
+        """Wait until a partition was added or a delay ended, at most `replica.fetch.backoff.ms`."""
+        pause_s = self._setup.settings.replica_fetch_backoff_ms / 1000
+        until_ready_s = self.states.seconds_until_ready(asyncio.get_running_loop().time())
+        if until_ready_s is not None:
+            pause_s = min(pause_s, until_ready_s)
+        pause_s = max(pause_s, 0.001)  # A back-off of 0 still has to let other tasks run.
+        try:
+            async with asyncio.timeout(pause_s):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    def _count_request(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._window_start is None:
+            self._window_start = now
+        elif now - self._window_start >= _RATE_WINDOW_S:
+            self.request_rate = self._window_requests / (now - self._window_start)
+            self._window_start, self._window_requests = now, 0
+        self._window_requests += 1
+        self._requests.mark()

@@ -1,0 +1,304 @@
+"""The partitions an agent hosts: lookups, high watermarks, ISR changes.
+
+Requests are handled in `control_requests`, `role_changes`, `produce_requests` and `fetch_requests`, which share this
+state. Source: Kafka ReplicaManager.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import structlog
+
+from broker_agent.agent_metrics import AgentMetrics
+from broker_agent.decisions.data_requests import validate_leader_epoch
+from broker_agent.decisions.isr import IsrAnswer, PendingExpand, PendingIsr, proposed_isr
+from broker_agent.metadata_cache import MetadataCache
+from broker_agent.ports import LogDirectories
+from broker_agent.replication.hosted_partition import HostedPartition
+from broker_agent.replication.isr_proposals import IsrProposals
+from broker_agent.replication.purgatory import Purgatory
+from cluster.config.settings import Settings
+from cluster.model.broker import BrokerId, LeaderEpoch
+from cluster.model.errors import ErrorCode, StorageError
+from cluster.model.partition import TopicPartition
+from cluster.requests.agents import AlterPartitionItem, AlterPartitionResult
+from cluster.requests.data import FetchRequest
+from state_log.record import Cause, Kind, StateChange, StateChangeSink
+
+_log = structlog.stdlib.get_logger()
+
+
+class ReplicaManager:
+    """The table of hosted partitions. None is an offline partition, in a failed log directory."""
+
+    def __init__(
+        self,
+        own_id: BrokerId,
+        *,
+        settings: Settings,
+        logs: LogDirectories,
+        metadata: MetadataCache,
+        metrics: AgentMetrics,
+        proposals: IsrProposals,
+        sink: StateChangeSink,
+    ) -> None:
+        self.own_id = own_id
+        self.settings = settings
+        self.logs = logs
+        self.metadata = metadata
+        self.metrics = metrics
+        self.produce_purgatory = Purgatory("Produce", metrics.registry)
+        self.follower_fetch_purgatory = Purgatory("Fetch", metrics.registry)
+        self.fetch_purgatory = Purgatory("Fetch", metrics.registry, in_parts=True)
+        """Fetches of consumers, of which thousands may wait for one partition."""
+        self.delete_records_purgatory = Purgatory("DeleteRecords", metrics.registry)
+        self._purgatories = (
+            self.produce_purgatory,
+            self.follower_fetch_purgatory,
+            self.delete_records_purgatory,
+            self.fetch_purgatory,
+        )
+        self._proposals, self._sink = proposals, sink
+        self._hosted: dict[TopicPartition, HostedPartition | None] = {}
+        self._led: dict[TopicPartition, HostedPartition] = {}
+        self._led_of_topic: Counter[str] = Counter()
+        self._hosted_of_topic: Counter[str] = Counter()
+
+    @staticmethod
+    def now_ms() -> float:
+        """The event loop's time in ms: for durations only."""
+        return asyncio.get_running_loop().time() * 1000
+
+    def online(self, tp: TopicPartition) -> HostedPartition | None:
+        """The hosted partition, None if it is absent or offline."""
+        return self._hosted.get(tp)
+
+    def is_offline(self, tp: TopicPartition) -> bool:
+        return tp in self._hosted and self._hosted[tp] is None
+
+    def online_partitions(self) -> Iterator[HostedPartition]:
+        return (partition for partition in self._hosted.values() if partition is not None)
+
+    @property
+    def offline_count(self) -> int:
+        """Number of offline partitions, counted anew."""
+        return sum(partition is None for partition in self._hosted.values())
+
+    def leads_any_of(self, topic: str) -> bool:
+        """Whether a partition of the topic is led here."""
+        return self._led_of_topic[topic] > 0
+
+    def hosts_any_of(self, topic: str) -> bool:
+        """Whether a partition of the topic is online here."""
+        return self._hosted_of_topic[topic] > 0
+
+    def host(self, tp: TopicPartition) -> HostedPartition:
+        """The online partition, created if absent; it must not be offline."""
+        partition = self._hosted.get(tp)
+        if partition is None:
+            assert tp not in self._hosted, f"{tp} is offline"
+            partition = HostedPartition(
+                tp,
+                self.own_id,
+                metadata=self.metadata,
+                metrics=self.metrics,
+                lag_ms_max=self.settings.replica_lag_time_max_ms,
+            )
+            self._hosted[tp] = partition
+            self._hosted_of_topic[tp.topic] += 1
+            self.metrics.partition_count.inc()
+        return partition
+
+    def on_role_changed(self, partition: HostedPartition) -> None:
+        """Update the index of led partitions; called after each role change."""
+        tp = partition.topic_partition
+        if not partition.is_leader:
+            self._stop_leading(tp)
+        elif tp not in self._led:
+            self._led[tp] = partition
+            self._led_of_topic[tp.topic] += 1
+
+    def mark_offline(self, tp: TopicPartition) -> None:
+        """Mark a partition of a failed directory: it is refused until the process ends (P25)."""
+        partition = self._hosted.get(tp)
+        if self.is_offline(tp):
+            return
+        if tp not in self._hosted:
+            self.metrics.partition_count.inc()
+        self._hosted[tp] = None
+        self._stop_leading(tp)
+        self.metrics.offline_replica_count.inc()
+        if partition is not None:
+            self._hosted_of_topic[tp.topic] -= 1
+            partition.clear()
+        self.complete_delayed(tp)
+
+    def remove(self, tp: TopicPartition) -> None:
+        """Remove a deleted replica (R4.3 step 2)."""
+        partition = self._hosted.pop(tp)
+        assert partition is not None, f"{tp} is offline and cannot be deleted"
+        self._stop_leading(tp)
+        self._hosted_of_topic[tp.topic] -= 1
+        self.metrics.partition_count.dec()
+        partition.clear()
+
+    def _stop_leading(self, tp: TopicPartition) -> None:
+        if self._led.pop(tp, None) is not None:
+            self._led_of_topic[tp.topic] -= 1
+
+    def lookup(self, tp: TopicPartition) -> HostedPartition | ErrorCode:
+        """The partition, or the error code of a data request for it (R2.5)."""
+        partition = self._hosted.get(tp)
+        if partition is not None:
+            return partition
+        if tp in self._hosted:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if self.metadata.contains(tp):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def lookup_leader(self, tp: TopicPartition, leader_epoch: LeaderEpoch) -> HostedPartition | ErrorCode:
+        """The partition if it is led here in that epoch (-1: any), else the error code."""
+        return self._validated(tp, lambda partition: validate_leadership(partition, leader_epoch))
+
+    def lookup_replica(self, tp: TopicPartition, leader_epoch: LeaderEpoch) -> HostedPartition | ErrorCode:
+        """The partition if it is hosted here in that epoch (-1: any), led or not, else the error code."""
+        return self._validated(tp, lambda partition: validate_replica(partition, leader_epoch))
+
+    def _validated(
+        self, tp: TopicPartition, validate: Callable[[HostedPartition], ErrorCode]
+    ) -> HostedPartition | ErrorCode:
+        partition = self.lookup(tp)
+        if isinstance(partition, ErrorCode):
+            return partition
+        code = validate(partition)
+        return partition if code is ErrorCode.NONE else code
+
+    def advance(self, partition: HostedPartition) -> bool:
+        """Try to advance the high watermark of a partition led here; then complete waiting requests (R7.9)."""
+        if not partition.try_advance_high_watermark(self.now_ms()):
+            return False
+        self.complete_delayed(partition.topic_partition)
+        return True
+
+    def is_follower_fetch(self, request: FetchRequest) -> bool:
+        """Whether the replica that the fetch names is a follower of a partition that it fetches and this broker leads.
+
+        It is the claim of the caller: nothing verifies who that is.
+        """
+        return request.replica_id >= 0 and any(
+            partition is not None and request.replica_id in partition.remote
+            for partition in (self.online(TopicPartition(item.topic, item.partition)) for item in request.partitions)
+        )
+
+    def complete_delayed(self, tp: TopicPartition) -> None:
+        """Check every request that waits for the partition."""
+        for purgatory in self._purgatories:
+            purgatory.check_and_complete(tp)
+
+    def close_purgatories(self) -> None:
+        """Complete every waiting request with the state at hand; later ones do not wait."""
+        for purgatory in self._purgatories:
+            purgatory.close()
+
+    def high_watermark_rose(self, tp: TopicPartition) -> None:
+        """A follower's high watermark increased (R5.10 step 4)."""
+        self.fetch_purgatory.check_and_complete(tp)
+
+    async def checkpoint_high_watermarks(self) -> None:
+        """Write the high watermarks of all online partitions that have a log, by directory (R9.8)."""
+        for directory in self.logs.live_directories:
+            # Collected for each directory: a partition may be deleted while another directory is written.
+            logs = ((p.topic_partition, p.log) for p in self.online_partitions() if p.log is not None)
+            offsets = {tp: log.high_watermark for tp, log in logs if log.directory == directory}
+            try:
+                await self.logs.write_high_watermarks(directory, offsets)
+            except StorageError as error:
+                _log.warning("Checkpointing high watermarks failed", directory=directory, error=str(error))
+
+    def expand_isr(self, partition: HostedPartition, replica: BrokerId) -> None:
+        """Propose the follower for the ISR if it may join (R8.10)."""
+        proposal = partition.propose_expand(replica)
+        if proposal is not None:
+            self._submit(partition, proposal)
+
+    def shrink_isrs(self) -> None:
+        """Propose to remove lagging followers from the ISR of every partition led here (R8.4)."""
+        for partition in tuple(self._led.values()):
+            try:
+                proposal = partition.propose_shrink(self.now_ms())
+            except Exception:  # One partition must not keep the others in a stale ISR (R8.8).
+                _log.exception("ISR check failed", partition=str(partition.topic_partition))
+                continue
+            if proposal is not None:
+                self._submit(partition, proposal)
+
+    def _submit(self, partition: HostedPartition, proposal: PendingIsr) -> None:
+        assert partition.log is not None, f"{partition.topic_partition} has no log"
+        item = AlterPartitionItem(
+            topic_name=partition.topic_partition.topic,
+            topic_id=partition.log.topic_id,
+            partition_index=partition.topic_partition.partition,
+            leader_epoch=partition.leader_epoch,
+            new_isr=proposed_isr(proposal),
+            partition_epoch=partition.partition_epoch,
+            new_isr_epochs=partition.epochs_of_members(proposal),
+        )
+        self._proposals.submit(item, partial(self._finish, partition, proposal, item))
+
+    def _finish(
+        self, partition: HostedPartition, proposal: PendingIsr, item: AlterPartitionItem, answer: AlterPartitionResult
+    ) -> None:
+        outcome = partition.finish_isr_change(proposal, answer)
+        if outcome is IsrAnswer.COMMIT:
+            is_expand = isinstance(proposal, PendingExpand)
+            (self.metrics.isr_expands if is_expand else self.metrics.isr_shrinks).mark()
+            self._sink.append([_isr_change(self.own_id, partition, answer)])
+            self.advance(partition)
+            return
+        if outcome is None:
+            _log.debug(
+                "Ignored the response to a superseded ISR change",
+                partition=str(partition.topic_partition),
+                isr=item.new_isr,
+            )
+            return
+        self.metrics.failed_isr_updates.mark()
+        tp = str(partition.topic_partition)
+        _log.info("ISR change failed", partition=tp, isr=item.new_isr, code=answer.error_code.name, outcome=outcome)
+        if outcome is IsrAnswer.SUBMIT_AGAIN:
+            self._proposals.submit(item, partial(self._finish, partition, proposal, item))
+
+
+def _isr_change(own_id: BrokerId, partition: HostedPartition, answer: AlterPartitionResult) -> StateChange:
+    """The record of an ISR that the controller accepted: after a restart nothing else of this broker knows it."""
+    tp, log = partition.topic_partition, partition.log
+    return StateChange(
+        kind=Kind.ROLE,
+        cause=Cause("AlterPartition"),
+        topic=tp.topic,
+        topic_id=None if log is None else log.topic_id,
+        partition=tp.partition,
+        broker=own_id,
+        to_state="leader",
+        leader=own_id,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=answer.partition_epoch,
+        isr=answer.isr,
+        replicas=partition.assignment.replicas,
+        min_insync_replicas=None if log is None else log.config.min_insync_replicas,
+    )
+
+
+def validate_replica(partition: HostedPartition, leader_epoch: LeaderEpoch) -> ErrorCode:
+    """Whether the partition has a log here, in that epoch (-1: any); the epoch is tested first (R6.3)."""
+    code = validate_leader_epoch(leader_epoch, partition.leader_epoch)
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if code is ErrorCode.NONE and partition.log is None else code
+
+
+def validate_leadership(partition: HostedPartition, leader_epoch: LeaderEpoch) -> ErrorCode:
+    """Whether the partition is led here in that epoch (-1: any); epochs are tested first (R6.3, R6.4)."""
+    code = validate_replica(partition, leader_epoch)
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if code is ErrorCode.NONE and not partition.is_leader else code

@@ -1,0 +1,1 @@
+"""What a broker answers: control requests, produce, fetch, offsets, deletions of records, descriptions."""

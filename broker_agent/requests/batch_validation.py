@@ -1,0 +1,56 @@
+"""Validates small batches of clients at once, others off the event loop and within a budget of memory."""
+
+from typing import Final
+
+from broker_agent.log.record_batch import HEADER_SIZE, parse_header
+from broker_agent.ports import LogConfig, Workers
+from broker_agent.requests.byte_budget import ByteBudget
+from broker_agent.requests.client_batches import check_client_batch
+from cluster.aio.clock import WallClock
+from cluster.config.settings import Settings
+from cluster.model.compression import Codec, find_codec, largest_size
+from cluster.model.errors import LogAppendError
+
+AT_ONCE_MAX: Final = 64 * 1024
+"""Batches of more bytes, and compressed ones, are validated off the event loop."""
+
+
+class BatchValidation:
+    """Validates batches of clients."""
+
+    def __init__(self, workers: Workers, clock: WallClock, settings: Settings) -> None:
+        self._workers, self._clock = workers, clock
+        self._decompressed_max = settings.klamm_max_decompressed_batch_bytes
+        self._budget = ByteBudget(max(settings.klamm_decompression_memory_bytes, self._decompressed_max))
+
+    @staticmethod
+    def is_quick(records: bytes) -> bool:
+        """Whether validating takes so little that it may be done on the event loop."""
+        if len(records) > AT_ONCE_MAX:
+            return False
+        return len(records) < HEADER_SIZE or find_codec(parse_header(records).attributes) in (Codec.NONE, None)
+
+    def validate(self, records: bytes, config: LogConfig) -> bytes:
+        """Validate on the event loop; returns the batch to append. Raises LogAppendError."""
+        return check_client_batch(records, config, self._clock.now_ms(), self._decompressed_max)
+
+    async def validate_off_loop(self, records: bytes, config: LogConfig) -> bytes | LogAppendError:
+        """Validate in a worker; returns the batch to append, or why it is refused."""
+        memory = self._memory_for(records)
+        if not memory:
+            return await self._workers.run(lambda: self._find_outcome(records, config))
+        async with self._budget.hold(memory):
+            return await self._workers.run(lambda: self._find_outcome(records, config))
+
+    def _find_outcome(self, records: bytes, config: LogConfig) -> bytes | LogAppendError:
+        try:
+            return self.validate(records, config)
+        except LogAppendError as error:
+            # Not the one that was raised: as long as that lives, its traceback holds all that was decompressed.
+            return LogAppendError(error.code, error.why, record_errors=error.record_errors, meter=error.meter)
+
+    def _memory_for(self, records: bytes) -> int:
+        codec = find_codec(parse_header(records).attributes) if len(records) >= HEADER_SIZE else None
+        if codec in (Codec.NONE, None):
+            return 0
+        return largest_size(codec, len(records) - HEADER_SIZE, self._decompressed_max)

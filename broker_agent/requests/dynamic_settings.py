@@ -1,0 +1,76 @@
+"""Settings that change at run time: topic configs, and the dynamic configs of this broker.
+
+Precedence: overrides of this broker, cluster-wide overrides, the file of the process. Source: Kafka
+DynamicBrokerConfig, DynamicThreadPool; KIP-226; agent rules R5.6, R15.2.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import structlog
+
+from broker_agent.replication.replica_fetchers import ReplicaFetchers
+from broker_agent.requests.topic_config_changes import TopicConfigChanges
+from cluster.aio.clock import WallClock
+from cluster.model import bounds
+from cluster.model.broker import BrokerId
+from cluster.process.log_level import LogLevel
+from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity
+from cluster.zookeeper.config_changes import ConfigChanges
+from cluster.zookeeper.configs import overrides_of, read_configs
+from cluster.zookeeper.port import ZooKeeper
+
+_NUM_REPLICA_FETCHERS: Final = "num.replica.fetchers"
+_log = structlog.stdlib.get_logger()
+
+
+class DynamicSettings:
+    """Watches `/config/changes` for one agent."""
+
+    def __init__(
+        self,
+        broker: BrokerId,
+        zookeeper: ZooKeeper,
+        clock: WallClock,
+        *,
+        topics: TopicConfigChanges,
+        fetchers: ReplicaFetchers,
+        fetchers_of_file: int,
+        log_level: LogLevel,
+    ) -> None:
+        """`fetchers_of_file`: the number of fetchers per leader without an override."""
+        self.changes = ConfigChanges(zookeeper, clock, self._take_over)
+        self._zookeeper = zookeeper
+        self._layers = (ConfigEntity("brokers", str(broker)), ConfigEntity("brokers", DEFAULT_ENTITY))
+        self._topics = topics
+        self._fetchers = fetchers
+        self._fetchers_of_file = fetchers_of_file
+        self._log_level = log_level
+
+    async def _take_over(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> None:
+        """Apply the changed configs. Raises ZooKeeperError; the listener retries."""
+        if is_new_session or any(layer in entities for layer in self._layers):
+            await self._read_broker_settings()
+        await self._topics.take_over(entities, is_new_session=is_new_session)
+
+    async def _read_broker_settings(self) -> None:
+        stored = await read_configs(self._zookeeper, self._layers)
+        own, of_all = (overrides_of(stored[layer]) for layer in self._layers)
+        self._log_level.override(own=own, of_all=of_all)
+        found = map(_fetchers_in, (own, of_all))
+        self._fetchers.resize(next((number for number in found if number is not None), self._fetchers_of_file))
+
+
+def _fetchers_in(overrides: Mapping[str, str]) -> int | None:
+    """The override, None if there is none or it is invalid."""
+    text = overrides.get(_NUM_REPLICA_FETCHERS)
+    if text is None:
+        return None
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if not 1 <= number <= bounds.INT32_MAX:
+        _log.warning("Ignored an invalid broker config", key=_NUM_REPLICA_FETCHERS, value=text)
+        return None
+    return number

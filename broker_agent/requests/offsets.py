@@ -1,0 +1,110 @@
+"""ListOffsets and OffsetsForLeaderEpoch, answered by the leader.
+
+Source: Kafka Partition.fetchOffsetForTimestamp, lastOffsetForLeaderEpoch; KIP-101, KIP-207.
+"""
+
+from broker_agent.decisions.data_requests import repeated_partitions
+from broker_agent.ports import Log
+from broker_agent.replication.replica_manager import ReplicaManager
+from cluster.aio.slices import in_slices
+from cluster.model.broker import NO_LEADER_EPOCH, BrokerId, Offset
+from cluster.model.errors import ErrorCode, StorageError
+from cluster.model.partition import TopicPartition
+from cluster.requests.data import (
+    CONSUMER,
+    DEBUGGING_CONSUMER,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsResult,
+    OffsetForLeaderPartition,
+    OffsetForLeaderResult,
+    OffsetsForLeaderEpochRequest,
+    OffsetsForLeaderEpochResponse,
+)
+
+
+class OffsetRequests:
+    """Answers from the logs of partitions led here."""
+
+    def __init__(self, manager: ReplicaManager) -> None:
+        self._manager = manager
+
+    async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        """Earliest offset, latest offset, or the first one at a timestamp, per partition (R6.21).
+
+        Consumers are told no more than the high watermark; followers, and what asks to debug, the end of the log. The
+        latter is answered by followers, too. A partition that is named twice is refused, each time.
+        """
+        repeated = repeated_partitions(request.partitions)
+        return ListOffsetsResponse(
+            tuple(
+                [
+                    ListOffsetsResult(item.topic, item.partition, ErrorCode.INVALID_REQUEST)
+                    if (item.topic, item.partition) in repeated
+                    else self._list_one(item, request.replica_id)
+                    async for item in in_slices(request.partitions)
+                ]
+            )
+        )
+
+    async def offsets_for_leader_epoch(self, request: OffsetsForLeaderEpochRequest) -> OffsetsForLeaderEpochResponse:
+        """End offsets of epochs in the leader's log, for followers that look for divergence (R6.20)."""
+        return OffsetsForLeaderEpochResponse(
+            tuple([self._epoch_end(item) async for item in in_slices(request.partitions)])
+        )
+
+    def _list_one(self, item: ListOffsetsPartition, asked_by: BrokerId) -> ListOffsetsResult:
+        tp = TopicPartition(item.topic, item.partition)
+        lookup = self._manager.lookup_replica if asked_by == DEBUGGING_CONSUMER else self._manager.lookup_leader
+        partition = lookup(tp, item.current_leader_epoch)
+        if isinstance(partition, ErrorCode):
+            return ListOffsetsResult(item.topic, item.partition, partition)
+        log = partition.log
+        assert log is not None, f"{tp} is looked up without a log"
+        sees_all = asked_by != CONSUMER
+        if item.timestamp == EARLIEST_TIMESTAMP:
+            return _found(item, log.log_start_offset, log)
+        # A new leader may not know yet how far its predecessor committed. Until its high watermark reaches its own
+        # epoch, a consumer could get an end offset lower than before (KIP-207).
+        is_current = partition.epoch_start_offset is None or log.high_watermark >= partition.epoch_start_offset
+        if item.timestamp == LATEST_TIMESTAMP:
+            if not sees_all and not is_current:
+                return ListOffsetsResult(item.topic, item.partition, ErrorCode.OFFSET_NOT_AVAILABLE)
+            end = log.log_end_offset if sees_all else log.high_watermark
+            return ListOffsetsResult(item.topic, item.partition, ErrorCode.NONE, -1, end, partition.leader_epoch)
+        try:
+            return self._at_time(item, log, sees_all=sees_all, is_current=is_current)
+        except StorageError:
+            return ListOffsetsResult(item.topic, item.partition, ErrorCode.KAFKA_STORAGE_ERROR)
+
+    @staticmethod
+    def _at_time(item: ListOffsetsPartition, log: Log, *, sees_all: bool, is_current: bool) -> ListOffsetsResult:
+        found = log.offset_for_timestamp(item.timestamp)
+        if found is not None and found[1] < (log.log_end_offset if sees_all else log.high_watermark):
+            timestamp, offset = found
+            return _found(item, offset, log, timestamp)
+        # A timestamp later than every record is beyond the bound as well.
+        code = ErrorCode.NONE if is_current or sees_all else ErrorCode.OFFSET_NOT_AVAILABLE
+        return ListOffsetsResult(item.topic, item.partition, code)
+
+    def _epoch_end(self, item: OffsetForLeaderPartition) -> OffsetForLeaderResult:
+        tp = TopicPartition(item.topic, item.partition)
+        partition = self._manager.lookup_leader(tp, item.current_leader_epoch)
+        if isinstance(partition, ErrorCode):
+            return OffsetForLeaderResult(item.topic, item.partition, partition)
+        assert partition.log is not None, f"{tp} is led without a log"
+        try:
+            answer = partition.log.end_offset_for_epoch(item.leader_epoch)
+        except StorageError:
+            return OffsetForLeaderResult(item.topic, item.partition, ErrorCode.KAFKA_STORAGE_ERROR)
+        return OffsetForLeaderResult(item.topic, item.partition, ErrorCode.NONE, answer.epoch, answer.end_offset)
+
+
+def _found(item: ListOffsetsPartition, offset: Offset, log: Log, timestamp: int = -1) -> ListOffsetsResult:
+    epoch = log.epoch_at_offset(offset)
+    return ListOffsetsResult(
+        item.topic, item.partition, ErrorCode.NONE, timestamp, offset, NO_LEADER_EPOCH if epoch is None else epoch
+    )

@@ -1,0 +1,293 @@
+"""Produce: appends on the leader and, if requested, waits for the in-sync replicas.
+
+Source: Kafka ReplicaManager.appendRecords, DelayedProduce; KafkaApis.handleProduceRequest.
+"""
+
+import asyncio
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from broker_agent.decisions import data_requests
+from broker_agent.decisions.isr import maximal_isr
+from broker_agent.ports import AppendInfo, Log
+from broker_agent.replication.hosted_partition import HostedPartition
+from broker_agent.replication.replica_manager import ReplicaManager
+from broker_agent.requests.arrival_order import ArrivalOrder
+from broker_agent.requests.batch_validation import BatchValidation
+from cluster.aio.clock import WallClock
+from cluster.model.broker import Offset
+from cluster.model.errors import ErrorCode, LogAppendError, StorageError
+from cluster.model.partition import TopicPartition
+from cluster.requests.data import ProducePartition, ProducePartitionResult, ProduceRequest, ProduceResponse
+
+Validated = bytes | LogAppendError
+"""A batch as it is to be appended, or why it is refused."""
+
+
+class ProduceRequests:
+    """Handles Produce. Partitions are independent of one another (R7.3).
+
+    Requests for one partition are appended in the order of their arrival, whatever each of them waits for: batches of
+    an idempotent producer are numbered.
+    """
+
+    def __init__(self, manager: ReplicaManager, clock: WallClock, validation: BatchValidation) -> None:
+        self._manager = manager
+        self._clock = clock
+        self._validation = validation
+        self._arrivals = ArrivalOrder()
+
+    async def handle(self, request: ProduceRequest) -> ProduceResponse:
+        """Append every record set; with acks=-1 respond when the high watermark reached them, or after the timeout."""
+        if request.acks not in data_requests.VALID_ACKS:
+            why = f"acks {request.acks} is none of -1, 0, 1"
+            refused = tuple(
+                ProducePartitionResult(item.topic, item.partition, ErrorCode.INVALID_REQUIRED_ACKS, error_message=why)
+                for item in request.partitions
+            )
+            return ProduceResponse(refused)
+        async with self._arrivals.turn({TopicPartition(item.topic, item.partition) for item in request.partitions}):
+            validated = await self._validate_off_loop(request)
+            # Nothing waits between here and registering the pending ones in the purgatory, not the end of the turn
+            # either: no role change can come in between (R7.4), or be missed because leadership was lost and regained.
+            results = [self._append(request, *each) for each in zip(request.partitions, validated, strict=True)]
+        unflushed = self._find_unflushed(results)
+        flushing = asyncio.gather(*map(self._flush_until_durable, unflushed)) if unflushed else None
+        if request.acks == data_requests.ACKS_ALL:
+            results = await self._await_replication(request, results)
+        elif flushing is not None:
+            # What was appended must be committed even if its producer disconnects.
+            await asyncio.shield(flushing)
+            lost = {u.partition.topic_partition for u in unflushed if not u.is_durable}
+            results = [self._without(lost, result) for result in results]
+        return ProduceResponse(tuple(result.answer for result in results))
+
+    async def _until_role_changes_done(self, request: ProduceRequest) -> None:
+        hosted = [self._manager.online(TopicPartition(item.topic, item.partition)) for item in request.partitions]
+        partitions = [partition for partition in hosted if partition is not None]
+        while (changing := next((p for p in partitions if p.is_changing_role), None)) is not None:
+            await changing.until_role_change_done()
+
+    async def _validate_off_loop(self, request: ProduceRequest) -> list[Validated | None]:
+        """Validate the batches that take long; None for the others, and for what is not led here.
+
+        Returns when no role change is in progress; this holds until the caller's next await.
+        """
+        validated: list[Validated | None] = [None] * len(request.partitions)
+        while True:
+            await self._until_role_changes_done(request)
+            waiting = {
+                index: self._validation.validate_off_loop(item.records, log.config)
+                for index, item in enumerate(request.partitions)
+                if validated[index] is None and (log := self._log_for_long_validation(item)) is not None
+            }
+            if not waiting:
+                return validated
+            # One is the rule, and a task for it would cost as much as the validation.
+            found = (
+                await asyncio.gather(*waiting.values()) if len(waiting) > 1 else [await next(iter(waiting.values()))]
+            )
+            for index, outcome in zip(waiting, found, strict=True):
+                validated[index] = outcome
+
+    def _log_for_long_validation(self, item: ProducePartition) -> Log | None:
+        """The log to which a batch would be appended now, if it takes long to validate."""
+        if self._validation.is_quick(item.records):
+            return None
+        partition = self._manager.online(TopicPartition(item.topic, item.partition))
+        return partition.log if partition is not None and partition.is_leader else None
+
+    def _append(self, request: ProduceRequest, item: ProducePartition, validated: Validated | None) -> "_Result":
+        tp = TopicPartition(item.topic, item.partition)
+        try:
+            self._admit(tp, item)
+            appended = self._append_to(tp, request.acks, item, validated)
+        except LogAppendError as refusal:
+            return _Result(self._refusal(tp, refusal, item.records), required=None)
+        return _Result(
+            ProducePartitionResult(
+                topic=item.topic,
+                partition=item.partition,
+                error_code=ErrorCode.NONE,
+                base_offset=appended.first_offset,
+                log_append_time_ms=appended.log_append_time_ms,
+                log_start_offset=self._log_start(tp),
+            ),
+            required=Offset(appended.last_offset + 1),
+        )
+
+    def _admit(self, tp: TopicPartition, item: ProducePartition) -> None:
+        if not self._manager.metadata.contains(tp):
+            raise LogAppendError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+        self._manager.metrics.mark(tp.topic, "TotalProduceRequestsPerSec")
+        code = data_requests.validate_record_set(item.records)
+        if code is not ErrorCode.NONE:
+            raise LogAppendError(code, "the record set must be exactly one batch of version 2")
+        if tp.topic in data_requests.INTERNAL_TOPICS:
+            raise LogAppendError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{tp.topic} is internal")
+
+    def _append_to(
+        self, tp: TopicPartition, acks: int, item: ProducePartition, validated: Validated | None
+    ) -> AppendInfo:
+        partition = self._manager.lookup(tp)
+        if isinstance(partition, ErrorCode):
+            raise LogAppendError(partition, "")
+        if not partition.is_leader or partition.log is None:
+            raise LogAppendError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "")
+        if acks == data_requests.ACKS_ALL and len(partition.isr) < partition.min_isr:
+            raise LogAppendError(
+                ErrorCode.NOT_ENOUGH_REPLICAS, f"the ISR has {len(partition.isr)} of {partition.min_isr} members"
+            )
+        if validated is None:
+            validated = self._validation.validate(item.records, partition.log.config)
+        if isinstance(validated, LogAppendError):
+            raise validated
+        try:
+            appended = partition.append_as_leader(validated, self._clock.now_ms())
+        except StorageError as error:
+            raise LogAppendError(error.code, error.why) from None
+        if not appended.duplicate:
+            self._manager.metrics.mark(tp.topic, "MessagesInPerSec", appended.record_count)
+            self._manager.metrics.mark(tp.topic, "BytesInPerSec", appended.valid_bytes)
+        if not self._manager.advance(partition):
+            # Followers wait for the log end, not for the high watermark (R7.9).
+            self._manager.follower_fetch_purgatory.check_and_complete(tp)
+        return appended
+
+    def _log_start(self, tp: TopicPartition) -> Offset:
+        partition = self._manager.online(tp)
+        assert partition is not None, f"{tp} vanished within one step"
+        assert partition.log is not None, f"{tp} lost its log within one step"
+        return partition.log.log_start_offset
+
+    def _refusal(self, tp: TopicPartition, refusal: LogAppendError, records: bytes) -> ProducePartitionResult:
+        self._count_refusal(tp.topic, refusal, records)
+        result = ProducePartitionResult(
+            tp.topic, tp.partition, refusal.code, error_message=refusal.why, record_errors=refusal.record_errors
+        )
+        if refusal.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            return replace(result, log_start_offset=self._log_start(tp))
+        return self._name_leader(tp, result)
+
+    def _name_leader(self, tp: TopicPartition, result: ProducePartitionResult) -> ProducePartitionResult:
+        """For NOT_LEADER_OR_FOLLOWER, add the leader known from the metadata cache (R7.10)."""
+        state = self._manager.metadata.partition_state(tp)
+        if result.error_code is not ErrorCode.NOT_LEADER_OR_FOLLOWER or state is None:
+            return result
+        return replace(result, current_leader_id=state.leader, current_leader_epoch=state.leader_epoch)
+
+    def _count_refusal(self, topic: str, refusal: LogAppendError, records: bytes) -> None:
+        metrics, code = self._manager.metrics, refusal.code
+        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return  # A meter for every topic name that somebody invents would never end.
+        meter = refusal.meter or data_requests.name_refusal_meter(code, records)
+        if meter is not None:
+            metrics.mark(topic, meter, len(records) if meter == data_requests.BYTES_REJECTED else 1)
+        if code not in data_requests.UNREMARKABLE_PRODUCE_ERRORS:
+            metrics.mark(topic, "FailedProduceRequestsPerSec")
+
+    def _find_unflushed(self, results: "list[_Result]") -> "list[_Unflushed]":
+        """Appends that may not be acknowledged before an fsync, because of `flush.messages` (R10.4 step 11)."""
+        found = []
+        for result in results:
+            partition = self._manager.online(TopicPartition(result.answer.topic, result.answer.partition))
+            if result.required is not None and partition is not None and partition.log is not None:
+                unflushed = _Unflushed(partition, partition.log, result.required)
+                if not unflushed.is_durable:
+                    found.append(unflushed)
+        return found
+
+    async def _flush_until_durable(self, unflushed: "_Unflushed") -> None:
+        """Flush, shared with others waiting for the same log, then advance the high watermark."""
+        try:
+            while not unflushed.is_durable:
+                await unflushed.log.flush()
+        except StorageError:
+            return  # Where it failed it was reported, and takes the whole directory out of service.
+        self._manager.advance(unflushed.partition)
+
+    @staticmethod
+    def _without(lost: set[TopicPartition], result: "_Result") -> "_Result":
+        if TopicPartition(result.answer.topic, result.answer.partition) not in lost:
+            return result
+        return _Result(replace(result.answer, error_code=ErrorCode.KAFKA_STORAGE_ERROR), result.required)
+
+    async def _await_replication(self, request: ProduceRequest, results: "list[_Result]") -> "list[_Result]":
+        waiting = _WaitingProduce(self._manager, results)
+        for key in waiting.keys:
+            waiting.test(key)
+        purgatory = self._manager.produce_purgatory
+        if waiting.pending and not await purgatory.wait(waiting.test, waiting.keys, request.timeout_ms):
+            self._manager.metrics.record_expired_produces(waiting.pending)
+        return [
+            _Result(self._name_leader(tp, waiting.with_outcome(tp, result.answer)), result.required)
+            if result.required is not None
+            else result
+            for result in results
+            if (tp := TopicPartition(result.answer.topic, result.answer.partition))
+        ]
+
+
+class _Result(Struct, frozen=True):
+    """One partition's result; `required`: the high watermark that acknowledges it, None if nothing was appended."""
+
+    answer: ProducePartitionResult
+    required: Offset | None
+
+
+class _Unflushed(Struct, frozen=True):
+    """An append up to `required` (exclusive) to a log that may have to be flushed first."""
+
+    partition: HostedPartition
+    log: Log
+    required: Offset
+
+    @property
+    def is_durable(self) -> bool:
+        return self.log.durable_end_offset >= min(self.required, self.log.log_end_offset)
+
+
+class _WaitingProduce:
+    """Complete when every appended record set is acknowledged or can no longer be (R7.11 to R7.13)."""
+
+    def __init__(self, manager: ReplicaManager, results: list[_Result]) -> None:
+        self._manager = manager
+        self.pending: dict[TopicPartition, Offset] = {}
+        self._codes: dict[TopicPartition, ErrorCode] = {}
+        for result in results:
+            if result.required is not None:
+                tp = TopicPartition(result.answer.topic, result.answer.partition)
+                self.pending[tp] = max(result.required, self.pending.get(tp, result.required))
+        self.keys = tuple(self.pending)
+
+    def test(self, key: TopicPartition) -> bool:
+        """Check one partition again; True when none is pending any more.
+
+        The leader epoch is not compared: becoming a follower completes this operation before a truncation could put
+        other records at its offsets (R7.14).
+        """
+        required = self.pending.get(key)
+        if required is not None:
+            code = self._acknowledgement(key, required)
+            if code is not None:
+                self._codes[key] = code
+                del self.pending[key]
+        return not self.pending
+
+    def with_outcome(self, tp: TopicPartition, answer: ProducePartitionResult) -> ProducePartitionResult:
+        """The result with the code found, or REQUEST_TIMED_OUT while it is pending."""
+        return replace(answer, error_code=self._codes.get(tp, ErrorCode.REQUEST_TIMED_OUT))
+
+    def _acknowledgement(self, tp: TopicPartition, required: Offset) -> ErrorCode | None:
+        partition = self._manager.lookup(tp)
+        if isinstance(partition, ErrorCode):
+            return partition
+        if not partition.is_leader or partition.log is None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return data_requests.check_acknowledgement(
+            high_watermark=partition.log.high_watermark,
+            required_offset=required,
+            maximal_isr_size=len(maximal_isr(partition.isr_state)),
+            min_isr=partition.min_isr,
+        )

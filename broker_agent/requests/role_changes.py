@@ -1,0 +1,272 @@
+"""Carries out role changes of a LeaderAndIsr request: log I/O first, many partitions at a time, then the change.
+
+The caller holds the replica state change lock. A partition's role change itself is one synchronous step, made as soon
+as its own disk I/O is done. Source: Kafka ReplicaManager.makeLeaders, makeFollowers.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
+
+import structlog
+from msgspec import Struct, field
+
+from broker_agent.damage.damaged_replicas import DamagedReplicas
+from broker_agent.ports import Log, LogConfig, LogDirectories
+from broker_agent.replication.hosted_partition import HostedPartition
+from broker_agent.replication.log_reconciliation import Leader
+from broker_agent.replication.replica_fetchers import FetchStart, ReplicaFetchers
+from broker_agent.replication.replica_manager import ReplicaManager
+from broker_agent.requests.topic_configs import TopicConfigs
+from cluster.model.broker import Offset, TopicId
+from cluster.model.errors import ErrorCode, LogAppendError, LogOperationError, StorageError, ZooKeeperError
+from cluster.model.partition import TopicPartition
+from cluster.requests.control import LeaderAndIsrPartitionState
+from state_log.record import Cause
+
+_CONCURRENCY: Final = 32
+"""Limit of partitions with disk I/O in progress."""
+_STEPS_BETWEEN_YIELDS: Final = 64
+_log = structlog.stdlib.get_logger()
+
+
+class BecomeLeaderOrFollower(Struct, frozen=True):
+    """One accepted partition state, its hosted partition, and what led to it."""
+
+    partition: HostedPartition
+    topic_id: TopicId | None
+    state: LeaderAndIsrPartitionState
+    cause: Cause
+
+
+class AppliedRole(Struct, frozen=True):
+    """A role that was taken, and what the log had just before: what was known to be committed here, and all."""
+
+    order: BecomeLeaderOrFollower
+    high_watermark: Offset
+    log_end_offset: Offset
+    min_insync_replicas: int
+
+
+class RoleChangeResult(Struct):
+    """The results, filled in as role changes complete.
+
+    `applied`: took the new epochs; `changed`: the followers among them that must start fetching anew; `failures`: codes
+    other than NONE.
+    """
+
+    applied: list[AppliedRole] = field(default_factory=list)
+    changed: list[BecomeLeaderOrFollower] = field(default_factory=list)
+    failures: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
+
+
+class RoleChanges:
+    """Makes leaders and followers of hosted partitions."""
+
+    def __init__(
+        self, manager: ReplicaManager, fetchers: ReplicaFetchers, configs: TopicConfigs, damaged: DamagedReplicas
+    ) -> None:
+        self._manager = manager
+        self._fetchers = fetchers
+        self._configs = configs
+        self._damaged = damaged
+
+    async def make_leaders(
+        self, orders: Sequence[BecomeLeaderOrFollower], logs: "LogsOfRequest", outcome: RoleChangeResult
+    ) -> None:
+        """Become leader of these partitions (R3.1). All their fetchers stop before the first role change."""
+        self._fetchers.remove(order.partition.topic_partition for order in orders)
+
+        async def lead(order: BecomeLeaderOrFollower) -> None:
+            applied = await self._lead(order, logs)
+            if applied is not None:
+                outcome.applied.append(applied)
+
+        await self._for_each(orders, lead, outcome)
+
+    async def make_followers(
+        self,
+        orders: Sequence[BecomeLeaderOrFollower],
+        logs: "LogsOfRequest",
+        outcome: RoleChangeResult,
+        *,
+        is_stopping: bool,
+    ) -> None:
+        """Become follower of these partitions (R3.2). Fetching starts at the log end once all old fetchers have
+        stopped.
+        """
+
+        async def follow(order: BecomeLeaderOrFollower) -> None:
+            await self._follow(order, logs, outcome)
+
+        try:
+            await self._for_each(orders, follow, outcome)
+        finally:
+            # Also after an unexpected failure of one of them: for the others a repeated request would not be newer.
+            for order in outcome.changed:
+                self._manager.complete_delayed(order.partition.topic_partition)
+            if not is_stopping:
+                self._fetchers.add({o.partition.topic_partition: self._fetch_start(o) for o in outcome.changed})
+
+    async def _lead(self, order: BecomeLeaderOrFollower, logs: "LogsOfRequest") -> AppliedRole | None:
+        """Become leader; None if it did not succeed (R3.3 to R3.7)."""
+        partition, state = order.partition, order.state
+        if state.partition_epoch < partition.partition_epoch:
+            return None
+        with partition.changing_role():
+            log = await logs.attach(order)
+            if log is None:
+                return None
+            applied = _applied(order, log)
+            epoch_start: Offset | None = None
+            if state.leader_epoch > partition.leader_epoch:
+                self._damaged.led(partition.topic_partition)
+                epoch_start = log.log_end_offset
+                if log.durable_end_offset < epoch_start:
+                    await log.flush()
+                await log.begin_leader_epoch(state.leader_epoch, epoch_start)
+                assert log.log_end_offset == epoch_start, f"{partition.topic_partition} grew during its election"
+            partition.make_leader(state, epoch_start_offset=epoch_start, now_ms=self._manager.now_ms())
+        self._manager.on_role_changed(partition)
+        self._manager.advance(partition)
+        return applied
+
+    async def _follow(self, order: BecomeLeaderOrFollower, logs: "LogsOfRequest", outcome: RoleChangeResult) -> None:
+        partition, state = order.partition, order.state
+        tp = partition.topic_partition
+        if self._manager.metadata.endpoint(state.leader) is None:
+            # The log is created all the same, so that its high watermark is checkpointed.
+            _log.error("Cannot follow a leader that is not live", partition=str(tp), leader=state.leader)
+            await logs.attach(order)
+            return
+        if state.partition_epoch < partition.partition_epoch:
+            return
+        log = await logs.attach(order)
+        if log is None:
+            # The epoch is unchanged, so that a repeated request, as after the next registration, counts as new. Kafka
+            # updates the epoch here already, and has no replica until the next election.
+            return
+        if state.leader_epoch > partition.leader_epoch:
+            # In the same step: nothing fetched under the old epoch is appended under the new one.
+            self._fetchers.remove((tp,))
+            self._damaged.followed(log, state, order.cause)
+        applied = _applied(order, log)
+        if partition.make_follower(state):
+            outcome.changed.append(order)
+        outcome.applied.append(applied)
+        self._manager.on_role_changed(partition)
+
+    def _fetch_start(self, order: BecomeLeaderOrFollower) -> FetchStart:
+        """Where to start fetching: at the log end if the leader can compare its latest epoch, else at the HW."""
+        partition = order.partition
+        log = partition.log
+        endpoint = self._manager.metadata.endpoint(partition.leader_id)
+        assert log is not None, f"{partition.topic_partition} has no log"
+        assert endpoint is not None, f"broker {partition.leader_id} died within one step"
+        by_fetch = self._manager.settings.klamm_replica_truncation_mode == "fetch"
+        from_end = by_fetch and log.latest_epoch is not None
+        return FetchStart(
+            topic_id=order.topic_id,
+            leader=Leader(partition.leader_id, endpoint),
+            leader_epoch=partition.leader_epoch,
+            offset=log.log_end_offset if from_end else log.high_watermark,
+            latest_epoch=log.latest_epoch,
+            cause=order.cause,
+        )
+
+    async def _for_each(
+        self,
+        orders: Sequence[BecomeLeaderOrFollower],
+        work: Callable[[BecomeLeaderOrFollower], Awaitable[None]],
+        outcome: RoleChangeResult,
+    ) -> None:
+        """Run `work` for all requests, with limited concurrency; expected failures become codes.
+
+        An unexpected one is raised after the others are done: nothing runs on after the lock is released.
+        """
+        rest = iter(orders)
+
+        async def worker() -> None:
+            for step, order in enumerate(rest):
+                if step % _STEPS_BETWEEN_YIELDS == _STEPS_BETWEEN_YIELDS - 1:
+                    await asyncio.sleep(0)
+                tp = order.partition.topic_partition
+                try:
+                    await work(order)
+                except LogOperationError as error:
+                    # Offline for the controller, which elects another leader; here, as after a restart, not hosted
+                    # until the next request, which tries again.
+                    _log.error("Role change failed", partition=str(tp), error=str(error))
+                    outcome.failures[tp] = ErrorCode.KAFKA_STORAGE_ERROR
+                    self._fetchers.remove((tp,))
+                    self._manager.remove(tp)
+                    self._manager.complete_delayed(tp)
+                except StorageError:
+                    _log.exception("Opening a log failed", partition=str(tp))
+                    outcome.failures[tp] = ErrorCode.KAFKA_STORAGE_ERROR
+                    self._fetchers.remove((tp,))
+                    self._manager.mark_offline(tp)
+                except LogAppendError as error:
+                    _log.warning("Log refused a role change", partition=str(tp), why=error.why)
+                    outcome.failures[tp] = error.code
+
+        workers = min(_CONCURRENCY, len(orders))
+        results = await asyncio.gather(*(worker() for _ in range(workers)), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def logs_of_request(self, orders: Sequence[BecomeLeaderOrFollower]) -> "LogsOfRequest":
+        """Prepare opening logs: read the configs of all topics that need one, in one batch (R3.12)."""
+        topics = sorted({o.partition.topic_partition.topic for o in orders if o.partition.log is None})
+        try:
+            configs = await self._configs.read(topics)
+        except ZooKeeperError as error:
+            _log.warning("Reading topic configs failed; logs are not opened", topics=len(topics), error=str(error))
+            configs = {}
+        return LogsOfRequest(self._manager.logs, configs)
+
+
+def _applied(order: BecomeLeaderOrFollower, log: Log) -> AppliedRole:
+    return AppliedRole(order, log.high_watermark, log.log_end_offset, log.config.min_insync_replicas)
+
+
+class LogsOfRequest:
+    """Attaches logs to partitions within one request; each directory's checkpoint is read at most once (R2.7)."""
+
+    def __init__(self, directories: LogDirectories, configs: Mapping[str, LogConfig]) -> None:
+        self._directories = directories
+        self._configs = configs
+        self._checkpoints: dict[str, Mapping[TopicPartition, Offset]] = {}
+        self._reading = asyncio.Lock()
+
+    async def attach(self, order: BecomeLeaderOrFollower) -> Log | None:
+        """The partition's log, opened or created if it has none yet (R3.11); None if its config is unknown.
+
+        Raises StorageError; LogAppendError(INCONSISTENT_TOPIC_ID) for a log that has another topic id.
+        """
+        partition = order.partition
+        if partition.log is None:
+            config = self._configs.get(partition.topic_partition.topic)
+            if config is None:
+                return None
+            log = await self._directories.get_or_create(
+                partition.topic_partition, topic_id=order.topic_id, is_new=order.state.is_new, config=config
+            )
+            log.config = config
+            checkpoint = await self._checkpoint(log.directory)
+            log.set_high_watermark(checkpoint.get(partition.topic_partition, Offset(0)))
+            cut_to = log.drop_epochs_above(order.state.leader_epoch)
+            if cut_to is not None:
+                tp, known = str(partition.topic_partition), order.state.leader_epoch
+                _log.error("Cut batches of leader epochs that never were", partition=tp, to=cut_to, newest_epoch=known)
+            partition.log = log
+        if order.topic_id is not None and partition.log.topic_id is None:
+            partition.log.set_topic_id(order.topic_id)
+        return partition.log
+
+    async def _checkpoint(self, directory: str) -> Mapping[TopicPartition, Offset]:
+        async with self._reading:
+            if directory not in self._checkpoints:
+                self._checkpoints[directory] = await self._directories.read_high_watermarks(directory)
+            return self._checkpoints[directory]

@@ -1,0 +1,1 @@
+"""Values that every program knows: brokers, partitions, releases, bounds, errors and the text of messages."""

@@ -1,0 +1,107 @@
+"""The state of a cluster on this machine, `cluster.json` in its data folder: members, ports and processes.
+
+`klamm up` writes it; commands find by it the nodes that they connect to.
+"""
+
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from cluster.model import bounds
+from cluster.model.errors import DECODE_ERRORS, StartupError
+from cluster.process.identity import ProcessIdentity
+
+STATE_FILE: Final = "cluster.json"
+CONTROLLER: Final = "controller"
+BROKER: Final = "broker"
+ZOOKEEPER: Final = "zookeeper"
+
+STATE_VERSION: Final = 1
+
+
+class Member(Struct):
+    """One process of the cluster. `metrics_port` is 0 for ZooKeeper; `process` is the last one started.
+
+    `control_port` is 0 (a free one) for ZooKeeper and for members that klamm 0.2 made. `kafka_port`: where a controller
+    answers Kafka's requests, in a cluster of Kafka's brokers; of these, only `port` is there. `host`: an address of
+    this machine; in tests that cut networks, each member has one of its own.
+    """
+
+    role: str
+    id: int
+    port: int
+    metrics_port: int
+    process: ProcessIdentity | None = None
+    control_port: int = 0
+    rack: str = ""
+    kafka_port: int = 0
+    host: str = "127.0.0.1"
+
+    @property
+    def ports(self) -> list[int]:
+        """All that it listens at, if they are fixed."""
+        return [port for port in (self.port, self.metrics_port, self.control_port, self.kafka_port) if port]
+
+    @property
+    def name(self) -> str:
+        return self.role if self.role == ZOOKEEPER else f"{self.role}-{self.id}"
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def kafka_address(self) -> str:
+        """Of a controller, where it answers Kafka's requests."""
+        return f"{self.host}:{self.kafka_port}"
+
+
+class ClusterState(Struct):
+    """The content of `cluster.json`. `supervisor`: the `klamm up` that supervises the members, if any.
+
+    `first_port`: the one that all ports are counted from; 0: free ones were chosen. `kafka`: the version of Apache
+    Kafka whose brokers these are; empty: they are klamm's own.
+    """
+
+    version: int
+    zookeeper: str
+    members: list[Member]
+    settings: dict[str, Any]
+    supervisor: ProcessIdentity | None = None
+    first_port: int = 0
+    kafka: str = ""
+
+    @property
+    def nodes(self) -> list[Member]:
+        """Those that are klamm's and answer its requests, running or not: controllers and agents."""
+        return [m for m in self.members if m.role == CONTROLLER or (m.role == BROKER and not self.kafka)]
+
+    @property
+    def kafka_brokers(self) -> list[Member]:
+        """Brokers of Apache Kafka's, running or not."""
+        return [m for m in self.members if m.role == BROKER and self.kafka]
+
+
+def read_cluster_state(folder: Path) -> ClusterState:
+    """The state written last. Raises StartupError if there is none, or it is malformed."""
+    file = folder / STATE_FILE
+    try:
+        state = msgspec.json.decode(file.read_bytes(), type=ClusterState)
+    except (FileNotFoundError, NotADirectoryError):
+        raise StartupError(
+            f"no cluster in {folder}: start one with 'klamm up --detach --data {folder}', or connect to one with"
+            " --bootstrap HOST:PORT"
+        ) from None
+    except (OSError, *DECODE_ERRORS) as error:
+        raise StartupError(f"{file} cannot be read: {error}") from error
+    if state.version != STATE_VERSION:
+        raise StartupError(f"{file} was written by another version of klamm; use another folder")
+    if not state.nodes:
+        raise StartupError(f"{file} names no controller and no broker; use another folder")
+    for address in state.zookeeper.partition("/")[0].split(","):
+        host, _, port = address.rpartition(":")
+        if not host or bounds.parse_number(bounds.PORT, port) is None:
+            raise StartupError(f"{file}: zookeeper {state.zookeeper[:200]!r} must be HOST:PORT[,HOST:PORT…][/CHROOT]")
+    return state

@@ -1,0 +1,71 @@
+"""SCRAM credentials of users. Source: KIP-554, RFC 5802."""
+
+from enum import IntEnum
+
+from msgspec import Struct
+
+from cluster.model.errors import ErrorCode
+
+
+class ScramMechanism(IntEnum):
+    """Kafka's numbers (ScramMechanism)."""
+
+    SHA_256 = 1
+    SHA_512 = 2
+
+    @property
+    def key(self) -> str:
+        """Its name in SASL, which is the config under which a user has the credential."""
+        return f"SCRAM-{self.name.replace('_', '-')}"
+
+
+class ScramCredentialDeletion(Struct, frozen=True):
+    user: str
+    mechanism: int
+
+
+class ScramCredentialUpsertion(Struct, frozen=True):
+    """Create or replace a credential. `salted_password`: `Hi(password, salt, iterations)`; never logged."""
+
+    user: str
+    mechanism: int
+    iterations: int
+    salt: bytes
+    salted_password: bytes
+
+    def __repr__(self) -> str:
+        return f"ScramCredentialUpsertion(user={self.user!r}, mechanism={self.mechanism}, (not shown))"
+
+
+ScramCredentialAlteration = ScramCredentialDeletion | ScramCredentialUpsertion
+
+
+class AlterUserScramCredentialsRequest(Struct, frozen=True):
+    """Each user is changed completely or not at all."""
+
+    deletions: tuple[ScramCredentialDeletion, ...] = ()
+    upsertions: tuple[ScramCredentialUpsertion, ...] = ()
+
+    @property
+    def alterations(self) -> tuple[ScramCredentialAlteration, ...]:
+        return (*self.deletions, *self.upsertions)
+
+    @property
+    def by_user(self) -> dict[str, list[ScramCredentialAlteration]]:
+        """Each user that is named -> the alterations of its credentials."""
+        users: dict[str, list[ScramCredentialAlteration]] = {}
+        for item in self.alterations:
+            users.setdefault(item.user, []).append(item)
+        return users
+
+
+class AlterUserScramCredentialsResult(Struct, frozen=True):
+    user: str
+    error_code: ErrorCode
+    error_message: str | None = None
+
+
+class AlterUserScramCredentialsResponse(Struct, frozen=True):
+    """One result for each user."""
+
+    results: tuple[AlterUserScramCredentialsResult, ...]

@@ -1,0 +1,194 @@
+"""Scripted nodes of a cluster behind real gRPC servers, for tests of clients."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from aiokafka.record.memory_records import MemoryRecords
+from msgspec.structs import replace
+
+from broker_agent.adapters.grpc_server import serve_broker_agent
+from cluster.metrics.registry import Metrics
+from cluster.model.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint, LeaderEpoch, Offset
+from cluster.model.errors import ApiError, ErrorCode
+from cluster.requests.cluster import (
+    NO_ZOOKEEPER,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribedBroker,
+)
+from cluster.requests.context import RequestContext
+from cluster.requests.data import (
+    EARLIEST_TIMESTAMP,
+    FetchPartition,
+    FetchPartitionData,
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsResult,
+    MetadataBroker,
+    MetadataPartition,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataTopic,
+    ProducePartition,
+    ProducePartitionResult,
+    ProduceRequest,
+    ProduceResponse,
+)
+from cluster.requests.topics import (
+    DescribedTopic,
+    DescribeTopicsRequest,
+    DescribeTopicsResponse,
+    ListedTopic,
+    ListTopicsRequest,
+    ListTopicsResponse,
+)
+from cluster.rpc.serving import Listener, RpcServer
+from controller.adapters.grpc_server import serve_controller
+
+TOPIC = "orders"
+FIRST_CONTROLLER = 1001
+Refusal = Callable[[ProducePartition], ErrorCode]
+
+
+class ScriptedCluster:
+    """Three nodes over one set of logs in memory. Tests move leaders and script refusals."""
+
+    def __init__(self, partitions: int) -> None:
+        self.servers: dict[int, RpcServer] = {}
+        self.leaders: dict[int, tuple[int, int]] = {p: (p % 3, 0) for p in range(partitions)}
+        self.batches: dict[int, list[bytes]] = {p: [] for p in range(partitions)}
+        self.ends = dict.fromkeys(range(partitions), 0)
+        self.refusals: list[Refusal] = []
+        self.lose_answers = 0
+        self.controller = FIRST_CONTROLLER
+        self.produce_requests = 0
+        self.without_zookeeper: set[int] = set()
+        self.hanging: set[int] = set()
+
+    def lead(self, partition: int, broker: int) -> None:
+        self.leaders[partition] = (broker, self.leaders[partition][1] + 1)
+
+    def values(self, partition: int) -> list[bytes]:
+        return [r.value for batch in self.batches[partition] for r in MemoryRecords(batch).next_batch()]
+
+    def describe(self) -> DescribeClusterResponse:
+        brokers = tuple(
+            DescribedBroker(BrokerId(i), Endpoint(s.host, s.port), BrokerEpoch(i))
+            for i, s in self.servers.items()
+            if i < FIRST_CONTROLLER
+        )
+        address = self.servers[self.controller].address if self.controller >= 0 else ""
+        return DescribeClusterResponse("c", ControllerId(self.controller), address, ControllerEpoch(1), brokers)
+
+    def metadata(self) -> MetadataResponse:
+        partitions = tuple(
+            MetadataPartition(p, ErrorCode.NONE, BrokerId(b), LeaderEpoch(e), (), (), ())
+            for p, (b, e) in self.leaders.items()
+        )
+        brokers = tuple(MetadataBroker(BrokerId(i), s.host, s.port) for i, s in self.servers.items())
+        topics = (MetadataTopic(TOPIC, None, ErrorCode.NONE, partitions),)
+        return MetadataResponse(brokers, "c", ControllerId(self.controller), topics)
+
+    def append(self, part: ProducePartition) -> Offset:
+        batch = MemoryRecords(part.records).next_batch()
+        assert batch is not None
+        assert batch.validate_crc()
+        base = self.ends[part.partition]
+        self.batches[part.partition].append(base.to_bytes(8, "big") + part.records[8:])
+        self.ends[part.partition] += batch.next_offset - batch.base_offset
+        return Offset(base)
+
+
+class ScriptedNode:
+    def __init__(self, cluster: ScriptedCluster, node: int) -> None:
+        self.cluster, self.node = cluster, node
+
+    async def handle(self, context: RequestContext, request: Any) -> Any:
+        if self.node in self.cluster.hanging:
+            await asyncio.Event().wait()
+        match request:
+            case DescribeClusterRequest():
+                if self.node in self.cluster.without_zookeeper:
+                    raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, NO_ZOOKEEPER)
+                role = "controller" if self.node >= FIRST_CONTROLLER else "broker"
+                return replace(self.cluster.describe(), node_id=self.node, node_role=role)
+            case MetadataRequest():
+                return self.cluster.metadata()
+            case ListTopicsRequest() | DescribeTopicsRequest():
+                return self._administer(request)
+            case ProduceRequest(partitions=parts):
+                return self._produce(parts)
+            case FetchRequest(partitions=parts):
+                return FetchResponse(ErrorCode.NONE, tuple(self._fetch(p) for p in parts))
+            case ListOffsetsRequest(partitions=parts):
+                results = (
+                    ListOffsetsResult(
+                        TOPIC,
+                        p.partition,
+                        ErrorCode.NONE,
+                        offset=Offset(0 if p.timestamp == EARLIEST_TIMESTAMP else self.cluster.ends[p.partition]),
+                    )
+                    for p in parts
+                )
+                return ListOffsetsResponse(tuple(results))
+        raise AssertionError(f"no script for {request}")
+
+    def _administer(self, request: ListTopicsRequest | DescribeTopicsRequest) -> Any:
+        if self.cluster.controller != self.node:
+            leader = self.cluster.describe().controller_address
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "not active", leader_address=leader)
+        if isinstance(request, ListTopicsRequest):
+            return ListTopicsResponse((ListedTopic(TOPIC, None, len(self.cluster.leaders), 1),))
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return DescribeTopicsResponse(tuple(DescribedTopic(t, unknown) for t in request.topics or ()))
+
+    def _produce(self, parts: tuple[ProducePartition, ...]) -> ProduceResponse:
+        cluster = self.cluster
+        cluster.produce_requests += 1
+        results = []
+        for part in parts:
+            code = ErrorCode.NONE
+            if cluster.leaders[part.partition][0] != self.node:
+                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            elif cluster.refusals:
+                code = cluster.refusals[0](part)
+                if code is not ErrorCode.MESSAGE_TOO_LARGE:
+                    cluster.refusals.pop(0)
+            base = cluster.append(part) if code is ErrorCode.NONE else Offset(-1)
+            results.append(ProducePartitionResult(TOPIC, part.partition, code, base))
+        if cluster.lose_answers:
+            cluster.lose_answers -= 1
+            raise ApiError(ErrorCode.NETWORK_EXCEPTION, "the answer is lost, the records are not")
+        return ProduceResponse(tuple(results))
+
+    def _fetch(self, part: FetchPartition) -> FetchPartitionData:
+        if self.cluster.leaders[part.partition][0] != self.node:
+            return FetchPartitionData(TOPIC, part.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        end = Offset(self.cluster.ends[part.partition])
+        if part.fetch_offset > end:
+            return FetchPartitionData(TOPIC, part.partition, ErrorCode.OFFSET_OUT_OF_RANGE, end, end, Offset(0))
+        found = b"".join(
+            b
+            for b in self.cluster.batches[part.partition]
+            if MemoryRecords(b).next_batch().next_offset > part.fetch_offset
+        )
+        return FetchPartitionData(TOPIC, part.partition, ErrorCode.NONE, end, end, Offset(0), records=found)
+
+
+@asynccontextmanager
+async def served_cluster() -> AsyncIterator[ScriptedCluster]:
+    """Three brokers and a controller."""
+    scripted = ScriptedCluster(partitions=12)
+    async with AsyncExitStack() as stack:
+        for node in range(3):
+            server = await serve_broker_agent(Listener("127.0.0.1:0"), ScriptedNode(scripted, node), Metrics())
+            scripted.servers[node] = server
+            stack.push_async_callback(server.stop, 0)
+        server = await serve_controller(Listener("127.0.0.1:0"), ScriptedNode(scripted, FIRST_CONTROLLER), Metrics())
+        scripted.servers[FIRST_CONTROLLER] = server
+        stack.push_async_callback(server.stop, 0)
+        yield scripted

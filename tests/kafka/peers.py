@@ -1,0 +1,171 @@
+"""Peers that speak Kafka's protocol over real sockets: brokers that answer as told, and a controller's listeners."""
+
+import ssl
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+from cluster.aio.tasks import TaskSet
+from cluster.config.kafka_listeners import KafkaListener
+from cluster.config.kafka_tls import KafkaTls
+from cluster.config.settings import Settings
+from cluster.kafka_wire.api_keys import ApiKey
+from cluster.kafka_wire.apis import api
+from cluster.kafka_wire.codec import decode
+from cluster.kafka_wire.connection import KafkaConnection
+from cluster.kafka_wire.headers import RequestHeader, decode_request_header, encode_response
+from cluster.kafka_wire.message import Message
+from cluster.kafka_wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
+from cluster.kafka_wire.messages.describe_acls_response import DescribeAclsResponse
+from cluster.metrics.registry import Metrics
+from cluster.metrics.requests import RequestMetrics
+from cluster.model.broker import Broker, BrokerId, ControllerId, Endpoint
+from cluster.model.errors import ErrorCode
+from cluster.model.listeners import ListenerNames
+from cluster.requests.context import RequestHandler
+from cluster.rpc.admission import Admission
+from cluster.rpc.admission_limits import AdmissionLimits
+from controller.adapters.kafka.authorizers import Authorizers
+from controller.adapters.kafka.client_certificates import ClientCertificates
+from controller.adapters.kafka.config_apis import config_apis
+from controller.adapters.kafka.connection_table import ConnectionBounds, ConnectionTable
+from controller.adapters.kafka.live_brokers import LiveBrokers
+from controller.adapters.kafka.local_answers import LocalAnswers
+from controller.adapters.kafka.served_connection import Peer, ServerLimits
+from controller.adapters.kafka.server import KafkaServers, serve_kafka
+from controller.adapters.kafka.session import OF_ACTIVE_CONTROLLER, KafkaServices, LongRequests
+from controller.adapters.kafka.wire_server import KafkaServer
+from controller.freed_memory import FreedMemory
+
+CONTROLLER = ControllerId(1001)
+TIMEOUT_S = 20.0
+LIMITS = ServerLimits(
+    request_bytes_max=1_000_000,
+    memory_bytes_max=10_000_000,
+    idle_s=60,
+    transfer_s=10,
+    setup_s=10,
+)
+Answer = Callable[[Any], Message]
+
+
+def places(in_all: int = 100) -> ConnectionTable:
+    """Of a listener."""
+    return ConnectionTable(ConnectionBounds(in_all, in_all))
+
+
+class KafkaPeer:
+    """A broker: `answers` has a function for each request type. `asked`: the header and message of each request.
+
+    `versions`: of its APIs, where they are not the newest.
+    """
+
+    def __init__(self, answers: dict[ApiKey, Answer], versions: dict[ApiKey, int] | None = None) -> None:
+        self.answers = {
+            ApiKey.API_VERSIONS: lambda _: self._versions(),
+            ApiKey.DESCRIBE_ACLS: lambda _: DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED),
+            **answers,
+        }
+        self.versions = versions or {}
+        self.asked: list[tuple[RequestHeader, Any]] = []
+        self.frames: list[tuple[bytes, bytes]] = []
+        self.connections = 0
+        self.closed = 0
+
+    def open(self, _: Peer) -> "KafkaPeer":
+        self.connections += 1
+        return self
+
+    async def handle(self, frame: bytes) -> bytes | None:
+        header, start = decode_request_header(frame)
+        called = api(header.api_key)
+        message = decode(called.request_type, header.api_version, frame, start)
+        self.asked.append((header, message))
+        answer = self.answers[header.api_key](message)
+        response = encode_response(answer, header.api_version, header.correlation_id)
+        self.frames.append((frame, response))
+        return response
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def of(self, key: ApiKey) -> list[Any]:
+        """The requests of this API."""
+        return [message for header, message in self.asked if header.api_key is key]
+
+    def _versions(self) -> ApiVersionsResponse:
+        ranges = {key: (api(key).oldest_version, api(key).latest_version) for key in ApiKey}
+        return ApiVersionsResponse(
+            api_keys=tuple(
+                ApiVersion(api_key=key, min_version=oldest, max_version=self.versions.get(key, latest))
+                for key, (oldest, latest) in ranges.items()
+            )
+        )
+
+
+@asynccontextmanager
+async def kafka_broker(peer: KafkaPeer, broker: int = 1) -> AsyncIterator[Broker]:
+    """Serve it at a free port; yields its registration."""
+    async with TaskSet() as tasks:
+        server = KafkaServer(peer.open, LIMITS, tasks, places())
+        port = await server.start("127.0.0.1", 0)
+        try:
+            yield Broker(BrokerId(broker), (Endpoint("127.0.0.1", port),))
+        finally:
+            await server.stop(0)
+
+
+@asynccontextmanager
+async def kafka_listener(
+    handler: RequestHandler,
+    brokers: Collection[Broker] = (),
+    tls: KafkaTls | None = None,
+    authorizers: Authorizers | None = None,
+    **settings: Any,
+) -> AsyncIterator[KafkaServers]:
+    """The listener PLAINTEXT of a controller, in front of this handler, with these live brokers. `tls`: it is SSL."""
+    metrics = Metrics()
+    admission = Admission(AdmissionLimits.from_settings(Settings(**settings), has_kafka=True), metrics)
+
+    async def registered() -> Collection[Broker]:
+        return brokers
+
+    nobody = ssl.create_default_context()
+    live = LiveBrokers(registered, Random(1), "klamm-1001", (), tls or KafkaTls(nobody, nobody, {}))
+    local = LocalAnswers([conversion.key for conversion in OF_ACTIVE_CONTROLLER], "/data")
+    conversions = {c.key: c for c in (*OF_ACTIVE_CONTROLLER, *config_apis(CONTROLLER))}
+    known, threads = authorizers or Authorizers(), LongRequests()
+    services = KafkaServices(
+        handler,
+        admission,
+        RequestMetrics(metrics),
+        live,
+        local,
+        conversions,
+        known,
+        ClientCertificates(live, ListenerNames()),
+        threads,
+        FreedMemory(),
+    )
+    protocol = "PLAINTEXT" if tls is None else "SSL"
+    listener = KafkaListener("PLAINTEXT", "127.0.0.1", 0, protocol, Endpoint("127.0.0.1", 0))
+    async with TaskSet() as tasks:
+        servers = await serve_kafka(
+            [listener], admission.limits, tasks, services, tls={} if tls is None else tls.listening
+        )
+        try:
+            yield servers
+        finally:
+            await servers.stop()
+            threads.close()
+
+
+@asynccontextmanager
+async def connected(servers: KafkaServers) -> AsyncIterator[KafkaConnection]:
+    """A client of the listener."""
+    connection = await KafkaConnection.open(servers.endpoints[0], client_id="client", timeout_s=TIMEOUT_S)
+    try:
+        yield connection
+    finally:
+        connection.close()

@@ -1,0 +1,155 @@
+"""Kafka's keys and Kafka's defaults, as an operator's files rely on them."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from cluster.config.setting_types import INT32_MAX, INT64_MAX
+from cluster.config.settings import Settings
+
+DEFAULTS: dict[str, Any] = {
+    "broker.id": -1,
+    "broker.id.generation.enable": True,
+    "reserved.broker.max.id": 1000,
+    "broker.rack": None,
+    "zookeeper.session.timeout.ms": 18_000,
+    "zookeeper.connection.timeout.ms": 18_000,
+    "zookeeper.max.in.flight.requests": 10,
+    "zookeeper.set.acl": False,
+    "zookeeper.sasl.clientconfig": "Client",
+    "controller.socket.timeout.ms": 30_000,
+    "request.timeout.ms": 30_000,
+    "socket.connection.setup.timeout.ms": 10_000,
+    "socket.connection.setup.timeout.max.ms": 30_000,
+    "inter.broker.listener.name": "PLAINTEXT",
+    "auto.leader.rebalance.enable": True,
+    "leader.imbalance.per.broker.percentage": 10,
+    "leader.imbalance.check.interval.seconds": 300,
+    "unclean.leader.election.enable": False,
+    "delete.topic.enable": True,
+    "controlled.shutdown.enable": True,
+    "controlled.shutdown.max.retries": 3,
+    "controlled.shutdown.retry.backoff.ms": 5000,
+    "num.partitions": 1,
+    "default.replication.factor": 1,
+    "replica.lag.time.max.ms": 30_000,
+    "replica.fetch.wait.max.ms": 500,
+    "replica.fetch.min.bytes": 1,
+    "replica.fetch.max.bytes": 1_048_576,
+    "replica.fetch.response.max.bytes": 10_485_760,
+    "replica.fetch.backoff.ms": 1000,
+    "num.replica.fetchers": 1,
+    "num.replica.alter.log.dirs.threads": None,
+    "replica.socket.timeout.ms": 30_000,
+    "replica.high.watermark.checkpoint.interval.ms": 5000,
+    "min.insync.replicas": 1,
+    "fetch.purgatory.purge.interval.requests": 1000,
+    "producer.purgatory.purge.interval.requests": 1000,
+    "delete.records.purgatory.purge.interval.requests": 1,
+    "log.segment.bytes": 1_073_741_824,
+    "log.roll.ms": 604_800_000,
+    "log.roll.jitter.ms": 0,
+    "log.retention.ms": 604_800_000,
+    "log.retention.bytes": -1,
+    "log.retention.check.interval.ms": 300_000,
+    "log.initial.task.delay.ms": 30_000,
+    "log.index.interval.bytes": 4096,
+    "log.index.size.max.bytes": 10_485_760,
+    "log.flush.interval.messages": INT64_MAX,
+    "log.flush.interval.ms": INT64_MAX,
+    "log.flush.scheduler.interval.ms": INT64_MAX,
+    "log.flush.offset.checkpoint.interval.ms": 60_000,
+    "log.flush.start.offset.checkpoint.interval.ms": 60_000,
+    "log.segment.delete.delay.ms": 60_000,
+    "log.cleanup.policy": "delete",
+    "message.max.bytes": 1_048_588,
+    "log.message.timestamp.type": "CreateTime",
+    "fetch.max.bytes": 57_671_680,
+    "producer.id.expiration.ms": 86_400_000,
+    "num.recovery.threads.per.data.dir": 1,
+    "num.io.threads": 8,
+    "background.threads": 10,
+    "max.connections": INT32_MAX,
+    "max.connections.per.ip": INT32_MAX,
+    "connections.max.idle.ms": 600_000,
+    "ssl.client.auth": "none",
+    "ssl.endpoint.identification.algorithm": "https",
+}
+OTHER_DEFAULTS = {
+    "control.plane.listener.name": "CONTROL",
+    "socket.request.max.bytes": 16_777_216,
+    "queued.max.requests": 4096,
+    "queued.max.request.bytes": 268_435_456,
+    "ssl.keystore.type": "PEM",
+    "ssl.truststore.type": "PEM",
+}
+"""Kafka's are: none, 104857600, 500, -1, and JKS twice."""
+WITHOUT_DEFAULT = {
+    "listener.security.protocol.map",
+    "zookeeper.connect",
+    "listeners",
+    "advertised.listeners",
+    "log.dirs",
+    "log.roll.hours",
+    "log.roll.jitter.hours",
+    "log.retention.minutes",
+    "log.retention.hours",
+    "java.security.auth.login.config",
+    "auto.create.topics.enable",
+    "inter.broker.protocol.version",
+    "ssl.keystore.location",
+    "ssl.keystore.key",
+    "ssl.keystore.certificate.chain",
+    "ssl.key.password",
+    "ssl.truststore.location",
+    "ssl.truststore.certificates",
+    "listener.name.LISTENER.ssl.client.auth",
+    "max.connections.per.ip.overrides",
+}
+
+
+def test_the_keys_and_their_defaults_are_kafkas() -> None:
+    settings = Settings()
+    found = {field.alias: getattr(settings, name) for name, field in Settings.model_fields.items()}
+    assert {key: found[key] for key in DEFAULTS} == DEFAULTS
+    assert {key: found[key] for key in OTHER_DEFAULTS} == OTHER_DEFAULTS
+    # Kafka sets the levels of its loggers in a file of log4j.
+    of_our_own = {key for key in found if key.startswith("klamm.")} | {"log.level"}
+    assert found.keys() - DEFAULTS.keys() - OTHER_DEFAULTS.keys() - of_our_own == WITHOUT_DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("key", "least", "most"),
+    [
+        ("broker.id", -1, None),
+        ("zookeeper.max.in.flight.requests", 1, None),
+        ("leader.imbalance.check.interval.seconds", 1, None),
+        ("leader.imbalance.per.broker.percentage", 0, 100),
+        ("num.partitions", 1, None),
+        ("default.replication.factor", 1, 32_767),
+        ("min.insync.replicas", 1, None),
+        ("replica.fetch.wait.max.ms", 0, 30_000),
+        ("socket.connection.setup.timeout.ms", 1, 30_000),
+        ("num.replica.fetchers", 1, None),
+        ("log.segment.bytes", 14, 2**31 - 1),
+        ("log.index.size.max.bytes", 4, 2**31 - 1),
+        ("log.index.interval.bytes", 0, 2**31 - 1),
+        ("message.max.bytes", 0, 2**31 - 1),
+        ("fetch.max.bytes", 1024, 2**31 - 1),
+        ("log.retention.bytes", -1, None),
+        ("num.recovery.threads.per.data.dir", 1, None),
+        ("num.io.threads", 1, None),
+    ],
+)
+def test_a_number_has_bounds(key: str, least: int, most: int | None) -> None:
+    for fitting in (least, most):
+        if fitting is not None:
+            assert getattr(Settings.model_validate({key: fitting}), key.replace(".", "_")) == fitting
+    for excessive in (least - 1, None if most is None else most + 1):
+        if excessive is not None:
+            with pytest.raises(ValidationError) as refused:
+                Settings.model_validate({key: excessive})
+            # What is computed from a mistake is no second one.
+            errors = [error for error in refused.value.errors() if error["type"] != "default_factory_not_called"]
+            assert [(error["loc"], error["input"]) for error in errors] == [((key,), excessive)]
