@@ -2,58 +2,104 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from admin.cli.output import say
 from cluster.model.exit_codes import ExitCode
+from launcher.changed_tests import changed_files, selected_tests
 from launcher.installation import ROOT, require_clone
 
 app = typer.Typer()
 
+TESTS_OF_DECISIONS: Final = ("tests/unit/controller", "tests/unit/broker_agent/decisions")
+"""Decisions have no branch that these tests do not take."""
 # Most tests wait for processes or compute in one; two at once take little more than half the time. The deep suite
 # measures, and runs alone.
-_IN_PARALLEL = ("--numprocesses", "2", "--dist", "loadfile")
-# Seconds, so that running them once more under coverage costs little: decisions have no branch without a test.
-_TESTS_OF_DECISIONS = ("tests/unit/controller", "tests/unit/broker_agent/decisions")
+_IN_PARALLEL: Final = ("--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+_PYTHON: Final = (sys.executable, "-m")
+_STATIC_CHECKS: Final = (
+    (*_PYTHON, "ruff", "format", "--check", "."),
+    (*_PYTHON, "ruff", "check", "."),
+    (*_PYTHON, "mypy"),
+    (str(Path(sys.executable).parent / "lint-imports"),),
+)
 
 
 @app.command("test", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def run_checks(
     context: typer.Context,
     deep: Annotated[bool, typer.Option("--deep", help="Include the long tests.")] = False,
+    changed: Annotated[bool, typer.Option("--changed", help="Only tests that the change can break.")] = False,
+    since: Annotated[
+        str, typer.Option(metavar="COMMIT", help="With --changed: what the working tree is compared with.")
+    ] = "HEAD",
 ) -> None:
     """Run all checks of the repository: format, lint, types, import contracts, coverage of decisions, tests.
+
+    --changed runs the static checks and the tests that can reach a changed file: 'klamm test --changed' after an
+    edit, 'klamm test --changed --since main' for a branch.
 
     Other arguments go to pytest, and then only tests run:
     klamm test tests/unit -k partitioner
     """
     require_clone("tests", "./klamm test")
-    pytest_arguments = list(context.args)
-    if not deep and not any(a == "-m" or a.startswith("-m=") for a in pytest_arguments):
-        pytest_arguments += ["-m", "not deep"]
-    if not deep and not context.args:
-        pytest_arguments += _IN_PARALLEL
-    pytest = [sys.executable, "-m", "pytest", *pytest_arguments]
-    decisions = [sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", *_TESTS_OF_DECISIONS]
-    checks = [
-        [sys.executable, "-m", "ruff", "format", "--check", "."],
-        [sys.executable, "-m", "ruff", "check", "."],
-        [sys.executable, "-m", "mypy"],
-        [str(Path(sys.executable).parent / "lint-imports")],
-        decisions,
-        [sys.executable, "-m", "coverage", "report"],
-    ]
-    failed = []
-    for command in [pytest] if context.args else [*checks, pytest]:
-        shown = " ".join(["python" if part == sys.executable else part for part in command])
-        say(f"--- {shown}")
-        if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
-            failed.append(shown)
+    arguments = list(context.args)
+    if changed:
+        files = changed_files(since)
+        selected = selected_tests(files)
+        say(f"{len(files)} files changed since {since}: {len(selected)} files of tests can reach them")
+        failed = _run_all([*_marks(deep, arguments), *_IN_PARALLEL, *arguments, *selected] if selected else [])
+    elif arguments:
+        failed = _run([[*_PYTHON, "pytest", *_marks(deep, arguments), *arguments]])
+    else:
+        failed = _run([[*_PYTHON, "coverage", "erase"]])
+        in_parallel = () if deep else _IN_PARALLEL
+        failed += _run_all([*_marks(deep, arguments), *in_parallel, "-p", "tests.decision_coverage"])
+        failed += _run([[*_PYTHON, "coverage", "combine", "-q"], [*_PYTHON, "coverage", "report"]])
     for shown in failed:
         say(f"failed: {shown}")
     if not failed:
         say("all checks passed")
     sys.exit(ExitCode.REFUSED if failed else ExitCode.OK)
+
+
+def _marks(deep: bool, arguments: list[str]) -> list[str]:
+    """Leave the long tests out, unless they or other marks are asked for."""
+    asked = deep or any(a == "-m" or a.startswith("-m=") for a in arguments)
+    return [] if asked else ["-m", "not deep"]
+
+
+def _run_all(pytest: list[str]) -> list[str]:
+    """Run the static checks beside the tests, which often wait; without arguments for pytest, alone."""
+    with ThreadPoolExecutor(1) as beside:
+        static = beside.submit(lambda: [(command, _captured(command)) for command in _STATIC_CHECKS])
+        failed = _run([[*_PYTHON, "pytest", *pytest]] if pytest else [])
+        for command, (code, output) in static.result():
+            say(f"--- {_shown(command)}")
+            say(output)
+            if code != 0:
+                failed.append(_shown(command))
+    return failed
+
+
+def _captured(command: tuple[str, ...]) -> tuple[int, str]:
+    done = subprocess.run(command, cwd=ROOT, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return done.returncode, done.stdout.strip()
+
+
+def _run(commands: list[list[str]]) -> list[str]:
+    """Run the commands one after the other; the result has those that failed, as they are shown."""
+    failed = []
+    for command in commands:
+        say(f"--- {_shown(command)}")
+        if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
+            failed.append(_shown(command))
+    return failed
+
+
+def _shown(command: list[str] | tuple[str, ...]) -> str:
+    return " ".join("python" if part == sys.executable else part for part in command)

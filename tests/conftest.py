@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from benchmarks.embedded_zookeeper import EmbeddedZooKeeper
 from deploy.local.zookeeper import ServerSettings
 from tests.documents.summary import DocumentSummary
+from tests.durations import Durations
 from tests.fuzz.summary import FuzzSummary
 from tests.rule_coverage import RuleCoverage
 
@@ -56,6 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
     slow = [HealthCheck.too_slow]
     settings.register_profile("ours", derandomize=same, deadline=None, suppress_health_check=slow)
     settings.load_profile("ours")
+    config.pluginmanager.register(Durations(config))
     config.pluginmanager.register(RuleCoverage(config))
     config.pluginmanager.register(FuzzSummary())
     config.pluginmanager.register(DocumentSummary())

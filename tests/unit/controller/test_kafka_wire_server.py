@@ -13,7 +13,7 @@ from cluster.model.errors import PeerUnreachableError, StartupError
 from controller.adapters.kafka.connection_table import ConnectionBounds, ConnectionTable
 from tests.kafka.frames import HOST, LIMITS, Scripted, echo, raw_client, serving, until
 from tests.processes.certificates import make_certificates
-from tests.unit.cluster.kafka_wire.conftest import Run
+from tests.unit.conftest import Run
 
 
 async def nothing(_frame: bytes) -> None:

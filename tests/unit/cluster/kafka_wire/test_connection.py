@@ -16,7 +16,7 @@ from cluster.model.errors import PeerNotConnectedError, PeerUnreachableError, Un
 from tests.kafka.frames import HOST, RawClient, Scripted, raw_server, serving, until
 from tests.processes.certificates import make_certificates
 from tests.timeouts import TIMEOUT_S
-from tests.unit.cluster.kafka_wire.conftest import Run
+from tests.unit.conftest import Run
 
 REQUEST = HeartbeatRequest(group_id="g", generation_id=7)
 
