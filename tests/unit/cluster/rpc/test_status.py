@@ -32,7 +32,7 @@ def test_every_error_has_a_status_that_is_no_success() -> None:
         ),
     ],
 )
-def test_a_cut_of_the_network_is_said_in_words(details: str, said: str, *, is_unsent: bool) -> None:
+def test_a_cut_of_the_network_is_named_without_the_layers_of_grpc(details: str, said: str, *, is_unsent: bool) -> None:
     """As gRPC tells of it: of a connection that there was, and of attempts to make one."""
     lost = AioRpcError(grpc.StatusCode.UNAVAILABLE, Metadata(), Metadata(), details)
     error = error_of(lost, "h:1")
