@@ -1,11 +1,12 @@
 """Health check of a cluster, from what the active controller reports."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from enum import StrEnum
 from typing import Final, Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from admin.partition_filters import is_under_replicated, wanted_in_sync
 from cluster.model.broker import NO_LEADER, BrokerId
@@ -17,6 +18,9 @@ from cluster.requests.topics import DescribedTopic, DescribedTopicDeletion
 
 IMBALANCE_MAX: Final = 0.1
 """Share of its preferred partitions that a broker may not lead, as `leader.imbalance.per.broker.percentage`."""
+_ANSWERS_HERE: Final = (
+    "; it answers this command: see the network between the active controller and its control listener"
+)
 
 
 class Severity(StrEnum):
@@ -66,6 +70,8 @@ class Trouble(StrEnum):
     UNREPORTED_DAMAGE = "unreported_damage", Severity.WARNING
     OFFLINE_REPLICA = "offline_replica", Severity.WARNING
     SILENT_BROKER = "silent_broker", Severity.WARNING
+    ZOOKEEPER_DISCONNECTED = "zookeeper_disconnected", Severity.WARNING
+    UNANSWERED_FETCHES = "unanswered_fetches", Severity.WARNING
     FEW_OPEN_FILES_LEFT = "few_open_files_left", Severity.WARNING
     STUCK_ISR_CHANGE = "stuck_isr_change", Severity.WARNING
     UNDER_REPLICATED = "under_replicated", Severity.WARNING
@@ -111,11 +117,14 @@ def find_trouble(
     reassignments: Sequence[DescribedReassignment],
     deletions: Sequence[DescribedTopicDeletion],
     findings: Iterable[Finding] = (),
+    *,
+    answering: Set[BrokerId] = frozenset(),
 ) -> list[HealthIssue]:
     """All health issues, most severe kind first. Topics queued for deletion are skipped.
 
     `findings`: what the controller and the brokers know to be wrong themselves; for each broker and kind one is kept
-    where the controller and the broker both report that the broker does not respond.
+    where the controller and the command both report that the broker does not respond. `answering`: brokers that
+    answered the command; if the controller says that one of them does not respond, the way between the two is at fault.
     """
     staying = [t for t in topics if not t.queued_for_deletion]
     findings = list(findings)
@@ -132,7 +141,7 @@ def find_trouble(
         ),
         *(HealthIssue(Trouble.STUCK_DELETION, d.reason, d.topic) for d in deletions if d.reason),
         *_imbalance(staying, live),
-        *(HealthIssue(f.kind, f.detail, f.topic, f.partition, f.broker) for f in _distinct(findings)),
+        *(HealthIssue(f.kind, f.detail, f.topic, f.partition, f.broker) for f in _distinct(findings, answering)),
     ]
     order = {str(kind): place for place, kind in enumerate(Trouble)}
     return sorted(
@@ -141,13 +150,16 @@ def find_trouble(
     )
 
 
-def _distinct(findings: Iterable[Finding]) -> Iterator[Finding]:
+def _distinct(findings: Iterable[Finding], answering: Set[BrokerId]) -> Iterator[Finding]:
     silent: set[BrokerId] = set()
     for finding in findings:
         if finding.kind == Trouble.SILENT_BROKER:
             if finding.broker in silent:
                 continue
             silent.add(finding.broker)
+            if finding.broker in answering:
+                yield replace(finding, detail=finding.detail + _ANSWERS_HERE)
+                continue
         yield finding
 
 

@@ -4,7 +4,7 @@ Everything runs on one event loop. Source: Kafka KafkaServer.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final
 
 import structlog
@@ -37,6 +37,7 @@ from cluster.metrics.health import Health
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import Broker, Endpoint
 from cluster.process.log_level import LogLevel
+from cluster.requests.cluster import Finding
 from cluster.rpc.apis import DirectApi
 from cluster.zookeeper.port import SessionEvent, WatchEvent, ZooKeeper
 from state_log.head_publisher import HeadPublisher
@@ -185,6 +186,13 @@ class Agent:
         if self._session is None or not self.is_serving.is_set():
             return Health("starting: registers in ZooKeeper", is_healthy=False)
         return self._session.health()
+
+    def findings(self) -> Iterator[Finding]:
+        """What keeps this agent from ZooKeeper, the controller or the leaders that it follows."""
+        if self._session is not None:
+            yield from self._session.findings()
+        yield from self.proposals.findings()
+        yield from self.fetchers.findings()
 
     def _report_logs(self) -> None:
         """Take the replicas whose logs could not be loaded offline, and record what others have lost (R9.22)."""

@@ -88,9 +88,7 @@ class AgentNode:
             restored = agent.registration.restored.findings()
             agent.damaged.forget_ended()
             of_process = few_open_files_left(f"broker {agent.broker_id}", agent.broker_id)
-            return DescribeFindingsResponse(
-                (*restored, *of_process, *agent.proposals.findings(), *disk_findings(agent.manager))
-            )
+            return DescribeFindingsResponse((*restored, *of_process, *agent.findings(), *disk_findings(agent.manager)))
 
         async def describe_cluster(_: DescribeClusterRequest) -> DescribeClusterResponse:
             return await view.describe_cluster(control.known_controller_epoch)

@@ -13,7 +13,7 @@ import structlog
 from msgspec import Struct
 
 from cluster.aio.tasks import TaskSet
-from cluster.metrics.registry import Gauge, Metrics, Timer
+from cluster.metrics.registry import Gauge, Metrics, Samples, Timer
 from cluster.model.broker import Broker, BrokerId
 from cluster.model.errors import ErrorCode, PeerUnreachableError
 from cluster.model.listeners import ListenerNames
@@ -27,6 +27,7 @@ from state_log.witnessed_heads import WitnessedHeads
 RETRY_PAUSE_S: Final = 0.1
 REFUSED_PAUSE_S: Final = 1.0
 """Where only a change of settings helps."""
+_UNANSWERED: Final = ("klamm.controller", "ControllerChannelManager", "UnansweredRequestAgeMs")
 _log = structlog.stdlib.get_logger()
 
 OnAnswer = Callable[[BrokerId, ControlRequest, ControlResponse], None]
@@ -55,9 +56,12 @@ class _Channel:
         self.awaited: list[tuple[int, asyncio.Future[bool]]] = []
         """Waiters for the response to the n-th request: (n, future), ascending."""
 
+    def silent_s(self, now: float) -> float:
+        since = self.sending_since
+        return 0 if since is None else now - since
+
     def state(self, now: float) -> ChannelState:
-        silent_s = 0 if self.sending_since is None else now - self.sending_since
-        return ChannelState(self.refusals, silent_s, self.failure, self.errors)
+        return ChannelState(self.refusals, self.silent_s(now), self.failure, self.errors)
 
     def take(self, request: ControlRequest, response: ControlResponse) -> None:
         """Remember what the response says of the broker."""
@@ -100,6 +104,7 @@ class BrokerChannels:
         self._channels: dict[BrokerId, _Channel] = {}
         self._leaving: dict[BrokerId, asyncio.Task[None]] = {}
         self._total = registry.gauge(DOMAIN, "ControllerChannelManager", "TotalQueueSize")
+        registry.readings(*_UNANSWERED, self._ages(asyncio.get_running_loop().time))
 
     def add(self, broker: Broker) -> None:
         """Open a channel to a broker, which must offer a listener for it; no effect if there is one already (RQ-35)."""
@@ -135,6 +140,7 @@ class BrokerChannels:
         """Remove every channel. Unsent requests are lost; the next controller sends the full state."""
         for broker in sorted(self._channels):
             self.remove(broker)
+        self._registry.remove(*_UNANSWERED)
 
     def send(self, broker: BrokerId, request: ControlRequest) -> None:
         """Queue a request; logged and dropped if the broker has no channel (RQ-36)."""
@@ -163,6 +169,16 @@ class BrokerChannels:
         """What each broker refuses, for how long it has not responded, and why."""
         now = _now()
         return {broker: channel.state(now) for broker, channel in self._channels.items()}
+
+    def _ages(self, clock: Callable[[], float]) -> Callable[[], Samples]:
+        """For scrapes, which are on another thread."""
+
+        def read() -> Samples:
+            now = clock()
+            for broker, channel in [*self._channels.items()]:
+                yield {"broker_id": str(broker)}, max(0.0, channel.silent_s(now)) * 1000
+
+        return read
 
     async def _serve(self, channel: _Channel, predecessor: asyncio.Task[None] | None) -> None:
         broker = channel.broker

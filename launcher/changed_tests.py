@@ -54,7 +54,7 @@ def _can_break(test: str, changed: list[str]) -> bool:
     """Whether one of the files can break the test though no chain of imports leads there."""
     if test.startswith(_WHOLE_TREE):
         return bool(changed)
-    words = _words_of(test)
+    names = _names_in(test)
     for file in changed:
         path = Path(file)
         package = path.parts[0]
@@ -64,7 +64,7 @@ def _can_break(test: str, changed: list[str]) -> bool:
             return True
         if package == "docs" and path.suffix != ".py" and test.startswith("tests/documents/"):
             return True
-        runs = package in _OF_A_CLUSTER or package in words
+        runs = package in _OF_A_CLUSTER or package in names
         if package != "tests" and path.suffix != ".md" and runs and _starts_processes(test):
             return True
     return False
@@ -112,8 +112,8 @@ def _starts_processes(test: str) -> bool:
 
 
 @cache
-def _words_of(test: str) -> frozenset[str]:
-    """The words in a test and in the helpers that it imports from the tests."""
+def _names_in(test: str) -> frozenset[str]:
+    """The names in a test and in the helpers that it imports from the tests."""
     return frozenset(word for file in _with_helpers(test) for word in _WORD.findall(_text(file)))
 
 

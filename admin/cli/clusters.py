@@ -157,8 +157,12 @@ async def examine(client: AdminClient) -> tuple[list[HealthIssue], dict[str, int
         "reassignments": len(reassignments),
         "deletions": len(deletions),
     }
-    findings = [*known, *(finding for of_broker in of_brokers for finding in of_broker)]
-    return find_trouble(topics, brokers, reassignments, deletions, findings), counts
+    findings = [finding for of_broker in of_brokers for finding in of_broker]
+    # Some of Kafka's brokers cannot be asked by this command, and have not answered it either.
+    unasked = {b for ids in (client.kafka.not_connected_to if client.kafka else {}).values() for b in ids}
+    silent = {finding.broker for finding in findings if finding.kind == Trouble.SILENT_BROKER}
+    answering = {broker.id for broker in brokers} - silent - unasked
+    return find_trouble(topics, brokers, reassignments, deletions, [*known, *findings], answering=answering), counts
 
 
 def _standbys(described: DescribeClusterResponse) -> str:

@@ -4,6 +4,7 @@ Source: Kafka ZooKeeperClient, KafkaZkClient; agent rules R1.12 to R1.15.
 """
 
 import asyncio
+from collections.abc import Iterator
 from typing import Final
 
 import structlog
@@ -13,12 +14,16 @@ from broker_agent.registration.registration import Registration
 from cluster.metrics.health import Health
 from cluster.model.broker import BrokerId
 from cluster.model.errors import SessionExpiredError, ZooKeeperError
+from cluster.requests.cluster import Finding
 from cluster.znodes.paths import CONFIG_CHANGES
 from cluster.zookeeper.config_changes import ConfigChanges
 from cluster.zookeeper.port import SessionEvent, SessionState, WatchEvent, ZooKeeper
 from state_log.record import Cause, Kind, StateChange, StateChangeSink
 
 _RETRY_S: Final = 0.5
+ZOOKEEPER_DISCONNECTED: Final = "zookeeper_disconnected"
+RECONNECT_MAX_S: Final = 1
+"""A connection that only broke, as when a server of ZooKeeper restarts, is back by then."""
 _EXPIRED: Final = Cause("SessionExpired")
 _log = structlog.stdlib.get_logger()
 
@@ -45,22 +50,36 @@ class SessionKeeper:
         self._finder = finder
         self._setting_changes = setting_changes
         self._sink = sink
-        self._is_connected = self._is_registered = True  # It is made once the agent has registered.
+        self._disconnected_at: float | None = None  # It is made once the agent has registered.
+        self._is_registered = True
 
     def health(self) -> Health:
         """Whether controllers and clients can find this agent."""
-        if not self._is_connected:
+        if self._disconnected_at is not None:
             return Health("no connection to ZooKeeper", is_healthy=False)
         if not self._is_registered:
             return Health("not registered in ZooKeeper", is_healthy=False)
         return Health("registered", is_healthy=True)
+
+    def findings(self) -> Iterator[Finding]:
+        """That ZooKeeper does not answer, which nobody else knows before the session ends."""
+        if self._disconnected_at is None:
+            return
+        lasting_s = asyncio.get_running_loop().time() - self._disconnected_at
+        if lasting_s > RECONNECT_MAX_S:
+            detail = (
+                f"broker {self._broker} has had no answer from ZooKeeper for {lasting_s:.0f} s; when its session ends "
+                "(zookeeper.session.timeout.ms) others lead its partitions, and it comes back when it reaches "
+                "ZooKeeper: see the network between them, and whether ZooKeeper runs"
+            )
+            yield Finding(ZOOKEEPER_DISCONNECTED, detail, broker=self._broker)
 
     async def follow(self) -> None:
         """Process session and watch events, in their order, until cancelled."""
         while True:
             event = await self._events.get()
             if isinstance(event, SessionEvent):
-                self._is_connected = event.state is SessionState.CONNECTED
+                self._follow_connection(is_connected=event.state is SessionState.CONNECTED)
             match event:
                 case WatchEvent(path=path, kind=kind) if path == CONFIG_CHANGES:
                     self._setting_changes.changed(kind)
@@ -74,6 +93,12 @@ class SessionKeeper:
                         await self._renew_session()
                 case SessionEvent(state=state):
                     _log.warning("ZooKeeper session state changed", state=state.value)
+
+    def _follow_connection(self, *, is_connected: bool) -> None:
+        if is_connected:
+            self._disconnected_at = None
+        elif self._disconnected_at is None:
+            self._disconnected_at = asyncio.get_running_loop().time()
 
     async def _renew_session(self) -> None:
         """Open a new session and register, retrying until both succeed (R1.12, R1.15).

@@ -25,6 +25,8 @@ RETRY_MS: Final = 50
 STUCK_ISR_CHANGE: Final = "stuck_isr_change"
 WAIT_MAX_S: Final = 30
 """A proposal is a finding after this; the controller answers within `request.timeout.ms` or not at all."""
+UNREACHED_MAX_S: Final = 3
+"""Where the last request failed: longer than it takes to find the next controller once there is one."""
 
 Completion = Callable[[AlterPartitionResult], None]
 """Called once per submission, after it was removed from the queue: it may submit the next change."""
@@ -52,6 +54,8 @@ class IsrProposals:
         self._since: dict[TopicPartition, float] = {}
         self._failure = "it has not been sent"
         """Why the last request had no effect."""
+        self._is_unreached = False
+        """Whether it failed on its way, so that the controller is not merely slow."""
         self._refusals: dict[TopicPartition, str] = {}
         self._submitted = asyncio.Event()
 
@@ -69,9 +73,10 @@ class IsrProposals:
     def findings(self) -> Iterator[Finding]:
         """Proposals that have been sent without effect for too long, submitted anew or not."""
         now = asyncio.get_running_loop().time()
+        limit_s = UNREACHED_MAX_S if self._is_unreached else WAIT_MAX_S
         for tp, since in sorted(self._since.items()):
-            if now - since > WAIT_MAX_S:
-                why = self._refusals.get(tp, self._failure)
+            if now - since > limit_s:
+                why = self._failure if self._is_unreached else self._refusals.get(tp, self._failure)
                 detail = f"broker {self._own_id} has proposed another ISR for {now - since:.0f} s without effect: {why}"
                 yield Finding(STUCK_ISR_CHANGE, detail, tp.topic, tp.partition, self._own_id)
 
@@ -89,16 +94,19 @@ class IsrProposals:
         sent = dict(self._waiting)
         controller = self._controller()
         if controller is None:
-            self._failure = "no controller is known"
+            self._failure, self._is_unreached = "no controller is known", False
             return False
         request = AlterPartitionRequest(self._own_id, self._broker_epoch(), tuple(item for item, _ in sent.values()))
         try:
             async with asyncio.timeout(self._timeout_ms / 1000):
                 response = await self._client.alter_partition(controller, request)
         except (PeerUnreachableError, TimeoutError) as error:
-            _log.debug("Sending AlterPartition failed", controller=controller.address, error=str(error))
-            self._failure = f"controller {controller.address} does not respond"
+            why = error.why if isinstance(error, PeerUnreachableError) else "timed out"
+            if not self._is_unreached:
+                _log.warning("Sending AlterPartition failed; retrying", controller=controller.address, error=why)
+            self._failure, self._is_unreached = f"controller {controller.address} does not respond: {why}", True
             return False
+        self._is_unreached = False
         if response.error_code is not ErrorCode.NONE:
             _log.info("Controller refused AlterPartition", controller=controller.address, code=response.error_code.name)
             self._failure = f"controller {controller.address} answers {response.error_code.name}"

@@ -18,6 +18,7 @@ from broker_agent.decisions.truncation import FetchErrorReaction, choose_truncat
 from broker_agent.ports import ClusterClient, Log
 from broker_agent.replication.fetch_states import FetchState, FetchStates
 from broker_agent.replication.hosted_partition import HostedPartition
+from broker_agent.replication.leader_silence import LeaderSilence
 from cluster.config.settings import Settings
 from cluster.model.broker import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, Endpoint, Offset
 from cluster.model.errors import ClusterError, ErrorCode, LogOperationError, PeerUnreachableError, StorageError
@@ -74,6 +75,7 @@ class LogReconciliation:
 
     def __init__(self, client_id: str, leader: Leader, setup: FetchSetup, failed: dict[TopicPartition, None]) -> None:
         self.leader = leader
+        self.silence = LeaderSilence(leader.broker)
         self.setup = setup
         with_metrics = setup.settings.klamm_metrics_partitions
         self.states = FetchStates(client_id, setup.metrics.registry, per_partition_metrics=with_metrics)
@@ -109,12 +111,15 @@ class LogReconciliation:
 
     async def ask(self, call: Callable[[], Awaitable[_T]]) -> _T | None:
         """The leader's response, None if there is none within `replica.socket.timeout.ms`."""
+        self.silence.asked(asyncio.get_running_loop().time())
         try:
             async with asyncio.timeout(self.setup.settings.replica_socket_timeout_ms / 1000):
-                return await call()
+                response = await call()
         except (PeerUnreachableError, TimeoutError) as error:
-            _log.debug("Request to the leader failed", leader=self.leader.broker, error=str(error))
+            self.silence.failed(error)
             return None
+        self.silence.answered()
+        return response
 
     async def truncate_marked(self) -> None:
         """Truncate partitions in state `Truncating`: by the leader's epochs, else to the start offset (R5.13)."""

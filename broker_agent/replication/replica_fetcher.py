@@ -106,14 +106,20 @@ class ReplicaFetcher:
 
     async def _ask_leader(self, request: FetchRequest) -> FetchResponse | None:
         """The leader's response; None if it is unreachable or too slow, or if `wake` was called meanwhile."""
+        silence = self.reconciliation.silence
+        silence.asked(asyncio.get_running_loop().time())
         try:
             async with asyncio.timeout(self._setup.settings.replica_socket_timeout_ms / 1000) as self._fetching:
-                return await self._setup.client.fetch(self.leader.endpoint, request)
+                response = await self._setup.client.fetch(self.leader.endpoint, request)
         except (PeerUnreachableError, TimeoutError) as error:
-            _log.debug("Request to the leader failed", leader=self.leader.broker, error=str(error))
+            # `wake` ends a request that may be well under way.
+            if isinstance(error, PeerUnreachableError) or not self._wake.is_set():
+                silence.failed(error)
             return None
         finally:
             self._fetching = None
+        silence.answered()
+        return response
 
     async def _process_all(
         self, asked: dict[TopicPartition, tuple[FetchState, FetchPartition]], response: FetchResponse

@@ -7,7 +7,7 @@ Kafka AbstractFetcherManager, ReplicaFetcherManager; KIP-227 for the problem.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -16,11 +16,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from broker_agent.replication.fetch_states import FetchState, FetchStates
+from broker_agent.replication.leader_silence import Unanswered, silence_findings
 from broker_agent.replication.log_reconciliation import FetchSetup, Leader
 from broker_agent.replication.replica_fetcher import BUSY_SUFFIX, ReplicaFetcher
 from cluster.aio.tasks import TaskSet
 from cluster.model.broker import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
 from cluster.model.partition import TopicPartition
+from cluster.requests.cluster import Finding
 from state_log.record import Cause
 
 _METRICS: Final = ("kafka.server", "ReplicaFetcherManager")
@@ -83,6 +85,12 @@ class ReplicaFetchers:
     def failed(self) -> tuple[TopicPartition, ...]:
         """Partitions that are not fetched until the next LeaderAndIsr."""
         return tuple(self._failed)
+
+    def findings(self) -> Iterator[Finding]:
+        """Leaders that do not answer."""
+        fetchers = (running.fetcher for running in self._running.values() if len(running.fetcher.states))
+        waiting = (Unanswered(fetcher.reconciliation.silence, len(fetcher.states)) for fetcher in fetchers)
+        yield from silence_findings(self._setup.own_id, waiting, asyncio.get_running_loop().time())
 
     def state(self, tp: TopicPartition) -> FetchState | None:
         states = self._states(tp)

@@ -42,7 +42,7 @@ def _module(schema: MessageSchema) -> str:
         "",
         "from typing import ClassVar",
         "",
-        *(["from cluster.broker import ZERO_TOPIC_ID, TopicId"] if topic_ids else []),
+        *(["from cluster.model.broker import ZERO_TOPIC_ID, TopicId"] if topic_ids else []),
         "from cluster.kafka_wire.message import Message",
     ]
     for struct in structs:

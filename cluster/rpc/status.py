@@ -108,10 +108,20 @@ _UNSENT: Final = {
     "address lookup failed": _UNRESOLVABLE,
     "Failed parsing HTTP/2": "it is no gRPC port of klamm's, perhaps a metrics port",
     "Timeout occurred": "connection timed out",
+    "tcp handshaker shutdown": "connection timed out",
+    "connect() timed out": "connection timed out",
+    "connection attempt timed out": "connection timed out",
+    "SO_ERROR): Connection timed out": "connection timed out",
     "No route to host": "no route to the host",
     "Network is unreachable": "the network is unreachable",
 }
-_REASONS: Final = {**_UNSENT, "Connection reset": "connection closed", "Socket closed": "connection closed"}
+_REASONS: Final = {
+    **_UNSENT,
+    "Connection reset": "connection closed",
+    "Socket closed": "connection closed",
+    # TCP_USER_TIMEOUT of the socket, which the keepalive sets.
+    "recvmsg:Connection timed out": "the connection broke: nothing was acknowledged",
+}
 """What gRPC's details contain, and what messages say instead; `_UNSENT`: there was no connection to send on."""
 
 

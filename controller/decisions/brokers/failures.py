@@ -19,6 +19,11 @@ REQUESTS_NOT_AUTHORIZED: Final = "requests_not_authorized"
 REQUESTS_FAIL: Final = "requests_fail"
 SILENCE_MAX_S: Final = 30
 """As long as `request.timeout.ms` by default: the request was sent more than once."""
+UNREACHED_MAX_S: Final = 3
+"""Where an attempt failed, so that the broker is not merely slow; a connection that only broke is back by then. Over
+one that is cut an attempt fails when nothing was acknowledged for four seconds (`cluster.rpc.channels`), so that a
+broker that is paused for less is none of these.
+"""
 REFUSED: Final = {
     ErrorCode.UNSUPPORTED_VERSION: REQUESTS_NOT_UNDERSTOOD,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: REQUESTS_NOT_AUTHORIZED,
@@ -55,7 +60,7 @@ def failure_findings(
     kind = None if failure is None else REFUSED.get(failure.code)
     if failure is not None and kind is not None:
         yield Finding(kind, f"broker {broker} cannot be governed: {failure.why}", broker=broker)
-    elif silent_s > SILENCE_MAX_S:
+    elif silent_s > (SILENCE_MAX_S if failure is None else UNREACHED_MAX_S):
         detail = f"broker {broker} is registered, but has not responded to a request for {silent_s:.0f} s"
         why = "" if failure is None else f"; the last attempt: {failure.why}"
         yield Finding(SILENT_BROKER, detail + why, broker=broker)

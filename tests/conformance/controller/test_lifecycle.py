@@ -383,6 +383,13 @@ def test_a_topic_without_an_id_gets_one_at_failover_and_keeps_it() -> None:
     run_virtually(main)
 
 
+def unanswered_ms(c: RunningController) -> dict[str, float]:
+    """By broker, as a scrape gets it."""
+    name = "klamm_controller_controllerchannelmanager_unansweredrequestagems"
+    families = [family for family in c.metrics.collect() if family.name == name]
+    return {sample.labels["broker_id"]: sample.value for family in families for sample in family.samples}
+
+
 @pytest.mark.rule("RQ-31", "RQ-32", "RQ-35")
 def test_requests_to_a_silent_broker_wait_in_order_and_are_dropped_with_its_channel() -> None:
     async def main() -> None:
@@ -394,6 +401,9 @@ def test_requests_to_a_silent_broker_wait_in_order_and_are_dropped_with_its_chan
         await quiesce(2)
         assert not c.brokers.of(2, LeaderAndIsrRequest)
         assert c.gauge("TotalQueueSize", "ControllerChannelManager") > 0
+        ages = unanswered_ms(c)
+        assert ages.keys() == {"1", "2"}
+        assert (ages["1"], ages["2"] >= 2000) == (0, True)
         c.brokers.unreachable.clear()
         await until(lambda: len(c.brokers.of(2, LeaderAndIsrRequest)) == 2)
         names = [r.topic_states[0].topic_name for r in c.brokers.of(2, LeaderAndIsrRequest)]
@@ -405,6 +415,8 @@ def test_requests_to_a_silent_broker_wait_in_order_and_are_dropped_with_its_chan
         await until(lambda: 2 in c.brokers.forgotten)
         await quiesce()
         assert c.gauge("TotalQueueSize", "ControllerChannelManager") == 0
+        assert unanswered_ms(c) == {"1": 0}
         await c.stop()
+        assert unanswered_ms(c) == {}
 
     run_virtually(main)

@@ -143,7 +143,7 @@ def test_a_broker_that_cannot_be_reached_is_a_finding_with_the_reason_until_it_a
         world, c = await running_cluster(1)
         c.brokers.unreachable.add(BrokerId(1))
         await world.create_topic("t", [1])
-        await quiesce(29)
+        await quiesce(2)
         assert await kinds(c) == []
         await quiesce(2)
         (finding,) = await findings(c)

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.real
 # "block S" stops its event loop for so long, "hold FILE" until there is such a file; then it tries a write at once.
 PROGRAM = """
 import asyncio, pathlib, sys, time
-from cluster.errors import ClusterError, SessionExpiredError
+from cluster.model.errors import ClusterError, SessionExpiredError
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.kazoo_requests import MultiRead
 from cluster.zookeeper.port import Create, SessionEvent, SetData

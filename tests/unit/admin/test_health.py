@@ -116,6 +116,17 @@ def test_findings_of_processes_are_sorted_among_the_others_and_a_silent_broker_i
     ]
 
 
+def test_a_broker_that_only_the_controller_does_not_reach_is_named_with_what_that_says() -> None:
+    """The one way is cut or filtered, and the other is not."""
+    silent = [Finding("silent_broker", "no answer", broker=BrokerId(b)) for b in (1, 2)]
+    found = find_trouble((), (), (), (), silent, answering={BrokerId(2)})
+    way = "see the network between the active controller and its control listener"
+    assert [(f.broker, f.detail) for f in found] == [
+        (1, "no answer"),
+        (2, f"no answer; it answers this command: {way}"),
+    ]
+
+
 @pytest.mark.rule("BD-4", "BD-5")
 def test_a_malformed_znode_is_the_first_issue_and_a_directory_that_is_left_alone_one_of_the_last() -> None:
     directory = Finding("unacceptable_directory", "/data: '-0' cannot be a partition", broker=BrokerId(3))

@@ -32,8 +32,14 @@ def test_a_refusal_that_only_a_setting_ends_is_reported_at_once_and_other_failur
     forbidden = Failure(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "h:9092: its authorizer refuses")
     assert kinds(REFUSED, 0) == kinds(REFUSED, 31) == ["requests_not_understood"]
     assert kinds(forbidden, 0) == kinds(forbidden, 31) == ["requests_not_authorized"]
-    assert kinds(LOST, 30) == kinds(None, 30) == []
-    assert kinds(LOST, 31) == kinds(None, 31) == ["silent_broker"]
+    assert kinds(None, 30) == []
+    assert kinds(None, 31) == ["silent_broker"]
+
+
+@pytest.mark.rule("D-111")
+def test_a_broker_that_an_attempt_did_not_reach_is_reported_within_seconds_and_a_slow_one_is_not() -> None:
+    assert kinds(LOST, 3) == kinds(None, 4) == []
+    assert kinds(LOST, 4) == ["silent_broker"]
 
 
 @pytest.mark.rule("D-111")

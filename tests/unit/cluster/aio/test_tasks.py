@@ -141,7 +141,7 @@ def test_our_own_bugs_are_not_swallowed() -> None:
 
 
 def test_a_program_does_not_run_without_assertions() -> None:
-    program = "from cluster.process.tasks import run_program; raise SystemExit(run_program(None))"
+    program = "from cluster.aio.tasks import run_program; raise SystemExit(run_program(None))"
     result = subprocess.run([sys.executable, "-O", "-c", program], capture_output=True, text=True, check=False)
     assert result.returncode == 2
     assert "python -O" in result.stderr
