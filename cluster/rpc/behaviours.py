@@ -5,6 +5,7 @@ its message is read, and is let in or refused first.
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from typing import Any, Final, NoReturn
 
 import grpc
@@ -85,8 +86,14 @@ class Behaviours:
             try:
                 responses = await self._handler.handle(context, method.request.decode(data))
                 admitted.park()
-                async for response in responses:
-                    await call.write(method.response.encode(response))
+                async with aclosing(responses):
+                    async for response in responses:
+                        encoded = method.response.encode(response)
+                        try:
+                            await call.write(encoded)
+                        except grpc.aio.BaseError:
+                            # The caller left while this was on its way, or the server is being stopped.
+                            return
             except ClusterError as error:
                 await abort(call, error)
             except Exception as error:

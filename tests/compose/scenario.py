@@ -1,7 +1,9 @@
 """What is checked of the stack: commands from the host, faults under load, health, audit, graceful stop."""
 
 import asyncio
+import itertools
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -10,11 +12,18 @@ from admin.client import AdminClient
 from admin.producer import Delivery, Producer
 from admin.topology import Topology
 from cluster.aio.clock import SystemClock
+from tests.compose.observation import Observation
 from tests.compose.stack import BROKERS, CONTROLLERS, CORE, PROMETHEUS, ZOOKEEPERS, Stack, get_json, until
+from tests.documents.pages import ROOT
+from tests.observability.sums import MESSAGES_IN, sums
 from tests.timeouts import TIMEOUT_S
 
 TOPIC: Final = "orders"
 PARTITIONS: Final = 6
+SUMS: Final = sums(topics=1, partitions=PARTITIONS, replicas=len(BROKERS), brokers=len(BROKERS))
+SCRAPED: Final = {"klamm-controller": 3, "klamm-broker": 3, "zookeeper": 3, "prometheus": 1}
+_LOOK_BACK: Final = ("ZooKeeperSessionExpired", "RepeatedControllerElections", "IsrFlapping")
+"""Alerts that tell of the faults long after they are healed."""
 
 
 class Scenario:
@@ -23,11 +32,15 @@ class Scenario:
     def __init__(self, stack: Stack, say: Callable[[str], None]) -> None:
         self._stack, self._say = stack, say
         self._acknowledged: set[str] = set()
+        self._records = 0
         self._cut_broker = ""
+        self._numbers = itertools.count()
+        self._observation = Observation(PROMETHEUS)
 
     def check_all(self) -> None:
         self._start()
         self._start_observers()
+        asyncio.run(self._check_sums_of_a_healthy_cluster())
         asyncio.run(self._break_it_while_producing())
         self._read_everything_back()
         self._check_alerts()
@@ -103,6 +116,49 @@ class Scenario:
         stack.klamm("elect", "preferred", "--all-topic-partitions")
         until(lambda: stack.klamm("cluster", "health", check=False).returncode == 0, "the cluster is healthy")
 
+    async def _check_sums_of_a_healthy_cluster(self) -> None:
+        """What a person sees two minutes after starting the stack with the profile `observe`, which has no audit."""
+        observation = self._observation
+        await asyncio.to_thread(observation.check_targets, SCRAPED, down=["klamm-audit"])
+        rules = await asyncio.to_thread(observation.check_rules, ROOT / "deploy/prometheus")
+        self._say(f"after two rounds all {rules} rules are healthy")
+        async with self._producing():
+            rate = await self._check_rates()
+        records = len(self._acknowledged)
+        truths = {
+            **SUMS,
+            "count(up == 1)": sum(SCRAPED.values()),
+            f'sum({MESSAGES_IN}{{topic=""}})': records,
+            f'sum({MESSAGES_IN}{{topic="{TOPIC}"}})': records,
+            **self._end_offsets(records),
+        }
+        await asyncio.to_thread(observation.check_sums, truths)
+        observation.check_no_alert_has_fired()
+        self._say(f"{len(truths)} sums are true: {json.dumps(truths, indent=1)}")
+        self._say(f"the rate of records is, too: {rate:.0f}/s; no alert has fired")
+
+    async def _check_rates(self) -> float:
+        """The sums of the brokers' rates are what a steady producer sends; returns that."""
+        counters = [f'{MESSAGES_IN}{{topic="{topic}"}}' for topic in ("", TOPIC)]
+        before, began = len(self._acknowledged), time.monotonic()
+
+        def rate() -> float:
+            return (len(self._acknowledged) - before) / (time.monotonic() - began)
+
+        for counter in counters:
+            await asyncio.to_thread(until, lambda c=counter: self._observation.has_grown_for_a_minute(c), "it grows")
+            await asyncio.to_thread(
+                until,
+                lambda c=counter: self._observation.is_rate(c, rate()),
+                f"the rates of {counter} are {rate():.0f}/s",
+            )
+        return rate()
+
+    @staticmethod
+    def _end_offsets(records: int) -> dict[str, float]:
+        """Of all replicas."""
+        return {f'sum(kafka_log_log_logendoffset{{topic="{TOPIC}"}})': records * len(BROKERS)}
+
     async def _until_acknowledged(self, number: int) -> None:
         async with asyncio.timeout(TIMEOUT_S):
             while len(self._acknowledged) < number:  # noqa: ASYNC110 - the producer's callback knows no waiter.
@@ -117,10 +173,8 @@ class Scenario:
                 self._acknowledged.update(value.decode() for value in delivery.values if value is not None)
 
         async def produce(producer: Producer) -> None:
-            number = 0
-            while True:
+            for number in self._numbers:
                 await producer.send(TOPIC, None, b"%d" % number)
-                number += 1
                 await asyncio.sleep(0.01)
 
         async with (
@@ -137,6 +191,7 @@ class Scenario:
 
     def _read_everything_back(self) -> None:
         consumed = self._stack.klamm("consume", TOPIC, "--from-beginning", "--until-end").stdout.splitlines()
+        self._records = len(consumed)
         lost = self._acknowledged - set(consumed)
         assert not lost, f"{len(lost)} acknowledged records are lost: {sorted(lost)[:5]}"
         self._say(f"all {len(self._acknowledged)} acknowledged records read back, {len(consumed)} in all")
@@ -160,33 +215,21 @@ class Scenario:
         self._say(f"alerts that Alertmanager has sent to a webhook: {sorted(received())}")
 
     def _check_observers(self) -> None:
-        stack = self._stack
+        """With the audit, and after the faults; what the brokers have counted before those is gone."""
+        stack, observation = self._stack, self._observation
         stack.up("audit")
         self._say("healthy: audit")
-        wanted = {"klamm-controller": 3, "klamm-broker": 3, "klamm-audit": 1, "zookeeper": 3, "prometheus": 1}
-
-        def all_are_scraped() -> bool:
-            found = get_json(f"{PROMETHEUS}/api/v1/query?query=sum+by+(job)(up)")["data"]["result"]
-            up = {series["metric"]["job"]: int(series["value"][1]) for series in found}
-            return {job: up.get(job) for job in wanted} == wanted
-
-        until(all_are_scraped, "Prometheus scrapes every process")
-        groups = get_json(f"{PROMETHEUS}/api/v1/rules")["data"]["groups"]
-        assert groups, "Prometheus has no rules"
-
-        def asked(query: str) -> list[Any]:
-            found: list[Any] = get_json(f"{PROMETHEUS}/api/v1/query?query={query}")["data"]["result"]
-            return found
-
-        # The second evaluation of a rule is the first that meets what the first has recorded.
-        until(
-            lambda: bool(asked("min(prometheus_rule_group_iterations_total)>2")), "rules are evaluated again and again"
-        )
-        assert asked("prometheus_rule_evaluation_failures_total>0") == []
+        scraped = {**SCRAPED, "klamm-audit": 1}
+        observation.check_targets(scraped)
+        rules = observation.check_rules(ROOT / "deploy/prometheus")
+        truths = {**SUMS, "count(up == 1)": sum(scraped.values()), **self._end_offsets(self._records)}
+        observation.check_sums(truths)
+        observation.until_no_alert_fires(except_for=_LOOK_BACK)
         managers = get_json(f"{PROMETHEUS}/api/v1/alertmanagers")["data"]["activeAlertmanagers"]
         assert len(managers) == 1
         self._say(
-            f"Prometheus scrapes {sum(wanted.values())} processes and has {len(groups)} groups of rules, none in error"
+            f"Prometheus scrapes {sum(scraped.values())} processes and has {rules} rules, all healthy; "
+            f"{len(truths)} sums are true again, and no alert fires but those of past faults"
         )
 
     def _check_audit(self) -> None:
