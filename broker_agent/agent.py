@@ -20,6 +20,7 @@ from broker_agent.registration.controlled_shutdown import ControlledShutdown
 from broker_agent.registration.controller_finder import ControllerFinder
 from broker_agent.registration.registration import Registration
 from broker_agent.registration.session_keeper import SessionKeeper
+from broker_agent.replica_changes import ReplicaOffline
 from broker_agent.replication.isr_proposals import IsrProposals
 from broker_agent.replication.log_reconciliation import FetchSetup
 from broker_agent.replication.replica_fetchers import ReplicaFetchers
@@ -121,17 +122,9 @@ class Agent:
             proposals=self.proposals,
             sink=dependencies.sink,
         )
-        setup = FetchSetup(
-            own_id=broker.id,
-            broker_epoch=lambda: self.registration.epoch,
-            settings=settings,
-            client=dependencies.client,
-            metrics=self.metrics,
-            sink=dependencies.sink,
-            replicas=self.manager,
-        )
+        setup = FetchSetup(self.manager, lambda: self.registration.epoch, dependencies.client)
         self.fetchers = ReplicaFetchers(setup, tasks)
-        self.damaged = DamagedReplicas(self.manager, self.fetchers, self.registration, self.finder, setup)
+        self.damaged = DamagedReplicas(self.manager, self.fetchers, self.registration, self.finder, setup.client)
         self.control = ControlRequests(
             self.manager,
             self.fetchers,
@@ -139,7 +132,6 @@ class Agent:
             tasks,
             broker_epoch=lambda: self.registration.epoch,
             restored=self.registration.restored,
-            sink=dependencies.sink,
             heads=WitnessedHeads(dependencies.sink, settings.klamm_state_change_log_head_interval_ms),
         )
         self._setting_changes = DynamicSettings(
@@ -163,16 +155,15 @@ class Agent:
         await self.registration.register()
         dependencies = self._dependencies
         session = SessionKeeper(
-            self.broker_id,
+            self.manager,
             dependencies.zookeeper,
             dependencies.zookeeper_events,
             registration=self.registration,
             finder=self.finder,
             setting_changes=self._setting_changes,
-            sink=dependencies.sink,
         )
         self._session = session
-        session.record("registered", Cause("Startup"))
+        session.commit("registered", Cause("Startup"))
         self._start_background_work(session)
         self._setting_changes.start_session()
         self.metrics.broker_state.set(RUNNING)
@@ -189,8 +180,7 @@ class Agent:
     def _report_logs(self) -> None:
         """Take the replicas whose logs could not be loaded offline, and record what others have lost (R9.22)."""
         logs = self._dependencies.logs
-        for tp in logs.unloadable:
-            self.manager.mark_offline(tp)
+        self.manager.commit(*(ReplicaOffline(tp) for tp in logs.unloadable))
         self.damaged.add_known_at_start()
 
     def _start_background_work(self, session: SessionKeeper) -> None:
@@ -206,7 +196,6 @@ class Agent:
             fetchers=self.fetchers,
             lock=self.control.lock,
             zookeeper=self._dependencies.zookeeper,
-            sink=self._dependencies.sink,
         )
         heads = HeadPublisher(
             self._dependencies.zookeeper, self._dependencies.sink, settings.klamm_state_change_log_head_interval_ms

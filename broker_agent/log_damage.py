@@ -4,8 +4,7 @@ from msgspec import Struct
 
 from cluster.model.broker import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
 from cluster.model.partition import TopicPartition
-from cluster.requests.agents import RECOVERY, SCRUB, UNCLEAN_SHUTDOWN
-from state_log.record import Cause, Kind, StateChange
+from cluster.requests.agents import RECOVERY, UNCLEAN_SHUTDOWN
 
 
 class LogDamage(Struct, frozen=True):
@@ -88,18 +87,3 @@ def in_doubt(tp: TopicPartition, topic_id: TopicId | None, directory: str, end: 
     why = "the machine was started anew without a clean shutdown: what was not flushed may be gone"
     damage = LogDamage(end, end, 0, why, is_end_known=False)
     return DamagedReplica(tp, topic_id, directory, damage, UNCLEAN_SHUTDOWN)
-
-
-def damage_record(broker: BrokerId, replica: DamagedReplica) -> StateChange:
-    """The state-change record of a damaged replica."""
-    return StateChange(
-        kind=Kind.TRUNCATION,
-        cause=Cause("LogScrub" if replica.found_by == SCRUB else "LogRecovery"),
-        topic=replica.topic_partition.topic,
-        topic_id=replica.topic_id,
-        partition=replica.topic_partition.partition,
-        broker=broker,
-        from_offset=replica.damage.to_offset,
-        to_offset=replica.damage.from_offset,
-        reason=SCRUB if replica.found_by == SCRUB else replica.detail,
-    )

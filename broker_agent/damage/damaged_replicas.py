@@ -13,11 +13,11 @@ from typing import Final
 import structlog
 from msgspec.structs import replace
 
-from broker_agent.log_damage import DamagedReplica, LogDamage, damage_record
-from broker_agent.ports import Log
+from broker_agent.log_damage import DamagedReplica, LogDamage
+from broker_agent.ports import ClusterClient, Log
 from broker_agent.registration.controller_finder import ControllerFinder
 from broker_agent.registration.registration import Registration
-from broker_agent.replication.log_reconciliation import FetchSetup
+from broker_agent.replica_changes import DamageFound, LogTruncated
 from broker_agent.replication.replica_fetchers import ReplicaFetchers
 from broker_agent.replication.replica_manager import ReplicaManager
 from cluster.model.broker import NO_LEADER_EPOCH, LeaderEpoch
@@ -25,7 +25,7 @@ from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError, ZooK
 from cluster.model.partition import TopicPartition
 from cluster.requests.agents import SCRUB, DamagedReplicaResult, ReportDamagedReplicasRequest, ReportedDamage
 from cluster.requests.control import LeaderAndIsrPartitionState
-from state_log.record import Cause, Kind, StateChange
+from state_log.record import Cause
 
 _RETRY_S: Final = 0.5
 _AGAIN_S: Final = 5.0
@@ -44,11 +44,11 @@ class DamagedReplicas:
         fetchers: ReplicaFetchers,
         registration: Registration,
         finder: ControllerFinder,
-        setup: FetchSetup,
+        client: ClusterClient,
     ) -> None:
         self._manager, self._fetchers = manager, fetchers
         self._registration, self._finder = registration, finder
-        self._client, self._sink = setup.client, setup.sink
+        self._client = client
         self._unreported: dict[TopicPartition, DamagedReplica] = {}
         self._to_refetch: dict[TopicPartition, DamagedReplica] = {}
         self._found: set[TopicPartition] = set()
@@ -63,7 +63,7 @@ class DamagedReplicas:
         """
         logs = self._manager.logs
         for replica in logs.newly_damaged:
-            self._sink.append([damage_record(self._manager.own_id, replica)])
+            self._manager.commit(DamageFound(replica))
         for replica in logs.damaged_replicas:
             if not replica.damage.is_cut:
                 self._to_refetch[replica.topic_partition] = replica
@@ -82,7 +82,7 @@ class DamagedReplicas:
         leads = partition is not None and partition.is_leader
         replica = DamagedReplica(tp, log.topic_id, log.directory, damage, SCRUB, has_led=leads)
         _log.error("Replica is damaged", partition=str(tp), detail=replica.detail)
-        self._sink.append([damage_record(self._manager.own_id, replica)])
+        self._manager.commit(DamageFound(replica))
         self._manager.logs.add_damaged(replica)
         self._to_refetch[tp] = replica
         self._name(replica)
@@ -128,23 +128,14 @@ class DamagedReplicas:
         end, high_watermark, start = log.log_end_offset, log.high_watermark, log.log_start_offset
         log.truncate_fully_and_start_at(start)
         _log.warning("Damaged replica fetches all records anew", partition=str(tp), leader=state.leader, start=start)
-        self._sink.append(
-            [
-                StateChange(
-                    kind=Kind.TRUNCATION,
-                    cause=cause,
-                    topic=tp.topic,
-                    topic_id=log.topic_id,
-                    partition=tp.partition,
-                    broker=self._manager.own_id,
-                    leader=state.leader,
-                    leader_epoch=state.leader_epoch,
-                    from_offset=end,
-                    to_offset=start,
-                    high_watermark=high_watermark,
-                    reason=replica.found_by,
-                )
-            ]
+        self._manager.commit(
+            LogTruncated(
+                *(tp, log.topic_id, state.leader, state.leader_epoch, cause),
+                from_offset=end,
+                to_offset=start,
+                high_watermark=high_watermark,
+                reason=replica.found_by,
+            )
         )
 
     def _left_isr(self, tp: TopicPartition, epoch: LeaderEpoch) -> None:

@@ -50,7 +50,7 @@ class ReplicaFetcher:
         self._fetching: asyncio.Timeout | None = None
         self._window_start: float | None = None
         self._window_requests = 0
-        registry = setup.metrics.registry
+        registry = setup.manager.metrics.registry
         self._tags = {"clientId": name, "brokerHost": leader.endpoint.host, "brokerPort": str(leader.endpoint.port)}
         self._requests = registry.meter(*_STATS, "RequestsPerSec", **self._tags)
         self._bytes = registry.meter(*_STATS, "BytesPerSec", **self._tags)
@@ -75,7 +75,7 @@ class ReplicaFetcher:
     def close(self) -> None:
         """Remove the meters of this fetcher; its task ends by cancellation."""
         for name in ("RequestsPerSec", "BytesPerSec"):
-            self._setup.metrics.registry.remove(*_STATS, name, **self._tags)
+            self._setup.manager.metrics.registry.remove(*_STATS, name, **self._tags)
 
     async def _fetch_once(self) -> bool:
         """Send one request for every ready partition; False if none was ready or the leader did not respond."""
@@ -86,7 +86,7 @@ class ReplicaFetcher:
             return False
         settings = self._setup.settings
         request = FetchRequest(
-            replica_id=self._setup.own_id,
+            replica_id=self._setup.manager.own_id,
             replica_epoch=self._setup.broker_epoch(),
             partitions=tuple(item for _, item in asked.values()),
             max_wait_ms=settings.replica_fetch_wait_max_ms,
@@ -200,7 +200,7 @@ class ReplicaFetcher:
 
     def _append(self, tp: TopicPartition, state: FetchState, data: FetchPartitionData) -> None:
         """Append the fetched records and update high watermark and log start from the leader's (R5.24)."""
-        partition = self._setup.replicas.online(tp)
+        partition = self._setup.manager.online(tp)
         if partition is None or partition.log is None:
             self.reconciliation.delay(tp)
             return
@@ -220,9 +220,9 @@ class ReplicaFetcher:
         if size > 0:
             self.states.move_to_end(tp)
             self._bytes.mark(size)
-            self._setup.metrics.replication_bytes_in.mark(size)
-            if self._setup.own_id in partition.assignment.adding:
-                self._setup.metrics.reassignment_bytes_in.mark(size)
+            self._setup.manager.metrics.replication_bytes_in.mark(size)
+            if self._setup.manager.own_id in partition.assignment.adding:
+                self._setup.manager.metrics.reassignment_bytes_in.mark(size)
             self._on_records_fetched(tp)
 
     def _take_over_bounds(self, tp: TopicPartition, log: Log, data: FetchPartitionData) -> None:
@@ -230,7 +230,7 @@ class ReplicaFetcher:
         if data.high_watermark != before:
             after = log.set_high_watermark(Offset(min(data.high_watermark, log.log_end_offset)))
             if after > before:
-                self._setup.replicas.high_watermark_rose(tp)
+                self._setup.manager.high_watermark_rose(tp)
             elif after < before:
                 _log.warning("High watermark decreased", partition=str(tp), before=before, after=after)
         start = min(data.log_start_offset, log.high_watermark)

@@ -73,7 +73,7 @@ class ReplicaFetchers:
         """When the busy partitions received their last records; in seconds of the event loop's clock."""
         self._is_closed = False
         self._fetchers_per_leader = setup.settings.num_replica_fetchers
-        registry = setup.metrics.registry
+        registry = setup.manager.metrics.registry
         self._max_lag = registry.gauge(*_METRICS, "MaxLag", clientId="Replica")
         self._min_rate = registry.gauge(*_METRICS, "MinFetchRate", clientId="Replica")
         self._failed_count = registry.gauge(*_METRICS, "FailedPartitionsCount", clientId="Replica")

@@ -131,8 +131,11 @@ class FetchRequests:
         self, partition: HostedPartition, request: FetchRequest, item: FetchPartition, bounds: _Bounds, now_ms: float
     ) -> None:
         """Update the follower's progress, propose it for the ISR if it may join, then advance watermarks (R6.12)."""
-        moved = partition.record_follower_fetch(request, item, leader_end_offset=bounds.log_end, now_ms=now_ms)
-        self._manager.expand_isr(partition, request.replica_id)
+        moved, proposal = partition.record_follower_fetch(
+            request, item, leader_end_offset=bounds.log_end, now_ms=now_ms
+        )
+        if proposal is not None:
+            self._manager.submit(partition, proposal)
         if not (moved and self._manager.advance(partition)):
             # Its log start may have held back the low watermark.
             self._manager.delete_records_purgatory.check_and_complete(partition.topic_partition)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from broker_agent.decisions.isr import CommittedIsr, PendingExpand
+from broker_agent.decisions.isr import CommittedIsr
 from broker_agent.replication.isr_proposals import IsrProposals
 from cluster.model.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 from cluster.model.errors import ErrorCode
@@ -48,7 +48,7 @@ async def test_a_joining_replica_is_waited_for_from_the_moment_it_is_proposed() 
     await world.update_metadata()
     await world.tell(1, 2)
     leader = world.agents[1]
-    await until(lambda: isinstance(leader.partition().isr_state, PendingExpand))
+    await until(leader.proposes_expansion)
     await world.agents.pop(2).crash()
     await leader.produce(3)
     await asyncio.sleep(60)
@@ -92,7 +92,7 @@ def test_an_answer_that_a_new_order_has_overtaken_is_ignored(code: ErrorCode) ->
         await world.update_metadata()
         await world.tell(1, 2)
         leader = world.agents[1]
-        await until(lambda: isinstance(leader.partition().isr_state, PendingExpand))
+        await until(leader.proposes_expansion)
         world.decide(1, [1, 2])
         await world.tell(1)
         assert leader.partition().isr == (1, 2)
