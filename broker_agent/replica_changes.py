@@ -13,7 +13,8 @@ from broker_agent.log_damage import DamagedReplica
 from cluster.model.broker import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from cluster.model.partition import TopicPartition
 from cluster.requests.agents import SCRUB
-from cluster.requests.control import LeaderAndIsrPartitionState
+from cluster.requests.control import LeaderAndIsrPartitionState, RequestCause
+from state_log.causes import ISR_GRANTED
 from state_log.record import Cause, Kind, StateChange
 
 
@@ -37,7 +38,7 @@ class RoleTaken(Struct, frozen=True):
 class IsrGranted(Struct, frozen=True):
     """The controller accepted an ISR that this leader had proposed: after a restart nothing else here knows it.
 
-    `is_expansion`: a follower joined; otherwise some left.
+    `cause`: the controller's event, if it named one; `is_expansion`: a follower joined; otherwise some left.
     """
 
     topic_partition: TopicPartition
@@ -47,7 +48,7 @@ class IsrGranted(Struct, frozen=True):
     isr: tuple[BrokerId, ...]
     replicas: tuple[BrokerId, ...]
     min_insync_replicas: int | None
-    cause: Cause
+    cause: RequestCause | None
     is_expansion: bool
 
 
@@ -146,9 +147,15 @@ def _role_taken(change: RoleTaken, own_id: BrokerId) -> StateChange:
 
 
 def _isr_granted(change: IsrGranted, own_id: BrokerId) -> StateChange:
+    event = change.cause
     return StateChange(
         kind=Kind.ROLE,
-        cause=change.cause,
+        cause=Cause(
+            ISR_GRANTED,
+            0 if event is None else event.id,
+            None if event is None else event.controller_id,
+            None if event is None else event.controller_epoch,
+        ),
         topic=change.topic_partition.topic,
         topic_id=change.topic_id,
         partition=change.topic_partition.partition,

@@ -20,14 +20,17 @@ from cluster.requests.agents import (
     AlterPartitionResult,
 )
 from cluster.requests.cluster import Finding
+from cluster.requests.control import RequestCause
 
 RETRY_MS: Final = 50
 STUCK_ISR_CHANGE: Final = "stuck_isr_change"
 WAIT_MAX_S: Final = 30
 """A proposal is a finding after this; the controller answers within `request.timeout.ms` or not at all."""
 
-Completion = Callable[[AlterPartitionResult], None]
-"""Called once per submission, after it was removed from the queue: it may submit the next change."""
+Completion = Callable[[AlterPartitionResult, RequestCause | None], None]
+"""Called once per submission, after it was removed from the queue: it may submit the next change. With the event in
+which the controller wrote the accepted ISRs of the response, if it names one.
+"""
 _log = structlog.stdlib.get_logger()
 
 
@@ -60,7 +63,7 @@ class IsrProposals:
         tp = TopicPartition(item.topic_name, item.partition_index)
         if tp in self._waiting:
             code = ErrorCode.OPERATION_NOT_ATTEMPTED
-            complete(AlterPartitionResult(item.topic_name, item.topic_id, item.partition_index, code))
+            complete(AlterPartitionResult(item.topic_name, item.topic_id, item.partition_index, code), None)
             return
         self._waiting[tp] = (item, complete)
         self._since.setdefault(tp, asyncio.get_running_loop().time())
@@ -119,7 +122,7 @@ class IsrProposals:
                 del self._waiting[tp]
                 self._refusals[tp] = f"the controller answers {answer.error_code.name}"
                 try:
-                    complete(answer)
+                    complete(answer, response.cause)
                 except Exception:  # One partition must not keep the others from their ISR (R8.8).
                     _log.exception("Applying an AlterPartition response failed", partition=str(tp))
                 if tp not in self._waiting:

@@ -32,8 +32,9 @@ from cluster.model.broker import BrokerId, LeaderEpoch
 from cluster.model.errors import ErrorCode, StorageError
 from cluster.model.partition import TopicPartition
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionResult
+from cluster.requests.control import RequestCause
 from cluster.requests.data import FetchRequest
-from state_log.record import Cause, StateChangeSink
+from state_log.record import StateChangeSink
 
 _log = structlog.stdlib.get_logger()
 
@@ -282,7 +283,12 @@ class ReplicaManager:
         self._proposals.submit(item, partial(self._finish, partition, proposal, item))
 
     def _finish(
-        self, partition: HostedPartition, proposal: IsrProposal, item: AlterPartitionItem, answer: AlterPartitionResult
+        self,
+        partition: HostedPartition,
+        proposal: IsrProposal,
+        item: AlterPartitionItem,
+        answer: AlterPartitionResult,
+        cause: RequestCause | None,
     ) -> None:
         outcome = partition.finish_isr_change(proposal, answer)
         if outcome is IsrAnswer.COMMIT:
@@ -296,7 +302,7 @@ class ReplicaManager:
                     answer.isr,
                     partition.assignment.replicas,
                     None if log is None else log.config.min_insync_replicas,
-                    Cause("AlterPartition"),
+                    cause,
                     proposal.is_expansion,
                 )
             )

@@ -303,6 +303,8 @@ class PlayedController:
         self.requests: list[AlterPartitionRequest] = []
         self.answer: Callable[[AlterPartitionItem], AlterPartitionResult | None] = world.accept
         self.top_level = ErrorCode.NONE
+        self.cause: RequestCause | None = None
+        """What its answers name as the event of the ISRs that it accepts."""
         self.shutdown_requests: list[tuple[float, ControlledShutdownRequest]] = []
         """When each was received, in seconds of the loop's time."""
         self.shutdown_answers: list[ControlledShutdownResponse | None] = []
@@ -323,7 +325,7 @@ class PlayedController:
         if self.top_level is not ErrorCode.NONE:
             return AlterPartitionResponse(self.top_level)
         answers = [self.answer(item) for item in request.partitions]
-        return AlterPartitionResponse(ErrorCode.NONE, tuple(a for a in answers if a is not None))
+        return AlterPartitionResponse(ErrorCode.NONE, tuple(a for a in answers if a is not None), self.cause)
 
     def _answer_report(self, request: ReportDamagedReplicasRequest) -> ReportDamagedReplicasResponse:
         reported = [TopicPartition(replica.topic_name, replica.partition_index) for replica in request.replicas]

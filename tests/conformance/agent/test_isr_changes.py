@@ -10,6 +10,7 @@ from cluster.model.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEp
 from cluster.model.errors import ErrorCode
 from cluster.model.partition import TopicPartition
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionResult
+from cluster.requests.control import RequestCause
 from simulator.network import SimulatedClusterClient
 from tests.brokers.agents import CONTROLLER_ENDPOINTS, TOPIC_ID, AgentWorld, refuse, until, virtually
 
@@ -133,7 +134,7 @@ async def test_one_request_is_in_flight_and_everything_that_waits_goes_into_the_
     )
     answers: list[tuple[int, ErrorCode]] = []
 
-    def record(answer: AlterPartitionResult) -> None:
+    def record(answer: AlterPartitionResult, _: RequestCause | None) -> None:
         answers.append((answer.partition_index, answer.error_code))
         if answer.partition_index == 0 and len(answers) == 2:
             proposals.submit(item(0), record)  # Its place is free again when it learns of the answer.
@@ -178,7 +179,7 @@ async def test_an_answer_that_one_partition_cannot_digest_leaves_the_others_alon
     states = [world.decide(1, (1,), tp=TopicPartition("t", number)) for number in range(2)]
     answered: list[int] = []
 
-    def digest(answer: AlterPartitionResult) -> None:
+    def digest(answer: AlterPartitionResult, _: RequestCause | None) -> None:
         assert answer.partition_index != 0, "the first one chokes"
         answered.append(answer.partition_index)
 

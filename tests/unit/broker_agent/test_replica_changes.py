@@ -18,10 +18,19 @@ from broker_agent.replica_changes import (
     RoleTaken,
     record_of,
 )
-from cluster.model.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch, TopicId
+from cluster.model.broker import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    ControllerId,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+    TopicId,
+)
 from cluster.model.partition import TopicPartition
 from cluster.requests.agents import SCRUB
-from cluster.requests.control import LeaderAndIsrPartitionState
+from cluster.requests.control import LeaderAndIsrPartitionState, RequestCause
 from state_log.record import Cause, Stamper
 
 TP, TOPIC_ID, OWN_ID = TopicPartition("t", 3), TopicId("id"), BrokerId(1)
@@ -33,6 +42,10 @@ STATE = LeaderAndIsrPartitionState(
 FOLLOWED = LeaderAndIsrPartitionState(3, ControllerEpoch(5), BrokerId(2), LeaderEpoch(7), ISR, PartitionEpoch(9), ISR)
 DAMAGE = LogDamage(Offset(20), Offset(30), 100, "checksum")
 OF_PARTITION = '"topic":"t","topic_id":"id","partition":3,"broker":1'
+GRANTED = (
+    '"to_state":"leader","leader":1,"leader_epoch":7,"partition_epoch":10,"isr":[1,2],"replicas":[1,2],'
+    '"min_insync_replicas":2'
+)
 LOG = Offset(10), Offset(12), 2
 
 LINES: list[tuple[ReplicaChange, str | None]] = [
@@ -50,11 +63,19 @@ LINES: list[tuple[ReplicaChange, str | None]] = [
     ),
     (
         IsrGranted(
-            *(TP, TOPIC_ID, LeaderEpoch(7), PartitionEpoch(10), ISR, ISR, 2, Cause("AlterPartition")),
+            *(TP, TOPIC_ID, LeaderEpoch(7), PartitionEpoch(10), ISR, ISR, 2),
+            cause=RequestCause(ControllerId(1001), ControllerEpoch(5), "AlterPartitionReceived", 21),
             is_expansion=True,
         ),
-        f'"kind":"role","cause":{{"event":"AlterPartition"}},{OF_PARTITION},"to_state":"leader","leader":1,'
-        '"leader_epoch":7,"partition_epoch":10,"isr":[1,2],"replicas":[1,2],"min_insync_replicas":2',
+        '"kind":"role","cause":{"event":"AlterPartition","id":21,"controller":1001,"controller_epoch":5},'
+        f"{OF_PARTITION},{GRANTED}",
+    ),
+    (
+        IsrGranted(
+            *(TP, TOPIC_ID, LeaderEpoch(7), PartitionEpoch(10), ISR, ISR, 2, None),
+            is_expansion=False,
+        ),
+        f'"kind":"role","cause":{{"event":"AlterPartition"}},{OF_PARTITION},{GRANTED}',
     ),
     (ReplicaRemoved(TP), None),
     (
