@@ -14,8 +14,9 @@ from broker_agent.agent_metrics import AgentMetrics
 from broker_agent.damage.damaged_replicas import DamagedReplicas
 from broker_agent.damage.directory_failures import DirectoryFailures
 from broker_agent.damage.log_scrub import LogScrub
+from broker_agent.log.log_directories import LogDirectories
 from broker_agent.metadata_cache import MetadataCache
-from broker_agent.ports import ClusterClient, LogDirectories, Workers
+from broker_agent.ports import ClusterClient, Workers
 from broker_agent.registration.controlled_shutdown import ControlledShutdown
 from broker_agent.registration.controller_finder import ControllerFinder
 from broker_agent.registration.registration import Registration

@@ -13,8 +13,9 @@ from typing import Final
 import structlog
 from msgspec.structs import replace
 
+from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log_damage import DamagedReplica, LogDamage
-from broker_agent.ports import ClusterClient, Log
+from broker_agent.ports import ClusterClient
 from broker_agent.registration.controller_finder import ControllerFinder
 from broker_agent.registration.registration import Registration
 from broker_agent.replica_changes import DamageFound, LogTruncated
@@ -73,7 +74,7 @@ class DamagedReplicas:
         if logs.damaged_replicas:
             self._changed.set()
 
-    def add_found_by_scrub(self, log: Log, damage: LogDamage) -> None:
+    def add_found_by_scrub(self, log: PartitionLog, damage: LogDamage) -> None:
         """Stop fetching into a damaged log, and have it replaced; one that leads goes on until another one does."""
         tp = log.topic_partition
         if tp in self._found:
@@ -111,7 +112,7 @@ class DamagedReplicas:
             elif not replica.has_led:
                 self._replace(replica, replace(replica, has_led=True))
 
-    def followed(self, log: Log, state: LeaderAndIsrPartitionState, cause: Cause) -> None:
+    def followed(self, log: PartitionLog, state: LeaderAndIsrPartitionState, cause: Cause) -> None:
         """The log follows in a new leader epoch: outside of the ISR a damaged one starts anew. Raises StorageError.
 
         In the same step as the role change: nothing is fetched in the new epoch before.

@@ -9,8 +9,9 @@ from typing import Final
 
 import structlog
 
+from broker_agent.log.log_directories import LogDirectories
+from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log_damage import LogDamage
-from broker_agent.ports import Log, LogDirectories
 from cluster.config.settings import Settings
 from cluster.metrics.registry import Metrics
 from cluster.model.errors import StorageError
@@ -30,7 +31,7 @@ class LogScrub:
         logs: LogDirectories,
         settings: Settings,
         metrics: Metrics,
-        on_damage: Callable[[Log, LogDamage], None],
+        on_damage: Callable[[PartitionLog, LogDamage], None],
     ) -> None:
         self._logs = logs
         self._on_damage = on_damage

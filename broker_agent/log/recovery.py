@@ -11,6 +11,7 @@ import structlog
 from msgspec import Struct
 
 from broker_agent.log import checkpoints
+from broker_agent.log.config import LogConfig
 from broker_agent.log.cut_markers import find_cut_markers
 from broker_agent.log.directory_names import parse_offset_name
 from broker_agent.log.disk import Disk
@@ -23,7 +24,6 @@ from broker_agent.log.segments import LogDependencies, Segments, create_segment,
 from broker_agent.log.snapshots import latest_snapshot, rebuild_producers, remove_snapshots_after
 from broker_agent.log.unloadable import CheckpointedOffsets
 from broker_agent.log_damage import LogDamage
-from broker_agent.ports import LogConfig
 from cluster.model.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
 
 UNFINISHED_SUFFIXES: Final = (DELETED_SUFFIX, ".cleaned", ".swap", ".tmp")

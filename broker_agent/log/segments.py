@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from random import Random
 from typing import NamedTuple
 
+from broker_agent.log.config import LogConfig
 from broker_agent.log.disk import Disk
 from broker_agent.log.log_metrics import UNOBSERVED, LogMetrics
 from broker_agent.log.record_batch import BatchHeader
 from broker_agent.log.segment import SUFFIXES, Segment, segment_stem
-from broker_agent.ports import LogConfig
 from cluster.aio.clock import WallClock
 from cluster.model.broker import Offset
 

@@ -23,8 +23,8 @@ from broker_agent.decisions.isr import (
 )
 from broker_agent.decisions.record_deletion import low_watermark
 from broker_agent.decisions.replica_progress import ReplicaProgress, record_fetch, restart_epoch
+from broker_agent.log.partition_log import AppendInfo, PartitionLog
 from broker_agent.metadata_cache import MetadataCache
-from broker_agent.ports import AppendInfo, Log
 from cluster.model.broker import (
     INITIAL_CONTROLLER_EPOCH,
     INITIAL_PARTITION_EPOCH,
@@ -63,7 +63,7 @@ class HostedPartition:
         self.remote: dict[BrokerId, ReplicaProgress] = {}
         self._fetched: set[BrokerId] = set()
         """Followers that have fetched in this leader epoch."""
-        self.log: Log | None = None
+        self.log: PartitionLog | None = None
         self._own_id = own_id
         self._metadata = metadata
         self._metrics = metrics

@@ -14,7 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from broker_agent.decisions.truncation import FetchErrorReaction, choose_truncation, react_to_fetch_error
-from broker_agent.ports import ClusterClient, Log
+from broker_agent.log.partition_log import PartitionLog
+from broker_agent.ports import ClusterClient
 from broker_agent.replica_changes import LogTruncated
 from broker_agent.replication.fetch_states import FetchState, FetchStates
 from broker_agent.replication.replica_manager import ReplicaManager
@@ -70,7 +71,7 @@ class LogReconciliation:
         self._failed = failed
         self._truncations: list[LogTruncated] = []
 
-    def log(self, tp: TopicPartition) -> Log | None:
+    def log(self, tp: TopicPartition) -> PartitionLog | None:
         """The partition's log, None while it is offline here."""
         partition = self.setup.manager.online(tp)
         return None if partition is None else partition.log
@@ -190,7 +191,7 @@ class LogReconciliation:
         self._resume(tp, state, log, log.log_end_offset if complete else offset, is_truncating=not complete)
 
     def _resume(
-        self, tp: TopicPartition, state: FetchState, log: Log, offset: Offset, *, is_truncating: bool = False
+        self, tp: TopicPartition, state: FetchState, log: PartitionLog, offset: Offset, *, is_truncating: bool = False
     ) -> None:
         latest = log.latest_epoch if self.sends_last_epoch else None
         self.states.put(
@@ -228,7 +229,7 @@ class LogReconciliation:
             self.write_truncations()
 
     def _restart(
-        self, tp: TopicPartition, state: FetchState, log: Log, leader_start: Offset, leader_end: Offset
+        self, tp: TopicPartition, state: FetchState, log: PartitionLog, leader_start: Offset, leader_end: Offset
     ) -> None:
         if leader_start > log.log_end_offset:
             end, high_watermark = log.log_end_offset, log.high_watermark

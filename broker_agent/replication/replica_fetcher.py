@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 from msgspec.structs import replace
 
-from broker_agent.ports import Log
+from broker_agent.log.partition_log import PartitionLog
 from broker_agent.replication.fetch_states import FetchState
 from broker_agent.replication.log_reconciliation import FetchSetup, Leader, LogReconciliation
 from cluster.model.broker import Offset
@@ -132,13 +132,13 @@ class ReplicaFetcher:
         for tp, state in out_of_range:
             await self.reconciliation.reset_offset(tp, state)
 
-    def _find_unflushed(self) -> list[tuple[TopicPartition, Log]]:
+    def _find_unflushed(self) -> list[tuple[TopicPartition, PartitionLog]]:
         """Logs to flush first because of `flush.messages`: the fetch offset acknowledges everything below it."""
         ready = self.states.ready(asyncio.get_running_loop().time(), truncating=False)
         logs = [(tp, log) for tp, _ in ready if (log := self.reconciliation.log(tp)) is not None]
         return [(tp, log) for tp, log in logs if log.durable_end_offset < log.log_end_offset]
 
-    async def _flush(self, tp: TopicPartition, log: Log) -> None:
+    async def _flush(self, tp: TopicPartition, log: PartitionLog) -> None:
         try:
             await log.flush()
         except LogOperationError as error:
@@ -161,7 +161,7 @@ class ReplicaFetcher:
             asked[tp] = (state, self._item(tp, state, log))
         return asked
 
-    def _item(self, tp: TopicPartition, state: FetchState, log: Log) -> FetchPartition:
+    def _item(self, tp: TopicPartition, state: FetchState, log: PartitionLog) -> FetchPartition:
         return FetchPartition(
             topic=tp.topic,
             topic_id=state.topic_id,
@@ -225,7 +225,7 @@ class ReplicaFetcher:
                 self._setup.manager.metrics.reassignment_bytes_in.mark(size)
             self._on_records_fetched(tp)
 
-    def _take_over_bounds(self, tp: TopicPartition, log: Log, data: FetchPartitionData) -> None:
+    def _take_over_bounds(self, tp: TopicPartition, log: PartitionLog, data: FetchPartitionData) -> None:
         before = log.high_watermark
         if data.high_watermark != before:
             after = log.set_high_watermark(Offset(min(data.high_watermark, log.log_end_offset)))

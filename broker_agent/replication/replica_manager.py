@@ -13,8 +13,8 @@ import structlog
 from broker_agent.agent_metrics import AgentMetrics
 from broker_agent.decisions.data_requests import validate_leader_epoch
 from broker_agent.decisions.isr import IsrAnswer, IsrProposal
+from broker_agent.log.log_directories import LogDirectories
 from broker_agent.metadata_cache import MetadataCache
-from broker_agent.ports import LogDirectories
 from broker_agent.replica_changes import (
     IsrGranted,
     ReplicaChange,

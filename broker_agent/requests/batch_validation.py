@@ -2,8 +2,9 @@
 
 from typing import Final
 
+from broker_agent.log.config import LogConfig
 from broker_agent.log.record_batch import HEADER_SIZE, parse_header
-from broker_agent.ports import LogConfig, Workers
+from broker_agent.ports import Workers
 from broker_agent.requests.byte_budget import ByteBudget
 from broker_agent.requests.client_batches import check_client_batch
 from cluster.aio.clock import WallClock

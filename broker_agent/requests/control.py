@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from broker_agent.decisions.leader_and_isr import Admission, classify_state, validate_epochs, validate_stop
 from broker_agent.decisions.restored_zookeeper import RestoredZooKeeper
-from broker_agent.ports import Log
+from broker_agent.log.partition_log import PartitionLog
 from broker_agent.replica_changes import ReplicaRemoved, ReplicaStopped
 from broker_agent.replication.replica_fetchers import ReplicaFetchers
 from broker_agent.replication.replica_manager import ReplicaManager
@@ -333,7 +333,7 @@ class ControlRequests:
         return {tp: getattr(error, "code", ErrorCode.UNKNOWN_SERVER_ERROR) for tp, error in failures.items()}
 
 
-def _latest_epoch(log: Log | None) -> LeaderEpoch:
+def _latest_epoch(log: PartitionLog | None) -> LeaderEpoch:
     return NO_LEADER_EPOCH if log is None else log.confirmed_epoch
 
 

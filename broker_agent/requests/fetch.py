@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from broker_agent.decisions.data_requests import UNREMARKABLE_FETCH_ERRORS
 from broker_agent.decisions.truncation import diverges
-from broker_agent.ports import Log
+from broker_agent.log.partition_log import PartitionLog
 from broker_agent.replication.hosted_partition import HostedPartition
 from broker_agent.replication.replica_manager import ReplicaManager, validate_leadership
 from cluster.aio.slices import in_slices
@@ -231,7 +231,7 @@ def _validate_follower(partition: HostedPartition, request: FetchRequest, item: 
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if partition.is_of_earlier_incarnation(request) else ErrorCode.NONE
 
 
-def _compare_epochs(item: FetchPartition, log: Log, bounds: _Bounds) -> FetchPartitionData | None:
+def _compare_epochs(item: FetchPartition, log: PartitionLog, bounds: _Bounds) -> FetchPartitionData | None:
     """The result for a diverging last fetched epoch; None to go on reading (R6.7)."""
     answer = log.end_offset_for_epoch(item.last_fetched_epoch)
     if answer.epoch == NO_LEADER_EPOCH or item.fetch_offset < bounds.log_start:

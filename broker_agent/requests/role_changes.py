@@ -12,7 +12,9 @@ import structlog
 from msgspec import Struct, field
 
 from broker_agent.damage.damaged_replicas import DamagedReplicas
-from broker_agent.ports import Log, LogConfig, LogDirectories
+from broker_agent.log.config import LogConfig
+from broker_agent.log.log_directories import LogDirectories
+from broker_agent.log.partition_log import PartitionLog
 from broker_agent.replica_changes import ReplicaOffline, ReplicaRemoved, RoleTaken
 from broker_agent.replication.hosted_partition import HostedPartition
 from broker_agent.replication.log_reconciliation import Leader
@@ -215,7 +217,7 @@ class RoleChanges:
         return LogsOfRequest(self._manager.logs, configs)
 
 
-def _taken(order: BecomeLeaderOrFollower, log: Log, *, follows_anew: bool = False) -> RoleTaken:
+def _taken(order: BecomeLeaderOrFollower, log: PartitionLog, *, follows_anew: bool = False) -> RoleTaken:
     offsets = log.high_watermark, log.log_end_offset
     tp, minimum = order.partition.topic_partition, log.config.min_insync_replicas
     return RoleTaken(tp, order.topic_id, order.state, order.cause, *offsets, minimum, follows_anew)
@@ -230,7 +232,7 @@ class LogsOfRequest:
         self._checkpoints: dict[str, Mapping[TopicPartition, Offset]] = {}
         self._reading = asyncio.Lock()
 
-    async def attach(self, order: BecomeLeaderOrFollower) -> Log | None:
+    async def attach(self, order: BecomeLeaderOrFollower) -> PartitionLog | None:
         """The partition's log, opened or created if it has none yet (R3.11); None if its config is unknown.
 
         Raises StorageError; LogAppendError(INCONSISTENT_TOPIC_ID) for a log that has another topic id.

@@ -13,9 +13,8 @@ from typing import Any, ParamSpec
 from msgspec.structs import replace
 
 from broker_agent.agent import Agent, AgentDependencies
-from broker_agent.decisions.isr import IsrProposal
 from broker_agent.log.checkpoints import MetaProperties
-from broker_agent.log.log_directories import DiskLogDirectories
+from broker_agent.log.log_directories import LogDirectories
 from broker_agent.log.log_metrics import LogMetrics
 from broker_agent.log.opening import LoadOptions, open_log_directories
 from broker_agent.log.segments import LogDependencies
@@ -153,7 +152,7 @@ class AgentProcess:
         self.stop_requested = asyncio.Event()
         self.boots = 1
         self.zookeeper: SimulatedZooKeeperClient
-        self.logs: DiskLogDirectories
+        self.logs: LogDirectories
         self.agent: Agent
         self.node: AgentNode
         self.tasks: TaskSet
@@ -238,15 +237,6 @@ class AgentProcess:
         partition = self.agent.manager.online(tp)
         assert partition is not None
         return partition
-
-    def proposal(self, tp: TopicPartition = TP) -> IsrProposal | None:
-        """The ISR change that is in flight."""
-        state = self.partition(tp).isr_state
-        return state if isinstance(state, IsrProposal) else None
-
-    def proposes_expansion(self, tp: TopicPartition = TP) -> bool:
-        proposal = self.proposal(tp)
-        return proposal is not None and proposal.is_expansion
 
     def offsets(self, tp: TopicPartition = TP) -> tuple[int, int]:
         """(high watermark, log end offset)."""

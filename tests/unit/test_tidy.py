@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+import warnings
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -26,12 +27,13 @@ PACKAGES = (
 )
 GENERATED = "proto/klamm/v1"
 
-FILE_LINES_MAX = 400
+FILE_LINES_WARNED = 400
+FILE_LINES_MAX = 600
 TEST_FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 
 CLOCK_FILES = re.compile(
-    r"(adapters/|adoption/|deploy/|launcher/|benchmarks/|admin/|audit/|cluster/process/|cluster/zookeeper/kazoo|broker_agent/log/"
+    r"(adapters/|adoption/|deploy/|launcher/|benchmarks/|admin/|audit/|cluster/(aio|metrics|process)/|cluster/zookeeper/kazoo|broker_agent/log/"
     r"|state_log/(writer|apis)|__main__|program\.py)"
 )
 """Where wall clock and threads may be used: adapters, programs and what only runs in real processes."""
@@ -53,6 +55,9 @@ def name(path: Path) -> str:
 
 def test_no_source_file_outgrows_one_concept() -> None:
     sizes = {name(path): len(path.read_text().splitlines()) for path in sources()}
+    for file, size in sizes.items():
+        if size > FILE_LINES_WARNED:
+            warnings.warn(f"{file} has {size} lines: does it have one reason to change?", stacklevel=2)
     assert {file: size for file, size in sizes.items() if size > FILE_LINES_MAX} == {}
 
 

@@ -13,6 +13,7 @@ from cluster.requests.agents import AlterPartitionItem, AlterPartitionResult
 from cluster.requests.control import RequestCause
 from simulator.network import SimulatedClusterClient
 from tests.brokers.agents import CONTROLLER_ENDPOINTS, TOPIC_ID, AgentWorld, refuse, until, virtually
+from tests.brokers.isr_proposals import proposes_expansion
 
 
 @pytest.mark.rule("R8.10", "R8.13", "R8.15", "P22", "P38", "AG-7")
@@ -49,7 +50,7 @@ async def test_a_joining_replica_is_waited_for_from_the_moment_it_is_proposed() 
     await world.update_metadata()
     await world.tell(1, 2)
     leader = world.agents[1]
-    await until(leader.proposes_expansion)
+    await until(lambda: proposes_expansion(leader))
     await world.agents.pop(2).crash()
     await leader.produce(3)
     await asyncio.sleep(60)
@@ -93,7 +94,7 @@ def test_an_answer_that_a_new_order_has_overtaken_is_ignored(code: ErrorCode) ->
         await world.update_metadata()
         await world.tell(1, 2)
         leader = world.agents[1]
-        await until(leader.proposes_expansion)
+        await until(lambda: proposes_expansion(leader))
         world.decide(1, [1, 2])
         await world.tell(1)
         assert leader.partition().isr == (1, 2)

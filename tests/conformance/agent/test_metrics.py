@@ -9,11 +9,11 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from broker_agent.agent_metrics import IDLE, AgentMetrics, PartitionStatus
+from broker_agent.log.config import LogConfig
 from broker_agent.log.log_metrics import LogMetrics
 from broker_agent.log.opening import open_log_directories
 from broker_agent.log.record_batch import parse_header
 from broker_agent.log.segments import LogDependencies
-from broker_agent.ports import LogConfig
 from broker_agent.replica_changes import ReplicaOffline
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import BrokerEpoch, BrokerId, LeaderEpoch, Offset
