@@ -27,10 +27,9 @@ from broker_agent.replication.log_reconciliation import FetchSetup
 from broker_agent.replication.replica_fetchers import ReplicaFetchers
 from broker_agent.replication.replica_manager import ReplicaManager
 from broker_agent.requests.control import ControlRequests
-from broker_agent.requests.dynamic_settings import DynamicSettings
+from broker_agent.requests.dynamic_settings import DynamicSettings, TopicConfigChanges
 from broker_agent.requests.replica_descriptions import RecordedRoles
 from broker_agent.requests.role_changes import RoleChanges
-from broker_agent.requests.topic_config_changes import TopicConfigChanges
 from broker_agent.requests.topic_configs import TopicConfigs
 from cluster.aio.clock import WallClock
 from cluster.aio.tasks import TaskSet
@@ -281,7 +280,7 @@ class Agent:
         self.manager.shrink_isrs()
 
     async def _checkpoint_high_watermarks(self) -> None:
-        """Only after the first LeaderAndIsr: a checkpoint of an incomplete table would drop entries (R2.12)."""
+        """Write high watermarks after the first LeaderAndIsr: before, a checkpoint would drop entries (R2.12)."""
         await self.control.has_roles.wait()
         interval_ms = self._dependencies.settings.replica_high_watermark_checkpoint_interval_ms
         await self._every(interval_ms, self.manager.checkpoint_high_watermarks)

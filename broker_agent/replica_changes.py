@@ -117,23 +117,29 @@ ReplicaChange = (
     | RegistrationChanged
 )
 
+_Record = Callable[..., StateChange]
+"""Makes a record from kind, cause, partition and further fields."""
+
 
 def record_of(change: ReplicaChange, own_id: BrokerId) -> StateChange | None:
     """The state-change record of a change of broker `own_id`; None if it is not recorded."""
-    return _RECORDS[type(change)](change, own_id)
+
+    def record(kind: Kind, cause: Cause | None, tp: TopicPartition | None = None, **rest: Any) -> StateChange:
+        topic, partition = (None, None) if tp is None else tp
+        return StateChange(kind=kind, cause=cause, topic=topic, partition=partition, broker=own_id, **rest)
+
+    return _RECORDS[type(change)](change, own_id, record)
 
 
-def _role_taken(change: RoleTaken, own_id: BrokerId) -> StateChange:
-    tp, state = change.topic_partition, change.state
+def _role_taken(change: RoleTaken, own_id: BrokerId, record: _Record) -> StateChange:
+    state = change.state
     leads = state.leader == own_id
-    return StateChange(
-        kind=Kind.ROLE,
-        cause=change.cause,
+    return record(
+        Kind.ROLE,
+        change.cause,
+        change.topic_partition,
         controller_epoch=state.controller_epoch,
-        topic=tp.topic,
         topic_id=change.topic_id,
-        partition=tp.partition,
-        broker=own_id,
         to_state="leader" if leads else "follower",
         leader=state.leader,
         leader_epoch=state.leader_epoch,
@@ -146,20 +152,14 @@ def _role_taken(change: RoleTaken, own_id: BrokerId) -> StateChange:
     )
 
 
-def _isr_granted(change: IsrGranted, own_id: BrokerId) -> StateChange:
+def _isr_granted(change: IsrGranted, own_id: BrokerId, record: _Record) -> StateChange:
     event = change.cause
-    return StateChange(
-        kind=Kind.ROLE,
-        cause=Cause(
-            ISR_GRANTED,
-            0 if event is None else event.id,
-            None if event is None else event.controller_id,
-            None if event is None else event.controller_epoch,
-        ),
-        topic=change.topic_partition.topic,
+    named = (0, None, None) if event is None else (event.id, event.controller_id, event.controller_epoch)
+    return record(
+        Kind.ROLE,
+        Cause(ISR_GRANTED, *named),
+        change.topic_partition,
         topic_id=change.topic_id,
-        partition=change.topic_partition.partition,
-        broker=own_id,
         to_state="leader",
         leader=own_id,
         leader_epoch=change.leader_epoch,
@@ -170,41 +170,31 @@ def _isr_granted(change: IsrGranted, own_id: BrokerId) -> StateChange:
     )
 
 
-def _replica_stopped(change: ReplicaStopped, own_id: BrokerId) -> StateChange:
-    return StateChange(
-        kind=Kind.ROLE,
-        cause=change.cause,
-        topic=change.topic_partition.topic,
-        partition=change.topic_partition.partition,
-        broker=own_id,
-        to_state="deleted" if change.is_deleted else "stopped",
+def _replica_stopped(change: ReplicaStopped, _: BrokerId, record: _Record) -> StateChange:
+    to_state = "deleted" if change.is_deleted else "stopped"
+    why = None if change.failure is None else str(change.failure)
+    return record(
+        *(Kind.ROLE, change.cause, change.topic_partition),
+        to_state=to_state,
         leader_epoch=change.leader_epoch,
-        reason=None if change.failure is None else str(change.failure),
+        reason=why,
     )
 
 
-def _replica_offline(change: ReplicaOffline, own_id: BrokerId) -> StateChange | None:
+def _replica_offline(change: ReplicaOffline, _: BrokerId, record: _Record) -> StateChange | None:
     if change.why is None:
         return None
-    return StateChange(
-        kind=Kind.ROLE,
-        cause=Cause("LogDirectoryFailure"),
-        topic=change.topic_partition.topic,
-        partition=change.topic_partition.partition,
-        broker=own_id,
-        to_state="offline",
-        reason=change.why,
+    return record(
+        Kind.ROLE, Cause("LogDirectoryFailure"), change.topic_partition, to_state="offline", reason=change.why
     )
 
 
-def _log_truncated(change: LogTruncated, own_id: BrokerId) -> StateChange:
-    return StateChange(
-        kind=Kind.TRUNCATION,
-        cause=change.cause,
-        topic=change.topic_partition.topic,
+def _log_truncated(change: LogTruncated, _: BrokerId, record: _Record) -> StateChange:
+    return record(
+        Kind.TRUNCATION,
+        change.cause,
+        change.topic_partition,
         topic_id=change.topic_id,
-        partition=change.topic_partition.partition,
-        broker=own_id,
         leader=change.leader,
         leader_epoch=change.leader_epoch,
         from_offset=change.from_offset,
@@ -214,41 +204,35 @@ def _log_truncated(change: LogTruncated, own_id: BrokerId) -> StateChange:
     )
 
 
-def _damage_found(change: DamageFound, own_id: BrokerId) -> StateChange:
+def _damage_found(change: DamageFound, _: BrokerId, record: _Record) -> StateChange:
     replica = change.replica
     by_scrub = replica.found_by == SCRUB
-    return StateChange(
-        kind=Kind.TRUNCATION,
-        cause=Cause("LogScrub" if by_scrub else "LogRecovery"),
-        topic=replica.topic_partition.topic,
+    return record(
+        Kind.TRUNCATION,
+        Cause("LogScrub" if by_scrub else "LogRecovery"),
+        replica.topic_partition,
         topic_id=replica.topic_id,
-        partition=replica.topic_partition.partition,
-        broker=own_id,
         from_offset=replica.damage.to_offset,
         to_offset=replica.damage.from_offset,
         reason=SCRUB if by_scrub else replica.detail,
     )
 
 
-def _registration_changed(change: RegistrationChanged, own_id: BrokerId) -> StateChange:
-    return StateChange(
-        kind=Kind.REGISTRATION,
-        cause=change.cause,
-        broker=own_id,
-        broker_epoch=change.broker_epoch,
+def _registration_changed(change: RegistrationChanged, _: BrokerId, record: _Record) -> StateChange:
+    epoch = change.broker_epoch
+    return record(
+        Kind.REGISTRATION,
+        change.cause,
+        broker_epoch=epoch,
         to_state=change.to_state,
-        reason=f"broker epoch {change.broker_epoch}",
+        reason=f"broker epoch {epoch}",
     )
 
 
-def _not_recorded(_: ReplicaChange, _own_id: BrokerId) -> None:
-    return None
-
-
-_RECORDS: Final[Mapping[type, Callable[[Any, BrokerId], StateChange | None]]] = {
+_RECORDS: Final[Mapping[type, Callable[[Any, BrokerId, _Record], StateChange | None]]] = {
     RoleTaken: _role_taken,
     IsrGranted: _isr_granted,
-    ReplicaRemoved: _not_recorded,
+    ReplicaRemoved: lambda _change, _own_id, _record: None,
     ReplicaStopped: _replica_stopped,
     ReplicaOffline: _replica_offline,
     LogTruncated: _log_truncated,

@@ -1,4 +1,5 @@
-"""Replicas of this broker that have lost records: reports them to the controller until others lead, then fetches anew.
+"""Replicas of this broker that have lost records: reports them to the controller until others lead, then fetches
+all their records again.
 
 A replica whose damage is in the middle of its log fetches everything again, once it follows in a leader epoch that
 began without it in the ISR: from then on it cannot be elected before it has caught up, and back in the ISR it is
@@ -37,7 +38,7 @@ _log = structlog.stdlib.get_logger()
 
 
 class DamagedReplicas:
-    """The replicas to be reported, and those to be fetched anew. `run` does the reporting."""
+    """The replicas to be reported, and those to be fetched again. `run` does the reporting."""
 
     def __init__(
         self,
@@ -75,7 +76,7 @@ class DamagedReplicas:
             self._changed.set()
 
     def add_found_by_scrub(self, log: PartitionLog, damage: LogDamage) -> None:
-        """Stop fetching into a damaged log, and have it replaced; one that leads goes on until another one does."""
+        """Stop fetching into a damaged log, and have it replaced; one that leads continues until another one does."""
         tp = log.topic_partition
         if tp in self._found:
             return
@@ -113,7 +114,7 @@ class DamagedReplicas:
                 self._replace(replica, replace(replica, has_led=True))
 
     def followed(self, log: PartitionLog, state: LeaderAndIsrPartitionState, cause: Cause) -> None:
-        """The log follows in a new leader epoch: outside of the ISR a damaged one starts anew. Raises StorageError.
+        """The log follows in a new leader epoch: outside of the ISR a damaged one is emptied. Raises StorageError.
 
         In the same step as the role change: nothing is fetched in the new epoch before.
         """
@@ -140,7 +141,7 @@ class DamagedReplicas:
         )
 
     def _left_isr(self, tp: TopicPartition, epoch: LeaderEpoch) -> None:
-        """From now on the replica has what it has fetched; what it had to be emptied of is at its end, too."""
+        """Note that the replica has what it fetches from now on; what it had to be emptied of is at its end, too."""
         for replica in self._manager.logs.damage_of(tp):
             if replica.is_in_doubt:
                 self._end_doubt(replica)
@@ -196,7 +197,7 @@ class DamagedReplicas:
         )
 
     def _end_doubt(self, replica: DamagedReplica) -> None:
-        """It has been decided on: what it may lack it fetches outside of the ISR, or the others follow it."""
+        """Forget the doubt: what the replica may lack it fetches outside of the ISR, or the others follow it."""
         tp = replica.topic_partition
         self._manager.logs.forget_damage(replica)
         if self._unreported.get(tp) == replica:
@@ -271,7 +272,7 @@ class DamagedReplicas:
     def _take_answers(
         self, sent: Mapping[TopicPartition, DamagedReplica], results: Iterable[DamagedReplicaResult]
     ) -> None:
-        """What was answered without an error is not reported again; that it was in doubt is over."""
+        """Report replicas no more that the controller answered without an error, and end the doubt about them."""
         for result in results:
             tp = TopicPartition(result.topic_name, result.partition_index)
             replica = self._unreported.get(tp)

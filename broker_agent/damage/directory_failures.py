@@ -1,4 +1,4 @@
-"""Takes a failed log directory out of service while the others go on.
+"""Takes a failed log directory out of service while the others are served.
 
 Source: Kafka ReplicaManager.handleLogDirFailure, LogDirFailureHandler; KIP-112; agent rule R11.3.
 """

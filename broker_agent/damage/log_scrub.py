@@ -23,7 +23,7 @@ _log = structlog.stdlib.get_logger()
 class LogScrub:
     """One pass over all logs after another; a restarted process begins a new pass.
 
-    `on_damage` is called with a damaged log; the pass then goes on with the next one.
+    `on_damage` is called with a damaged log; the pass then continues with the next one.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class LogScrub:
             await asyncio.sleep(self._interval_s)
 
     async def verify_all(self) -> None:
-        """One pass. A log that fails meanwhile is left out."""
+        """Verify each log once. A log that fails meanwhile is left out."""
         for topic_partition in [*self._logs.all_logs()]:
             log = self._logs.get(topic_partition)
             if log is None:

@@ -50,7 +50,7 @@ IsrState = CommittedIsr | IsrProposal
 
 
 def maximal_isr(state: IsrState) -> tuple[BrokerId, ...]:
-    """Every replica that may be in the ISR now, including a joining one and those proposed for removal (R8.3)."""
+    """The replicas that may be in the ISR now, with a joining one and those proposed for removal (R8.3)."""
     return state.isr if isinstance(state, IsrProposal) and state.is_expansion else state.committed
 
 
@@ -118,7 +118,7 @@ def _propose(
 
 
 class IsrAnswer(Enum):
-    """What a leader does after the response to its proposal."""
+    """The reaction of a leader to the response to its proposal."""
 
     COMMIT = "commit"
     """The returned state is in effect."""

@@ -15,15 +15,13 @@ import structlog
 from broker_agent.log import checkpoints
 from broker_agent.log.config import LogConfig
 from broker_agent.log.cut_markers import remove_cut_markers
-from broker_agent.log.damage_checkpoint import encode_damaged_replicas
 from broker_agent.log.directory_names import deleted_name, path_in
 from broker_agent.log.disk_errors import is_error_of_disk
-from broker_agent.log.known_damage import KnownDamage
+from broker_agent.log.known_damage import KnownDamage, encode_damaged_replicas
 from broker_agent.log.log_directory import LogDirectory, OnFailure
 from broker_agent.log.partition_log import PartitionLog
-from broker_agent.log.recovery import LoadedLog, create_log
+from broker_agent.log.recovery import LoadedLog, UnloadableLog, create_log
 from broker_agent.log.segments import LogDependencies
-from broker_agent.log.unloadable import UnloadableLog
 from broker_agent.log_damage import DamagedReplica
 from cluster.metrics.registry import Samples
 from cluster.model.broker import BrokerEpoch, Offset, TopicId
@@ -73,7 +71,7 @@ class LogDirectories:
 
     @property
     def directories(self) -> Mapping[str, LogDirectory]:
-        """Every configured directory, including failed ones."""
+        """The configured directories, including failed ones."""
         return self._directories
 
     @property
@@ -92,15 +90,15 @@ class LogDirectories:
 
     @property
     def damaged_replicas(self) -> Sequence[DamagedReplica]:
-        """What is known to be missing, also by an earlier process of this broker (R9.33), and what may be (D-119)."""
+        """The replicas that are known to lack records, also by an earlier process (R9.33), or that may (D-119)."""
         return self.damage.all
 
     def damage_of(self, topic_partition: TopicPartition) -> Sequence[DamagedReplica]:
-        """Those of `damaged_replicas` that are of this partition."""
+        """The damaged replicas of one partition; several if it is damaged in several places."""
         return self.damage.of(topic_partition)
 
     def space(self, directory: str) -> tuple[int, int]:
-        """Total and usable bytes of the directory's file system. Raises StorageError."""
+        """The total and usable bytes of the directory's file system. Raises StorageError."""
         with self._directories[directory]:
             return self._dependencies.disk.space(directory)
 

@@ -1,6 +1,6 @@
 """Metrics of logs: sizes and offsets, fsync times, recovery progress.
 
-Names are those of Kafka's MBeans (kafka.log Log, LogFlushStats, LogManager; kafka.server ReplicaManager).
+The names are those of the MBeans of Kafka (kafka.log Log, LogFlushStats, LogManager; kafka.server ReplicaManager).
 """
 
 from collections.abc import Callable
@@ -30,11 +30,11 @@ class LogMetrics:
         return self._metrics.gauge(*_LOG_MANAGER, "remainingLogsToRecover", dir=directory)
 
     def segments_to_recover(self, directory: str, thread: int) -> Gauge:
-        """Segments left to recover in the current log of a recovery thread of the directory."""
+        """The segments left to recover in the current log of a recovery thread of the directory."""
         return self._metrics.gauge(*_LOG_MANAGER, "remainingSegmentsToRecover", dir=directory, threadNum=thread)
 
     def recovered(self, directory: str, threads: int) -> None:
-        """All logs of the directory are loaded: what was left to recover is shown no more, as by Kafka."""
+        """Remove the gauges of what was left to recover: all logs of the directory are loaded."""
         self._metrics.remove(*_LOG_MANAGER, "remainingLogsToRecover", dir=directory)
         for thread in range(threads):
             self._metrics.remove(*_LOG_MANAGER, "remainingSegmentsToRecover", dir=directory, threadNum=thread)

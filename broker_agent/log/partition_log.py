@@ -103,17 +103,17 @@ class PartitionLog:
 
     @property
     def recovery_point(self) -> Offset:
-        """First offset not known to be flushed."""
+        """The first offset not known to be flushed."""
         return self._flusher.recovery_point
 
     @property
     def latest_epoch(self) -> LeaderEpoch | None:
-        """Latest entry of the epoch cache, or None (R5.8)."""
+        """The latest entry of the epoch cache, or None (R5.8)."""
         return self._epochs.latest
 
     @property
     def highest_producer_id(self) -> int:
-        """Of the producers known to the log; -1 if there is none."""
+        """The highest id of the producers known to the log; -1 if there is none."""
         return self.producers.highest_id
 
     @property
@@ -284,7 +284,7 @@ class PartitionLog:
     # Reading
 
     def read(self, start: Offset, max_bytes: int, upper_bound: Offset, *, at_least_one: bool) -> bytes:
-        """Whole batches from the one containing `start`, ending at or before `upper_bound` (R10.10).
+        """The whole batches from the one containing `start`, ending at or before `upper_bound` (R10.10).
 
         `at_least_one`: the first batch is returned even when it alone exceeds `max_bytes`.
         Raises LogAppendError(OFFSET_OUT_OF_RANGE) for start < log start or > LEO.
@@ -299,18 +299,18 @@ class PartitionLog:
             return self.segments.read(start, max_bytes, bound, at_least_one=at_least_one)
 
     def bytes_between(self, start: Offset, end: Offset) -> int | None:
-        """Bytes from the batch containing `start` up to `end` when in one segment, else None (R6.15)."""
+        """The bytes from the batch containing `start` up to `end` when in one segment, else None (R6.15)."""
         with self._usable():
             return self.segments.bytes_between(start, end)
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, Offset] | None:
-        """First (timestamp, offset) with timestamp >= the given one, at batch granularity; None if none."""
+        """The first (timestamp, offset) with timestamp >= the given one, at batch granularity; None if none."""
         with self._usable():
             header = self.segments.find_timestamp(timestamp, self._log_start)
             return None if header is None else (header.max_timestamp, max(Offset(header.base_offset), self._log_start))
 
     def batches(self) -> Iterator[BatchHeader]:
-        """Headers of all batches that end at or after the log start; for inspection, not for serving."""
+        """The headers of all batches that end at or after the log start; for inspection, not for serving."""
         return self.segments.headers(self._log_start)
 
     async def verify(self, pace: Pace) -> LogDamage | None:
@@ -371,7 +371,7 @@ class PartitionLog:
         self._count_producers()
 
     def _prepare_cut(self, offset: Offset) -> None:
-        """Before batches go: lower the recovery point, also for the next start, and remove snapshots that have them."""
+        """Lower the recovery point, also for the next start, and remove snapshots with the batches that will go."""
         self._log_directory.mark_cut(self.path, offset, self.recovery_point)
         self._flusher.on_truncation(offset)
         remove_snapshots_after(self._dependencies.disk, self.path, offset)

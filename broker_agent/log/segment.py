@@ -35,7 +35,7 @@ class PlacedBatch(NamedTuple):
 
 
 def segment_stem(directory: str, base_offset: Offset) -> str:
-    """Path of a segment's files without their suffix."""
+    """The path of a segment's files without their suffix."""
     return f"{directory}/{offset_name(base_offset)}"
 
 
@@ -189,7 +189,7 @@ class Segment:
         self.create_indexes()
 
     def size_below(self, offset: Offset) -> int:
-        """Bytes of the batches that end below `offset`."""
+        """The bytes of the batches that end below `offset`."""
         found = self.find(offset)
         return self.size if found is None else found.position
 

@@ -118,7 +118,7 @@ class HostedPartition:
         """Become leader with this ISR and assignment (R3.4 to R3.7b); returns whether another broker led before.
 
         `epoch_start_offset`: the log end at which the new leader epoch was written to disk, None if the leader epoch is
-        not newer. A pending ISR change is dropped, as the controller has decided anew.
+        not newer. A pending ISR change is dropped, as the controller has decided since.
         """
         is_new_leader = not self.is_leader
         self.controller_epoch = state.controller_epoch

@@ -70,7 +70,7 @@ class IsrProposals:
         self._submitted.set()
 
     def findings(self) -> Iterator[Finding]:
-        """Proposals that have been sent without effect for too long, submitted anew or not."""
+        """The proposals that have had no effect for too long, whether or not they were submitted again."""
         now = asyncio.get_running_loop().time()
         for tp, since in sorted(self._since.items()):
             if now - since > WAIT_MAX_S:

@@ -153,7 +153,7 @@ class LogReconciliation:
         self._truncate_against(tp, state, data.EpochEndOffset(answer.leader_epoch, answer.end_offset), diverged=False)
 
     def follow_divergence(self, tp: TopicPartition, state: FetchState, leader: data.EpochEndOffset) -> None:
-        """Truncate to where the leader's history diverges, as a fetch response said, and go on fetching (R5.23)."""
+        """Truncate to where the leader's history diverges, as a fetch response said, and continue to fetch (R5.23)."""
         self._truncate_against(tp, state, leader, diverged=True)
 
     def _truncate_against(

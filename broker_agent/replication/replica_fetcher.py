@@ -133,7 +133,7 @@ class ReplicaFetcher:
             await self.reconciliation.reset_offset(tp, state)
 
     def _find_unflushed(self) -> list[tuple[TopicPartition, PartitionLog]]:
-        """Logs to flush first because of `flush.messages`: the fetch offset acknowledges everything below it."""
+        """The logs to flush first because of `flush.messages`: the fetch offset acknowledges everything below it."""
         ready = self.states.ready(asyncio.get_running_loop().time(), truncating=False)
         logs = [(tp, log) for tp, _ in ready if (log := self.reconciliation.log(tp)) is not None]
         return [(tp, log) for tp, log in logs if log.durable_end_offset < log.log_end_offset]

@@ -81,7 +81,7 @@ class ReplicaFetchers:
 
     @property
     def failed(self) -> tuple[TopicPartition, ...]:
-        """Partitions that are not fetched until the next LeaderAndIsr."""
+        """The partitions that are not fetched until the next LeaderAndIsr."""
         return tuple(self._failed)
 
     def state(self, tp: TopicPartition) -> FetchState | None:
@@ -138,7 +138,7 @@ class ReplicaFetchers:
             states.put(tp, replace(state, topic_id=topic_id))
 
     def on_records_fetched(self, tp: TopicPartition) -> None:
-        """Records were appended: fetch the partition with the busy ones from now on."""
+        """Fetch the partition with the busy ones from now on, as records were appended."""
         key = self._placed[tp]
         self._received_at[tp] = asyncio.get_running_loop().time()
         if not key.is_busy:
@@ -237,7 +237,7 @@ class ReplicaFetchers:
         return fetcher
 
     async def _guard(self, fetcher: ReplicaFetcher, name: str) -> None:
-        """Root of a fetcher's task: an unexpected error stops this fetcher, not the agent (R5.7).
+        """The root of a fetcher's task: an unexpected error stops this fetcher, not the agent (R5.7).
 
         It is restarted after a pause, as nothing else fetches its partitions; until then it counts as dead.
         """

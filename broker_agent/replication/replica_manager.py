@@ -92,7 +92,7 @@ class ReplicaManager:
 
     @property
     def offline_count(self) -> int:
-        """Number of offline partitions, counted anew."""
+        """The number of offline partitions."""
         return sum(partition is None for partition in self._hosted.values())
 
     def leads_any_of(self, topic: str) -> bool:

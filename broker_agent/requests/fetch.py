@@ -64,7 +64,10 @@ class FetchRequests:
     async def _read_all(
         self, request: FetchRequest, items: Sequence[FetchPartition], *, arrival_ms: float | None
     ) -> list[FetchPartitionData]:
-        """One result per partition. `arrival_ms`: update the follower's progress from the request, as of that time."""
+        """Read each partition; one result for each.
+
+        `arrival_ms`: update the follower's progress from the request, as of that time.
+        """
         remaining = request.max_bytes
         is_empty = True
         results = []
@@ -232,7 +235,7 @@ def _validate_follower(partition: HostedPartition, request: FetchRequest, item: 
 
 
 def _compare_epochs(item: FetchPartition, log: PartitionLog, bounds: _Bounds) -> FetchPartitionData | None:
-    """The result for a diverging last fetched epoch; None to go on reading (R6.7)."""
+    """The result for a diverging last fetched epoch; None to continue to read (R6.7)."""
     answer = log.end_offset_for_epoch(item.last_fetched_epoch)
     if answer.epoch == NO_LEADER_EPOCH or item.fetch_offset < bounds.log_start:
         return _answer(item, bounds, ErrorCode.OFFSET_OUT_OF_RANGE)

@@ -33,7 +33,7 @@ class OffsetRequests:
         self._manager = manager
 
     async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        """Earliest offset, latest offset, or the first one at a timestamp, per partition (R6.21).
+        """The earliest offset, latest offset, or the first one at a timestamp, per partition (R6.21).
 
         Consumers are told no more than the high watermark; followers, and what asks to debug, the end of the log. The
         latter is answered by followers, too. A partition that is named twice is refused, each time.

@@ -171,7 +171,7 @@ class ProduceRequests:
         return self._name_leader(tp, result)
 
     def _name_leader(self, tp: TopicPartition, result: ProducePartitionResult) -> ProducePartitionResult:
-        """For NOT_LEADER_OR_FOLLOWER, add the leader known from the metadata cache (R7.10)."""
+        """Add the leader known from the metadata cache to a NOT_LEADER_OR_FOLLOWER (R7.10)."""
         state = self._manager.metadata.partition_state(tp)
         if result.error_code is not ErrorCode.NOT_LEADER_OR_FOLLOWER or state is None:
             return result

@@ -45,12 +45,10 @@ class BecomeLeaderOrFollower(Struct, frozen=True):
 class RoleChangeResult(Struct):
     """The results, filled in as role changes complete.
 
-    `taken`: the roles that were taken; `changed`: the followers among them that must start to fetch again; `failures`:
-    codes other than NONE.
+    `taken`: the roles that were taken; `failures`: codes other than NONE.
     """
 
     taken: list[RoleTaken] = field(default_factory=list)
-    changed: list[BecomeLeaderOrFollower] = field(default_factory=list)
     failures: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
 
 
@@ -96,7 +94,8 @@ class RoleChanges:
         finally:
             # Also after an unexpected failure of one of them: for the others a repeated request would not be newer.
             if not is_stopping:
-                self._fetchers.add({o.partition.topic_partition: self._fetch_start(o) for o in outcome.changed})
+                taken = (role for role in outcome.taken if role.follows_anew)
+                self._fetchers.add({role.topic_partition: self._fetch_start(role) for role in taken})
 
     async def _lead(self, order: BecomeLeaderOrFollower, logs: "LogsOfRequest", outcome: RoleChangeResult) -> None:
         """Become leader, unless the request is older or the log cannot be opened (R3.3 to R3.7)."""
@@ -143,26 +142,24 @@ class RoleChanges:
             self._damaged.followed(log, state, order.cause)
         outcome.taken.append(_taken(order, log, follows_anew=follows_anew))
         partition.make_follower(state)
-        if follows_anew:
-            outcome.changed.append(order)
         self._manager.on_role_changed(partition)
 
-    def _fetch_start(self, order: BecomeLeaderOrFollower) -> FetchStart:
-        """Where to start fetching: at the log end if the leader can compare its latest epoch, else at the HW."""
-        partition = order.partition
-        log = partition.log
-        endpoint = self._manager.metadata.endpoint(partition.leader_id)
-        assert log is not None, f"{partition.topic_partition} has no log"
-        assert endpoint is not None, f"broker {partition.leader_id} died within one step"
+    def _fetch_start(self, role: RoleTaken) -> FetchStart:
+        """Start fetching at the log end if the leader can compare its latest epoch, else at the high watermark."""
+        partition = self._manager.online(role.topic_partition)
+        log = None if partition is None else partition.log
+        endpoint = self._manager.metadata.endpoint(role.state.leader)
+        assert log is not None, f"{role.topic_partition} has no log"
+        assert endpoint is not None, f"broker {role.state.leader} died within one step"
         by_fetch = self._manager.settings.klamm_replica_truncation_mode == "fetch"
         from_end = by_fetch and log.latest_epoch is not None
         return FetchStart(
-            topic_id=order.topic_id,
-            leader=Leader(partition.leader_id, endpoint),
-            leader_epoch=partition.leader_epoch,
+            topic_id=role.topic_id,
+            leader=Leader(role.state.leader, endpoint),
+            leader_epoch=role.state.leader_epoch,
             offset=log.log_end_offset if from_end else log.high_watermark,
             latest_epoch=log.latest_epoch,
-            cause=order.cause,
+            cause=role.cause,
         )
 
     async def _for_each(
