@@ -13,11 +13,11 @@ from collections.abc import Callable
 from random import Random
 
 from broker_agent.log.checkpoints import MetaProperties
+from broker_agent.log.config import LogConfig
 from broker_agent.log.file_disk import FileDisk
 from broker_agent.log.opening import open_log_directories
 from broker_agent.log.record_batch import HEADER_SIZE, crc32c
 from broker_agent.log.segments import LogDependencies
-from broker_agent.ports import LogConfig
 from cluster.aio.clock import SystemClock
 from cluster.model.broker import BrokerId, LeaderEpoch, Offset
 from cluster.model.partition import TopicPartition

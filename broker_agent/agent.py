@@ -14,21 +14,22 @@ from broker_agent.agent_metrics import AgentMetrics
 from broker_agent.damage.damaged_replicas import DamagedReplicas
 from broker_agent.damage.directory_failures import DirectoryFailures
 from broker_agent.damage.log_scrub import LogScrub
+from broker_agent.log.log_directories import LogDirectories
 from broker_agent.metadata_cache import MetadataCache
-from broker_agent.ports import ClusterClient, LogDirectories, Workers
+from broker_agent.ports import ClusterClient, Workers
 from broker_agent.registration.controlled_shutdown import ControlledShutdown
 from broker_agent.registration.controller_finder import ControllerFinder
 from broker_agent.registration.registration import Registration
 from broker_agent.registration.session_keeper import SessionKeeper
+from broker_agent.replica_changes import ReplicaOffline
 from broker_agent.replication.isr_proposals import IsrProposals
 from broker_agent.replication.log_reconciliation import FetchSetup
 from broker_agent.replication.replica_fetchers import ReplicaFetchers
 from broker_agent.replication.replica_manager import ReplicaManager
 from broker_agent.requests.control import ControlRequests
-from broker_agent.requests.dynamic_settings import DynamicSettings
+from broker_agent.requests.dynamic_settings import DynamicSettings, TopicConfigChanges
 from broker_agent.requests.replica_descriptions import RecordedRoles
 from broker_agent.requests.role_changes import RoleChanges
-from broker_agent.requests.topic_config_changes import TopicConfigChanges
 from broker_agent.requests.topic_configs import TopicConfigs
 from cluster.aio.clock import WallClock
 from cluster.aio.tasks import TaskSet
@@ -122,17 +123,9 @@ class Agent:
             proposals=self.proposals,
             sink=dependencies.sink,
         )
-        setup = FetchSetup(
-            own_id=broker.id,
-            broker_epoch=lambda: self.registration.epoch,
-            settings=settings,
-            client=dependencies.client,
-            metrics=self.metrics,
-            sink=dependencies.sink,
-            replicas=self.manager,
-        )
+        setup = FetchSetup(self.manager, lambda: self.registration.epoch, dependencies.client)
         self.fetchers = ReplicaFetchers(setup, tasks)
-        self.damaged = DamagedReplicas(self.manager, self.fetchers, self.registration, self.finder, setup)
+        self.damaged = DamagedReplicas(self.manager, self.fetchers, self.registration, self.finder, setup.client)
         self.control = ControlRequests(
             self.manager,
             self.fetchers,
@@ -140,7 +133,6 @@ class Agent:
             tasks,
             broker_epoch=lambda: self.registration.epoch,
             restored=self.registration.restored,
-            sink=dependencies.sink,
             heads=WitnessedHeads(dependencies.sink, settings.klamm_state_change_log_head_interval_ms),
         )
         self._setting_changes = DynamicSettings(
@@ -164,16 +156,15 @@ class Agent:
         await self.registration.register()
         dependencies = self._dependencies
         session = SessionKeeper(
-            self.broker_id,
+            self.manager,
             dependencies.zookeeper,
             dependencies.zookeeper_events,
             registration=self.registration,
             finder=self.finder,
             setting_changes=self._setting_changes,
-            sink=dependencies.sink,
         )
         self._session = session
-        session.record("registered", Cause("Startup"))
+        session.commit("registered", Cause("Startup"))
         self._start_background_work(session)
         self._setting_changes.start_session()
         self.metrics.broker_state.set(RUNNING)
@@ -197,8 +188,7 @@ class Agent:
     def _report_logs(self) -> None:
         """Take the replicas whose logs could not be loaded offline, and record what others have lost (R9.22)."""
         logs = self._dependencies.logs
-        for tp in logs.unloadable:
-            self.manager.mark_offline(tp)
+        self.manager.commit(*(ReplicaOffline(tp) for tp in logs.unloadable))
         self.damaged.add_known_at_start()
 
     def _start_background_work(self, session: SessionKeeper) -> None:
@@ -214,7 +204,6 @@ class Agent:
             fetchers=self.fetchers,
             lock=self.control.lock,
             zookeeper=self._dependencies.zookeeper,
-            sink=self._dependencies.sink,
         )
         heads = HeadPublisher(
             self._dependencies.zookeeper, self._dependencies.sink, settings.klamm_state_change_log_head_interval_ms
@@ -299,7 +288,7 @@ class Agent:
         self.manager.shrink_isrs()
 
     async def _checkpoint_high_watermarks(self) -> None:
-        """Only after the first LeaderAndIsr: a checkpoint of an incomplete table would drop entries (R2.12)."""
+        """Write high watermarks after the first LeaderAndIsr: before, a checkpoint would drop entries (R2.12)."""
         await self.control.has_roles.wait()
         interval_ms = self._dependencies.settings.replica_high_watermark_checkpoint_interval_ms
         await self._every(interval_ms, self.manager.checkpoint_high_watermarks)

@@ -1,7 +1,7 @@
 """Gauges and meters of an agent, updated on each change and never computed at scrape time.
 
-Names are those of Kafka's MBeans (kafka.server ReplicaManager and BrokerTopicMetrics, kafka.cluster Partition), so that
-existing dashboards work.
+The names are those of the MBeans of Kafka (kafka.server ReplicaManager and BrokerTopicMetrics, kafka.cluster
+Partition), so that existing dashboards work.
 """
 
 from collections.abc import Iterable

@@ -4,8 +4,7 @@ from msgspec import Struct
 
 from cluster.model.broker import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
 from cluster.model.partition import TopicPartition
-from cluster.requests.agents import RECOVERY, SCRUB, UNCLEAN_SHUTDOWN
-from state_log.record import Cause, Kind, StateChange
+from cluster.requests.agents import RECOVERY, UNCLEAN_SHUTDOWN
 
 
 class LogDamage(Struct, frozen=True):
@@ -13,7 +12,7 @@ class LogDamage(Struct, frozen=True):
 
     `size`: bytes that were cut off; what was gone before is not counted. `is_cut`: whether the log ends where the
     damage began; otherwise it is in the middle and stays. `is_end_known`: whether the log is known to have ended at
-    `to_offset`, or to go on there; otherwise later records may be missing, too.
+    `to_offset`, or to continue there; otherwise later records may be missing, too.
     """
 
     from_offset: Offset
@@ -25,7 +24,7 @@ class LogDamage(Struct, frozen=True):
 
     @property
     def offsets(self) -> str:
-        """For people, for example `offsets 20..29`, or `at least offsets 20..29`."""
+        """The offsets for people, for example `offsets 20..29`, or `at least offsets 20..29`."""
         return f"{'' if self.is_end_known else 'at least '}offsets {self.from_offset}..{self.to_offset - 1}"
 
 
@@ -62,13 +61,13 @@ class DamagedReplica(Struct, frozen=True):
 
     @property
     def detail(self) -> str:
-        """One sentence for people, without the partition."""
+        """The damage in one sentence for people, without the partition."""
         lost = self.damage
         cut = f" ({lost.size} bytes cut off at its end)" if lost.is_cut else ""
         return f"{lost.offsets} are damaged in {self.directory}{cut}: {lost.reason}"
 
     def remedy(self, broker: BrokerId) -> str:
-        """What happens next, or what an operator can do."""
+        """The text that says what happens next, or what an operator can do."""
         tp = self.topic_partition
         if self.is_lost:
             return (
@@ -84,22 +83,7 @@ class DamagedReplica(Struct, frozen=True):
 
 
 def in_doubt(tp: TopicPartition, topic_id: TopicId | None, directory: str, end: Offset) -> DamagedReplica:
-    """A replica that ends at `end`, and may have gone on."""
+    """The doubt about a replica that ends at `end`: it may have had further records."""
     why = "the machine was started anew without a clean shutdown: what was not flushed may be gone"
     damage = LogDamage(end, end, 0, why, is_end_known=False)
     return DamagedReplica(tp, topic_id, directory, damage, UNCLEAN_SHUTDOWN)
-
-
-def damage_record(broker: BrokerId, replica: DamagedReplica) -> StateChange:
-    """The state-change record of a damaged replica."""
-    return StateChange(
-        kind=Kind.TRUNCATION,
-        cause=Cause("LogScrub" if replica.found_by == SCRUB else "LogRecovery"),
-        topic=replica.topic_partition.topic,
-        topic_id=replica.topic_id,
-        partition=replica.topic_partition.partition,
-        broker=broker,
-        from_offset=replica.damage.to_offset,
-        to_offset=replica.damage.from_offset,
-        reason=SCRUB if replica.found_by == SCRUB else replica.detail,
-    )

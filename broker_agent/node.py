@@ -1,11 +1,12 @@
 """Routes each request of an agent to the part that handles it. Source: Kafka KafkaApis."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import structlog
 
 from broker_agent.agent import Agent, AgentDependencies
-from broker_agent.damage.disk_findings import disk_findings
+from broker_agent.replication.replica_manager import ReplicaManager
 from broker_agent.requests.batch_validation import BatchValidation
 from broker_agent.requests.cluster_descriptions import ClusterDescriptions
 from broker_agent.requests.delete_records import DeleteRecordsRequests
@@ -14,6 +15,7 @@ from broker_agent.requests.offsets import OffsetRequests
 from broker_agent.requests.produce import ProduceRequests
 from broker_agent.requests.replica_descriptions import ReplicaDescriptions
 from cluster.aio.parking import parked
+from cluster.model.bounds import shortened
 from cluster.model.broker import UNKNOWN_BROKER_EPOCH
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.model.partition import TopicPartition
@@ -26,6 +28,7 @@ from cluster.requests.cluster import (
     DescribeClusterResponse,
     DescribeFindingsRequest,
     DescribeFindingsResponse,
+    Finding,
     LostOffsets,
 )
 from cluster.requests.context import RequestContext
@@ -88,7 +91,7 @@ class AgentNode:
             restored = agent.registration.restored.findings()
             agent.damaged.forget_ended()
             of_process = few_open_files_left(f"broker {agent.broker_id}", agent.broker_id)
-            return DescribeFindingsResponse((*restored, *of_process, *agent.findings(), *disk_findings(agent.manager)))
+            return DescribeFindingsResponse((*restored, *of_process, *agent.findings(), *_disk_findings(agent.manager)))
 
         async def describe_cluster(_: DescribeClusterRequest) -> DescribeClusterResponse:
             return await view.describe_cluster(control.known_controller_epoch)
@@ -134,3 +137,19 @@ class AgentNode:
         _log.info("Shutdown requested", broker=self._agent.broker_id)
         self._request_stop()
         return ShutdownResponse(ErrorCode.NONE)
+
+
+def _disk_findings(manager: ReplicaManager) -> Iterator[Finding]:
+    """The failed directories, logs that cannot be loaded, and lost records that this broker knows of."""
+    logs, own_id = manager.logs, manager.own_id
+    for path, error in logs.failures.items():
+        yield Finding("failed_log_directory", f"log directory {path} failed: {error}", broker=own_id)
+    for (topic, partition), why in logs.unloadable.items():
+        yield Finding("offline_replica", f"broker {own_id}: {why}", topic, partition, own_id)
+    for directory, names in logs.unacceptable_names.items():
+        for name in names:
+            detail = f"{directory}: {shortened(name)} cannot be a partition; nothing in it is touched: move it away"
+            yield Finding("unacceptable_directory", detail, broker=own_id)
+    for replica in (replica for replica in logs.damaged_replicas if not replica.is_in_doubt):
+        detail = f"broker {own_id}: {replica.detail}; {replica.remedy(own_id)}"
+        yield Finding("damaged_replica", detail, *replica.topic_partition, own_id)

@@ -155,15 +155,19 @@ class ActiveController:
         """What of `/admin/reassign_partitions` was processed."""
         return self.admin_requests.reassignments_read
 
+    @property
+    def request_cause(self) -> RequestCause:
+        """The event being processed, as it is named to brokers."""
+        return RequestCause(self.config.id, self.epoch, self.cause.event, self.cause.id)
+
     def new_batch(self, announced: Assignments = NO_ASSIGNMENTS) -> ControlBatch:
         """Create a batch of requests. `announced`: assignments sent before `/brokers/topics/T` holds them."""
         return ControlBatch(self.context, announced, self.lost_topic_ids.withheld)
 
     def send(self, batch: ControlBatch) -> None:
         """Build the requests of a batch and queue each for its broker. Raises UnsentDecisionsError."""
-        cause = RequestCause(self.config.id, self.epoch, self.cause.event, self.cause.id)
         try:
-            for broker, request in batch.requests(self.config.id, self.config.request_settings, (cause,)):
+            for broker, request in batch.requests(self.config.id, self.config.request_settings, (self.request_cause,)):
                 self.channels.send(broker, request)
         except Exception as error:
             raise UnsentDecisionsError(f"requests to brokers could not be made: {error!r}") from error

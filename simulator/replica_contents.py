@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.record_batch import BatchHeader, walk
-from broker_agent.ports import Log
 from cluster.model.broker import BrokerId, Offset
 from cluster.model.partition import TopicPartition
 from simulator.cluster import SimulatedCluster
@@ -63,12 +62,12 @@ def check_contents(
             raise violated("P28", f"{tp} has lost acknowledged batches (base offset, checksum): {lost}")
 
 
-def _log(cluster: SimulatedCluster, broker: BrokerId, tp: TopicPartition) -> Log | None:
+def _log(cluster: SimulatedCluster, broker: BrokerId, tp: TopicPartition) -> PartitionLog | None:
     partition = cluster.agents[broker].hosted(tp)
     return None if partition is None else partition.log
 
 
-def _read(tp: TopicPartition, log: Log | None) -> list[Batch]:
+def _read(tp: TopicPartition, log: PartitionLog | None) -> list[Batch]:
     """All batches of a log, which must follow one another without a gap."""
     assert isinstance(log, PartitionLog), f"{tp} is hosted"
     batches: list[Batch] = []

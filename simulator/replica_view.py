@@ -115,7 +115,7 @@ def check_epochs_rise(broker: int, before: ReplicaView, view: ReplicaView) -> No
 
 def check_isr_of_leader(broker: int, view: ReplicaView) -> None:
     """The ISR on a leader contains it, and only replicas, each once. Raises ViolationError (P4, P5)."""
-    isr = view.isr_state.isr
+    isr = view.isr_state.committed
     if broker not in isr:
         raise violated("P4", f"leader {broker} is not in its ISR {isr}")
     if len(set(isr)) != len(isr):

@@ -196,7 +196,7 @@ class ReplicationChecker:
                 raise violated("P22", f"{member} joined {broker} at {end}, epoch from {start}")
 
     def _check_advance(self, broker: int, view: ReplicaView) -> None:
-        if len(view.isr_state.isr) < view.partition.min_isr:
+        if len(view.isr_state.committed) < view.partition.min_isr:
             raise violated("P16", f"leader {broker} is under its min ISR")
         for member in view.maximal - {broker}:
             end = view.end_of(member)

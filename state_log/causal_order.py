@@ -17,13 +17,12 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Final
 
-from state_log.causes import BY_AGENTS, ControllerEvent, controller_event
+from state_log.causes import BY_AGENTS, ISR_GRANTED, ControllerEvent, controller_event, is_granted_isr
 from state_log.record import Kind, LoggedStateChange
 
 _STATE_BEHIND: Final = {"stopped": "OfflineReplica", "deleted": "ReplicaDeletionStarted", "offline": "OfflineReplica"}
 """The replica state that the controller recorded before it had an agent take this role."""
 _DELETED: Final = "ReplicaDeletionSuccessful"
-_ALTER_PARTITION: Final = "AlterPartition"
 
 _Key = tuple[int, bool, str, str, int]
 
@@ -163,7 +162,7 @@ def _effects(records: Sequence[LoggedStateChange], decided: Sequence[int]) -> di
     for number, record in enumerate(records[index] for index in decided):
         if _moves(record, record.broker, _DELETED):
             found["deleted", record.broker].append(number)
-        elif record.cause is not None and record.cause.event.startswith(_ALTER_PARTITION):
+        elif record.cause is not None and record.cause.event.startswith(ISR_GRANTED):
             found["leader", record.topic_id, record.leader, record.leader_epoch].append(number)
     return found
 
@@ -172,8 +171,8 @@ def _effect_of_role(record: LoggedStateChange) -> _Effect:
     match record.kind, record.to_state:
         case Kind.ROLE, "deleted":
             return "deleted", record.broker
-        # An ISR that was accepted is recorded afterwards, without a controller's cause.
-        case Kind.ROLE, "leader" if record.cause is None or record.cause.event != "AlterPartition":
+        # An ISR that was granted is recorded after what the controller recorded, which `_decisions` finds.
+        case Kind.ROLE, "leader" if not is_granted_isr(record):
             return "leader", record.topic_id, record.broker, record.leader_epoch
         case _:
             return None

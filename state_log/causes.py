@@ -23,6 +23,17 @@ class ControllerEvent(NamedTuple):
     id: int
 
 
+ISR_GRANTED: Final = "AlterPartition"
+"""The cause of a leader's record of an ISR that a controller granted, with the number of the event: without
+it in earlier logs, and where that event wrote no ISR, as it was in effect before.
+"""
+
+
+def is_granted_isr(record: LoggedStateChange) -> bool:
+    """Whether a leader recorded an ISR that a controller had granted, and not that it took its role."""
+    return record.kind is Kind.ROLE and record.cause is not None and record.cause.event == ISR_GRANTED
+
+
 EventOnTopic = tuple[ControllerEvent, str | None]
 """One event may create or delete topics that several callers asked for. The topic is None for records without one."""
 

@@ -1,24 +1,21 @@
 """What a node exposes of the state-change log that it writes.
 
-Without an import of the registry: readers of logs in Spark's workers import the writer, and have no Prometheus library.
+Without an import of the registry at run time: readers of logs in Spark's workers import the writer, and have no
+Prometheus library.
 """
 
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from cluster.metrics.registry import Metrics
 
 _LOG: Final = ("klamm.statelog", "StateChangeLog")
-
-
-class LogRegistry(Protocol):
-    """What the writer reports to: a registry of metrics."""
-
-    def gauge(self, domain: str, type_: str, name: str) -> Any: ...
-    def meter(self, domain: str, type_: str, name: str) -> Any: ...
 
 
 class StateChangeLogMetrics:
     """Counters of one writer. `written` and `failed` are called on the event loop, `synced` on a worker thread."""
 
-    def __init__(self, metrics: LogRegistry) -> None:
+    def __init__(self, metrics: "Metrics") -> None:
         self._records = metrics.meter(*_LOG, "RecordsPerSec")
         self._bytes = metrics.meter(*_LOG, "BytesPerSec")
         self._failures = metrics.meter(*_LOG, "FailuresPerSec")

@@ -11,7 +11,16 @@ from msgspec.structs import replace
 
 from cluster.model.broker import NO_LEADER
 from state_log.causal_order import in_causal_order
-from state_log.causes import BY_AGENTS, Call, call_of, calls_by_event, event_text, origin_text, request_text
+from state_log.causes import (
+    BY_AGENTS,
+    Call,
+    call_of,
+    calls_by_event,
+    event_text,
+    is_granted_isr,
+    origin_text,
+    request_text,
+)
 from state_log.record import Kind, LoggedStateChange
 
 _ENDS: Final = ("deleted", "removed")
@@ -154,7 +163,7 @@ def _replicas(record: LoggedStateChange) -> str:
 
 def _role(record: LoggedStateChange) -> str:
     match record.to_state:
-        case "leader" if record.cause is not None and record.cause.event == "AlterPartition":
+        case "leader" if is_granted_isr(record):
             return f"leads on in epoch {record.leader_epoch}, in sync {list(record.isr or ())}"
         case "leader":
             return f"leads in epoch {record.leader_epoch}"

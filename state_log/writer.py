@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 import structlog
@@ -21,8 +21,11 @@ from cluster.aio.clock import WallClock
 from cluster.config.settings import Settings
 from cluster.model.errors import DECODE_ERRORS, StorageError
 from cluster.requests.control import StateLogHead
-from state_log.log_metrics import LogRegistry, StateChangeLogMetrics
+from state_log.log_metrics import StateChangeLogMetrics
 from state_log.record import Boot, ChainHead, Stamper, StateChange, incarnation_id
+
+if TYPE_CHECKING:
+    from cluster.metrics.registry import Metrics
 
 SEGMENT_SUFFIX: Final = ".jsonl"
 STATE_CHANGE_FOLDER: Final = "state-change-log"
@@ -274,7 +277,7 @@ def read_boot() -> Boot:
 
 
 def open_state_change_log(
-    settings: Settings, data: Sequence[str], node: str, clock: WallClock, metrics: LogRegistry
+    settings: Settings, data: Sequence[str], node: str, clock: WallClock, metrics: "Metrics"
 ) -> FileStateChangeLog:
     """Open the log of this process, in `klamm.state.change.log.dir` or below the first data directory."""
     configured = settings.klamm_state_change_log_dir

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from audit.records.findings import Finding
 from audit.records.vectors import ABSENT, Longs, group_starts, is_one_of, longs, ranked
+from state_log.causes import ISR_GRANTED
 from state_log.record import Kind
 
 STALE_CONTROLLER_EPOCH: Final = "stale-controller-epoch"
@@ -54,7 +55,10 @@ def spans_of(rows: pyarrow.RecordBatch) -> list[Span]:
     table = pyarrow.Table.from_batches([rows])
     (node, nodes), (incarnation, incarnations) = ranked(table["node"]), ranked(table["incarnation"])
     at_ms, seq = longs(table["at_ms"]), longs(table["seq"])
-    epoch = numpy.where(is_one_of(table["kind"], [Kind.ROLE.value]), longs(table["cause_controller_epoch"]), ABSENT)
+    carries_out = is_one_of(table["kind"], [Kind.ROLE.value])
+    # A granted ISR carries out no request: the answer of a controller may come after requests of its successor.
+    carries_out &= ~is_one_of(table["cause_event"], [ISR_GRANTED])
+    epoch = numpy.where(carries_out, longs(table["cause_controller_epoch"]), ABSENT)
     starts = group_starts(node, incarnation).tolist()
     found = []
     for first, end in pairwise([*starts, len(node)]):

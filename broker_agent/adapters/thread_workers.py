@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class _Job:
-    """One piece of work. `result` is cancelled if who asked for it gives up; then `on_end` is set, if it goes on."""
+    """One piece of work. `result` is cancelled if the caller gives up; then `on_end` is set, if the work has begun."""
 
     __slots__ = ("error", "has_ended", "on_end", "result", "value", "work")
 

@@ -1,4 +1,5 @@
-"""Replicas of this broker that have lost records: reports them to the controller until others lead, then fetches anew.
+"""Replicas of this broker that have lost records: reports them to the controller until others lead, then fetches
+all their records again.
 
 A replica whose damage is in the middle of its log fetches everything again, once it follows in a leader epoch that
 began without it in the ISR: from then on it cannot be elected before it has caught up, and back in the ISR it is
@@ -13,11 +14,12 @@ from typing import Final
 import structlog
 from msgspec.structs import replace
 
-from broker_agent.log_damage import DamagedReplica, LogDamage, damage_record
-from broker_agent.ports import Log
+from broker_agent.log.partition_log import PartitionLog
+from broker_agent.log_damage import DamagedReplica, LogDamage
+from broker_agent.ports import ClusterClient
 from broker_agent.registration.controller_finder import ControllerFinder
 from broker_agent.registration.registration import Registration
-from broker_agent.replication.log_reconciliation import FetchSetup
+from broker_agent.replica_changes import DamageFound, LogTruncated
 from broker_agent.replication.replica_fetchers import ReplicaFetchers
 from broker_agent.replication.replica_manager import ReplicaManager
 from cluster.model.broker import NO_LEADER_EPOCH, LeaderEpoch
@@ -25,7 +27,7 @@ from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError, ZooK
 from cluster.model.partition import TopicPartition
 from cluster.requests.agents import SCRUB, DamagedReplicaResult, ReportDamagedReplicasRequest, ReportedDamage
 from cluster.requests.control import LeaderAndIsrPartitionState
-from state_log.record import Cause, Kind, StateChange
+from state_log.record import Cause
 
 _RETRY_S: Final = 0.5
 _AGAIN_S: Final = 5.0
@@ -36,7 +38,7 @@ _log = structlog.stdlib.get_logger()
 
 
 class DamagedReplicas:
-    """The replicas to be reported, and those to be fetched anew. `run` does the reporting."""
+    """The replicas to be reported, and those to be fetched again. `run` does the reporting."""
 
     def __init__(
         self,
@@ -44,11 +46,11 @@ class DamagedReplicas:
         fetchers: ReplicaFetchers,
         registration: Registration,
         finder: ControllerFinder,
-        setup: FetchSetup,
+        client: ClusterClient,
     ) -> None:
         self._manager, self._fetchers = manager, fetchers
         self._registration, self._finder = registration, finder
-        self._client, self._sink = setup.client, setup.sink
+        self._client = client
         self._unreported: dict[TopicPartition, DamagedReplica] = {}
         self._to_refetch: dict[TopicPartition, DamagedReplica] = {}
         self._found: set[TopicPartition] = set()
@@ -63,7 +65,7 @@ class DamagedReplicas:
         """
         logs = self._manager.logs
         for replica in logs.newly_damaged:
-            self._sink.append([damage_record(self._manager.own_id, replica)])
+            self._manager.commit(DamageFound(replica))
         for replica in logs.damaged_replicas:
             if not replica.damage.is_cut:
                 self._to_refetch[replica.topic_partition] = replica
@@ -73,8 +75,8 @@ class DamagedReplicas:
         if logs.damaged_replicas:
             self._changed.set()
 
-    def add_found_by_scrub(self, log: Log, damage: LogDamage) -> None:
-        """Stop fetching into a damaged log, and have it replaced; one that leads goes on until another one does."""
+    def add_found_by_scrub(self, log: PartitionLog, damage: LogDamage) -> None:
+        """Stop fetching into a damaged log, and have it replaced; one that leads continues until another one does."""
         tp = log.topic_partition
         if tp in self._found:
             return
@@ -82,7 +84,7 @@ class DamagedReplicas:
         leads = partition is not None and partition.is_leader
         replica = DamagedReplica(tp, log.topic_id, log.directory, damage, SCRUB, has_led=leads)
         _log.error("Replica is damaged", partition=str(tp), detail=replica.detail)
-        self._sink.append([damage_record(self._manager.own_id, replica)])
+        self._manager.commit(DamageFound(replica))
         self._manager.logs.add_damaged(replica)
         self._to_refetch[tp] = replica
         self._name(replica)
@@ -111,8 +113,8 @@ class DamagedReplicas:
             elif not replica.has_led:
                 self._replace(replica, replace(replica, has_led=True))
 
-    def followed(self, log: Log, state: LeaderAndIsrPartitionState, cause: Cause) -> None:
-        """The log follows in a new leader epoch: outside of the ISR a damaged one starts anew. Raises StorageError.
+    def followed(self, log: PartitionLog, state: LeaderAndIsrPartitionState, cause: Cause) -> None:
+        """The log follows in a new leader epoch: outside of the ISR a damaged one is emptied. Raises StorageError.
 
         In the same step as the role change: nothing is fetched in the new epoch before.
         """
@@ -128,27 +130,18 @@ class DamagedReplicas:
         end, high_watermark, start = log.log_end_offset, log.high_watermark, log.log_start_offset
         log.truncate_fully_and_start_at(start)
         _log.warning("Damaged replica fetches all records anew", partition=str(tp), leader=state.leader, start=start)
-        self._sink.append(
-            [
-                StateChange(
-                    kind=Kind.TRUNCATION,
-                    cause=cause,
-                    topic=tp.topic,
-                    topic_id=log.topic_id,
-                    partition=tp.partition,
-                    broker=self._manager.own_id,
-                    leader=state.leader,
-                    leader_epoch=state.leader_epoch,
-                    from_offset=end,
-                    to_offset=start,
-                    high_watermark=high_watermark,
-                    reason=replica.found_by,
-                )
-            ]
+        self._manager.commit(
+            LogTruncated(
+                *(tp, log.topic_id, state.leader, state.leader_epoch, cause),
+                from_offset=end,
+                to_offset=start,
+                high_watermark=high_watermark,
+                reason=replica.found_by,
+            )
         )
 
     def _left_isr(self, tp: TopicPartition, epoch: LeaderEpoch) -> None:
-        """From now on the replica has what it has fetched; what it had to be emptied of is at its end, too."""
+        """Note that the replica has what it fetches from now on; what it had to be emptied of is at its end, too."""
         for replica in self._manager.logs.damage_of(tp):
             if replica.is_in_doubt:
                 self._end_doubt(replica)
@@ -204,7 +197,7 @@ class DamagedReplicas:
         )
 
     def _end_doubt(self, replica: DamagedReplica) -> None:
-        """It has been decided on: what it may lack it fetches outside of the ISR, or the others follow it."""
+        """Forget the doubt: what the replica may lack it fetches outside of the ISR, or the others follow it."""
         tp = replica.topic_partition
         self._manager.logs.forget_damage(replica)
         if self._unreported.get(tp) == replica:
@@ -279,7 +272,7 @@ class DamagedReplicas:
     def _take_answers(
         self, sent: Mapping[TopicPartition, DamagedReplica], results: Iterable[DamagedReplicaResult]
     ) -> None:
-        """What was answered without an error is not reported again; that it was in doubt is over."""
+        """Report replicas no more that the controller answered without an error, and end the doubt about them."""
         for result in results:
             tp = TopicPartition(result.topic_name, result.partition_index)
             replica = self._unreported.get(tp)

@@ -1,4 +1,4 @@
-"""Takes a failed log directory out of service while the others go on.
+"""Takes a failed log directory out of service while the others are served.
 
 Source: Kafka ReplicaManager.handleLogDirFailure, LogDirFailureHandler; KIP-112; agent rule R11.3.
 """
@@ -7,6 +7,7 @@ import asyncio
 
 import structlog
 
+from broker_agent.replica_changes import ReplicaOffline
 from broker_agent.replication.replica_fetchers import ReplicaFetchers
 from broker_agent.replication.replica_manager import ReplicaManager
 from cluster.metrics.registry import Gauge
@@ -14,7 +15,6 @@ from cluster.model.errors import LogDirectoriesError, OutcomeUnknownError, ZooKe
 from cluster.znodes.admin_requests import encode_log_dir_event
 from cluster.znodes.paths import LOG_DIR_EVENT_NOTIFICATION
 from cluster.zookeeper.port import Create, ZooKeeper, refusal
-from state_log.record import Cause, Kind, StateChange, StateChangeSink
 
 _log = structlog.stdlib.get_logger()
 
@@ -30,14 +30,12 @@ class DirectoryFailures:
         fetchers: ReplicaFetchers,
         lock: asyncio.Lock,
         zookeeper: ZooKeeper,
-        sink: StateChangeSink,
     ) -> None:
         self._failed = failed
         self._manager = manager
         self._fetchers = fetchers
         self._lock = lock
         self._zookeeper = zookeeper
-        self._sink = sink
         self._count = manager.metrics.registry.gauge("kafka.log", "LogManager", "OfflineLogDirectoryCount")
         for directory in manager.logs.live_directories:
             self._offline_gauge(directory).set(0)
@@ -74,25 +72,7 @@ class DirectoryFailures:
             replicas=len(lost),
         )
         self._fetchers.remove(lost)
-        for tp in lost:
-            self._manager.mark_offline(tp)
-        for topic in sorted({tp.topic for tp in lost}):
-            if not self._manager.hosts_any_of(topic):
-                self._manager.metrics.drop_topic(topic)
-        self._sink.append(
-            [
-                StateChange(
-                    kind=Kind.ROLE,
-                    cause=Cause("LogDirectoryFailure"),
-                    topic=tp.topic,
-                    partition=tp.partition,
-                    broker=self._manager.own_id,
-                    to_state="offline",
-                    reason=f"{directory}: {error}",
-                )
-                for tp in lost
-            ]
-        )
+        self._manager.commit(*(ReplicaOffline(tp, f"{directory}: {error}") for tp in lost))
 
     async def _announce(self) -> None:
         """Notify the controller, which then asks which replicas are affected (R11.3 step 9)."""

@@ -9,8 +9,9 @@ from typing import Final
 
 import structlog
 
+from broker_agent.log.log_directories import LogDirectories
+from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log_damage import LogDamage
-from broker_agent.ports import Log, LogDirectories
 from cluster.config.settings import Settings
 from cluster.metrics.registry import Metrics
 from cluster.model.errors import StorageError
@@ -22,7 +23,7 @@ _log = structlog.stdlib.get_logger()
 class LogScrub:
     """One pass over all logs after another; a restarted process begins a new pass.
 
-    `on_damage` is called with a damaged log; the pass then goes on with the next one.
+    `on_damage` is called with a damaged log; the pass then continues with the next one.
     """
 
     def __init__(
@@ -30,7 +31,7 @@ class LogScrub:
         logs: LogDirectories,
         settings: Settings,
         metrics: Metrics,
-        on_damage: Callable[[Log, LogDamage], None],
+        on_damage: Callable[[PartitionLog, LogDamage], None],
     ) -> None:
         self._logs = logs
         self._on_damage = on_damage
@@ -50,7 +51,7 @@ class LogScrub:
             await asyncio.sleep(self._interval_s)
 
     async def verify_all(self) -> None:
-        """One pass. A log that fails meanwhile is left out."""
+        """Verify each log once. A log that fails meanwhile is left out."""
         for topic_partition in [*self._logs.all_logs()]:
             log = self._logs.get(topic_partition)
             if log is None:

@@ -20,7 +20,7 @@ INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"}
 
 
 def repeated_partitions(items: Sequence[ListOffsetsPartition]) -> AbstractSet[tuple[str, int]]:
-    """What a request names more than once. Source: Kafka ListOffsetsRequest.duplicatePartitions."""
+    """The partitions that a request names more than once. Source: Kafka ListOffsetsRequest.duplicatePartitions."""
     return {key for key, count in Counter((item.topic, item.partition) for item in items).items() if count > 1}
 
 

@@ -7,64 +7,54 @@ CommittedPartitionState, Pending…); KIP-497.
 
 from collections.abc import Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct
 
 from broker_agent.decisions.replica_progress import ReplicaProgress, is_caught_up
-from cluster.model.broker import BrokerId, LeaderEpoch, Offset, PartitionEpoch
+from cluster.model.broker import UNKNOWN_BROKER_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
 from cluster.model.errors import ErrorCode
 from cluster.model.hash_order import in_hash_order
 from cluster.requests.agents import AlterPartitionResult
 
 LISTED_AS_THEY_CAME: Final = 4
 """The size of Scala's largest set that is not hashed."""
+_NO_EPOCHS: Final[Mapping[BrokerId, BrokerEpoch]] = MappingProxyType({})
 
 
 class CommittedIsr(Struct, frozen=True):
     """No ISR change is in flight."""
 
+    committed: tuple[BrokerId, ...]
+
+
+class IsrProposal(Struct, frozen=True):
+    """`isr` was proposed and may be in effect already; `committed` is the last committed ISR.
+
+    `epochs`: the broker epoch with which each member of `isr` fetched, known only of one that joins (KIP-903). If that
+    broker has restarted since, it may have lost records; the controller detects it by this epoch.
+    """
+
+    committed: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
+    epochs: tuple[BrokerEpoch, ...]
+
+    @property
+    def is_expansion(self) -> bool:
+        """Whether a follower joins; otherwise some leave."""
+        return len(self.isr) > len(self.committed)
 
 
-class PendingExpand(Struct, frozen=True):
-    """`isr` is the last committed ISR; `joining` was proposed and may be in effect already."""
-
-    isr: tuple[BrokerId, ...]
-    joining: BrokerId
-
-
-class PendingShrink(Struct, frozen=True):
-    """`isr` is the last committed ISR, still with the members proposed for removal."""
-
-    isr: tuple[BrokerId, ...]
-    leaving: tuple[BrokerId, ...]
-
-
-PendingIsr = PendingExpand | PendingShrink
-IsrState = CommittedIsr | PendingIsr
+IsrState = CommittedIsr | IsrProposal
 
 
 def maximal_isr(state: IsrState) -> tuple[BrokerId, ...]:
-    """Every replica that may be in the ISR now, including a joining one and those proposed for removal (R8.3)."""
-    return (*state.isr, state.joining) if isinstance(state, PendingExpand) else state.isr
+    """The replicas that may be in the ISR now, with a joining one and those proposed for removal (R8.3)."""
+    return state.isr if isinstance(state, IsrProposal) and state.is_expansion else state.committed
 
 
-def proposed_isr(proposal: PendingIsr) -> tuple[BrokerId, ...]:
-    """The ISR to write if the proposal is accepted, in the order of Kafka's leader.
-
-    Kafka keeps the ISR in a Scala Set: up to four members are in insertion order, more are ordered by hash; removing
-    members from a larger set does not restore insertion order.
-    """
-    if isinstance(proposal, PendingExpand):
-        members = (*proposal.isr, proposal.joining)
-    else:
-        members = tuple(broker for broker in proposal.isr if broker not in proposal.leaving)
-    is_hashed = max(len(members), len(proposal.isr)) > LISTED_AS_THEY_CAME
-    return tuple(in_hash_order(members)) if is_hashed else members
-
-
-def choose_leaving(
+def propose_shrink(
     state: IsrState,
     leader: BrokerId,
     remote: Mapping[BrokerId, ReplicaProgress],
@@ -72,49 +62,63 @@ def choose_leaving(
     leader_end_offset: Offset,
     now_ms: float,
     lag_ms_max: int,
-) -> tuple[BrokerId, ...]:
-    """Members of the committed ISR that lag behind, never the leader (R8.4, R8.7).
+) -> IsrProposal | None:
+    """Propose to remove all members that lag behind, never the leader (R8.4, R8.7); None if there are none.
 
-    A member without a progress record is no longer a replica and is removed, too. Empty while a change is in flight.
+    A member without a progress record is no longer a replica and is removed, too. None while a change is in flight.
     """
     if not isinstance(state, CommittedIsr):
-        return ()
-    return tuple(
+        return None
+    staying = tuple(
         broker
-        for broker in state.isr
-        if broker != leader
-        and (
-            (progress := remote.get(broker)) is None
-            or not is_caught_up(progress, leader_end_offset, now_ms=now_ms, lag_ms_max=lag_ms_max)
+        for broker in state.committed
+        if broker == leader
+        or (
+            (progress := remote.get(broker)) is not None
+            and is_caught_up(progress, leader_end_offset, now_ms=now_ms, lag_ms_max=lag_ms_max)
         )
     )
+    return None if len(staying) == len(state.committed) else _propose(state, staying)
 
 
-def may_join(
+def propose_expand(
     state: IsrState,
     replica: BrokerId,
+    progress: ReplicaProgress,
     *,
-    replica_end_offset: Offset,
     high_watermark: Offset,
     epoch_start_offset: Offset,
     is_alive: bool,
-) -> bool:
-    """Whether a follower that has just fetched may be proposed for the ISR (R8.10).
+) -> IsrProposal | None:
+    """Propose a follower that has just fetched for the ISR; None if it may not join, or not yet (R8.10).
 
     Reaching the start of the leader's epoch matters right after an election: the high watermark may still be below what
     the previous leader committed, and all of that is below the epoch start (R8.11).
     """
-    return (
+    may_join = (
         isinstance(state, CommittedIsr)
-        and replica not in state.isr
+        and replica not in state.committed
         and is_alive
-        and replica_end_offset >= high_watermark
-        and replica_end_offset >= epoch_start_offset
+        and progress.log_end_offset >= max(high_watermark, epoch_start_offset)
     )
+    return _propose(state, (*state.committed, replica), {replica: progress.broker_epoch}) if may_join else None
+
+
+def _propose(
+    state: IsrState, members: tuple[BrokerId, ...], epochs: Mapping[BrokerId, BrokerEpoch] = _NO_EPOCHS
+) -> IsrProposal:
+    """Propose these members, in the order of Kafka's leader.
+
+    Kafka keeps the ISR in a Scala Set: up to four members are in insertion order, more are ordered by hash; removing
+    members from a larger set does not restore insertion order.
+    """
+    is_hashed = max(len(members), len(state.committed)) > LISTED_AS_THEY_CAME
+    isr = tuple(in_hash_order(members)) if is_hashed else members
+    return IsrProposal(state.committed, isr, tuple(epochs.get(broker, UNKNOWN_BROKER_EPOCH) for broker in isr))
 
 
 class IsrAnswer(Enum):
-    """What a leader does after the response to its proposal."""
+    """The reaction of a leader to the response to its proposal."""
 
     COMMIT = "commit"
     """The returned state is in effect."""

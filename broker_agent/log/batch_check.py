@@ -27,7 +27,7 @@ _SEARCHED: Final = 2 << 20
 
 
 class Expected(NamedTuple):
-    """What the next batch is compared with. Offsets of a batch lie in [`next_offset`, `offset_max`].
+    """The values that the next batch is compared with. Offsets of a batch lie in [`next_offset`, `offset_max`].
 
     `leader_epoch`: of the predecessor, -1 without one; `known_epoch`: the newest leader epoch there can be, if known.
     """
@@ -38,7 +38,7 @@ class Expected(NamedTuple):
     known_epoch: int | None = None
 
     def after(self, header: BatchHeader) -> "Expected":
-        """What follows an accepted batch."""
+        """The values for the batch that follows an accepted one."""
         return Expected(header.last_offset + 1, self.offset_max, header.leader_epoch, self.known_epoch)
 
 
@@ -60,7 +60,7 @@ class Fault(NamedTuple):
 def expected_in_segment(
     base_offset: int, leader_epoch: int = NO_LEADER_EPOCH, next_base: int | None = None
 ) -> Expected:
-    """For the first batch of a segment, which ends below `next_base` if there is a next one.
+    """The values for the first batch of a segment, which ends below `next_base` if there is a next one.
 
     The index has 31 bits for an offset relative to `base_offset`.
     """
@@ -161,7 +161,7 @@ class BatchWalk:
         return f"base offset {header.base_offset} contradicts {following.base_offset} of the next batch"
 
     def end_behind_fault(self) -> tuple[int, bool]:
-        """Which offset follows the last sound batch behind the fault, at least; whether the file ends with that batch.
+        """The offset after the last sound batch behind the fault, at least, and whether the file ends with that batch.
 
         (0, False) without one. Damage of a few bytes leaves what comes after it as it was.
         """

@@ -143,7 +143,7 @@ def encode_boot_id(boot_id: str) -> bytes:
 
 
 def decode_boot_id(content: bytes | None) -> str:
-    """Empty without a file, or where the boot was not known. Raises MalformedCheckpointError."""
+    """The boot id; empty without a file, or where the boot was not known. Raises MalformedCheckpointError."""
     lines = decode_versioned_lines(content)
     boot_id = lines[0] if lines else ""
     if len(lines) > 1 or not bounds.BOOT_ID.accepts(boot_id):

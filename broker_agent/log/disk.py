@@ -47,7 +47,7 @@ class Disk(Protocol):
         """The whole content, or None when there is no such file."""
 
     def list_directory(self, path: str) -> list[str]:
-        """Names in sorted order."""
+        """The names in a directory, sorted."""
 
     def is_directory(self, path: str) -> bool: ...
 
@@ -67,10 +67,10 @@ class Disk(Protocol):
         """Flush the directory: makes files created, renamed and removed in it durable."""
 
     def modified_ms(self, path: str) -> int:
-        """When the file was last written, in ms since the Unix epoch."""
+        """The time when the file was last written, in ms since the Unix epoch."""
 
     def space(self, path: str) -> tuple[int, int]:
-        """Total and usable bytes of the file system; -1 where unknown."""
+        """The total and usable bytes of the file system; -1 where unknown."""
 
     def lock(self, path: str) -> Callable[[], None] | None:
         """Lock a file exclusively until the process ends; returns a function that releases it, None if it is locked."""

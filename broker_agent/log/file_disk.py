@@ -92,7 +92,7 @@ class FileDisk:
     """Disk on the file system.
 
     `threads` limits the number of concurrent blocking operations, `open_files_max` that of files that are open but not
-    in use. When the process runs out of descriptors, operations close such files and go on.
+    in use. When the process runs out of descriptors, operations close such files and continue.
     """
 
     def __init__(self, threads: int = 4, open_files_max: int = 1024) -> None:

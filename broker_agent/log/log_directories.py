@@ -13,18 +13,17 @@ from typing import Final
 import structlog
 
 from broker_agent.log import checkpoints
+from broker_agent.log.config import LogConfig
 from broker_agent.log.cut_markers import remove_cut_markers
-from broker_agent.log.damage_checkpoint import encode_damaged_replicas
 from broker_agent.log.directory_names import deleted_name, path_in
 from broker_agent.log.disk_errors import is_error_of_disk
-from broker_agent.log.known_damage import KnownDamage
+from broker_agent.log.known_damage import KnownDamage, encode_damaged_replicas
 from broker_agent.log.log_directory import LogDirectory, OnFailure
 from broker_agent.log.partition_log import PartitionLog
-from broker_agent.log.recovery import LoadedLog, create_log
+from broker_agent.log.recovery import LoadedLog, UnloadableLog, create_log
 from broker_agent.log.segments import LogDependencies
-from broker_agent.log.unloadable import UnloadableLog
 from broker_agent.log_damage import DamagedReplica
-from broker_agent.ports import LogConfig
+from cluster.metrics.registry import Samples
 from cluster.model.broker import BrokerEpoch, Offset, TopicId
 from cluster.model.errors import ClusterError, ErrorCode, LogAppendError, LogOperationError, StorageError
 from cluster.model.partition import TopicPartition
@@ -35,11 +34,18 @@ _FLUSHES_AT_ONCE: Final = 16
 _CLOSED_AT_ONCE: Final = 64
 """Limit of logs being closed: each holds a descriptor while it is flushed."""
 
+_READINGS: Final[Mapping[str, Callable[[PartitionLog], int]]] = {
+    "NumLogSegments": lambda log: len(log.segments),
+    "LogStartOffset": lambda log: log.log_start_offset,
+    "LogEndOffset": lambda log: log.log_end_offset,
+    "Size": lambda log: log.segments.size,
+}
+"""The metrics of single logs; read by the scraper's thread."""
 _log = structlog.stdlib.get_logger()
 
 
-class DiskLogDirectories:
-    """Implements `broker_agent.ports.LogDirectories`. Created and filled by `opening.open_log_directories`."""
+class LogDirectories:
+    """All logs of one agent; Kafka's LogManager. Created and filled by `opening.open_log_directories`."""
 
     def __init__(
         self, dependencies: LogDependencies, paths: Sequence[str], on_failure: OnFailure, *, producer_expiration_ms: int
@@ -48,19 +54,24 @@ class DiskLogDirectories:
         self._producer_expiration_ms = producer_expiration_ms
         self._directories = {path: LogDirectory(dependencies.disk, path, self._directory_failed) for path in paths}
         self.unacceptable_names: dict[str, tuple[str, ...]] = {}
-        """Log directory -> its subdirectories that cannot be partitions; they were left alone at the start."""
+        """Log directory -> names of its subdirectories that cannot be partitions; nothing in them is touched (BD-4)."""
         self._logs: dict[TopicPartition, PartitionLog] = {}
-        dependencies.metrics.watch(self._logs)
+        for name, number in _READINGS.items():
+            dependencies.metrics.expose(name, partial(self._readings, number))
         self._creations: dict[TopicPartition, asyncio.Event] = {}  # Set when done: nobody creates one twice.
         self._log_counts = dict.fromkeys(paths, 0)  # Logs per directory, those being created included.
         self._unloadable: dict[TopicPartition, UnloadableLog] = {}
         self.damage = KnownDamage()
         self.newly_damaged: list[DamagedReplica] = []
-        """What was found missing when the directories were opened."""
+        """What was found missing when the directories were opened (R9.22)."""
+
+    def _readings(self, number: Callable[[PartitionLog], int]) -> Samples:
+        for tp, log in [*self._logs.items()]:
+            yield {"topic": tp.topic, "partition": str(tp.partition)}, number(log)
 
     @property
     def directories(self) -> Mapping[str, LogDirectory]:
-        """Every configured directory, including failed ones."""
+        """The configured directories, including failed ones."""
         return self._directories
 
     @property
@@ -74,18 +85,20 @@ class DiskLogDirectories:
 
     @property
     def unloadable(self) -> Mapping[TopicPartition, str]:
-        """Why logs of live directories could not be loaded; they stay offline until the process ends."""
+        """Why logs of live directories could not be loaded; they are offline until the process ends (R9.22)."""
         return {topic_partition: log.why for topic_partition, log in self._unloadable.items()}
 
     @property
     def damaged_replicas(self) -> Sequence[DamagedReplica]:
+        """The replicas that are known to lack records, also by an earlier process (R9.33), or that may (D-119)."""
         return self.damage.all
 
     def damage_of(self, topic_partition: TopicPartition) -> Sequence[DamagedReplica]:
+        """The damaged replicas of one partition; several if it is damaged in several places."""
         return self.damage.of(topic_partition)
 
     def space(self, directory: str) -> tuple[int, int]:
-        """Total and usable bytes of the directory's file system. Raises StorageError."""
+        """The total and usable bytes of the directory's file system. Raises StorageError."""
         with self._directories[directory]:
             return self._dependencies.disk.space(directory)
 
@@ -112,6 +125,7 @@ class DiskLogDirectories:
         self.damage.add(replica)
 
     def forget_damage(self, replica: DamagedReplica) -> None:
+        """Remove a damaged replica that has been repaired."""
         self.damage.remove(replica)
 
     # Creating and deleting
@@ -119,6 +133,10 @@ class DiskLogDirectories:
     async def get_or_create(
         self, topic_partition: TopicPartition, *, topic_id: TopicId | None, is_new: bool, config: LogConfig
     ) -> PartitionLog:
+        """The log of a partition; a new one has high watermark 0. Disk I/O in a thread (R11.6).
+
+        Raises StorageError; LogAppendError(INCONSISTENT_TOPIC_ID) if the existing one has another id.
+        """
         while topic_partition in self._creations:
             await self._creations[topic_partition].wait()
         if topic_partition in self._unloadable:
@@ -177,6 +195,10 @@ class DiskLogDirectories:
             )
 
     async def delete(self, topic_partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Exception]:
+        """Rename to `-delete` at once, rewrite checkpoints, delete the files later (R4.3 step 4, R10.16).
+
+        Returns the failures; partitions without a log are not failures.
+        """
         failures: dict[TopicPartition, Exception] = {}
         touched: dict[str, list[TopicPartition]] = {}
         # Also of those without a log, of which the directory may be what was missing.
@@ -211,6 +233,7 @@ class DiskLogDirectories:
     # Checkpoints
 
     async def read_high_watermarks(self, directory: str) -> dict[TopicPartition, Offset]:
+        """The `replication-offset-checkpoint` of a directory. Raises StorageError when unreadable (R9.7)."""
         disk, path = self._dependencies.disk, f"{directory}/{checkpoints.HIGH_WATERMARKS}"
         with self._directories[directory]:
             return await disk.run(partial(checkpoints.read_checkpoint, disk, path, checkpoints.decode_offsets))
@@ -222,9 +245,11 @@ class DiskLogDirectories:
                 await self._replace(directory, checkpoints.HIGH_WATERMARKS, content)
 
     async def write_recovery_points(self) -> None:
+        """Rewrite the recovery-point checkpoints of all live directories (R9.1)."""
         await self._in_each_directory(self._write_recovery_points)
 
     async def write_log_start_offsets(self) -> None:
+        """Rewrite the log-start checkpoints of all live directories (R9.1)."""
         await self._in_each_directory(self.write_log_starts_of)
 
     def _stored(self, directory: str, name: str) -> dict[TopicPartition, Offset]:
@@ -268,7 +293,7 @@ class DiskLogDirectories:
                 await self._replace(directory, checkpoints.LOG_START_OFFSETS, checkpoints.encode_offsets(starts))
 
     async def write_damaged_replicas(self) -> None:
-        """Rewrite the files of the directories in which something has changed."""
+        """Rewrite the `damaged-replica-checkpoint` of each directory where something has changed (R9.33)."""
         for path in [path for path in self.live_directories if path in self.damage.unsaved]:
             with _going_on():
                 await self.write_damage_of(path)
@@ -306,6 +331,11 @@ class DiskLogDirectories:
     # Periodic work
 
     async def flush_due(self) -> None:
+        """Fsync the logs for which flush.ms, flush.messages or a roll requires it (R10.15); called periodically.
+
+        Rewrites the recovery points of directories in which a log was truncated (R10.13) and deletes files and
+        directories whose delay is over.
+        """
         now_s = asyncio.get_running_loop().time()
         due = [log for log in self._logs.values() if log.flush_is_due(now_s)]
         for start in range(0, len(due), _FLUSHES_AT_ONCE):
@@ -320,6 +350,7 @@ class DiskLogDirectories:
         await self.remove_deleted()
 
     async def enforce_retention(self, now_ms: int) -> None:
+        """Delete old segments, and files and directories whose delete delay is over (R10.17, R10.18)."""
         for number, log in enumerate([*self._logs.values()]):
             if number % _LOGS_BETWEEN_YIELDS == 0:
                 await asyncio.sleep(0)
@@ -337,6 +368,7 @@ class DiskLogDirectories:
     # Shutdown
 
     async def close(self, broker_epoch: BrokerEpoch) -> None:
+        """Shut down every live directory cleanly (R9.21); release the lock files."""
         for path in self.live_directories:
             directory = self._directories[path]
             with _going_on(), directory:

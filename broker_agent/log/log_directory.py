@@ -76,7 +76,7 @@ class LogDirectory:
             self.cut_markers.append(create_cut_marker(self._disk, partition_path, offset))
 
     def take_cut_markers(self) -> list[str]:
-        """Markers that may be deleted once recovery points read after this call were checkpointed."""
+        """The markers that may be deleted once recovery points read after this call were checkpointed."""
         taken, self.cut_markers = self.cut_markers, []
         return taken
 

@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from broker_agent.log import checkpoints
+from broker_agent.log.config import LogConfig
 from broker_agent.log.recovery import LoadedLog
 from broker_agent.log.segments import LogDependencies
-from broker_agent.ports import LogConfig
 from cluster.model.broker import Offset
 
 

@@ -100,7 +100,7 @@ class OpenFiles:
 
     @property
     def count(self) -> int:
-        """Number of files that have a descriptor now."""
+        """The number of files that have a descriptor now."""
         return self._count
 
     def open(self, path: str) -> OpenFile:
@@ -153,7 +153,7 @@ class OpenFiles:
         return flush
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file or a directory; open files go on under the new name."""
+        """Rename a file or a directory; open files keep working under the new name."""
         with self._lock:
             os.replace(old, new)
             moved = {file: new + file.path.removeprefix(old) for file in self._in_directory.pop(old, ())}
@@ -215,7 +215,7 @@ class OpenFiles:
         self._close_descriptor(file)
 
     def _fsync_before_closing(self, file: OpenFile) -> None:
-        """For want of memory for a hold: the descriptor that wrote gets the error."""
+        """Flush with the descriptor that wrote, as no memory is left for a hold: it alone gets the error."""
         try:
             os.fsync(file.descriptor)
             file.flushed = file.writes

@@ -14,19 +14,18 @@ from msgspec import Struct
 
 from broker_agent.log import checkpoints
 from broker_agent.log.checkpoints import MalformedCheckpointError, MetaProperties
-from broker_agent.log.damage_checkpoint import decode_damaged_replicas
+from broker_agent.log.config import LogConfig
 from broker_agent.log.directory_names import DirectoryKind, parse_directory_name
 from broker_agent.log.disk import Disk
 from broker_agent.log.disk_errors import describe, is_error_of_disk
-from broker_agent.log.log_directories import DiskLogDirectories
+from broker_agent.log.known_damage import decode_damaged_replicas
+from broker_agent.log.log_directories import LogDirectories
 from broker_agent.log.log_directory import LogDirectory, OnFailure
 from broker_agent.log.partition_log import PartitionLog
-from broker_agent.log.recovery import LoadedLog, load_log
+from broker_agent.log.recovery import CheckpointedOffsets, LoadedLog, UnloadableLog, load_log
 from broker_agent.log.segments import LogDependencies
 from broker_agent.log.shutdowns import LastShutdown, store_boot_id, take_last_shutdown
-from broker_agent.log.unloadable import CheckpointedOffsets, UnloadableLog
 from broker_agent.log_damage import DamagedReplica, LogDamage, in_doubt
-from broker_agent.ports import LogConfig
 from cluster.metrics.registry import Gauge
 from cluster.model.bounds import shortened
 from cluster.model.broker import BrokerId, Offset
@@ -82,7 +81,7 @@ async def open_log_directories(
     on_failure: OnFailure,
     *,
     options: LoadOptions = LoadOptions(),
-) -> DiskLogDirectories:
+) -> LogDirectories:
     """Lock, check and load every directory.
 
     An unusable directory is reported through `on_failure` and left out, a log that cannot be loaded is offline; a
@@ -94,7 +93,7 @@ async def open_log_directories(
     paths = [path.rstrip("/") or "/" for path in paths]
     if len(set(paths)) < len(paths):
         raise StartupError(f"log.dirs names a directory twice: {', '.join(paths)}")
-    logs = DiskLogDirectories(dependencies, paths, on_failure, producer_expiration_ms=options.producer_expiration_ms)
+    logs = LogDirectories(dependencies, paths, on_failure, producer_expiration_ms=options.producer_expiration_ms)
     try:
         for directory in logs.directories.values():
             await _take_possession(dependencies.disk, directory, owner)
@@ -156,11 +155,11 @@ class _Found(Struct, frozen=True):
 class _Loader:
     """Loads the logs of all directories."""
 
-    def __init__(self, dependencies: LogDependencies, logs: DiskLogDirectories, options: LoadOptions) -> None:
+    def __init__(self, dependencies: LogDependencies, logs: LogDirectories, options: LoadOptions) -> None:
         self._dependencies, self._logs, self._options = dependencies, logs, options
         self._without_log: list[tuple[TopicPartition, str, Offset]] = []
         self._in_doubt: dict[str, Sequence[TopicPartition]] = {}
-        """Log directory whose machine was started anew without a clean shutdown -> its partitions."""
+        """Log directory whose machine was restarted without a clean shutdown -> its partitions."""
 
     async def load(self, directory: LogDirectory) -> None:
         """Load the logs of one directory; an I/O error outside of a log fails the directory, not the process."""

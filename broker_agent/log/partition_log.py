@@ -7,7 +7,10 @@ Source: Kafka UnifiedLog, LocalLog.
 import asyncio
 from collections.abc import Iterator, Sequence
 
+from msgspec import Struct
+
 from broker_agent.log import checkpoints
+from broker_agent.log.config import LogConfig
 from broker_agent.log.epoch_history import EpochEntry
 from broker_agent.log.index import MAX_RELATIVE_OFFSET
 from broker_agent.log.log_directory import LogDirectory
@@ -21,19 +24,36 @@ from broker_agent.log.segments import LogDependencies, create_segment
 from broker_agent.log.snapshots import rebuild_producers, remove_snapshots_after, write_snapshot
 from broker_agent.log.verification import Extent, Pace, verify_segments
 from broker_agent.log_damage import LogDamage
-from broker_agent.ports import AppendInfo, LogConfig
 from cluster.model.broker import NO_LEADER_EPOCH, UNKNOWN_OFFSET, LeaderEpoch, Offset, TopicId
 from cluster.model.errors import ErrorCode, LogAppendError, StorageError
 from cluster.model.partition import TopicPartition
 from cluster.requests.data import EpochEndOffset
 
+
+class AppendInfo(Struct, frozen=True):
+    """The result of an append. `last_offset` is inclusive; both offsets are -1 if nothing was appended.
+
+    `duplicate`: an idempotent producer sent this batch before; the offsets are those of the first append.
+    """
+
+    first_offset: Offset
+    last_offset: Offset
+    last_leader_epoch: LeaderEpoch
+    log_append_time_ms: int = -1
+    valid_bytes: int = 0
+    record_count: int = 0
+    duplicate: bool = False
+
+
 NOTHING_APPENDED = AppendInfo(UNKNOWN_OFFSET, UNKNOWN_OFFSET, NO_LEADER_EPOCH)
 
 
 class PartitionLog:
-    """Implements `broker_agent.ports.Log`.
+    """One replica's log in one directory.
 
-    Invariant: log start <= high watermark <= log end.
+    All methods but the `async` ones are synchronous and do no fsync: they write to the page cache, so code between two
+    awaits sees them as atomic. Every operation raises StorageError once the directory has failed. Offsets:
+    log_start_offset <= high_watermark <= log_end_offset (exclusive end).
     """
 
     def __init__(
@@ -66,6 +86,7 @@ class PartitionLog:
 
     @property
     def directory(self) -> str:
+        """The log directory (the parent of the partition's directory)."""
         return self._log_directory.path
 
     @property
@@ -82,19 +103,22 @@ class PartitionLog:
 
     @property
     def recovery_point(self) -> Offset:
-        """First offset not known to be flushed."""
+        """The first offset not known to be flushed."""
         return self._flusher.recovery_point
 
     @property
     def latest_epoch(self) -> LeaderEpoch | None:
+        """The latest entry of the epoch cache, or None (R5.8)."""
         return self._epochs.latest
 
     @property
     def highest_producer_id(self) -> int:
+        """The highest id of the producers known to the log; -1 if there is none."""
         return self.producers.highest_id
 
     @property
     def confirmed_epoch(self) -> LeaderEpoch:
+        """The latest epoch that does not rest on a batch header alone, -1 if none (R9.23)."""
         below = (entry.epoch for entry in reversed(self._epochs.entries) if entry.epoch <= self._confirmed_epoch)
         return next(below, NO_LEADER_EPOCH)
 
@@ -110,13 +134,16 @@ class PartitionLog:
     # Offsets and epochs
 
     def set_high_watermark(self, offset: Offset) -> Offset:
+        """Set, bounded to [log start, log end]; returns the result. May decrease (followers only)."""
         self._high_watermark = max(self._log_start, min(offset, self._end))
         return self._high_watermark
 
     def set_topic_id(self, topic_id: TopicId) -> None:
+        """Set the topic id (R2.3, R3.11); it is written to `partition.metadata` before any data."""
         self._topic_id, self._topic_id_is_dirty = topic_id, True
 
     async def begin_leader_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
+        """Assign (epoch, start offset), durably before returning; fsync in a thread (R3.7a step 2)."""
         with self._usable():
             self._epochs.assign(epoch, start_offset)
             self._confirmed_epoch = max(self._confirmed_epoch, epoch)
@@ -125,6 +152,9 @@ class PartitionLog:
                 await self._flusher.write_epochs()
 
     def drop_epochs_above(self, leader_epoch: LeaderEpoch) -> Offset | None:
+        """Truncate batches of leader epochs above the given one, the newest there is, that only their own headers name
+        (R9.23): no checksum covers that field. Returns the offset truncated to; None if there were none.
+        """
         with self._usable():
             confirmed = self._confirmed_epoch = max(self._confirmed_epoch, leader_epoch)
             start = next((entry.start_offset for entry in self._epochs.entries if entry.epoch > confirmed), None)
@@ -133,6 +163,10 @@ class PartitionLog:
             return start
 
     def raise_log_start_offset(self, offset: Offset) -> bool:
+        """Raise the log start, unless `offset` is lower; returns whether it was raised (R10.20).
+
+        Raises LogAppendError(OFFSET_OUT_OF_RANGE) above the high watermark.
+        """
         if offset > self._high_watermark:
             why = f"log start {offset} would be above the high watermark {self._high_watermark}"
             raise LogAppendError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
@@ -144,6 +178,7 @@ class PartitionLog:
             return True
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEndOffset:
+        """The end offset for OffsetsForLeaderEpoch (R6.20)."""
         with self._usable():
             return self._epochs.end_offset_for(epoch, self._end)
 
@@ -153,6 +188,7 @@ class PartitionLog:
     # Appending
 
     def append_as_leader(self, records: bytes, leader_epoch: LeaderEpoch, now_ms: int) -> AppendInfo:
+        """Validate, stamp, and append exactly one batch (R10.4). Raises LogAppendError, StorageError."""
         with self._usable():
             assert leader_epoch >= (self._epochs.latest or 0), f"epoch {leader_epoch} follows {self._epochs.latest}"
             self._write_topic_id()
@@ -177,6 +213,10 @@ class PartitionLog:
             )
 
     def append_as_follower(self, records: bytes, max_epoch: LeaderEpoch) -> AppendInfo:
+        """Append batches as given (R10.7), without a trailing partial one; none above `max_epoch` (R5.30).
+
+        Raises LogAppendError (nothing appended) or StorageError.
+        """
         with self._usable():
             self._write_topic_id()
             batches = check_set_of_leader(records, self._end, self._epochs.latest, max_epoch)
@@ -244,6 +284,11 @@ class PartitionLog:
     # Reading
 
     def read(self, start: Offset, max_bytes: int, upper_bound: Offset, *, at_least_one: bool) -> bytes:
+        """The whole batches from the one containing `start`, ending at or before `upper_bound` (R10.10).
+
+        `at_least_one`: the first batch is returned even when it alone exceeds `max_bytes`.
+        Raises LogAppendError(OFFSET_OUT_OF_RANGE) for start < log start or > LEO.
+        """
         with self._usable():
             if not self._log_start <= start <= self._end:
                 why = f"offset {start} is outside [{self._log_start}, {self._end}]"
@@ -254,19 +299,26 @@ class PartitionLog:
             return self.segments.read(start, max_bytes, bound, at_least_one=at_least_one)
 
     def bytes_between(self, start: Offset, end: Offset) -> int | None:
+        """The bytes from the batch containing `start` up to `end` when in one segment, else None (R6.15)."""
         with self._usable():
             return self.segments.bytes_between(start, end)
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, Offset] | None:
+        """The first (timestamp, offset) with timestamp >= the given one, at batch granularity; None if none."""
         with self._usable():
             header = self.segments.find_timestamp(timestamp, self._log_start)
             return None if header is None else (header.max_timestamp, max(Offset(header.base_offset), self._log_start))
 
     def batches(self) -> Iterator[BatchHeader]:
-        """Headers of all batches that end at or after the log start; for inspection, not for serving."""
+        """The headers of all batches that end at or after the log start; for inspection, not for serving."""
         return self.segments.headers(self._log_start)
 
     async def verify(self, pace: Pace) -> LogDamage | None:
+        """Check every batch of sealed segments, and the flushed ones of the active segment, in a worker thread; `pace`
+        is awaited with the size of each piece (R9.30).
+
+        The first damage, None if there is none, or if the log was truncated meanwhile. Raises StorageError.
+        """
         cuts, extent = self._flusher.cuts, Extent(self._log_start, self.recovery_point)
 
         def is_current(segment: Segment) -> bool:
@@ -278,6 +330,10 @@ class PartitionLog:
     # Truncating and deleting
 
     def truncate_to(self, offset: Offset) -> bool:
+        """Truncate to `offset`: remove batches that do not end before it; returns whether there were any (R10.11).
+
+        The epoch cache is truncated in any case (R5.18).
+        """
         assert offset >= 0, f"cannot truncate {self.topic_partition} to {offset}"
         with self._usable():
             if offset >= self._end:
@@ -301,6 +357,7 @@ class PartitionLog:
             return True
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
+        """Delete all segments and start an empty log at `offset` (R10.12)."""
         with self._usable():
             self._restart_at(offset)
 
@@ -314,7 +371,7 @@ class PartitionLog:
         self._count_producers()
 
     def _prepare_cut(self, offset: Offset) -> None:
-        """Before batches go: lower the recovery point, also for the next start, and remove snapshots that have them."""
+        """Lower the recovery point, also for the next start, and remove snapshots with the batches that will go."""
         self._log_directory.mark_cut(self.path, offset, self.recovery_point)
         self._flusher.on_truncation(offset)
         remove_snapshots_after(self._dependencies.disk, self.path, offset)
@@ -353,13 +410,19 @@ class PartitionLog:
 
     @property
     def durable_end_offset(self) -> Offset:
+        """The log end; less if `flush.messages` requires a flush before records are acknowledged or replicated."""
         is_durable = self._end - self.recovery_point < self.config.flush_messages
         return self._end if is_durable else self.recovery_point
 
     def flush_is_due(self, now_s: float) -> bool:
+        """Whether a roll, flush.messages or flush.ms requires an fsync; `now_s` is the event loop's time."""
         return self._topic_id_is_dirty or self._flusher.is_due(self._end, self.config, now_s)
 
     async def flush(self) -> None:
+        """Flush what is in the log now (fsync in a thread) and advance the recovery point to it.
+
+        Raises StorageError.
+        """
         with self._usable():
             async with self._writing:
                 if not self._is_closed:

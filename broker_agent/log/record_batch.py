@@ -57,17 +57,17 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Size of the whole batch in bytes, header included."""
+        """The size of the whole batch in bytes, header included."""
         return LENGTH_END + self.length
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record, inclusive."""
+        """The offset of the last record, inclusive."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record; numbers wrap from 2147483647 to 0."""
+        """The sequence number of the last record; numbers wrap from 2147483647 to 0."""
         return (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE
 
     @property
@@ -81,7 +81,7 @@ class BatchHeader(NamedTuple):
 
 
 def crc32c(data: Buffer) -> int:
-    """CRC-32C (Castagnoli), with the processor's instruction if it has one."""
+    """The CRC-32C (Castagnoli), with the processor's instruction if it has one."""
     return _crc32c.crc32c(data)
 
 
@@ -109,7 +109,7 @@ def find_checksum_fault(header: BatchHeader, batch: Buffer) -> str | None:
 
 
 def walk(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each complete batch from `position` on.
+    """The position and header of each complete batch from `position` on.
 
     Ends at the first batch that is truncated or whose length field is too small; checksums are not verified.
     """
@@ -123,7 +123,7 @@ def walk(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]
 
 
 def whole_batches(buffer: Buffer, upper_bound: int) -> int:
-    """Number of bytes at the start of `buffer` that are complete batches ending below `upper_bound` (an offset)."""
+    """The number of bytes at the start of `buffer` that are complete batches ending below `upper_bound` (an offset)."""
     end, position = len(buffer), 0
     unpack = _EXTENT.unpack_from
     while end - position >= HEADER_SIZE:

@@ -6,10 +6,10 @@ Source: Kafka LogValidator, UnifiedLog.analyzeAndValidateRecords.
 from typing import NoReturn
 
 from broker_agent.log.batch_check import Expected, find_header_fault
+from broker_agent.log.config import LogConfig
 from broker_agent.log.index import MAX_RELATIVE_OFFSET
 from broker_agent.log.record_batch import HEADER_SIZE, MAGIC, NO_PRODUCER_ID, BatchHeader, find_damage, parse_header
 from broker_agent.log.segment import PlacedBatch
-from broker_agent.ports import LogConfig
 from cluster.model.broker import LeaderEpoch, Offset
 from cluster.model.errors import ErrorCode, LogAppendError
 

@@ -1,33 +1,53 @@
 """Loads one log from its files: by its checkpoints after a clean shutdown, otherwise batch by batch.
 
 Everything here blocks and runs in a worker thread, before the log is in use. Source: Kafka LogLoader,
-LogSegment.recover.
+LogSegment.recover, LeaderEpochFileCache.
 """
 
 from collections.abc import Callable, Iterable
+from itertools import chain, islice
 from typing import Final
 
 import structlog
 from msgspec import Struct
 
 from broker_agent.log import checkpoints
+from broker_agent.log.config import LogConfig
 from broker_agent.log.cut_markers import find_cut_markers
 from broker_agent.log.directory_names import parse_offset_name
 from broker_agent.log.disk import Disk
-from broker_agent.log.epoch_history import EpochHistory
-from broker_agent.log.epoch_recovery import fit_epochs, read_epochs
+from broker_agent.log.epoch_history import EpochEntry, EpochHistory
 from broker_agent.log.producer_state import ProducerStates
 from broker_agent.log.segment import DELETED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
-from broker_agent.log.segment_recovery import SegmentRecovery
+from broker_agent.log.segment_recovery import SegmentRecovery, assign_epoch
 from broker_agent.log.segments import LogDependencies, Segments, create_segment, open_segment
 from broker_agent.log.snapshots import latest_snapshot, rebuild_producers, remove_snapshots_after
-from broker_agent.log.unloadable import CheckpointedOffsets
 from broker_agent.log_damage import LogDamage
-from broker_agent.ports import LogConfig
 from cluster.model.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
+from cluster.model.errors import StorageError
 
 UNFINISHED_SUFFIXES: Final = (DELETED_SUFFIX, ".cleaned", ".swap", ".tmp")
 _log = structlog.stdlib.get_logger()
+
+
+class CheckpointedOffsets(Struct, frozen=True):
+    """The log directory's checkpoints for one log."""
+
+    recovery_point: Offset = Offset(0)
+    log_start_offset: Offset = Offset(0)
+    high_watermark: Offset = Offset(0)
+
+
+class UnloadableLog(Struct, frozen=True):
+    """A log that is offline until the process ends, why, and its checkpointed offsets, which are kept for it."""
+
+    directory: str
+    why: str
+    offsets: CheckpointedOffsets
+
+    def as_error(self) -> StorageError:
+        """The error of an operation on the log."""
+        return StorageError(self.directory, self.why)
 
 
 class LoadedLog(Struct):
@@ -80,7 +100,7 @@ def load_log(
     known = _below_markers(checkpointed, markers.values())
     metadata = f"{path}/{checkpoints.PARTITION_METADATA}"
     topic_id = checkpoints.read_checkpoint(disk, metadata, checkpoints.decode_partition_metadata)
-    stored_epochs = read_epochs(disk, path)
+    stored_epochs = _read_epochs(disk, path)
     epochs = EpochHistory(stored_epochs)
 
     recovery = SegmentRecovery([open_segment(dependencies, path, base, config) for base in bases], epochs)
@@ -97,7 +117,7 @@ def load_log(
         for sealed in list(segments)[:-1]:
             sealed.save_indexes()
         end = segments.active.next_offset
-        epochs, confirmed = fit_epochs(epochs, segments, path, log_start=log_start, end=end)
+        epochs, confirmed = _fit_epochs(epochs, segments, path, log_start=log_start, end=end)
         point = end if is_clean and not recovery.faults else min(known.recovery_point, end)
         remove_snapshots_after(disk, path, end)
         producers = rebuild_producers(disk, path, segments, end, trusted_up_to=point)
@@ -132,7 +152,7 @@ def _tidy(dependencies: LogDependencies, path: str) -> list[Offset]:
 
 
 def _below_markers(checkpointed: CheckpointedOffsets, markers: Iterable[Offset]) -> CheckpointedOffsets:
-    """What the checkpoints say of the log after the truncations that they may be older than."""
+    """The checkpointed offsets, lowered to the truncations that the checkpoints may be older than."""
     lowest = min((checkpointed.recovery_point, *markers))
     above = lowest < checkpointed.recovery_point
     high_watermark = min(checkpointed.high_watermark, lowest) if above else checkpointed.high_watermark
@@ -142,7 +162,7 @@ def _below_markers(checkpointed: CheckpointedOffsets, markers: Iterable[Offset])
 def _find_damage(
     recovery: SegmentRecovery, log_start: Offset, known: CheckpointedOffsets, derived_end: Offset
 ) -> LogDamage | None:
-    """What the log had by its checkpoints and has not any more; None if nothing is missing.
+    """The offsets that the log had by its checkpoints and no longer has; None if nothing is missing.
 
     More than the checkpoints know may be gone: up to where the files went, or `derived_end`, by what is derived from
     the batches.
@@ -178,3 +198,52 @@ def _usable_segments(
 def _remove(disk: Disk, paths: list[str]) -> None:
     for path in paths:
         disk.remove_file(path)
+
+
+def _read_epochs(disk: Disk, path: str) -> list[EpochEntry]:
+    """The entries of the leader epoch checkpoint; none if it is malformed. Raises OSError."""
+    try:
+        return checkpoints.read_checkpoint(disk, f"{path}/{checkpoints.LEADER_EPOCHS}", checkpoints.decode_epochs)
+    except checkpoints.MalformedCheckpointError as error:
+        _log.warning("Leader epoch checkpoint is rebuilt", why=str(error))
+        return []
+
+
+def _fit_epochs(
+    epochs: EpochHistory, segments: Segments, path: str, *, log_start: Offset, end: Offset
+) -> tuple[EpochHistory, LeaderEpoch]:
+    """The history of the log, and its newest epoch that does not rest on batch headers alone; -1 if all do."""
+    had_entries = epochs.latest is not None
+    epochs.truncate_from_end(end)
+    epochs.truncate_from_start(log_start)
+    if _epochs_agree(epochs, segments, log_start, end):
+        return epochs, NO_LEADER_EPOCH if epochs.latest is None else epochs.latest
+    if had_entries:
+        file = f"{path}/{checkpoints.LEADER_EPOCHS}"
+        _log.warning("Leader epoch checkpoint does not agree with the batches; it is rebuilt", file=file)
+    epochs = EpochHistory()
+    for header in chain.from_iterable(segment.sound_headers() for segment in segments):
+        assign_epoch(epochs, header)
+    epochs.truncate_from_start(log_start)
+    return epochs, NO_LEADER_EPOCH
+
+
+def _epochs_agree(epochs: EpochHistory, segments: Segments, log_start: Offset, end: Offset) -> bool:
+    """Whether each entry begins where its epoch begins in the batches, and the last one is that of the last batch.
+
+    Epochs never fall, so that this leaves no room for others in between. It costs two headers for each entry.
+    """
+    if log_start == end:
+        return True
+    before = NO_LEADER_EPOCH
+    for entry in epochs.entries:
+        headers = list(islice(segments.headers(Offset(max(log_start, entry.start_offset - 1))), 2))
+        if entry.start_offset > log_start:
+            if not headers or headers[0].last_offset >= entry.start_offset or headers[0].leader_epoch != before:
+                return False
+            del headers[0]
+        if not headers or headers[0].leader_epoch != entry.epoch:
+            return False
+        before = entry.epoch
+    newest = [segment.last_epoch for segment in segments if segment.next_offset > segment.base_offset]
+    return not newest or newest[-1] == before

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from broker_agent.log.config import LogConfig
 from broker_agent.log.segment import Segment
-from broker_agent.ports import LogConfig
 from cluster.model.broker import Offset
 
 

@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 import structlog
 
 from broker_agent.log.batch_check import BatchWalk, Expected, Fault, expected_in_segment, find_header_fault
+from broker_agent.log.config import LogConfig
 from broker_agent.log.directory_names import offset_name
 from broker_agent.log.disk import Disk
 from broker_agent.log.index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
 from broker_agent.log.record_batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, parse_header, whole_batches
-from broker_agent.ports import LogConfig
 from cluster.model.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset
 
 LOG_SUFFIX: Final = ".log"
@@ -35,7 +35,7 @@ class PlacedBatch(NamedTuple):
 
 
 def segment_stem(directory: str, base_offset: Offset) -> str:
-    """Path of a segment's files without their suffix."""
+    """The path of a segment's files without their suffix."""
     return f"{directory}/{offset_name(base_offset)}"
 
 
@@ -189,7 +189,7 @@ class Segment:
         self.create_indexes()
 
     def size_below(self, offset: Offset) -> int:
-        """Bytes of the batches that end below `offset`."""
+        """The bytes of the batches that end below `offset`."""
         found = self.find(offset)
         return self.size if found is None else found.position
 

@@ -72,7 +72,7 @@ class SegmentRecovery:
             segment.close()
 
     def _end(self, index: int) -> Offset | None:
-        """Where the next segment begins; None for the last one."""
+        """The base offset of the next segment; None for the last one."""
         return self._opened[index + 1].base_offset if index + 1 < len(self._opened) else None
 
     def _load(self, index: int) -> Fault | None:

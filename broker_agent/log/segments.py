@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from random import Random
 from typing import NamedTuple
 
+from broker_agent.log.config import LogConfig
 from broker_agent.log.disk import Disk
 from broker_agent.log.log_metrics import UNOBSERVED, LogMetrics
 from broker_agent.log.record_batch import BatchHeader
 from broker_agent.log.segment import SUFFIXES, Segment, segment_stem
-from broker_agent.ports import LogConfig
 from cluster.aio.clock import WallClock
 from cluster.model.broker import Offset
 
@@ -75,7 +75,7 @@ class Segments:
 
     @property
     def size(self) -> int:
-        """Bytes of all batches."""
+        """The bytes of all batches."""
         return sum(segment.size for segment in self._segments)
 
     def add(self, segment: Segment) -> None:
@@ -115,7 +115,7 @@ class Segments:
         return self._segments[max(0, bisect_right(self._bases, offset) - 1) :]
 
     def read(self, start: Offset, max_bytes: int, upper_bound: Offset, *, at_least_one: bool) -> bytes:
-        """Like Segment.read; continues with the next segment if one has nothing at or after `start`."""
+        """Read as Segment.read does; continue with the next segment if one has nothing at or after `start`."""
         for segment in self.since(start):
             records = segment.read(start, max_bytes, upper_bound, at_least_one=at_least_one)
             if records is not None:
@@ -123,7 +123,7 @@ class Segments:
         return b""
 
     def bytes_between(self, start: Offset, end: Offset) -> int | None:
-        """Bytes of the batches from the one with `start` up to `end`; None when they span segments."""
+        """The bytes of the batches from the one with `start` up to `end`; None when they span segments."""
         if end <= start:
             return 0
         segment, *later = self.since(start)
@@ -140,7 +140,7 @@ class Segments:
         return next((header for header in found if header is not None), None)
 
     def headers(self, start: Offset) -> Iterator[BatchHeader]:
-        """Headers of the batches that end at or after `start`, in order."""
+        """The headers of the batches that end at or after `start`, in order."""
         for segment in self.since(start):
             first = segment.find(start)
             if first is not None:

@@ -1,7 +1,7 @@
 """How the last process that used a log directory ended, by two files of it: the clean-shutdown marker and the boot id.
 
 Without the marker the boot id tells a killed process, of which the kernel has kept every write, from a machine that was
-started anew, which has kept only what was flushed. Source: Kafka CleanShutdownFileHandler; klamm for the boot id. D-119
+restarted, which has kept only what was flushed. Source: Kafka CleanShutdownFileHandler; klamm for the boot id. D-119
 """
 
 from enum import Enum, auto
@@ -26,10 +26,12 @@ class LastShutdown(Enum):
 
 
 def take_last_shutdown(disk: Disk, path: str, boot_id: str) -> LastShutdown:
-    """How it ended. The marker is durably deleted before any log is opened. Blocks on disk I/O; raises OSError.
+    """Read how the last process ended, and delete the marker durably, before any log is opened. Blocks on disk I/O;
+    raises OSError.
 
-    `boot_id`: of the machine now, empty where it is not known. It is remembered, unless the shutdown was unclean: then
-    the caller does so, once the replicas that may lack records are written down. Until then each start finds the same.
+    `boot_id`: the present boot of the machine, empty where it is not known. It is remembered, unless the shutdown was
+    unclean: then the caller does so, once the replicas that may lack records are written down. Until then each start
+    finds the same.
     """
     marker = f"{path}/{checkpoints.CLEAN_MARKER}"
     if disk.read_file(marker) is not None:
@@ -43,12 +45,12 @@ def take_last_shutdown(disk: Disk, path: str, boot_id: str) -> LastShutdown:
 
 
 def store_boot_id(disk: Disk, path: str, boot_id: str) -> None:
-    """Blocks on disk I/O; raises OSError."""
+    """Remember the boot of the machine. Blocks on disk I/O; raises OSError."""
     checkpoints.write_atomically(disk, path, checkpoints.BOOT_ID, checkpoints.encode_boot_id(boot_id))
 
 
 def _stored_boot_id(disk: Disk, path: str) -> str:
-    """Empty if it is not known: the directory is new, was used by an earlier release, or the file is malformed."""
+    """The boot id in the file; empty if the directory is new or of an earlier release, or the file is malformed."""
     try:
         return checkpoints.read_checkpoint(disk, f"{path}/{checkpoints.BOOT_ID}", checkpoints.decode_boot_id)
     except MalformedCheckpointError as error:

@@ -30,12 +30,12 @@ class ControllerFinder:
 
     @property
     def endpoint(self) -> Endpoint | None:
-        """Where clients find the active controller."""
+        """The address at which clients find the active controller."""
         return self._endpoints[0] if self._endpoints else None
 
     @property
     def control_endpoint(self) -> Endpoint | None:
-        """Where the active controller answers brokers."""
+        """The address at which the active controller answers brokers."""
         found = self._names.control_endpoint(self._endpoints)
         return self.endpoint if found is None else found
 

@@ -56,7 +56,7 @@ class Registration:
     async def withdraw_damage(self) -> bool:
         """Write the registration without damaged replicas, which were reported. Raises ZooKeeperError.
 
-        False if it is not of this session: after an expiry it will be written, and reported, anew.
+        False if it is not of this session: after an expiry it will be written, and reported, again.
         """
         path, broker = broker_path(self.broker.id), replace(self.broker, has_damaged_replicas=False)
         stat = await self._zookeeper.exists(path)

@@ -11,14 +11,15 @@ import structlog
 
 from broker_agent.registration.controller_finder import ControllerFinder
 from broker_agent.registration.registration import Registration
+from broker_agent.replica_changes import RegistrationChanged
+from broker_agent.replication.replica_manager import ReplicaManager
 from cluster.metrics.health import Health
-from cluster.model.broker import BrokerId
 from cluster.model.errors import SessionExpiredError, ZooKeeperError
 from cluster.requests.cluster import Finding
 from cluster.znodes.paths import CONFIG_CHANGES
 from cluster.zookeeper.config_changes import ConfigChanges
 from cluster.zookeeper.port import SessionEvent, SessionState, WatchEvent, ZooKeeper
-from state_log.record import Cause, Kind, StateChange, StateChangeSink
+from state_log.record import Cause
 
 _RETRY_S: Final = 0.5
 ZOOKEEPER_DISCONNECTED: Final = "zookeeper_disconnected"
@@ -33,23 +34,21 @@ class SessionKeeper:
 
     def __init__(
         self,
-        broker: BrokerId,
+        manager: ReplicaManager,
         zookeeper: ZooKeeper,
         events: "asyncio.Queue[WatchEvent | SessionEvent]",
         *,
         registration: Registration,
         finder: ControllerFinder,
         setting_changes: ConfigChanges,
-        sink: StateChangeSink,
     ) -> None:
         """`events` is filled by the listener of `zookeeper`."""
-        self._broker = broker
         self._zookeeper = zookeeper
         self._events = events
         self._registration = registration
         self._finder = finder
         self._setting_changes = setting_changes
-        self._sink = sink
+        self._manager = manager
         self._disconnected_at: float | None = None  # It is made once the agent has registered.
         self._is_registered = True
 
@@ -68,11 +67,11 @@ class SessionKeeper:
         lasting_s = asyncio.get_running_loop().time() - self._disconnected_at
         if lasting_s > RECONNECT_MAX_S:
             detail = (
-                f"broker {self._broker} has had no answer from ZooKeeper for {lasting_s:.0f} s; when its session ends "
-                "(zookeeper.session.timeout.ms) others lead its partitions, and it comes back when it reaches "
+                f"broker {self._manager.own_id} has had no answer from ZooKeeper for {lasting_s:.0f} s; when its "
+                "session ends (zookeeper.session.timeout.ms) others lead its partitions, and it comes back when it reaches "
                 "ZooKeeper: see the network between them, and whether ZooKeeper runs"
             )
-            yield Finding(ZOOKEEPER_DISCONNECTED, detail, broker=self._broker)
+            yield Finding(ZOOKEEPER_DISCONNECTED, detail, broker=self._manager.own_id)
 
     async def follow(self) -> None:
         """Process session and watch events, in their order, until cancelled."""
@@ -105,8 +104,8 @@ class SessionKeeper:
 
         Roles, fetchers, logs and pending ISR changes stay as they are until the controller's next requests (R1.13).
         """
-        _log.warning("ZooKeeper session expired; registering again", broker=self._broker)
-        self.record("expired", _EXPIRED)
+        _log.warning("ZooKeeper session expired; registering again", broker=self._manager.own_id)
+        self.commit("expired", _EXPIRED)
         self._is_registered = False
         needs_session = True
         while True:
@@ -122,21 +121,10 @@ class SessionKeeper:
                 _log.warning("Registration failed; retrying", error=str(error))
             await asyncio.sleep(_RETRY_S)
         self._is_registered = True
-        self.record("registered", _EXPIRED)
+        self.commit("registered", _EXPIRED)
         self._finder.refresh()
         self._setting_changes.start_session()
 
-    def record(self, state: str, cause: Cause) -> None:
-        """Write the state of the registration and its broker epoch to the state-change log."""
-        self._sink.append(
-            [
-                StateChange(
-                    kind=Kind.REGISTRATION,
-                    cause=cause,
-                    broker=self._broker,
-                    broker_epoch=self._registration.epoch,
-                    to_state=state,
-                    reason=f"broker epoch {self._registration.epoch}",
-                )
-            ]
-        )
+    def commit(self, to_state: str, cause: Cause) -> None:
+        """Record the state of the registration, `registered` or `expired`, and its broker epoch."""
+        self._manager.commit(RegistrationChanged(self._registration.epoch, to_state, cause))

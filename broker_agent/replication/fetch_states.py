@@ -75,7 +75,7 @@ class FetchStates:
             self._states[tp] = replace(state, delayed_until=until)
 
     def ready(self, now: float, *, truncating: bool) -> list[tuple[TopicPartition, FetchState]]:
-        """Partitions that may be truncated, or fetched, now. Clears elapsed delays."""
+        """The partitions that may be truncated, or fetched, now. Clears elapsed delays."""
         found = []
         for tp, state in self._states.items():
             if state.is_truncating is truncating and (state.delayed_until is None or state.delayed_until <= now):
@@ -83,7 +83,7 @@ class FetchStates:
         return found
 
     def seconds_until_ready(self, now: float) -> float | None:
-        """Time until the first delay ends; None without any."""
+        """The time until the first delay ends; None without any."""
         delays = (state.delayed_until - now for state in self._states.values() if state.delayed_until is not None)
         return min(delays, default=None)
 

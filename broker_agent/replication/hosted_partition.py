@@ -14,27 +14,23 @@ from broker_agent.decisions.high_watermark import effective_min_isr, high_waterm
 from broker_agent.decisions.isr import (
     CommittedIsr,
     IsrAnswer,
+    IsrProposal,
     IsrState,
-    PendingExpand,
-    PendingIsr,
-    PendingShrink,
-    choose_leaving,
     classify_isr_answer,
     maximal_isr,
-    may_join,
-    proposed_isr,
+    propose_expand,
+    propose_shrink,
 )
 from broker_agent.decisions.record_deletion import low_watermark
 from broker_agent.decisions.replica_progress import ReplicaProgress, record_fetch, restart_epoch
+from broker_agent.log.partition_log import AppendInfo, PartitionLog
 from broker_agent.metadata_cache import MetadataCache
-from broker_agent.ports import AppendInfo, Log
 from cluster.model.broker import (
     INITIAL_CONTROLLER_EPOCH,
     INITIAL_PARTITION_EPOCH,
     NO_LEADER,
     NO_LEADER_EPOCH,
     UNKNOWN_BROKER_EPOCH,
-    BrokerEpoch,
     BrokerId,
     Offset,
 )
@@ -67,7 +63,7 @@ class HostedPartition:
         self.remote: dict[BrokerId, ReplicaProgress] = {}
         self._fetched: set[BrokerId] = set()
         """Followers that have fetched in this leader epoch."""
-        self.log: Log | None = None
+        self.log: PartitionLog | None = None
         self._own_id = own_id
         self._metadata = metadata
         self._metrics = metrics
@@ -83,7 +79,7 @@ class HostedPartition:
     @property
     def isr(self) -> tuple[BrokerId, ...]:
         """The committed ISR; empty on a follower."""
-        return self.isr_state.isr
+        return self.isr_state.committed
 
     @property
     def min_isr(self) -> int:
@@ -122,7 +118,7 @@ class HostedPartition:
         """Become leader with this ISR and assignment (R3.4 to R3.7b); returns whether another broker led before.
 
         `epoch_start_offset`: the log end at which the new leader epoch was written to disk, None if the leader epoch is
-        not newer. A pending ISR change is dropped, as the controller has decided anew.
+        not newer. A pending ISR change is dropped, as the controller has decided since.
         """
         is_new_leader = not self.is_leader
         self.controller_epoch = state.controller_epoch
@@ -150,9 +146,8 @@ class HostedPartition:
         self.update_status()
         return is_new_leader
 
-    def make_follower(self, state: LeaderAndIsrPartitionState) -> bool:
-        """Become follower of the given leader (R3.10); returns whether the leader epoch increased."""
-        is_newer = state.leader_epoch > self.leader_epoch
+    def make_follower(self, state: LeaderAndIsrPartitionState) -> None:
+        """Become follower of the given leader (R3.10)."""
         self.controller_epoch = state.controller_epoch
         self.leader_id = state.leader
         self.leader_epoch = state.leader_epoch
@@ -162,7 +157,6 @@ class HostedPartition:
         self._assign(state)
         self.isr_state = CommittedIsr(())
         self.update_status()
-        return is_newer
 
     def clear(self) -> None:
         """Reset after deletion or a directory failure, for holders of this object."""
@@ -193,8 +187,10 @@ class HostedPartition:
 
     def record_follower_fetch(
         self, fetch: FetchRequest, item: FetchPartition, *, leader_end_offset: Offset, now_ms: float
-    ) -> bool:
-        """Update the follower's progress from an accepted fetch (R6.10); returns whether its end offset changed."""
+    ) -> tuple[bool, IsrProposal | None]:
+        """Update the follower's progress from an accepted fetch (R6.10); returns whether its end offset changed, and
+        the proposal to add it to the ISR if it may join now (R8.10).
+        """
         previous = self.remote[fetch.replica_id]
         self._fetched.add(fetch.replica_id)
         self.remote[fetch.replica_id] = record_fetch(
@@ -205,7 +201,7 @@ class HostedPartition:
             broker_epoch=fetch.replica_epoch,
             now_ms=now_ms,
         )
-        return previous.log_end_offset != item.fetch_offset
+        return previous.log_end_offset != item.fetch_offset, self._propose_expand(fetch.replica_id)
 
     def try_advance_high_watermark(self, now_ms: float) -> bool:
         """Advance the high watermark as far as the followers allow (R6.18); never lowers it."""
@@ -225,38 +221,25 @@ class HostedPartition:
         self.log.set_high_watermark(candidate)
         return True
 
-    def propose_expand(self, replica: BrokerId) -> PendingIsr | None:
-        """Propose to add a follower to the ISR if it may join now (R8.10)."""
+    def _propose_expand(self, replica: BrokerId) -> IsrProposal | None:
         if self._role_changed is not None or self.log is None or self.epoch_start_offset is None:
             return None
-        if not may_join(
+        proposal = propose_expand(
             self.isr_state,
             replica,
-            replica_end_offset=self.remote[replica].log_end_offset,
+            self.remote[replica],
             high_watermark=self.log.high_watermark,
             epoch_start_offset=self.epoch_start_offset,
             is_alive=self._metadata.is_alive(replica),
-        ):
-            return None
-        self.isr_state = proposal = PendingExpand(self.isr, replica)
+        )
+        self.isr_state = proposal or self.isr_state
         return proposal
 
-    def epochs_of_members(self, proposal: PendingIsr) -> tuple[BrokerEpoch, ...]:
-        """The broker epoch with which the joining replica fetched, in the order of the proposed ISR (KIP-903).
-
-        If that broker has restarted since, it may have lost records; the controller detects it by this epoch.
-        """
-        joining = proposal.joining if isinstance(proposal, PendingExpand) else None
-        return tuple(
-            self.remote[broker].broker_epoch if broker == joining else UNKNOWN_BROKER_EPOCH
-            for broker in proposed_isr(proposal)
-        )
-
-    def propose_shrink(self, now_ms: float) -> PendingIsr | None:
+    def propose_shrink(self, now_ms: float) -> IsrProposal | None:
         """Propose to remove all lagging followers from the ISR, in one proposal (R8.4)."""
         if self._role_changed is not None or self.log is None or not self.is_leader:
             return None
-        leaving = choose_leaving(
+        proposal = propose_shrink(
             self.isr_state,
             self._own_id,
             self.remote,
@@ -264,12 +247,10 @@ class HostedPartition:
             now_ms=now_ms,
             lag_ms_max=self._lag_ms_max,
         )
-        if not leaving:
-            return None
-        self.isr_state = proposal = PendingShrink(self.isr, leaving)
+        self.isr_state = proposal or self.isr_state
         return proposal
 
-    def finish_isr_change(self, proposal: PendingIsr, answer: AlterPartitionResult) -> IsrAnswer | None:
+    def finish_isr_change(self, proposal: IsrProposal, answer: AlterPartitionResult) -> IsrAnswer | None:
         """Apply the response to a proposal (R8.14 to R8.16); None if a role change superseded the proposal.
 
         It is superseded as soon as the role change starts: the controller's request is newer than its response.
@@ -282,7 +263,7 @@ class HostedPartition:
             self.partition_epoch = answer.partition_epoch
             self.update_status()
         elif outcome is IsrAnswer.REVERT:
-            self.isr_state = CommittedIsr(proposal.isr)
+            self.isr_state = CommittedIsr(proposal.committed)
         return outcome
 
     def _assign(self, state: LeaderAndIsrPartitionState) -> None:

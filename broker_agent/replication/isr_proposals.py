@@ -20,6 +20,7 @@ from cluster.requests.agents import (
     AlterPartitionResult,
 )
 from cluster.requests.cluster import Finding
+from cluster.requests.control import RequestCause
 
 RETRY_MS: Final = 50
 STUCK_ISR_CHANGE: Final = "stuck_isr_change"
@@ -28,8 +29,10 @@ WAIT_MAX_S: Final = 30
 UNREACHED_MAX_S: Final = 3
 """Where the last request failed: longer than it takes to find the next controller once there is one."""
 
-Completion = Callable[[AlterPartitionResult], None]
-"""Called once per submission, after it was removed from the queue: it may submit the next change."""
+Completion = Callable[[AlterPartitionResult, RequestCause | None], None]
+"""Called once per submission, after it was removed from the queue: it may submit the next change. With the event in
+which the controller wrote the accepted ISRs of the response, if it names one.
+"""
 _log = structlog.stdlib.get_logger()
 
 
@@ -64,14 +67,14 @@ class IsrProposals:
         tp = TopicPartition(item.topic_name, item.partition_index)
         if tp in self._waiting:
             code = ErrorCode.OPERATION_NOT_ATTEMPTED
-            complete(AlterPartitionResult(item.topic_name, item.topic_id, item.partition_index, code))
+            complete(AlterPartitionResult(item.topic_name, item.topic_id, item.partition_index, code), None)
             return
         self._waiting[tp] = (item, complete)
         self._since.setdefault(tp, asyncio.get_running_loop().time())
         self._submitted.set()
 
     def findings(self) -> Iterator[Finding]:
-        """Proposals that have been sent without effect for too long, submitted anew or not."""
+        """The proposals that have had no effect for too long, whether or not they were submitted again."""
         now = asyncio.get_running_loop().time()
         limit_s = UNREACHED_MAX_S if self._is_unreached else WAIT_MAX_S
         for tp, since in sorted(self._since.items()):
@@ -127,7 +130,7 @@ class IsrProposals:
                 del self._waiting[tp]
                 self._refusals[tp] = f"the controller answers {answer.error_code.name}"
                 try:
-                    complete(answer)
+                    complete(answer, response.cause)
                 except Exception:  # One partition must not keep the others from their ISR (R8.8).
                     _log.exception("Applying an AlterPartition response failed", partition=str(tp))
                 if tp not in self._waiting:

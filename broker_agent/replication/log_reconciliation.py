@@ -7,24 +7,25 @@ leader does not have. Source: Kafka AbstractFetcherThread; KIP-101, KIP-279, KIP
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
-from broker_agent.agent_metrics import AgentMetrics
 from broker_agent.decisions.truncation import FetchErrorReaction, choose_truncation, react_to_fetch_error
-from broker_agent.ports import ClusterClient, Log
+from broker_agent.log.partition_log import PartitionLog
+from broker_agent.ports import ClusterClient
+from broker_agent.replica_changes import LogTruncated
 from broker_agent.replication.fetch_states import FetchState, FetchStates
-from broker_agent.replication.hosted_partition import HostedPartition
 from broker_agent.replication.leader_silence import LeaderSilence
+from broker_agent.replication.replica_manager import ReplicaManager
 from cluster.config.settings import Settings
 from cluster.model.broker import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, Endpoint, Offset
 from cluster.model.errors import ClusterError, ErrorCode, LogOperationError, PeerUnreachableError, StorageError
 from cluster.model.partition import TopicPartition
 from cluster.requests import data
-from state_log.record import Cause, Kind, StateChange, StateChangeSink
+from state_log.record import Cause
 
 _OUT_OF_RANGE: Final = Cause("OffsetOutOfRange")
 """The leader does not have the offset that was fetched."""
@@ -45,26 +46,16 @@ class Leader(NamedTuple):
     endpoint: Endpoint
 
 
-class HostedReplicas(Protocol):
-    """The part of the agent that a fetcher uses."""
-
-    def online(self, tp: TopicPartition) -> HostedPartition | None:
-        """The hosted partition, None if it is absent or offline."""
-
-    def high_watermark_rose(self, tp: TopicPartition) -> None:
-        """A follower's high watermark increased: waiting fetches may complete."""
-
-
 class FetchSetup(Struct, frozen=True):
-    """Dependencies shared by all fetchers of an agent. `broker_epoch` is read anew for each request."""
+    """Dependencies shared by all fetchers of an agent. `broker_epoch` is called for each request."""
 
-    own_id: BrokerId
+    manager: ReplicaManager
     broker_epoch: Callable[[], BrokerEpoch]
-    settings: Settings
     client: ClusterClient
-    metrics: AgentMetrics
-    sink: StateChangeSink
-    replicas: HostedReplicas
+
+    @property
+    def settings(self) -> Settings:
+        return self.manager.settings
 
 
 class LogReconciliation:
@@ -78,13 +69,13 @@ class LogReconciliation:
         self.silence = LeaderSilence(leader.broker)
         self.setup = setup
         with_metrics = setup.settings.klamm_metrics_partitions
-        self.states = FetchStates(client_id, setup.metrics.registry, per_partition_metrics=with_metrics)
+        self.states = FetchStates(client_id, setup.manager.metrics.registry, per_partition_metrics=with_metrics)
         self._failed = failed
-        self._truncations: list[StateChange] = []
+        self._truncations: list[LogTruncated] = []
 
-    def log(self, tp: TopicPartition) -> Log | None:
+    def log(self, tp: TopicPartition) -> PartitionLog | None:
         """The partition's log, None while it is offline here."""
-        partition = self.setup.replicas.online(tp)
+        partition = self.setup.manager.online(tp)
         return None if partition is None else partition.log
 
     def delay(self, tp: TopicPartition) -> None:
@@ -137,7 +128,9 @@ class LogReconciliation:
                     data.OffsetForLeaderPartition(tp.topic, tp.partition, log.latest_epoch, state.leader_epoch)
                 )
         if items:
-            await self._truncate_by_epochs(asked, data.OffsetsForLeaderEpochRequest(self.setup.own_id, tuple(items)))
+            await self._truncate_by_epochs(
+                asked, data.OffsetsForLeaderEpochRequest(self.setup.manager.own_id, tuple(items))
+            )
         self.write_truncations()
 
     async def _truncate_by_epochs(
@@ -165,7 +158,7 @@ class LogReconciliation:
         self._truncate_against(tp, state, data.EpochEndOffset(answer.leader_epoch, answer.end_offset), diverged=False)
 
     def follow_divergence(self, tp: TopicPartition, state: FetchState, leader: data.EpochEndOffset) -> None:
-        """Truncate to where the leader's history diverges, as a fetch response said, and go on fetching (R5.23)."""
+        """Truncate to where the leader's history diverges, as a fetch response said, and continue to fetch (R5.23)."""
         self._truncate_against(tp, state, leader, diverged=True)
 
     def _truncate_against(
@@ -190,19 +183,20 @@ class LogReconciliation:
         if offset < high_watermark:
             _log.warning("Truncating below the high watermark", partition=str(tp), to=offset, was=high_watermark)
         if log.truncate_to(offset):
-            self._record_truncation(
-                tp,
-                state,
-                cause,
-                from_offset=end,
-                to_offset=log.log_end_offset,
-                high_watermark=high_watermark,
-                reason=f"from {end} to {log.log_end_offset}, high watermark was {high_watermark}",
+            reason = f"from {end} to {log.log_end_offset}, high watermark was {high_watermark}"
+            self._truncations.append(
+                LogTruncated(
+                    *(tp, state.topic_id, self.leader.broker, state.leader_epoch, cause),
+                    from_offset=end,
+                    to_offset=log.log_end_offset,
+                    high_watermark=high_watermark,
+                    reason=reason,
+                )
             )
         self._resume(tp, state, log, log.log_end_offset if complete else offset, is_truncating=not complete)
 
     def _resume(
-        self, tp: TopicPartition, state: FetchState, log: Log, offset: Offset, *, is_truncating: bool = False
+        self, tp: TopicPartition, state: FetchState, log: PartitionLog, offset: Offset, *, is_truncating: bool = False
     ) -> None:
         latest = log.latest_epoch if self.sends_last_epoch else None
         self.states.put(
@@ -240,19 +234,19 @@ class LogReconciliation:
             self.write_truncations()
 
     def _restart(
-        self, tp: TopicPartition, state: FetchState, log: Log, leader_start: Offset, leader_end: Offset
+        self, tp: TopicPartition, state: FetchState, log: PartitionLog, leader_start: Offset, leader_end: Offset
     ) -> None:
         if leader_start > log.log_end_offset:
             end, high_watermark = log.log_end_offset, log.high_watermark
             log.truncate_fully_and_start_at(leader_start)
-            self._record_truncation(
-                tp,
-                state,
-                _OUT_OF_RANGE,
-                from_offset=end,
-                to_offset=leader_start,
-                high_watermark=high_watermark,
-                reason=f"from {end} fully, to start at {leader_start}",
+            self._truncations.append(
+                LogTruncated(
+                    *(tp, state.topic_id, self.leader.broker, state.leader_epoch, _OUT_OF_RANGE),
+                    from_offset=end,
+                    to_offset=leader_start,
+                    high_watermark=high_watermark,
+                    reason=f"from {end} fully, to start at {leader_start}",
+                )
             )
         offset = max(leader_start, log.log_end_offset)
         self._resume(tp, replace(state, lag=max(0, leader_end - offset)), log, Offset(offset))
@@ -260,7 +254,7 @@ class LogReconciliation:
     async def _ask_offset(self, tp: TopicPartition, state: FetchState, timestamp: int) -> Offset | None:
         """The leader's earliest or latest offset; None after an error, which is handled, or if the state changed."""
         item = data.ListOffsetsPartition(tp.topic, tp.partition, timestamp, state.leader_epoch)
-        request = data.ListOffsetsRequest(self.setup.own_id, (item,))
+        request = data.ListOffsetsRequest(self.setup.manager.own_id, (item,))
         response = await self.ask(lambda: self.setup.client.list_offsets(self.leader.endpoint, request))
         if self.states.get(tp) is not state:
             return None
@@ -295,23 +289,8 @@ class LogReconciliation:
             _log.exception("Truncation failed", partition=str(tp))
             self.give_up(tp, repr(error))
 
-    def _record_truncation(self, tp: TopicPartition, state: FetchState, cause: Cause | None, **fields: Any) -> None:
-        self._truncations.append(
-            StateChange(
-                kind=Kind.TRUNCATION,
-                cause=cause,
-                topic=tp.topic,
-                topic_id=state.topic_id,
-                partition=tp.partition,
-                broker=self.setup.own_id,
-                leader=self.leader.broker,
-                leader_epoch=state.leader_epoch,
-                **fields,
-            )
-        )
-
     def write_truncations(self) -> None:
-        """Write the truncations since the last call to the state-change log, in one append."""
+        """Record the truncations since the last call, in one append to the state-change log."""
         if self._truncations:
             changes, self._truncations = self._truncations, []
-            self.setup.sink.append(changes)
+            self.setup.manager.commit(*changes)

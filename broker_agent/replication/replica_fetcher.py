@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 from msgspec.structs import replace
 
-from broker_agent.ports import Log
+from broker_agent.log.partition_log import PartitionLog
 from broker_agent.replication.fetch_states import FetchState
 from broker_agent.replication.log_reconciliation import FetchSetup, Leader, LogReconciliation
 from cluster.model.broker import Offset
@@ -50,7 +50,7 @@ class ReplicaFetcher:
         self._fetching: asyncio.Timeout | None = None
         self._window_start: float | None = None
         self._window_requests = 0
-        registry = setup.metrics.registry
+        registry = setup.manager.metrics.registry
         self._tags = {"clientId": name, "brokerHost": leader.endpoint.host, "brokerPort": str(leader.endpoint.port)}
         self._requests = registry.meter(*_STATS, "RequestsPerSec", **self._tags)
         self._bytes = registry.meter(*_STATS, "BytesPerSec", **self._tags)
@@ -75,7 +75,7 @@ class ReplicaFetcher:
     def close(self) -> None:
         """Remove the meters of this fetcher; its task ends by cancellation."""
         for name in ("RequestsPerSec", "BytesPerSec"):
-            self._setup.metrics.registry.remove(*_STATS, name, **self._tags)
+            self._setup.manager.metrics.registry.remove(*_STATS, name, **self._tags)
 
     async def _fetch_once(self) -> bool:
         """Send one request for every ready partition; False if none was ready or the leader did not respond."""
@@ -86,7 +86,7 @@ class ReplicaFetcher:
             return False
         settings = self._setup.settings
         request = FetchRequest(
-            replica_id=self._setup.own_id,
+            replica_id=self._setup.manager.own_id,
             replica_epoch=self._setup.broker_epoch(),
             partitions=tuple(item for _, item in asked.values()),
             max_wait_ms=settings.replica_fetch_wait_max_ms,
@@ -138,13 +138,13 @@ class ReplicaFetcher:
         for tp, state in out_of_range:
             await self.reconciliation.reset_offset(tp, state)
 
-    def _find_unflushed(self) -> list[tuple[TopicPartition, Log]]:
-        """Logs to flush first because of `flush.messages`: the fetch offset acknowledges everything below it."""
+    def _find_unflushed(self) -> list[tuple[TopicPartition, PartitionLog]]:
+        """The logs to flush first because of `flush.messages`: the fetch offset acknowledges everything below it."""
         ready = self.states.ready(asyncio.get_running_loop().time(), truncating=False)
         logs = [(tp, log) for tp, _ in ready if (log := self.reconciliation.log(tp)) is not None]
         return [(tp, log) for tp, log in logs if log.durable_end_offset < log.log_end_offset]
 
-    async def _flush(self, tp: TopicPartition, log: Log) -> None:
+    async def _flush(self, tp: TopicPartition, log: PartitionLog) -> None:
         try:
             await log.flush()
         except LogOperationError as error:
@@ -167,7 +167,7 @@ class ReplicaFetcher:
             asked[tp] = (state, self._item(tp, state, log))
         return asked
 
-    def _item(self, tp: TopicPartition, state: FetchState, log: Log) -> FetchPartition:
+    def _item(self, tp: TopicPartition, state: FetchState, log: PartitionLog) -> FetchPartition:
         return FetchPartition(
             topic=tp.topic,
             topic_id=state.topic_id,
@@ -206,7 +206,7 @@ class ReplicaFetcher:
 
     def _append(self, tp: TopicPartition, state: FetchState, data: FetchPartitionData) -> None:
         """Append the fetched records and update high watermark and log start from the leader's (R5.24)."""
-        partition = self._setup.replicas.online(tp)
+        partition = self._setup.manager.online(tp)
         if partition is None or partition.log is None:
             self.reconciliation.delay(tp)
             return
@@ -226,17 +226,17 @@ class ReplicaFetcher:
         if size > 0:
             self.states.move_to_end(tp)
             self._bytes.mark(size)
-            self._setup.metrics.replication_bytes_in.mark(size)
-            if self._setup.own_id in partition.assignment.adding:
-                self._setup.metrics.reassignment_bytes_in.mark(size)
+            self._setup.manager.metrics.replication_bytes_in.mark(size)
+            if self._setup.manager.own_id in partition.assignment.adding:
+                self._setup.manager.metrics.reassignment_bytes_in.mark(size)
             self._on_records_fetched(tp)
 
-    def _take_over_bounds(self, tp: TopicPartition, log: Log, data: FetchPartitionData) -> None:
+    def _take_over_bounds(self, tp: TopicPartition, log: PartitionLog, data: FetchPartitionData) -> None:
         before = log.high_watermark
         if data.high_watermark != before:
             after = log.set_high_watermark(Offset(min(data.high_watermark, log.log_end_offset)))
             if after > before:
-                self._setup.replicas.high_watermark_rose(tp)
+                self._setup.manager.high_watermark_rose(tp)
             elif after < before:
                 _log.warning("High watermark decreased", partition=str(tp), before=before, after=after)
         start = min(data.log_start_offset, log.high_watermark)

@@ -75,7 +75,7 @@ class ReplicaFetchers:
         """When the busy partitions received their last records; in seconds of the event loop's clock."""
         self._is_closed = False
         self._fetchers_per_leader = setup.settings.num_replica_fetchers
-        registry = setup.metrics.registry
+        registry = setup.manager.metrics.registry
         self._max_lag = registry.gauge(*_METRICS, "MaxLag", clientId="Replica")
         self._min_rate = registry.gauge(*_METRICS, "MinFetchRate", clientId="Replica")
         self._failed_count = registry.gauge(*_METRICS, "FailedPartitionsCount", clientId="Replica")
@@ -83,14 +83,14 @@ class ReplicaFetchers:
 
     @property
     def failed(self) -> tuple[TopicPartition, ...]:
-        """Partitions that are not fetched until the next LeaderAndIsr."""
+        """The partitions that are not fetched until the next LeaderAndIsr."""
         return tuple(self._failed)
 
     def findings(self) -> Iterator[Finding]:
         """Leaders that do not answer."""
         fetchers = (running.fetcher for running in self._running.values() if len(running.fetcher.states))
         waiting = (Unanswered(fetcher.reconciliation.silence, len(fetcher.states)) for fetcher in fetchers)
-        yield from silence_findings(self._setup.own_id, waiting, asyncio.get_running_loop().time())
+        yield from silence_findings(self._setup.manager.own_id, waiting, asyncio.get_running_loop().time())
 
     def state(self, tp: TopicPartition) -> FetchState | None:
         states = self._states(tp)
@@ -146,7 +146,7 @@ class ReplicaFetchers:
             states.put(tp, replace(state, topic_id=topic_id))
 
     def on_records_fetched(self, tp: TopicPartition) -> None:
-        """Records were appended: fetch the partition with the busy ones from now on."""
+        """Fetch the partition with the busy ones from now on, as records were appended."""
         key = self._placed[tp]
         self._received_at[tp] = asyncio.get_running_loop().time()
         if not key.is_busy:
@@ -245,7 +245,7 @@ class ReplicaFetchers:
         return fetcher
 
     async def _guard(self, fetcher: ReplicaFetcher, name: str) -> None:
-        """Root of a fetcher's task: an unexpected error stops this fetcher, not the agent (R5.7).
+        """The root of a fetcher's task: an unexpected error stops this fetcher, not the agent (R5.7).
 
         It is restarted after a pause, as nothing else fetches its partitions; until then it counts as dead.
         """

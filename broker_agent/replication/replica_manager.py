@@ -1,7 +1,6 @@
-"""The partitions an agent hosts: lookups, high watermarks, ISR changes.
+"""The partitions an agent hosts: lookups, changes, high watermarks, ISR changes.
 
-Requests are handled in `control_requests`, `role_changes`, `produce_requests` and `fetch_requests`, which share this
-state. Source: Kafka ReplicaManager.
+Requests are handled in `broker_agent.requests`, which share this state. Source: Kafka ReplicaManager.
 """
 
 import asyncio
@@ -13,9 +12,18 @@ import structlog
 
 from broker_agent.agent_metrics import AgentMetrics
 from broker_agent.decisions.data_requests import validate_leader_epoch
-from broker_agent.decisions.isr import IsrAnswer, PendingExpand, PendingIsr, proposed_isr
+from broker_agent.decisions.isr import IsrAnswer, IsrProposal
+from broker_agent.log.log_directories import LogDirectories
 from broker_agent.metadata_cache import MetadataCache
-from broker_agent.ports import LogDirectories
+from broker_agent.replica_changes import (
+    IsrGranted,
+    ReplicaChange,
+    ReplicaOffline,
+    ReplicaRemoved,
+    ReplicaStopped,
+    RoleTaken,
+    record_of,
+)
 from broker_agent.replication.hosted_partition import HostedPartition
 from broker_agent.replication.isr_proposals import IsrProposals
 from broker_agent.replication.purgatory import Purgatory
@@ -24,8 +32,9 @@ from cluster.model.broker import BrokerId, LeaderEpoch
 from cluster.model.errors import ErrorCode, StorageError
 from cluster.model.partition import TopicPartition
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionResult
+from cluster.requests.control import RequestCause
 from cluster.requests.data import FetchRequest
-from state_log.record import Cause, Kind, StateChange, StateChangeSink
+from state_log.record import StateChangeSink
 
 _log = structlog.stdlib.get_logger()
 
@@ -83,16 +92,12 @@ class ReplicaManager:
 
     @property
     def offline_count(self) -> int:
-        """Number of offline partitions, counted anew."""
+        """The number of offline partitions."""
         return sum(partition is None for partition in self._hosted.values())
 
     def leads_any_of(self, topic: str) -> bool:
         """Whether a partition of the topic is led here."""
         return self._led_of_topic[topic] > 0
-
-    def hosts_any_of(self, topic: str) -> bool:
-        """Whether a partition of the topic is online here."""
-        return self._hosted_of_topic[topic] > 0
 
     def host(self, tp: TopicPartition) -> HostedPartition:
         """The online partition, created if absent; it must not be offline."""
@@ -120,29 +125,63 @@ class ReplicaManager:
             self._led[tp] = partition
             self._led_of_topic[tp.topic] += 1
 
-    def mark_offline(self, tp: TopicPartition) -> None:
-        """Mark a partition of a failed directory: it is refused until the process ends (P25)."""
-        partition = self._hosted.get(tp)
+    def commit(self, *changes: ReplicaChange) -> None:
+        """Record changes in the state-change log, in one append, take them into the table of partitions and the
+        metrics, and check the requests that wait for these partitions.
+        """
+        records = (record_of(change, self.own_id) for change in changes)
+        self._sink.append([record for record in records if record is not None])
+        for change in changes:
+            self._apply(change)
+        for change in changes:
+            self._wake_up(change)
+
+    def _apply(self, change: ReplicaChange) -> None:
+        match change:
+            case RoleTaken(topic_partition=tp, follows_anew=True) if not self.leads_any_of(tp.topic):
+                self.metrics.drop_topic(tp.topic)
+            case IsrGranted():
+                (self.metrics.isr_expands if change.is_expansion else self.metrics.isr_shrinks).mark()
+            case ReplicaOffline(topic_partition=tp):
+                self._mark_offline(tp)
+            case ReplicaRemoved(topic_partition=tp):
+                self._remove(tp)
+
+    def _wake_up(self, change: ReplicaChange) -> None:
+        match change:
+            case IsrGranted(topic_partition=tp):
+                partition = self.online(tp)
+                assert partition is not None, f"{tp} is not led here"
+                self.advance(partition)
+            case ReplicaOffline(topic_partition=tp) | ReplicaRemoved(topic_partition=tp):
+                self.complete_delayed(tp)
+            case ReplicaStopped(topic_partition=tp) | RoleTaken(topic_partition=tp, follows_anew=True):
+                self.complete_delayed(tp)
+
+    def _mark_offline(self, tp: TopicPartition) -> None:
         if self.is_offline(tp):
             return
-        if tp not in self._hosted:
+        partition = self._hosted.get(tp)
+        if partition is None:
             self.metrics.partition_count.inc()
         self._hosted[tp] = None
-        self._stop_leading(tp)
         self.metrics.offline_replica_count.inc()
         if partition is not None:
-            self._hosted_of_topic[tp.topic] -= 1
-            partition.clear()
-        self.complete_delayed(tp)
+            self._clear(partition)
 
-    def remove(self, tp: TopicPartition) -> None:
-        """Remove a deleted replica (R4.3 step 2)."""
+    def _remove(self, tp: TopicPartition) -> None:
         partition = self._hosted.pop(tp)
         assert partition is not None, f"{tp} is offline and cannot be deleted"
-        self._stop_leading(tp)
-        self._hosted_of_topic[tp.topic] -= 1
         self.metrics.partition_count.dec()
+        self._clear(partition)
+
+    def _clear(self, partition: HostedPartition) -> None:
+        topic = partition.topic_partition.topic
+        self._stop_leading(partition.topic_partition)
+        self._hosted_of_topic[topic] -= 1
         partition.clear()
+        if not self._hosted_of_topic[topic]:
+            self.metrics.drop_topic(topic)
 
     def _stop_leading(self, tp: TopicPartition) -> None:
         if self._led.pop(tp, None) is not None:
@@ -218,12 +257,6 @@ class ReplicaManager:
             except StorageError as error:
                 _log.warning("Checkpointing high watermarks failed", directory=directory, error=str(error))
 
-    def expand_isr(self, partition: HostedPartition, replica: BrokerId) -> None:
-        """Propose the follower for the ISR if it may join (R8.10)."""
-        proposal = partition.propose_expand(replica)
-        if proposal is not None:
-            self._submit(partition, proposal)
-
     def shrink_isrs(self) -> None:
         """Propose to remove lagging followers from the ISR of every partition led here (R8.4)."""
         for partition in tuple(self._led.values()):
@@ -233,30 +266,46 @@ class ReplicaManager:
                 _log.exception("ISR check failed", partition=str(partition.topic_partition))
                 continue
             if proposal is not None:
-                self._submit(partition, proposal)
+                self.submit(partition, proposal)
 
-    def _submit(self, partition: HostedPartition, proposal: PendingIsr) -> None:
+    def submit(self, partition: HostedPartition, proposal: IsrProposal) -> None:
+        """Send the partition's proposal to the controller, until it is answered."""
         assert partition.log is not None, f"{partition.topic_partition} has no log"
         item = AlterPartitionItem(
             topic_name=partition.topic_partition.topic,
             topic_id=partition.log.topic_id,
             partition_index=partition.topic_partition.partition,
             leader_epoch=partition.leader_epoch,
-            new_isr=proposed_isr(proposal),
+            new_isr=proposal.isr,
             partition_epoch=partition.partition_epoch,
-            new_isr_epochs=partition.epochs_of_members(proposal),
+            new_isr_epochs=proposal.epochs,
         )
         self._proposals.submit(item, partial(self._finish, partition, proposal, item))
 
     def _finish(
-        self, partition: HostedPartition, proposal: PendingIsr, item: AlterPartitionItem, answer: AlterPartitionResult
+        self,
+        partition: HostedPartition,
+        proposal: IsrProposal,
+        item: AlterPartitionItem,
+        answer: AlterPartitionResult,
+        cause: RequestCause | None,
     ) -> None:
         outcome = partition.finish_isr_change(proposal, answer)
         if outcome is IsrAnswer.COMMIT:
-            is_expand = isinstance(proposal, PendingExpand)
-            (self.metrics.isr_expands if is_expand else self.metrics.isr_shrinks).mark()
-            self._sink.append([_isr_change(self.own_id, partition, answer)])
-            self.advance(partition)
+            log = partition.log
+            self.commit(
+                IsrGranted(
+                    partition.topic_partition,
+                    None if log is None else log.topic_id,
+                    partition.leader_epoch,
+                    answer.partition_epoch,
+                    answer.isr,
+                    partition.assignment.replicas,
+                    None if log is None else log.config.min_insync_replicas,
+                    cause,
+                    proposal.is_expansion,
+                )
+            )
             return
         if outcome is None:
             _log.debug(
@@ -270,26 +319,6 @@ class ReplicaManager:
         _log.info("ISR change failed", partition=tp, isr=item.new_isr, code=answer.error_code.name, outcome=outcome)
         if outcome is IsrAnswer.SUBMIT_AGAIN:
             self._proposals.submit(item, partial(self._finish, partition, proposal, item))
-
-
-def _isr_change(own_id: BrokerId, partition: HostedPartition, answer: AlterPartitionResult) -> StateChange:
-    """The record of an ISR that the controller accepted: after a restart nothing else of this broker knows it."""
-    tp, log = partition.topic_partition, partition.log
-    return StateChange(
-        kind=Kind.ROLE,
-        cause=Cause("AlterPartition"),
-        topic=tp.topic,
-        topic_id=None if log is None else log.topic_id,
-        partition=tp.partition,
-        broker=own_id,
-        to_state="leader",
-        leader=own_id,
-        leader_epoch=partition.leader_epoch,
-        partition_epoch=answer.partition_epoch,
-        isr=answer.isr,
-        replicas=partition.assignment.replicas,
-        min_insync_replicas=None if log is None else log.config.min_insync_replicas,
-    )
 
 
 def validate_replica(partition: HostedPartition, leader_epoch: LeaderEpoch) -> ErrorCode:

@@ -6,9 +6,9 @@ Source: Kafka LogValidator.validateMessagesAndAssignOffsets. Followers and the d
 from collections.abc import Iterator
 from typing import Final
 
+from broker_agent.log.config import UNLIMITED, LogConfig
 from broker_agent.log.record_batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, stamp_max_timestamp
 from broker_agent.log.record_sets import check_batch_of_client
-from broker_agent.ports import UNLIMITED, LogConfig
 from broker_agent.requests.record_walk import MalformedRecordsError, Walked, walk_records
 from cluster.model.compression import Codec, CompressionError, TooLargeError, decompress, find_codec
 from cluster.model.errors import ErrorCode, LogAppendError, RecordError

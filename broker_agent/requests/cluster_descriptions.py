@@ -35,7 +35,7 @@ class ClusterDescriptions:
         self._metadata = metadata
 
     async def metadata(self, request: MetadataRequest) -> MetadataResponse:
-        """Leaders and replicas from the last UpdateMetadata (R4.13)."""
+        """The leaders and replicas from the last UpdateMetadata (R4.13)."""
         return MetadataResponse(
             brokers=self._metadata.describe_brokers(),
             cluster_id=self._cluster_id,

@@ -4,7 +4,7 @@ Source: Kafka ReplicaManager.becomeLeaderOrFollower, stopReplicas, maybeUpdateMe
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from broker_agent.decisions.leader_and_isr import Admission, classify_state, validate_epochs, validate_stop
 from broker_agent.decisions.restored_zookeeper import RestoredZooKeeper
-from broker_agent.ports import Log
+from broker_agent.log.partition_log import PartitionLog
+from broker_agent.replica_changes import ReplicaRemoved, ReplicaStopped
 from broker_agent.replication.replica_fetchers import ReplicaFetchers
 from broker_agent.replication.replica_manager import ReplicaManager
 from broker_agent.requests.role_changes import (
-    AppliedRole,
     BecomeLeaderOrFollower,
     LogsOfRequest,
     RoleChangeResult,
@@ -36,7 +36,7 @@ from cluster.model.errors import ErrorCode
 from cluster.model.listeners import needed_listeners
 from cluster.model.partition import TopicPartition
 from cluster.requests import control
-from state_log.record import Cause, Kind, StateChange, StateChangeSink
+from state_log.record import Cause
 from state_log.witnessed_heads import WitnessedHeads
 
 _T = TypeVar("_T")
@@ -62,7 +62,6 @@ class ControlRequests:
         *,
         broker_epoch: Callable[[], BrokerEpoch],
         restored: RestoredZooKeeper,
-        sink: StateChangeSink,
         heads: WitnessedHeads,
     ) -> None:
         self.lock = asyncio.Lock()
@@ -76,7 +75,6 @@ class ControlRequests:
         self._tasks = tasks
         self._broker_epoch = broker_epoch
         self._restored = restored
-        self._sink = sink
         self._heads = heads
         self._handled = 0
         self._without_log: dict[TopicPartition, BecomeLeaderOrFollower] = {}
@@ -264,8 +262,7 @@ class ControlRequests:
             if to_follow:
                 await self._roles.make_followers(to_follow, logs, outcome, is_stopping=self.is_stopping)
         finally:
-            self._sink.append([_role_change(self._manager.own_id, applied) for applied in outcome.applied])
-        self._drop_leader_metrics(order.partition.topic_partition for order in outcome.changed)
+            self._manager.commit(*outcome.taken)
         self._retry_later([o for o in (*to_lead, *to_follow) if o.partition.topic_partition not in outcome.failures])
         return outcome.failures
 
@@ -297,11 +294,6 @@ class ControlRequests:
                 leads = [order for order in orders if order.state.leader == self._manager.own_id]
                 await self._carry_out(leads, [order for order in orders if order not in leads], logs)
 
-    def _drop_leader_metrics(self, followed: Iterable[TopicPartition]) -> None:
-        for topic in sorted({tp.topic for tp in followed}):
-            if not self._manager.leads_any_of(topic):
-                self._manager.metrics.drop_topic(topic)
-
     def _validate_stop(self, state: control.StopReplicaPartitionState) -> ErrorCode:
         tp = TopicPartition(state.topic_name, state.partition_index)
         if self._manager.is_offline(tp):
@@ -321,22 +313,27 @@ class ControlRequests:
         partitions = [TopicPartition(state.topic_name, state.partition_index) for state in states]
         deleted = [tp for tp, state in zip(partitions, states, strict=True) if state.delete_partition]
         self._fetchers.remove(partitions)
-        for tp in deleted:
-            if self._manager.online(tp) is not None:
-                self._manager.remove(tp)
-                if not self._manager.hosts_any_of(tp.topic):
-                    self._manager.metrics.drop_topic(tp.topic)
-        for tp in partitions:
-            self._manager.complete_delayed(tp)
+        self._manager.commit(*(ReplicaRemoved(tp) for tp in deleted if self._manager.online(tp) is not None))
         failures = await self._manager.logs.delete(deleted)
         for tp, error in failures.items():
             _log.error("Deleting a log failed", partition=str(tp), error=str(error))
-        self._sink.append([_stop_change(self._manager.own_id, state, cause, failures) for state in states])
+        self._manager.commit(
+            *(
+                ReplicaStopped(
+                    tp,
+                    state.leader_epoch,
+                    cause,
+                    is_deleted=state.delete_partition and tp not in failures,
+                    failure=failures.get(tp),
+                )
+                for tp, state in zip(partitions, states, strict=True)
+            )
+        )
         self._fetchers.stop_idle()
         return {tp: getattr(error, "code", ErrorCode.UNKNOWN_SERVER_ERROR) for tp, error in failures.items()}
 
 
-def _latest_epoch(log: Log | None) -> LeaderEpoch:
+def _latest_epoch(log: PartitionLog | None) -> LeaderEpoch:
     return NO_LEADER_EPOCH if log is None else log.confirmed_epoch
 
 
@@ -364,43 +361,4 @@ def _answer(
             for state in topic.partition_states
             for tp in (TopicPartition(topic.topic_name, state.partition_index),)
         ),
-    )
-
-
-def _role_change(own_id: int, applied: AppliedRole) -> StateChange:
-    order = applied.order
-    tp, state = order.partition.topic_partition, order.state
-    return StateChange(
-        kind=Kind.ROLE,
-        cause=order.cause,
-        controller_epoch=state.controller_epoch,
-        topic=tp.topic,
-        topic_id=order.topic_id,
-        partition=tp.partition,
-        broker=own_id,
-        to_state="leader" if state.leader == own_id else "follower",
-        leader=state.leader,
-        leader_epoch=state.leader_epoch,
-        partition_epoch=state.partition_epoch,
-        isr=state.isr,
-        replicas=state.replicas,
-        high_watermark=applied.high_watermark,
-        log_end_offset=applied.log_end_offset,
-        min_insync_replicas=applied.min_insync_replicas if state.leader == own_id else None,
-    )
-
-
-def _stop_change(
-    own_id: int, state: control.StopReplicaPartitionState, cause: Cause, failures: dict[TopicPartition, Exception]
-) -> StateChange:
-    failure = failures.get(TopicPartition(state.topic_name, state.partition_index))
-    return StateChange(
-        kind=Kind.ROLE,
-        cause=cause,
-        topic=state.topic_name,
-        partition=state.partition_index,
-        broker=own_id,
-        to_state="deleted" if state.delete_partition and failure is None else "stopped",
-        leader_epoch=state.leader_epoch,
-        reason=None if failure is None else str(failure),
     )

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from broker_agent.decisions.data_requests import INTERNAL_TOPICS
 from broker_agent.decisions.record_deletion import validate_deletion
-from broker_agent.ports import Log
+from broker_agent.log.partition_log import PartitionLog
 from broker_agent.replication.hosted_partition import HostedPartition
 from broker_agent.replication.replica_manager import ReplicaManager
 from cluster.aio.slices import in_slices
@@ -125,7 +125,7 @@ def _refusal(item: DeleteRecordsPartition, code: ErrorCode, why: str = "") -> _D
     return _Deletion(DeleteRecordsResult(item.topic, item.partition, code, error_message=why), required=None)
 
 
-def _explain(code: ErrorCode, item: DeleteRecordsPartition, log: Log) -> str:
+def _explain(code: ErrorCode, item: DeleteRecordsPartition, log: PartitionLog) -> str:
     if code is ErrorCode.POLICY_VIOLATION:
         return f"cleanup.policy of {item.topic} is {log.config.cleanup_policy}, without delete"
     return f"offset {item.offset} is neither -1 nor within 0 and the high watermark {log.high_watermark}"

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from broker_agent.decisions.data_requests import UNREMARKABLE_FETCH_ERRORS
 from broker_agent.decisions.truncation import diverges
-from broker_agent.ports import Log
+from broker_agent.log.partition_log import PartitionLog
 from broker_agent.replication.hosted_partition import HostedPartition
 from broker_agent.replication.replica_manager import ReplicaManager, validate_leadership
 from cluster.aio.slices import in_slices
@@ -64,7 +64,10 @@ class FetchRequests:
     async def _read_all(
         self, request: FetchRequest, items: Sequence[FetchPartition], *, arrival_ms: float | None
     ) -> list[FetchPartitionData]:
-        """One result per partition. `arrival_ms`: update the follower's progress from the request, as of that time."""
+        """Read each partition; one result for each.
+
+        `arrival_ms`: update the follower's progress from the request, as of that time.
+        """
         remaining = request.max_bytes
         is_empty = True
         results = []
@@ -131,8 +134,11 @@ class FetchRequests:
         self, partition: HostedPartition, request: FetchRequest, item: FetchPartition, bounds: _Bounds, now_ms: float
     ) -> None:
         """Update the follower's progress, propose it for the ISR if it may join, then advance watermarks (R6.12)."""
-        moved = partition.record_follower_fetch(request, item, leader_end_offset=bounds.log_end, now_ms=now_ms)
-        self._manager.expand_isr(partition, request.replica_id)
+        moved, proposal = partition.record_follower_fetch(
+            request, item, leader_end_offset=bounds.log_end, now_ms=now_ms
+        )
+        if proposal is not None:
+            self._manager.submit(partition, proposal)
         if not (moved and self._manager.advance(partition)):
             # Its log start may have held back the low watermark.
             self._manager.delete_records_purgatory.check_and_complete(partition.topic_partition)
@@ -228,8 +234,8 @@ def _validate_follower(partition: HostedPartition, request: FetchRequest, item: 
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if partition.is_of_earlier_incarnation(request) else ErrorCode.NONE
 
 
-def _compare_epochs(item: FetchPartition, log: Log, bounds: _Bounds) -> FetchPartitionData | None:
-    """The result for a diverging last fetched epoch; None to go on reading (R6.7)."""
+def _compare_epochs(item: FetchPartition, log: PartitionLog, bounds: _Bounds) -> FetchPartitionData | None:
+    """The result for a diverging last fetched epoch; None to continue to read (R6.7)."""
     answer = log.end_offset_for_epoch(item.last_fetched_epoch)
     if answer.epoch == NO_LEADER_EPOCH or item.fetch_offset < bounds.log_start:
         return _answer(item, bounds, ErrorCode.OFFSET_OUT_OF_RANGE)

@@ -4,7 +4,7 @@ Source: Kafka Partition.fetchOffsetForTimestamp, lastOffsetForLeaderEpoch; KIP-1
 """
 
 from broker_agent.decisions.data_requests import repeated_partitions
-from broker_agent.ports import Log
+from broker_agent.log.partition_log import PartitionLog
 from broker_agent.replication.replica_manager import ReplicaManager
 from cluster.aio.slices import in_slices
 from cluster.model.broker import NO_LEADER_EPOCH, BrokerId, Offset
@@ -33,7 +33,7 @@ class OffsetRequests:
         self._manager = manager
 
     async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        """Earliest offset, latest offset, or the first one at a timestamp, per partition (R6.21).
+        """The earliest offset, latest offset, or the first one at a timestamp, per partition (R6.21).
 
         Consumers are told no more than the high watermark; followers, and what asks to debug, the end of the log. The
         latter is answered by followers, too. A partition that is named twice is refused, each time.
@@ -81,7 +81,9 @@ class OffsetRequests:
             return ListOffsetsResult(item.topic, item.partition, ErrorCode.KAFKA_STORAGE_ERROR)
 
     @staticmethod
-    def _at_time(item: ListOffsetsPartition, log: Log, *, sees_all: bool, is_current: bool) -> ListOffsetsResult:
+    def _at_time(
+        item: ListOffsetsPartition, log: PartitionLog, *, sees_all: bool, is_current: bool
+    ) -> ListOffsetsResult:
         found = log.offset_for_timestamp(item.timestamp)
         if found is not None and found[1] < (log.log_end_offset if sees_all else log.high_watermark):
             timestamp, offset = found
@@ -103,7 +105,7 @@ class OffsetRequests:
         return OffsetForLeaderResult(item.topic, item.partition, ErrorCode.NONE, answer.epoch, answer.end_offset)
 
 
-def _found(item: ListOffsetsPartition, offset: Offset, log: Log, timestamp: int = -1) -> ListOffsetsResult:
+def _found(item: ListOffsetsPartition, offset: Offset, log: PartitionLog, timestamp: int = -1) -> ListOffsetsResult:
     epoch = log.epoch_at_offset(offset)
     return ListOffsetsResult(
         item.topic, item.partition, ErrorCode.NONE, timestamp, offset, NO_LEADER_EPOCH if epoch is None else epoch

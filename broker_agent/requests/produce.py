@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from broker_agent.decisions import data_requests
 from broker_agent.decisions.isr import maximal_isr
-from broker_agent.ports import AppendInfo, Log
+from broker_agent.log.partition_log import AppendInfo, PartitionLog
 from broker_agent.replication.hosted_partition import HostedPartition
 from broker_agent.replication.replica_manager import ReplicaManager
 from broker_agent.requests.arrival_order import ArrivalOrder
@@ -91,7 +91,7 @@ class ProduceRequests:
             for index, outcome in zip(waiting, found, strict=True):
                 validated[index] = outcome
 
-    def _log_for_long_validation(self, item: ProducePartition) -> Log | None:
+    def _log_for_long_validation(self, item: ProducePartition) -> PartitionLog | None:
         """The log to which a batch would be appended now, if it takes long to validate."""
         if self._validation.is_quick(item.records):
             return None
@@ -171,7 +171,7 @@ class ProduceRequests:
         return self._name_leader(tp, result)
 
     def _name_leader(self, tp: TopicPartition, result: ProducePartitionResult) -> ProducePartitionResult:
-        """For NOT_LEADER_OR_FOLLOWER, add the leader known from the metadata cache (R7.10)."""
+        """Add the leader known from the metadata cache to a NOT_LEADER_OR_FOLLOWER (R7.10)."""
         state = self._manager.metadata.partition_state(tp)
         if result.error_code is not ErrorCode.NOT_LEADER_OR_FOLLOWER or state is None:
             return result
@@ -240,7 +240,7 @@ class _Unflushed(Struct, frozen=True):
     """An append up to `required` (exclusive) to a log that may have to be flushed first."""
 
     partition: HostedPartition
-    log: Log
+    log: PartitionLog
     required: Offset
 
     @property

@@ -99,7 +99,7 @@ def _read(window: memoryview, count: int) -> tuple[list[_Fields], str | None]:
 
 
 def _read_whole_records(window: memoryview, count: int) -> tuple[int, int]:
-    """How many whole records there are, and their size if they are encoded as they should be."""
+    """The number of whole records, and their size if they are encoded as they should be."""
     records, _ = _read(window, count)
     return len(records), _encoded_size(records)
 

@@ -12,7 +12,10 @@ import structlog
 from msgspec import Struct, field
 
 from broker_agent.damage.damaged_replicas import DamagedReplicas
-from broker_agent.ports import Log, LogConfig, LogDirectories
+from broker_agent.log.config import LogConfig
+from broker_agent.log.log_directories import LogDirectories
+from broker_agent.log.partition_log import PartitionLog
+from broker_agent.replica_changes import ReplicaOffline, ReplicaRemoved, RoleTaken
 from broker_agent.replication.hosted_partition import HostedPartition
 from broker_agent.replication.log_reconciliation import Leader
 from broker_agent.replication.replica_fetchers import FetchStart, ReplicaFetchers
@@ -39,24 +42,13 @@ class BecomeLeaderOrFollower(Struct, frozen=True):
     cause: Cause
 
 
-class AppliedRole(Struct, frozen=True):
-    """A role that was taken, and what the log had just before: what was known to be committed here, and all."""
-
-    order: BecomeLeaderOrFollower
-    high_watermark: Offset
-    log_end_offset: Offset
-    min_insync_replicas: int
-
-
 class RoleChangeResult(Struct):
     """The results, filled in as role changes complete.
 
-    `applied`: took the new epochs; `changed`: the followers among them that must start fetching anew; `failures`: codes
-    other than NONE.
+    `taken`: the roles that were taken; `failures`: codes other than NONE.
     """
 
-    applied: list[AppliedRole] = field(default_factory=list)
-    changed: list[BecomeLeaderOrFollower] = field(default_factory=list)
+    taken: list[RoleTaken] = field(default_factory=list)
     failures: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
 
 
@@ -78,9 +70,7 @@ class RoleChanges:
         self._fetchers.remove(order.partition.topic_partition for order in orders)
 
         async def lead(order: BecomeLeaderOrFollower) -> None:
-            applied = await self._lead(order, logs)
-            if applied is not None:
-                outcome.applied.append(applied)
+            await self._lead(order, logs, outcome)
 
         await self._for_each(orders, lead, outcome)
 
@@ -103,21 +93,20 @@ class RoleChanges:
             await self._for_each(orders, follow, outcome)
         finally:
             # Also after an unexpected failure of one of them: for the others a repeated request would not be newer.
-            for order in outcome.changed:
-                self._manager.complete_delayed(order.partition.topic_partition)
             if not is_stopping:
-                self._fetchers.add({o.partition.topic_partition: self._fetch_start(o) for o in outcome.changed})
+                taken = (role for role in outcome.taken if role.follows_anew)
+                self._fetchers.add({role.topic_partition: self._fetch_start(role) for role in taken})
 
-    async def _lead(self, order: BecomeLeaderOrFollower, logs: "LogsOfRequest") -> AppliedRole | None:
-        """Become leader; None if it did not succeed (R3.3 to R3.7)."""
+    async def _lead(self, order: BecomeLeaderOrFollower, logs: "LogsOfRequest", outcome: RoleChangeResult) -> None:
+        """Become leader, unless the request is older or the log cannot be opened (R3.3 to R3.7)."""
         partition, state = order.partition, order.state
         if state.partition_epoch < partition.partition_epoch:
-            return None
+            return
         with partition.changing_role():
             log = await logs.attach(order)
             if log is None:
-                return None
-            applied = _applied(order, log)
+                return
+            taken = _taken(order, log)
             epoch_start: Offset | None = None
             if state.leader_epoch > partition.leader_epoch:
                 self._damaged.led(partition.topic_partition)
@@ -129,7 +118,7 @@ class RoleChanges:
             partition.make_leader(state, epoch_start_offset=epoch_start, now_ms=self._manager.now_ms())
         self._manager.on_role_changed(partition)
         self._manager.advance(partition)
-        return applied
+        outcome.taken.append(taken)
 
     async def _follow(self, order: BecomeLeaderOrFollower, logs: "LogsOfRequest", outcome: RoleChangeResult) -> None:
         partition, state = order.partition, order.state
@@ -146,32 +135,31 @@ class RoleChanges:
             # The epoch is unchanged, so that a repeated request, as after the next registration, counts as new. Kafka
             # updates the epoch here already, and has no replica until the next election.
             return
-        if state.leader_epoch > partition.leader_epoch:
+        follows_anew = state.leader_epoch > partition.leader_epoch
+        if follows_anew:
             # In the same step: nothing fetched under the old epoch is appended under the new one.
             self._fetchers.remove((tp,))
             self._damaged.followed(log, state, order.cause)
-        applied = _applied(order, log)
-        if partition.make_follower(state):
-            outcome.changed.append(order)
-        outcome.applied.append(applied)
+        outcome.taken.append(_taken(order, log, follows_anew=follows_anew))
+        partition.make_follower(state)
         self._manager.on_role_changed(partition)
 
-    def _fetch_start(self, order: BecomeLeaderOrFollower) -> FetchStart:
-        """Where to start fetching: at the log end if the leader can compare its latest epoch, else at the HW."""
-        partition = order.partition
-        log = partition.log
-        endpoint = self._manager.metadata.endpoint(partition.leader_id)
-        assert log is not None, f"{partition.topic_partition} has no log"
-        assert endpoint is not None, f"broker {partition.leader_id} died within one step"
+    def _fetch_start(self, role: RoleTaken) -> FetchStart:
+        """Start fetching at the log end if the leader can compare its latest epoch, else at the high watermark."""
+        partition = self._manager.online(role.topic_partition)
+        log = None if partition is None else partition.log
+        endpoint = self._manager.metadata.endpoint(role.state.leader)
+        assert log is not None, f"{role.topic_partition} has no log"
+        assert endpoint is not None, f"broker {role.state.leader} died within one step"
         by_fetch = self._manager.settings.klamm_replica_truncation_mode == "fetch"
         from_end = by_fetch and log.latest_epoch is not None
         return FetchStart(
-            topic_id=order.topic_id,
-            leader=Leader(partition.leader_id, endpoint),
-            leader_epoch=partition.leader_epoch,
+            topic_id=role.topic_id,
+            leader=Leader(role.state.leader, endpoint),
+            leader_epoch=role.state.leader_epoch,
             offset=log.log_end_offset if from_end else log.high_watermark,
             latest_epoch=log.latest_epoch,
-            cause=order.cause,
+            cause=role.cause,
         )
 
     async def _for_each(
@@ -199,13 +187,12 @@ class RoleChanges:
                     _log.error("Role change failed", partition=str(tp), error=str(error))
                     outcome.failures[tp] = ErrorCode.KAFKA_STORAGE_ERROR
                     self._fetchers.remove((tp,))
-                    self._manager.remove(tp)
-                    self._manager.complete_delayed(tp)
+                    self._manager.commit(ReplicaRemoved(tp))
                 except StorageError:
                     _log.exception("Opening a log failed", partition=str(tp))
                     outcome.failures[tp] = ErrorCode.KAFKA_STORAGE_ERROR
                     self._fetchers.remove((tp,))
-                    self._manager.mark_offline(tp)
+                    self._manager.commit(ReplicaOffline(tp))
                 except LogAppendError as error:
                     _log.warning("Log refused a role change", partition=str(tp), why=error.why)
                     outcome.failures[tp] = error.code
@@ -227,8 +214,10 @@ class RoleChanges:
         return LogsOfRequest(self._manager.logs, configs)
 
 
-def _applied(order: BecomeLeaderOrFollower, log: Log) -> AppliedRole:
-    return AppliedRole(order, log.high_watermark, log.log_end_offset, log.config.min_insync_replicas)
+def _taken(order: BecomeLeaderOrFollower, log: PartitionLog, *, follows_anew: bool = False) -> RoleTaken:
+    offsets = log.high_watermark, log.log_end_offset
+    tp, minimum = order.partition.topic_partition, log.config.min_insync_replicas
+    return RoleTaken(tp, order.topic_id, order.state, order.cause, *offsets, minimum, follows_anew)
 
 
 class LogsOfRequest:
@@ -240,7 +229,7 @@ class LogsOfRequest:
         self._checkpoints: dict[str, Mapping[TopicPartition, Offset]] = {}
         self._reading = asyncio.Lock()
 
-    async def attach(self, order: BecomeLeaderOrFollower) -> Log | None:
+    async def attach(self, order: BecomeLeaderOrFollower) -> PartitionLog | None:
         """The partition's log, opened or created if it has none yet (R3.11); None if its config is unknown.
 
         Raises StorageError; LogAppendError(INCONSISTENT_TOPIC_ID) for a log that has another topic id.

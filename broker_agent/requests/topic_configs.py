@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 from msgspec.structs import replace
 
-from broker_agent.ports import LogConfig
+from broker_agent.log.config import LogConfig
 from cluster.config.settings import Settings
 from cluster.model import bounds
 from cluster.model.errors import ZooKeeperError

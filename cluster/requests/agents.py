@@ -16,6 +16,7 @@ from cluster.model.broker import (
 )
 from cluster.model.errors import ErrorCode
 from cluster.model.partition import RECOVERED
+from cluster.requests.control import RequestCause
 
 RECOVERY: Final = "recovery"
 SCRUB: Final = "scrub"
@@ -62,8 +63,11 @@ class AlterPartitionResult(Struct, frozen=True):
 
 
 class AlterPartitionResponse(Struct, frozen=True):
+    """`cause`: the event in which the controller wrote what it accepted, None if it wrote nothing."""
+
     error_code: ErrorCode
     partitions: tuple[AlterPartitionResult, ...] = ()
+    cause: RequestCause | None = None
 
 
 class ControlledShutdownRequest(Struct, frozen=True):

@@ -85,6 +85,14 @@ def broker_of_all_bits(records: list[Record]) -> None:
     first(records, "registration").update(broker=(1 << 31) - 1)
 
 
+def grant_by_earlier_controller(records: list[Record]) -> None:
+    """The number of an event in the cause of each granted ISR, as logs have it since."""
+    granted = [r for r in records if r["kind"] == "role" and r["cause"]["event"] == "AlterPartition"]
+    assert granted
+    for record in granted:
+        record["cause"].update(id=5, controller=1001, controller_epoch=1)
+
+
 FAULTS_OF_RECORDS: Final[dict[str, Fault]] = {
     "a controller epoch of two controllers": Fault(of_controller(repeat_activation), {"one-controller-per-epoch": 1}),
     "another leader in a broker's role": Fault(
@@ -120,6 +128,9 @@ FAULTS_OF_RECORDS: Final[dict[str, Fault]] = {
     ),
     "a request of an earlier controller": Fault(
         of_agent(lambda record: record["cause"].update(controller_epoch=1)), {"stale-controller-epoch": 1}
+    ),
+    "an ISR granted by an earlier controller, whose answer came late": Fault(
+        lambda logs: logs.write_wrongly(BROKER, grant_by_earlier_controller)
     ),
     "the greatest broker id": Fault(lambda logs: logs.write_wrongly(BROKER, broker_of_all_bits)),
     "a role of the greatest broker id": Fault(

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from broker_agent.agent import Agent, AgentDependencies
 from broker_agent.log.checkpoints import MetaProperties
-from broker_agent.log.log_directories import DiskLogDirectories
+from broker_agent.log.log_directories import LogDirectories
 from broker_agent.log.log_metrics import LogMetrics
 from broker_agent.log.opening import LoadOptions, open_log_directories
 from broker_agent.log.segments import LogDependencies
@@ -152,7 +152,7 @@ class AgentProcess:
         self.stop_requested = asyncio.Event()
         self.boots = 1
         self.zookeeper: SimulatedZooKeeperClient
-        self.logs: DiskLogDirectories
+        self.logs: LogDirectories
         self.agent: Agent
         self.node: AgentNode
         self.tasks: TaskSet
@@ -293,6 +293,8 @@ class PlayedController:
         self.requests: list[AlterPartitionRequest] = []
         self.answer: Callable[[AlterPartitionItem], AlterPartitionResult | None] = world.accept
         self.top_level = ErrorCode.NONE
+        self.cause: RequestCause | None = None
+        """What its answers name as the event of the ISRs that it accepts."""
         self.shutdown_requests: list[tuple[float, ControlledShutdownRequest]] = []
         """When each was received, in seconds of the loop's time."""
         self.shutdown_answers: list[ControlledShutdownResponse | None] = []
@@ -313,7 +315,7 @@ class PlayedController:
         if self.top_level is not ErrorCode.NONE:
             return AlterPartitionResponse(self.top_level)
         answers = [self.answer(item) for item in request.partitions]
-        return AlterPartitionResponse(ErrorCode.NONE, tuple(a for a in answers if a is not None))
+        return AlterPartitionResponse(ErrorCode.NONE, tuple(a for a in answers if a is not None), self.cause)
 
     def _answer_report(self, request: ReportDamagedReplicasRequest) -> ReportDamagedReplicasResponse:
         reported = [TopicPartition(replica.topic_name, replica.partition_index) for replica in request.replicas]

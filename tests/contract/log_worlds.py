@@ -5,15 +5,15 @@ from random import Random
 from typing import Protocol
 
 from broker_agent.log.checkpoints import MetaProperties
+from broker_agent.log.config import LogConfig
 from broker_agent.log.disk import Disk
 from broker_agent.log.file_disk import FileDisk
-from broker_agent.log.log_directories import DiskLogDirectories
+from broker_agent.log.log_directories import LogDirectories
 from broker_agent.log.log_metrics import LogMetrics
 from broker_agent.log.opening import LoadOptions, open_log_directories
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.record_batch import find_damage, parse_header
 from broker_agent.log.segments import LogDependencies
-from broker_agent.ports import LogConfig
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from cluster.model.partition import TopicPartition
@@ -84,10 +84,10 @@ class Node:
         self.world, self.paths, self.config = world, paths, config
         self.clock = TestClock()
         self.failures: list[tuple[str, OSError]] = []
-        self.logs: DiskLogDirectories
+        self.logs: LogDirectories
         self.metrics: LogMetrics
 
-    async def start(self, owner: MetaProperties = OWNER) -> DiskLogDirectories:
+    async def start(self, owner: MetaProperties = OWNER) -> LogDirectories:
         self.metrics = LogMetrics(Metrics(), per_partition=False)
         dependencies = LogDependencies(self.world.new_disk(), self.clock, Random(7), self.metrics)
         options = LoadOptions(default_config=self.config, boot_id=self.world.boot_id)
@@ -99,11 +99,11 @@ class Node:
     async def stop(self) -> None:
         await self.logs.close(BrokerEpoch(42))
 
-    async def restart(self) -> DiskLogDirectories:
+    async def restart(self) -> LogDirectories:
         await self.stop()
         return await self.start()
 
-    async def crash_and_restart(self) -> DiskLogDirectories:
+    async def crash_and_restart(self) -> LogDirectories:
         for directory in self.logs.directories.values():
             directory.unlock()
         self.world.crash()

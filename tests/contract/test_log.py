@@ -1,4 +1,4 @@
-"""The promises of Log and LogDirectories, on files and on the simulated disk alike."""
+"""The promises of PartitionLog and LogDirectories, on files and on the simulated disk alike."""
 
 import asyncio
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from broker_agent.log.checkpoints import MetaProperties
+from broker_agent.log.config import LogConfig
 from broker_agent.log.record_batch import find_damage, walk
-from broker_agent.ports import LogConfig
 from cluster.model.broker import BrokerId, LeaderEpoch, Offset, TopicId
 from cluster.model.errors import ErrorCode, LogAppendError, StartupError, StorageError
 from cluster.model.partition import TopicPartition

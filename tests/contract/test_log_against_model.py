@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from broker_agent.log.config import LogConfig
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.record_batch import walk
-from broker_agent.ports import LogConfig
 from cluster.model.broker import LeaderEpoch, Offset
 from tests.contract.log_worlds import TP, FileWorld, InMemoryWorld, Node, batch, check_invariants, extents, fetched
 

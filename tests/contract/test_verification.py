@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from broker_agent.log.config import LogConfig
 from broker_agent.log.partition_log import PartitionLog
-from broker_agent.ports import LogConfig
 from cluster.model.broker import Offset
 from tests.contract.log_worlds import FileWorld, InMemoryWorld, Node, batch, fill
 

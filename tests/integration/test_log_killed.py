@@ -12,7 +12,7 @@ from tests.contract.log_worlds import TP, FileWorld, Node, check_invariants, ext
 
 APPENDER = """
 import asyncio, sys
-from broker_agent.ports import LogConfig
+from broker_agent.log.config import LogConfig
 from tests.contract.log_worlds import FileWorld, Node, fill
 
 async def main():

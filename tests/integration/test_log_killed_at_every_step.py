@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import pytest
 from msgspec.structs import replace
 
+from broker_agent.log.config import LogConfig
 from broker_agent.log.disk import Disk
 from broker_agent.log.file_disk import FileDisk, FileDiskFile
 from broker_agent.log.partition_log import PartitionLog
-from broker_agent.ports import LogConfig
 from cluster.model.broker import LeaderEpoch, Offset, TopicId
 from tests.contract.log_worlds import TP, FileWorld, Node, batch, check_invariants, extents, fetched
 

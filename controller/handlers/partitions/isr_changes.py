@@ -51,7 +51,8 @@ async def alter_partition(active: ActiveController, request: AlterPartitionReque
     results = list(plan.results)
     for proposal in plan.accepted:
         results[proposal.position] = _result(request, proposal, proposals, outcomes)
-    return AlterPartitionResponse(ErrorCode.NONE, tuple(result for result in results if result is not None))
+    answered = tuple(result for result in results if result is not None)
+    return AlterPartitionResponse(ErrorCode.NONE, answered, active.request_cause if written else None)
 
 
 async def complete_moves(active: ActiveController, response: AlterPartitionResponse) -> None:

@@ -1,4 +1,5 @@
 from klamm.v1 import configs_pb2 as _configs_pb2
+from klamm.v1 import control_pb2 as _control_pb2
 from klamm.v1 import elections_pb2 as _elections_pb2
 from klamm.v1 import reassignments_pb2 as _reassignments_pb2
 from klamm.v1 import recovery_pb2 as _recovery_pb2
@@ -43,12 +44,14 @@ class AlterPartitionItem(_message.Message):
     def __init__(self, topic_name: _Optional[str] = ..., topic_id: _Optional[str] = ..., partition_index: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., new_isr: _Optional[_Iterable[int]] = ..., partition_epoch: _Optional[int] = ..., leader_recovery_state: _Optional[int] = ..., new_isr_epochs: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class AlterPartitionResponse(_message.Message):
-    __slots__ = ("error_code", "partitions")
+    __slots__ = ("error_code", "partitions", "cause")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
     error_code: int
     partitions: _containers.RepeatedCompositeFieldContainer[AlterPartitionResult]
-    def __init__(self, error_code: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[AlterPartitionResult, _Mapping]]] = ...) -> None: ...
+    cause: _control_pb2.RequestCause
+    def __init__(self, error_code: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[AlterPartitionResult, _Mapping]]] = ..., cause: _Optional[_Union[_control_pb2.RequestCause, _Mapping]] = ...) -> None: ...
 
 class AlterPartitionResult(_message.Message):
     __slots__ = ("topic_name", "topic_id", "partition_index", "error_code", "leader_id", "leader_epoch", "isr", "leader_recovery_state", "partition_epoch")

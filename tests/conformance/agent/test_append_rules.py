@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from broker_agent.log.config import LogConfig
 from broker_agent.log.producer_state import ProducerStates, decode_snapshot
 from broker_agent.log.record_batch import MAX_SEQUENCE, BatchHeader, crc32c, parse_header, walk
 from broker_agent.log.record_sets import check_batch_of_client, check_set_of_leader
-from broker_agent.ports import LogConfig
 from broker_agent.requests.client_batches import check_client_batch
 from cluster.model.broker import LeaderEpoch, Offset
 from cluster.model.errors import ErrorCode, LogAppendError

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_agent.log.config import LogConfig
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.record_batch import walk
-from broker_agent.ports import LogConfig
 from cluster.model.broker import LeaderEpoch, Offset
 from cluster.model.errors import ClusterError, StartupError
 from simulator.disk import SimulatedDisk

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
+from broker_agent.log.config import LogConfig
 from broker_agent.log.partition_log import PartitionLog
-from broker_agent.ports import LogConfig
 from cluster.model.broker import BrokerId, LeaderEpoch, Offset
 from cluster.model.partition import TopicPartition
 from tests.brokers.agents import TP, AgentProcess, AgentWorld, until, virtually

@@ -7,10 +7,10 @@ from typing import Final
 import pytest
 
 from broker_agent.log.checkpoints import BOOT_ID, MetaProperties, encode_boot_id
+from broker_agent.log.config import LogConfig
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.producer_state import decode_snapshot
 from broker_agent.log.record_batch import stamp, walk
-from broker_agent.ports import LogConfig
 from cluster.model.broker import BrokerId, LeaderEpoch, Offset, TopicId
 from cluster.model.partition import TopicPartition
 from tests.contract.log_worlds import FileWorld, Node, check_invariants

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from broker_agent.decisions.isr import CommittedIsr, PendingExpand, PendingShrink
-from cluster.model.broker import BrokerId, LeaderEpoch, PartitionEpoch
+from broker_agent.decisions.isr import CommittedIsr, IsrProposal
+from cluster.model.broker import UNKNOWN_BROKER_EPOCH, BrokerId, LeaderEpoch, PartitionEpoch
 from cluster.model.errors import ErrorCode
 from cluster.model.partition import TopicPartition
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionResult
 from tests.brokers.agents import TOPIC, TP, AgentProcess, AgentWorld, refuse, until, virtually
+from tests.brokers.isr_proposals import proposal, proposes_expansion
 
 STAY_PENDING = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -30,6 +31,12 @@ async def lead_beside_a_joining_follower(world: AgentWorld, **order: Any) -> Age
     await world.update_metadata()
     await world.tell(1, 2)
     return world.agents[1]
+
+
+def joining_proposal(leader: AgentProcess) -> IsrProposal:
+    """Broker 2 joins the ISR (1)."""
+    one, two = BrokerId(1), BrokerId(2)
+    return IsrProposal((one,), (one, two), (UNKNOWN_BROKER_EPOCH, leader.partition().remote[two].broker_epoch))
 
 
 def success(item: AlterPartitionItem, **changes: Any) -> AlterPartitionResult:
@@ -55,7 +62,7 @@ def test_what_may_have_been_applied_stays_pending_until_the_next_order(code: Err
         await until(lambda: leader.agent.metrics.failed_isr_updates.count == 1)
         await leader.produce(2)
         await asyncio.sleep(90)
-        assert leader.partition().isr_state == PendingExpand((BrokerId(1),), BrokerId(2))
+        assert proposal(leader) == joining_proposal(leader)
         assert len(world.controller.requests) == 1
         world.decide(1, [1, 2])
         await world.tell(1, 2)
@@ -74,7 +81,7 @@ def test_any_other_error_makes_the_leader_submit_the_very_same_change_again(code
         world.controller.answer = lambda item: refuse(item, code)
         leader = await lead_beside_a_joining_follower(world)
         await until(lambda: len(world.controller.requests) == 4)
-        assert isinstance(leader.partition().isr_state, PendingExpand)
+        assert proposes_expansion(leader)
         assert leader.agent.metrics.failed_isr_updates.count in (3, 4)
         assert len({request.partitions for request in world.controller.requests}) == 1
         world.controller.answer = world.accept
@@ -99,7 +106,7 @@ def test_a_success_in_other_epochs_is_none(proposed: dict[str, Any]) -> None:
             world, leader_epoch=LeaderEpoch(5), partition_epoch=PartitionEpoch(9)
         )
         await until(lambda: leader.agent.metrics.failed_isr_updates.count == 1)
-        assert isinstance(leader.partition().isr_state, PendingExpand)
+        assert proposes_expansion(leader)
         assert (leader.partition().leader_epoch, leader.partition().partition_epoch) == (5, 9)
         assert leader.agent.metrics.isr_expands.count == 0
         await world.stop()
@@ -153,7 +160,7 @@ async def test_one_change_is_on_its_way_at_most_and_those_who_wait_come_one_by_o
     leader = world.agents[1]
     await leader.produce(1)
     await asyncio.sleep(20)
-    assert isinstance(leader.partition().isr_state, PendingExpand)
+    assert proposes_expansion(leader)
     assert len({request.partitions for request in world.controller.requests}) == 1
     world.controller.requests.clear()
     world.controller.answer = world.accept
@@ -266,7 +273,7 @@ async def test_a_follower_that_fetches_during_a_change_of_role_is_proposed_only_
     await order
     leader.disk.latency_s = (0, 0)
     await leader.fetch(0, replica=2, epoch=1)
-    assert leader.partition().isr_state == PendingExpand((BrokerId(1),), BrokerId(2))
+    assert proposal(leader) == joining_proposal(leader)
     await until(lambda: leader.partition().isr == (1, 2))
     assert world.controller.requests[0].partitions[0].leader_epoch == 1
     await world.stop()
@@ -295,7 +302,7 @@ async def test_a_follower_joins_by_its_offset_although_it_was_never_caught_up_in
         assert partition.isr_state == CommittedIsr((BrokerId(1),))  # Above the high watermark, below the epoch.
     await leader.fetch(10, replica=2, epoch=1, max_bytes=1)
     assert partition.remote[BrokerId(2)].last_caught_up_ms < 0
-    assert partition.isr_state == PendingExpand((BrokerId(1),), BrokerId(2))
+    assert proposal(leader) == joining_proposal(leader)
     await world.stop()
 
 
@@ -314,7 +321,7 @@ async def test_a_follower_whose_broker_is_not_known_to_live_is_not_proposed() ->
     await world.update_metadata(1, 2, to=[1])
     del world.agents[2]
     await leader.fetch(0, replica=2, epoch=0)
-    assert leader.partition().isr_state == PendingExpand((BrokerId(1),), BrokerId(2))
+    assert proposal(leader) == joining_proposal(leader)
     await world.stop()
 
 
@@ -352,7 +359,7 @@ async def test_without_a_controller_a_change_waits_and_is_sent_every_50_ms_until
     await until(lambda: len(world.controller.requests) == 21)
     assert 1.0 <= loop.time() - began <= 1.15
     assert leader.agent.metrics.failed_isr_updates.count == 0
-    assert isinstance(leader.partition().isr_state, PendingExpand)
+    assert proposes_expansion(leader)
     world.controller.top_level = ErrorCode.NONE
     await until(lambda: leader.partition().isr == (1, 2))
     await world.stop()
@@ -368,7 +375,7 @@ async def test_a_change_of_a_leader_that_became_a_follower_is_forgotten() -> Non
     leader = world.agents[1]
     world.network.cut("broker-2:9092", "broker-1:9092")
     await leader.produce(1)
-    await until(lambda: isinstance(leader.partition().isr_state, PendingShrink), within_s=60)
+    await until(lambda: proposal(leader) is not None and not proposes_expansion(leader), within_s=60)
     world.network.heal("broker-2:9092", "broker-1:9092")
     world.decide(2, [2, 1])
     await world.tell(2, 1)

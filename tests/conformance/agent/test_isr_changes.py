@@ -4,14 +4,16 @@ import asyncio
 
 import pytest
 
-from broker_agent.decisions.isr import CommittedIsr, PendingExpand
+from broker_agent.decisions.isr import CommittedIsr
 from broker_agent.replication.isr_proposals import IsrProposals
 from cluster.model.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 from cluster.model.errors import ErrorCode
 from cluster.model.partition import TopicPartition
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionResult
+from cluster.requests.control import RequestCause
 from simulator.network import SimulatedClusterClient
 from tests.brokers.agents import CONTROLLER_ENDPOINTS, TOPIC_ID, AgentWorld, refuse, until, virtually
+from tests.brokers.isr_proposals import proposes_expansion
 
 
 @pytest.mark.rule("R8.10", "R8.13", "R8.15", "P22", "P38", "AG-7")
@@ -48,7 +50,7 @@ async def test_a_joining_replica_is_waited_for_from_the_moment_it_is_proposed() 
     await world.update_metadata()
     await world.tell(1, 2)
     leader = world.agents[1]
-    await until(lambda: isinstance(leader.partition().isr_state, PendingExpand))
+    await until(lambda: proposes_expansion(leader))
     await world.agents.pop(2).crash()
     await leader.produce(3)
     await asyncio.sleep(60)
@@ -92,7 +94,7 @@ def test_an_answer_that_a_new_order_has_overtaken_is_ignored(code: ErrorCode) ->
         await world.update_metadata()
         await world.tell(1, 2)
         leader = world.agents[1]
-        await until(lambda: isinstance(leader.partition().isr_state, PendingExpand))
+        await until(lambda: proposes_expansion(leader))
         world.decide(1, [1, 2])
         await world.tell(1)
         assert leader.partition().isr == (1, 2)
@@ -133,7 +135,7 @@ async def test_one_request_is_in_flight_and_everything_that_waits_goes_into_the_
     )
     answers: list[tuple[int, ErrorCode]] = []
 
-    def record(answer: AlterPartitionResult) -> None:
+    def record(answer: AlterPartitionResult, _: RequestCause | None) -> None:
         answers.append((answer.partition_index, answer.error_code))
         if answer.partition_index == 0 and len(answers) == 2:
             proposals.submit(item(0), record)  # Its place is free again when it learns of the answer.
@@ -178,7 +180,7 @@ async def test_an_answer_that_one_partition_cannot_digest_leaves_the_others_alon
     states = [world.decide(1, (1,), tp=TopicPartition("t", number)) for number in range(2)]
     answered: list[int] = []
 
-    def digest(answer: AlterPartitionResult) -> None:
+    def digest(answer: AlterPartitionResult, _: RequestCause | None) -> None:
         assert answer.partition_index != 0, "the first one chokes"
         answered.append(answer.partition_index)
 

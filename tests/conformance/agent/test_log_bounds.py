@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from broker_agent.log.config import LogConfig
 from broker_agent.log.partition_log import PartitionLog
-from broker_agent.ports import LogConfig
 from cluster.model.broker import LeaderEpoch, Offset
 from cluster.model.errors import ErrorCode, LogAppendError, StartupError, StorageError
 from cluster.model.partition import TopicPartition

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker_agent.ports import LogConfig
+from broker_agent.log.config import LogConfig
 from cluster.model.broker import LeaderEpoch, Offset
 from cluster.model.errors import LogAppendError, StartupError, StorageError
 from cluster.model.partition import TopicPartition

@@ -2,8 +2,8 @@
 
 import pytest
 
+from broker_agent.log.config import LogConfig
 from broker_agent.log.retention import SegmentFacts, count_expired
-from broker_agent.ports import LogConfig
 from cluster.model.broker import Offset
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_agent.ports import LogConfig
+from broker_agent.log.config import LogConfig
 from cluster.model.broker import Offset
 from tests.conformance.agent.test_recovery import SMALL, crash, found, segment_files
 from tests.contract.log_worlds import TP, FileWorld, Node, batch, extents, fill

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker_agent.ports import Log
+from broker_agent.log.partition_log import PartitionLog
 from cluster.model.errors import ErrorCode
 from cluster.model.partition import TopicPartition
 from tests.brokers.agents import TOPIC, TP, AgentProcess, AgentWorld, until, virtually
@@ -18,7 +18,7 @@ def break_creation_of(agent: AgentProcess, broken: TopicPartition) -> None:
     """Let the creation of one log fail as only a bug could, once."""
     get_or_create, failed = agent.logs.get_or_create, False
 
-    async def create(tp: TopicPartition, **options: Any) -> Log:
+    async def create(tp: TopicPartition, **options: Any) -> PartitionLog:
         nonlocal failed
         if tp == broken and not failed:
             failed = True

@@ -9,11 +9,12 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from broker_agent.agent_metrics import IDLE, AgentMetrics, PartitionStatus
+from broker_agent.log.config import LogConfig
 from broker_agent.log.log_metrics import LogMetrics
 from broker_agent.log.opening import open_log_directories
 from broker_agent.log.record_batch import parse_header
 from broker_agent.log.segments import LogDependencies
-from broker_agent.ports import LogConfig
+from broker_agent.replica_changes import ReplicaOffline
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from cluster.model.errors import StorageError
@@ -241,7 +242,7 @@ async def test_gauges_of_a_broker_equal_a_recount_through_roles_failures_and_del
     await asyncio.gather(*waiting)
     assert recount_waiting(agent)["Fetch"]["NumDelayedOperations"] == 0
     check_agent_gauges(agent)
-    agent.manager.mark_offline(TP)
+    agent.manager.commit(ReplicaOffline(TP))
     check_agent_gauges(agent)
     assert recount_agent(agent) == dict.fromkeys(recount_agent(agent), 0) | {
         "PartitionCount": 1,

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from broker_agent.log.config import LogConfig
 from broker_agent.log.partition_log import PartitionLog
-from broker_agent.ports import LogConfig
 from cluster.model.broker import LeaderEpoch, Offset, TopicId
 from cluster.model.errors import ErrorCode, LogOperationError, StartupError, StorageError
 from cluster.model.partition import TopicPartition

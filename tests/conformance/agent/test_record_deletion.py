@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from broker_agent.replica_changes import ReplicaOffline
 from cluster.model.broker import Offset
 from cluster.model.errors import ErrorCode
 from cluster.model.partition import TopicPartition
@@ -254,7 +255,7 @@ async def test_whoever_waits_for_a_leader_that_gives_up_or_loses_its_directory_i
         await world.stop_replica(1, delete=True, epoch=-2)
 
     async def fail_directory(world: AgentWorld) -> None:
-        world.agents[1].agent.manager.mark_offline(TP)
+        world.agents[1].agent.manager.commit(ReplicaOffline(TP))
 
     changes: list[tuple[Any, ErrorCode]] = [
         (change_leader, ErrorCode.NOT_LEADER_OR_FOLLOWER),

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 from structlog.testing import capture_logs
 
+from broker_agent.log.config import LogConfig
 from broker_agent.log.partition_log import PartitionLog
-from broker_agent.ports import LogConfig
 from cluster.model.broker import LeaderEpoch, Offset
 from cluster.model.errors import LogDirectoriesError, StorageError
 from cluster.model.partition import TopicPartition

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from broker_agent.decisions.isr import CommittedIsr
+from broker_agent.replica_changes import ReplicaOffline
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
 from cluster.model.errors import ErrorCode
@@ -51,7 +52,7 @@ async def start_two(world: AgentWorld, *followed: TopicPartition) -> AgentProces
 async def test_every_partition_of_a_request_has_its_own_code_in_the_answer() -> None:
     world = AgentWorld()
     agent = await start_two(world, ZERO, ONE)
-    agent.agent.manager.mark_offline(ONE)
+    agent.agent.manager.commit(ReplicaOffline(ONE))
     world.decide(1, [1, 2], tp=ZERO)
     world.decide(1, [1, 2], tp=ONE)
     world.decide(2, [2, 3], tp=TWO)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from broker_agent.log.config import LogConfig
 from broker_agent.log.partition_log import PartitionLog
-from broker_agent.ports import LogConfig
 from cluster.model.broker import LeaderEpoch, Offset
 from cluster.model.partition import TopicPartition
 from tests.contract.log_worlds import InMemoryWorld, Node, batch, check_invariants, extents, fetched

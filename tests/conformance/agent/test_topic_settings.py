@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker_agent.ports import LogConfig
+from broker_agent.log.config import LogConfig
 from cluster.model.errors import ErrorCode
 from cluster.model.partition import TopicPartition
 from cluster.znodes.configs import CONFIG_CHANGE_PREFIX, ConfigEntity, encode_config, encode_config_change

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from broker_agent.decisions.isr import CommittedIsr, PendingShrink
+from broker_agent.decisions.isr import CommittedIsr, IsrProposal
 from cluster.model.broker import BrokerId, LeaderEpoch
 from cluster.model.errors import ErrorCode
 from tests.brokers.agents import TP, AgentWorld, refuse, until, virtually
@@ -78,8 +78,8 @@ async def test_e4_a_shrink_that_is_not_confirmed_holds_the_high_watermark_until_
     await until(lambda: world.controller.requests != [])
     await asyncio.sleep(10)
     state = leader.partition().isr_state
-    assert isinstance(state, PendingShrink)
-    assert state.leaving == (3,)
+    assert isinstance(state, IsrProposal)
+    assert (state.committed, state.isr) == ((1, 2, 3), (1, 2))
     await leader.produce(1, acks=1)
     await asyncio.sleep(1)
     assert leader.offsets() == (5, 11)

@@ -1,6 +1,7 @@
 """What led to a change: named in the requests to brokers, and on the controller's records with the call that asked."""
 
-from cluster.model.broker import ControllerEpoch, ControllerId
+from cluster.model.broker import BrokerId, ControllerEpoch, ControllerId
+from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest
 from cluster.requests.context import RequestContext
 from cluster.requests.control import LeaderAndIsrRequest, RequestCause, StopReplicaRequest, UpdateMetadataRequest
 from cluster.requests.elections import PREFERRED, ElectLeadersRequest, ElectLeadersTopic
@@ -34,6 +35,29 @@ async def delete_tree(world: World, path: str) -> None:
     for child in await world.tool.children(path) or ():
         await delete_tree(world, f"{path}/{child}")
     await world.delete(path)
+
+
+def test_the_answer_to_a_leader_names_the_event_in_which_its_isr_was_written() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2)
+        await world.create_topic("t", [1, 2])
+        state = await world.leads("t", leader=1)
+        await quiesce()
+        already = len(c.sink.changes)
+        epochs = state.leader_epoch, (BrokerId(1),), state.partition_epoch
+        request = AlterPartitionRequest(
+            BrokerId(1), await world.broker_epoch(1), (AlterPartitionItem("t", None, 0, *epochs),)
+        )
+        answer = await c.ask(request)
+        (written,) = c.sink.changes[already:]
+        assert (answer.cause,) == cause_in_request(c, written)
+        assert answer.cause.event == "AlterPartitionReceived"
+        again = await c.ask(request)
+        assert again.partitions == answer.partitions
+        assert again.cause is None  # That event wrote nothing.
+        await c.stop()
+
+    run_virtually(main)
 
 
 def test_an_election_on_request_names_the_call_and_its_requests_name_the_event() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker_agent.adapters.thread_workers import ThreadWorkers
-from broker_agent.ports import LogConfig
+from broker_agent.log.config import LogConfig
 from broker_agent.requests.batch_validation import BatchValidation
 from cluster.aio.clock import SystemClock
 from cluster.config.settings import Settings

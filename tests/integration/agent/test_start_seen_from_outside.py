@@ -9,7 +9,7 @@ from urllib.request import urlopen
 import pytest
 
 from broker_agent import program
-from broker_agent.log.log_directories import DiskLogDirectories
+from broker_agent.log.log_directories import LogDirectories
 from cluster.config.config import NodeConfig
 from cluster.config.settings import Settings
 from deploy.local.processes import choose_free_ports
@@ -41,7 +41,7 @@ async def test_recovery_is_seen_while_the_logs_are_loaded_and_running_only_after
     seen: list[int] = []
     open_log_directories = program.open_log_directories
 
-    async def load(*arguments: Any, **options: Any) -> DiskLogDirectories:
+    async def load(*arguments: Any, **options: Any) -> LogDirectories:
         seen.append(await asyncio.to_thread(broker_state, address))
         logs = await open_log_directories(*arguments, **options)
         seen.append(await asyncio.to_thread(broker_state, address))

@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_agent.requests.byte_budget import ByteBudget
+from broker_agent.requests.batch_validation import ByteBudget
 from simulator.virtual_time_loop import VirtualTimeLoop
 
 

@@ -11,8 +11,8 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from broker_agent.log.config import LogConfig
 from broker_agent.log.record_batch import FROM_CHECKSUM, HEADER_SIZE, crc32c, parse_header
-from broker_agent.ports import LogConfig
 from broker_agent.requests.client_batches import NO_KEY_METER, check_client_batch
 from broker_agent.requests.record_walk import WINDOW, MalformedRecordsError, walk_records
 from cluster.model.errors import ErrorCode, LogAppendError

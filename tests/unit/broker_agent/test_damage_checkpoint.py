@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_agent.log.checkpoints import MalformedCheckpointError
-from broker_agent.log.damage_checkpoint import decode_damaged_replicas, encode_damaged_replicas
+from broker_agent.log.known_damage import decode_damaged_replicas, encode_damaged_replicas
 from broker_agent.log_damage import DamagedReplica, LogDamage, in_doubt
 from cluster.model.broker import LeaderEpoch, Offset, TopicId
 from cluster.model.partition import TopicPartition

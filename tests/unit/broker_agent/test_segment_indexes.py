@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
+from broker_agent.log.config import LogConfig
 from broker_agent.log.record_batch import walk
 from broker_agent.log.segment import PlacedBatch, Segment
-from broker_agent.ports import LogConfig
 from cluster.model.broker import Offset
 from simulator.disk import SimulatedDisk
 from simulator.record_batches import encode_batch

@@ -1,6 +1,6 @@
 import pytest
 
-from broker_agent.ports import LogConfig
+from broker_agent.log.config import LogConfig
 from broker_agent.requests.topic_configs import default_log_config, override
 from cluster.config.settings import Settings
 

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from cluster.model.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch, PartitionEpoch
-from state_log.causes import Call, call_of, calls_by_event, origin_text
+from state_log.causes import ISR_GRANTED, Call, call_of, calls_by_event, origin_text
 from state_log.record import Cause, Kind, LoggedStateChange
 from state_log.story import leadership_history, story
 
@@ -110,3 +110,26 @@ def test_a_role_taken_again_for_the_next_controller_stands_after_that_controller
     loaded = replace(ELECTED, kind=Kind.LOADED, node="controller-1002", seq=0, controller_epoch=ControllerEpoch(6))
     again = replace(LEADS, cause=Cause("Reelect", 1, ControllerId(1002), ControllerEpoch(6)))
     assert [line.record for line in story([again, loaded, ELECTED])] == [ELECTED, loaded, again]
+
+
+def test_a_granted_isr_stands_after_the_event_that_granted_it_though_partition_epochs_come_again() -> None:
+    asked = replace(ELECTED, kind=Kind.ISR, from_state=None, to_state=None, cause=Cause("AlterPartitionReceived", 21))
+    # A topic without an id was deleted and created anew: both have had this partition epoch.
+    before = replace(asked, seq=4, cause=Cause("AlterPartitionReceived", 19))
+    after = replace(asked, seq=5)
+    granted = replace(
+        LEADS, cause=Cause(ISR_GRANTED, 21, ControllerId(1001), ControllerEpoch(5)), controller_epoch=None
+    )
+    lines = story([granted, after, before])
+    assert [line.record for line in lines] == [before, after, granted]
+    call = CALL_TEXT.replace("ElectLeaders", "AlterPartition")
+    assert lines[-1].message == f"broker 2 leads on in epoch 4, in sync [1, 2]: {call}"
+
+
+def test_a_granted_isr_of_an_earlier_release_stands_after_the_partition_epoch_that_it_has() -> None:
+    asked = replace(ELECTED, kind=Kind.ISR, from_state=None, to_state=None, cause=Cause("AlterPartitionReceived", 21))
+    again = replace(asked, seq=4, partition_epoch=PartitionEpoch(10), cause=Cause("AlterPartitionReceived", 22))
+    granted = replace(LEADS, cause=Cause(ISR_GRANTED), controller_epoch=None)
+    lines = story([again, granted, asked])
+    assert [line.record for line in lines] == [asked, granted, again]
+    assert lines[1].message == "broker 2 leads on in epoch 4, in sync [1, 2]: AlterPartition"

@@ -21,7 +21,7 @@ WRITERS = (
     "state_log/witnessed_heads.py",
     *(str(p.relative_to(ROOT)) for p in (ROOT / "broker_agent").glob("*.py")),
 )
-MAKING_RECORDS = {"StateChange", "record", "_record_truncation", "Boot", "update"}
+MAKING_RECORDS = {"StateChange", "record", "Boot", "update"}
 
 
 def table(heading: str) -> dict[str, list[str]]:

@@ -5,17 +5,15 @@ from hypothesis import strategies as st
 from broker_agent.decisions.isr import (
     CommittedIsr,
     IsrAnswer,
+    IsrProposal,
     IsrState,
-    PendingExpand,
-    PendingShrink,
-    choose_leaving,
     classify_isr_answer,
     maximal_isr,
-    may_join,
-    proposed_isr,
+    propose_expand,
+    propose_shrink,
 )
 from broker_agent.decisions.replica_progress import ReplicaProgress
-from cluster.model.broker import BrokerId, LeaderEpoch, Offset, PartitionEpoch
+from cluster.model.broker import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
 from cluster.model.errors import ErrorCode
 from cluster.requests.agents import AlterPartitionResult
 
@@ -25,8 +23,37 @@ def ids(*brokers: int) -> tuple[BrokerId, ...]:
 
 
 COMMITTED = CommittedIsr(ids(1, 2))
-EXPANDING = PendingExpand(ids(1, 2), BrokerId(3))
-SHRINKING = PendingShrink(ids(1, 2), ids(2))
+EXPANDING = IsrProposal(ids(1, 2), ids(1, 2, 3), (BrokerEpoch(-1), BrokerEpoch(-1), BrokerEpoch(7)))
+SHRINKING = IsrProposal(ids(1, 2), ids(1), (BrokerEpoch(-1),))
+
+
+def at(end: int, caught_up_ms: float = 0, epoch: int = -1) -> ReplicaProgress:
+    return ReplicaProgress(log_end_offset=Offset(end), last_caught_up_ms=caught_up_ms, broker_epoch=BrokerEpoch(epoch))
+
+
+def expand(
+    state: IsrState, replica: int, end: int = 20, *, epoch: int = -1, epoch_start: int = 20, alive: bool = True
+) -> IsrProposal | None:
+    return propose_expand(
+        state,
+        BrokerId(replica),
+        at(end, epoch=epoch),
+        high_watermark=Offset(10),
+        epoch_start_offset=Offset(epoch_start),
+        is_alive=alive,
+    )
+
+
+def shrink(state: IsrState, remote: dict[BrokerId, ReplicaProgress], now_ms: float = 100_000) -> IsrProposal | None:
+    return propose_shrink(state, BrokerId(1), remote, leader_end_offset=Offset(10), now_ms=now_ms, lag_ms_max=30_000)
+
+
+def without(isr: tuple[BrokerId, ...], *gone: int) -> tuple[BrokerId, ...]:
+    """The ISR that the leader proposes when only these lag behind."""
+    proposal = shrink(CommittedIsr(isr), {broker: at(10) for broker in isr if broker not in gone})
+    assert proposal is not None
+    assert not proposal.is_expansion
+    return proposal.isr
 
 
 @pytest.mark.rule("R8.1")
@@ -38,23 +65,27 @@ def test_the_maximal_isr_counts_whoever_may_be_in_force(state: IsrState, maximal
 
 
 def test_a_proposal_keeps_the_order_of_the_committed_isr() -> None:
-    assert proposed_isr(EXPANDING) == (1, 2, 3)
-    assert proposed_isr(PendingShrink(ids(3, 1, 2), ids(1))) == (3, 2)
-    assert proposed_isr(PendingExpand(ids(4, 2, 5), BrokerId(1))) == (4, 2, 5, 1)
+    assert expand(COMMITTED, 3, epoch=7) == EXPANDING
+    assert without(ids(1, 2), 2) == (1,)
+    assert shrink(COMMITTED, {}) == SHRINKING
+    assert without(ids(3, 1, 2), 2) == (3, 1)
+    proposal = expand(CommittedIsr(ids(4, 2, 5)), 1, epoch=9)
+    assert proposal is not None
+    assert proposal.is_expansion
+    assert (proposal.isr, proposal.epochs) == ((4, 2, 5, 1), (-1, -1, -1, 9))
 
 
 @pytest.mark.rule("R8.13")
 def test_a_proposal_of_more_than_four_or_out_of_more_than_four_is_in_the_order_of_hashes() -> None:
-    assert proposed_isr(PendingExpand(ids(4, 2, 1, 5), BrokerId(3))) == (5, 1, 2, 3, 4)
-    assert proposed_isr(PendingShrink(ids(3, 1, 2, 5, 4), ids(4))) == (5, 1, 2, 3)
+    proposal = expand(CommittedIsr(ids(4, 2, 1, 5)), 3, epoch=9)
+    assert proposal is not None
+    assert (proposal.isr, proposal.epochs) == ((5, 1, 2, 3, 4), (-1, -1, -1, 9, -1))
+    assert without(ids(3, 1, 2, 5, 4), 4) == (5, 1, 2, 3)
 
 
-def leaving(state: IsrState, remote: dict[BrokerId, ReplicaProgress], now_ms: float = 100_000) -> tuple[BrokerId, ...]:
-    return choose_leaving(state, BrokerId(1), remote, leader_end_offset=Offset(10), now_ms=now_ms, lag_ms_max=30_000)
-
-
-def at(end: int, caught_up_ms: float) -> ReplicaProgress:
-    return ReplicaProgress(log_end_offset=Offset(end), last_caught_up_ms=caught_up_ms)
+def leaving(state: IsrState, remote: dict[BrokerId, ReplicaProgress]) -> tuple[BrokerId, ...]:
+    proposal = shrink(state, remote)
+    return () if proposal is None else tuple(broker for broker in state.committed if broker not in proposal.isr)
 
 
 @pytest.mark.rule("R8.4", "R8.5", "R8.7")
@@ -99,25 +130,11 @@ def test_the_leader_never_leaves_and_only_members_do(isr: set[int], remote: dict
 def test_a_follower_joins_when_it_has_what_may_be_committed(
     state: IsrState, end: int, alive: bool, expected: bool
 ) -> None:
-    assert expected is may_join(
-        state,
-        BrokerId(3),
-        replica_end_offset=Offset(end),
-        high_watermark=Offset(10),
-        epoch_start_offset=Offset(20),
-        is_alive=alive,
-    )
+    assert expected is (expand(state, 3, end, alive=alive) is not None)
 
 
 def test_a_follower_below_the_high_watermark_does_not_join_even_in_an_old_epoch() -> None:
-    assert not may_join(
-        COMMITTED,
-        BrokerId(3),
-        replica_end_offset=Offset(9),
-        high_watermark=Offset(10),
-        epoch_start_offset=Offset(0),
-        is_alive=True,
-    )
+    assert expand(COMMITTED, 3, 9, epoch_start=0) is None
 
 
 def answer(code: ErrorCode, leader_epoch: int = 5, partition_epoch: int = 8) -> AlterPartitionResult:

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from broker_agent.log import checkpoints
 from broker_agent.log.checkpoints import MalformedCheckpointError
+from broker_agent.log.config import LogConfig
 from broker_agent.log.cut_markers import find_cut_markers
 from broker_agent.log.log_metrics import LogMetrics
 from broker_agent.log.recovery import CheckpointedOffsets, load_log
 from broker_agent.log.segments import LogDependencies
-from broker_agent.ports import LogConfig
 from cluster.metrics.registry import Metrics
 from simulator.cluster import VirtualClock
 from simulator.disk import SimulatedDisk

@@ -1,0 +1,242 @@
+"""The changes of an agent that are recorded in its state-change log: a closed union of values.
+
+`ReplicaManager.commit` takes a change into the table of hosted partitions and the metrics, records it, and checks the
+requests that wait for it. All four follow from the same value, so they cannot disagree.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, get_args
+
+from msgspec import Struct
+
+from broker_agent.log_damage import DamagedReplica
+from cluster.model.broker import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
+from cluster.model.partition import TopicPartition
+from cluster.requests.agents import SCRUB
+from cluster.requests.control import LeaderAndIsrPartitionState, RequestCause
+from state_log.causes import ISR_GRANTED
+from state_log.record import Cause, Kind, StateChange
+
+
+class RoleTaken(Struct, frozen=True):
+    """A role was taken as the controller requested. The offsets and `min_insync_replicas` are those of the log just
+    before: what was known to be committed here, and the log end.
+
+    `follows_anew`: the replica follows in a newer leader epoch.
+    """
+
+    topic_partition: TopicPartition
+    topic_id: TopicId | None
+    state: LeaderAndIsrPartitionState
+    cause: Cause
+    high_watermark: Offset
+    log_end_offset: Offset
+    min_insync_replicas: int
+    follows_anew: bool
+
+
+class IsrGranted(Struct, frozen=True):
+    """The controller accepted an ISR that this leader had proposed: after a restart nothing else here knows it.
+
+    `cause`: the controller's event, if it named one; `is_expansion`: a follower joined; otherwise some left.
+    """
+
+    topic_partition: TopicPartition
+    topic_id: TopicId | None
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    isr: tuple[BrokerId, ...]
+    replicas: tuple[BrokerId, ...]
+    min_insync_replicas: int | None
+    cause: RequestCause | None
+    is_expansion: bool
+
+
+class ReplicaRemoved(Struct, frozen=True):
+    """The partition is no longer hosted: its log is deleted next, or failed to open. Not recorded."""
+
+    topic_partition: TopicPartition
+
+
+class ReplicaStopped(Struct, frozen=True):
+    """A StopReplica was carried out. `is_deleted`: so that the log is gone; `failure`: why it is not."""
+
+    topic_partition: TopicPartition
+    leader_epoch: LeaderEpoch
+    cause: Cause
+    is_deleted: bool
+    failure: Exception | None = None
+
+
+class ReplicaOffline(Struct, frozen=True):
+    """The replica is refused until the process ends: its directory failed, or its log cannot be loaded (P25).
+
+    `why`: how the directory failed; recorded only with it, as without it the replica had no role yet.
+    """
+
+    topic_partition: TopicPartition
+    why: str | None = None
+
+
+class LogTruncated(Struct, frozen=True):
+    """A follower cut its log from the end `from_offset` down to `to_offset`, when the high watermark was as given."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId | None
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    cause: Cause | None
+    from_offset: Offset
+    to_offset: Offset
+    high_watermark: Offset
+    reason: str
+
+
+class DamageFound(Struct, frozen=True):
+    """A log was found to lack records, when it was opened or by the scrub."""
+
+    replica: DamagedReplica
+
+
+class RegistrationChanged(Struct, frozen=True):
+    """The broker was registered under this epoch (`to_state` "registered"), or its session "expired"."""
+
+    broker_epoch: BrokerEpoch
+    to_state: str
+    cause: Cause
+
+
+ReplicaChange = (
+    RoleTaken
+    | IsrGranted
+    | ReplicaRemoved
+    | ReplicaStopped
+    | ReplicaOffline
+    | LogTruncated
+    | DamageFound
+    | RegistrationChanged
+)
+
+_Record = Callable[..., StateChange]
+"""Makes a record from kind, cause, partition and further fields."""
+
+
+def record_of(change: ReplicaChange, own_id: BrokerId) -> StateChange | None:
+    """The state-change record of a change of broker `own_id`; None if it is not recorded."""
+
+    def record(kind: Kind, cause: Cause | None, tp: TopicPartition | None = None, **rest: Any) -> StateChange:
+        topic, partition = (None, None) if tp is None else tp
+        return StateChange(kind=kind, cause=cause, topic=topic, partition=partition, broker=own_id, **rest)
+
+    return _RECORDS[type(change)](change, own_id, record)
+
+
+def _role_taken(change: RoleTaken, own_id: BrokerId, record: _Record) -> StateChange:
+    state = change.state
+    leads = state.leader == own_id
+    return record(
+        Kind.ROLE,
+        change.cause,
+        change.topic_partition,
+        controller_epoch=state.controller_epoch,
+        topic_id=change.topic_id,
+        to_state="leader" if leads else "follower",
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        partition_epoch=state.partition_epoch,
+        isr=state.isr,
+        replicas=state.replicas,
+        high_watermark=change.high_watermark,
+        log_end_offset=change.log_end_offset,
+        min_insync_replicas=change.min_insync_replicas if leads else None,
+    )
+
+
+def _isr_granted(change: IsrGranted, own_id: BrokerId, record: _Record) -> StateChange:
+    event = change.cause
+    named = (0, None, None) if event is None else (event.id, event.controller_id, event.controller_epoch)
+    return record(
+        Kind.ROLE,
+        Cause(ISR_GRANTED, *named),
+        change.topic_partition,
+        topic_id=change.topic_id,
+        to_state="leader",
+        leader=own_id,
+        leader_epoch=change.leader_epoch,
+        partition_epoch=change.partition_epoch,
+        isr=change.isr,
+        replicas=change.replicas,
+        min_insync_replicas=change.min_insync_replicas,
+    )
+
+
+def _replica_stopped(change: ReplicaStopped, _: BrokerId, record: _Record) -> StateChange:
+    to_state = "deleted" if change.is_deleted else "stopped"
+    why = None if change.failure is None else str(change.failure)
+    return record(
+        *(Kind.ROLE, change.cause, change.topic_partition),
+        to_state=to_state,
+        leader_epoch=change.leader_epoch,
+        reason=why,
+    )
+
+
+def _replica_offline(change: ReplicaOffline, _: BrokerId, record: _Record) -> StateChange | None:
+    if change.why is None:
+        return None
+    return record(
+        Kind.ROLE, Cause("LogDirectoryFailure"), change.topic_partition, to_state="offline", reason=change.why
+    )
+
+
+def _log_truncated(change: LogTruncated, _: BrokerId, record: _Record) -> StateChange:
+    return record(
+        Kind.TRUNCATION,
+        change.cause,
+        change.topic_partition,
+        topic_id=change.topic_id,
+        leader=change.leader,
+        leader_epoch=change.leader_epoch,
+        from_offset=change.from_offset,
+        to_offset=change.to_offset,
+        high_watermark=change.high_watermark,
+        reason=change.reason,
+    )
+
+
+def _damage_found(change: DamageFound, _: BrokerId, record: _Record) -> StateChange:
+    replica = change.replica
+    by_scrub = replica.found_by == SCRUB
+    return record(
+        Kind.TRUNCATION,
+        Cause("LogScrub" if by_scrub else "LogRecovery"),
+        replica.topic_partition,
+        topic_id=replica.topic_id,
+        from_offset=replica.damage.to_offset,
+        to_offset=replica.damage.from_offset,
+        reason=SCRUB if by_scrub else replica.detail,
+    )
+
+
+def _registration_changed(change: RegistrationChanged, _: BrokerId, record: _Record) -> StateChange:
+    epoch = change.broker_epoch
+    return record(
+        Kind.REGISTRATION,
+        change.cause,
+        broker_epoch=epoch,
+        to_state=change.to_state,
+        reason=f"broker epoch {epoch}",
+    )
+
+
+_RECORDS: Final[Mapping[type, Callable[[Any, BrokerId, _Record], StateChange | None]]] = {
+    RoleTaken: _role_taken,
+    IsrGranted: _isr_granted,
+    ReplicaRemoved: lambda _change, _own_id, _record: None,
+    ReplicaStopped: _replica_stopped,
+    ReplicaOffline: _replica_offline,
+    LogTruncated: _log_truncated,
+    DamageFound: _damage_found,
+    RegistrationChanged: _registration_changed,
+}
+assert _RECORDS.keys() == set(get_args(ReplicaChange)), "each kind of change has its record, or says that it has none"
