@@ -47,7 +47,8 @@ async def of_controller_or_brokers(
 
     asking = asyncio.create_task(ask_active())
     try:
-        with client.waiting.falling_back(first_s, "the brokers are asked"):
+        is_of_timeout = first_s < _CONTROLLER_FIRST_S
+        with client.waiting.falling_back(first_s, "the brokers are asked", has_limit=is_of_timeout):
             done, _ = await asyncio.wait({asking}, timeout=first_s)
         if not done and (metadata := await _metadata(client, names)) is not None:
             return of_metadata(metadata), True

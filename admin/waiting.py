@@ -19,7 +19,7 @@ _LEFT_LEAST_S: Final = 1.5
 
 
 class Notice(NamedTuple):
-    """One line: what is waited for and until when. `has_limit`: whether the wait ends by itself."""
+    """One line: what is waited for and until when. `has_limit`: whether the client's timeout says until when."""
 
     text: str
     has_limit: bool
@@ -44,7 +44,7 @@ class Waiting:
     def __init__(self, tell: OnWait | None = None) -> None:
         self._tell = tell
         self._waits: dict[Wait, None] = {}
-        self._fallback: tuple[float, str] | None = None
+        self._fallback: tuple[float, Notice] | None = None
 
     def begin(self, what: Callable[[], str], limit_s: float | None) -> Wait:
         """A wait begins, which `end` must end; without a limit it goes on until there is an answer."""
@@ -69,9 +69,12 @@ class Waiting:
             self.end(wait)
 
     @contextmanager
-    def falling_back(self, after_s: float, to: str) -> Iterator[None]:
-        """What is waited for in this block is had elsewhere after a while; `to` says where."""
-        self._fallback = (asyncio.get_running_loop().time() + after_s, to)
+    def falling_back(self, after_s: float, to: str, *, has_limit: bool) -> Iterator[None]:
+        """What is waited for in this block is had elsewhere after a while; `to` says where.
+
+        `has_limit`: whether the client's timeout says after how long.
+        """
+        self._fallback = (asyncio.get_running_loop().time() + after_s, Notice(to, has_limit))
         try:
             yield
         finally:
@@ -83,16 +86,17 @@ class Waiting:
         now = asyncio.get_running_loop().time()
         wait = next(wait for wait in reversed(self._waits) if now - wait.began_at >= _LASTING_AFTER_S)
         until = self._until(wait.ends_at, now)
-        if until:
+        if until is not None:
             for known in self._waits:
                 known.is_noticed = True
-            self._tell(Notice(f"{wait.what()}; {until}", has_limit=wait.ends_at is not None))
+            self._tell(Notice(f"{wait.what()}; {until.text}", until.has_limit))
 
-    def _until(self, ends_at: float | None, now: float) -> str:
-        """What comes of the wait; "" where that is so near that nothing need be said."""
+    def _until(self, ends_at: float | None, now: float) -> Notice | None:
+        """What comes of the wait; None where that is so near that nothing need be said."""
         if self._fallback is not None and self._fallback[0] - now >= _LEFT_LEAST_S:
             at, to = self._fallback
-            return f"{to} in {at - now:.0f} s"
+            return Notice(f"{to.text} in {at - now:.0f} s", to.has_limit)
         if ends_at is None:
-            return "waiting until one comes"
-        return f"waiting up to {ends_at - now:.0f} s more" if ends_at - now >= _LEFT_LEAST_S else ""
+            return Notice("waiting until one comes", has_limit=False)
+        left_s = ends_at - now
+        return Notice(f"waiting up to {left_s:.0f} s more", has_limit=True) if left_s >= _LEFT_LEAST_S else None

@@ -133,7 +133,11 @@ class BrokerImage:
             self.offline_directories.pop(broker, None)
 
     def forget_disk(self, broker: BrokerId, tp: TopicPartition) -> None:
-        """Remove a deleted replica from the offline log directories: a new one may be created in another directory."""
+        """Forget the damage of a deleted replica, and its offline log directory: a new one may be in another one."""
+        report = self.damage_reports.get(broker)
+        if report is not None:
+            report.held.pop(tp, None)
+            report.replaced.discard(tp)
         failed = self.offline_directories.get(broker)
         if failed is not None:
             failed.discard(tp)

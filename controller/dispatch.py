@@ -93,7 +93,7 @@ REACTIONS: Final = dict(
         ),
         _on(
             events.DamagedReplicaElection,
-            lambda active, event: elect_damaged(active, event.broker, event.broker_epoch, event.partitions),
+            elect_damaged,
         ),
         _on(
             events.LeaderAndIsrResponseReceived,

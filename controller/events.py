@@ -155,11 +155,15 @@ class AbsentBrokersDue(Event, frozen=True):
 
 
 class DamagedReplicaElection(Event, frozen=True):
-    """These replicas, damaged and the only ones in sync, have waited long enough for another (D-41)."""
+    """These replicas, damaged and the only ones in sync, have waited long enough for another (D-41).
+
+    `until_ms`: the end of the wait that is over, of the wall clock. Those that wait anew by now have another one.
+    """
 
     broker: BrokerId
     broker_epoch: BrokerEpoch
     partitions: tuple[TopicPartition, ...]
+    until_ms: int
 
 
 class TopicIdsLost(Event, frozen=True):

@@ -16,6 +16,7 @@ from admin.cli.shared_options import with_options
 from admin.cli.target import Target, find_target
 from admin.client import AdminClient
 from admin.node_search import NoAnswerError
+from admin.waiting import OnWait
 from cluster.cli.documents import Format
 from cluster.model.errors import StartupError
 
@@ -76,14 +77,21 @@ class Cluster(NamedTuple):
     timeout: float
     form: Format
 
-    def ask(self, request: Callable[[AdminClient], Coroutine[Any, Any, _T]], *, check: str = "") -> _T:
+    def ask(
+        self,
+        request: Callable[[AdminClient], Coroutine[Any, Any, _T]],
+        *,
+        check: str = "",
+        on_wait: OnWait = say_wait,
+    ) -> _T:
         """Connect, and run the part of a command that needs a client.
 
-        `check`: the command that shows whether the change was carried out, for when its answer was lost.
+        `check`: the command that shows whether the change was carried out, for when its answer was lost. `on_wait`:
+        told what a long wait is for.
         """
 
         async def main() -> _T:
-            async with self.target.connect(self.timeout, say_wait) as client:
+            async with self.target.connect(self.timeout, on_wait) as client:
                 return await request(client)
 
         try:

@@ -4,21 +4,27 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncGenerator
-from typing import Annotated, Any, Final
+from textwrap import wrap
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from msgspec import to_builtins
 
 from admin.cli.options import Cluster, talks_to_cluster
-from admin.cli.output import examples
+from admin.cli.output import examples, say_wait
 from admin.cli.queue_metrics import QUEUE_METRICS, read_queue
 from admin.cli.target import parse_addresses
 from admin.client import AdminClient
 from admin.load import Load, compare, take_sample
+from admin.waiting import Notice
 from cluster.cli.documents import Format
 from cluster.cli.tables import table_lines
 from cluster.model.printable import counted, printable, printable_json
 from cluster.process.local_cluster import CONTROLLER, read_cluster_state
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
 
 app = typer.Typer()
 
@@ -55,9 +61,11 @@ def top(
     given = [address for text in metrics or () for address in parse_addresses(text, "--metrics")]
     addresses = [*given, *_metrics_of_local_controllers(cluster)]
 
+    screen = Screen(live=cluster.form is Format.TABLE and not once and sys.stdout.isatty())
+
     async def main(client: AdminClient) -> None:
         async with contextlib.aclosing(_loads(client, interval, lines, addresses)) as loads:
-            with _Screen(live=cluster.form is Format.TABLE and not once and sys.stdout.isatty()) as screen:
+            with screen:
                 async for document in loads:
                     if cluster.form is Format.TABLE:
                         screen.show(document)
@@ -66,7 +74,7 @@ def top(
                     if once:
                         return
 
-    cluster.ask(main)
+    cluster.ask(main, on_wait=screen.say_wait)
 
 
 async def _loads(
@@ -98,15 +106,16 @@ def _metrics_of_local_controllers(cluster: Cluster) -> list[str]:
     return [f"127.0.0.1:{member.metrics_port}" for member in members if member.role == CONTROLLER]
 
 
-class _Screen:
+class Screen:
     """Shows one document after the other: in the same place on a terminal, else below one another."""
 
-    def __init__(self, *, live: bool) -> None:
+    def __init__(self, *, live: bool, console: "Console | None" = None) -> None:
         from rich.live import Live
 
-        self._live = Live(auto_refresh=False, screen=True) if live else None
+        self._live = Live(auto_refresh=False, screen=True, console=console) if live else None
+        self._document: dict[str, Any] | None = None
 
-    def __enter__(self) -> "_Screen":
+    def __enter__(self) -> "Screen":
         if self._live is not None:
             self._live.__enter__()
         return self
@@ -116,13 +125,24 @@ class _Screen:
             self._live.__exit__(None, None, None)
 
     def show(self, document: dict[str, Any]) -> None:
+        self._document = document
         if self._live is None:
             typer.echo("\n".join(screen_lines(document)))
-            return
+        else:
+            self._draw(self._live, [])
+
+    def say_wait(self, notice: Notice) -> None:
+        """Say what is waited for, on a terminal above what was shown last and until the next document."""
+        if self._live is not None and self._live.is_started:
+            self._draw(self._live, [*wrap(notice.text, self._live.console.width), ""])
+        else:
+            say_wait(notice)
+
+    def _draw(self, live: "Live", above: list[str]) -> None:
         from rich.text import Text
 
-        width = self._live.console.width
-        self._live.update(Text("\n".join(screen_lines(document, width)), no_wrap=True), refresh=True)
+        shown = [] if self._document is None else screen_lines(self._document, live.console.width)
+        live.update(Text("\n".join([*above, *shown]), no_wrap=True), refresh=True)
 
 
 def screen_lines(document: dict[str, Any], width: int | None = None) -> list[str]:

@@ -9,6 +9,7 @@ until the controller has answered or it has another role. Source: klamm. D-40, D
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -220,17 +221,23 @@ class DamagedReplicas:
                 await self._manager.logs.write_damaged_replicas()
 
     async def run(self) -> None:
-        """Report until cancelled; again to each controller, until it has answered for each replica."""
+        """Report until cancelled; again to each controller, until it has answered for each replica.
+
+        At once to another one: until then it does not know of this broker's sound replicas, either.
+        """
         while True:
             await self._added.wait()
             self._added.clear()
-            pause_s: float | None = 0.0
+            pause_s = await self._report()
             while pause_s is not None:
-                await asyncio.sleep(pause_s)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause_s):
+                        await self._finder.found.wait()
                 pause_s = await self._report()
 
     async def _report(self) -> float | None:
         """Send one report; returns the seconds until the next one, None if there is nothing left to report."""
+        self._finder.found.clear()
         if not self._unreported and not self._registration.has_damaged_replicas:
             return None
         if not await self._send():

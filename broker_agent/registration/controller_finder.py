@@ -27,6 +27,8 @@ class ControllerFinder:
         self._zookeeper = zookeeper
         self._names = names
         self._changed = asyncio.Event()
+        self.found = asyncio.Event()
+        """Set whenever an active controller is found, as after each election; cleared by whoever waits for the next."""
 
     @property
     def endpoint(self) -> Endpoint | None:
@@ -64,6 +66,8 @@ class ControllerFinder:
             if has_one_address(endpoints):
                 _log.error("The active controller has no control listener, so its requests are refused: upgrade it")
         self.controller_id, self._endpoints = controller, endpoints
+        if endpoints:
+            self.found.set()
 
     async def _pause(self) -> None:
         try:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from cluster.model.broker import UNKNOWN_BROKER_EPOCH, BrokerId
 from cluster.model.partition import TopicPartition
+from cluster.model.printable import counted
 from cluster.model.state_machines import ReplicaState
 from cluster.requests.agents import UNCLEAN_SHUTDOWN
 from cluster.requests.cluster import Finding
@@ -56,7 +57,7 @@ def findings(
     for broker in sorted(with_authorizer):
         yield Finding(AUTHORIZER_ON_BROKER, _AUTHORIZER.format(broker), broker=broker)
     for broker, since_ms in sorted(view.shutting_down_since.items()):
-        yield _shutdown(broker, (now_ms - since_ms) // 1000)
+        yield _shutdown(view, broker, (now_ms - since_ms) // 1000)
     for broker, why in sorted(view.not_admitted.items()):
         yield Finding(BROKER_NOT_ADMITTED, f"broker {broker} is registered, but takes no part: it {why}", broker=broker)
     yield from _left_replicas(view)
@@ -79,12 +80,15 @@ def findings(
         yield from _stuck_deletion(view, topic, channels)
 
 
-def _shutdown(broker: BrokerId, lasting_s: int) -> Finding:
+def _shutdown(view: ContextView, broker: BrokerId, lasting_s: int) -> Finding:
+    leaderships = map(view.leaderships.get, view.partitions_on_broker(broker))
+    led = sum(known is not None and known.leader == broker for known in leaderships)
+    leads = f"still leads {counted(led, 'partition')}, as no other replica in sync can" if led else "leads nothing"
     if lasting_s > SHUTDOWN_MAX_S:
-        detail = f"broker {broker} has been shutting down for {lasting_s} s and leads nothing: stop or restart it"
+        detail = f"broker {broker} has been shutting down for {lasting_s} s and {leads}: stop or restart it"
         return Finding(STUCK_SHUTDOWN, detail, broker=broker)
     detail = (
-        f"broker {broker} asked for a controlled shutdown {lasting_s} s ago: it leads nothing, and new topics get no "
+        f"broker {broker} asked for a controlled shutdown {lasting_s} s ago: it {leads}, and new topics get no "
         "replicas on it; if it is to stay, restart it"
     )
     return Finding(SHUTTING_DOWN, detail, broker=broker)

@@ -182,11 +182,23 @@ class PlainController:
 
     def _leave_isr(self, broker: BrokerId, tp: TopicPartition) -> None:
         now = self.states[tp]
-        if broker in now.isr:
+        if broker in now.isr and self._stays_in_isr(broker, tp):
+            if broker == now.leader:
+                self._write_next(tp, NO_LEADER, now.isr)
+            else:
+                self.leaderships[tp] = replace(now, controller_epoch=self.epoch)
+        elif broker in now.isr:
             leader = NO_LEADER if now.leader == broker else now.leader
             self._write_next(tp, leader, tuple(b for b in now.isr if b != broker) or now.isr)
         else:
             self.leaderships[tp] = replace(now, controller_epoch=self.epoch)
+
+    def _stays_in_isr(self, broker: BrokerId, tp: TopicPartition) -> bool:
+        """Whether the other members are all offline, too, so that none of them is the last one (D-120)."""
+        now = self.states[tp]
+        others = set(now.isr) - {broker}
+        able = self.live | ({now.leader} & self.known.keys())
+        return bool(others) and others.isdisjoint(able) and broker not in self.assignments[tp].removing
 
     def _write_next(
         self, tp: TopicPartition, leader: BrokerId, isr: tuple[BrokerId, ...], *, recovering: bool = False

@@ -92,6 +92,7 @@ class Procedure(NamedTuple):
     """`prepare` runs undisturbed, `run` while a write is refused. `events`: what the controller handles meanwhile.
 
     `always_ends`: whoever asked is not there to be refused, so in the end the procedure must have come to its end.
+    `other_ends`: what items may have then instead of what they have undisturbed.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Procedure(NamedTuple):
     run: Step
     always_ends: bool = True
     settings: dict[str, Any] = {}
+    other_ends: tuple[object, ...] = ()
 
 
 class Outcome(NamedTuple):

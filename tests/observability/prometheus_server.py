@@ -36,7 +36,7 @@ SHORTENED: Final = {
     "AuditBehind": ("> 10000000", "> 1000"),
     "ZooKeeperSlow": ("> 500", "> 0.001"),
     "RequestsRefused": ("> 1", "> 0.01"),
-    "RepeatedControllerElections": (")) > 3", ")) > 1"),
+    "RepeatedControllerElections": ("[30m]))), 3)", "[30m]))) * 0, 1)"),
     "ProduceOrFetchFailing": ("> 0.2", "> 0.05"),
     "RequestsSlow": ("> 1000", "> 50"),
 }

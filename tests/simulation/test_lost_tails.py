@@ -3,6 +3,7 @@ disk says so. In whole simulated clusters no acknowledged record is lost while a
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from random import Random
 
 import pytest
@@ -32,7 +33,8 @@ async def come_back_before_a_controller(it: OnePartition, *brokers: int) -> None
 
 def newer(it: OnePartition, before: LeaderAndIsr | None) -> bool:
     """Whether somebody leads in a later epoch."""
-    now = it.controller.context.leaderships.get(TP)
+    active = it.cluster.active_controller()
+    now = None if active is None else active.context.leaderships.get(TP)
     return now is not None and before is not None and now.leader > 0 and now.leader_epoch > before.leader_epoch
 
 
@@ -115,11 +117,27 @@ def test_a_leader_whose_machine_ran_on_leads_again_in_the_epoch_in_which_it_led(
     run(OnePartition(**UNFLUSHED), test)
 
 
+async def controllers_come_back_first(it: OnePartition, *brokers: int) -> None:
+    """There is a controller before the brokers, which recover their logs, register, one after another."""
+    for controller in it.cluster.controllers.values():
+        controller.start()
+    await it.until(lambda: it.cluster.active_controller() is not None, "another controller")
+    await asyncio.sleep(3)
+    for broker in brokers:
+        it.agent(broker).start()
+        await asyncio.sleep(broker % 3)
+
+
 @pytest.mark.rule("D-120")
-@pytest.mark.parametrize("seed", range(4))
-def test_where_power_fails_everywhere_the_longest_log_that_is_left_leads_and_nobody_waits_in_vain(seed: int) -> None:
+@pytest.mark.parametrize("come_back", [come_back_before_a_controller, controllers_come_back_first])
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(n, marks=pytest.mark.deep) for n in range(4, 60))])
+def test_where_power_fails_everywhere_the_longest_log_that_is_left_leads_and_nobody_waits_in_vain(
+    seed: int, come_back: Callable[..., Awaitable[None]]
+) -> None:
     async def test(it: OnePartition) -> None:
         virtual_loop().after_step = None  # What all have lost nobody has.
+        for number in range(10, 20):  # The first ones of a leader epoch are flushed with its entry.
+            await it.produce(number)
         before = it.checker.state
         it.active_crash()
         for broker in it.ids:
@@ -128,14 +146,14 @@ def test_where_power_fails_everywhere_the_longest_log_that_is_left_leads_and_nob
         began = asyncio.get_running_loop().time()
         order = list(it.ids)
         Random(seed).shuffle(order)
-        await come_back_before_a_controller(it, *order)
+        await come_back(it, *order)
         await it.until(lambda: newer(it, before), "elected")
         assert asyncio.get_running_loop().time() - began < 20
         leader = it.controller.context.leaderships[TP].leader
         await it.until(lambda: set(it.isr_now()) == set(it.ids), "all in sync")
         left = {broker: end_of_first_role(it, broker) for broker in it.ids}
         assert left[leader] == max(left.values()), left
-        await it.produce(11)
+        await it.produce(20)
 
     run(OnePartition(seed=seed, brokers=3, **UNFLUSHED), test)
 

@@ -105,14 +105,11 @@ def choose_preferred_leader(
 def choose_leader_for_shutdown(
     replicas: Sequence[BrokerId],
     isr: Sequence[BrokerId],
-    online: AbstractSet[BrokerId],
+    electable: AbstractSet[BrokerId],
     shutting_down: AbstractSet[BrokerId],
 ) -> LeaderChoice | None:
-    """The first assigned replica that is in sync and not shutting down; shutting-down brokers leave the ISR.
-
-    `online` includes brokers that are shutting down.
-    """
-    leader = next((b for b in replicas if b in online and b in isr and b not in shutting_down), None)
+    """The first assigned replica that is in sync and can be elected; brokers that are shutting down leave the ISR."""
+    leader = next((b for b in replicas if b in electable and b in isr and b not in shutting_down), None)
     if leader is None:
         return None
     return LeaderChoice(leader, tuple(b for b in isr if b not in shutting_down))
@@ -183,7 +180,7 @@ def plan_elections(
     """Elect a leader for each partition of `current`, or return the reason why not (PS-10 to PS-15).
 
     `current`: the leadership in ZooKeeper, None without a state znode. `unclean_allowed`: for topics of partitions
-    without an online ISR member, whether their config allows an unclean leader, or why it could not be read.
+    without an ISR member to wait for, whether their config allows an unclean leader, or why it could not be read.
     `mark_recovering`: whether the protocol version has the leader recovery state.
     """
     elections: list[Election] = []
@@ -200,7 +197,7 @@ def plan_elections(
             failures[tp] = NO_LEADER_EPOCH_LEFT
             continue
         # Another partition of the topic may have lost all members of its ISR; this one waits for what it has (D-41).
-        allowed = False if has_online_isr_member(view, tp, leadership) else unclean_allowed.get(tp.topic, False)
+        allowed = False if has_isr_member_to_wait_for(view, tp, leadership) else unclean_allowed.get(tp.topic, False)
         if isinstance(allowed, ElectionFailure):
             failures[tp] = allowed
             continue
@@ -231,8 +228,10 @@ def _listed(brokers: Sequence[BrokerId]) -> str:
     return ", ".join(map(str, brokers))
 
 
-def has_online_isr_member(view: ContextView, tp: TopicPartition, leadership: LeaderAndIsr) -> bool:
-    return not view.online_brokers(tp).isdisjoint(leadership.isr)
+def has_isr_member_to_wait_for(view: ContextView, tp: TopicPartition, leadership: LeaderAndIsr) -> bool:
+    """Whether a member of the ISR is online, or is as soon as its broker has named its damaged replicas (D-42)."""
+    there = view.online_brokers(tp)
+    return not (there.isdisjoint(leadership.isr) and view.awaited_reports.keys().isdisjoint(leadership.isr))
 
 
 def _elect(
@@ -275,7 +274,7 @@ def _apply_strategy(
             return choose_preferred_leader(replicas, isr, view.electable_brokers(tp)), replicas
         case ControlledShutdown():
             online = view.online_brokers(tp, include_shutting_down=True)
-            choice = choose_leader_for_shutdown(replicas, isr, online, view.shutting_down)
+            choice = choose_leader_for_shutdown(replicas, isr, view.electable_brokers(tp), view.shutting_down)
             return choice, tuple([b for b in replicas if b in online])
         case Damaged(broker):
             sound = view.electable_brokers(tp) - {broker}

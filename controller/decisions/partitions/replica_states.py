@@ -62,17 +62,17 @@ def step_down(leadership: LeaderAndIsr, broker: BrokerId, controller_epoch: Cont
     return next_leadership(leadership, NO_LEADER, leadership.isr, controller_epoch, recovery_state)
 
 
-def _waits_for_a_report(view: ContextView, tp: TopicPartition, leadership: LeaderAndIsr) -> bool:
-    """Whether no member of the ISR is online, and one is registered and has to name its damaged replicas first.
+def _nobody_is_left(view: ContextView, tp: TopicPartition, leadership: LeaderAndIsr, broker: BrokerId) -> bool:
+    """Whether no other member of the ISR leads or can be elected now, though there are others (D-120).
 
-    Nobody can be elected before, and who it is to be is decided by what each member has; the last one that happens to
-    stay in the ISR may lack what the others have. A replica that moves away is removed in any case.
+    Who is to lead is decided by what each member has when it is back; the last one that happens to stay in the ISR may
+    lack what the others have. A replica that moves away is removed in any case.
     """
-    return (
-        not view.awaited_reports.keys().isdisjoint(leadership.isr)
-        and view.online_brokers(tp).isdisjoint(leadership.isr)
-        and not view.assignment(tp).is_being_reassigned
-    )
+    others = [b for b in leadership.isr if b != broker]
+    if not others or broker in view.assignment(tp).removing:
+        return False
+    is_led = leadership.leader in others and leadership.leader in view.online_brokers(tp, include_shutting_down=True)
+    return not is_led and view.electable_brokers(tp).isdisjoint(others)
 
 
 class IsrRemovalPlan(Struct, frozen=True):
@@ -88,11 +88,16 @@ class IsrRemovalPlan(Struct, frozen=True):
 
 
 def plan_isr_removals(
-    view: ContextView, broker: BrokerId, current: Mapping[TopicPartition, LeaderAndIsr | None]
+    view: ContextView,
+    broker: BrokerId,
+    current: Mapping[TopicPartition, LeaderAndIsr | None],
+    *,
+    shrinks_to_last: bool,
 ) -> IsrRemovalPlan:
     """Remove `broker` from the ISR of each partition of `current`, which is the leadership in ZooKeeper.
 
-    Where all members wait for what one of them has to report, it loses the leadership only (D-120).
+    `shrinks_to_last`: whether that leaves, of members that are all offline, the last one, as in Kafka; otherwise they
+    all stay, and the broker only loses the leadership (D-120).
     """
     writes: dict[TopicPartition, LeaderAndIsr] = {}
     unchanged: dict[TopicPartition, LeaderAndIsr] = {}
@@ -110,7 +115,8 @@ def plan_isr_removals(
         else:
             shrunk = None
             if has_epoch_left(leadership):
-                remove = step_down if _waits_for_a_report(view, tp, leadership) else remove_from_isr
+                stays = not shrinks_to_last and _nobody_is_left(view, tp, leadership, broker)
+                remove = step_down if stays else remove_from_isr
                 shrunk = remove(leadership, broker, epoch)
             if shrunk is None:
                 unchanged[tp] = replace(leadership, controller_epoch=epoch)

@@ -21,7 +21,7 @@ from cluster.model.broker import (
 )
 from cluster.model.partition import EMPTY_ASSIGNMENT, LeaderAndIsr, ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.requests.recovery import KnownLeadership
-from cluster.znodes.paths import PRODUCER_ID_BLOCK
+from cluster.znodes.paths import PRODUCER_ID_BLOCK, broker_path
 from controller.decisions.recovery.evidence import (
     Answers,
     FoundReplica,
@@ -56,6 +56,8 @@ class RestoredCluster(Struct, frozen=True):
     """Topics marked for deletion."""
     silent: tuple[BrokerId, ...] = ()
     """Registered brokers that did not answer."""
+    unreadable: frozenset[BrokerId] = frozenset()
+    """Those of them that could not be asked, as their registrations are malformed."""
 
 
 class PartitionRecovery(Struct, frozen=True):
@@ -105,12 +107,24 @@ def plan_recovery(restored: RestoredCluster, answers: Answers, *, accept_loss: b
 
     With `accept_loss`, absent replicas do not count, and what cannot be decided is left as it is; obstacles remain.
     """
+    unreadable = [
+        f"the znode {broker_path(b)} is malformed, so what broker {b} has is not known: restart it"
+        for b in sorted(restored.unreadable)
+    ]
+    unanswered = [b for b in restored.silent if b not in restored.unreadable]
+    # The next controller would admit none of them, and step down.
+    is_nobody_left = not (answers or unanswered)
     draft = _Draft(
         refusals=[
-            *(f"broker {b} is registered, but does not answer: what it has is not known" for b in restored.silent),
+            *(f"broker {b} is registered, but does not answer: what it has is not known" for b in unanswered),
+            *(() if is_nobody_left else unreadable),
             *incredible_producer_ids(answers),
         ],
-        obstacles=[*_malformed_producer_ids(restored), *incredible_epochs(restored.controller_epoch, answers)],
+        obstacles=[
+            *_malformed_producer_ids(restored),
+            *(unreadable if is_nobody_left else ()),
+            *incredible_epochs(restored.controller_epoch, answers),
+        ],
     )
     evidence = collect(answers)
     for name in sorted({*restored.topics, *restored.malformed, *evidence}):

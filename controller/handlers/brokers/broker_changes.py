@@ -42,6 +42,7 @@ async def broker_change(active: ActiveController, report: DamagedReplicasReporte
     `report`: of a broker that has named its damaged replicas just now, if it is registered still.
     """
     known = active.context.broker_epochs
+    awaited = active.context.awaited_reports.keys()
     await list_controllers(active)
     listed = only_brokers(active, await active.store.read_brokers())
     admitted = {r.broker.id for r in await admissible_brokers(active, listed, report)}
@@ -75,6 +76,9 @@ async def broker_change(active: ActiveController, report: DamagedReplicasReporte
     if changes.dead:
         active.commit(BrokersDied(changes.dead))
         await brokers_failed(active, changes.dead)
+    if awaited - registered.keys() - active.context.awaited_reports.keys():
+        # Nobody waits any longer for what they would have named: an unclean election may be allowed now.
+        await trigger_online_elections(active)
 
 
 async def broker_modifications(active: ActiveController, broker: BrokerId) -> None:

@@ -3,12 +3,14 @@
 Source: klamm; Kafka's controller elects such a replica, and the others truncate to it. D-40, D-41, D-119, D-120
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 import structlog
+from msgspec.structs import replace
 
-from cluster.model.broker import BrokerEpoch, BrokerId
+from cluster.model.broker import BrokerId
 from cluster.model.errors import ErrorCode
 from cluster.model.partition import LeaderAndIsr, TopicPartition
 from cluster.model.state_machines import PartitionState
@@ -57,7 +59,9 @@ async def report_damaged_replicas(
         return ReportDamagedReplicasResponse(ErrorCode.STALE_BROKER_EPOCH)
     plan = plan_damaged_replicas(context, broker, damages.values(), _unreadable(active, damages))
     _hold(active, request, plan)
-    active.commit(DamagedReplicasReleased(broker, tuple(damages.keys() - plan.not_to_be_elected)))
+    # What waits for another report is in each, as long as the broker has it.
+    again = {tp for tp, held in context.held_replicas(broker).items() if not held.is_scheduled}
+    active.commit(DamagedReplicasReleased(broker, tuple((damages.keys() | again) - plan.not_to_be_elected)))
     results = await _replace(active, broker, plan)
     failed = {tp for tp, result in results.items() if isinstance(result, ElectionFailure)}
     # Of a replica in doubt nothing is known to be damaged that could be healed.
@@ -90,9 +94,16 @@ async def _joins(active: ActiveController, request: ReportDamagedReplicasRequest
 
 
 def _unreadable(active: ActiveController, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-    """Those of which it is not known who leads, because a znode is malformed."""
-    malformed = active.store.malformed
-    return {tp for tp in partitions if topic_path(tp.topic) in malformed or state_path(tp) in malformed}
+    """Those of which it is not known who leads, because a znode is malformed; of a topic with a known assignment only
+    partitions that it has.
+    """
+    malformed, assignments = active.store.malformed, active.context.assignments
+    return {
+        tp
+        for tp in partitions
+        if (topic_path(tp.topic) in malformed or state_path(tp) in malformed)
+        and tp.partition in assignments.get(tp.topic, (tp.partition,))
+    }
 
 
 def _hold(active: ActiveController, request: ReportDamagedReplicasRequest, plan: DamagePlan) -> None:
@@ -105,35 +116,36 @@ def _hold(active: ActiveController, request: ReportDamagedReplicasRequest, plan:
     damages = {partition_of(damage): damage for damage in request.replicas}
     waiting = {tp for tp, held in active.context.held_replicas(broker).items() if tp in damages and held.is_scheduled}
     timed = {tp: damages[tp] for tp in plan.not_to_be_elected if tp not in plan.unknown}
+    until_ms = active.clock.now_ms() + delay_ms
     if timed:
-        active.commit(DamagedReplicasReported(broker, epoch, timed, active.clock.now_ms() + delay_ms))
+        active.commit(DamagedReplicasReported(broker, epoch, timed, until_ms))
     if plan.unknown:
         active.commit(DamagedReplicasReported(broker, epoch, {tp: damages[tp] for tp in plan.unknown}))
     late = tuple(tp for tp in timed if tp not in waiting)
     if late:
-        active.enqueue_later(delay_ms / 1000, DamagedReplicaElection(broker, epoch, late))
+        active.enqueue_later(delay_ms / 1000, DamagedReplicaElection(broker, epoch, late, until_ms))
 
 
-async def elect_damaged(
-    active: ActiveController, broker: BrokerId, epoch: BrokerEpoch, partitions: Sequence[TopicPartition]
-) -> None:
+async def elect_damaged(active: ActiveController, event: DamagedReplicaElection) -> None:
     """Elect damaged replicas that have waited for others, unless others lead or the broker registered again.
 
     Where replicas are in doubt the longest of those that are online is elected, on whichever broker.
     """
-    if not active.context.has_reported_damage(broker, epoch):
+    broker = event.broker
+    if not active.context.has_reported_damage(broker, event.broker_epoch):
         return
-    late = [tp for tp in partitions if tp in active.context.held_replicas(broker)]
+    held = active.context.held_replicas(broker)
+    late = [tp for tp in event.partitions if tp in held and held[tp].until_ms == event.until_ms]
     if late:
         _log.error("Electing damaged replicas, the only ones in sync", broker=broker, partitions=len(late))
         longest = _release_longest(active, late, of_those_online=True)
         others_lead = tuple(tp for tp in late if longest.get(tp, broker) != broker)
-        active.commit(DamagedReplicasReleased(broker, tuple(tp for tp in late if tp not in others_lead)))
+        active.commit(DamagedReplicasReleased(broker, tuple(tp for tp in late if longest.get(tp, broker) == broker)))
         await trigger_online_elections(active)
         if others_lead:
             # Should the other one be gone before that is written, it is this one's turn.
             delay_s = active.config.damaged_replica_election_delay_ms / 1000
-            active.enqueue_later(delay_s, DamagedReplicaElection(broker, epoch, others_lead))
+            active.enqueue_later(delay_s, replace(event, partitions=others_lead))
 
 
 def forget_healed(active: ActiveController, written: Mapping[TopicPartition, LeaderAndIsr]) -> None:
@@ -153,8 +165,11 @@ def _release_longest(
     """
     chosen = {tp: choose_longest(active.context, tp, of_those_online=of_those_online) for tp in partitions}
     longest = {tp: broker for tp, broker in chosen.items() if broker is not None}
-    for broker in set(longest.values()):
-        active.commit(DamagedReplicasReleased(broker, tuple(tp for tp, b in longest.items() if b == broker)))
+    released: defaultdict[BrokerId, list[TopicPartition]] = defaultdict(list)
+    for tp, broker in longest.items():
+        released[broker].append(tp)
+    for broker, on_broker in released.items():
+        active.commit(DamagedReplicasReleased(broker, tuple(on_broker)))
     return longest
 
 

@@ -20,7 +20,7 @@ from controller.decisions.partitions.leader_election import (
     ElectionPlan,
     Offline,
     Strategy,
-    has_online_isr_member,
+    has_isr_member_to_wait_for,
     plan_elections,
     reason_of,
 )
@@ -158,14 +158,14 @@ async def _elect(
 async def _unclean_allowed(
     active: ActiveController, current: Current, strategy: Strategy
 ) -> dict[str, bool | ElectionFailure]:
-    """Per topic, for partitions without an online ISR member: whether its config allows an unclean leader (PS-20)."""
+    """Per topic, for partitions without an ISR member to wait for: whether an unclean leader is configured (PS-20)."""
     if not isinstance(strategy, Offline) or strategy.allow_unclean:
         return {}
     context = active.context
     topics = dict.fromkeys(
         tp.topic
         for tp, leadership in current.items()
-        if leadership is not None and not has_online_isr_member(context, tp, leadership)
+        if leadership is not None and not has_isr_member_to_wait_for(context, tp, leadership)
     )
     allowed: dict[str, bool | ElectionFailure] = {}
     for topic, configs in (await active.store.read_topic_configs(list(topics))).items():

@@ -62,8 +62,8 @@ async def move_replicas(
     batch = active.new_batch(announced)
     shrinks = _Shrinks()
     try:
-        # The order decides who remains: if all members of an ISR go offline, the last one stays in it and may be
-        # elected.
+        # The order decides who remains where the brokers are Kafka's: if all members of an ISR go offline, the last one
+        # stays in it and may be elected.
         for broker in in_hash_order(replicas):
             if replicas[broker]:
                 await _move_on_broker(
@@ -236,7 +236,7 @@ async def _remove_from_isrs(
     unchanged: dict[TopicPartition, LeaderAndIsr] = {}
 
     async def decide(current: Current) -> IsrRemovalPlan:
-        plan = plan_isr_removals(context, broker, current)
+        plan = plan_isr_removals(context, broker, current, shrinks_to_last=active.config.governs_kafka)
         unchanged.update(plan.unchanged)
         return plan
 

@@ -120,6 +120,7 @@ async def _read(active: ActiveController, silent: tuple[BrokerId, ...]) -> Resto
         malformed=frozenset(listed) - topics.keys(),
         leaving=frozenset(await active.store.list_deletion_markers()),
         silent=silent,
+        unreadable=frozenset(active.store.unreadable_brokers).intersection(silent),
     )
 
 

@@ -12,8 +12,10 @@ from cluster.model.errors import ApiError, ErrorCode
 from cluster.model.partition import TopicPartition
 from cluster.requests.agents import RECOVERY, UNCLEAN_SHUTDOWN, ReportedDamage
 from cluster.requests.cluster import AcknowledgeDamageRequest, DescribeFindingsRequest
-from cluster.znodes.paths import broker_path
-from tests.brokers.agents import TOPIC, TP, AgentProcess, AgentWorld, until, virtually
+from cluster.znodes.controller import encode_controller
+from cluster.znodes.paths import CONTROLLER, broker_path
+from cluster.zookeeper.port import SetData
+from tests.brokers.agents import CONTROLLER_ID, TOPIC, TP, AgentProcess, AgentWorld, connect, until, virtually
 
 OTHER = TopicPartition(TOPIC, 1)
 LOG = f"/data/{TP}/{0:020d}.log"
@@ -90,6 +92,28 @@ async def test_after_a_power_failure_every_replica_is_named_with_the_end_of_its_
     await agent.crash()
     await start_again(world)
     assert reported(world) == []
+    await world.stop()
+
+
+@pytest.mark.rule("R9.32", "D-42")
+@virtually
+@pytest.mark.parametrize("later_s", [0.1, 2.5, 4.9])
+async def test_what_waits_is_named_to_the_next_active_controller_at_once(later_s: float) -> None:
+    """Until then that one takes the sound replicas of the broker for dead, too."""
+    world = await world_of_two()
+    world.controller.report_code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    await world.agents[1].crash(power_fails=True)
+    await start_again(world)
+    before = len(world.controller.damage_reports)
+    await until(lambda: len(world.controller.damage_reports) > before)
+    await asyncio.sleep(later_s)
+    reports = list(world.controller.damage_reports)
+    other = await connect(world.zookeeper)
+    await other.multi([SetData(CONTROLLER, encode_controller(CONTROLLER_ID, 1))])
+    await asyncio.sleep(0.05)
+    assert len(world.controller.damage_reports) == len(reports) + 1
+    await asyncio.sleep(4.8)
+    assert len(world.controller.damage_reports) == len(reports) + 1
     await world.stop()
 
 

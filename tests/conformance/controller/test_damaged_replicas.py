@@ -7,25 +7,15 @@ from datetime import UTC, datetime
 import pytest
 from structlog.testing import capture_logs
 
-from cluster.model.broker import BrokerEpoch, BrokerId, Offset, TopicId
 from cluster.model.errors import ErrorCode
 from cluster.model.partition import TopicPartition
-from cluster.requests.agents import (
-    RECOVERY,
-    SCRUB,
-    UNCLEAN_SHUTDOWN,
-    AlterPartitionItem,
-    AlterPartitionRequest,
-    ReportDamagedReplicasRequest,
-    ReportDamagedReplicasResponse,
-    ReportedDamage,
-)
+from cluster.requests.agents import RECOVERY, SCRUB, UNCLEAN_SHUTDOWN
 from cluster.requests.cluster import DescribeFindingsRequest
 from cluster.requests.control import LeaderAndIsrRequest
 from cluster.requests.elections import PREFERRED, UNCLEAN, ElectLeadersRequest, ElectLeadersTopic
 from simulator.cluster import VirtualClock
 from state_log.record import Kind
-from tests.controllers.contexts import ids
+from tests.controllers.damage_reports import propose, report
 from tests.controllers.refused_writes import Refusal, WriteRefusals
 from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster, until
 
@@ -45,40 +35,6 @@ def with_topic(test: Test, *replicas: int, brokers: tuple[int, ...] = (1, 2, 3))
         await c.stop()
 
     run_virtually(main)
-
-
-async def report(
-    world: World,
-    c: RunningController,
-    broker: int,
-    found_by: str = RECOVERY,
-    *,
-    epoch: int | None = None,
-    topic: str = "t",
-    topic_id: str | None = None,
-    end: int = 9,
-) -> list[ErrorCode]:
-    """The codes of the answer: that of the request, then that of the replica."""
-    known = await world.broker_epoch(broker) if epoch is None else BrokerEpoch(epoch)
-    damage = ReportedDamage(
-        topic,
-        None if topic_id is None else TopicId(topic_id),
-        0,
-        Offset(end if found_by == UNCLEAN_SHUTDOWN else 3),
-        Offset(end),
-        100,
-        found_by,
-    )
-    answer = await c.ask(ReportDamagedReplicasRequest(BrokerId(broker), known, (damage,)))
-    assert isinstance(answer, ReportDamagedReplicasResponse)
-    return [answer.error_code, *(result.error_code for result in answer.replicas)]
-
-
-async def propose(world: World, c: RunningController, *isr: int) -> None:
-    state = await world.state("t")
-    assert state is not None
-    item = AlterPartitionItem("t", None, 0, state.leader_epoch, ids(*isr), state.partition_epoch)
-    await c.ask(AlterPartitionRequest(state.leader, await world.broker_epoch(state.leader), (item,)))
 
 
 @pytest.mark.rule("D-40")

@@ -1,5 +1,7 @@
 """Basic scenarios on the in-memory ZooKeeper: topic creation, broker failure and return, failover, and epochs."""
 
+from typing import Any
+
 import pytest
 
 from cluster.model.partition import LeaderAndIsr, ReplicaAssignment, TopicAssignment
@@ -209,20 +211,30 @@ def test_a_leader_that_died_with_its_controller_costs_two_epochs() -> None:
     run_virtually(main)
 
 
-@pytest.mark.rule("RM-1", "RM-10", "BK-33", "RM-21")
-def test_of_an_isr_that_dies_at_once_the_last_one_in_the_order_of_hashes_is_remembered() -> None:
+@pytest.mark.rule("RM-1", "RM-10", "BK-33", "RM-21", "D-120")
+@pytest.mark.parametrize(
+    ("settings", "epoch", "left"),
+    [
+        # Kafka's hash table has 5 before 1 before 3.
+        ({"governs_kafka": True, "takeover": "atomic"}, 3, (3,)),
+        ({}, 1, (1, 3, 5)),
+    ],
+    ids=["Kafka", "klamm"],
+)
+def test_of_an_isr_that_dies_at_once_kafka_keeps_the_last_one_in_the_order_of_hashes_and_klamm_all(
+    settings: dict[str, Any], epoch: int, left: tuple[int, ...]
+) -> None:
     async def main() -> None:
         world, first = await running_cluster(1, 3, 5)
         await world.create_topic("t", [1, 3, 5])
         await world.leads("t", leader=1)
-        second = world.start_controller(1002)
+        second = world.start_controller(1002, **settings)
         await quiesce()
         first.crash()
         for broker in (1, 3, 5):
             await world.stop_broker(broker)
         await until(lambda: second.is_active)
-        # Kafka's hash table has 5 before 1 before 3.
-        assert await world.leads("t", leader=-1, isr=(3,)) == leadership(-1, 3, (3,), 2, 3)
+        assert await world.leads("t", leader=-1, isr=left) == leadership(-1, epoch, left, 2, epoch)
         await second.stop()
 
     run_virtually(main)

@@ -201,15 +201,48 @@ def test_a_broker_that_has_not_joined_is_asked_too() -> None:
 
 
 @pytest.mark.rule("RC-4")
-@pytest.mark.parametrize("data", [b"{", b'{"version":4,"endpoints":["OTHER://h:1"]}'])
-def test_a_broker_whose_registration_is_malformed_or_that_cannot_join_is_no_broker_without_records(data: bytes) -> None:
+@pytest.mark.parametrize(
+    ("data", "refusal"),
+    [
+        (b"{", "the znode /brokers/ids/4 is malformed, so what broker 4 has is not known: restart it"),
+        (
+            b'{"version":4,"endpoints":["OTHER://h:1"]}',
+            "broker 4 is registered, but does not answer: what it has is not known",
+        ),
+    ],
+)
+def test_a_broker_whose_registration_is_malformed_or_that_cannot_join_is_no_broker_without_records(
+    data: bytes, refusal: str
+) -> None:
     async def main() -> None:
         world, c = await stale_cluster()
         await world.create(broker_path(BrokerId(4)), data)
         await quiesce(5)
         c.brokers.unreachable.add(BrokerId(4))
         planned = (await c.ask(PlanClusterRecoveryRequest())).recovery
-        assert planned.refusals == ("broker 4 is registered, but does not answer: what it has is not known",)
+        assert planned.refusals == (refusal,)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("RC-9")
+@pytest.mark.parametrize("accept_loss", [False, True])
+def test_it_is_refused_where_the_next_controller_would_admit_nobody(accept_loss: bool) -> None:
+    """Whoever governs now stays active."""
+
+    async def main() -> None:
+        world, c = await stale_cluster()
+        for broker in sorted(c.context.brokers):
+            await world.write(SetData(broker_path(broker), b"{"))
+        await quiesce(1)
+        before = await everything(world)
+        with pytest.raises(ApiError, match="the znode /brokers/ids/1 is malformed") as refused:
+            await c.ask(RecoverClusterRequest(accept_loss))
+        assert refused.value.code is ErrorCode.POLICY_VIOLATION
+        assert await everything(world) == before
+        await quiesce(5)
+        assert c.is_active
         await c.stop()
 
     run_virtually(main)

@@ -51,7 +51,7 @@ from cluster.zookeeper.port import Op, OpResult, ZkError
 from controller.apis import APIS
 from tests.controllers.all_of_memory import changes, everything
 from tests.controllers.contexts import ids
-from tests.controllers.refused_writes import Refusal, refused_at
+from tests.controllers.refused_writes import Refusal, WriteRefusals, refused_at
 from tests.controllers.user_credentials import of, upsertion
 from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster
 
@@ -258,6 +258,34 @@ def test_a_request_that_zookeeper_refuses_changes_nothing(name: str, refusal: Re
             assert changes(before, everything(world, c)) == [], code
             COUNTED[f"{code.name} by ZooKeeper"] += 1
         await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("INV-4", "D-28", "RA-4")
+@pytest.mark.parametrize("refusal", [r for r in Refusal if r is not Refusal.FENCED], ids=lambda r: r.name.lower())
+@pytest.mark.parametrize("name", SOUND)
+def test_a_request_of_which_zookeeper_refuses_one_write_is_carried_out_or_changes_nothing(
+    name: str, refusal: Refusal
+) -> None:
+    """Each of its writes in turn: what is answered with an error is not carried out later, either."""
+
+    async def main() -> None:
+        is_last, number = False, 0
+        while not is_last:
+            world, c = await cluster()
+            request = await SOUND[name](world)
+            before = everything(world, c)
+            refusals = WriteRefusals(refusal, number)
+            c.zookeeper.refuse_writes(refusals)
+            code = await refused_with(c, request)
+            is_last, number = refusals.count <= number, number + 1
+            if code is not None and refusals.refused and name not in REMEMBERED:
+                if name in NOTIFIED:
+                    before = before._replace(sent=len(c.brokers.received))
+                assert changes(before, everything(world, c)) == [], (number, code)
+                COUNTED[f"{code.name} by one write"] += 1
+            await c.stop()
 
     run_virtually(main)
 

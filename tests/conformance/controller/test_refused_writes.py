@@ -261,7 +261,8 @@ PROCEDURES = [
         settings={"delete_topic_absent_broker_grace_ms": 0},
     ),
     Procedure("a broker dies", ("BrokerChange",), topic, broker_dies),
-    Procedure("the last broker dies", ("BrokerChange",), topic, both_die),
+    # Where the first one was refused to leave the ISR, both are gone at once, and stay in it (D-120).
+    Procedure("the last broker dies", ("BrokerChange",), topic, both_die, other_ends=((False, 2),)),
     Procedure("a broker returns", ("BrokerChange",), after(topic, both_die), last_returns),
     Procedure("a disk fails", ("LogDirEventNotification", "LeaderAndIsrResponseReceived"), topic, disk_fails),
     Procedure("controlled shutdown", ("ControlledShutdownReceived",), topic, shut_down, always_ends=False),
@@ -366,7 +367,9 @@ def test_memory_says_what_zookeeper_says_after_a_refused_write(procedure: Proced
 def check(procedure: Procedure, undisturbed: Outcome, outcome: Outcome) -> None:
     for item in undisturbed.before.keys() | undisturbed.after.keys() | outcome.after.keys():
         ends = undisturbed.after.get(item)
-        possible = [ends] if procedure.always_ends else [ends, undisturbed.before.get(item)]
+        possible = [ends, *procedure.other_ends]
+        if not procedure.always_ends:
+            possible.append(undisturbed.before.get(item))
         assert outcome.after.get(item) in possible, item
 
 

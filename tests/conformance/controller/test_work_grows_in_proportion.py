@@ -15,9 +15,10 @@ from msgspec.structs import replace
 
 import cluster
 import controller
-from cluster.model.broker import BrokerId
+from cluster.model.broker import BrokerId, Offset
 from cluster.model.partition import TopicPartition
 from cluster.model.state_machines import ReplicaState
+from cluster.requests.agents import UNCLEAN_SHUTDOWN, ReportDamagedReplicasRequest, ReportedDamage
 from cluster.requests.configs import (
     SET_CONFIG,
     TOPIC_RESOURCE,
@@ -155,6 +156,45 @@ class Entries:
 def test_twice_the_replicas_going_offline_at_once_are_twice_the_entries_of_requests() -> None:
     once, twice = (run_virtually(lambda n=n: work_of_losing_all(n)) for n in (20, 40))
     assert twice < 2.4 * once
+
+
+class Number(int):
+    """A partition number that counts how often it is compared: searching a list runs no line of Python."""
+
+    comparisons = 0
+
+    def __eq__(self, other: object) -> bool:
+        Number.comparisons += 1
+        return int.__eq__(self, other)  # type: ignore[no-any-return]
+
+    __hash__ = int.__hash__
+
+
+async def work_for_replicas_in_doubt(partitions: int) -> tuple[int, ...]:
+    """After a power failure everywhere brokers 1 and 2 are back and wait for 3, until the longest logs lead."""
+    world, c = await running_cluster(1, 2, 3)
+    await create(world, c, partitions)
+    c.crash()
+    await world.stop_broker(1, 2, 3)
+    c = world.start_controller(1002)
+    await until(lambda: c.is_active)
+    await world.start_broker(1, 2, damaged=True)
+    await quiesce()
+    Number.comparisons = 0
+    with counted_lines() as lines:
+        for broker in (1, 2):
+            named = tuple(
+                ReportedDamage("t", None, Number(p), Offset(broker), Offset(9), 0, UNCLEAN_SHUTDOWN)
+                for p in range(partitions)
+            )
+            await c.ask(ReportDamagedReplicasRequest(BrokerId(broker), await world.broker_epoch(broker), named))
+        await until(lambda: all(known.leader == 2 for known in c.context.leaderships.values()), deadline_s=90)
+    return lines.count, Number.comparisons
+
+
+def test_twice_the_replicas_in_doubt_are_twice_the_work() -> None:
+    once, twice = (run_virtually(lambda n=n: work_for_replicas_in_doubt(n)) for n in (PARTITIONS, 2 * PARTITIONS))
+    assert all(after < 2.4 * before for before, after in zip(once, twice, strict=True)), (once, twice)
 
 
 def new_topics(count: int) -> CreateTopicsRequest:

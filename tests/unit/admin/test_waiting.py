@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from admin.waiting import Notice, Waiting
 from simulator.virtual_time_loop import VirtualTimeLoop
 
@@ -67,12 +69,13 @@ def test_waits_at_the_same_time_are_one_line_and_a_later_one_is_another() -> Non
     ]
 
 
-def test_what_is_had_elsewhere_is_noticed_with_when() -> None:
+@pytest.mark.parametrize("has_limit", [False, True])
+def test_what_is_had_elsewhere_is_noticed_with_when(has_limit: bool) -> None:
     async def scenario(waiting: Waiting) -> None:
-        with waiting.falling_back(10, "the brokers are asked"):
+        with waiting.falling_back(10, "the brokers are asked", has_limit=has_limit):
             await waits(waiting, "no controller", 5)
 
-    assert [notice.text for notice in noticed(scenario)] == ["no controller; the brokers are asked in 8 s"]
+    assert noticed(scenario) == [Notice("no controller; the brokers are asked in 8 s", has_limit)]
 
 
 def test_a_wait_without_an_end_has_no_limit() -> None:

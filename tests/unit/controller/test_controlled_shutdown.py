@@ -102,7 +102,7 @@ def test_a_shutdown_elects_among_those_who_stay_and_takes_the_broker_out_of_ever
         # 4 leaves as well, so 2 leads alone.
         tp("led-1"): (leadership(2, [2], leader_epoch=1, partition_epoch=1, controller_epoch=7), ids(1, 4, 2)),
     }
-    removals = plan_isr_removals(view, ONE, {p: current[p] for p in duties.followed})
+    removals = plan_isr_removals(view, ONE, {p: current[p] for p in duties.followed}, shrinks_to_last=False)
     assert removals.writes == {
         tp("followed-0"): leadership(2, [3, 2], leader_epoch=1, partition_epoch=1, controller_epoch=7),
         tp("handed-0"): leadership(4, [4], leader_epoch=1, partition_epoch=1, controller_epoch=7),

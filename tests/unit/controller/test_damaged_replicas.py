@@ -12,8 +12,10 @@ from cluster.model.partition import LeaderAndIsr, TopicPartition
 from cluster.model.state_machines import PartitionState
 from cluster.requests.agents import RECOVERY, SCRUB, UNCLEAN_SHUTDOWN, ReportedDamage
 from controller.changes import (
+    BrokerShuttingDown,
     BrokersJoined,
     DamagedReplicasReported,
+    DamageReportsAwaited,
     DeletionsQueued,
     LeadershipsRead,
     OfflineReplicasReported,
@@ -29,7 +31,9 @@ from controller.decisions.brokers.damaged_replicas import (
     partition_of,
     plan_damaged_replicas,
 )
+from controller.decisions.brokers.known_damage import AwaitedReport
 from controller.decisions.partitions.leader_election import (
+    ControlledShutdown,
     Damaged,
     LeaderChoice,
     Offline,
@@ -332,6 +336,28 @@ def test_a_replica_that_is_held_back_replaces_no_other() -> None:
     assert (election.leadership.leader, election.leadership.isr) == (3, (3,))
 
 
+@pytest.mark.rule("D-41", "D-42", "PS-20")
+@pytest.mark.parametrize(
+    ("awaited", "strategy", "leader"),
+    [
+        (None, Offline(), 2),
+        (3, Offline(), 2),
+        (1, Offline(), None),
+        (1, Offline(allow_unclean=True), 2),
+    ],
+)
+def test_no_unclean_election_while_a_member_of_the_isr_has_only_to_report(
+    awaited: int | None, strategy: Offline, leader: int | None
+) -> None:
+    """It is configured for the topic; somebody who asks for it does not wait."""
+    state = leadership(-1, [1])
+    view = cluster([2], state, is_online=False)
+    if awaited is not None:
+        view.apply(DamageReportsAwaited({BrokerId(awaited): AwaitedReport(BrokerEpoch(9), 0)}))
+    elections = plan_elections(view, {T0: state}, strategy, {"t": True}, mark_recovering=True).elections
+    assert [election.leadership.leader for election in elections] == ([] if leader is None else [leader])
+
+
 @pytest.mark.rule("D-41", "PS-20")
 @pytest.mark.parametrize(
     ("strategy", "configured", "leader"),
@@ -347,14 +373,26 @@ def test_a_held_replica_leads_only_if_an_unclean_election_is_asked_for(
     assert [(e.leadership.leader, e.recipients) for e in elections] == ([] if leader is None else [(leader, ids(1, 2))])
 
 
-@pytest.mark.rule("D-41", "PS-23")
-@pytest.mark.parametrize("strategy", [Preferred(), Reassign()])
+@pytest.mark.rule("D-40", "D-41", "PS-20", "PS-23", "CS-8")
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        Offline(),
+        Preferred(),
+        Reassign(),
+        Reassign({T0: ids(1, 3)}),
+        ControlledShutdown(),
+        Damaged(BrokerId(2), UNCLEAN_SHUTDOWN),
+    ],
+)
 @pytest.mark.parametrize(("held", "leader"), [([], 1), ([1], None)])
-def test_a_held_replica_is_not_made_leader_because_it_is_preferred_or_a_target(
+def test_a_held_replica_is_not_elected_for_any_reason(
     strategy: Strategy, held: Sequence[int], leader: int | None
 ) -> None:
-    state = leadership(-1, [1])
+    """Whatever it is besides: preferred, a target of a reassignment, or all that is left when the leader shuts down."""
+    state = leadership(2, [2, 1])
     view = cluster([1, 2], state, is_online=False, held=held)
+    view.apply(BrokerShuttingDown(BrokerId(2), BrokerEpoch(102)))
     elections = plan_elections(view, {T0: state}, strategy, {}, mark_recovering=True).elections
     assert [e.leadership.leader for e in elections] == ([] if leader is None else [leader])
 

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from cluster.model.bounds import LEADER_EPOCH_IN_ZNODE
 from cluster.model.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset, TopicId
+from cluster.model.partition import LeaderAndIsr
 from cluster.model.state_machines import ReplicaState
 from cluster.requests.agents import RECOVERY, UNCLEAN_SHUTDOWN, ReportedDamage
 from cluster.requests.cluster import Finding
@@ -86,6 +87,29 @@ def test_a_shutdown_that_lasts() -> None:
     (found,) = findings(context, {}, 1_121_000)
     assert (found.kind, found.broker) == ("stuck_shutdown", 2)
     assert found.detail.startswith("broker 2 has been shutting down for 121 s")
+
+
+@pytest.mark.rule("AG-10", "CS-14")
+@pytest.mark.parametrize("now_ms", [1_003_000, 1_200_000])
+@pytest.mark.parametrize(
+    ("led", "what"),
+    [
+        ({}, "leads nothing"),
+        ({"t-0": leadership(1, [1, 2])}, "leads nothing"),
+        ({"t-0": leadership(2, [2])}, "still leads 1 partition, as no other replica in sync can"),
+        (
+            {"t-0": leadership(2, [2]), "single-0": leadership(2, [2])},
+            "still leads 2 partitions, as no other replica in sync can",
+        ),
+    ],
+)
+def test_a_broker_that_shuts_down_says_what_it_still_leads(
+    now_ms: int, led: dict[str, LeaderAndIsr], what: str
+) -> None:
+    context = context_of([1, 2], {"t-0": [1, 2], "single-0": [2]}, led)
+    context.apply(changes.BrokerShuttingDown(BrokerId(2), context.broker_epochs[BrokerId(2)], 1_000_000))
+    (found,) = findings(context, {}, now_ms)
+    assert what in found.detail
 
 
 @pytest.mark.rule("AG-10")

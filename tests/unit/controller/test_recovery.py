@@ -218,6 +218,35 @@ def test_a_registered_broker_that_does_not_answer_is_a_refusal() -> None:
     assert plan_recovery(cluster, {}, accept_loss=True).refusals == ()
 
 
+@pytest.mark.rule("RC-4", "RC-9")
+@pytest.mark.parametrize("accept_loss", [False, True])
+@pytest.mark.parametrize(
+    ("silent", "unreadable", "answered", "are_obstacles"),
+    [
+        ((3,), (3,), (1,), False),
+        ((3, 4), (3,), (), False),
+        ((3, 4), (3, 4), (), True),
+        ((3,), (3,), (), True),
+    ],
+)
+def test_a_malformed_registration_is_named_and_an_obstacle_where_there_are_no_others(
+    silent: tuple[int, ...],
+    unreadable: tuple[int, ...],
+    answered: tuple[int, ...],
+    are_obstacles: bool,
+    accept_loss: bool,
+) -> None:
+    """The next controller would admit nobody, and step down."""
+    cluster = RestoredCluster({}, {}, ControllerEpoch(9), silent=ids(*silent), unreadable=frozenset(ids(*unreadable)))
+    planned = plan_recovery(cluster, answers({broker: ([], []) for broker in answered}), accept_loss=accept_loss)
+    named = tuple(
+        f"the znode /brokers/ids/{broker} is malformed, so what broker {broker} has is not known: restart it"
+        for broker in unreadable
+    )
+    assert planned.obstacles == (named if are_obstacles else ())
+    assert set(named) <= set(planned.refusals) or (accept_loss and not are_obstacles)
+
+
 @pytest.mark.rule("RC-4")
 def test_a_partition_whose_only_replica_is_absent_is_a_refusal_if_it_changed_after_the_backup() -> None:
     changed: Knowledge = {1: ([], [known(5, 9, [3], [3])]), 2: ([], [])}

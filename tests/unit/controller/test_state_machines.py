@@ -1,13 +1,21 @@
 """Every (state, target) pair of both state machines, and the plans of the transitions."""
 
+from typing import NamedTuple
+
 import pytest
 
 from cluster.model.bounds import LEADER_EPOCH_IN_ZNODE
-from cluster.model.broker import NO_LEADER, BrokerEpoch, BrokerId
+from cluster.model.broker import NO_LEADER, BrokerEpoch, BrokerId, Offset
 from cluster.model.partition import RECOVERING, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from cluster.model.state_machines import PartitionState, ReplicaState
-from controller.changes import DamageReportsAwaited, DeletionsQueued, ReassignmentsWritten, ReplicaStatesDerived
-from controller.decisions.brokers.known_damage import AwaitedReport
+from cluster.requests.agents import RECOVERY, ReportedDamage
+from controller.changes import (
+    BrokerShuttingDown,
+    DamagedReplicasReported,
+    DeletionsQueued,
+    ReassignmentsWritten,
+    ReplicaStatesDerived,
+)
 from controller.decisions.partitions.leader_election import NEWER_CONTROLLER, NO_STATE_ZNODE
 from controller.decisions.partitions.partition_states import (
     initial_partition_state,
@@ -119,7 +127,7 @@ def test_isr_removals_sort_partitions_by_what_becomes_of_them() -> None:
         tp("t-3"): leadership(1, [1], controller_epoch=EPOCH + 1),
         tp("gone-0"): None,
     }
-    plan = plan_isr_removals(cluster, BrokerId(1), current)
+    plan = plan_isr_removals(cluster, BrokerId(1), current, shrinks_to_last=False)
     assert {p: w.isr for p, w in plan.writes.items()} == {tp("t-0"): ids(2)}
     assert plan.unchanged == {tp("t-1"): leadership(2, [2], leader_epoch=3, controller_epoch=EPOCH)}
     assert plan.failures == {tp("t-2"): NO_STATE_ZNODE, tp("t-3"): NEWER_CONTROLLER}
@@ -127,33 +135,57 @@ def test_isr_removals_sort_partitions_by_what_becomes_of_them() -> None:
     assert NO_LEADER == -1
 
 
-@pytest.mark.rule("D-120")
+class Going(NamedTuple):
+    """Broker 1 goes, of the ISR 1, 2, with 3 assigned, too. `left`: the ISR that remains."""
+
+    live: list[int]
+    left: tuple[int, ...]
+    leader: int = 1
+    held: int | None = None
+    shutting_down: int | None = None
+    moves_away: bool = False
+
+
+@pytest.mark.rule("D-120", "RM-10")
+@pytest.mark.parametrize("shrinks_to_last", [False, True])
 @pytest.mark.parametrize(
-    ("what", "live", "awaited", "is_moving", "left"),
+    "going",
     [
-        ("nobody is online, and one has to report", [], 2, False, (1, 2)),
-        ("it has to report itself", [], 1, False, (1, 2)),
-        ("another member is online", [2], 1, False, (2,)),
-        ("nobody has to report", [], None, False, (2,)),
-        ("the one that has to report is not in sync", [], 3, False, (2,)),
-        ("a replica moves away", [], 2, True, (2,)),
+        pytest.param(Going([], (1, 2)), id="nobody is online"),
+        pytest.param(Going([2], (2,)), id="the other member is online"),
+        pytest.param(Going([3], (1, 2)), id="only a replica outside of the ISR is online"),
+        pytest.param(Going([2], (1, 2), held=2), id="the other member is held back"),
+        pytest.param(Going([2], (2,), leader=2, held=2), id="the other member leads, though it is held back"),
+        pytest.param(Going([2], (1, 2), shutting_down=2), id="the other member shuts down"),
+        pytest.param(Going([2], (2,), leader=2, shutting_down=2), id="the other member shuts down, and leads still"),
+        pytest.param(Going([], (2,), moves_away=True), id="its replica moves away"),
     ],
 )
-def test_members_that_go_offline_stay_while_one_has_to_report(
-    what: str, live: list[int], awaited: int | None, is_moving: bool, left: tuple[int, ...]
-) -> None:
-    cluster = context(live, {"t-0": [1, 2, 3]}, {"t-0": leadership(1, [1, 2])})
-    if awaited is not None:
-        cluster.apply(DamageReportsAwaited({BrokerId(awaited): AwaitedReport(BrokerEpoch(9), 0)}))
-    if is_moving:
+def test_members_of_an_isr_that_all_go_offline_stay_in_it(going: Going, shrinks_to_last: bool) -> None:
+    """Where they are klamm's: which of them has the newest log is known when they are back."""
+    cluster = context(going.live, {"t-0": [1, 2, 3]}, {"t-0": leadership(going.leader, [1, 2])})
+    if going.held is not None:
+        damage = ReportedDamage("t", None, 0, Offset(3), Offset(9), 0, RECOVERY)
+        cluster.apply(DamagedReplicasReported(BrokerId(going.held), BrokerEpoch(1), {tp("t-0"): damage}))
+    if going.shutting_down is not None:
+        cluster.apply(BrokerShuttingDown(BrokerId(going.shutting_down), BrokerEpoch(1)))
+    if going.moves_away:
         moved = ReplicaAssignment(ids(1, 2, 3), adding=ids(3), removing=ids(1))
         cluster.apply(ReassignmentsWritten({tp("t-0"): moved}))
-    plan = plan_isr_removals(cluster, BrokerId(1), {tp("t-0"): cluster.leaderships[tp("t-0")]})
+    current: dict[TopicPartition, LeaderAndIsr | None] = {tp("t-0"): cluster.leaderships[tp("t-0")]}
+    plan = plan_isr_removals(cluster, BrokerId(1), current, shrinks_to_last=shrinks_to_last)
     written = plan.writes[tp("t-0")]
-    assert (written.leader, written.isr, written.leader_epoch) == (-1, left, 1), what
-    # A follower that goes loses nothing: there is nothing to write.
-    of_follower = plan_isr_removals(cluster, BrokerId(2), {tp("t-0"): written})
-    assert (of_follower.writes == {}) == (left == (1, 2)), what
+    assert written.isr == ((2,) if shrinks_to_last else going.left)
+    assert (written.leader, written.leader_epoch) == (-1 if going.leader == 1 else 2, 1)
+
+
+@pytest.mark.rule("D-120", "RM-11")
+def test_a_follower_that_stays_in_an_isr_without_a_leader_changes_nothing() -> None:
+    now = leadership(-1, [1, 2])
+    cluster = context([], {"t-0": [1, 2]}, {"t-0": now})
+    plan = plan_isr_removals(cluster, BrokerId(2), {tp("t-0"): now}, shrinks_to_last=False)
+    assert plan.writes == {}
+    assert list(plan.unchanged) == [tp("t-0")]
 
 
 @pytest.mark.rule("D-43")
@@ -161,7 +193,7 @@ def test_an_offline_replica_stays_in_an_isr_if_no_leader_epoch_can_follow() -> N
     last = LEADER_EPOCH_IN_ZNODE.maximum
     cluster = context([1, 2], {"t-0": [1, 2], "t-1": [1, 2]})
     before, at_end = (leadership(2, [2, 1], leader_epoch=epoch) for epoch in (last - 1, last))
-    plan = plan_isr_removals(cluster, BrokerId(1), {tp("t-0"): before, tp("t-1"): at_end})
+    plan = plan_isr_removals(cluster, BrokerId(1), {tp("t-0"): before, tp("t-1"): at_end}, shrinks_to_last=False)
     assert {p: w.leader_epoch for p, w in plan.writes.items()} == {tp("t-0"): last}
     assert plan.unchanged == {tp("t-1"): leadership(2, [2, 1], leader_epoch=last, controller_epoch=EPOCH)}
     assert plan.failures == {}

@@ -26,7 +26,7 @@ OF_OTHERS = re.compile(
 """Prometheus's own, the process collector's, our recording rules, ZooKeeper's Prometheus provider's."""
 NO_METRIC = {
     *("and", "or", "unless", "on", "offset", "sum", "max", "min", "count", "topk", "bottomk"),
-    *("rate", "increase", "changes", "predict_linear", "max_over_time", "min_over_time"),
+    *("rate", "increase", "changes", "clamp_min", "predict_linear", "max_over_time", "min_over_time"),
     *("label_replace", "vector", "round", "time"),
 }
 """Operators and functions of PromQL."""
@@ -87,9 +87,11 @@ def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
 
 
 def test_every_alert_has_a_case_that_is_quiet_and_one_that_fires() -> None:
+    """Others of the same kind, named after a comma, may follow."""
     cases = [(case["name"], case["alert_rule_test"][0]) for case in document("alerts_test.yaml")["tests"]]
+    kinds = ((name.partition(", ")[0], test["alertname"], bool(test["exp_alerts"])) for name, test in cases)
     expected = [(f"{a['alert']}: {what}", a["alert"], what == "fires") for a in alerts() for what in ("quiet", "fires")]
-    assert [(name, test["alertname"], bool(test["exp_alerts"])) for name, test in cases] == expected
+    assert list(dict.fromkeys(kinds)) == expected
 
 
 def test_both_scrape_configurations_have_the_same_rules_and_jobs() -> None:
