@@ -68,8 +68,8 @@ class SessionKeeper:
         if lasting_s > RECONNECT_MAX_S:
             detail = (
                 f"broker {self._manager.own_id} has had no answer from ZooKeeper for {lasting_s:.0f} s; when its "
-                "session ends (zookeeper.session.timeout.ms) others lead its partitions, and it comes back when it reaches "
-                "ZooKeeper: see the network between them, and whether ZooKeeper runs"
+                "session ends (zookeeper.session.timeout.ms) others lead its partitions, and it comes back when it "
+                "reaches ZooKeeper: see the network between them, and whether ZooKeeper runs"
             )
             yield Finding(ZOOKEEPER_DISCONNECTED, detail, broker=self._manager.own_id)
 
