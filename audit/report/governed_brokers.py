@@ -16,9 +16,10 @@ from audit.records.findings import Finding
 from audit.records.sorted_runs import joined
 from audit.records.vectors import Keys
 from audit.report.open_conditions import Open, add_unwritten
+from audit.rules.applied_states import APPLIED
 from audit.rules.governed_brokers import Disagreement, Since, leaders_unlike, states_unlike, states_unwritten
 from audit.rules.leader_claims import CLAIMS
-from audit.rules.partition_states import STATES
+from audit.rules.partition_states import STATES, WRITTEN
 from audit.storage.commits import Commit
 from audit.storage.output_folder import OutputFolder
 from audit.storage.table_schemas import TOPICS_TABLE
@@ -54,9 +55,11 @@ def check_governed(folder: OutputFolder, commit: Commit | None, state: ClusterSt
         return found
     found.findings.extend(_two_controllers(state))
     names = _Names.read(folder)
-    written, sent = (_rows(folder, commit, "states", STATES, names, by_klamm=klamm) for klamm in (True, False))
-    applied = _rows(folder, commit, "applied", STATES, names, by_klamm=False)
-    claims, named = (_rows(folder, commit, "claims", CLAIMS, names, by_klamm=klamm) for klamm in (True, False))
+    written, sent = (_rows(folder, commit, WRITTEN.name, STATES, names, by_klamm=klamm) for klamm in (True, False))
+    applied = _rows(folder, commit, APPLIED.name, STATES, names, by_klamm=False)
+    claims, named = (
+        _rows(folder, commit, CLAIMS.name, CLAIMS.schema, names, by_klamm=klamm) for klamm in (True, False)
+    )
     always = all(controller in controllers for ids in state.kafka.ruled.values() for controller in ids)
     since = Since(always, commit.limits.clock_ms)
     for shown in (sent, applied):

@@ -12,14 +12,13 @@ from msgspec import Struct
 
 from audit.batches.cluster_state import ClusterState
 from audit.records.findings import Finding
-from audit.rules.durations import LEADERLESS, UNDER_MIN_ISR
+from audit.rules.durations import LEADERLESS, OPEN, UNDER_MIN_ISR
 from audit.rules.limits import Limits
-from audit.rules.unfinished_work import DELETION_STALLED, REASSIGNMENT_STALLED, open_deletions
+from audit.rules.unfinished_work import DELETION_STALLED, REASSIGNING, REASSIGNMENT_STALLED, open_deletions
 from audit.storage.commits import Commit
 from audit.storage.output_folder import OutputFolder
 from state_log.causes import utc_text
 
-_TABLES: Final = ("open", "reassigning")
 _TEXTS: Final = {
     LEADERLESS: "it has had no leader",
     UNDER_MIN_ISR: "it has had fewer replicas in sync than min.insync.replicas",
@@ -86,8 +85,8 @@ def lasting_findings(folder: OutputFolder, commit: Commit | None, state: Cluster
 
 def _open_rows(folder: OutputFolder, commit: Commit, state: ClusterState) -> Iterator[Mapping[str, Any]]:
     for bucket in commit.buckets.values():
-        for table in _TABLES:
-            for run in folder.runs(bucket.runs.get(table, ())):
+        for table in (OPEN, REASSIGNING):
+            for run in folder.runs(bucket.runs.get(table.name, ())):
                 yield from run.rows.to_pylist()
     yield from open_deletions(state.deletions)
 

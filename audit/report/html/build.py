@@ -10,7 +10,7 @@ from audit.report.html.content import FAILOVERS_MAX, FINDINGS_MAX, Content
 from audit.report.html.partitions import Timelines, TopicName
 from audit.report.html.stories import stories
 from audit.report.report import AuditResult, read_findings, read_lasting_conditions, read_result
-from audit.report.rule_catalogue import RULES, SEVERITIES, severity_of
+from audit.report.rule_catalogue import EXPLANATIONS, SEVERITIES, severity_of
 from audit.storage.file_store import Location
 from audit.storage.output_folder import OutputFolder
 from audit.storage.table_schemas import (
@@ -97,6 +97,6 @@ def _rules(counts: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def _with_rule(finding: Mapping[str, Any], story: Sequence[str]) -> dict[str, Any]:
-    rule = RULES.get(finding["rule"])
+    rule = EXPLANATIONS.get(finding["rule"])
     says, check_next = ("", "docs/audit.md") if rule is None else (rule.says, rule.check_next)
     return {**finding, "says": says, "check_next": check_next, "story": story}

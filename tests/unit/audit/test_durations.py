@@ -59,7 +59,7 @@ def test_they_depend_on_the_records_and_not_on_batches_or_their_order(seed: int)
 
 
 def open_rows(audit: ColumnarAudit) -> list[str]:
-    return sorted(map(str, audit.waiting.open.to_pylist()))
+    return sorted(map(str, audit.waiting["open"].to_pylist()))
 
 
 class State:

@@ -103,5 +103,5 @@ def test_reassignments_depend_on_the_records_and_not_on_their_order(seed: int) -
     for one in records:
         parts.check([one])
     assert parts.findings == whole.findings
-    tables = (sorted(map(str, audit.waiting.reassigning.to_pylist())) for audit in (parts, whole))
+    tables = (sorted(map(str, audit.waiting["reassigning"].to_pylist())) for audit in (parts, whole))
     assert len({str(rows) for rows in tables}) == 1

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from audit.records.findings import Finding
-from audit.rules.applied_states import WAITING, Waiting
+from audit.rules.applied_states import UNTAKEN, UNWRITTEN
+from audit.rules.rule import Awaited
 from audit.rules.unclean_elections import UNCLEAN_ELECTION
 from simulator.record_checker import check_all
 from state_log.histories import WRITTEN_BY_CONTROLLERS
@@ -81,7 +82,7 @@ def test_findings_depend_on_the_records_and_not_on_batches_or_the_order_of_incar
     for batch in in_batches(shuffled(streams, random), random):
         parts.check(batch)
     assert parts.findings == whole.findings
-    assert waiting(parts, "unwritten") == waiting(whole, "unwritten")
+    assert waiting(parts, UNWRITTEN) == waiting(whole, UNWRITTEN)
 
 
 @settings(max_examples=60, deadline=None)
@@ -93,13 +94,13 @@ def test_what_waits_at_the_end_does_not_depend_on_batches(seed: int) -> None:
     whole.check(everything(streams))
     for batch in in_batches(shuffled(streams, random), random):
         parts.check(batch)
-    for table in Waiting._fields:
+    for table in (UNWRITTEN, UNTAKEN):
         assert waiting(parts, table) == waiting(whole, table)
 
 
-def waiting(audit: ColumnarAudit, table: str) -> list[str]:
-    rows = getattr(audit.waiting, table)
-    assert rows.schema.names == WAITING.names
+def waiting(audit: ColumnarAudit, table: Awaited) -> list[str]:
+    rows = audit.waiting[table.name]
+    assert rows.schema.names == table.schema.names
     return sorted({str((row["key"], row["sub"], row["content"])) for row in rows.to_pylist()})
 
 
