@@ -9,6 +9,7 @@ from audit.rules import (
     node_views,
     record_rules,
     recreations,
+    role_offsets,
     state_sequences,
     unclean_elections,
     unfinished_work,
@@ -16,6 +17,7 @@ from audit.rules import (
 
 RULES: Final = (
     record_rules.RULE,
+    role_offsets.RULE,
     state_sequences.RULE,
     leader_claims.RULE,
     applied_states.RULE,

@@ -13,7 +13,7 @@ from cluster.model.errors import ClusterError
 
 VERSION: Final = 3
 """Of commits, state and tables."""
-RULES_VERSION: Final = 2
+RULES_VERSION: Final = 3
 """Of the rules about partitions: raised when they find something else in the same records."""
 
 Document = Mapping[str, Any]

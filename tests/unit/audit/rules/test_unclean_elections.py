@@ -14,7 +14,7 @@ from state_log.invariants import TRUNCATED_BELOW_HIGH_WATERMARK
 from state_log.record import Kind, LoggedStateChange
 from tests.audits.columnar_audits import ColumnarAudit
 from tests.audits.state_change_histories import draw, shuffled, stamped
-from tests.unit.audit.test_rules import everything, in_batches
+from tests.unit.audit.rules.test_rules import everything, in_batches
 
 
 def record(node: str, seq: int, kind: Kind, **fields: object) -> LoggedStateChange:

@@ -20,7 +20,7 @@ from cluster.model.broker import LeaderEpoch
 from state_log.record import Kind, LoggedStateChange, StateChange
 from tests.audits.columnar_audits import ColumnarAudit
 from tests.audits.state_change_histories import Cluster, shuffled, stamped
-from tests.unit.audit.test_rules import in_batches
+from tests.unit.audit.rules.test_rules import in_batches
 
 SEEDS = st.integers(0, 2**32)
 

@@ -15,7 +15,7 @@ from state_log.histories import WRITTEN_BY_CONTROLLERS
 from state_log.record import Kind, LoggedStateChange, by_partition
 from tests.audits.columnar_audits import ColumnarAudit
 from tests.audits.state_change_histories import draw, shuffled, stamped
-from tests.unit.audit.test_rules import everything, in_batches
+from tests.unit.audit.rules.test_rules import everything, in_batches
 
 SEEDS = st.integers(0, 2**32)
 LIMITS = Limits(leaderless_ms=150, under_min_isr_ms=200, calm_ms=120, leader_changes=2, isr_shrinks=1)

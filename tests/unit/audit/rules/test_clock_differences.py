@@ -13,7 +13,7 @@ from cluster.model.broker import ControllerId
 from state_log.record import Cause, Kind, LoggedStateChange
 from tests.audits.columnar_audits import ColumnarAudit
 from tests.audits.state_change_histories import draw, shuffled, stamped
-from tests.unit.audit.test_rules import everything, in_batches
+from tests.unit.audit.rules.test_rules import everything, in_batches
 
 Streams = list[list[LoggedStateChange]]
 
