@@ -16,8 +16,9 @@ app = typer.Typer()
 # Most tests wait for processes or compute in one; two at once take little more than half the time. The deep suite
 # measures, and runs alone.
 _IN_PARALLEL = ("--numprocesses", "2", "--dist", "loadfile")
-# Seconds, so that running them once more under coverage costs little: decisions have no branch without a test.
-_TESTS_OF_DECISIONS = ("tests/unit/controller", "tests/unit/broker_agent/decisions")
+# Seconds, so that running them once more under coverage costs little: decisions, and rules of the audit, have no branch
+# without a test.
+_TESTS_OF_DECISIONS = ("tests/unit/controller", "tests/unit/broker_agent/decisions", "tests/unit/audit/rules")
 
 
 @app.command("test", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -19,7 +19,7 @@ from state_log.record import Cause, Kind, Stamper, StateChange
 from state_log.writer import SegmentName
 from tests.audits.columnar_audits import ColumnarAudit
 from tests.audits.log_audits import audit_folder
-from tests.unit.audit.test_unclean_elections import record
+from tests.unit.audit.rules.test_unclean_elections import record
 
 HOUR_MS = 3_600_000
 NODE, INCARNATION, START_MS = "controller-1001", "1700000000000.1", 1_700_000_000_000

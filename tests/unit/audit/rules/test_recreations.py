@@ -1,91 +1,12 @@
-"""Topics without ids that are deleted and created anew: no false findings, in whatever order the records arrive."""
-
-from pathlib import Path
-from random import Random
+"""Partitions without ids that were created again, record by record."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from audit.batches.bucket import Place, write_findings
-from audit.records.findings import NOT_COMPARED
-from audit.report.report import read_result
 from audit.rules.recreations import CREATED_ANEW
-from audit.rules.unclean_elections import UNCLEAN_ELECTION
-from audit.storage.commits import Commit
-from audit.storage.output_folder import OutputFolder
-from audit.storage.state_versions import VERSION
-from cluster.model.broker import LeaderEpoch
-from state_log.record import Kind, LoggedStateChange, StateChange
+from cluster.model.broker import LeaderEpoch, PartitionEpoch
+from state_log.record import Kind, LoggedStateChange
 from tests.audits.columnar_audits import ColumnarAudit
-from tests.audits.state_change_histories import Cluster, shuffled, stamped
-from tests.unit.audit.rules.test_rules import in_batches
-
-SEEDS = st.integers(0, 2**32)
-
-
-def with_deletions(seed: int, *, then_created: bool = True) -> Cluster:
-    """A correct history in which partition 0 is deleted, and created anew by whoever is the controller then."""
-    random = Random(seed)
-    cluster = Cluster(random, partitions=2)
-    for number in range(random.randrange(2, 5) if then_created else 1):
-        for _ in range(random.randrange(1, 40)):
-            cluster.step()
-        partition = cluster.partitions[0]
-        if partition.state is not None:
-            for broker in list(partition.agent_epochs):
-                gone = StateChange(kind=Kind.ROLE, topic="orders", partition=0, broker=broker, to_state="deleted")
-                cluster.logs[cluster.agents[broker]].append(gone)
-            cluster._say(Kind.PARTITION, partition, from_state="OfflinePartition", to_state="NonExistentPartition")
-            partition.state, partition.agent_epochs = None, {}
-        if then_created:
-            cluster._initialise(partition)
-        elif number:
-            break
-    return cluster
-
-
-@settings(max_examples=150, deadline=None)
-@given(seed=SEEDS)
-def test_a_partition_created_anew_without_an_id_gives_no_false_finding_in_any_order(seed: int) -> None:
-    random, streams = Random(seed), stamped(with_deletions(seed).logs)
-    whole, parts = ColumnarAudit(), ColumnarAudit()
-    whole.check([record for stream in streams for record in stream])
-    for batch in in_batches(shuffled(streams, random), random):
-        parts.check(batch)
-    assert parts.findings == whole.findings
-    # Some histories have unclean elections, of partitions that are compared.
-    found = [finding for finding in whole.findings.values() if finding.rule != UNCLEAN_ELECTION]
-    assert {finding.rule for finding in found} <= {CREATED_ANEW}
-    assert {finding.partition for finding in found} <= {0}
-
-
-@settings(max_examples=60, deadline=None)
-@given(seed=SEEDS)
-def test_contradictions_are_found_where_nothing_was_created_anew_and_the_same_in_any_order(seed: int) -> None:
-    random, streams = Random(seed), stamped(with_deletions(seed).logs)
-    streams = [[contradicted(record, random) for record in stream] for stream in streams]
-    whole, parts = ColumnarAudit(), ColumnarAudit()
-    whole.check([record for stream in streams for record in stream])
-    for batch in in_batches(shuffled(streams, random), random):
-        parts.check(batch)
-    assert parts.findings == whole.findings
-
-
-def contradicted(record: LoggedStateChange, random: Random) -> LoggedStateChange:
-    if record.leader_epoch is None or record.leader_epoch < 0 or random.random() > 0.1:
-        return record
-    return replace(record, leader_epoch=LeaderEpoch(record.leader_epoch + 3))
-
-
-@settings(max_examples=30, deadline=None)
-@given(seed=SEEDS)
-def test_a_partition_that_is_only_deleted_is_compared_as_any_other(seed: int) -> None:
-    cluster = with_deletions(seed, then_created=False)
-    audit = ColumnarAudit()
-    audit.check([record for stream in stamped(cluster.logs) for record in stream])
-    assert {finding.rule for finding in audit.findings.values()} <= {UNCLEAN_ELECTION}
 
 
 def record(seq: int, **fields: object) -> LoggedStateChange:
@@ -119,14 +40,37 @@ def test_findings_that_a_later_batch_explains_are_withdrawn_and_it_is_said(topic
     assert {rule for rule, _ in audit.findings} == ({CREATED_ANEW} if topic_id is None else between)
 
 
-def test_what_is_not_compared_makes_the_audit_incomplete(tmp_path: Path) -> None:
-    audit, folder = ColumnarAudit(), OutputFolder(tmp_path)
-    found = audit.check(
-        [record(0, from_state=OFFLINE, to_state=ABSENT), record(1, from_state=ABSENT, to_state=NEW, replicas=(1,))]
-    )
-    assert [finding.status for finding in found] == [NOT_COMPARED]
-    write_findings(folder, Place(0, 0), found)
-    folder.commit(Commit(VERSION, 0, "", {}, records=2))
-    result = read_result(tmp_path)
-    assert (result.verdict, result.findings) == ("incomplete", {})
-    assert [gap.what for gap in result.incomplete] == ["t-0 created anew"]
+@pytest.mark.parametrize(
+    ("epochs", "is_found"),
+    [
+        ([(0, 0), (3, 4), (0, 0)], True),
+        ([(0, 0), (3, 4), (4, 5)], False),
+        ([(3, None), (0, None)], True),
+        ([(0, 3), (0, 0)], True),
+        ([(0, 0), (0, 0)], False),
+    ],
+)
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_a_broker_of_kafka_that_returns_to_the_first_epochs_shows_another_topic(
+    epochs: list[tuple[int, int | None]], is_found: bool, one_by_one: bool
+) -> None:
+    roles = [
+        replace(
+            record(seq, kind=Kind.ROLE, to_state="cached", leader=1, isr=(1,), controller_epoch=None),
+            node="kafka-broker-1",
+            leader_epoch=LeaderEpoch(leader_epoch),
+            partition_epoch=None if partition_epoch is None else PartitionEpoch(partition_epoch),
+        )
+        for seq, (leader_epoch, partition_epoch) in enumerate(epochs)
+    ]
+    audit = ColumnarAudit()
+    for batch in [[role] for role in roles] if one_by_one else [roles]:
+        audit.check(batch)
+    assert (CREATED_ANEW in {rule for rule, _ in audit.findings}) == is_found
+
+
+def test_a_second_creation_in_a_log_of_kafka_follows_a_deletion_that_it_does_not_show() -> None:
+    created = [record(seq, from_state=ABSENT, to_state=NEW, replicas=(1,)) for seq in (0, 4)]
+    audit = ColumnarAudit()
+    audit.check([replace(each, node="kafka-controller-1") for each in created])
+    assert {rule for rule, _ in audit.findings} == {CREATED_ANEW}
