@@ -7,11 +7,13 @@ from msgspec.structs import replace
 
 FOUND, WITHDRAWN, NOT_COMPARED = "found", "withdrawn", "not compared"
 HOLDS = "holds"
-"""The status of rows of other tables than the findings' that were not withdrawn."""
+"""The status of rows of tables other than the findings that were not withdrawn."""
 
 
 class Violation(Struct, frozen=True):
-    """What a rule says of a partition: `subject` is what of it, such as an epoch. `records`: the earlier first."""
+    """What a rule says of a partition. `subject`: the part that it is about, such as an epoch. `records`: the earlier
+    first.
+    """
 
     rule: str
     key: int

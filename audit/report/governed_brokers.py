@@ -33,7 +33,7 @@ _TEXT: Final = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
 def governing(state: ClusterState) -> frozenset[int]:
     """The ids of klamm's controllers, if brokers of Kafka name one of them, by its id and epoch, as theirs.
 
-    A cluster has brokers of one kind; and klamm's controllers write no logs of Kafka's.
+    A cluster has brokers of one kind; and klamm's controllers write no logs of Kafka's kind.
     """
     nodes = {name.partition("/")[0] for name in state.incarnations}
     controllers = _controllers(nodes) - state.kafka.brokers
@@ -43,7 +43,7 @@ def governing(state: ClusterState) -> frozenset[int]:
 
 
 def governed_nodes(state: ClusterState) -> frozenset[str]:
-    """The nodes whose logs are Kafka's."""
+    """The nodes whose logs are of Kafka's kind."""
     return frozenset(f"{_AGENT}{broker}" for broker in state.kafka.brokers) if governing(state) else frozenset()
 
 
@@ -72,7 +72,7 @@ def check_governed(folder: OutputFolder, commit: Commit | None, state: ClusterSt
 
 
 def _active(state: ClusterState, epoch: int) -> set[int]:
-    """The controllers of klamm's that became active in this epoch."""
+    """The controllers of klamm that became active in this epoch."""
     return _controllers(record.partition("/")[0] for record in state.active.get(epoch, ()))
 
 
@@ -96,8 +96,10 @@ def _two_controllers(state: ClusterState) -> Iterator[Finding]:
 
 
 class _Names(NamedTuple):
-    """Of the partitions of which klamm's logs have a size: keys of klamm's, sorted, and the keys that the partitions of
-    these names have in Kafka's logs; `places`: of each of the latter a topic and the number of the partition.
+    """The partitions of topics whose size klamm's logs state.
+
+    `klamm`: their keys in klamm's logs, sorted; `kafka`: the keys that partitions of these names have in Kafka's logs,
+    aligned with `klamm`. `places`: the topic and the number of the partition, by the latter keys.
     """
 
     klamm: Keys
@@ -129,7 +131,7 @@ def _repeated(texts: Sequence[str | None], counts: Sequence[int]) -> pyarrow.Dic
 def _rows(
     folder: OutputFolder, commit: Commit, name: str, schema: pyarrow.Schema, names: _Names, *, by_klamm: bool
 ) -> pyarrow.Table:
-    """What the runs of this name have of the partitions, by the keys of Kafka's logs; in no order."""
+    """The rows that the runs of this name have of the partitions, with the keys of Kafka's logs; in no order."""
     of = names.klamm if by_klamm else numpy.unique(names.kafka)
     to = names.kafka if by_klamm else of
     found = []

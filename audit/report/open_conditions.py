@@ -26,7 +26,7 @@ APPLY_WITHIN_MS: Final = 60_000
 
 
 class Open(NamedTuple):
-    """`unknown`: conditions that a log which was not read, or not far enough, may explain."""
+    """What waits at the end. `unknown`: conditions that a log which was not read, or not far enough, may explain."""
 
     findings: list[Finding]
     unknown: list[Finding]
@@ -51,8 +51,10 @@ def open_conditions(folder: OutputFolder, commit: Commit | None, state: ClusterS
 
 
 def _has_all_controllers(commit: Commit | None, state: ClusterState) -> bool:
-    """A controller's log that is absent, begins late, has gaps or malformed lines, or ends before what others have seen
-    of it, may hold any state.
+    """Whether every state that controllers wrote was read.
+
+    A controller's log that is absent, begins late, has gaps or malformed lines, or ends before what others have seen of
+    it, may hold any state.
     """
     controllers = {name: log for name, log in state.incarnations.items() if name.startswith("controller-")}
     named = {f"controller-{controller}" for controller in (() if commit is None else commit.controllers)}

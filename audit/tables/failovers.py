@@ -1,7 +1,7 @@
 """Failovers: what a controller did about partitions without a leader, when brokers died or when it became active.
 
 Elections go to the buckets of their partitions, failures to the last one, each by its event. Once the buckets of a
-batch are judged, the driver joins those of the events that have something new: a row depends on the records alone.
+batch are checked, the driver joins those of the events that have something new: a row depends on the records alone.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -150,7 +150,7 @@ def touched_events(batch: BucketBatch) -> Keys:
 
 
 def failed_events(output: OutputFolder, cluster: BucketState) -> Keys:
-    """All events with failures, in the state of what concerns no partition. Raises OutputError."""
+    """All events with failures, sorted, in the state of what concerns no partition. Raises OutputError."""
     runs = output.runs(cluster.runs.get(FAILURES, ()))
     return numpy.unique(numpy.concatenate([numpy.zeros(0, numpy.uint64), *(run.key for run in runs)]))
 
