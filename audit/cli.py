@@ -260,12 +260,12 @@ def report(
 @app.command(epilog="Example:\n  klamm audit explain one-leader-per-epoch\nExit codes: 0 done; 2 no such rule.")
 def explain(rule: Annotated[str, typer.Argument(help="Rule id; without it all rules are listed.")] = "") -> None:
     """Say what a rule of the audit means, and what to look at when it was violated."""
-    from audit.report.rule_catalogue import RULES  # noqa: PLC0415
+    from audit.report.rule_catalogue import EXPLANATIONS  # noqa: PLC0415
 
-    if rule and rule not in RULES:
+    if rule and rule not in EXPLANATIONS:
         raise typer.BadParameter(f"{rule}: no such rule; 'klamm audit explain' lists them", param_hint="RULE")
-    for name in [rule] if rule else sorted(RULES):
-        found = RULES[name]
+    for name in [rule] if rule else sorted(EXPLANATIONS):
+        found = EXPLANATIONS[name]
         typer.echo(f"{name} ({found.severity})\n    {found.says}\n    Look at {found.check_next}.")
 
 

@@ -46,9 +46,9 @@ from state_log.writer import parse_segment_name, write_audited
 Inputs = Sequence[Path | str] | Topic
 _TOO_SLOW: Final = re.compile(r"Python worker (failed )?to connect back")
 _STARTS_MAX: Final = 20
-"""Each takes Spark's ten seconds at least."""
+"""Starts of a query without a batch in between; each takes Spark's ten seconds at least."""
 _POLL_SECONDS: Final = 1
-"""How long an interrupt may wait."""
+"""Seconds between looks at an interrupt."""
 
 
 def run_audit(
@@ -107,7 +107,7 @@ def run_audit(
 
 
 def _lag_ms(inputs: Inputs, *, once: bool) -> int:
-    """How far behind the logs the audit may be."""
+    """How far behind the logs the audit may be, in ms."""
     if isinstance(inputs, Topic):
         return LAG_MS
     if any(isinstance(folder, str) for folder in inputs):
@@ -149,7 +149,7 @@ def _run_query(start: Callable[[], StreamingQuery], watch: "_Watch") -> None:
     """Run the query until it ends or is to end.
 
     It is started again, from its checkpoint, where the machine was too busy for Spark's time limit on the start of a
-    Python process, which cannot be configured. Gives up after so many failures without a batch in between.
+    Python process, which cannot be configured. Gives up after _STARTS_MAX of them without a batch in between.
     """
     committed, failures = watch.last_committed(), 0
     while True:
@@ -177,7 +177,7 @@ class _Watch:
         stop: Callable[[], bool],
         timeout_seconds: float | None,
     ) -> None:
-        """`report`: reports what has come about, and says whether that is enough."""
+        """`report`: reports the news, and says whether that is enough."""
         self.interrupted = interrupted
         self._output, self._report, self._stop = output, report, stop
         self._deadline = inf if timeout_seconds is None else time.monotonic() + timeout_seconds
@@ -195,7 +195,7 @@ class _Watch:
         return -1 if commit is None else commit.batch
 
     def _has_enough(self) -> bool:
-        """Report what is new, if anything is; whether that is enough."""
+        """Report the news, if there is any; whether that is enough."""
         number = self.last_committed()
         if number == self._reported:
             return False
@@ -205,7 +205,7 @@ class _Watch:
 
 
 class _Batches:
-    """Judges the batches of a query. `error`: what ended it; Spark has only a traceback of that."""
+    """Checks the batches of a query. `error`: what ended it; Spark has only a traceback of that."""
 
     def __init__(self, folder: OutputFolder, settings: BatchSettings) -> None:
         self._folder, self.settings = folder, settings
@@ -220,7 +220,9 @@ class _Batches:
 
 
 def _rows(spark: SparkSession, inputs: Inputs, plan: Plan, output: OutputFolder) -> DataFrame:
-    """What is read of the logs, as a stream: of local folders and topics while they grow, of others whole files."""
+    """The rows that are read of the logs, as a stream. Local folders and topics are read as they grow, others by whole
+    files.
+    """
     if isinstance(inputs, Topic):
         return stream_topic(spark, inputs, plan, output.location)
     urls = [folder for folder in inputs if isinstance(folder, str)]
@@ -239,7 +241,7 @@ def _rows(spark: SparkSession, inputs: Inputs, plan: Plan, output: OutputFolder)
 
 
 def _start(read: Callable[[], DataFrame], batches: _Batches, trigger_seconds: float | None) -> StreamingQuery:
-    """`trigger_seconds` None: read the present logs and stop."""
+    """Start the query. `trigger_seconds` None: it ends once the present logs are read."""
     writer = read().writeStream.outputMode("append").option("checkpointLocation", batches.settings.checkpoint)
     writer = writer.foreachBatch(batches)
     if trigger_seconds is None:
@@ -248,7 +250,7 @@ def _start(read: Callable[[], DataFrame], batches: _Batches, trigger_seconds: fl
 
 
 def _tell_writers(output: Location) -> None:
-    """Leave word beside the logs how much of them is judged, so that their retention may delete it."""
+    """Write beside the logs how much of them is checked, so that their retention may delete it."""
     commit = OutputFolder(output).last_commit()
     if commit is None:
         return

@@ -13,25 +13,25 @@ BATCH_BYTES: Final = 256 << 20
 
 
 class AuditOptions(Struct, frozen=True, kw_only=True):
-    """The options of a run; those without a value of their own are as in earlier runs on the same output."""
+    """The options of a run. Those without a value of their own stay as in earlier runs on the same output."""
 
     once: bool = False
     """End when everything that was there at the start has been read."""
     trigger_seconds: float = 5.0
     timeout_seconds: float | None = None
-    """After so long, since it began to read, it ends as it stands."""
+    """Seconds after which the run ends, counted from the first read."""
     batch_bytes: int = BATCH_BYTES
-    """Of the logs, about, in a batch."""
+    """About how many bytes of the logs a batch has."""
     keep_days: int | None = None
-    """Of the tables of records and timelines; None keeps all."""
+    """Days that records and timelines are kept; None keeps all."""
     expected_nodes: Sequence[str] = ()
-    """Those that must have logs."""
+    """The nodes that must have logs."""
     heads: Sequence[GivenHead] = ()
     """Lines that logs have reached."""
     timezone: str = UTC
-    """Of the local times in logs of Apache Kafka's, a name of the time zone database."""
+    """The time zone of local times in logs of Apache Kafka, by its name in the time zone database."""
     require_trace: bool = False
-    """Incomplete where logs of Apache Kafka's are not of level TRACE."""
+    """Whether logs of Apache Kafka that are not of level TRACE make the audit incomplete."""
     checkpoint: str = ""
-    """Where Spark keeps its own, if not below the output."""
+    """The location of Spark's checkpoint, if not below the output."""
     limits: Limits | None = None

@@ -85,7 +85,7 @@ def verify_logs(directories: Iterable[Path], heads: Sequence[GivenHead] = ()) ->
 
 
 def _summed(breaks: Sequence[Break]) -> list[Break]:
-    """One for each log and rule, as the audit does: the first, and how many there are."""
+    """One for each log and rule, as the audit has it: the first, and how many there are."""
     by_log: dict[tuple[str, str, str], list[Break]] = {}
     for each in breaks:
         by_log.setdefault((each.rule, each.node, each.incarnation), []).append(each)
@@ -98,8 +98,8 @@ def _summed(breaks: Sequence[Break]) -> list[Break]:
 class _Logs:
     """What the files have: segments of chained lines with their digests, witnesses, boots, malformed lines.
 
-    `converted`: files with CR LF line ends, which are checked as if they had none. `unread`: files without a line,
-    by log.
+    `converted`: files with CR LF line ends, which are checked as if they had none. `unread`: files without a line, by
+    log.
     """
 
     def __init__(self) -> None:
@@ -170,7 +170,7 @@ class _Logs:
 
 
 def _size(path: Path) -> int:
-    """0 if it is gone."""
+    """The size of a file; 0 if it is gone."""
     try:
         return path.stat().st_size
     except OSError:

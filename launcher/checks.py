@@ -15,8 +15,8 @@ from launcher.installation import ROOT, require_clone
 
 app = typer.Typer()
 
-TESTS_OF_DECISIONS: Final = ("tests/unit/controller", "tests/unit/broker_agent/decisions")
-"""Decisions have no branch that these tests do not take."""
+TESTS_OF_DECISIONS: Final = ("tests/unit/controller", "tests/unit/broker_agent/decisions", "tests/unit/audit/rules")
+"""Decisions, and rules of the audit, have no branch that these tests do not take."""
 # Most tests wait for processes or compute in one; two at once take little more than half the time. The deep suite
 # measures, and runs alone.
 _IN_PARALLEL: Final = ("--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder")

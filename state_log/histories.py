@@ -1,4 +1,7 @@
-"""The history of one partition over all nodes, and the invariants between its records.
+"""The reference model of the rules between the records of one partition: its history, one record after the other.
+
+The simulator and the tests run it; the audit has the same rules over columns (`audit/rules`), and a test on random
+histories holds that both find the same.
 
 Records of different nodes arrive in any order. Those of controllers are ordered by partition epoch (the version of the
 state znode), not by arrival: a late record is inserted and compared with its neighbours. A record older than the last

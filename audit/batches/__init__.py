@@ -1,1 +1,1 @@
-"""One batch of the stream: what is judged where, and what is committed."""
+"""One batch of the stream: what is checked where, and what is committed."""

@@ -32,8 +32,10 @@ _RESULT: Final = "result binary"
 
 
 class BatchSettings(NamedTuple):
-    """`buckets`, `limits`: of a first batch; later ones go by the same. `checkpoint`: where Spark's is. `keep_days`: of
-    records and timelines; None keeps all.
+    """The settings of a batch.
+
+    `buckets`, `limits`: of a first batch; later ones keep them. `checkpoint`: the location of Spark's own. `keep_days`:
+    days that records and timelines are kept; None keeps all.
     """
 
     tasks: int
@@ -44,7 +46,7 @@ class BatchSettings(NamedTuple):
 
 
 def check_batch(frame: DataFrame, number: int, output: OutputFolder, settings: BatchSettings) -> None:
-    """Judge the rows of `audit.reading.source` and commit. `number`: of Spark's batch. Raises OutputError."""
+    """Check the rows of `audit.reading.source` and commit. `number`: that of Spark's batch. Raises OutputError."""
     query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
     elsewhere = "" if settings.checkpoint == output.path("checkpoint") else settings.checkpoint
     before = output.last_commit() or Commit(
@@ -131,7 +133,7 @@ def _checker(location: str, commit: bytes) -> Callable[[Iterator[pyarrow.RecordB
 
 
 def check_rows(output: OutputFolder, before: Commit, rows: Iterable[Mapping[str, Any]]) -> Iterator[BucketResult]:
-    """Judge rows of `audit.reading.source`, all of their buckets, as the batch after this commit."""
+    """Check rows of `audit.reading.source`, of all buckets, as the batch after this commit."""
     streams: dict[int, list[bytes]] = {}
     read: list[ReadRange] = []
     faults: list[FileFault] = []

@@ -1,4 +1,4 @@
-"""Judges what concerns no partition: chains of lines, controllers, and which nodes there should be."""
+"""Checks what concerns no partition: chains of lines, controllers, and which nodes there should be."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
@@ -36,7 +36,7 @@ _NAMED_MAX: Final = 20
 
 
 class ChainFaults(Struct):
-    """Faults of one kind in the lines of one incarnation: what the first was, their number, the first records."""
+    """Faults of one kind in the lines of one incarnation: the first, their number, and the first records."""
 
     first: str
     count: int = 0
@@ -49,7 +49,7 @@ class ClusterState(Struct):
     incarnations: dict[str, IncarnationLog] = field(default_factory=dict)
     """By node/incarnation."""
     faults: dict[str, dict[str, ChainFaults]] = field(default_factory=dict)
-    """By node/incarnation and rule."""
+    """By node/incarnation, then by rule."""
     active: dict[int, list[str]] = field(default_factory=dict)
     """Controller epoch -> the records of controllers that became active in it."""
     spans: dict[str, Span] = field(default_factory=dict)
@@ -63,9 +63,9 @@ class ClusterState(Struct):
     """By topic and id."""
     kafka: KafkaState = field(default_factory=KafkaState)
     unread: dict[str, FileFault] = field(default_factory=dict)
-    """By log: files without anything to read."""
+    """Files without anything to read, by log."""
     unclear: dict[str, Unclear] = field(default_factory=dict)
-    """By node/incarnation: records that no rule can judge."""
+    """Records that no rule can check, by node/incarnation."""
     witnessed: Latest = field(default_factory=dict)
     """What nodes have seen of the logs of others."""
 
@@ -94,7 +94,7 @@ def check_cluster(
     *,
     limits: Limits,
 ) -> BucketResult:
-    """Judge the records that are of no partition, the chains of all lines, and the files; return the new state."""
+    """Check the records that are of no partition, the chains of all lines, and the files; return the new state."""
     read, faults = reported
     known = ClusterState() if state.file is None else decode_state(output.read_state(state.file))
     file = StateFile(output, place.bucket, place.batch)
@@ -130,7 +130,7 @@ def check_cluster(
 
 
 def decode_state(data: bytes) -> ClusterState:
-    """The state as it was written."""
+    """Decode a state that `check_cluster` wrote."""
     return msgspec.msgpack.decode(data, type=ClusterState)
 
 
@@ -155,7 +155,7 @@ def _digests(
 
 
 def _chains(known: ClusterState, read: Sequence[ReadRange]) -> list[Finding]:
-    """One finding for each incarnation and rule, with the first records of those it names."""
+    """The findings about chains: one for each incarnation and rule, with the first records that it is about."""
     changed: set[tuple[str, str]] = set()
 
     def add(name: str, rule: str, seq: int, message: str) -> None:
@@ -234,7 +234,7 @@ def _deletions(known: ClusterState, rows: pyarrow.Table, limits: Limits) -> list
 
 
 def _kafka_logs(known: ClusterState, read: Sequence[ReadRange]) -> list[Finding]:
-    """Ranges of one file come in their order: a batch has one range of it."""
+    """The findings about Kafka's logs. Ranges of one file come in their order: a batch has one range of a file."""
     found = []
     for part in sorted(read, key=lambda part: part.file):
         if part.kafka is not None:

@@ -60,8 +60,9 @@ class Read(NamedTuple):
 def write_cluster_tables(
     output: OutputFolder, place: Place, known: TablesState, stored: Stored, read: Read, *, file: StateFile
 ) -> ClusterRuns:
-    """Add to `known` what was read, write what it changes about the tables, and return the runs behind them, of which
-    those that are new are added to this file.
+    """Add what was read to `known`, and write what that changes about the tables.
+
+    Returns the runs behind the tables; new runs are added to `file`.
     """
     before = {TERMS_TABLE: term_rows(known.terms, known.work), LEDGERS_TABLE: ledger_rows(known.volumes, known.work)}
     _add(known, read)

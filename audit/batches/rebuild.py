@@ -1,11 +1,11 @@
-"""Makes the state of partitions anew from the table of records, by the rules of this klamm, in any number of buckets.
+"""Rebuilds the state of partitions from the table of records, by the rules of this klamm, in any number of buckets.
 
 Rows of tables that the rules now see otherwise are written, and withdrawn where they hold no more, as by any batch. One
 commit after the last one makes all of it count. The state of what concerns no partition (chains of lines, controllers,
 nodes) stays as it is, for no table has all of it.
 
-Records are divided by bucket into files of a temporary folder; then one bucket after the other is judged in steps, as
-an audit does in batches. Memory has the state and the rows of one bucket.
+Records are divided by bucket into files of a temporary folder; then one bucket after the other is checked in steps, as
+an audit does in batches. Memory holds the state and the rows of one bucket.
 """
 
 import shutil
@@ -43,16 +43,16 @@ from audit.tables.compaction import delete_strays
 from audit.tables.failovers import failed_events, failover_rows
 
 BUCKETS_MAX: Final = 256
-"""Each batch may write so many files for each table."""
+"""The most buckets: each batch may write one file for each of them and each table."""
 _REVISED: Final = (FINDINGS_TABLE, TIMELINES_TABLE, REASSIGNMENTS_TABLE)
 """The tables that the buckets of partitions write, beside the records."""
 _STEP_ROWS: Final = 1 << 18
 _EVENTS: Final = 100
-"""Of failovers, whose elections are in memory at a time."""
+"""Failovers whose elections are in memory at a time."""
 
 
 class Rebuilt(NamedTuple):
-    """`records`: of partitions. `changed`: how many rows were written or withdrawn, by table."""
+    """What a rebuild did. `records`: records of partitions. `changed`: rows written or withdrawn, by table."""
 
     buckets: int
     records: int
@@ -60,9 +60,9 @@ class Rebuilt(NamedTuple):
 
 
 def rebuild(folder: OutputFolder, bucket_count: int | None = None) -> Rebuilt:
-    """Rebuild the state of partitions in so many buckets, or as many as there are, and commit it.
+    """Rebuild the state of partitions in this number of buckets, by default as many as before, and commit it.
 
-    Nobody else may write to the folder. Raises OutputError.
+    No other process may write to the folder. Raises OutputError.
     """
     folder.check_kept()
     before = folder.last_commit()
@@ -100,14 +100,14 @@ def rebuild(folder: OutputFolder, bucket_count: int | None = None) -> Rebuilt:
 
 
 class _Changes:
-    """What a rebuild changes about the tables. `rows`: how many, by table."""
+    """What a rebuild changes about the tables. `rows`: the number of changed rows, by table."""
 
     def __init__(self, folder: OutputFolder, batch: int) -> None:
         self.folder, self.batch = folder, batch
         self.rows: Counter[str] = Counter()
 
     def write(self, table: str, before: pyarrow.Table, now: pyarrow.Table, bucket: int) -> None:
-        """Write the rows of `now` that are new or not as they were, and those of `before` that are gone."""
+        """Write the rows of `now` that are new or differ, and those of `before` that are gone."""
         rows = changed_rows(table, before, now)
         if rows.num_rows:
             self.folder.write_rows(table, rows, self.batch, bucket)
@@ -115,7 +115,7 @@ class _Changes:
 
 
 def changed_rows(table: str, before: pyarrow.Table, now: pyarrow.Table) -> pyarrow.Table:
-    """The rows that hold now and are new or not as they were, and as withdrawn those that are gone."""
+    """The rows that hold now and are new or differ, and as withdrawn those that are gone."""
     known = TABLES[table]
     same_key = " AND ".join(f"now.{name} IS NOT DISTINCT FROM before.{name}" for name in known.key)
     with duckdb.connect(":memory:") as tables:
@@ -129,14 +129,14 @@ def changed_rows(table: str, before: pyarrow.Table, now: pyarrow.Table) -> pyarr
 
 
 class _Divided:
-    """Rows of tables by the bucket of their partition, in files of a temporary folder. `rows`: of each table."""
+    """Rows of tables by the bucket of their partition, in files of a temporary folder. `rows`: how many, by table."""
 
     def __init__(self, top: Path, bucket_count: int) -> None:
         self.top, self._count = top, bucket_count
         self.rows: Counter[str] = Counter()
 
     def add(self, folder: OutputFolder, commit: Commit, table: str) -> None:
-        """Divide what counts of a table. Rows that are of no partition are left out."""
+        """Divide the committed rows of a table. Rows that are of no partition are left out."""
         files = folder.files_at(commit, table)
         for number, rows in enumerate(_steps(part for file in files for part in folder.read_parts(file))):
             keyed = rows.append_column("key", _keys(rows))
@@ -146,7 +146,7 @@ class _Divided:
                     self.rows[table] += part.num_rows
 
     def steps(self, table: str, bucket: int) -> Iterator[pyarrow.Table]:
-        """The rows of a bucket, with `key`, some hundred thousand at a time."""
+        """The rows of a bucket, with `key`, in tables of some hundred thousand rows."""
         files = sorted(self._folder(table, bucket).glob("*.arrow"))
         return _steps(pyarrow.ipc.open_file(pyarrow.memory_map(str(file))).read_all() for file in files)
 
@@ -162,7 +162,7 @@ class _Divided:
 
 
 def _steps(parts: Iterable[pyarrow.Table]) -> Iterator[pyarrow.Table]:
-    """These rows in tables of some hundred thousand."""
+    """Join and cut tables into tables of some hundred thousand rows."""
     held: list[pyarrow.Table] = []
     for part in parts:
         held.append(part)
@@ -174,7 +174,7 @@ def _steps(parts: Iterable[pyarrow.Table]) -> Iterator[pyarrow.Table]:
 
 
 def _keys(rows: pyarrow.Table) -> pyarrow.Array:
-    """By the names of the partitions, as in the records."""
+    """The keys of rows by the names of their partitions, as records have them; aligned with the rows."""
     topic, topic_id = (rows[name].combine_chunks() for name in ("topic", "topic_id"))
     if not pyarrow.types.is_dictionary(topic.type):
         topic, topic_id = topic.dictionary_encode(), topic_id.dictionary_encode()
@@ -182,7 +182,7 @@ def _keys(rows: pyarrow.Table) -> pyarrow.Array:
 
 
 def _rebuilt_bucket(changes: _Changes, start: Commit, bucket: int, divided: _Divided) -> BucketResult:
-    """Judge the records of a bucket, write what that changes about its tables, and its state."""
+    """Check the records of a bucket, and write what that changes about its tables, and its state."""
     top, folder = divided.top / "bucket", changes.folder
     scratch, state = _Scratch(top), BucketState()
     clocks: list[ClockDifference] = []
@@ -212,14 +212,14 @@ def _rebuilt_bucket(changes: _Changes, start: Commit, bucket: int, divided: _Div
 
 
 class _Scratch(OutputFolder):
-    """Has what the steps of one bucket leave, but for the records, which are in their table already."""
+    """What the steps of one bucket leave, except for the records, which are in their table already."""
 
     def write_rows(self, table: str, rows: pyarrow.Table, batch: int, bucket: int) -> None:
         if table != RECORDS_TABLE:
             super().write_rows(table, rows, batch, bucket)
 
     def holding(self, table: str) -> pyarrow.Table:
-        """The rows of a table that hold after the last step."""
+        """The rows of a table that still hold after the last step."""
         files = sorted(self.all_files(table), key=lambda file: file.first)
         return holding_rows(table, [self.read_file(file) for file in files])
 

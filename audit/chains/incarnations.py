@@ -23,9 +23,9 @@ STALE_CONTROLLER_EPOCH: Final = "stale-controller-epoch"
 CLOCK_WENT_BACK: Final = "clock-went-back"
 TWO_NODES_ONE_ID: Final = "two-nodes-one-id"
 CLOCK_STEP_MS: Final = 5_000
-"""A clock that is kept right may be set back that much."""
+"""The most that a clock may be set back which is kept right."""
 OVERLAP_MS: Final = 10_000
-"""How long a process may go on after another of its node has started: until it finds its session expired."""
+"""How long a process may continue after another of its node has started: until it finds its session expired."""
 _KEPT: Final = 100
 _first_seq: Final = attrgetter("first_seq")
 _last_seq: Final = attrgetter("last_seq")
@@ -85,7 +85,7 @@ def spans_of(rows: pyarrow.RecordBatch) -> list[Span]:
 
 
 def joined(before: Span | None, span: Span) -> Span:
-    """Two consecutive spans of one incarnation as one. What is behind a later number is not compared with it."""
+    """Join two consecutive spans of one incarnation. What is behind a later number is not compared with it."""
     if before is None:
         return span
     if span.first_seq <= before.last_seq:
@@ -123,7 +123,7 @@ def _joined_late(before: Span, span: Span) -> Span:
 
 
 def findings_of_span(span: Span) -> list[Finding]:
-    """Where time or controller epoch fell."""
+    """The findings about a time or controller epoch that fell."""
     name = f"{span.node}/{span.incarnation}"
     found = []
     for seq, before, now in span.epoch_falls:
@@ -136,7 +136,7 @@ def findings_of_span(span: Span) -> list[Finding]:
 
 
 def overlaps(spans: Sequence[Span]) -> list[Finding]:
-    """Incarnations of one node that wrote at the same time."""
+    """The findings about incarnations of one node that wrote at the same time."""
     found = []
     in_order = sorted(spans, key=lambda span: (span.node, span.first_at_ms, span.incarnation))
     for before, span in pairwise(in_order):

@@ -30,7 +30,7 @@ def packed(digests: Iterable[str]) -> bytes:
 
 
 def digests_of(segments: Iterable[tuple[Sequence[ChainSegment], bytes]]) -> pyarrow.Table:
-    """The rows of these segments; with each group of them the digests of their lines, one after the other."""
+    """The digests of these segments as rows. Each group has the digests of its lines, one after the other."""
     return _reduce(_table([row for group, digests in segments for row in _rows(group, digests)]))
 
 
@@ -45,12 +45,12 @@ def _rows(segments: Sequence[ChainSegment], digests: bytes) -> Iterator[_Row]:
 
 
 def joined_digests(runs: Sequence[Run], added: pyarrow.Table) -> tuple[int, pyarrow.Table]:
-    """How many of the runs, the oldest first, stay as they are, and the run that takes the place of the others."""
+    """Merge the last runs with new rows, as `audit.records.sorted_runs.joined_runs`."""
     return joined_runs(runs, added, _reduce)
 
 
 def _reduce(rows: pyarrow.Table) -> pyarrow.Table:
-    """Sorted; rows that continue one another as one, and of equal ones one."""
+    """Sort the rows, drop repeated ones, and join those that continue one another."""
     found: list[_Row] = []
     order = numpy.lexsort((longs(rows["first"]), longs(rows["sub"]), keys(rows["key"])))
     for key, sub, first, digests in zip(*rows.take(order).to_pydict().values(), strict=True):
@@ -66,7 +66,7 @@ def _reduce(rows: pyarrow.Table) -> pyarrow.Table:
 
 
 def find_digests(runs: Sequence[Run], wanted: Iterable[tuple[str, int]]) -> dict[tuple[str, int], set[str]]:
-    """Of each (log, number) the digests of the lines that were read under it, as hexadecimal digits."""
+    """The digests of the lines that were read under each (log, number), as hexadecimal digits."""
     found: dict[tuple[str, int], set[str]] = {line: set() for line in wanted}
     by_row: dict[tuple[int, int], list[tuple[str, int]]] = {}
     for log, seq in found:

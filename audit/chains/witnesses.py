@@ -16,13 +16,13 @@ from state_log.heads_file import GivenHead
 LOG_CUT: Final = "log-cut"
 LOG_REWRITTEN: Final = "log-rewritten"
 LAG_MS: Final = 60_000
-"""How far a log that is being followed may be behind what others have seen of it."""
+"""How far a log that is being followed may be behind what others have seen of it, in ms."""
 SEALED_LAG_MS: Final = 3_660_000
-"""The same of a log of which only closed files are there: these are closed after an hour."""
+"""The same for a log of which only closed files are there, in ms: files are closed after an hour."""
 DIGEST_KEPT: Final = 16
 """Hexadecimal digits of a line's digest that are compared."""
 LOGS_MAX: Final = 1000
-"""Logs of which one witness is kept; a sound one has seen one for each start of a node."""
+"""Logs that are kept for one witness; a sound one has seen one for each start of a node."""
 _NAMED_MAX: Final = 20
 _GIVEN: Final = "a head that was given"
 
@@ -31,7 +31,7 @@ Digests = Callable[[str, int], Collection[str]]
 
 
 class Witnessed(Struct, frozen=True):
-    """That the log of this node and incarnation had reached a line.
+    """A line that the log of this node and incarnation had reached.
 
     `by`: the record that says so, "" for a head that was given; `at_ms`: when that was, by the witness's clock, -1
     where it is unknown.
@@ -62,7 +62,8 @@ class Witnessed(Struct, frozen=True):
 class ReadLog(Struct, frozen=True):
     """What was read of the log of one incarnation: the number after its last line, and ranges that are missing.
 
-    `boot_id`: of its first record. `is_malformed`: it has lines that are no records. `is_broken`: its chain is broken.
+    `boot_id`: that of its first record. `is_malformed`: it has lines that are no records. `is_broken`: its chain is
+    broken.
     """
 
     next_seq: int
@@ -72,7 +73,7 @@ class ReadLog(Struct, frozen=True):
     is_broken: bool = False
 
     def lacks(self, seq: int) -> bool:
-        """Whether that number is in a gap, which has a finding of its own, or before the beginning of the log."""
+        """Whether a number is in a gap, which has a finding of its own, or before the beginning of the log."""
         return any(first <= seq <= last for first, last in self.missing)
 
 
@@ -95,7 +96,7 @@ Latest = dict[str, dict[str, Witnessed]]
 
 
 def add_witnessed(latest: Latest, seen: Iterable[Witnessed]) -> None:
-    """Take in what witnesses have seen; the outcome does not depend on the order."""
+    """Add what witnesses have seen; the outcome does not depend on the order."""
     counts = _logs_of(latest)
     for each in sorted(seen, key=lambda each: (each.log, each.witness, -each.seq, each.by, each.digest)):
         by_witness = latest.get(each.log, {})
@@ -117,7 +118,7 @@ def witnessed_by_heads(heads: Iterable[GivenHead]) -> Iterator[Witnessed]:
 
 
 def unchecked_ends(heads: Collection[GivenHead], logs: Iterable[str]) -> str:
-    """Of which logs no head was given, as a text: "" if each node's newest log (of node/incarnation) has one."""
+    """The logs for whose ends no head was given; "" if each node's newest log (of node/incarnation) has one."""
     newest = {log.partition("/")[0]: log for log in sorted(logs)}
     if newest and not heads:
         return "not checked: give --heads, --zookeeper or --bootstrap"
@@ -129,7 +130,7 @@ def unchecked_ends(heads: Collection[GivenHead], logs: Iterable[str]) -> str:
 def check_ends(
     latest: Latest, logs: Mapping[str, ReadLog], digests: Digests, may_lag: Callable[[Witnessed], bool]
 ) -> Ends:
-    """Compare logs (by node/incarnation) with what was seen of them. One finding for each log at most.
+    """Compare logs (by node/incarnation) with what was seen of them; at most one finding for each log.
 
     `may_lag`: whether a log may have the line though it was not read yet.
     """
@@ -151,7 +152,7 @@ def check_ends(
 
 
 def _differs(ends: Ends, name: str, log: ReadLog, seen: Sequence[Witnessed], digests: Digests) -> bool:
-    """Whether a line is another one than was seen."""
+    """Whether a line differs from the one that was seen."""
     present = [each for each in seen if each.seq < log.next_seq and not log.lacks(each.seq)]
     kept = [(each, digests(name, each.seq)) for each in present]
     differing = [each for each, known in kept if known and each.digits not in known]
@@ -166,7 +167,7 @@ def _differs(ends: Ends, name: str, log: ReadLog, seen: Sequence[Witnessed], dig
 def _check_end(
     ends: Ends, log: ReadLog, boot_after: str, beyond: Sequence[Witnessed], cut: Sequence[Witnessed]
 ) -> None:
-    """The log ends before lines that were seen. `cut`: those of them that cannot be explained by a lag."""
+    """Add that the log ends before lines that were seen. `cut`: those that a lag cannot explain."""
     name = beyond[0].log
     ended, last = f"{name} ends with record {log.next_seq - 1}", _seen((cut or beyond)[0])
     boot = log.boot_id or next((each.boot_id for each in beyond if each.boot_id), "")
@@ -191,7 +192,7 @@ def _without_log(seen: Witnessed, nodes: Collection[str]) -> Undecided:
 
 
 def _boots_after(logs: Mapping[str, ReadLog]) -> dict[str, str]:
-    """Of each log the boot of the machine at the node's next start; "" if there is none, or it is unknown."""
+    """The boot of the machine at each node's next start, by log; "" if there was none, or it is unknown."""
     found = dict.fromkeys(logs, "")
     for name, later in pairwise(sorted(logs)):
         if name.partition("/")[0] == later.partition("/")[0]:

@@ -1,4 +1,4 @@
-"""`klamm audit rebuild`: make the state of an audit anew, in more buckets, by other rules, or where it was damaged."""
+"""`klamm audit rebuild`: rebuild the state of an audit, in more buckets, by other rules, or where it was damaged."""
 
 from typing import Annotated
 

@@ -117,7 +117,7 @@ def compact(output: OutputOption, keep_days: KeepDaysOption = None) -> None:
 
 @contextmanager
 def opened_output(output: str, failed: str) -> Iterator["OutputFolder"]:
-    """The output of an audit. Says on one line what is wrong with it, after what failed by that, and exits."""
+    """Open the output of an audit. If that fails, say on one line what failed and what is wrong, and exit."""
     from audit.storage.output_folder import OutputFolder  # noqa: PLC0415
 
     if "://" not in output and not Path(output).is_dir():

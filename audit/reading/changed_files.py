@@ -42,7 +42,10 @@ class Fault(StrEnum):
 
 
 class FileFault(Struct, frozen=True):
-    """`read`: up to which byte it was read; `size`: its size now. `log`: the file itself where it cannot be read."""
+    """What is wrong with a file. `read`: the byte up to which it was read; `size`: its size now.
+
+    `log`: the file itself where it cannot be read.
+    """
 
     fault: Fault
     log: str
@@ -92,7 +95,7 @@ class ReadFiles:
         return found
 
     def _emptied(self, logs: Mapping[str, Sequence[Segment]], read: Positions) -> Iterator[FileFault]:
-        """Logs of Kafka's that were cut without being copied or renamed before: another log begins in their place."""
+        """Logs of Kafka that were cut without being copied or renamed before: another log begins in their place."""
         for log, path in list(self._active.items()):
             if log not in logs:
                 del self._active[log]
@@ -106,7 +109,7 @@ class ReadFiles:
                     self._active[log] = first.path
 
     def _in_turn(self, older: Sequence[tuple[str, Segment, Segment]]) -> Sequence[tuple[str, Segment, Segment]]:
-        """So many that all are looked at within some rounds, however many there are."""
+        """The files that are looked at in this round: all are within a few rounds, however many there are."""
         if len(older) <= _OLDER_PER_CHECK:
             return older
         self._next %= len(older)
@@ -126,7 +129,7 @@ class ReadFiles:
 
 
 def ignored_faults(paths: Sequence[Path]) -> list[FileFault]:
-    """Of each why it is not read."""
+    """Why each of these files is not read."""
     return [FileFault(_why_ignored(path), path_text(path), path_text(path), 0, 0) for path in paths]
 
 
@@ -158,13 +161,13 @@ def _unreadable(segments: Sequence[Segment], position: Position) -> Iterator[Fil
 
 
 def _has_rotated(segment: Segment, logs: Mapping[str, Sequence[Segment]]) -> bool:
-    """Whether it is a log of Kafka's that others come from: it may be empty until the broker writes again."""
+    """Whether it is a log of Kafka that others come from: it may be empty until the broker writes again."""
     rotated = f"{segment.path}."
     return segment.is_kafka and any(str(other[0].path).startswith(rotated) for other in logs.values())
 
 
 def _without_lines(log: str, segments: Sequence[Segment]) -> Iterator[FileFault]:
-    """A log that has nothing to read in any of its segments is not read, which must not go unsaid."""
+    """Find logs with nothing to read in any segment: they are not read, and that must be said."""
     first = segments[0].path
     status = _status(first)
     if status is not None and not any(complete_lines_present(segment.path) for segment in segments):
@@ -209,7 +212,7 @@ def _newest(
 
 
 def _is_whole(before: Segment, after: Segment) -> bool:
-    """Whether the lines of a segment are one chain, from its first number to the line that the next segment follows."""
+    """Whether the lines of a segment are one chain, from its first number to the line before the next segment."""
     segment: ChainSegment | None = None
     for line in complete_lines(before.path):
         record = decode_line(line)
@@ -242,7 +245,7 @@ def to_offsets(faults: Sequence[FileFault]) -> dict[str, Position]:
 
 
 def is_fault(name: str) -> bool:
-    """Whether an entry of an offset is a fault's."""
+    """Whether an entry of an offset is a fault."""
     return name.startswith("!") and "\t" in name
 
 

@@ -14,7 +14,7 @@ LOG_CHANGED: Final = "log-changed"
 
 
 def faults_found(unread: dict[str, FileFault], faults: Sequence[FileFault]) -> list[Finding]:
-    """The findings; what has nothing to read is added to `unread`, by log."""
+    """The findings about these faults. Files with nothing to read are added to `unread`, by log."""
     found = []
     for fault in sorted(faults, key=lambda fault: (fault.file, fault.fault)):
         name = Path(fault.file).name
@@ -34,7 +34,7 @@ def faults_found(unread: dict[str, FileFault], faults: Sequence[FileFault]) -> l
 
 
 def converted_found(read: Sequence[ReadRange]) -> list[Finding]:
-    """One finding for each file whose line ends were converted."""
+    """The findings about files whose line ends were converted, one for each."""
     found = {}
     for part in read:
         if part.converted:
@@ -45,7 +45,7 @@ def converted_found(read: Sequence[ReadRange]) -> list[Finding]:
 
 
 def why_unread(fault: FileFault) -> str:
-    """What is wrong with a file of which nothing was read."""
+    """What is wrong with a file of which nothing was read, in words."""
     if fault.fault is Fault.COMPRESSED:
         return "is compressed: unpack it beside the others"
     if fault.fault is Fault.NO_FILE:
@@ -58,10 +58,10 @@ def why_unread(fault: FileFault) -> str:
 
 
 def without_lines(size: int) -> str:
-    """What is wrong with a file of this size that has no line."""
+    """What is wrong with a file of this size that has no line, in words."""
     return "is empty" if not size else f"has {size} bytes and no complete line"
 
 
 def converted_message(path: Path) -> str:
-    """What is wrong with a file with CR LF line ends."""
+    """What is wrong with a file that has CR LF line ends, in words."""
     return f"lines of {path.name} end with CR LF, which klamm does not write: something has converted the file"

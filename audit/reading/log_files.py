@@ -20,7 +20,7 @@ from state_log.writer import SEGMENT_SUFFIX, parse_segment_name
 
 _TAIL_BYTES: Final = 1 << 16
 _MTIME_NS: Final = 2_000_000_000
-"""A folder may change without a new time for so long after its last change: the resolution of the time of files."""
+"""How long a folder may change without a new time after its last change: the resolution of the times of files."""
 
 
 class Position(NamedTuple):
@@ -36,7 +36,7 @@ Positions = Mapping[str, Position]
 
 
 class Segment(NamedTuple):
-    """`is_kafka`: a state-change.log of Apache Kafka's, which is a log of its own."""
+    """A segment of a log. `is_kafka`: it is a state-change.log of Apache Kafka, which is a log of its own."""
 
     first_seq: int
     path: Path
@@ -52,7 +52,7 @@ class Content(Struct, frozen=True):
 
 
 def file_text(path: Path | Content) -> str:
-    """How a file is named in results: its URL, or its path with escapes."""
+    """The name of a file in results: its URL, or its path with escapes."""
     return path.url if isinstance(path, Content) else path_text(path)
 
 
@@ -67,8 +67,8 @@ class Range(NamedTuple):
 
 
 class _Listing(NamedTuple):
-    """Of a folder: when it was changed last, files that may be logs, folders, links to folders, and what only has the
-    name of a log.
+    """What a folder has: when it was changed last, files that may be logs, folders, links to folders, and what only has
+    the name of a log.
     """
 
     modified_ns: int
@@ -110,7 +110,7 @@ class LogFiles:
         """
 
     def logs(self) -> dict[str, list[Segment]]:
-        """By log, the oldest segment first; of copies of one segment the longest."""
+        """The segments of each log, the oldest first; of several copies of a segment the longest."""
         found: dict[str, dict[int, Segment]] = {}
         self.ignored = []
         for path in self._files():
@@ -233,7 +233,9 @@ def ranges(logs: Mapping[str, Sequence[Segment]], start: Positions, end: Positio
 
 
 def line_end(path: Path, first: int, wanted: int, at_least_until: int | None = None) -> int:
-    """The end of the last line that ends at or before `wanted`; else, up to `at_least_until`, of the next one after it;
+    """The end of the last line that ends at or before `wanted`; otherwise, up to `at_least_until`, of the next line
+    after it.
+
     `first` if there is none, or the file cannot be read. A line of more than LINE_BYTES_MAX is taken in parts.
     """
     try:

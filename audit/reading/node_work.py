@@ -1,4 +1,4 @@
-"""What each run of each process has logged, of a controller in each controller epoch: numbers and times, no records.
+"""What each run of each process has logged, for a controller in each controller epoch: numbers and times, no records.
 
 Gathered while logs are read, because the records themselves go to the buckets of their partitions.
 """
@@ -43,7 +43,7 @@ class Work(Struct, frozen=True):
 
 
 class TopicSize(Struct, frozen=True):
-    """That a topic has at least so many partitions, and when the first record said so."""
+    """The least number of partitions that a topic has, and when the first record said so."""
 
     topic: str
     topic_id: str | None
@@ -59,7 +59,7 @@ class WorkRead:
         self._sizes: dict[tuple[str, str | None], TopicSize] = {}
 
     def add(self, rows: pyarrow.RecordBatch) -> None:
-        """Add these records."""
+        """Add the work that these records show."""
         for work in work_of(rows):
             self._work[work.name] = joined_work(self._work.get(work.name), work)
         for size in sizes_of(rows):
@@ -128,7 +128,7 @@ def joined_sizes(one: TopicSize, other: TopicSize) -> TopicSize:
 
 
 def joined_work(one: Work | None, other: Work) -> Work:
-    """All records of both, in whatever order they were read."""
+    """The work of both, in whatever order they were read."""
     if one is None:
         return other
     return Work(

@@ -111,13 +111,13 @@ class StateChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return faults | end
 
     def _faults(self, logs: Mapping[str, Sequence[Segment]], begin: Positions) -> dict[str, Position]:
-        """All files are looked at where the query ends with what is there."""
+        """The faults of files. All files are looked at where the query ends with what is there."""
         read = {log: position for log, position in begin.items() if not is_fault(log)}
         everything = self._stop_at is not None
         return to_offsets(self._read_files.faults(logs, self._files.ignored, read, everything=everything))
 
     def partitions(self, start: dict[str, Position], end: dict[str, Position]) -> list[TaskRanges]:
-        """Ranges spread over the tasks, the largest first to the one with least to do."""
+        """Ranges for the tasks, the largest first to the one with least to do."""
         wanted = ranges(self._files.logs(), _positions(start), _positions(end))
         shares: list[list[Range]] = [[] for _ in range(min(self._plan.tasks, len(wanted)))]
         sizes = [0] * len(shares)
@@ -141,7 +141,7 @@ class StateChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def read_ranges(wanted: Sequence[Range], buckets: int, zone: str = UTC) -> Iterator[pyarrow.RecordBatch]:
-    """The rows of these ranges: columns by bucket, and what the lines were. `zone`: of the times in Kafka's logs."""
+    """The rows of these ranges: columns by bucket, and what the lines were. `zone`: of times in Kafka's logs."""
     return read_summaries((KafkaSummary(r, zone) if r.is_kafka else RangeSummary(r) for r in wanted), buckets)
 
 
@@ -153,7 +153,7 @@ class Summary(Protocol):
 
 
 def read_summaries(summaries: Iterable[Summary], buckets: int) -> Iterator[pyarrow.RecordBatch]:
-    """The rows of what these read."""
+    """The rows of what these summaries read."""
     blocks: list[pyarrow.RecordBatch] = []
     for summary in summaries:
         blocks += summary.columns()
@@ -166,7 +166,7 @@ def read_summaries(summaries: Iterable[Summary], buckets: int) -> Iterator[pyarr
 
 
 def faults_row(buckets: int, faults: Sequence[FileFault]) -> pyarrow.RecordBatch:
-    """The row of what is wrong with files."""
+    """The row that says what is wrong with files."""
     return _row(buckets, FILES_ROW, _encode(list(faults)))
 
 
@@ -181,7 +181,7 @@ def split(rows: pyarrow.Table, buckets: int) -> list[pyarrow.Table]:
 
 
 def to_stream(rows: pyarrow.Table) -> bytes:
-    """These rows of RECORDS in Arrow's stream format, without the columns in which nothing is."""
+    """Encode rows of RECORDS in Arrow's stream format, without the columns that are empty."""
     present = rows.select([name for name in rows.column_names if rows[name].null_count < rows.num_rows])
     sink = pyarrow.BufferOutputStream()
     with pyarrow.ipc.new_stream(sink, present.schema) as writer:
@@ -191,7 +191,7 @@ def to_stream(rows: pyarrow.Table) -> bytes:
 
 
 def from_stream(data: bytes) -> pyarrow.Table:
-    """The table of `to_stream`, with all columns."""
+    """Decode the table of `to_stream`, with all columns."""
     with pyarrow.ipc.open_stream(pyarrow.py_buffer(data)) as reader:
         return with_schema(reader.read_all(), RECORDS)
 
@@ -234,11 +234,11 @@ class RangeSummary:
     def _unread(
         self, records: list[LoggedStateChange], lines: Sequence[bytes]
     ) -> tuple[list[LoggedStateChange], Sequence[bytes]]:
-        """Those of these records, and their lines, that count: in a file all."""
+        """The records that count, and their lines: of a file all of them."""
         return records, lines
 
     def _without_returns(self, lines: Sequence[bytes]) -> Sequence[bytes]:
-        """Lines that somebody has given CR LF endings are chained as they were without; that is said once."""
+        """Undo CR LF line ends, for lines are chained as they were without them; that is reported once."""
         converted = [line[-1:] for line in lines].count(b"\r")
         if not converted:
             return lines
@@ -290,7 +290,7 @@ def _row(bucket: int, what: str, data: bytes) -> pyarrow.RecordBatch:
 
 
 def _positions(offset: dict[str, Position]) -> dict[str, Position]:
-    """An offset, as Spark has read it back from JSON, as positions."""
+    """The positions in an offset that Spark has read back from JSON."""
     return {log: Position(*position) for log, position in offset.items()}
 
 

@@ -1,6 +1,6 @@
-"""Records that no rule can judge: of a state that their kind does not have, or without what says whom they are about.
+"""Records that no rule can check: of a state that their kind does not have, or without what they are about.
 
-They are well-formed and chained, so they are no malformed lines; but what they say must not go unsaid.
+They are well-formed and chained, so they are no malformed lines; but what they say must not stay unsaid.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ _STATES: Final[Mapping[str, frozenset[str]]] = {
     Kind.REGISTRATION: frozenset({"registered", "expired"}),
     Kind.DELETION: frozenset({"started", "completed"}),
 }
-"""Of the other kinds the state is absent, or judged by a rule."""
+"""States by kind. For other kinds the state is absent, or a rule checks it."""
 _OF_PARTITIONS: Final = [kind.value for kind in (Kind.PARTITION, Kind.REPLICA, Kind.ISR, Kind.ROLE, Kind.TRUNCATION)]
 _OF_CONTROLLERS: Final = [kind.value for kind in (Kind.CONTROLLER, Kind.PARTITION, Kind.REPLICA, Kind.ISR)]
 _LEADERSHIP: Final = ("leader", "leader_epoch", "partition_epoch", "isr")
@@ -29,14 +29,14 @@ _SHOWN: Final = 60
 
 
 class Unclear(Struct, frozen=True):
-    """How many such records there are, and what one of them is."""
+    """The number of such records, and what one of them is."""
 
     count: int
     example: str
 
 
 def unclear_records(rows: pyarrow.RecordBatch) -> dict[str, Unclear]:
-    """Those among these records, by node/incarnation."""
+    """The records among these that no rule can check, by node/incarnation."""
     table = pyarrow.Table.from_batches([rows])
     found = numpy.flatnonzero(_is_unclear(table))
     if not len(found):
@@ -50,7 +50,7 @@ def unclear_records(rows: pyarrow.RecordBatch) -> dict[str, Unclear]:
 
 
 def joined_unclear(parts: Iterable[Mapping[str, Unclear]]) -> dict[str, Unclear]:
-    """Their sum, in whatever order they come."""
+    """The sum of several counts, in whatever order they come."""
     found: dict[str, Unclear] = {}
     for part in parts:
         for name, each in part.items():

@@ -75,13 +75,13 @@ RECORDS: Final = pyarrow.schema(
 
 
 def decode_block(lines: Sequence[bytes]) -> list[LoggedStateChange | MalformedLine]:
-    """The record of each line, or why it is none."""
+    """Decode each line into its record, or the reason why it is none."""
     records = decode_lines(lines)
     return [decode_line(line) for line in lines] if records is None else records
 
 
 def to_columns(records: Sequence[LoggedStateChange]) -> pyarrow.RecordBatch:
-    """These records as a batch of RECORDS, in their order."""
+    """Make these records a batch of RECORDS, in their order; a `loaded` record has a row for each of its partitions."""
     values = _transposed(list(_by_partition(records)))
     columns = [_column(values[name], kind) for name, kind in _OWN_FIELDS.items()]
     columns += [_column(_parts(values[outer], inner), kind) for outer, inner, kind in _NESTED.values()]
@@ -105,7 +105,7 @@ def _transposed(rows: Sequence[LoggedStateChange]) -> dict[str, Sequence[Any]]:
 
 
 def _parts(whole: Sequence[Any], name: str) -> Sequence[Any]:
-    """What these have under a name, those that are None excepted."""
+    """The attribute of this name for each value; None for None."""
     if not _is_none(whole):
         part = attrgetter(name)
         return [None if value is None else part(value) for value in whole]
@@ -113,7 +113,7 @@ def _parts(whole: Sequence[Any], name: str) -> Sequence[Any]:
 
 
 def _is_none(values: Sequence[Any]) -> bool:
-    """Whether each of them is None."""
+    """Whether all of the values are None."""
     return not values or (values[0] is None and values.count(None) == len(values))
 
 
@@ -128,7 +128,9 @@ def _column(values: Sequence[Any], kind: pyarrow.DataType) -> pyarrow.Array:
 def partition_keys(
     topic: pyarrow.DictionaryArray, topic_id: pyarrow.DictionaryArray, partition: pyarrow.Array
 ) -> NDArray[numpy.uint64]:
-    """A hash of (topic, topic id, partition) for each row; 0 where there is no partition."""
+    """A hash of (topic, topic id, partition) for each row; 0 where there is no partition. Aligned with the three
+    columns.
+    """
     names, ids = topic.dictionary.to_pylist(), [*topic_id.dictionary.to_pylist(), None]
     rows_topic = topic.indices.fill_null(-1).to_numpy().astype(numpy.int64)
     rows_id = topic_id.indices.fill_null(len(ids) - 1).to_numpy().astype(numpy.int64)

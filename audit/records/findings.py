@@ -1,16 +1,19 @@
 """What the rules find: one finding for each rule and subject, which later records may change or take back."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 FOUND, WITHDRAWN, NOT_COMPARED = "found", "withdrawn", "not compared"
 HOLDS = "holds"
-"""The status of rows of other tables than the findings' that were not withdrawn."""
+"""The status of rows of tables other than the findings that were not withdrawn."""
 
 
 class Violation(Struct, frozen=True):
-    """What a rule says of a partition: `subject` is what of it, such as an epoch. `records`: the earlier first."""
+    """What a rule says of a partition. `subject`: the part that it is about, such as an epoch. `records`: the earlier
+    first.
+    """
 
     rule: str
     key: int
@@ -43,12 +46,11 @@ class Finding(Struct, frozen=True):
         return self.rule, self.subject
 
 
-def changes(before: Mapping[tuple[str, str], Finding], now: Mapping[tuple[str, str], Finding]) -> list[Finding]:
-    """Findings of `now` that are new or differ, and those of `before` that are not there any more, as withdrawn."""
-    found = [finding for name, finding in now.items() if before.get(name) != finding]
-    gone = [
-        Finding(f.rule, f.subject, f.message, f.records, WITHDRAWN, f.topic, f.topic_id, f.partition, f.at_ms)
-        for name, f in before.items()
-        if name not in now
-    ]
-    return found + gone
+def changes(before: Iterable[Finding], now: Iterable[Finding]) -> list[Finding]:
+    """The findings of `now` that are new or differ, and as withdrawn those of `before` that are not there any more.
+
+    Of several with one name the last counts.
+    """
+    was, found = ({finding.name: finding for finding in findings} for findings in (before, now))
+    gone = [replace(finding, status=WITHDRAWN) for name, finding in was.items() if name not in found]
+    return [finding for name, finding in found.items() if was.get(name) != finding] + gone

@@ -14,11 +14,13 @@ import pyarrow
 from audit.records.vectors import Flags, Keys, Longs, are_in_order, in_one_chunk, keys, longs
 
 _GROWTH: Final = 3
-"""Each run has more rows than this many times its successor's."""
+"""The least ratio of the rows of a run to those of the next."""
 
 
 class Bounds(NamedTuple):
-    """Of each searched (key, sub): rows `first` up to, not including, `end` have it; `start` and `stop`: those of the
+    """Where the rows of searched (key, sub) are; all columns are aligned with these.
+
+    Rows `first` up to, not including, `end` have the key and sub; rows `start` up to, not including, `stop` have the
     key.
     """
 
@@ -29,14 +31,14 @@ class Bounds(NamedTuple):
 
 
 class Run:
-    """Rows sorted by (key, sub)."""
+    """Rows sorted by (key, sub). `key` and `sub` are columns of `rows`, and aligned with them."""
 
     def __init__(self, rows: pyarrow.Table) -> None:
         self.rows = rows
         self.key, self.sub = keys(rows["key"]), longs(rows["sub"])
 
     def find(self, key: Keys, sub: Longs) -> Bounds:
-        """Where the rows of each (key, sub) are, or would be."""
+        """Find where the rows of each (key, sub) are, or would be. `key` and `sub` are aligned, in any order."""
         start = numpy.searchsorted(self.key, key, "left").astype(numpy.int64)
         stop = numpy.searchsorted(self.key, key, "right").astype(numpy.int64)
         first = self._lower_bound(start, stop, sub)
@@ -47,7 +49,7 @@ class Run:
         return Bounds(start, first, end, stop)
 
     def _are(self, place: Longs, stop: Longs, sub: Longs) -> Flags:
-        """Whether the rows at these places, if they are before `stop`, have this sub."""
+        """Whether the rows at these places, if they are before `stop`, have this sub; all are aligned."""
         within = place < stop
         return within & (self.sub[numpy.where(within, place, 0)] == sub) if len(self.sub) else within
 
@@ -86,7 +88,7 @@ def joined(tables: Iterable[pyarrow.Table], empty: pyarrow.Table) -> pyarrow.Tab
 
 
 def expand(first: Longs, end: Longs) -> Longs:
-    """The numbers first[i] up to end[i] of every i, each once, ascending."""
+    """The numbers first[i] up to, not including, end[i] of every i, each once, ascending."""
     lengths = numpy.maximum(end - first, 0)
     starts = numpy.repeat(first - (numpy.cumsum(lengths) - lengths), lengths)
     found = starts + numpy.arange(lengths.sum(), dtype=numpy.int64)
@@ -94,8 +96,10 @@ def expand(first: Longs, end: Longs) -> Longs:
 
 
 def neighbours(runs: Sequence[Run], key: Keys, sub: Longs) -> tuple[Longs, Longs, Flags]:
-    """Of each (key, sub): the next lower and the next higher sub of the key (`NOTHING` if there is none), and whether
-    there are rows of it.
+    """Find the neighbours of each (key, sub) in the runs; all results are aligned with `key` and `sub`.
+
+    The next lower and the next higher sub of the key, NOTHING if there is none, and whether there are rows of the (key,
+    sub) itself.
     """
     lower, higher = numpy.full(len(key), NOTHING), numpy.full(len(key), NOTHING)
     present = numpy.zeros(len(key), bool)
@@ -114,7 +118,7 @@ NOTHING: Final = numpy.int64(numpy.iinfo(numpy.int64).min)
 
 
 def merge_plan(sizes: Sequence[int], added: int) -> int:
-    """How many of the last runs are merged with a new one of so many rows; `sizes`: rows of each run, oldest first."""
+    """The number of last runs to be merged with one of `added` rows. `sizes`: rows of each run, oldest first."""
     merged = 0
     for size in reversed(sizes):
         if size > _GROWTH * added:
@@ -127,9 +131,9 @@ def merge_plan(sizes: Sequence[int], added: int) -> int:
 def joined_runs(
     runs: Sequence[Run], added: pyarrow.Table, reduce: Callable[[pyarrow.Table], pyarrow.Table]
 ) -> tuple[int, pyarrow.Table]:
-    """How many of the runs, the oldest first, stay as they are, and the run that takes the place of the others.
+    """Merge the last runs with new rows. `added` is reduced.
 
-    `added` is reduced.
+    Returns how many of the runs, the oldest first, stay as they are, and the run that follows them.
     """
     kept = len(runs) - merge_plan([run.rows.num_rows for run in runs], added.num_rows)
     if kept == len(runs):
@@ -138,5 +142,5 @@ def joined_runs(
 
 
 def merged(runs: Sequence[pyarrow.Table], reduce: Callable[[pyarrow.Table], pyarrow.Table]) -> pyarrow.Table:
-    """The rows of these runs, oldest first, as one; `reduce` sorts them and joins those that belong together."""
+    """Join the rows of these runs, oldest first. `reduce`: sorts them and joins those that belong together."""
     return reduce(pyarrow.concat_tables(runs).unify_dictionaries())

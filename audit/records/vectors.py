@@ -14,7 +14,7 @@ Keys = NDArray[numpy.uint64]
 Flags = NDArray[numpy.bool_]
 
 ABSENT: Final = -(1 << 40)
-"""Stands for a number that a record does not have."""
+"""The value for a number that a record does not have."""
 
 
 def longs(column: pyarrow.ChunkedArray) -> Longs:
@@ -31,12 +31,12 @@ def keys(column: pyarrow.ChunkedArray) -> Keys:
 
 
 def ranks(column: pyarrow.ChunkedArray) -> Longs:
-    """Numbers of the texts in a dictionary column that have the order of the texts; -1 for null."""
+    """The rank of the text in each row of a dictionary column among its texts; -1 for null. Aligned with the rows."""
     return ranked(column)[0]
 
 
 def ranked(column: pyarrow.ChunkedArray) -> tuple[Longs, list[str]]:
-    """Of each row the place of its text in the second list, which is sorted; -1 for null."""
+    """The place of the text of each row in the second list, which is sorted; -1 for null. Aligned with the rows."""
     one = _one_chunk(column.unify_dictionaries())
     texts = one.dictionary.to_pylist()
     order = sorted(range(len(texts)), key=texts.__getitem__)
@@ -53,19 +53,19 @@ def _one_chunk(column: pyarrow.ChunkedArray) -> pyarrow.Array:
 
 
 def text_hashes(column: pyarrow.ChunkedArray) -> Keys:
-    """A hash of the text of each row of a dictionary column without nulls."""
+    """A hash of the text in each row of a dictionary column without nulls; aligned with the rows."""
     one = _one_chunk(column.unify_dictionaries())
     hashes = numpy.array([text_hash(text) for text in one.dictionary.to_pylist()], numpy.uint64)
     return numpy.asarray(hashes[one.indices.to_numpy(zero_copy_only=False)], numpy.uint64)
 
 
 def text_hash(text: str) -> int:
-    """64 bits; nobody finds two texts with the same ones by chance."""
+    """A hash of 64 bits; two texts do not have the same one by chance."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
 def is_one_of(column: pyarrow.ChunkedArray, texts: Sequence[str]) -> Flags:
-    """Which rows of a dictionary column have one of these texts."""
+    """Whether a row of a dictionary column has one of these texts; false for null. Aligned with the rows."""
     one = _one_chunk(column.unify_dictionaries())
     found = pyarrow.compute.is_in(one.dictionary, value_set=pyarrow.array(list(texts)))
     # The last one is for rows without a text.
@@ -74,7 +74,11 @@ def is_one_of(column: pyarrow.ChunkedArray, texts: Sequence[str]) -> Flags:
 
 
 class BrokerLists:
-    """A column of lists of brokers; null counts as empty, and `present` tells them apart."""
+    """A column of lists of brokers; null counts as empty.
+
+    `present` and `lengths` are aligned with the rows. `values` has the members of all lists, and `row` aligned with
+    these the row of each.
+    """
 
     def __init__(self, column: pyarrow.ChunkedArray) -> None:
         lists = _one_chunk(column)
@@ -85,7 +89,7 @@ class BrokerLists:
         self.row: Longs = numpy.repeat(numpy.arange(len(self.lengths)), self.lengths)
 
     def contain(self, broker: Longs) -> Flags:
-        """Whether the list of each row has that row's broker."""
+        """Whether the list of each row has that row's broker; `broker` and the result are aligned with the rows."""
         return self._any(self.values == broker[self.row])
 
     def have_repetitions(self) -> Flags:
@@ -97,7 +101,7 @@ class BrokerLists:
         return found
 
     def are_within(self, others: "BrokerLists") -> Flags:
-        """Whether every member of each row's list is in the other list of the row."""
+        """Whether every member of each row's list is in the other list of the row; `others` has as many rows."""
         if not len(others.values):
             return numpy.asarray(self.lengths == 0, bool)
         low, span = self._bounds(others)
@@ -116,7 +120,7 @@ class BrokerLists:
         return hashes
 
     def _bounds(self, others: "BrokerLists") -> tuple[int, int]:
-        """The least broker of both columns, and how many numbers there are up to the greatest one."""
+        """The least broker of both columns, and the number of ids up to the greatest one."""
         low = min(int(self.values.min(initial=0)), int(others.values.min(initial=0)))
         return low, max(int(self.values.max(initial=0)), int(others.values.max(initial=0))) - low + 1
 
@@ -141,7 +145,7 @@ def are_in_order(*columns: NDArray[Any]) -> bool:
 
 
 def group_starts(*columns: NDArray[numpy.generic]) -> Longs:
-    """Where a new group of equal rows begins in these sorted columns."""
+    """The rows in which a new group of equal rows begins, ascending. `columns`: sorted, aligned with one another."""
     if not len(columns[0]):
         return numpy.empty(0, numpy.int64)
     changed = numpy.zeros(len(columns[0]) - 1, bool)
@@ -151,7 +155,8 @@ def group_starts(*columns: NDArray[numpy.generic]) -> Longs:
 
 
 def order_in_groups(order: Longs, starts: Longs, ties: Callable[[Longs], Sequence[NDArray[Any]]]) -> Longs:
-    """The order of rows, with those of each group by further columns; groups begin at these places of the order.
+    """Sort the rows of each group by further columns. `order`: rows, by groups; `starts`: the places in it where these
+    begin.
 
     `ties`: the columns of some rows, the least significant first. Most groups have one row, and need none.
     """
@@ -166,7 +171,9 @@ def order_in_groups(order: Longs, starts: Longs, ties: Callable[[Longs], Sequenc
 
 
 def by_reference(rows: pyarrow.Table, chosen: Longs) -> tuple[Longs, ...]:
-    """Sort columns of some rows, the least significant first: by time, node, incarnation and number of the record."""
+    """Sort columns of the chosen rows, the least significant first: by time, node, incarnation and number of the
+    record.
+    """
     part = rows.select(["seq", "incarnation", "node", "at_ms"]).take(chosen)
     return longs(part["seq"]), ranks(part["incarnation"]), ranks(part["node"]), longs(part["at_ms"])
 

@@ -1,4 +1,4 @@
-"""What a running audit tells: progress on stderr, metrics, a webhook; and whether it has seen enough."""
+"""What a running audit reports: progress on stderr, metrics, a webhook; and whether it has seen enough."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ class Alerts:
     def __init__(
         self, log_dirs: Sequence[Path], output: Location, metrics_listen: str, webhook: str, *, until_clean: bool
     ) -> None:
-        """Empty addresses: none. Raises BadParameter for a malformed one."""
+        """An empty address stands for none. Raises BadParameter for a malformed one."""
         metrics = Metrics()
         self._metrics, self._listen = metrics, _checked("--metrics-listen", metrics_listen, host_and_port)
         self.listener = AuditMetrics(metrics, log_dirs, output) if metrics_listen else None
@@ -44,13 +44,13 @@ class Alerts:
         self._stop_serving()
 
     def progress(self, result: AuditResult) -> bool:
-        """Tell of a result; whether the audit may stop."""
+        """Report a result; whether the audit may stop."""
         typer.echo(f"{result.records} records, {sum(result.findings.values())} findings", err=True)
         self.finish(result)
         return self._until_clean is not None and self._until_clean.reached(result)
 
     def finish(self, result: AuditResult) -> None:
-        """Tell of the last result."""
+        """Report the last result."""
         if self.listener is not None:
             self.listener.update(result)
         if self._webhook is not None:

@@ -11,7 +11,7 @@ NOTHING_READ: Final = Commit(0, -1, "", {})
 
 
 def positions_of(commit: Commit) -> dict[str, Position]:
-    """Up to where each log was read, wherever its files lie now."""
+    """The byte up to which each log was read, wherever its files are now."""
     found = {}
     for log, (file, end) in commit.taken.items():
         name = parse_segment_name(Path(file).name)
@@ -20,6 +20,6 @@ def positions_of(commit: Commit) -> dict[str, Position]:
 
 
 def backlog_bytes(files: LogFiles, commit: Commit | None) -> dict[str, int]:
-    """By log, the bytes of whole lines that were written and not yet read; logs without any are left out."""
+    """The bytes of whole lines that were written and not yet read, by log; logs without any are left out."""
     unread = ends(files.logs(), positions_of(commit or NOTHING_READ))
     return {log: sum(end - first for _, first, end in parts) for log, parts in unread.items()}

@@ -16,9 +16,10 @@ from audit.records.findings import Finding
 from audit.records.sorted_runs import joined
 from audit.records.vectors import Keys
 from audit.report.open_conditions import Open, add_unwritten
+from audit.rules.applied_states import APPLIED
 from audit.rules.governed_brokers import Disagreement, Since, leaders_unlike, states_unlike, states_unwritten
 from audit.rules.leader_claims import CLAIMS
-from audit.rules.partition_states import STATES
+from audit.rules.partition_states import STATES, WRITTEN
 from audit.storage.commits import Commit
 from audit.storage.output_folder import OutputFolder
 from audit.storage.table_schemas import TOPICS_TABLE
@@ -32,7 +33,7 @@ _TEXT: Final = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
 def governing(state: ClusterState) -> frozenset[int]:
     """The ids of klamm's controllers, if brokers of Kafka name one of them, by its id and epoch, as theirs.
 
-    A cluster has brokers of one kind; and klamm's controllers write no logs of Kafka's.
+    A cluster has brokers of one kind; and klamm's controllers write no logs of Kafka's kind.
     """
     nodes = {name.partition("/")[0] for name in state.incarnations}
     controllers = _controllers(nodes) - state.kafka.brokers
@@ -42,7 +43,7 @@ def governing(state: ClusterState) -> frozenset[int]:
 
 
 def governed_nodes(state: ClusterState) -> frozenset[str]:
-    """The nodes whose logs are Kafka's."""
+    """The nodes whose logs are of Kafka's kind."""
     return frozenset(f"{_AGENT}{broker}" for broker in state.kafka.brokers) if governing(state) else frozenset()
 
 
@@ -54,9 +55,11 @@ def check_governed(folder: OutputFolder, commit: Commit | None, state: ClusterSt
         return found
     found.findings.extend(_two_controllers(state))
     names = _Names.read(folder)
-    written, sent = (_rows(folder, commit, "states", STATES, names, by_klamm=klamm) for klamm in (True, False))
-    applied = _rows(folder, commit, "applied", STATES, names, by_klamm=False)
-    claims, named = (_rows(folder, commit, "claims", CLAIMS, names, by_klamm=klamm) for klamm in (True, False))
+    written, sent = (_rows(folder, commit, WRITTEN.name, STATES, names, by_klamm=klamm) for klamm in (True, False))
+    applied = _rows(folder, commit, APPLIED.name, STATES, names, by_klamm=False)
+    claims, named = (
+        _rows(folder, commit, CLAIMS.name, CLAIMS.schema, names, by_klamm=klamm) for klamm in (True, False)
+    )
     always = all(controller in controllers for ids in state.kafka.ruled.values() for controller in ids)
     since = Since(always, commit.limits.clock_ms)
     for shown in (sent, applied):
@@ -69,7 +72,7 @@ def check_governed(folder: OutputFolder, commit: Commit | None, state: ClusterSt
 
 
 def _active(state: ClusterState, epoch: int) -> set[int]:
-    """The controllers of klamm's that became active in this epoch."""
+    """The controllers of klamm that became active in this epoch."""
     return _controllers(record.partition("/")[0] for record in state.active.get(epoch, ()))
 
 
@@ -93,8 +96,10 @@ def _two_controllers(state: ClusterState) -> Iterator[Finding]:
 
 
 class _Names(NamedTuple):
-    """Of the partitions of which klamm's logs have a size: keys of klamm's, sorted, and the keys that the partitions of
-    these names have in Kafka's logs; `places`: of each of the latter a topic and the number of the partition.
+    """The partitions of topics whose size klamm's logs state.
+
+    `klamm`: their keys in klamm's logs, sorted; `kafka`: the keys that partitions of these names have in Kafka's logs,
+    aligned with `klamm`. `places`: the topic and the number of the partition, by the latter keys.
     """
 
     klamm: Keys
@@ -126,7 +131,7 @@ def _repeated(texts: Sequence[str | None], counts: Sequence[int]) -> pyarrow.Dic
 def _rows(
     folder: OutputFolder, commit: Commit, name: str, schema: pyarrow.Schema, names: _Names, *, by_klamm: bool
 ) -> pyarrow.Table:
-    """What the runs of this name have of the partitions, by the keys of Kafka's logs; in no order."""
+    """The rows that the runs of this name have of the partitions, with the keys of Kafka's logs; in no order."""
     of = names.klamm if by_klamm else numpy.unique(names.kafka)
     to = names.kafka if by_klamm else of
     found = []

@@ -1,7 +1,7 @@
 """What still holds at the end of the logs: no leader, too few replicas in sync, a reassignment or deletion under way.
 
 How long so far is known in two ways: by the newest record of a controller, from which follows a finding when it is too
-long; and by the clock of whoever asks, which alone goes on while nothing is logged. That is no finding and changes no
+long; and by the clock of whoever asks, which alone advances while nothing is logged. That is no finding and changes no
 verdict: the logs may only have been read late. It is there to alert on.
 """
 
@@ -12,14 +12,13 @@ from msgspec import Struct
 
 from audit.batches.cluster_state import ClusterState
 from audit.records.findings import Finding
-from audit.rules.durations import LEADERLESS, UNDER_MIN_ISR
+from audit.rules.durations import LEADERLESS, OPEN, UNDER_MIN_ISR
 from audit.rules.limits import Limits
-from audit.rules.unfinished_work import DELETION_STALLED, REASSIGNMENT_STALLED, open_deletions
+from audit.rules.unfinished_work import DELETION_STALLED, REASSIGNING, REASSIGNMENT_STALLED, open_deletions
 from audit.storage.commits import Commit
 from audit.storage.output_folder import OutputFolder
 from state_log.causes import utc_text
 
-_TABLES: Final = ("open", "reassigning")
 _TEXTS: Final = {
     LEADERLESS: "it has had no leader",
     UNDER_MIN_ISR: "it has had fewer replicas in sync than min.insync.replicas",
@@ -43,7 +42,7 @@ class LastingCondition(Struct, frozen=True):
 
 
 def limit_of(rule: str, limits: Limits) -> int:
-    """How many ms a condition may last."""
+    """How long a condition may last, in ms."""
     return {
         LEADERLESS: limits.leaderless_ms,
         UNDER_MIN_ISR: limits.under_min_isr_ms,
@@ -55,7 +54,7 @@ def limit_of(rule: str, limits: Limits) -> int:
 def lasting_conditions(
     folder: OutputFolder, commit: Commit | None, state: ClusterState, now_ms: int
 ) -> list[LastingCondition]:
-    """Those that have lasted longer than their limit by either clock, the longest first. Raises OutputError."""
+    """The conditions that last longer than their limit by either clock, the longest first. Raises OutputError."""
     if commit is None:
         return []
     newest = max((ms for node, ms in state.last_at_ms.items() if node.startswith("controller-")), default=0)
@@ -65,7 +64,7 @@ def lasting_conditions(
 
 
 def lasting_findings(folder: OutputFolder, commit: Commit | None, state: ClusterState) -> list[Finding]:
-    """Those that have lasted too long by the records alone."""
+    """The findings about conditions that have lasted too long by the records alone."""
     if commit is None:
         return []
     return [
@@ -86,8 +85,8 @@ def lasting_findings(folder: OutputFolder, commit: Commit | None, state: Cluster
 
 def _open_rows(folder: OutputFolder, commit: Commit, state: ClusterState) -> Iterator[Mapping[str, Any]]:
     for bucket in commit.buckets.values():
-        for table in _TABLES:
-            for run in folder.runs(bucket.runs.get(table, ())):
+        for table in (OPEN, REASSIGNING):
+            for run in folder.runs(bucket.runs.get(table.name, ())):
                 yield from run.rows.to_pylist()
     yield from open_deletions(state.deletions)
 

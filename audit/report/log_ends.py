@@ -23,7 +23,7 @@ from state_log.chain import CHAIN_BREAK
 
 
 class CheckedEnds(NamedTuple):
-    """What was found, and of which logs the end was not checked, as a text."""
+    """What was found, and as a text the logs whose ends were not checked."""
 
     ends: Ends
     checked: str
@@ -55,7 +55,7 @@ def _logs(state: ClusterState) -> dict[str, ReadLog]:
 
 
 class _Lag:
-    """Whether what was read of a log may only be behind what was seen of it."""
+    """Tells whether what was read of a log may only be behind what was seen of it."""
 
     def __init__(self, given: Given, state: ClusterState) -> None:
         self._lag_ms, self._last_at_ms = given.lag_ms, state.last_at_ms

@@ -1,4 +1,4 @@
-"""What may be behind a truncation below the high watermark: machines that were started anew, by their boot ids."""
+"""What may be behind a truncation below the high watermark: machines that were restarted, by their boot ids."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -20,8 +20,10 @@ _OF_REPLICAS: Final = ("topic", "topic_id", "partition", "replicas")
 def restarts_behind(
     folder: OutputFolder, state: ClusterState, findings: Sequence[Mapping[str, Any]]
 ) -> list[list[str]]:
-    """Of each finding a text for each other replica of the partition whose machine was started anew before: about the
-    last time. None for findings of other rules, and where the records are no longer kept.
+    """Name the machines whose restart may explain each finding about a truncation, a text for each.
+
+    The text is about the last restart before it of the machine of another replica of the partition. There is none for
+    findings of other rules, and where the records are no longer kept.
     """
     boots = {(span.node, span.incarnation): span.boot_id for span in state.spans.values() if span.boot_id}
     restarts = machine_restarts(boots)

@@ -30,7 +30,7 @@ _JOB, _LOG = "Job", "Log"
 
 
 class AuditMetrics(StreamingQueryListener):
-    """Registers with the registry; takes over results from the job and the progress of batches from Spark."""
+    """Registers with the registry; takes results from the job and the progress of batches from Spark."""
 
     def __init__(self, metrics: Metrics, log_dirs: Sequence[Path], output: Location) -> None:
         self._metrics, self._output = metrics, output
@@ -48,7 +48,7 @@ class AuditMetrics(StreamingQueryListener):
         self._labelled: dict[str, dict[tuple[tuple[str, object], ...], Gauge]] = {}
 
     def update(self, result: AuditResult) -> None:
-        """Take over a result of the job, and what its output folder says of the state behind it."""
+        """Set the metrics of a result of the job, and of the state behind it in its output folder."""
         folder = OutputFolder(self._output)
         commit = folder.last_commit()
         self._verdict.set(result.verdict)
@@ -64,7 +64,7 @@ class AuditMetrics(StreamingQueryListener):
         self.update_backlog(commit)
 
     def update_backlog(self, commit: Commit | None) -> None:
-        """Look at the ends of the logs."""
+        """Set how far the audit is behind the ends of the logs."""
         backlog = backlog_bytes(self._files, commit)
         self._backlog.set(sum(backlog.values()))
         self._set("BacklogBytes", {(("log", log),): size for log, size in backlog.items()}, _LOG)
@@ -83,7 +83,7 @@ class AuditMetrics(StreamingQueryListener):
     # Spark's own progress; method names are Spark's. Called on a thread of its callbacks.
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        """Nothing: the first batch says more."""
+        """Do nothing: the first batch says more."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         progress = event.progress
@@ -92,7 +92,7 @@ class AuditMetrics(StreamingQueryListener):
             self._batch_ms.update_ms(progress.durationMs.get("triggerExecution", 0))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Nothing: the backlog says so."""
+        """Do nothing: the backlog says so."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         if event.exception is not None:

@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 from audit.batches.cluster_state import ClusterState
 from audit.chains.witnesses import Witnessed
 from audit.records.findings import Finding
-from audit.rules.applied_states import Waiting
+from audit.rules.applied_states import UNTAKEN, UNWRITTEN
+from audit.rules.rule import Awaited
 from audit.rules.subjects import reference
 from audit.storage.commits import Commit
 from audit.storage.output_folder import OutputFolder
@@ -25,7 +26,7 @@ APPLY_WITHIN_MS: Final = 60_000
 
 
 class Open(NamedTuple):
-    """`unknown`: conditions that a log which was not read, or not far enough, may explain."""
+    """What waits at the end. `unknown`: conditions that a log which was not read, or not far enough, may explain."""
 
     findings: list[Finding]
     unknown: list[Finding]
@@ -34,8 +35,8 @@ class Open(NamedTuple):
 def open_conditions(folder: OutputFolder, commit: Commit | None, state: ClusterState) -> Open:
     """The conditions at the end of what was read. Raises OutputError."""
     found = Open([], [])
-    add_unwritten(found, list(_waiting(folder, commit, "unwritten")), commit, state)
-    for row in _waiting(folder, commit, "untaken"):
+    add_unwritten(found, list(_waiting(folder, commit, UNWRITTEN)), commit, state)
+    for row in _waiting(folder, commit, UNTAKEN):
         node = f"broker-{row['leader']}"
         last = state.last_at_ms.get(node)
         if row["leader"] < 0 or last is None or last < row["at_ms"] + APPLY_WITHIN_MS:
@@ -50,8 +51,10 @@ def open_conditions(folder: OutputFolder, commit: Commit | None, state: ClusterS
 
 
 def _has_all_controllers(commit: Commit | None, state: ClusterState) -> bool:
-    """A controller's log that is absent, begins late, has gaps or malformed lines, or ends before what others have seen
-    of it, may hold any state.
+    """Whether every state that controllers wrote was read.
+
+    A controller's log that is absent, begins late, has gaps or malformed lines, or ends before what others have seen of
+    it, may hold any state.
     """
     controllers = {name: log for name, log in state.incarnations.items() if name.startswith("controller-")}
     named = {f"controller-{controller}" for controller in (() if commit is None else commit.controllers)}
@@ -70,7 +73,7 @@ def _goes_on(log: str, seen: Mapping[str, Witnessed], logs: Mapping[str, Incarna
 
 
 def add_unwritten(found: Open, rows: Sequence[Mapping[str, Any]], commit: Commit | None, state: ClusterState) -> None:
-    """Add one condition for each controller epoch of these states, as WAITING, which no controller wrote."""
+    """Add one condition for each controller epoch of these states, rows of UNWRITTEN."""
     has_all = _has_all_controllers(commit, state)
     last = max((ms for node, ms in state.last_at_ms.items() if node.startswith("controller-")), default=0)
     by_epoch: dict[int, list[Mapping[str, Any]]] = {}
@@ -89,10 +92,9 @@ def add_unwritten(found: Open, rows: Sequence[Mapping[str, Any]], commit: Commit
         (found.findings if decided else found.unknown).append(finding)
 
 
-def _waiting(folder: OutputFolder, commit: Commit | None, table: str) -> Iterator[dict[str, Any]]:
-    assert table in Waiting._fields, table
+def _waiting(folder: OutputFolder, commit: Commit | None, table: Awaited) -> Iterator[dict[str, Any]]:
     for bucket in () if commit is None else commit.buckets.values():
-        for run in folder.runs(bucket.runs.get(table, ())):
+        for run in folder.runs(bucket.runs.get(table.name, ())):
             yield from run.rows.to_pylist()
 
 

@@ -38,7 +38,7 @@ _OF_CAUSES: Final = (
     *("v", "node", "incarnation", "seq", "at_ms", "kind", "controller_epoch", "request_id", "principal", "peer"),
     *("cause_event", "cause_id", "cause_controller", "cause_controller_epoch"),
 )
-"""What it takes to find out what led to a record."""
+"""The columns that it takes to find out what led to a record."""
 
 
 class Gap(Struct, frozen=True):
@@ -152,24 +152,24 @@ def _kafka_logs(state: ClusterState) -> tuple[ReadKafkaLog, ...]:
 
 
 def cluster_state(folder: OutputFolder, commit: Commit | None) -> ClusterState:
-    """What is known of nodes and controllers."""
+    """The state of nodes and controllers that the last batch left."""
     stored = None if commit is None else commit.cluster.file
     return ClusterState() if stored is None else decode_state(folder.read_state(stored))
 
 
 def findings_of(folder: OutputFolder) -> list[dict[str, Any]]:
-    """All findings, by rule and subject; of each the last version, unless it was withdrawn."""
+    """The last version of each finding that was not withdrawn, by rule and subject."""
     return [row for row in folder.current_rows(FINDINGS_TABLE) if row["status"] == FOUND]
 
 
 def all_findings(folder: OutputFolder) -> list[dict[str, Any]]:
-    """Those of the table, and those that hold at the end of what was read, but for durations by wrong clocks."""
+    """The findings of the table, and those that hold at the end of what was read, without durations by wrong clocks."""
     commit = folder.last_commit()
     return _findings(folder, _end_of_logs(folder, commit, cluster_state(folder, commit)))
 
 
 def without_doubles(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those that say something of their own.
+    """Leave out findings that another one says already.
 
     An epoch that falls is a fault of the states of a partition, and of what one process shows in the order of its
     records. Where both say it of the same records it is one fault, and the first of them stays.
@@ -272,7 +272,7 @@ def _gaps(
 
 
 def _malformed(folder: OutputFolder, commit: Commit) -> Iterator[Gap]:
-    """The files with the most malformed lines. Of a file with very many the table has the first."""
+    """The files with the most malformed lines. For a file with very many the table has the first of them."""
     files = Counter(row["file"] for row in folder.rows(QUARANTINE_TABLE, ["file"]))
     is_full = files.total() < commit.quarantined
     for file, count in files.most_common(_NAMED_MAX):
@@ -283,7 +283,7 @@ def _malformed(folder: OutputFolder, commit: Commit) -> Iterator[Gap]:
 
 
 def _not_compared(folder: OutputFolder) -> Iterator[Gap]:
-    """The first of what the rules could not judge."""
+    """The first findings that say what the rules could not compare."""
     rows = folder.current_rows(FINDINGS_TABLE)
     said = {row["subject"]: row["message"] for row in rows if row["status"] == NOT_COMPARED}
     for subject in sorted(said)[:_NAMED_MAX]:
@@ -293,7 +293,7 @@ def _not_compared(folder: OutputFolder) -> Iterator[Gap]:
 
 
 def _origins(folder: OutputFolder, findings: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Of the records that these findings name: the request or event that each goes back to, as a text."""
+    """The request or event that led to each record that these findings name, as a text."""
     wanted = {name for finding in findings for name in finding["records"]}
     topics = sorted({finding["topic"] for finding in findings if finding["topic"] is not None})
     if not topics:

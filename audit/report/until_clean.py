@@ -18,7 +18,7 @@ class UntilClean:
         self._target = advance({}, ends(LogFiles(log_dirs).logs(), {}), None)
 
     def reached(self, result: AuditResult) -> bool:
-        """Whether all of it was read, and nothing is wrong or missing."""
+        """Whether everything was read, and nothing is wrong or missing."""
         commit = self._folder.last_commit()
         if result.verdict != CLEAN or commit is None:
             return False

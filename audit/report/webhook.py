@@ -23,9 +23,9 @@ from cluster.metrics.registry import Metrics
 from cluster.model.errors import DECODE_ERRORS
 
 VERSION: Final = 1
-"""Of the document that is sent."""
+"""The version of the document that is sent."""
 FINDINGS_MAX: Final = 100
-"""In one request; `more` counts the others."""
+"""Findings in one request; `more` counts the others."""
 _TIMEOUT_S: Final = 10.0
 _SENT_FILE: Final = "webhook.json"
 
@@ -104,7 +104,7 @@ def document(result: AuditResult, found: Sequence[Mapping[str, Any]], sent: Sent
 
 
 def check_url(url: str) -> None:
-    """Raises ValueError for what is no address of HTTP."""
+    """Check that a text is an address of HTTP. Raises ValueError."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError("must be an address like http://alerts.example:8080/klamm")

@@ -6,168 +6,97 @@ missing.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy
 import pyarrow
-import pyarrow.compute
 
+from audit.reading.kafka.rows import without_kafka
 from audit.records.findings import Finding, Violation, changes
 from audit.records.sorted_runs import NOTHING, Bounds, Run, gather, neighbours
-from audit.records.vectors import (
-    ABSENT,
-    Flags,
-    Keys,
-    Longs,
-    are_in_order,
-    by_reference,
-    group_starts,
-    is_one_of,
-    keys,
-    longs,
-    order_in_groups,
-)
+from audit.records.vectors import Flags, Keys, Longs, group_starts, is_one_of, keys, longs
+from audit.rules.leaderships_taken import TAKEN, TAKEN_READ
 from audit.rules.partition_states import (
     STATES,
-    STATES_OF_RECORDS,
+    STATES_READ,
     WRITTEN,
-    Contents,
     describe_state,
     reduce_states,
     state_rows,
 )
-from audit.rules.subjects import Subjects, reference
+from audit.rules.recreations import comparable, compared, earlier
+from audit.rules.rule import Awaited, BucketBatch, Explanation, Kept, Rule, once
+from audit.rules.subjects import NAMED, Subjects, reference
 from state_log.kafka.message_fields import CACHED
 from state_log.record import Kind
 
 AGENT_DISAGREES: Final = "agent-disagrees-with-controller"
-_UNKNOWN: Final = 1 << 40
-WAITING: Final = pyarrow.schema(
-    [*STATES, ("topic", pyarrow.string()), ("topic_id", pyarrow.string()), ("partition", pyarrow.int32())]
-)
-"""States with the names of their partitions."""
-_TEXT: Final = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
-TAKEN: Final = pyarrow.schema(
-    {
-        "key": pyarrow.uint64(),
-        "sub": pyarrow.int64(),
-        "partition_epoch": pyarrow.int64(),
-        "min_insync_replicas": pyarrow.int32(),
-        "cause_controller_epoch": pyarrow.int32(),
-        "at_ms": pyarrow.int64(),
-        "node": _TEXT,
-        "incarnation": _TEXT,
-        "seq": pyarrow.int64(),
-    }
-)
-"""Leader epochs (`sub`) in which the leader has recorded its role: the first such record by time, node, incarnation and
-number, and the least `min_insync_replicas` of all of them (null: none has it).
-"""
+_NAMED_STATES: Final = pyarrow.schema([*STATES, *NAMED])
 
 
-class Applied(NamedTuple):
-    """What a batch says: states that controllers wrote and that agents applied, leader epochs that leaders took up."""
-
-    written: pyarrow.Table
-    applied: pyarrow.Table
-    taken: pyarrow.Table
+def _applied_of(rows: pyarrow.Table) -> pyarrow.Table:
+    roles = is_one_of(rows["kind"], [Kind.ROLE.value]) & is_one_of(rows["to_state"], ["leader", "follower", CACHED])
+    return reduce_states(state_rows(rows, roles)[1])
 
 
-class Waiting(NamedTuple):
-    """As WAITING: applied states that nobody has written, and the newest leaderships that nobody has taken."""
-
-    unwritten: pyarrow.Table
-    untaken: pyarrow.Table
+APPLIED: Final = Kept("applied", STATES, lambda batch: _applied_of(comparable(batch)), reduce_states)
+"""The states that agents applied. Brokers of Apache Kafka apply what they cache."""
 
 
-def applied_of(rows: pyarrow.Table, found: Contents) -> pyarrow.Table:
-    """The states that agents applied by these records, as STATES, reduced. Brokers of Kafka's apply what they cache.
-
-    `found`: the records' contents.
-    """
-    chosen = is_one_of(rows["kind"], [Kind.ROLE.value]) & is_one_of(rows["to_state"], ["leader", "follower", CACHED])
-    chosen &= found.present
-    part = rows.select(STATES_OF_RECORDS).filter(pyarrow.array(chosen))
-    return reduce_states(state_rows(part, found.content[chosen]))
+def _unwritten(batch: BucketBatch) -> pyarrow.Table:
+    # A log of Apache Kafka does not say where it begins, so that it may lack what was written before.
+    new = batch.subjects.named(without_kafka(batch.added(APPLIED)))
+    unwritten = pyarrow.concat_tables([compared(batch.awaited(UNWRITTEN), batch), new]).unify_dictionaries()
+    written = [*batch.runs(WRITTEN), Run(_own_written(batch))]
+    return unwritten.filter(pyarrow.array(~_present(written, keys(unwritten["key"]), longs(unwritten["sub"]))))
 
 
-def taken_of(rows: pyarrow.Table) -> pyarrow.Table:
-    """The leader epochs that their leaders took up, as TAKEN, reduced."""
-    leader, broker = longs(rows["leader"]), longs(rows["broker"])
-    own = _are_roles(rows) & is_one_of(rows["to_state"], ["leader"]) & (leader == broker) & (broker >= 0)
-    own &= longs(rows["leader_epoch"]) != ABSENT
-    part = rows.select(["key", "leader_epoch", "partition_epoch", *TAKEN.names[3:]]).filter(pyarrow.array(own))
-    columns = [
-        part["key"],
-        *(part[name].cast(pyarrow.int64()) for name in ("leader_epoch", "partition_epoch")),
-        *(part[name] for name in TAKEN.names[3:]),
-    ]
-    return reduce_taken(pyarrow.table(columns, schema=TAKEN))
-
-
-def reduce_taken(rows: pyarrow.Table) -> pyarrow.Table:
-    """Sorted by key and leader epoch, each once."""
-    rows = rows.unify_dictionaries()
-    key, sub = keys(rows["key"]), longs(rows["sub"])
-    if are_in_order(key, sub):
-        return rows
-    order = numpy.lexsort((sub, key))
-    starts = group_starts(key[order], sub[order])
-    order = order_in_groups(order, starts, lambda chosen: by_reference(rows, chosen))
-    minimum = longs(rows["min_insync_replicas"])[order]
-    least = numpy.minimum.reduceat(numpy.where(minimum == ABSENT, _UNKNOWN, minimum), starts)
-    values = pyarrow.array(least, pyarrow.int64(), mask=least == _UNKNOWN).cast(pyarrow.int32())
-    return rows.take(order[starts]).set_column(3, "min_insync_replicas", values)
-
-
-def check_applied(written: Sequence[Run], applied: Sequence[Run], new: Applied, subjects: Subjects) -> list[Finding]:
-    """What the new states, with those of the runs, change about contradictions of agents and controllers."""
-    touched = _epochs(new.written, new.applied)
-    if not len(touched.key):
-        return []
-    known = gather(written, touched.key, touched.sub, WRITTEN.empty_table())
-    known_applied = gather(applied, touched.key, touched.sub, STATES.empty_table())
-    before = _contradictions(known, known_applied, subjects)
-    written_now, applied_now = ((known, new.written), (known_applied, new.applied))
-    now = _contradictions(pyarrow.concat_tables(written_now), pyarrow.concat_tables(applied_now), subjects)
-    return changes({f.name: f for f in before}, {f.name: f for f in now})
-
-
-def wait(runs: Sequence[Run], taken: Sequence[Run], new: Applied, waiting: Waiting, subjects: Subjects) -> Waiting:
-    """What waits after a batch. `runs`: states that controllers wrote; `taken`: as TAKEN."""
-    unwritten = pyarrow.concat_tables([waiting.unwritten, subjects.named(new.applied)]).unify_dictionaries()
-    found = _present([*runs, Run(new.written)], keys(unwritten["key"]), longs(unwritten["sub"]))
+def _untaken(batch: BucketBatch) -> pyarrow.Table:
+    new = _own_written(batch)
     # A state that arrives late is not the newest: the leadership has passed on since.
-    is_newest = neighbours(runs, keys(new.written["key"]), longs(new.written["sub"]))[1] == NOTHING
-    newest = subjects.named(new.written.filter(pyarrow.array(is_newest)).select(STATES.names))
-    untaken = _newest(pyarrow.concat_tables([waiting.untaken, newest]).unify_dictionaries())
-    done = _present([*taken, Run(new.taken)], keys(untaken["key"]), longs(untaken["leader_epoch"]))
-    return Waiting(
-        unwritten.filter(pyarrow.array(~found)),
-        untaken.filter(pyarrow.array(~done | (longs(untaken["leader"]) < 0))),
-    )
+    is_newest = neighbours(batch.runs(WRITTEN), keys(new["key"]), longs(new["sub"]))[1] == NOTHING
+    newest = batch.subjects.named(new.filter(pyarrow.array(is_newest)).select(STATES.names))
+    untaken = _newest(pyarrow.concat_tables([compared(batch.awaited(UNTAKEN), batch), newest]).unify_dictionaries())
+    taken = [*batch.runs(TAKEN), Run(batch.added(TAKEN))]
+    done = _present(taken, keys(untaken["key"]), longs(untaken["leader_epoch"]))
+    return untaken.filter(pyarrow.array(~done | (longs(untaken["leader"]) < 0)))
 
 
-def _are_roles(rows: pyarrow.Table) -> Flags:
-    return is_one_of(rows["kind"], [Kind.ROLE.value]) & is_one_of(rows["to_state"], ["leader", "follower"])
+@once
+def _own_written(batch: BucketBatch) -> pyarrow.Table:
+    return without_kafka(batch.added(WRITTEN))
 
 
-class _Epochs(NamedTuple):
-    key: Keys
-    sub: Longs
+UNWRITTEN: Final = Awaited("unwritten", _NAMED_STATES, _unwritten)
+"""Applied states that no controller has written."""
+UNTAKEN: Final = Awaited("untaken", _NAMED_STATES, _untaken)
+"""The newest state of each partition, if its leader has not taken the leadership."""
 
 
-def _epochs(*tables: pyarrow.Table) -> _Epochs:
+def _check(batch: BucketBatch) -> list[Finding]:
+    new_written, new_applied = batch.added(WRITTEN), batch.added(APPLIED)
+    key, sub = _epochs(new_written, new_applied)
+    if not len(key):
+        return []
+    written = gather(batch.runs(WRITTEN), key, sub, WRITTEN.schema.empty_table())
+    applied = gather(batch.runs(APPLIED), key, sub, STATES.empty_table())
+    before = _contradictions(written, applied, batch.subjects)
+    written_now, applied_now = map(pyarrow.concat_tables, ((written, new_written), (applied, new_applied)))
+    return changes(before, _contradictions(written_now, applied_now, batch.subjects))
+
+
+def _epochs(*tables: pyarrow.Table) -> tuple[Keys, Longs]:
     """Each (key, partition epoch) of these tables once, sorted."""
     key = numpy.concatenate([keys(table["key"]) for table in tables])
     sub = numpy.concatenate([longs(table["sub"]) for table in tables])
     order = numpy.lexsort((sub, key))
     key, sub = key[order], sub[order]
     starts = group_starts(key, sub)
-    return _Epochs(key[starts], sub[starts])
+    return key[starts], sub[starts]
 
 
 def _present(runs: Sequence[Run], key: Keys, sub: Longs) -> Flags:
+    """Whether one of the runs has a row of each (key, sub); aligned with these."""
     found = numpy.zeros(len(key), bool)
     for run in runs:
         bounds = run.find(key, sub)
@@ -184,7 +113,7 @@ def _newest(states: pyarrow.Table) -> pyarrow.Table:
 
 
 def _contradictions(written: pyarrow.Table, applied: pyarrow.Table, subjects: Subjects) -> Iterator[Finding]:
-    """Applied contents that differ from all that controllers wrote at the same partition epoch."""
+    """The applied contents that differ from all that controllers wrote at the same partition epoch."""
     written, applied = reduce_states(written), reduce_states(applied)
     known, other = unlike(written, applied)
     for row in numpy.flatnonzero(other).tolist():
@@ -201,9 +130,10 @@ def _contradictions(written: pyarrow.Table, applied: pyarrow.Table, subjects: Su
 
 
 def unlike(written: pyarrow.Table, shown: pyarrow.Table) -> tuple[Bounds, Flags]:
-    """Of each row that shows a `content`: where those written at its (key, sub) are, and whether it is none of these.
+    """Find rows whose `content` is none of those that were written at their (key, sub).
 
-    `written` is sorted by (key, sub).
+    Returns where those written are, and whether the row has none of them and there are some; both aligned with the rows
+    of `shown`. `written` is sorted by (key, sub).
     """
     known = Run(written).find(keys(shown["key"]), longs(shown["sub"]))
     content = Run(_by_content(written)).find(*_content_keys(shown))
@@ -211,7 +141,7 @@ def unlike(written: pyarrow.Table, shown: pyarrow.Table) -> tuple[Bounds, Flags]
 
 
 def _content_keys(states: pyarrow.Table) -> tuple[Keys, Longs]:
-    """Keys in which the content takes part."""
+    """The (key, sub) of states, with the content made part of the key; aligned with the rows."""
     return keys(states["key"]) ^ keys(states["content"]), longs(states["sub"])
 
 
@@ -219,3 +149,22 @@ def _by_content(states: pyarrow.Table) -> pyarrow.Table:
     key, sub = _content_keys(states)
     order = numpy.lexsort((sub, key))
     return pyarrow.table({"key": key[order], "sub": sub[order]})
+
+
+RULE: Final = Rule(
+    explains={
+        AGENT_DISAGREES: Explanation(
+            "critical",
+            "What a broker applies at a partition epoch is what a controller wrote at it.",
+            "the broker's and the controller's record of that partition epoch",
+            kafka="INFO",
+        )
+    },
+    reads=(*STATES_READ, *TAKEN_READ),
+    check=_check,
+    keeps=(APPLIED, TAKEN),
+    awaits=(UNWRITTEN, UNTAKEN),
+    withdraw=lambda batch: changes(
+        _contradictions(earlier(batch, WRITTEN), earlier(batch, APPLIED), batch.subjects), ()
+    ),
+)

@@ -1,8 +1,9 @@
-"""Clocks of two nodes that differ, by pairs of records of which the one is known to have come first.
+"""Clocks of two nodes that differ, by pairs of records of which one is known to have come first.
 
 A broker records a role after the controller whose event it names has recorded the state, and asks for another ISR after
-it took the role. Where the times say otherwise, one of the clocks is wrong by so much at least. The reader's own clock
-plays no part. Two controllers are not compared: one may load a state before another, which wrote it, has the answer.
+it took the role. Where the times say otherwise, one of the clocks is wrong by at least the difference. The reader's own
+clock plays no part. Two controllers are not compared: one may load a state before the other, which wrote it, has the
+answer.
 """
 
 from collections import Counter
@@ -28,9 +29,9 @@ _ALTER_PARTITION: Final = ("AlterPartition", "AlterPartitionReceived")
 
 
 class ClockDifference(Struct, frozen=True, order=True):
-    """`behind` wrote the second of two records, `ahead` the first, which has the later time, by so many ms.
+    """Two processes (node/incarnation): `ahead` wrote the first of two records, which has the later time by `ms`.
 
-    Both are node/incarnation; `records`: first and second.
+    `behind` wrote the second. `records`: first and second.
     """
 
     behind: str
@@ -40,7 +41,7 @@ class ClockDifference(Struct, frozen=True, order=True):
 
 
 def clock_differences(window: Window, limit_ms: int) -> list[ClockDifference]:
-    """Of each two processes the greatest difference above the limit in a window."""
+    """The greatest difference above the limit between each two processes in a window."""
     of = window.intervals
     if of.taken is None:
         return []
@@ -58,7 +59,7 @@ def clock_differences(window: Window, limit_ms: int) -> list[ClockDifference]:
 
 
 def greatest(differences: Iterable[ClockDifference]) -> list[ClockDifference]:
-    """Of each two processes the greatest difference."""
+    """The greatest difference between each two processes."""
     found: dict[tuple[str, str], ClockDifference] = {}
     for difference in differences:
         name = difference.behind, difference.ahead
@@ -67,13 +68,13 @@ def greatest(differences: Iterable[ClockDifference]) -> list[ClockDifference]:
 
 
 def _order(difference: ClockDifference) -> tuple[int, int, int]:
-    """The greatest first, of these the one of the earliest records, so that it does not matter what came when."""
+    """A sort key: the greatest first, then that of the earliest records, whatever the order of arrival."""
     first, second = (int(record.rpartition("/")[2]) for record in difference.records)
     return -difference.ms, second, first
 
 
 def clock_findings(differences: Iterable[ClockDifference], jumping: AbstractSet[str]) -> Iterator[Finding]:
-    """One finding for each node whose clock is wrong: that which differs from most others, again and again.
+    """Yield one finding for each node whose clock is wrong: the one that differs from most others, until none differ.
 
     `jumping`: processes (node/incarnation) whose clock was set back: they are found by that.
     """
@@ -115,7 +116,10 @@ def _node(process: str) -> str:
 def _differences(
     first: pyarrow.Table, second: pyarrow.Table, differences: Longs, limit_ms: int
 ) -> Iterator[ClockDifference]:
-    """Of each two processes the greatest difference; `first` and `second`: the records of each row."""
+    """The greatest difference above the limit between each two processes.
+
+    `first` and `second`: the records of which the first came before, aligned with `differences` in ms.
+    """
     which = numpy.flatnonzero(differences > limit_ms)
     if not len(which):
         return

@@ -11,10 +11,15 @@ import numpy
 import pyarrow
 
 from audit.records.findings import Finding, Violation, changes
-from audit.records.vectors import Flags, Keys, Longs, group_starts, keys
+from audit.records.vectors import Flags, Longs, group_starts, keys
+from audit.rules.deleted_partitions import DELETIONS, KnownDeletions, deletions_among
+from audit.rules.leaderships_taken import TAKEN_READ
 from audit.rules.limits import Limits
-from audit.rules.partition_windows import Window, Windows
-from audit.rules.subjects import Subjects, reference_at
+from audit.rules.partition_states import STATES_READ
+from audit.rules.partition_windows import Window, earlier_window, windows
+from audit.rules.recreations import compared
+from audit.rules.rule import KEY, Awaited, BucketBatch, Explanation, Rule, once
+from audit.rules.subjects import NAMED, Subjects, reference_at
 from state_log.causes import utc_text
 
 LEADERLESS: Final = "leaderless-too-long"
@@ -22,28 +27,24 @@ UNDER_MIN_ISR: Final = "under-min-isr-too-long"
 LEADER_FLAPPING: Final = "leader-flapping"
 ISR_FLAPPING: Final = "isr-flapping"
 _NAMED_MAX: Final = 20
-_TEXT: Final = pyarrow.string()
-OPEN: Final = pyarrow.schema(
+OPEN_UNNAMED: Final = pyarrow.schema(
     {
-        "key": pyarrow.uint64(),
-        "sub": pyarrow.int64(),
-        "rule": _TEXT,
+        **KEY,
+        "rule": pyarrow.string(),
         "since_ms": pyarrow.int64(),
         "elapsed_ms": pyarrow.int64(),
         "at_ms": pyarrow.int64(),
-        "record": _TEXT,
-        "topic": _TEXT,
-        "topic_id": _TEXT,
-        "partition": pyarrow.int32(),
+        "record": pyarrow.string(),
     }
 )
 """Conditions that still hold in the newest state of a partition: `sub` is the partition epoch since which, `record` the
 state's reference, `elapsed_ms` the time up to the newest state, which is of `at_ms`.
 """
+OPEN_SCHEMA: Final = pyarrow.schema([*OPEN_UNNAMED, *NAMED])
 
 
 class _Condition(NamedTuple):
-    """Which states have it, and how long (in ms) or how often at most."""
+    """The states that have it (aligned with a window's intervals), and how long in ms, or how often, it may be."""
 
     rule: str
     flags: Flags
@@ -51,13 +52,13 @@ class _Condition(NamedTuple):
     text: str
 
 
-def check_durations(windows: Windows, limits: Limits, subjects: Subjects) -> list[Finding]:
-    """What the new states change about findings."""
-    before, now = ({f.name: f for f in durations(window, limits, subjects)} for window in windows)
-    return changes(before, now)
+@once
+def deletions(batch: BucketBatch) -> KnownDeletions:
+    """The deletions of the partitions that the batch touches."""
+    return deletions_among(batch, windows(batch).now.intervals.key)
 
 
-def durations(window: Window, limits: Limits, subjects: Subjects) -> Iterator[Finding]:
+def _durations(window: Window, limits: Limits, subjects: Subjects) -> Iterator[Finding]:
     """All findings in a window."""
     of = window.intervals
     too_few = "had fewer replicas in sync than min.insync.replicas"
@@ -75,8 +76,8 @@ def durations(window: Window, limits: Limits, subjects: Subjects) -> Iterator[Fi
         yield from (subjects.finding(violation) for violation in _series(window, condition, limits.calm_ms))
 
 
-def still_open(window: Window, subjects: Subjects) -> pyarrow.Table:
-    """What holds in the newest states, as OPEN."""
+def _still_open(window: Window, subjects: Subjects) -> pyarrow.Table:
+    """What holds in the newest states, as OPEN_SCHEMA."""
     of = window.intervals
     rows: list[dict[str, Any]] = []
     newest = _newest(window)
@@ -95,20 +96,27 @@ def still_open(window: Window, subjects: Subjects) -> pyarrow.Table:
                     "record": reference_at(of.rows, first),
                 }
             )
-    table = pyarrow.Table.from_pylist(rows, pyarrow.schema([OPEN.field(name) for name in OPEN.names[:7]]))
-    return subjects.named(table) if rows else OPEN.empty_table()
+    return subjects.named(pyarrow.Table.from_pylist(rows, OPEN_UNNAMED)) if rows else OPEN_SCHEMA.empty_table()
 
 
-def open_after(before: pyarrow.Table, window: Window, gone: Keys, subjects: Subjects) -> pyarrow.Table:
-    """What is open after a batch. `gone`: partitions that were deleted."""
+def _open(batch: BucketBatch) -> pyarrow.Table:
+    before, window, gone = compared(batch.awaited(OPEN), batch), windows(batch).now, keys(deletions(batch).now["key"])
     newest = window.intervals.key[_newest(window)]
     kept = before.filter(pyarrow.array(~numpy.isin(keys(before["key"]), numpy.union1d(newest, gone))))
-    now = still_open(window, subjects)
+    now = _still_open(window, batch.subjects)
     return pyarrow.concat_tables([kept, now.filter(pyarrow.array(~numpy.isin(keys(now["key"]), gone)))])
 
 
+OPEN: Final = Awaited("open", OPEN_SCHEMA, _open)
+
+
+def _check(batch: BucketBatch) -> list[Finding]:
+    before, now = (_durations(window, batch.limits, batch.subjects) for window in windows(batch))
+    return changes(before, now)
+
+
 def _newest(window: Window) -> Flags:
-    """The newest states of partitions, where they are checked."""
+    """The newest states of partitions, where they are checked; aligned with the window's intervals."""
     return numpy.asarray(~window.intervals.goes_on & window.checked, bool)
 
 
@@ -145,7 +153,42 @@ def _series(window: Window, condition: _Condition, calm_ms: int) -> Iterator[Vio
 
 
 def _parts(time: Longs, calm_ms: int) -> Longs:
-    """Numbers that grow where two times are further apart."""
+    """Numbers that grow where two neighbouring times are further apart; aligned with `time`."""
     part = numpy.zeros(len(time), numpy.int64)
     part[1:] = numpy.cumsum(time[1:] - time[:-1] > calm_ms)
     return part
+
+
+RULE: Final = Rule(
+    explains={
+        LEADERLESS: Explanation(
+            "error",
+            "No partition is without a leader for longer than the limit.",
+            "which brokers of its ISR were live",
+            kafka="INFO",
+        ),
+        UNDER_MIN_ISR: Explanation(
+            "error",
+            "No partition has fewer replicas in sync than `min.insync.replicas` for longer than the limit.",
+            "the followers that fell out of the ISR: their brokers, disks and network",
+            kafka="the log does not say what `min.insync.replicas` is",
+        ),
+        LEADER_FLAPPING: Explanation(
+            "error",
+            "The leader of a partition does not change again and again, but for elections that somebody asked for.",
+            "what brokers the leaders were, and whether these crash or lose their sessions",
+            kafka="INFO",
+        ),
+        ISR_FLAPPING: Explanation(
+            "error",
+            "The ISR of a partition does not lose members again and again while its leader stays.",
+            "the followers that come and go: their load, and `replica.lag.time.max.ms`",
+            kafka="TRACE",
+        ),
+    },
+    reads=(*STATES_READ, *TAKEN_READ),
+    check=_check,
+    keeps=(DELETIONS,),
+    awaits=(OPEN,),
+    withdraw=lambda batch: changes(_durations(earlier_window(batch), batch.limits, batch.subjects), ()),
+)

@@ -1,6 +1,6 @@
 """What brokers of Apache Kafka show, compared with what klamm's controllers, which govern them, wrote.
 
-Kafka's lines carry no topic ids: a broker may show the state of an earlier topic of the same name. So what it shows at
+Their lines carry no topic ids: a broker may show the state of an earlier topic of the same name. So what it shows at
 an epoch has to be what a controller wrote at it, of any partition that has had the name; and it counts only if klamm
 governed by then.
 """
@@ -22,7 +22,7 @@ from state_log.kafka.lines import BROKER
 
 
 class Disagreement(NamedTuple):
-    """`subject` is of the partition with this key. `records`: the controller's and the broker's."""
+    """A finding about the partition with this key. `records`: the controller's and the broker's."""
 
     rule: str
     key: int
@@ -33,9 +33,10 @@ class Disagreement(NamedTuple):
 
 
 class Since(NamedTuple):
-    """From when on brokers show what klamm's controllers wrote, where they do not name a controller epoch.
+    """The time from which brokers show what klamm's controllers wrote, where they do not name a controller epoch.
 
-    `always`: no other controller is named. Else by the times of the records, which may differ by `clock_ms`.
+    `always`: no other controller is named. Otherwise it follows from the times of the records, which may differ by
+    `clock_ms`.
     """
 
     always: bool
@@ -43,7 +44,7 @@ class Since(NamedTuple):
 
 
 def states_unlike(written: pyarrow.Table, shown: pyarrow.Table, since: Since) -> Iterator[Disagreement]:
-    """States that brokers were sent or applied, and none that klamm wrote. Both as STATES, of the same keys."""
+    """Yield the states that brokers were sent or applied and klamm did not write. Both as STATES, of the same keys."""
     written, shown = reduce_states(written), reduce_states(shown)
     for state, found in _unlike(written, shown, since):
         by_broker = found["node"].startswith(BROKER)
@@ -62,7 +63,7 @@ def states_unlike(written: pyarrow.Table, shown: pyarrow.Table, since: Since) ->
 
 
 def leaders_unlike(written: pyarrow.Table, shown: pyarrow.Table, since: Since) -> Iterator[Disagreement]:
-    """Leaders that brokers name, and that klamm named none of. Both as CLAIMS, of the same keys."""
+    """Yield the leaders that brokers name and klamm did not. Both as CLAIMS, of the same keys."""
     for claim, found in _unlike(_with_content(written), _with_content(shown), since):
         message = (
             f"{found['node']} names leader {found['leader']} in leader epoch {found['sub']}; "
@@ -74,8 +75,8 @@ def leaders_unlike(written: pyarrow.Table, shown: pyarrow.Table, since: Since) -
 
 
 def states_unwritten(written: pyarrow.Table, shown: pyarrow.Table, epochs: Longs) -> pyarrow.Table:
-    """The states that brokers were sent in one of these controller epochs, and at whose partition epoch klamm wrote
-    nothing. As STATES.
+    """The states that brokers were sent in one of these controller epochs and at whose partition epoch klamm wrote
+    nothing, as STATES.
     """
     shown = reduce_states(shown)
     known = Run(reduce_states(written)).find(keys(shown["key"]), longs(shown["sub"]))
@@ -86,7 +87,10 @@ def states_unwritten(written: pyarrow.Table, shown: pyarrow.Table, epochs: Longs
 def _unlike(
     written: pyarrow.Table, shown: pyarrow.Table, since: Since
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """The first that was written and what is shown instead. Both are sorted by (key, sub) and have a `content`."""
+    """Yield the first row that was written and the one shown instead.
+
+    Both tables are sorted by (key, sub) and have a `content`.
+    """
     known, other = unlike(written, shown)
     which = numpy.flatnonzero(other)
     counts = _are_governed(written, shown.take(which), known.first[which], since)
@@ -95,7 +99,7 @@ def _unlike(
 
 
 def _are_governed(written: pyarrow.Table, shown: pyarrow.Table, first: Longs, since: Since) -> Flags:
-    """Whether klamm knew what is at these places of `written` by the time that the rows were shown."""
+    """Whether klamm knew what is in the `first` rows of `written` when brokers showed theirs, aligned with these."""
     if since.always or not len(first):
         return numpy.ones(len(first), bool)
     starts = group_starts(keys(written["key"]), longs(written["sub"]))

@@ -1,4 +1,4 @@
-"""What holds from one state of a partition to the next: without a leader, below min.insync.replicas, changed again.
+"""What holds from one state of a partition to the next: no leader, below min.insync.replicas, another leader or ISR.
 
 Columns over states sorted by partition and partition epoch, the neighbours beside one another. Times are those of the
 controllers that wrote the states; one that was written earlier than another before it, by another clock, follows at
@@ -29,9 +29,14 @@ or by the deletion of the topic.
 
 
 class Intervals:
-    """The states of `groups`, with the leaderships that leaders have taken up: `audit.rules.applied_states.TAKEN`."""
+    """The first states of `groups`, with the leaderships that leaders have taken up.
+
+    Each column has one value for each group, in their order: by partition, then by partition epoch. `taken`: the
+    leader's record of each row's leader epoch, aligned too, but only meant where `is_taken`; None if there is none.
+    """
 
     def __init__(self, groups: Groups, taken: pyarrow.Table) -> None:
+        """`taken`: as `audit.rules.leaderships_taken.TAKEN`, reduced."""
         self.rows, self.key, self.sub = groups.firsts, groups.key, groups.sub
         self.leader, self.leader_epoch = groups.leader, groups.leader_epoch
         self.at_ms = longs(self.rows["at_ms"])
@@ -40,6 +45,7 @@ class Intervals:
         """Whether the row before is of the same partition."""
         self.follows[1:] = self.key[1:] == self.key[:-1]
         self.goes_on = numpy.zeros(count, bool)
+        """Whether the row after is of the same partition."""
         self.goes_on[:-1] = self.follows[1:]
         bounds = Run(taken).find(self.key, self.leader_epoch)
         self.is_taken: Flags = (bounds.first < bounds.end) & (self.leader >= 0)
@@ -54,7 +60,7 @@ class Intervals:
 
     @cached_property
     def time(self) -> Longs:
-        """Milliseconds by which states of one partition are apart."""
+        """A clock in milliseconds by which states of one partition are apart; its zero means nothing."""
         return numpy.cumsum(self.steps)
 
     @cached_property
@@ -63,7 +69,7 @@ class Intervals:
 
     @cached_property
     def earlier_isr(self) -> BrokerLists:
-        """The ISR of the row before each."""
+        """The ISR of the row before; the first row has its own."""
         return BrokerLists(self.rows["isr"].take(pyarrow.array(numpy.maximum(numpy.arange(len(self.key)) - 1, 0))))
 
     def taken_longs(self, name: str) -> Longs:
@@ -131,7 +137,10 @@ class Intervals:
         return self.follows & stays & ~self.leaderless & ~self.earlier_isr.are_within(self.isr) & ~self.asked_for
 
     def first_of_same(self, flags: Flags) -> Longs:
-        """Of each row where the flag is set: the first row of the unbroken series of such rows of its partition."""
+        """The row where the unbroken series of flagged rows of a partition begins, for each row that is flagged.
+
+        `flags` is aligned with the rows, and so is the result; elsewhere it means nothing.
+        """
         count = len(self.key)
         before = numpy.zeros(count, bool)
         before[1:] = flags[:-1]
@@ -139,11 +148,14 @@ class Intervals:
         return numpy.maximum.accumulate(numpy.where(begins, numpy.arange(count), 0))
 
     def calm(self, limit_ms: int) -> Flags:
-        """Whether no rule counts what is before a state together with it: a calm time with a leader and enough ISR."""
+        """Whether a calm time is before a state: longer than the limit, with a leader and enough replicas in sync.
+
+        No rule counts what is before it together with what is after it.
+        """
         before = numpy.zeros(len(self.key), bool)
         before[1:] = ~(self.leaderless | self.under_min_isr)[:-1]
         return self.follows & before & (self.steps > limit_ms)
 
 
 _LONGEST_MS: Final = 100 * 366 * 86_400_000
-"""So that sums of times that cannot be right stay within 64 bits, of 2 million states at least."""
+"""The longest time that counts: times that cannot be right must not overflow 64 bits when 2 million are summed up."""

@@ -1,13 +1,13 @@
 """At most one leader in each leader epoch, over the records of controllers, leaders and followers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy
 import pyarrow
 
 from audit.records.findings import Finding, Violation, changes
-from audit.records.sorted_runs import Run, gather
+from audit.records.sorted_runs import gather
 from audit.records.vectors import (
     ABSENT,
     are_in_order,
@@ -18,45 +18,35 @@ from audit.records.vectors import (
     longs,
     order_in_groups,
 )
+from audit.rules.recreations import comparable, earlier
+from audit.rules.rule import KEY, REFERENCE, BucketBatch, Explanation, Kept, Rule
 from audit.rules.subjects import Subjects, reference
 from state_log.histories import ONE_LEADER_PER_EPOCH
 from state_log.record import Kind
 
-_TEXT: Final = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
-CLAIMS: Final = pyarrow.schema(
-    {
-        "key": pyarrow.uint64(),
-        "sub": pyarrow.int64(),
-        "leader": pyarrow.int32(),
-        "at_ms": pyarrow.int64(),
-        "node": _TEXT,
-        "incarnation": _TEXT,
-        "seq": pyarrow.int64(),
-    }
-)
-"""One row for each leader (-1: none) that a record names in a leader epoch (`sub`)."""
+CLAIMS_SCHEMA: Final = pyarrow.schema({**KEY, "leader": pyarrow.int32(), **REFERENCE})
 
 
 def claims_of(rows: pyarrow.Table) -> pyarrow.Table:
-    """The leaders that these records name, as CLAIMS, reduced."""
+    """The leaders that these records name, reduced."""
     leader, epoch, broker = longs(rows["leader"]), longs(rows["leader_epoch"]), longs(rows["broker"])
     is_role = is_one_of(rows["kind"], [Kind.ROLE.value])
     leads = is_role & is_one_of(rows["to_state"], ["leader"])
     leader = numpy.where(leads & (broker != ABSENT), broker, leader)
     # A follower that was not told of a leader says nothing of the epoch.
     chosen = (leader != ABSENT) & (epoch != ABSENT) & ~(is_role & ~leads & (leader < 0)) & (keys(rows["key"]) != 0)
-    part = rows.select(["key", "leader_epoch", *CLAIMS.names[3:]]).filter(pyarrow.array(chosen))
+    part = rows.select(["key", "leader_epoch", *REFERENCE]).filter(pyarrow.array(chosen))
     columns = [
         part["key"],
         part["leader_epoch"].cast(pyarrow.int64()),
         pyarrow.array(leader[chosen], pyarrow.int32()),
-        *(part[name] for name in ("at_ms", "node", "incarnation", "seq")),
+        *(part[name] for name in REFERENCE),
     ]
-    return reduce_claims(pyarrow.table(columns, schema=CLAIMS))
+    return reduce_claims(pyarrow.table(columns, schema=CLAIMS_SCHEMA))
 
 
 def reduce_claims(rows: pyarrow.Table) -> pyarrow.Table:
-    """Sorted by key, leader epoch, leader; of each the first record by time, node, incarnation and number."""
+    """Sort by key, leader epoch, leader; keep the first record of each by time, node, incarnation and number."""
     rows = rows.unify_dictionaries()
     key, sub, leader = keys(rows["key"]), longs(rows["sub"]), longs(rows["leader"])
     if are_in_order(key, sub, leader):
@@ -67,15 +57,18 @@ def reduce_claims(rows: pyarrow.Table) -> pyarrow.Table:
     return rows.take(order[starts])
 
 
-def check_claims(runs: Sequence[Run], new: pyarrow.Table, subjects: Subjects) -> list[Finding]:
-    """What the new claims, with those of the runs, change about the findings."""
+CLAIMS: Final = Kept("claims", CLAIMS_SCHEMA, lambda batch: claims_of(comparable(batch)), reduce_claims)
+"""One row for each leader (-1: none) that a record names in a leader epoch (`sub`)."""
+
+
+def _check(batch: BucketBatch) -> list[Finding]:
+    new = batch.added(CLAIMS)
     if not new.num_rows:
         return []
     starts = group_starts(keys(new["key"]), longs(new["sub"]))
-    known = gather(runs, keys(new["key"])[starts], longs(new["sub"])[starts], CLAIMS.empty_table())
-    before = {f.name: f for f in _contradictions(reduce_claims(known), subjects)}
-    now = {f.name: f for f in _contradictions(reduce_claims(pyarrow.concat_tables([known, new])), subjects)}
-    return changes(before, now)
+    known = gather(batch.runs(CLAIMS), keys(new["key"])[starts], longs(new["sub"])[starts], CLAIMS_SCHEMA.empty_table())
+    now = reduce_claims(pyarrow.concat_tables([known, new]))
+    return changes(_contradictions(reduce_claims(known), batch.subjects), _contradictions(now, batch.subjects))
 
 
 def _contradictions(claims: pyarrow.Table, subjects: Subjects) -> Iterator[Finding]:
@@ -102,3 +95,19 @@ def _reference_order(row: dict[str, Any]) -> tuple[object, ...]:
 
 def _describe(leader: int) -> str:
     return f"leader {leader}" if leader >= 0 else "no leader"
+
+
+RULE: Final = Rule(
+    explains={
+        ONE_LEADER_PER_EPOCH: Explanation(
+            "critical",
+            "In one leader epoch at most one broker leads, over the records of all controllers and brokers.",
+            "the records of both brokers, and whether both took produce requests in that epoch",
+            kafka="INFO",
+        )
+    },
+    reads=("key", "kind", "broker", "to_state", "leader", "leader_epoch", *REFERENCE),
+    check=_check,
+    keeps=(CLAIMS,),
+    withdraw=lambda batch: changes(_contradictions(earlier(batch, CLAIMS), batch.subjects), ()),
+)

@@ -1,4 +1,4 @@
-"""Which states of a partition are checked again when new ones arrive: those from one calm time to the next.
+"""The states of a partition that are checked again when new ones arrive: those from one calm time to the next.
 
 Rules about time count states together: those without a leader, those in which the leader changes again and again. What
 is on the other side of a calm time (`Intervals.calm`) is not counted with them. So a batch reads as many states as the
@@ -13,50 +13,62 @@ import pyarrow
 
 from audit.records.sorted_runs import NOTHING, Run, expand, gather, joined
 from audit.records.vectors import ABSENT, Flags, Keys, Longs, group_starts, keys, longs
-from audit.rules.applied_states import TAKEN, reduce_taken
+from audit.rules.deleted_partitions import DELETIONS
 from audit.rules.intervals import Intervals
+from audit.rules.leaderships_taken import TAKEN, reduce_taken
 from audit.rules.partition_states import WRITTEN, Groups
+from audit.rules.recreations import compared, earlier
+from audit.rules.rule import BucketBatch, once
 
 _FIRST_REACH, _GROWTH = 3, 8
 _HIGHEST = numpy.int64(numpy.iinfo(numpy.int64).max)
 
 
 class Window(NamedTuple):
-    """States with those beside them; only those of `checked` rows are judged, the others are what they border on."""
+    """States of some partitions with those beside them.
+
+    `checked`: the rows of `intervals` about which there may be findings, aligned with these; the others are the states
+    next to them.
+    """
 
     intervals: Intervals
     checked: Flags
 
 
 class Windows(NamedTuple):
+    """What there was to check about the partitions that a batch touches, and what there is with it.
+
+    Both have the same partitions and check the same range of partition epochs of each, so that what is found in `now`
+    and not in `before` is new. The rows of the two are not aligned: `now` has the new states between the others.
+    """
+
     before: Window
     now: Window
 
 
-class Added(NamedTuple):
-    """What a batch adds: `WRITTEN`, `TAKEN`, and the partitions of whose last state it says the end."""
-
-    states: pyarrow.Table
-    taken: pyarrow.Table
-    ended: Keys
-
-
 class _Touched(NamedTuple):
-    """Partitions with something new, from the lowest to the highest partition epoch."""
+    """Partitions with something new, sorted by `key`, each once; all columns are aligned.
+
+    `low`, `high`: the lowest and the highest partition epoch with something new. `within_epoch`: whether it is about a
+    whole leader epoch; then a window does not end within one.
+    """
 
     key: Keys
     low: Longs
     high: Longs
     within_epoch: Flags
-    """Whether that is of a whole leader epoch: then windows end where these do."""
 
     def at(self, rows: Longs) -> "_Touched":
+        """Those in these rows."""
         return _Touched(self.key[rows], self.low[rows], self.high[rows], self.within_epoch[rows])
 
 
-def windows(states: Sequence[Run], taken: Sequence[Run], new: Added, calm_ms: int) -> Windows:
-    """What there was to check about the touched partitions before, and what there is now."""
-    touched = _touched(new.states, _changed(taken, new.taken), new.ended)
+@once
+def windows(batch: BucketBatch) -> Windows:
+    """The windows around the states, leaderships and deletions that a batch adds."""
+    states, new, calm_ms = batch.runs(WRITTEN), batch.added(WRITTEN), batch.limits.calm_ms
+    taken, new_taken = batch.runs(TAKEN), batch.added(TAKEN)
+    touched = _touched(new, _changed(taken, new_taken), keys(compared(batch.added(DELETIONS), batch)["key"]))
     low, high = numpy.full(len(touched.key), NOTHING), numpy.full(len(touched.key), _HIGHEST)
     edge_low, edge_high = low.copy(), high.copy()
     active, reach = numpy.arange(len(touched.key)), _FIRST_REACH
@@ -74,19 +86,25 @@ def windows(states: Sequence[Run], taken: Sequence[Run], new: Added, calm_ms: in
     if len(active) < len(touched.key):
         known = _range(states, touched.key, low, high)
         before = _window(known, taken, None)
-    now = _window(pyarrow.concat_tables([known, new.states]), taken, new.taken)
+    now = _window(pyarrow.concat_tables([known, new]), taken, new_taken)
     return Windows(*(Window(found, _within(found, touched.key, edge_low, edge_high)) for found in (before, now)))
 
 
 def whole(states: pyarrow.Table, taken: pyarrow.Table) -> Window:
-    """All of these states."""
+    """All of these states, each checked. `states`: as WRITTEN; `taken`: as TAKEN, reduced."""
     found = Intervals(Groups(states), taken)
     return Window(found, numpy.ones(len(found.key), bool))
 
 
+@once
+def earlier_window(batch: BucketBatch) -> Window:
+    """What there was of the partitions that are not compared any more."""
+    return whole(earlier(batch, WRITTEN), earlier(batch, TAKEN))
+
+
 def _changed(runs: Sequence[Run], new: pyarrow.Table) -> pyarrow.Table:
-    """The new leaderships that are not known yet, or not so."""
-    known = reduce_taken(gather(runs, keys(new["key"]), longs(new["sub"]), TAKEN.empty_table()))
+    """The new leaderships that are not known yet, or differ from what is known."""
+    known = reduce_taken(gather(runs, keys(new["key"]), longs(new["sub"]), TAKEN.schema.empty_table()))
     now = reduce_taken(pyarrow.concat_tables([known, new]).unify_dictionaries())
     place = Run(known).find(keys(now["key"]), longs(now["sub"]))
     differs = place.first == place.end
@@ -98,6 +116,7 @@ def _changed(runs: Sequence[Run], new: pyarrow.Table) -> pyarrow.Table:
 
 
 def _touched(states: pyarrow.Table, taken: pyarrow.Table, ended: Keys) -> _Touched:
+    """`ended`: partitions whose last state has ended, in any order."""
     key = numpy.concatenate((keys(states["key"]), keys(taken["key"]), ended))
     last = numpy.full(len(ended), _HIGHEST - 1)
     sub = numpy.concatenate((longs(states["sub"]), longs(taken["partition_epoch"]), last))
@@ -115,7 +134,10 @@ def _touched(states: pyarrow.Table, taken: pyarrow.Table, ended: Keys) -> _Touch
 
 
 def _reached(runs: Sequence[Run], touched: _Touched, reach: int) -> tuple[Longs, Longs]:
-    """From which partition epoch to which all states are known when each run gives so many on either side."""
+    """The partition epochs between which all states are known when each run gives `reach` states on either side.
+
+    The lowest and the highest, aligned with the touched; NOTHING and `_HIGHEST` where the runs have no more.
+    """
     low, high = numpy.full(len(touched.key), NOTHING), numpy.full(len(touched.key), _HIGHEST)
     for run in runs:
         bottom, top = run.find(touched.key, touched.low), run.find(touched.key, touched.high)
@@ -127,25 +149,29 @@ def _reached(runs: Sequence[Run], touched: _Touched, reach: int) -> tuple[Longs,
 
 
 def _range(runs: Sequence[Run], key: Keys, low: Longs, high: Longs) -> pyarrow.Table:
-    """All states of each key from one partition epoch to another."""
+    """All states of each key from `low` to `high`, both included; these are aligned with `key`."""
     ends = numpy.minimum(high, _HIGHEST - 1)
     found = [run.rows.take(expand(run.find(key, low).first, run.find(key, ends).end)) for run in runs]
-    return joined(found, WRITTEN.empty_table())
+    return joined(found, WRITTEN.schema.empty_table())
 
 
 def _window(states: pyarrow.Table, runs: Sequence[Run], new: pyarrow.Table | None) -> Intervals:
+    """These states, with the leaderships of their leader epochs in the runs and the new ones."""
     groups = Groups(states)
     order = numpy.lexsort((groups.leader_epoch, groups.key))
     starts = group_starts(groups.key[order], groups.leader_epoch[order])
     key, epoch = groups.key[order][starts], groups.leader_epoch[order][starts]
-    taken = gather(runs, key, epoch, TAKEN.empty_table())
+    taken = gather(runs, key, epoch, TAKEN.schema.empty_table())
     if new is not None:
         taken = pyarrow.concat_tables([taken, new])
     return Intervals(groups, reduce_taken(taken.unify_dictionaries()))
 
 
 def _edges(found: Intervals, touched: _Touched, calm_ms: int) -> tuple[Longs, Longs]:
-    """The first and the last partition epoch to be checked; `NOTHING` and `_HIGHEST` where no calm time is known."""
+    """The first and the last partition epoch to be checked, aligned with the touched.
+
+    NOTHING and `_HIGHEST` where no calm time is known.
+    """
     first, last = numpy.full(len(touched.key), NOTHING), numpy.full(len(touched.key), _HIGHEST)
     if not len(found.key):
         return first, last
@@ -163,6 +189,7 @@ def _edges(found: Intervals, touched: _Touched, calm_ms: int) -> tuple[Longs, Lo
 
 
 def _within(found: Intervals, key: Keys, low: Longs, high: Longs) -> Flags:
+    """The rows between the edges of their partitions; `low` and `high` are aligned with `key`, which is sorted."""
     if not len(found.key):
         return numpy.zeros(0, bool)
     place = numpy.searchsorted(key, found.key)

@@ -11,11 +11,13 @@ import msgspec
 import numpy
 import pyarrow
 
+from audit.records.columns import RECORDS
 from audit.records.findings import Finding, Violation
 from audit.records.vectors import ABSENT, BrokerLists, Flags, is_one_of, keys, longs, ranked
+from audit.rules.rule import BucketBatch, Explanation, Rule
 from audit.rules.subjects import Subjects
 from cluster.model.state_machines import PREVIOUS_PARTITION_STATES, PREVIOUS_REPLICA_STATES
-from state_log.invariants import CAUSES_OF_DAMAGE, DAMAGED, RECORD_RULES
+from state_log.invariants import CAUSES_OF_DAMAGE, DAMAGED, RECORD_RULES, TRUNCATED_BELOW_HIGH_WATERMARK
 from state_log.record import Kind, LoggedStateChange
 
 _State = TypeVar("_State", bound=StrEnum)
@@ -35,14 +37,14 @@ _AT_ONCE: Final = 10_000
 """Records made into findings at a time: one by one takes ten times as long, and all of a hostile log the memory."""
 
 
-def check_records(rows: pyarrow.Table, subjects: Subjects) -> list[Finding]:
-    """The findings about single records of partitions."""
+def _check(batch: BucketBatch) -> list[Finding]:
+    rows = batch.rows
     of_partitions = keys(rows["key"]) != 0
     if not of_partitions.all():
         rows = rows.filter(pyarrow.array(of_partitions))
     rows = rows.unify_dictionaries()
     return [
-        _finding(fields, rule, subjects)
+        _finding(fields, rule, batch.subjects)
         for rule, violated in _violations(rows).items()
         for part in rows.take(pyarrow.array(numpy.flatnonzero(violated))).to_batches(_AT_ONCE)
         for fields in part.to_pylist()
@@ -50,13 +52,14 @@ def check_records(rows: pyarrow.Table, subjects: Subjects) -> list[Finding]:
 
 
 def _violations(rows: pyarrow.Table) -> dict[str, Flags]:
+    """The records that violate each rule, by its id; aligned with the rows."""
     isr, replicas, leader = BrokerLists(rows["isr"]), BrokerLists(rows["replicas"]), longs(rows["leader"])
     both = isr.present & replicas.present & is_one_of(rows["kind"], [Kind.PARTITION.value, Kind.ISR.value])
     found = {rule: _illegal_transitions(rows, kind, table) for rule, (kind, table) in _TRANSITIONS.items()}
     found["leader-in-isr"] = isr.present & (isr.lengths > 0) & (leader != ABSENT) & (leader >= 0) & ~isr.contain(leader)
     found["isr-not-empty"] = isr.present & (isr.lengths == 0)
     found["isr-without-repetition"] = isr.have_repetitions()
-    found["no-truncation-below-high-watermark"] = _truncated_below_high_watermark(rows)
+    found[TRUNCATED_BELOW_HIGH_WATERMARK] = _truncated_below_high_watermark(rows)
     found["isr-within-replicas"] = both & ~isr.are_within(replicas)
     return found
 
@@ -84,3 +87,37 @@ def _finding(fields: Mapping[str, Any], rule: str, subjects: Subjects) -> Findin
     subject = f"record {record.reference}"
     violation = Violation(rule, fields["key"], subject, message, (record.reference,), record.at_ms)
     return subjects.finding(violation)
+
+
+_EVENT: Final = "the event that led to it"
+
+
+def _error(says: str, kafka: str = "INFO") -> Explanation:
+    return Explanation("error", says, _EVENT, kafka)
+
+
+RULE: Final = Rule(
+    explains={
+        TRUNCATED_BELOW_HIGH_WATERMARK: Explanation(
+            "critical",
+            "A follower's log is not truncated below its high watermark; a damaged log is another matter.",
+            "whether the machine of another replica was started anew before, as after a power failure: what it had not "
+            "flushed is lost, also for those that follow it, and the finding names it where its boot id has changed; "
+            "whether an unclean election preceded; which records were between the offsets",
+            "truncations are in server.log",
+        ),
+        "legal-partition-transition": _error("The partition state machine makes the transitions of its table only."),
+        "legal-replica-transition": _error(
+            "The replica state machine makes the transitions of its table only.", "TRACE"
+        ),
+        "leader-in-isr": _error("The leader is a member of the ISR."),
+        "isr-not-empty": _error("An ISR has at least one member."),
+        "isr-without-repetition": _error("An ISR names each broker once."),
+        "isr-within-replicas": _error(
+            "All members of an ISR are replicas.",
+            "the lines that say what was written do not name the replicas",
+        ),
+    },
+    reads=tuple(RECORDS.names),
+    check=_check,
+)

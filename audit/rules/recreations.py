@@ -1,11 +1,10 @@
-"""Partitions without a topic id that were deleted and created anew: two partitions of one name, with unrelated epochs.
+"""Partitions without a topic id that were deleted and created again: two partitions of one name, with unrelated epochs.
 
 A topic id tells them apart. Without one, a record of an agent or of a late controller may be of either, so states,
 leaders and roles of such a partition are not compared with one another, whichever of its records arrives first; the
 audit is incomplete by that. What one incarnation shows in its own order is compared all the same.
 """
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy
@@ -13,45 +12,46 @@ import pyarrow
 
 from audit.reading.kafka.rows import are_kafka, is_first_role
 from audit.records.findings import NOT_COMPARED, Finding, Violation
-from audit.records.sorted_runs import Run, gather_all
+from audit.records.sorted_runs import gather_all
 from audit.records.vectors import Flags, Keys, Longs, group_starts, is_one_of, keys, longs, ranks, text_hashes
-from audit.rules.subjects import Subjects
+from audit.rules.rule import KEY, TEXT, BucketBatch, Kept, Rule, once
 from cluster.model.state_machines import PartitionState
 from state_log.record import Kind
 
 CREATED_ANEW: Final = "created-anew-without-topic-id"
-_TEXT: Final = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
-RECREATIONS: Final = pyarrow.schema(
-    {
-        "key": pyarrow.uint64(),
-        "sub": pyarrow.int64(),
-        "controller_epoch": pyarrow.int64(),
-        "node": _TEXT,
-        "incarnation": _TEXT,
-        "seq": pyarrow.int64(),
-    }
+_SCHEMA: Final = pyarrow.schema(
+    {**KEY, "controller_epoch": pyarrow.int64(), "node": TEXT, "incarnation": TEXT, "seq": pyarrow.int64()}
 )
-"""Of each partition without a topic id the first record of its deletion and the last of its creation, by controller
-epoch and the order of the log. `sub`: even for deletions, odd for creations; 0 and 1 are those of controllers, other
-pairs those that one broker of Kafka's shows: there a partition begins at epochs of 0, never to return to them.
+"""One row for the first record of a partition's deletion and one for the last of its creation, by controller epoch and
+the order of the log; only for partitions without a topic id. `sub`: even for deletions, odd for creations; 0 and 1 are
+those of controllers, other pairs those that one broker of Apache Kafka shows: there a partition begins at epochs of 0,
+never to return to them.
 """
 _DELETED, _CREATED = 0, 1
 
 
 class CreatedAnew(NamedTuple):
-    """Keys that were so before a batch, and those that are so with it, of the partitions in the batch."""
+    """The partitions of a batch that were deleted and created again, as was known before it, and as is known now.
+
+    Each has sorted keys without repetition; `now` has those of `before`.
+    """
 
     before: Keys
     now: Keys
 
+    @property
+    def new(self) -> Keys:
+        """The partitions of which this batch has shown it."""
+        return numpy.setdiff1d(self.now, self.before)
+
 
 def recreations_of(rows: pyarrow.Table) -> pyarrow.Table:
-    """What these records say of deletions and creations, as RECREATIONS, reduced."""
+    """What these records say of deletions and creations, reduced."""
     absent = [PartitionState.NON_EXISTENT.value]
     deleted, created = is_one_of(rows["to_state"], absent), is_one_of(rows["from_state"], absent)
     chosen = is_one_of(rows["kind"], [Kind.PARTITION.value]) & (deleted | created) & _without_id(rows)
-    # A controller of Kafka's that takes over creates nothing again, so its second creation follows a deletion, which
-    # its log does not show.
+    # A controller of Apache Kafka that takes over creates nothing again, so its second creation follows a deletion,
+    # which its log does not show.
     again = chosen & created & are_kafka(rows)
     found = [
         _rows(rows, chosen, numpy.where(deleted, _DELETED, _CREATED)),
@@ -62,7 +62,7 @@ def recreations_of(rows: pyarrow.Table) -> pyarrow.Table:
 
 
 def _rows(rows: pyarrow.Table, chosen: Flags, sub: Longs) -> pyarrow.Table:
-    part = rows.select([*RECREATIONS.names[2:], "key", "kind"]).filter(pyarrow.array(chosen))
+    part = rows.select([*_SCHEMA.names[2:], "key", "kind"]).filter(pyarrow.array(chosen))
     is_role = is_one_of(part["kind"], [Kind.ROLE.value])
     columns = [
         part["key"],
@@ -70,12 +70,13 @@ def _rows(rows: pyarrow.Table, chosen: Flags, sub: Longs) -> pyarrow.Table:
         pyarrow.array(numpy.where(is_role, 0, longs(part["controller_epoch"]))),
         *(part[name] for name in ("node", "incarnation", "seq")),
     ]
-    return pyarrow.table(columns, schema=RECREATIONS)
+    return pyarrow.table(columns, schema=_SCHEMA)
 
 
 def _returns(rows: pyarrow.Table) -> list[pyarrow.Table]:
-    """Of the roles of Kafka's brokers: those at the first epochs as creations, those at later ones as deletions; by
-    leader epoch and by partition epoch, for not all lines have both.
+    """The roles of Apache Kafka's brokers: those at the first epochs as creations, those at later ones as deletions.
+
+    One table by leader epoch and one by partition epoch, for not all lines have both.
     """
     roles = are_kafka(rows) & is_one_of(rows["kind"], [Kind.ROLE.value]) & _without_id(rows)
     if not roles.any():
@@ -90,7 +91,7 @@ def _returns(rows: pyarrow.Table) -> list[pyarrow.Table]:
 
 
 def reduce_recreations(rows: pyarrow.Table) -> pyarrow.Table:
-    """Sorted by key; of each the first deletion and the last creation."""
+    """Sort by key and `sub`; keep the first deletion and the last creation of each."""
     rows = rows.unify_dictionaries()
     key, sub, place = keys(rows["key"]), longs(rows["sub"]), _place(rows)
     order = numpy.lexsort((numpy.where(sub & 1 == _CREATED, -place, place), sub, key))
@@ -99,30 +100,40 @@ def reduce_recreations(rows: pyarrow.Table) -> pyarrow.Table:
     return rows.take(pyarrow.array(order[kept]))
 
 
-def created_anew(runs: Sequence[Run], new: pyarrow.Table, rows: pyarrow.Table) -> CreatedAnew:
-    """Which of the partitions in these rows were deleted and created afterwards."""
-    without_id = numpy.unique(keys(rows["key"])[_without_id(rows)])
-    known = gather_all(runs, without_id, RECREATIONS.empty_table())
-    return CreatedAnew(_created_after(known), _created_after(pyarrow.concat_tables([known, new])))
+RECREATIONS: Final = Kept("recreations", _SCHEMA, lambda batch: recreations_of(batch.rows), reduce_recreations)
 
 
-def compared(table: pyarrow.Table, anew: CreatedAnew) -> pyarrow.Table:
+@once
+def created_anew(batch: BucketBatch) -> CreatedAnew:
+    """Which partitions of the batch were deleted and created afterwards."""
+    without_id = numpy.unique(keys(batch.rows["key"])[_without_id(batch.rows)])
+    known = gather_all(batch.runs(RECREATIONS), without_id, _SCHEMA.empty_table())
+    now = pyarrow.concat_tables([known, batch.added(RECREATIONS)])
+    return CreatedAnew(_created_after(known), _created_after(now))
+
+
+def compared(table: pyarrow.Table, batch: BucketBatch) -> pyarrow.Table:
     """The rows of a table with a `key` that are compared with others."""
-    return table.filter(pyarrow.array(~numpy.isin(keys(table["key"]), anew.now))) if len(anew.now) else table
+    anew = created_anew(batch).now
+    return table.filter(pyarrow.array(~numpy.isin(keys(table["key"]), anew))) if len(anew) else table
 
 
-def earlier_rows(runs: Sequence[Run], anew: CreatedAnew, empty: pyarrow.Table) -> pyarrow.Table:
-    """What runs have of the partitions that are not compared any more."""
-    key = numpy.setdiff1d(anew.now, anew.before)
-    return gather_all(runs, key, empty) if len(key) else empty
+@once
+def comparable(batch: BucketBatch) -> pyarrow.Table:
+    """The records of the batch that are compared with others."""
+    return compared(batch.rows, batch)
 
 
-def not_compared(anew: CreatedAnew, subjects: Subjects) -> list[Finding]:
-    """That these partitions are not, each said once."""
+def earlier(batch: BucketBatch, table: Kept) -> pyarrow.Table:
+    """The kept rows of the partitions that are not compared any more, reduced."""
+    return table.reduce(gather_all(batch.runs(table), created_anew(batch).new, table.schema.empty_table()))
+
+
+def _not_compared(batch: BucketBatch) -> list[Finding]:
     message = "it was deleted and created anew without a topic id: its states and leaders are not compared"
     return [
-        subjects.finding(Violation(CREATED_ANEW, key, "created anew", message, (), None), NOT_COMPARED)
-        for key in numpy.setdiff1d(anew.now, anew.before).tolist()
+        batch.subjects.finding(Violation(CREATED_ANEW, key, "created anew", message, (), None), NOT_COMPARED)
+        for key in created_anew(batch).new.tolist()
     ]
 
 
@@ -132,7 +143,7 @@ def _without_id(rows: pyarrow.Table) -> Flags:
 
 
 def _place(rows: pyarrow.Table) -> Longs:
-    """Numbers with the order of the records in the logs of controllers."""
+    """Numbers that have the order of the records in the logs of controllers; aligned with the rows."""
     order = numpy.lexsort(
         (longs(rows["seq"]), ranks(rows["incarnation"]), ranks(rows["node"]), longs(rows["controller_epoch"]))
     )
@@ -146,7 +157,19 @@ def _place(rows: pyarrow.Table) -> Longs:
 
 
 def _created_after(rows: pyarrow.Table) -> Keys:
+    """The keys, sorted, of partitions with a creation after a deletion."""
     reduced = reduce_recreations(rows)
     key, sub, place = keys(reduced["key"]), longs(reduced["sub"]), _place(reduced)
     are_pairs = (key[1:] == key[:-1]) & (sub[1:] == sub[:-1] + 1) & (sub[:-1] & 1 == _DELETED)
     return numpy.unique(key[numpy.flatnonzero(are_pairs & (place[1:] > place[:-1]))])
+
+
+RULE: Final = Rule(
+    explains={},
+    reads=(
+        *("key", "kind", "topic_id", "node", "incarnation", "seq", "from_state", "to_state"),
+        *("controller_epoch", "leader_epoch", "partition_epoch"),
+    ),
+    check=_not_compared,
+    keeps=(RECREATIONS,),
+)

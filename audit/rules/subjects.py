@@ -1,8 +1,8 @@
-"""Names: of the partitions that the hashes of a batch stand for, and of records."""
+"""The names of records, and of the partitions whose hashes a batch has."""
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy
 import pyarrow
@@ -21,8 +21,12 @@ def reference_at(rows: pyarrow.Table, row: int) -> str:
     return reference({name: rows[name][row].as_py() for name in ("node", "incarnation", "seq")})
 
 
+NAMED: Final = pyarrow.schema({"topic": pyarrow.string(), "topic_id": pyarrow.string(), "partition": pyarrow.int32()})
+"""The columns of tables that name partitions."""
+
+
 class Subjects:
-    """Of the partitions with records in `rows`."""
+    """The names of the partitions with records in `rows`, by their keys."""
 
     def __init__(self, rows: pyarrow.Table) -> None:
         self._rows = rows
@@ -34,7 +38,7 @@ class Subjects:
 
     @cached_property
     def _firsts(self) -> tuple[Keys, Longs]:
-        """The partitions, and the first row of each."""
+        """The keys, sorted, and the first row of each; aligned."""
         return numpy.unique(keys(self._rows["key"]), return_index=True)
 
     def finding(self, violation: Violation, status: str = FOUND) -> Finding:
@@ -55,10 +59,10 @@ class Subjects:
         )
 
     def named(self, states: pyarrow.Table) -> pyarrow.Table:
-        """The rows of a table with a `key`, with the names of their partitions."""
+        """The rows of a table with a `key`, with the columns NAMED; all keys have records in the batch."""
         found, first = self._firsts
         place = pyarrow.array(first[numpy.searchsorted(found, keys(states["key"]))])
-        rows = self._rows.select(["topic", "topic_id", "partition"]).take(place)
-        for name, kind in (("topic", pyarrow.string()), ("topic_id", pyarrow.string()), ("partition", pyarrow.int32())):
-            states = states.append_column(name, rows[name].cast(kind))
+        rows = self._rows.select(NAMED.names).take(place)
+        for field in NAMED:
+            states = states.append_column(field.name, rows[field.name].cast(field.type))
         return states

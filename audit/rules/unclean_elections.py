@@ -6,7 +6,8 @@ end is lost. Where offsets are missing, as in logs of older versions, the loss i
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from itertools import chain
+from typing import Any, Final
 
 import numpy
 import pyarrow
@@ -15,6 +16,7 @@ from audit.records.findings import Finding, Violation, changes
 from audit.records.sorted_runs import gather_all
 from audit.records.vectors import (
     ABSENT,
+    Flags,
     Keys,
     Longs,
     are_in_order,
@@ -25,52 +27,26 @@ from audit.records.vectors import (
     order_in_groups,
     ranks,
 )
-from audit.rules.applied_states import TAKEN, reduce_taken
 from audit.rules.intervals import Intervals
-from audit.rules.partition_states import WRITTEN
-from audit.rules.partition_windows import Window, whole
+from audit.rules.leaderships_taken import TAKEN, TAKEN_READ
+from audit.rules.partition_states import STATES_READ, WRITTEN
+from audit.rules.partition_windows import Window, earlier_window, whole, windows
+from audit.rules.recreations import comparable, earlier
+from audit.rules.rule import KEY, REFERENCE, BucketBatch, Explanation, Kept, Rule
 from audit.rules.subjects import Subjects, reference, reference_at
 from state_log.invariants import CAUSES_OF_DAMAGE, DAMAGED, TRUNCATED_BELOW_HIGH_WATERMARK
 from state_log.record import Kind
 
 UNCLEAN_ELECTION: Final = "unclean-election"
 RECORDS_LOST: Final = "unclean-election-lost-records"
-_TEXT: Final = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
-OFFSETS: Final = pyarrow.schema(
-    {
-        "key": pyarrow.uint64(),
-        "sub": pyarrow.int64(),
-        "broker": pyarrow.int32(),
-        "high_watermark": pyarrow.int64(),
-        "log_end_offset": pyarrow.int64(),
-        "to_offset": pyarrow.int64(),
-        "at_ms": pyarrow.int64(),
-        "node": _TEXT,
-        "incarnation": _TEXT,
-        "seq": pyarrow.int64(),
-    }
-)
-"""The greatest high watermark that a broker recorded in a leader epoch (`sub`), and in which record; `log_end_offset`:
-the least with which it took the lead (null: it did not); `to_offset`: null, or of a truncation below it, which has a
-row of its own.
-"""
-UNCLEAN: Final = pyarrow.schema({"key": pyarrow.uint64(), "sub": pyarrow.int64()})
-"""Partitions that have had unclean elections; `sub` is 0."""
-_EMPTY: Final = (WRITTEN.empty_table(), TAKEN.empty_table(), OFFSETS.empty_table(), UNCLEAN.empty_table())
+_OF_OFFSETS: Final = {name: pyarrow.int64() for name in ("high_watermark", "log_end_offset", "to_offset")}
+_OFFSETS: Final = pyarrow.schema({**KEY, "broker": pyarrow.int32(), **_OF_OFFSETS, **REFERENCE})
+_PARTITIONS: Final = pyarrow.schema(KEY)
 _NO_OFFSET: Final = 1 << 62
 
 
-class Evidence(NamedTuple):
-    """What elections are judged by, as runs or as new rows."""
-
-    states: Any
-    taken: Any
-    offsets: Any
-    unclean: Any
-
-
 def offsets_of(rows: pyarrow.Table) -> pyarrow.Table:
-    """What these records say of offsets, as OFFSETS, reduced."""
+    """What these records say of offsets, reduced."""
     damaged = is_one_of(rows["cause_event"], sorted(CAUSES_OF_DAMAGE)) | is_one_of(rows["reason"], sorted(DAMAGED))
     roles = is_one_of(rows["kind"], [Kind.ROLE.value])
     truncations = is_one_of(rows["kind"], [Kind.TRUNCATION.value]) & ~damaged
@@ -79,7 +55,7 @@ def offsets_of(rows: pyarrow.Table) -> pyarrow.Table:
     chosen &= (longs(rows["broker"]) != ABSENT) & (keys(rows["key"]) != 0)
     leads = roles & is_one_of(rows["to_state"], ["leader"])
     below = truncations & (end != ABSENT) & (end < high_watermark)
-    needed = ("key", "leader_epoch", "broker", "high_watermark", "log_end_offset", *OFFSETS.names[6:])
+    needed = ("key", "leader_epoch", "broker", "high_watermark", "log_end_offset", *REFERENCE)
     part = rows.select(needed).filter(pyarrow.array(chosen))
     columns = [
         part["key"],
@@ -87,13 +63,13 @@ def offsets_of(rows: pyarrow.Table) -> pyarrow.Table:
         *(part[name] for name in ("broker", "high_watermark")),
         _where(longs(part["log_end_offset"]), leads[chosen]),
         _where(end[chosen], below[chosen]),
-        *(part[name] for name in OFFSETS.names[6:]),
+        *(part[name] for name in REFERENCE),
     ]
-    return reduce_offsets(pyarrow.table(columns, schema=OFFSETS))
+    return reduce_offsets(pyarrow.table(columns, schema=_OFFSETS))
 
 
 def reduce_offsets(rows: pyarrow.Table) -> pyarrow.Table:
-    """Sorted by key, leader epoch, broker; truncations below the high watermark one by one."""
+    """Sort by key, leader epoch, broker; make one row of each, and one of each truncation below the high watermark."""
     rows = rows.unify_dictionaries()
     key, sub, broker = keys(rows["key"]), longs(rows["sub"]), longs(rows["broker"])
     cut = longs(rows["to_offset"])
@@ -109,72 +85,89 @@ def reduce_offsets(rows: pyarrow.Table) -> pyarrow.Table:
     return rows.take(order[starts]).set_column(4, "log_end_offset", values)
 
 
+OFFSETS: Final = Kept("offsets", _OFFSETS, lambda batch: offsets_of(comparable(batch)), reduce_offsets)
+"""The greatest high watermark that a broker recorded in a leader epoch (`sub`), and in which record. `log_end_offset`:
+the least with which it took the lead (null: it did not). `to_offset`: null, or that of a truncation below the high
+watermark, which has a row of its own.
+"""
+
+
 def _highest_first(rows: pyarrow.Table, chosen: Longs) -> tuple[Longs, ...]:
+    """Sort columns of the chosen rows, the least significant first."""
     part = rows.select(["seq", "incarnation", "high_watermark"]).take(chosen)
     return longs(part["seq"]), ranks(part["incarnation"]), -longs(part["high_watermark"])
 
 
 def reduce_unclean(rows: pyarrow.Table) -> pyarrow.Table:
-    """Sorted by key, each once."""
+    """Sort by key; keep one row of each."""
     return _partitions(numpy.unique(keys(rows["key"])))
 
 
-def unclean_of(window: Window) -> pyarrow.Table:
-    """The partitions with unclean elections in a window, as UNCLEAN."""
-    return _partitions(numpy.unique(window.intervals.key[window.intervals.unclean & window.checked]))
+def _unclean_of(batch: BucketBatch) -> pyarrow.Table:
+    intervals, checked = windows(batch).now
+    return _partitions(numpy.unique(intervals.key[intervals.unclean & checked]))
 
 
-def check_elections(runs: Evidence, new: Evidence, batch_keys: Keys, subjects: Subjects) -> list[Finding]:
-    """What new records change about unclean elections, and about truncations that these explain.
+UNCLEAN: Final = Kept("unclean", _PARTITIONS, _unclean_of, reduce_unclean)
+"""The partitions that have had unclean elections; `sub` is 0."""
+
+
+def _check(batch: BucketBatch) -> list[Finding]:
+    """What a batch changes about unclean elections, and about truncations that these explain.
 
     A truncation below the high watermark that nothing explains is found by the rule on single records; here it is taken
     back, or stands again, as elections become known.
     """
-    before_now = gather_all(runs.unclean, batch_keys, UNCLEAN.empty_table())
-    key = numpy.union1d(keys(new.unclean["key"]), keys(before_now["key"]))
+    touched = numpy.unique(keys(comparable(batch)["key"]))
+    known_unclean = gather_all(batch.runs(UNCLEAN), touched, _PARTITIONS.empty_table())
+    key = numpy.union1d(keys(batch.added(UNCLEAN)["key"]), keys(known_unclean["key"]))
     if not len(key):
         return []
-    known = (gather_all(of, key, empty) for of, empty in zip(runs, _EMPTY, strict=True))
-    states, taken, offsets, _ = tables = tuple(known)
-    before = _findings(whole(states, reduce_taken(taken)), reduce_offsets(offsets), subjects)
-    added = [table.filter(pyarrow.array(numpy.isin(keys(table["key"]), key))) for table in new]
-    states, taken, offsets, _ = (pyarrow.concat_tables(both) for both in zip(tables, added, strict=True))
-    now = _findings(whole(states, reduce_taken(taken)), reduce_offsets(offsets), subjects)
+    tables = (WRITTEN, TAKEN, OFFSETS)
+    known = [gather_all(batch.runs(table), key, table.schema.empty_table()) for table in tables]
+    added = [rows.filter(pyarrow.array(numpy.isin(keys(rows["key"]), key))) for rows in map(batch.added, tables)]
+    both = [pyarrow.concat_tables(rows) for rows in zip(known, added, strict=True)]
+    (states, taken, offsets), now = ([t.reduce(r) for t, r in zip(tables, rows, strict=True)] for rows in (known, both))
+    before = _findings(whole(states, taken), offsets, batch.subjects)
     # The rule on single records has found the new truncations already.
-    fresh = {finding.name: finding for finding in _truncations(added[2], subjects)}
-    return changes({**fresh, **before}, now)
+    fresh = _truncations(added[2], batch.subjects)
+    return changes(chain(fresh, before), _findings(whole(now[0], now[1]), now[2], batch.subjects))
 
 
-def withdrawn_elections(window: Window, offsets: pyarrow.Table, subjects: Subjects) -> list[Finding]:
-    """What changes when these states cannot be compared any more: elections are none, so they explain nothing."""
-    return changes(
-        _findings(window, offsets, subjects), {finding.name: finding for finding in _truncations(offsets, subjects)}
-    )
+def _withdraw(batch: BucketBatch) -> list[Finding]:
+    """Elections between states that are not compared are none, so they explain no truncation."""
+    offsets = earlier(batch, OFFSETS)
+    return changes(_findings(earlier_window(batch), offsets, batch.subjects), _truncations(offsets, batch.subjects))
 
 
-def _findings(window: Window, offsets: pyarrow.Table, subjects: Subjects) -> dict[tuple[str, str], Finding]:
+def _findings(window: Window, offsets: pyarrow.Table, subjects: Subjects) -> Iterator[Finding]:
+    """The unclean elections in a window, and the truncations below the high watermark that none of them explains.
+
+    `offsets`: as OFFSETS, reduced, of the window's partitions.
+    """
     of, rows = window.intervals, offsets.to_pylist()
     by_key: dict[int, list[dict[str, Any]]] = {}
     for row in rows:
         by_key.setdefault(row["key"], []).append(row)
     epochs: dict[int, list[int]] = {}
-    found: list[Finding] = []
     for row in numpy.flatnonzero(of.unclean).tolist():
         key = int(of.key[row])
         before = epochs.setdefault(key, [])
-        found.append(subjects.finding(_election(of, row, by_key.get(key, ()), before[-1] if before else None)))
+        yield subjects.finding(_election(of, row, by_key.get(key, ()), before[-1] if before else None))
         before.append(int(of.leader_epoch[row]))
     cuts = [
         row
         for row in rows
         if row["to_offset"] is not None and not _explained(row, epochs.get(row["key"], ()), by_key[row["key"]])
     ]
-    found += _truncations(pyarrow.Table.from_pylist(cuts, OFFSETS), subjects)
-    return {finding.name: finding for finding in found}
+    yield from _truncations(pyarrow.Table.from_pylist(cuts, _OFFSETS), subjects)
 
 
 def _election(of: Intervals, row: int, offsets: Sequence[Mapping[str, Any]], earlier: int | None) -> Violation:
-    """`offsets`: of the partition. `earlier`: the leader epoch of the unclean election before."""
+    """The finding about the election in a row. `offsets`: those of the partition.
+
+    `earlier`: the leader epoch of the unclean election before.
+    """
     leader, epoch = int(of.leader[row]), int(of.leader_epoch[row])
     isr = of.rows["isr"][row - 1].as_py()
     known = list(_known_before(offsets, epoch, earlier))
@@ -204,7 +197,7 @@ def _election(of: Intervals, row: int, offsets: Sequence[Mapping[str, Any]], ear
 
 
 def _known_before(offsets: Sequence[Mapping[str, Any]], epoch: int, earlier: int | None) -> Iterator[Mapping[str, Any]]:
-    """Of each broker the rows whose high watermark is from before this leader epoch, and from after the earlier one."""
+    """The rows of each broker whose high watermark is from before this leader epoch, and from after the earlier one."""
     by_broker: dict[int, list[Mapping[str, Any]]] = {}
     for row in offsets:
         by_broker.setdefault(row["broker"], []).append(row)
@@ -232,8 +225,31 @@ def _truncations(rows: pyarrow.Table, subjects: Subjects) -> Iterator[Finding]:
 
 
 def _partitions(key: Keys) -> pyarrow.Table:
-    return pyarrow.table([key, numpy.zeros(len(key), numpy.int64)], schema=UNCLEAN)
+    return pyarrow.table([key, numpy.zeros(len(key), numpy.int64)], schema=_PARTITIONS)
 
 
-def _where(values: Longs, chosen: numpy.ndarray) -> pyarrow.Array:
+def _where(values: Longs, chosen: Flags) -> pyarrow.Array:
+    """The chosen values as a column, the others null; `chosen` is aligned with `values`."""
     return pyarrow.array(values, pyarrow.int64(), mask=~chosen | (values == ABSENT))
+
+
+RULE: Final = Rule(
+    explains={
+        RECORDS_LOST: Explanation(
+            "critical",
+            "No unclean election loses records: the new leader's log reaches up to the high watermark before it.",
+            "the records between the offsets: producers that got an answer for them have to send them again",
+            kafka="INFO",
+        ),
+        UNCLEAN_ELECTION: Explanation(
+            "error",
+            "No leader is elected from outside of the ISR; how many records that lost is none, or unknown.",
+            "who allowed it (`unclean.leader.election.enable`, `klamm elect unclean`), and the logs of the ISR before",
+            kafka="INFO",
+        ),
+    },
+    reads=(*STATES_READ, *TAKEN_READ, *_OF_OFFSETS),
+    check=_check,
+    keeps=(OFFSETS, UNCLEAN),
+    withdraw=_withdraw,
+)

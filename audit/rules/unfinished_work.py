@@ -1,4 +1,4 @@
-"""Reassignments and deletions that take too long: from a record that begins one to the next record about it.
+"""Reassignments and deletions that take too long: from the record that begins one to the next record about it.
 
 The records of a partition or topic are ordered by controller epoch and number: a controller epoch belongs to one run of
 one controller.
@@ -6,16 +6,18 @@ one controller.
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy
 import pyarrow
 from msgspec import Struct
 
 from audit.records.findings import Finding, Violation, changes
-from audit.records.sorted_runs import Run, gather_all
-from audit.records.vectors import ABSENT, group_starts, is_one_of, keys, longs
-from audit.rules.durations import OPEN
+from audit.records.sorted_runs import gather_all
+from audit.records.vectors import ABSENT, Flags, Longs, group_starts, is_one_of, keys, longs
+from audit.rules.durations import OPEN_SCHEMA, OPEN_UNNAMED
+from audit.rules.recreations import comparable, compared
+from audit.rules.rule import KEY, NO_WORK, REFERENCE, Awaited, BucketBatch, Explanation, Kept, Rule, once
 from audit.rules.subjects import Subjects, reference, reference_at
 from cluster.model.state_machines import PartitionState
 from state_log.causes import utc_text
@@ -23,19 +25,8 @@ from state_log.record import Kind
 
 REASSIGNMENT_STALLED: Final = "reassignment-without-progress"
 DELETION_STALLED: Final = "deletion-without-progress"
-_TEXT: Final = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
-STEPS: Final = pyarrow.schema(
-    {
-        "key": pyarrow.uint64(),
-        "sub": pyarrow.int64(),
-        "begins": pyarrow.bool_(),
-        "at_ms": pyarrow.int64(),
-        "node": _TEXT,
-        "incarnation": _TEXT,
-        "seq": pyarrow.int64(),
-    }
-)
-"""Records that begin a reassignment or end one. `sub`: controller epoch and number."""
+_SCHEMA: Final = pyarrow.schema({**KEY, "begins": pyarrow.bool_(), **REFERENCE})
+_SEQ_MAX: Final = (1 << 32) - 1
 
 
 class DeletionStep(Struct, frozen=True, order=True):
@@ -48,13 +39,13 @@ class DeletionStep(Struct, frozen=True, order=True):
     record: str
 
 
-class CheckedSteps(NamedTuple):
-    findings: list[Finding]
-    open: pyarrow.Table
+def in_log_order(controller_epoch: Longs, seq: Longs) -> Longs:
+    """One number for each record, which orders them by controller epoch and number."""
+    return (controller_epoch << 32) + numpy.clip(seq, 0, _SEQ_MAX)
 
 
 def steps_of(rows: pyarrow.Table) -> pyarrow.Table:
-    """What these records say of reassignments, as STEPS, reduced."""
+    """What these records say of reassignments, reduced."""
     assignments = is_one_of(rows["kind"], [Kind.ASSIGNMENT.value])
     begins = assignments & is_one_of(rows["to_state"], ["started"])
     ends = assignments & is_one_of(rows["to_state"], ["completed", "cancelled"])
@@ -63,39 +54,51 @@ def steps_of(rows: pyarrow.Table) -> pyarrow.Table:
     )
     epoch, seq = longs(rows["controller_epoch"]), longs(rows["seq"])
     chosen = (begins | ends) & (epoch != ABSENT) & (keys(rows["key"]) != 0)
-    part = rows.select(["key", *STEPS.names[3:]]).filter(pyarrow.array(chosen))
-    sub = (epoch << 32) + numpy.clip(seq, 0, (1 << 32) - 1)
+    part = rows.select(["key", *REFERENCE]).filter(pyarrow.array(chosen))
     columns = [
-        *(part["key"], pyarrow.array(sub[chosen]), pyarrow.array(begins[chosen])),
-        *(part[name] for name in ("at_ms", "node", "incarnation", "seq")),
+        *(part["key"], pyarrow.array(in_log_order(epoch, seq)[chosen]), pyarrow.array(begins[chosen])),
+        *(part[name] for name in REFERENCE),
     ]
-    return reduce_steps(pyarrow.table(columns, schema=STEPS))
+    return reduce_steps(pyarrow.table(columns, schema=_SCHEMA))
 
 
 def reduce_steps(rows: pyarrow.Table) -> pyarrow.Table:
-    """Sorted by key, controller epoch and number; each once."""
+    """Sort by key, controller epoch and number; keep one row of each."""
     rows = rows.unify_dictionaries()
     key, sub = keys(rows["key"]), longs(rows["sub"])
     order = numpy.lexsort((longs(rows["at_ms"]), sub, key))
     return rows.take(order[group_starts(key[order], sub[order])])
 
 
-def check_steps(
-    runs: Sequence[Run], new: pyarrow.Table, before: pyarrow.Table, limit_ms: int, subjects: Subjects
-) -> CheckedSteps:
-    """What the new steps change about findings, and what is open after them. `before`: what was open, as OPEN."""
-    if not new.num_rows:
-        return CheckedSteps([], before)
-    key = numpy.unique(keys(new["key"]))
-    known = gather_all(runs, key, STEPS.empty_table())
-    now = reduce_steps(pyarrow.concat_tables([known, new]))
-    old, found = ({f.name: f for f in _stalled(table, limit_ms, subjects)} for table in (reduce_steps(known), now))
-    kept = before.filter(pyarrow.array(~numpy.isin(keys(before["key"]), key)))
-    return CheckedSteps(changes(old, found), pyarrow.concat_tables([kept, _still_open(now, subjects)]))
+STEPS: Final = Kept("steps", _SCHEMA, lambda batch: steps_of(comparable(batch)), reduce_steps)
+"""Records that begin a reassignment or end one. `sub`: controller epoch and number."""
+
+
+@once
+def _steps(batch: BucketBatch) -> tuple[pyarrow.Table, pyarrow.Table]:
+    """All known steps of the partitions that have new ones, reduced: before the batch, and with it."""
+    new = batch.added(STEPS)
+    known = gather_all(batch.runs(STEPS), numpy.unique(keys(new["key"])), _SCHEMA.empty_table())
+    return reduce_steps(known), reduce_steps(pyarrow.concat_tables([known, new]))
+
+
+def _check(batch: BucketBatch) -> list[Finding]:
+    before, now = (_stalled(steps, batch.limits.reassignment_ms, batch.subjects) for steps in _steps(batch))
+    return changes(before, now)
+
+
+def _reassigning(batch: BucketBatch) -> pyarrow.Table:
+    before, now = compared(batch.awaited(REASSIGNING), batch), _steps(batch)[1]
+    kept = before.filter(pyarrow.array(~numpy.isin(keys(before["key"]), keys(now["key"]))))
+    return pyarrow.concat_tables([kept, _still_open(now, batch.subjects)])
+
+
+REASSIGNING: Final = Awaited("reassigning", OPEN_SCHEMA, _reassigning)
+"""Reassignments that have not ended. `sub`: controller epoch and number of the record that began it."""
 
 
 def add_deletions(deletions: dict[str, list[DeletionStep]], rows: pyarrow.Table) -> set[str]:
-    """Add what these records say of deletions of topics, by topic and id; returns which topics have new steps."""
+    """Add what these records say of deletions of topics, by topic and id; return the topics that have new steps."""
     changed: set[str] = set()
     kinds = is_one_of(rows["kind"], [Kind.DELETION.value, Kind.TOPIC.value])
     for row in rows.filter(pyarrow.array(kinds)).to_pylist():
@@ -112,22 +115,17 @@ def add_deletions(deletions: dict[str, list[DeletionStep]], rows: pyarrow.Table)
     return changed
 
 
-def stalled_deletions(name: str, steps: Sequence[DeletionStep], limit_ms: int) -> dict[tuple[str, str], Finding]:
-    """The deletions of a topic that took too long, by the finding's name."""
-    found = {}
+def stalled_deletions(name: str, steps: Sequence[DeletionStep], limit_ms: int) -> Iterator[Finding]:
+    """The deletions of a topic that took too long. `steps`: sorted."""
     for step, after in pairwise(steps):
         if step.begins and after.at_ms - step.at_ms > limit_ms:
             message = _text("the deletion of the topic", after.at_ms - step.at_ms, step.at_ms, limit_ms)
             subject, records = f"{name} record {step.record}", (step.record, after.record)
-            finding = Finding(
-                DELETION_STALLED, subject, message, records, topic=name.partition(" ")[0], at_ms=after.at_ms
-            )
-            found[finding.name] = finding
-    return found
+            yield Finding(DELETION_STALLED, subject, message, records, topic=name.partition(" ")[0], at_ms=after.at_ms)
 
 
 def open_deletions(deletions: Mapping[str, Sequence[DeletionStep]]) -> Iterator[dict[str, Any]]:
-    """Rows of OPEN of the deletions that have not ended."""
+    """Yield a row of `durations.OPEN` for each deletion that has not ended. `deletions`: by topic and id."""
     for name, steps in sorted(deletions.items()):
         if steps and steps[-1].begins:
             topic, _, topic_id = name.partition(" ")
@@ -145,8 +143,7 @@ def open_deletions(deletions: Mapping[str, Sequence[DeletionStep]]) -> Iterator[
 
 def _stalled(steps: pyarrow.Table, limit_ms: int, subjects: Subjects) -> Iterator[Finding]:
     key, at_ms = keys(steps["key"]), longs(steps["at_ms"])
-    begins = steps["begins"].combine_chunks().to_numpy(zero_copy_only=False)
-    late = (key[1:] == key[:-1]) & begins[:-1] & (at_ms[1:] - at_ms[:-1] > limit_ms)
+    late = (key[1:] == key[:-1]) & _begin(steps)[:-1] & (at_ms[1:] - at_ms[:-1] > limit_ms)
     for row in numpy.flatnonzero(late).tolist():
         message = _text("the reassignment", int(at_ms[row + 1] - at_ms[row]), int(at_ms[row]), limit_ms)
         records = reference_at(steps, row), reference_at(steps, row + 1)
@@ -156,9 +153,10 @@ def _stalled(steps: pyarrow.Table, limit_ms: int, subjects: Subjects) -> Iterato
 
 
 def _still_open(steps: pyarrow.Table, subjects: Subjects) -> pyarrow.Table:
+    """The last steps that begin something, as OPEN_SCHEMA. `steps`: reduced."""
     key, at_ms = keys(steps["key"]), longs(steps["at_ms"])
     last = numpy.append(key[1:] != key[:-1], [True])[: len(key)]
-    last &= steps["begins"].combine_chunks().to_numpy(zero_copy_only=False)
+    last &= _begin(steps)
     rows = [
         {
             "key": int(key[row]),
@@ -171,9 +169,28 @@ def _still_open(steps: pyarrow.Table, subjects: Subjects) -> pyarrow.Table:
         }
         for row in numpy.flatnonzero(last).tolist()
     ]
-    table = pyarrow.Table.from_pylist(rows, pyarrow.schema([OPEN.field(name) for name in OPEN.names[:7]]))
-    return subjects.named(table) if rows else OPEN.empty_table()
+    return subjects.named(pyarrow.Table.from_pylist(rows, OPEN_UNNAMED)) if rows else OPEN_SCHEMA.empty_table()
+
+
+def _begin(steps: pyarrow.Table) -> Flags:
+    return numpy.asarray(steps["begins"].combine_chunks().to_numpy(zero_copy_only=False), bool)
 
 
 def _text(what: str, ms: int, since_ms: int, limit_ms: int) -> str:
     return f"{what} took {ms / 1000:.0f} s from {utc_text(since_ms)} to the next step: more than {limit_ms // 1000} s"
+
+
+RULE: Final = Rule(
+    explains={
+        REASSIGNMENT_STALLED: Explanation(
+            "error",
+            "A reassignment is completed or cancelled within the limit.",
+            "whether the new replicas are live and catch up; `klamm reassign list`",
+            NO_WORK,
+        )
+    },
+    reads=("key", "kind", "to_state", "controller_epoch", *REFERENCE),
+    check=_check,
+    keeps=(STEPS,),
+    awaits=(REASSIGNING,),
+)

@@ -22,9 +22,9 @@ _UNFINISHED, _FINISHED = ".new", ".jsa"
 _BEGUN: Final = re.compile(r"(spark-[0-9a-f]+)(\.jsa)?\.(\d+)\.new")
 """The name of a file that a JVM writes: of the installation, and of the process that started the JVM."""
 _KEPT: Final = 3
-"""Archives of different installations, such as an old and a new release."""
+"""The archives that are kept, of different installations such as an old and a new release."""
 _WRITING_SECONDS: Final = 120
-"""A file that has not been written to for so long, and is not complete, never will be."""
+"""How long a file may not have been written to before it counts as given up, in seconds."""
 _QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr"
 
 
@@ -54,7 +54,7 @@ def class_archive_options(cache: Path | None = None) -> str:
 
 
 def _archive(folder: Path, name: str) -> Path | None:
-    """The archive that is whole; one that is not, by the size in its name, ends a JVM, and is removed."""
+    """The archive if it is whole. One that is not, by the size in its name, ends a JVM, and is removed."""
     for path in folder.glob(f"{name}.*{_FINISHED}"):
         if path.stat().st_size == int(path.name.split(".")[-2]):
             return path
@@ -63,10 +63,10 @@ def _archive(folder: Path, name: str) -> Path | None:
 
 
 def _take_over(folder: Path, name: str) -> bool:
-    """Give complete archives their names, and remove what was given up; whether another process is to write this one.
+    """Give complete archives their names, and remove those given up; whether another process is to write this one.
 
-    Those of all installations: one that was deleted since, such as a virtual environment, has nobody else to look at
-    its files. A JVM writes its archive after the process that started it has ended.
+    Archives of all installations are looked after: a deleted one, such as a virtual environment, has no other process
+    that does. A JVM writes its archive after the process that started it has ended.
     """
     waiting = False
     for path in folder.glob(f"*{_UNFINISHED}"):
@@ -93,7 +93,7 @@ def _remove_old(folder: Path) -> None:
 
 
 def _is_complete(path: Path) -> bool:
-    """The JVM writes the beginning last."""
+    """Whether an archive is complete: the JVM writes its beginning last."""
     with path.open("rb") as file:
         return any(file.read(4))
 
@@ -109,13 +109,13 @@ def _is_running(pid: int) -> bool:
 
 
 def _java_home() -> str:
-    """As Spark finds it."""
+    """The home of Java, found as Spark finds it."""
     on_path = shutil.which("java") or ""
     return os.environ.get("JAVA_HOME") or str(Path(on_path).resolve().parents[1] if on_path else "")
 
 
 def _fingerprint(java_home: str) -> str:
-    """Of the Java and the jars: an archive fits the ones it was written with only."""
+    """A hash of the Java and the jars: an archive fits only those that it was written with."""
     release = Path(java_home, "release")
     jars = Path(pyspark.__file__).with_name("jars")
     parts = [java_home, release.read_text() if release.exists() else "", pyspark.__version__, str(jars)]

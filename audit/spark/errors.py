@@ -7,7 +7,7 @@ from typing import Final
 from cluster.model.errors import ClusterError
 
 LOG: Final = "spark.log"
-"""All that Spark says, in the output folder of the audit, or beside the checkpoint."""
+"""The file with everything that Spark says, in the output folder of the audit, or beside the checkpoint."""
 _STARTED: Final = "---- klamm audit: Spark starts ----"
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _JVM_EXITED: Final = "JAVA_GATEWAY_EXITED"
@@ -24,13 +24,13 @@ class AuditFailedError(ClusterError):
 
 
 def begin_log(log: Path) -> None:
-    """Set what follows apart from what earlier runs wrote. Raises OSError."""
+    """Mark the beginning of a run in the log. Raises OSError."""
     with log.open("a") as file:
         file.write(f"{_STARTED}\n")
 
 
 def explained(error: Exception, log: Path, master: str) -> str:
-    """What went wrong; where the error only says that Spark is gone, what its log says of that."""
+    """What went wrong; where the error only says that Spark is gone, what its log says about that."""
     if _JVM_EXITED in str(error):
         return _last_error(log) or summary(error)
     if _STOPPED in str(error):
@@ -68,7 +68,7 @@ def _why_stopped(log: Path, master: str) -> str:
 
 
 def _lines(log: Path) -> list[str]:
-    """What the last Spark has written."""
+    """The lines that the last Spark has written."""
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     starts = [number for number, line in enumerate(lines) if line == _STARTED]
     return lines[starts[-1] + 1 :] if starts else lines

@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 from cluster.model.errors import StartupError
 
 FOLDER: Final = "klamm_audit"
-"""Where the archive is in the working directory of an executor."""
+"""The name of the archive in the working directory of an executor."""
 _APPLICATION: Final = Path(__file__).resolve().parents[2]
 _OURS: Final = ("audit", "state_log", "cluster")
 _IMPORTED: Final = ("cramjam", "msgspec", "numpy", "pandas", "pyarrow", "pydantic", "structlog")
@@ -49,7 +49,7 @@ def write_package(target: Path) -> int:
 
 
 def current_package(folder: Path) -> Path:
-    """The archive of this installation in a folder; written if it is not there."""
+    """The archive of this installation in a folder; written if it does not exist."""
     target = folder / f"klamm-audit-{_fingerprint()}.zip"
     if not target.exists():
         write_package(target)
@@ -93,7 +93,7 @@ def _is_wanted(name: Path) -> bool:
 
 
 def _fingerprint() -> str:
-    """Of what goes into an archive: our files by content, others by version."""
+    """A hash of what an archive has: our files by content, others by version."""
     digest = hashlib.blake2b(digest_size=8)
     for package in _OURS:
         for path in sorted((_APPLICATION / package).rglob("*.py")):

@@ -26,15 +26,16 @@ from audit.storage.file_store import Location, is_remote, open_store
 _APPLICATION: Final = Path(__file__).resolve().parents[2]
 _LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 _QUICK_JVM: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""The work is done in Python; the JVM only has to be there soon."""
+"""Options of the JVM. The work is done in Python; the JVM only has to be there soon."""
 _LOOPBACK: Final = "127.0.0.1"
 
 
 def start_session(folder: Path, settings: SparkSettings | None = None) -> SparkSession:
-    """A Spark with nothing outside of a folder of this machine, where `spark.log` has all that it says.
+    """Start a Spark that leaves nothing outside of a folder of this machine, where `spark.log` has all that it says.
 
-    Java is found as Spark finds it: JAVA_HOME, then PATH. In a program that spark-submit has started, its session, with
-    the settings that were given there. Raises AuditFailedError, and OSError if the folder cannot be written to.
+    Java is found as Spark finds it: JAVA_HOME, then PATH. In a program that spark-submit has started, it is the session
+    of that, with the settings that were given there. Raises AuditFailedError, and OSError if the folder cannot be
+    written to.
     """
     settings = as_submitted(settings)
     folder.mkdir(parents=True, exist_ok=True)
@@ -56,7 +57,7 @@ def start_session(folder: Path, settings: SparkSettings | None = None) -> SparkS
 
 
 def as_submitted(settings: SparkSettings | None) -> SparkSettings:
-    """The settings; in a program that spark-submit has started, with the master and all else that was given there."""
+    """The settings; in a program that spark-submit has started, with the master and others that were given there."""
     settings = SparkSettings() if settings is None else settings
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return settings
@@ -66,7 +67,7 @@ def as_submitted(settings: SparkSettings | None) -> SparkSettings:
 
 
 def _settings(folder: Path, settings: SparkSettings) -> dict[str, str]:
-    """Those of the driver, and how much is used."""
+    """The settings of the driver, and those about how much is used."""
     archive = class_archive_options() if settings.class_archive else ""
     found = {
         "spark.app.name": "klamm audit",
@@ -89,7 +90,7 @@ def _settings(folder: Path, settings: SparkSettings) -> dict[str, str]:
 
 
 def _of_workers(folder: Path, settings: SparkSettings) -> dict[str, str]:
-    """Where they find our packages: before those of any distribution, or of the folder that they were started in."""
+    """The settings by which workers find our packages: before those of distributions and of their working directory."""
     safe = {"spark.executorEnv.PYTHONSAFEPATH": "1"}
     if settings.is_local:
         return {**safe, "spark.executorEnv.PYTHONPATH": str(_APPLICATION)}
@@ -108,7 +109,7 @@ def _of_workers(folder: Path, settings: SparkSettings) -> dict[str, str]:
 
 
 def _set_environment(settings: SparkSettings) -> None:
-    """What Spark has from the environment of this process only."""
+    """Set what Spark takes only from the environment of this process."""
     # One interpreter for the processes of driver and workers. Here it is this one: another lacks our packages.
     python = sys.executable if settings.is_local else settings.conf.get("spark.pyspark.python", python_of_workers())
     os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = python, sys.executable

@@ -11,7 +11,7 @@ from msgspec import Struct
 from cluster.model.errors import ConfigError
 
 CLUSTER_TASKS: Final = 16
-"""Tasks at a time on a cluster whose cores are not said."""
+"""Tasks at a time on a cluster whose cores are not given."""
 _BUCKETS_MIN: Final = 4
 _BUCKETS_MAX: Final = 16
 _LAPTOP_CORES_MAX: Final = 4
@@ -35,8 +35,10 @@ APPENDED: Final = {
 
 
 class SparkSettings(Struct, frozen=True):
-    """`master`: none means this machine. `cores`: of the whole application. `memory`: of each JVM that has the work,
-    the one of this machine or each executor; Python's processes are beside it. `conf`: after all others.
+    """What an audit asks of Spark.
+
+    `master`: none means this machine. `cores`: those of the whole application. `memory`: that of each JVM that has the
+    work, the one of this machine or each executor; Python's processes are beside it. `conf`: set after all others.
     """
 
     master: str = ""
@@ -69,7 +71,7 @@ class SparkSettings(Struct, frozen=True):
 
     @property
     def tasks(self) -> int:
-        """How many tasks read, and how many check, at a time."""
+        """The number of tasks that read, and that check, at a time."""
         named = re.fullmatch(r"local\[(\d+)(,.*)?\]", self.master)
         if self.shuffle_partitions is not None:
             return self.shuffle_partitions
@@ -81,13 +83,11 @@ class SparkSettings(Struct, frozen=True):
 
     @property
     def buckets(self) -> int:
-        """Into how many parts the state of a new audit is divided: two for each task. Each part costs files and time
-        in each batch.
-        """
+        """The number of buckets of a new audit: two for each task. Each costs files and time in each batch."""
         return min(_BUCKETS_MAX, max(_BUCKETS_MIN, 2 * self.tasks))
 
     def of_cluster(self) -> dict[str, str]:
-        """What says how much of a machine or cluster is used."""
+        """The settings that say how much of a machine or cluster is used."""
         if self.is_local:
             return {"spark.driver.memory": self.memory}
         limits = {} if self.cores is None else {"spark.cores.max": str(self.cores)}
@@ -95,7 +95,7 @@ class SparkSettings(Struct, frozen=True):
 
 
 def parse_conf(texts: Iterable[str]) -> dict[str, str]:
-    """Settings given as `spark.x=y`. Raises ConfigError that names every one which is not, or cannot be given."""
+    """Parse settings given as `spark.x=y`. Raises ConfigError that names every one that is none, or cannot be given."""
     found, wrong = dict[str, str](), []
     for text in texts:
         name, separator, value = text.partition("=")

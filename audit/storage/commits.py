@@ -11,12 +11,13 @@ from audit.rules.limits import Limits
 from audit.storage.table_files import Deleted, Reached, TableSize
 
 BUCKETS: Final = 4
-"""Parts of the state, judged independently of one another, of an audit that does not say otherwise."""
+"""Buckets of an audit that does not say otherwise: parts of the state that are checked independently of one another."""
 
 
 class StoredFile(Struct, frozen=True):
-    """A part of a file of the state, below the output folder, and the hash of its content: `size` bytes from `first`
-    on; by default all. `rows`: of a sorted run.
+    """A part of a file of the state, below the output folder: `size` bytes from `first` on, by default all.
+
+    `digest`: the hash of its content. `rows`: those of a sorted run.
     """
 
     file: str
@@ -39,11 +40,11 @@ class BucketState(Struct, frozen=True):
 
 
 class BucketResult(Struct, frozen=True):
-    """What judging one bucket of a batch has brought.
+    """What checking one bucket of a batch has brought.
 
-    `controllers`: those whose events agents name. `taken`: the last file of each log, and up to which byte it was read.
-    `tables`: what was written to them, by table and day. `error`: why the bucket could not be judged; nothing else
-    holds then.
+    `controllers`: those whose events agents name. `taken`: the last file of each log, and the byte up to which it was
+    read. `tables`: what was written to them, by table and day. `error`: why the bucket could not be checked; nothing
+    else holds then.
     """
 
     bucket: int
@@ -56,7 +57,7 @@ class BucketResult(Struct, frozen=True):
     modified_ns: int = 0
     taken: dict[str, tuple[str, int]] = {}
     events: tuple[int, ...] = ()
-    """Whose rows of the table of failovers may have changed."""
+    """The events whose rows of the table of failovers may have changed."""
     clocks: tuple[ClockDifference, ...] = ()
 
 
@@ -74,15 +75,15 @@ class Commit(Struct, frozen=True):
     quarantined: int = 0
     controllers: tuple[int, ...] = ()
     modified_ns: int = 0
-    """When the file that was changed last of those that were read had been changed, since 1970."""
+    """The newest time of change of the files that were read, in ns since 1970."""
     taken: dict[str, tuple[str, int]] = {}
-    """Of each log the last file, and up to which byte it was read."""
+    """The last file of each log, and the byte up to which it was read."""
     tables: dict[str, TableSize] = {}
     checkpoint: str = ""
-    """Where Spark's checkpoint is, if not below the output folder."""
+    """The location of Spark's checkpoint, if not below the output folder."""
     compactions: int = 0
     deleted: dict[str, Deleted] = {}
-    """By table: what retention has deleted."""
+    """What retention has deleted, by table."""
 
     def reached(self, table: str) -> Reached:
         return Reached(self.batch, self.compactions, self.deleted.get(table))
@@ -90,13 +91,13 @@ class Commit(Struct, frozen=True):
     limits: Limits = Limits()
     clocks: tuple[ClockDifference, ...] = ()
     bucket_count: int = BUCKETS
-    """Into so many buckets partitions are divided."""
+    """The number of buckets into which partitions are divided."""
     rebuilds: int = 0
     """Commits that were rebuilds: batch n of Spark's is batch n + rebuilds here."""
     rules: tuple[int, ...] = ()
-    """By which versions of the rules about partitions the records were judged."""
+    """The versions of the rules about partitions by which the records were checked."""
     must_rebuild: bool = False
-    """The state of partitions is of a version that this klamm cannot go on with."""
+    """The state of partitions is of a version that this klamm cannot continue."""
 
     @property
     def spark_batch(self) -> int:
@@ -110,5 +111,5 @@ class Commit(Struct, frozen=True):
 
     @property
     def cluster(self) -> BucketState:
-        """What is kept of chains, controllers and nodes."""
+        """The state of chains, controllers and nodes."""
         return self.buckets.get(str(self.bucket_count), BucketState())

@@ -45,7 +45,7 @@ class CommittedState:
 
     @property
     def location(self) -> str:
-        """As the constructor takes it, also in another process."""
+        """The location, in a form that the constructor takes in another process too."""
         return self.files.location
 
     def path(self, name: str) -> str:
@@ -60,7 +60,7 @@ class CommittedState:
             raise OutputError(f"{self.path(name)}: cannot be written: {_why(error)}") from error
 
     def limits(self, given: Limits | None) -> Limits:
-        """Those of the audit so far, or if there is none yet those that are given. Raises OutputError."""
+        """The limits of the audit so far, or if there is none yet the given ones. Raises OutputError."""
         commit = self.last_commit()
         if commit is None:
             return given or Limits()
@@ -71,7 +71,7 @@ class CommittedState:
         return commit.limits
 
     def last_commit(self) -> Commit | None:
-        """None if there is none yet. Raises OutputError."""
+        """The last commit; None if there is none yet. Raises OutputError."""
         while numbers := numbers_of(self.files.sizes("commits"), ".json"):
             try:
                 return self._read_commit(max(numbers))
@@ -82,12 +82,12 @@ class CommittedState:
         return None
 
     def bucket_count(self, wanted: int) -> int:
-        """Into how many buckets the next batch divides partitions: as many as before. Raises OutputError."""
+        """The number of buckets into which the next batch divides partitions: as many as before. Raises OutputError."""
         commit = self.last_commit()
         return wanted if commit is None else commit.bucket_count
 
     def modified_ns(self) -> int:
-        """When the file that was changed last of those that were read had been changed; 0: none was read yet."""
+        """The newest time of change of the files that were read, in ns since 1970; 0: none was read yet."""
         commit = self.last_commit()
         return 0 if commit is None else commit.modified_ns
 
@@ -124,7 +124,7 @@ class CommittedState:
             raise OutputError(f"{path}: is not a commit of an audit: {first_line(error)}; {REMEDY}") from error
 
     def runs(self, stored: Sequence[StoredFile]) -> list[Run]:
-        """These runs, mapped into memory. Raises OutputError."""
+        """Map these runs into memory. Raises OutputError."""
         return [Run(self._read_run(run)) for run in stored]
 
     def _read_run(self, run: StoredFile) -> pyarrow.Table:
@@ -138,7 +138,7 @@ class CommittedState:
         return table
 
     def read_state(self, stored: StoredFile) -> bytes:
-        """State that is no table. Raises OutputError."""
+        """Read state that is no table. Raises OutputError."""
         return bytes(self.read_stored(stored))
 
     def read_stored(self, stored: StoredFile, remedy: str = REMEDY) -> pyarrow.Buffer:
@@ -153,7 +153,7 @@ class CommittedState:
 
 
 def files_of(state: BucketState) -> Iterator[StoredFile]:
-    """All that a bucket has kept."""
+    """All files that a bucket has kept."""
     yield from (run for runs in state.runs.values() for run in runs)
     if state.file is not None:
         yield state.file

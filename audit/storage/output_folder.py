@@ -47,7 +47,7 @@ class OutputFolder(CommittedState):
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else on this machine may write meanwhile, if the folder is of this machine. Raises OutputError."""
+        """Keep others on this machine from writing meanwhile, if the folder is on it. Raises OutputError."""
         if is_remote(self.location):
             yield
             return
@@ -78,7 +78,7 @@ class OutputFolder(CommittedState):
                 self.read_stored(stored, f"{self._rebuild}, or {REMEDY}")
 
     def check_kept(self) -> None:
-        """Read what a rebuild does not make anew. Raises OutputError as `check`."""
+        """Read what a rebuild does not make itself. Raises OutputError as `check`."""
         self._consistent(self._check_kept)
 
     def _check_kept(self, commit: Commit | None) -> None:
@@ -96,7 +96,7 @@ class OutputFolder(CommittedState):
         self._consistent(self._check_tables)
 
     def _check_tables(self, commit: Commit | None) -> None:
-        """A batch commits here before it does in Spark's checkpoint, and after its offsets are there."""
+        """Check the tables. A batch commits here before Spark's checkpoint does, and after its offsets are there."""
         last, rebuilds = (-1, 0) if commit is None else (commit.spark_batch, commit.rebuilds)
         done = max(self._checkpoint_has("commits"), default=-1)
         if last < done and not (commit and commit.checkpoint):
@@ -113,7 +113,7 @@ class OutputFolder(CommittedState):
                 )
 
     def _consistent(self, read: Callable[[Commit | None], _T]) -> _T:
-        """What `read` makes of the last commit, again if an audit that runs has committed meanwhile."""
+        """What `read` makes of the last commit, repeated if an audit that runs has committed meanwhile."""
         while True:
             commit = self.last_commit()
             try:
@@ -159,7 +159,7 @@ class OutputFolder(CommittedState):
             known[day] = known.get(day, TableSize()) + TableSize(1, data.size)
 
     def take_written(self) -> dict[str, dict[str, TableSize]]:
-        """What was written to the tables since this was asked last, by table and day."""
+        """What was written to the tables since the last call, by table and day."""
         written, self._written = self._written, {}
         return {table: days for table, days in written.items() if days}
 
@@ -200,7 +200,7 @@ class OutputFolder(CommittedState):
         columns: Sequence[str] | None = None,
         where: pyarrow.dataset.Expression | None = None,
     ) -> pyarrow.Table:
-        """What a file of a table has. Raises OutputError."""
+        """Read a file of a table. Raises OutputError."""
         try:
             fragment = FORMAT.make_fragment(pyarrow.BufferReader(self.files.read(file.name)))
             return fragment.to_table(columns=None if columns is None else list(columns), filter=where)
@@ -210,7 +210,7 @@ class OutputFolder(CommittedState):
             ) from error
 
     def read_parts(self, file: TableFile) -> Iterator[pyarrow.Table]:
-        """What a file of a table has, some thousand rows at a time, with the columns of today. Raises OutputError."""
+        """Read a file of a table, some thousand rows at a time, with the columns of today. Raises OutputError."""
         try:
             with pyarrow.parquet.ParquetFile(self.files.read(file.name), page_checksum_verification=True) as parts:
                 for batch in parts.iter_batches(_PART_ROWS):
@@ -225,7 +225,7 @@ class OutputFolder(CommittedState):
         return holding_rows(table, self._parts(table))
 
     def current_rows(self, table: str) -> list[dict[str, Any]]:
-        """Those of `current_table` as dictionaries, by their keys. Raises OutputError."""
+        """The rows of `current_table` as dictionaries, by their keys. Raises OutputError."""
         key = TABLES[table].key
         rows: list[dict[str, Any]] = self.current_table(table).to_pylist()
         return sorted(rows, key=lambda row: tuple((row[name] is not None, row[name]) for name in key))

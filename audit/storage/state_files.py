@@ -8,7 +8,7 @@ from audit.storage.commits import StoredFile, content_digest
 from audit.storage.output_folder import OutputFolder
 
 _ALIGNMENT: Final = 64
-"""Of the tables in a file, so that they are read where they are mapped."""
+"""The alignment in bytes of the tables in a file, so that they are read where they are mapped."""
 
 
 class StateFile:

@@ -1,8 +1,8 @@
-"""Versions of what an audit keeps, and how this klamm goes on from the commit of an older one.
+"""Versions of what an audit keeps, and how this klamm continues from the commit of an older one.
 
 To change what commits or state have in them: raise VERSION, and add to `_UPGRADES` what becomes of a commit of the
 version before. If the state of partitions is not the same as before, the upgrade sets `must_rebuild`, and `klamm audit
-rebuild` makes that state anew from the table of records. The state of what concerns no partition is in no table: an
+rebuild` makes that state again from the table of records. The state of what concerns no partition is in no table: an
 upgrade keeps it, or changes it.
 """
 
@@ -12,20 +12,20 @@ from typing import Any, Final
 from cluster.model.errors import ClusterError
 
 VERSION: Final = 3
-"""Of commits, state and tables."""
-RULES_VERSION: Final = 2
-"""Of the rules about partitions: raised when they find something else in the same records."""
+"""The version of commits, state and tables."""
+RULES_VERSION: Final = 3
+"""The version of the rules about partitions: raised when they find something else in the same records."""
 
 Document = Mapping[str, Any]
-"""A commit as JSON has it."""
+"""A commit as it is in JSON."""
 
 
 class VersionError(ClusterError):
-    """The version is one that this klamm cannot read. The message goes on from the name of the file."""
+    """The version is one that this klamm cannot read. The message continues the name of the file."""
 
 
 def _to_3(commit: Document) -> Document:
-    """Commits got a number of buckets, which was fixed before, one of rebuilds, and the versions of the rules."""
+    """Give commits a number of buckets, which was fixed before, one of rebuilds, and the versions of the rules."""
     return {**commit, "bucket_count": 16, "rebuilds": 0, "rules": [1]}
 
 

@@ -25,7 +25,7 @@ _DAY_MS: Final = 86_400_000
 _DAY_MAX: Final = 100_000
 _DAYS_MAX: Final = 32
 OTHER_DAYS: Final = "other"
-"""Where the rows are whose time is of none of the first `_DAYS_MAX` days of a file: by clocks that cannot be right."""
+"""The day of rows whose time is of none of the first `_DAYS_MAX` days of a file: by clocks that cannot be right."""
 SUFFIX: Final = ".parquet"
 FORMAT: Final = pyarrow.dataset.ParquetFileFormat(
     default_fragment_scan_options=pyarrow.dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
@@ -33,7 +33,7 @@ FORMAT: Final = pyarrow.dataset.ParquetFileFormat(
 
 
 class TableSize(Struct, frozen=True):
-    """What the files of a table sum up to."""
+    """The sums over the files of a table."""
 
     files: int = 0
     bytes: int = 0
@@ -46,14 +46,14 @@ class TableSize(Struct, frozen=True):
 
 
 class Deleted(Struct, frozen=True):
-    """Retention: of days before `before`, files that batches up to `batch` wrote are deleted."""
+    """What retention has deleted: files of days before `before` that batches up to `batch` wrote."""
 
     before: str
     batch: int
 
 
 class Reached(NamedTuple):
-    """What is committed: batches up to this one, so many compactions, and of a table what is deleted."""
+    """What is committed: batches up to this one, this number of compactions, and what is deleted of a table."""
 
     batch: int
     compactions: int
@@ -61,7 +61,7 @@ class Reached(NamedTuple):
 
 
 class TableFile(NamedTuple):
-    """It has rows of batches `first` to `last`; `compaction` 0: as the batch wrote it. `name`: below the top."""
+    """A file with rows of batches `first` to `last`; `compaction` 0: as the batch wrote it. `name`: below the top."""
 
     name: str
     bytes: int
@@ -79,7 +79,7 @@ class TableFile(NamedTuple):
 
 
 def table_file(name: str, size: int) -> TableFile | None:
-    """What the name says; None if it is none of ours."""
+    """The file with this name; None if it is none of ours."""
     path = PurePosixPath(name)
     numbers = path.stem.split("-")
     if path.suffix != SUFFIX or not all(number.isdecimal() for number in numbers):
@@ -93,7 +93,7 @@ def table_file(name: str, size: int) -> TableFile | None:
 
 
 def counting(files: Iterable[TableFile], reached: Reached) -> list[TableFile]:
-    """Those that count, in the order of their batches."""
+    """The files that count, in the order of their batches."""
     present = [
         file
         for file in files
@@ -133,7 +133,7 @@ def files_of_rows(
 
 
 def encoded(table: str, parts: Iterable[pyarrow.Table]) -> pyarrow.Buffer:
-    """These rows as a file; each part is a row group."""
+    """Encode these rows as a file; each part is a row group."""
     sink, writer = pyarrow.BufferOutputStream(), None
     for part in parts:
         described = part.replace_schema_metadata(metadata(table))
@@ -148,7 +148,7 @@ def encoded(table: str, parts: Iterable[pyarrow.Table]) -> pyarrow.Buffer:
 
 
 def _encodings(schema: pyarrow.Schema) -> dict[str, Any]:
-    """Texts repeat, numbers grow: a third less bytes than by Arrow's defaults."""
+    """The encodings of columns. Texts repeat, numbers grow: a third less bytes than by Arrow's defaults."""
     texts = [field.name for field in schema if not _is_number(field.type)]
     return {
         "use_dictionary": texts,
@@ -171,7 +171,7 @@ def with_batch(rows: pyarrow.Table, table: str, batch: int) -> pyarrow.Table:
 
 
 def latest_rows(rows: pyarrow.Table, key: Sequence[str]) -> pyarrow.Table:
-    """Of the rows with one key that of the highest batch, of these the last; in the order of the rows."""
+    """The row of the highest batch for each key, of these the last; in the order of the rows."""
     place = pyarrow.array(numpy.arange(rows.num_rows))
     by_batch = [(BATCH, "ascending"), ("place", "ascending")]
     ordered = rows.select([*key, BATCH]).append_column("place", place).sort_by(by_batch)
@@ -180,7 +180,7 @@ def latest_rows(rows: pyarrow.Table, key: Sequence[str]) -> pyarrow.Table:
 
 
 def holding_rows(table: str, written: Iterable[pyarrow.Table]) -> pyarrow.Table:
-    """Of the rows of files of a revised table, in the order of the batches, those that hold: one for each key."""
+    """The rows of files of a revised table, in the order of the batches, that hold: one for each key."""
     rows = pyarrow.concat_tables([TABLES[table].stored.empty_table(), *written])
     latest = latest_rows(rows, TABLES[table].key)
     return latest.filter(pyarrow.compute.field("status") != WITHDRAWN).drop_columns([BATCH])
@@ -205,5 +205,5 @@ def _by_day(rows: pyarrow.Table, columns: Sequence[str]) -> Iterator[tuple[str, 
 
 
 def day_name(day: int) -> str:
-    """`day`: since 1970."""
+    """The name of a day. `day`: days since 1970."""
     return datetime.fromtimestamp(day * 86_400, UTC).strftime("%Y-%m-%d")

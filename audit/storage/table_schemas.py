@@ -12,7 +12,7 @@ import pyarrow
 from audit.records.columns import RECORDS
 
 VERSION: Final = 1
-"""Of the tables' columns, in the metadata of each file."""
+"""Texts about the columns, in the metadata of each file."""
 BATCH: Final = "batch"
 _TEXT: Final = pyarrow.string()
 _INT: Final = pyarrow.int32()

@@ -91,7 +91,7 @@ class _Sessions:
             session.expired = session.expired or event
 
     def finished(self) -> list[_Session]:
-        """All; those that nobody saw end ended when a later one began."""
+        """All sessions; those that no record ends ended when a later one began."""
         with_epochs = sorted((s for s in self.all if s.broker_epoch is not None), key=lambda s: s.broker_epoch or 0)
         for session, later in pairwise(with_epochs):
             if session.last is None and session.expired is None and later.first is not None:
@@ -104,7 +104,7 @@ class _Sessions:
         return max(known, key=lambda session: session.broker_epoch or 0, default=None)
 
     def _session(self, event: Event) -> _Session:
-        """The session that the event of a controller is of."""
+        """The session that the event of a controller is about."""
         current, epoch = self._current, event["broker_epoch"]
         bounced = event["to_state"] == "bounced"
         if current is not None and not bounced and epoch in {None, current.broker_epoch}:

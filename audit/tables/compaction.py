@@ -1,4 +1,4 @@
-"""Makes few files of many, and deletes old days: the tables stay quick to read however long an audit goes on.
+"""Makes few files of many, and deletes old days: the tables stay quick to read however long an audit runs.
 
 Files of a day are merged in the manner of a log-structured merge-tree: the newest with those before them, as long as
 these are not much larger. Of revised rows only the last of each key stays. Nothing is changed in place: a commit says
@@ -30,18 +30,18 @@ from audit.storage.table_files import (
 from audit.storage.table_schemas import TABLES
 
 FILES_MAX: Final = 64
-"""Files of one table and day, until they are merged."""
+"""Files of one table and day that are left until they are merged."""
 MERGES_MAX: Final = 4
-"""In one batch."""
+"""Merges in one batch."""
 BYTES_MAX: Final = 64 << 20
-"""Of the files that are merged into one; a larger one is left as it is."""
+"""Bytes of the files that are merged into one; a larger file is left as it is."""
 _GROWTH: Final = 3
 _GROUP_ROWS: Final = 1 << 17
 """Rows of a table that are not revised are copied that many at a time."""
 
 
 class Compaction(NamedTuple):
-    """What a commit has to say of it, and the files that are to be deleted afterwards."""
+    """What a commit says about a compaction, and the files that are to be deleted afterwards."""
 
     commit: Commit
     unneeded: list[str]
@@ -79,7 +79,7 @@ def compact_all(folder: OutputFolder, commit: Commit) -> Compaction:
 
 
 def mergeable(files: Sequence[TableFile], every: bool = False) -> list[TableFile]:
-    """The newest of these files of one day, with those before them, whole batches, as long as it is worth while.
+    """The newest of these files of one day, with those before them, by whole batches, as long as it is worth while.
 
     `every`: also with larger ones, and not only the newest.
     """
@@ -137,7 +137,7 @@ def _rows(folder: OutputFolder, table: str, files: Sequence[TableFile]) -> Itera
 
 
 def delete_old(folder: OutputFolder, commit: Commit, keep_days: int, today: date) -> Compaction:
-    """Delete the days of records and timelines that are older than so many days. Raises OutputError."""
+    """Delete the days of records and timelines that are older than `keep_days`. Raises OutputError."""
     oldest = date.fromordinal(max(1, today.toordinal() - keep_days)).isoformat()
     tables, deleted, unneeded = dict(commit.tables), dict(commit.deleted), []
     for table in sorted(tables):
@@ -168,7 +168,7 @@ def delete_strays(folder: OutputFolder) -> None:
 
 
 def delete_files(folder: OutputFolder, names: Iterable[str]) -> None:
-    """After the commit: delete what does not count any more."""
+    """Delete files that do not count any more; only after the commit."""
     for name in names:
         folder.files.remove(name)
 

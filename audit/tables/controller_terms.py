@@ -30,7 +30,7 @@ class TermEvents(Struct, frozen=True):
         return f"{self.controller_epoch}/{self.controller}"
 
     def joined(self, other: "TermEvents") -> "TermEvents":
-        """Of both the first."""
+        """Join two records of a term: the first of each."""
         firsts = {}
         for field in ("active_ms", "resigned_ms", "record"):
             known = [value for value in (getattr(self, field), getattr(other, field)) if value is not None]
@@ -39,7 +39,7 @@ class TermEvents(Struct, frozen=True):
 
 
 def terms_of(rows: pyarrow.Table) -> Iterator[TermEvents]:
-    """What these records say of terms."""
+    """The terms that these records show."""
     part = rows.filter(pyarrow.array(is_one_of(rows["kind"], [Kind.CONTROLLER.value])))
     columns = ("node", "incarnation", "seq", "controller_epoch", "to_state", "broker", "at_ms")
     for row in part.select(columns).to_pylist():
@@ -87,7 +87,9 @@ def _row(
 
 
 def _work_by_term(work: Mapping[str, Work]) -> dict[str, Work]:
-    """A controller epoch is of one incarnation, unless something is wrong; then of the first."""
+    """The work of each term. A controller epoch is of one incarnation, unless something is wrong; then it is the
+    first's.
+    """
     found: dict[str, Work] = {}
     for part in sorted(work.values(), key=lambda part: (part.node, part.incarnation)):
         kind, _, controller = part.node.partition("-")
@@ -102,7 +104,7 @@ def _numbers(name: str) -> tuple[int, int]:
 
 
 def _with_neighbours(terms: list[TermEvents]) -> Iterator[tuple[TermEvents, TermEvents | None, TermEvents | None]]:
-    """Each term, and one of the next lower and of the next higher controller epoch; `terms`: by these."""
+    """Each term, with one of the next lower and one of the next higher controller epoch. `terms`: sorted by these."""
     groups = [list(of_epoch) for _, of_epoch in groupby(terms, key=lambda term: term.controller_epoch)]
     for place, group in enumerate(groups):
         lower = groups[place - 1][-1] if place else None

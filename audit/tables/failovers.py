@@ -1,7 +1,7 @@
 """Failovers: what a controller did about partitions without a leader, when brokers died or when it became active.
 
 Elections go to the buckets of their partitions, failures to the last one, each by its event. Once the buckets of a
-batch are judged, the driver joins those of the events that have something new: a row depends on the records alone.
+batch are checked, the driver joins those of the events that have something new: a row depends on the records alone.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,53 +12,46 @@ import pyarrow
 
 from audit.records.findings import HOLDS
 from audit.records.sorted_runs import Run, gather, gather_all
-from audit.records.vectors import ABSENT, Keys, Longs, group_starts, is_one_of, keys, longs, mixed
+from audit.records.vectors import ABSENT, Flags, Keys, Longs, group_starts, is_one_of, keys, longs, mixed
+from audit.rules.leaderships_taken import TAKEN
+from audit.rules.rule import KEY, BucketBatch, Kept, once
 from audit.storage.commits import BucketState
 from audit.storage.output_folder import OutputFolder
 from audit.storage.table_schemas import FAILOVERS
 from cluster.model.state_machines import PartitionState
 from state_log.record import Kind
 
-ELECTIONS, BY_EPOCH, FAILURES, TAKEN = "elections", "elections_by_epoch", "failures", "taken"
-ELECTIONS_OF: Final = pyarrow.schema(
-    {
-        "key": pyarrow.uint64(),
-        "sub": pyarrow.int64(),
-        "offline_ms": pyarrow.int64(),
-        "written_ms": pyarrow.int64(),
-        "leader_epoch": pyarrow.int64(),
-    }
+FAILURES: Final = "failures"
+_ELECTIONS: Final = pyarrow.schema(
+    {**KEY, **{name: pyarrow.int64() for name in ("offline_ms", "written_ms", "leader_epoch")}}
 )
-"""`key`: of the event; `sub`: of the partition, as signed. When the event left the partition without a leader, and when
-it wrote a new one; null where it did not.
-"""
-EPOCHS: Final = pyarrow.schema({"key": pyarrow.uint64(), "sub": pyarrow.int64(), "event": pyarrow.uint64()})
-"""The events of elections by partition and leader epoch (`sub`)."""
+_EPOCHS: Final = pyarrow.schema({**KEY, "event": pyarrow.uint64()})
 FAILED: Final = pyarrow.schema(
     {
-        "key": pyarrow.uint64(),
-        "sub": pyarrow.int64(),
+        **KEY,
         "controller_epoch": pyarrow.int32(),
         "cause_id": pyarrow.int64(),
         "cause_event": pyarrow.string(),
         "at_ms": pyarrow.int64(),
     }
 )
-"""By event: the brokers (`sub`) that it found dead, or NO_BROKER for the activation of a controller."""
+"""The brokers (`sub`) that an event (`key`) found dead, or NO_BROKER for the activation of a controller."""
 NO_BROKER: Final = -1
 _NEVER: Final = 1 << 62
 _SHARES: Final = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
 
 
-class NewElections(NamedTuple):
-    """As ELECTIONS_OF and EPOCHS, reduced."""
+class _NewElections(NamedTuple):
+    """What a batch adds to ELECTIONS and BY_EPOCH."""
 
     elections: pyarrow.Table
     by_epoch: pyarrow.Table
 
 
-def elections_of(rows: pyarrow.Table) -> NewElections:
-    """The elections of partitions without a leader in these records of partitions, and what made them so."""
+@once
+def _new_elections(batch: BucketBatch) -> _NewElections:
+    """The elections of partitions without a leader, and what left these without one."""
+    rows = batch.rows
     offline = [PartitionState.OFFLINE.value]
     went, returned = is_one_of(rows["to_state"], offline), is_one_of(rows["from_state"], offline)
     elected = returned & (longs(rows["leader"]) >= 0) & (longs(rows["leader_epoch"]) >= 0)
@@ -75,9 +68,9 @@ def elections_of(rows: pyarrow.Table) -> NewElections:
         pyarrow.array(leader_epoch, mask=~elected),
     ]
     epochs = [key[elected], leader_epoch[elected], event[elected]]
-    return NewElections(
-        reduce_elections(pyarrow.table(elections, schema=ELECTIONS_OF)),
-        reduce_epochs(pyarrow.table([pyarrow.array(column) for column in epochs], schema=EPOCHS)),
+    return _NewElections(
+        reduce_elections(pyarrow.table(elections, schema=_ELECTIONS)),
+        reduce_epochs(pyarrow.table([pyarrow.array(column) for column in epochs], schema=_EPOCHS)),
     )
 
 
@@ -97,17 +90,17 @@ def failures_of(rows: pyarrow.Table) -> pyarrow.Table:
 
 
 def events_of(rows: pyarrow.Table) -> Keys:
-    """A hash of the controller's event of each record; all have one."""
+    """A hash of the controller's event for each record; all have one. Aligned with the rows."""
     epoch, number = longs(rows["controller_epoch"]), longs(rows["cause_id"])
     return mixed(mixed(epoch.astype(numpy.uint64)) + number.astype(numpy.uint64))
 
 
-def _have_events(rows: pyarrow.Table) -> Any:
-    return (longs(rows["controller_epoch"]) != ABSENT) & (longs(rows["cause_id"]) != ABSENT)
+def _have_events(rows: pyarrow.Table) -> Flags:
+    return numpy.asarray((longs(rows["controller_epoch"]) != ABSENT) & (longs(rows["cause_id"]) != ABSENT), bool)
 
 
 def reduce_elections(rows: pyarrow.Table) -> pyarrow.Table:
-    """Sorted by event and partition: the first time of each, and the last leader epoch."""
+    """Sort by event and partition; keep the first times of each, and the last leader epoch."""
     key, sub = keys(rows["key"]), longs(rows["sub"])
     order = numpy.lexsort((sub, key))
     starts = group_starts(key[order], sub[order])
@@ -118,7 +111,7 @@ def reduce_elections(rows: pyarrow.Table) -> pyarrow.Table:
     columns = [key[order][starts], sub[order][starts], *firsts, epoch]
     return pyarrow.table(
         [pyarrow.array(c, mask=c == ABSENT) if n > 1 else pyarrow.array(c) for n, c in enumerate(columns)],
-        schema=ELECTIONS_OF,
+        schema=_ELECTIONS,
     )
 
 
@@ -128,28 +121,36 @@ def _first(values: Longs, starts: Longs) -> Longs:
 
 
 def reduce_epochs(rows: pyarrow.Table) -> pyarrow.Table:
-    """Sorted by partition and leader epoch; each event of one once."""
+    """Sort by partition, leader epoch and event; keep one row of each."""
     key, sub, event = keys(rows["key"]), longs(rows["sub"]), keys(rows["event"])
     order = numpy.lexsort((event, sub, key))
     return rows.take(pyarrow.array(order[group_starts(key[order], sub[order], event[order])]))
 
 
 def reduce_failures(rows: pyarrow.Table) -> pyarrow.Table:
-    """Sorted by event and broker; the first record of each."""
+    """Sort by event and broker; keep the first record of each."""
     key, sub, at_ms = keys(rows["key"]), longs(rows["sub"]), longs(rows["at_ms"])
     order = numpy.lexsort((at_ms, sub, key))
     return rows.take(pyarrow.array(order[group_starts(key[order], sub[order])]))
 
 
-def touched_events(by_epoch: Sequence[Run], new: NewElections, taken: pyarrow.Table) -> Keys:
-    """The events that have new elections, or whose leaders have newly taken their roles."""
-    known = [*by_epoch, Run(new.by_epoch)]
-    taken_now = gather(known, keys(taken["key"]), longs(taken["sub"]), EPOCHS.empty_table())
-    return numpy.unique(numpy.concatenate((keys(new.elections["key"]), keys(taken_now["event"]))))
+ELECTIONS: Final = Kept("elections", _ELECTIONS, lambda batch: _new_elections(batch).elections, reduce_elections)
+"""Elections by event (`key`) and partition (`sub`: its key as a signed number). The times are null where the event did
+not leave the partition without a leader, or did not write a new one.
+"""
+BY_EPOCH: Final = Kept("elections_by_epoch", _EPOCHS, lambda batch: _new_elections(batch).by_epoch, reduce_epochs)
+"""The events of elections by partition and leader epoch (`sub`)."""
+
+
+def touched_events(batch: BucketBatch) -> Keys:
+    """The events that have new elections, or whose leaders have newly taken their roles; sorted, each once."""
+    known, taken = [*batch.runs(BY_EPOCH), Run(batch.added(BY_EPOCH))], batch.added(TAKEN)
+    taken_now = gather(known, keys(taken["key"]), longs(taken["sub"]), _EPOCHS.empty_table())
+    return numpy.unique(numpy.concatenate((keys(batch.added(ELECTIONS)["key"]), keys(taken_now["event"]))))
 
 
 def failed_events(output: OutputFolder, cluster: BucketState) -> Keys:
-    """All events with failures, in the state of what concerns no partition. Raises OutputError."""
+    """All events with failures, sorted, in the state of what concerns no partition. Raises OutputError."""
     runs = output.runs(cluster.runs.get(FAILURES, ()))
     return numpy.unique(numpy.concatenate([numpy.zeros(0, numpy.uint64), *(run.key for run in runs)]))
 
@@ -172,10 +173,10 @@ def _in_order(elections: pyarrow.Table) -> pyarrow.Array:
 
 def _elections(runs: Mapping[str, Sequence[Run]], events: Keys) -> pyarrow.Table:
     """The elections of these events in one bucket, with the times at which the leaders took their roles."""
-    found = reduce_elections(gather_all(runs.get(ELECTIONS, ()), events, ELECTIONS_OF.empty_table()))
+    found = reduce_elections(gather_all(runs.get(ELECTIONS.name, ()), events, _ELECTIONS.empty_table()))
     partition, epoch = longs(found["sub"]).view(numpy.uint64), longs(found["leader_epoch"])
     taken_ms = numpy.full(found.num_rows, _NEVER)
-    for run in runs.get(TAKEN, ()):
+    for run in runs.get(TAKEN.name, ()):
         bounds = run.find(partition, epoch)
         present = bounds.first < bounds.end
         at_ms = longs(run.rows["at_ms"])[bounds.first[present]]

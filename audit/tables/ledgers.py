@@ -11,7 +11,7 @@ from state_log.writer import parse_segment_name
 
 
 class Volume(Struct, frozen=True):
-    """Bytes of the files of an incarnation, and lines of them that are no records.
+    """The bytes of the files of an incarnation, and the number of their lines that are no records.
 
     `is_numbered`: its records have numbers without gaps; those of Apache Kafka's logs have the bytes where they begin.
     """
@@ -56,7 +56,7 @@ def _row(name: str, volume: Volume, work: Work | None) -> dict[str, Any]:
 
 
 def _incarnation(part: ReadRange) -> str | None:
-    """The incarnation that the file is of, by its name or its first records."""
+    """The incarnation of a file, by its name or its first records."""
     name = parse_segment_name(part.file.rpartition("/")[2])
     if name is not None:
         return f"{name.node}/{name.incarnation}"

@@ -33,7 +33,7 @@ class QueryError(ClusterError):
 
 
 class Answer(NamedTuple):
-    """Rows are of what JSON can express: times as texts, in UTC. `more`: there are others, which were not read."""
+    """The answer to a query. Rows are of what JSON can express: times as texts, in UTC. `more`: not all were read."""
 
     columns: list[str]
     rows: list[list[Any]]
@@ -44,7 +44,7 @@ class Answer(NamedTuple):
 
 
 class Described(NamedTuple):
-    """A table and how many rows it has, of a revised one those that hold."""
+    """A table and its number of rows, for a revised one those that hold."""
 
     table: Table
     rows: int
@@ -52,7 +52,7 @@ class Described(NamedTuple):
 
 
 def run_query(folder: OutputFolder, sql: str, limit: int | None = None) -> Answer:
-    """The answer to one SELECT, so many rows of it at most. Raises QueryError and OutputError."""
+    """Answer one SELECT, with at most `limit` rows. Raises QueryError and OutputError."""
     try:
         statements = duckdb.extract_statements(sql)
     except duckdb.Error as error:
@@ -77,7 +77,7 @@ def describe_tables(folder: OutputFolder) -> list[Described]:
 
 
 def on_tables(folder: OutputFolder, ask: Callable[[duckdb.DuckDBPyConnection], _T]) -> _T:
-    """What `ask` finds in the tables as they are committed. Raises QueryError and OutputError."""
+    """Run `ask` on the tables as they are committed. Raises QueryError and OutputError."""
     while True:
         commit = folder.last_commit()
         try:
@@ -169,7 +169,7 @@ def _current(table: Table) -> str:
 def answer(
     tables: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[Any] = (), *, limit: int | None = None
 ) -> Answer:
-    """The answer to SQL with `?` for each parameter. `limit`: rows that are read; DuckDB makes few more than those."""
+    """Answer SQL with `?` for each parameter. `limit`: rows that are read; DuckDB makes few more than those."""
     result = tables.execute(sql, list(parameters))
     columns = [column[0] for column in result.description or []]
     rows = result.fetchall() if limit is None else result.fetchmany(limit + 1)
@@ -178,7 +178,7 @@ def answer(
 
 
 def _plain(value: Any) -> Any:
-    """As JSON can say it."""
+    """Make a value one that JSON can express."""
     if isinstance(value, dict):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -193,5 +193,5 @@ def _plain(value: Any) -> Any:
 
 
 def _texts(values: Sequence[str]) -> str:
-    """An SQL list of texts."""
+    """Write texts as an SQL list."""
     return "[{}]".format(", ".join("'{}'".format(value.replace("'", "''")) for value in values))

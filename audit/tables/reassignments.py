@@ -1,25 +1,24 @@
 """The reassignments of partitions: when each began and how it ended, and from which replicas to which."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy
 import pyarrow
 
-from audit.records.sorted_runs import Run, gather_all
+from audit.records.sorted_runs import gather_all
 from audit.records.vectors import group_starts, is_one_of, keys, longs
-from audit.rules.subjects import reference
+from audit.rules.rule import KEY, BucketBatch, Kept
+from audit.rules.subjects import NAMED, reference
+from audit.rules.unfinished_work import in_log_order
 from audit.storage.table_schemas import REASSIGNMENTS_TABLE
 from audit.tables.revisions import revised
 from state_log.record import Kind
 
-ASSIGNMENTS: Final = pyarrow.schema(
+_SCHEMA: Final = pyarrow.schema(
     {
-        "key": pyarrow.uint64(),
-        "sub": pyarrow.int64(),
-        "topic": pyarrow.string(),
-        "topic_id": pyarrow.string(),
-        "partition": pyarrow.int32(),
+        **KEY,
+        **dict(zip(NAMED.names, NAMED.types, strict=True)),
         "to_state": pyarrow.string(),
         "controller_epoch": pyarrow.int32(),
         "at_ms": pyarrow.int64(),
@@ -29,38 +28,41 @@ ASSIGNMENTS: Final = pyarrow.schema(
         "record": pyarrow.string(),
     }
 )
-"""Records about reassignments. `sub`: controller epoch and number, by which they are ordered."""
-_NUMBERS: Final = 1 << 32
 _STATES: Final = ["started", "completed", "cancelled"]
 REPLACED: Final = "replaced"
 
 
 def assignments_of(rows: pyarrow.Table) -> pyarrow.Table:
-    """What these records say of reassignments, as ASSIGNMENTS, reduced."""
+    """What these records say of reassignments, reduced."""
     chosen = is_one_of(rows["kind"], [Kind.ASSIGNMENT.value]) & is_one_of(rows["to_state"], _STATES)
     chosen &= longs(rows["controller_epoch"]) >= 0
     found = []
     columns = ("key", "topic", "topic_id", "partition", "to_state", "controller_epoch", "at_ms", "replicas")
     further = ("adding_replicas", "removing_replicas", "node", "incarnation", "seq")
     part = rows.select([*columns, *further]).filter(pyarrow.array(chosen))
-    epoch, seq = longs(part["controller_epoch"]), longs(part["seq"])
-    for row, sub in zip(part.to_pylist(), (epoch * _NUMBERS + numpy.clip(seq, 0, _NUMBERS - 1)).tolist(), strict=True):
+    order = in_log_order(longs(part["controller_epoch"]), longs(part["seq"]))
+    for row, sub in zip(part.to_pylist(), order.tolist(), strict=True):
         lists = {"adding": row["adding_replicas"], "removing": row["removing_replicas"]}
         record = reference(row)
         found.append({**{name: row[name] for name in columns}, **lists, "sub": sub, "record": record})
-    return reduce_assignments(pyarrow.Table.from_pylist(found, ASSIGNMENTS))
+    return reduce_assignments(pyarrow.Table.from_pylist(found, _SCHEMA))
 
 
 def reduce_assignments(rows: pyarrow.Table) -> pyarrow.Table:
-    """Sorted by partition and order, each once."""
+    """Sort by partition, controller epoch and number; keep one row of each."""
     key, sub = keys(rows["key"]), longs(rows["sub"])
     order = numpy.lexsort((sub, key))
     return rows.take(pyarrow.array(order[group_starts(key[order], sub[order])]))
 
 
-def revised_reassignments(runs: Sequence[Run], new: pyarrow.Table) -> pyarrow.Table:
-    """What the new records change about the table."""
-    earlier = gather_all(runs, numpy.unique(keys(new["key"])), ASSIGNMENTS.empty_table())
+ASSIGNMENTS: Final = Kept("assignments", _SCHEMA, lambda batch: assignments_of(batch.rows), reduce_assignments)
+"""Records about reassignments. `sub`: controller epoch and number, by which they are ordered."""
+
+
+def revised_reassignments(batch: BucketBatch) -> pyarrow.Table:
+    """What a batch changes about the table."""
+    new = batch.added(ASSIGNMENTS)
+    earlier = gather_all(batch.runs(ASSIGNMENTS), numpy.unique(keys(new["key"])), _SCHEMA.empty_table())
     now = reduce_assignments(pyarrow.concat_tables([earlier, new]))
     return revised(REASSIGNMENTS_TABLE, _rows(reduce_assignments(earlier)), _rows(now))
 

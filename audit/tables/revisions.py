@@ -1,4 +1,4 @@
-"""Rows of revised tables: what a batch has to write of those that it has derived anew."""
+"""Rows of revised tables: what a batch has to write of those that it has derived again."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 
 def revised(table: str, before: Iterable[Row], now: Iterable[Row]) -> pyarrow.Table:
-    """The rows of `now` that are new or not as they were, and those of `before` that are gone, as withdrawn."""
+    """The rows of `now` that are new or differ, and those of `before` that are gone, as withdrawn."""
     key = TABLES[table].key
     earlier, later = _by_key(before, key), _by_key(now, key)
     rows = [{**row, "status": HOLDS} for name, row in later.items() if earlier.get(name) != row]

@@ -1,6 +1,6 @@
-"""What happened to brokers and topics: sorted runs of events by subject, from which each one's rows are derived.
+"""What happened to brokers and topics: sorted runs of events by subject, from which the rows of each are derived.
 
-A broker or a topic that has new records is derived anew from all of its events, so its rows depend on the records and
+A broker or a topic that has new records is derived again from all of its events, so its rows depend on the records and
 not on the order in which logs arrived.
 """
 
@@ -37,7 +37,9 @@ EVENTS: Final = pyarrow.schema(
         "record": _TEXT,
     }
 )
-"""`key`: of the broker or topic; `sub`: of the record. `partitions`: of rows of kind SIZE, which are no records."""
+"""Events. `key`: a hash of the broker or topic; `sub`: one of the record. `partitions`: for rows of kind SIZE, which
+are no records.
+"""
 SIZE: Final = "size"
 _KINDS: Final = [kind.value for kind in (Kind.BROKER, Kind.REGISTRATION, Kind.TOPIC, Kind.DELETION)]
 _COPIED: Final = ("kind", "to_state", "broker", "broker_epoch", "topic", "topic_id", "controller_epoch", "seq", "at_ms")
@@ -61,19 +63,19 @@ def events_of(rows: pyarrow.Table, sizes: Iterable[TopicSize]) -> pyarrow.Table:
 
 
 def reduce_events(rows: pyarrow.Table) -> pyarrow.Table:
-    """Sorted by subject and record, each once; of sizes the first."""
+    """Sort by subject and record; keep one row of each, and the first of sizes."""
     key, sub, at_ms = keys(rows["key"]), longs(rows["sub"]), longs(rows["at_ms"])
     order = numpy.lexsort((at_ms, sub, key))
     return rows.take(pyarrow.array(order[group_starts(key[order], sub[order])]))
 
 
 def known_events(runs: Sequence[Run], new: pyarrow.Table) -> pyarrow.Table:
-    """What the runs have of the subjects that have new events, reduced."""
+    """The known events of the subjects that have new ones, reduced."""
     return reduce_events(gather_all(runs, numpy.unique(keys(new["key"])), EVENTS.empty_table()))
 
 
 def derived(events: pyarrow.Table, rows_of: Callable[[Sequence[Event]], Iterable[Event]]) -> Iterator[Event]:
-    """The rows of each subject."""
+    """Derive the rows of each subject."""
     in_order = events.to_pylist()
     starts = group_starts(keys(events["key"])).tolist()
     for first, end in pairwise([*starts, len(in_order)]):
@@ -81,7 +83,7 @@ def derived(events: pyarrow.Table, rows_of: Callable[[Sequence[Event]], Iterable
 
 
 def by_controllers(events: Iterable[Event]) -> list[Event]:
-    """Those that controllers wrote, in the order in which they wrote them."""
+    """The events that controllers wrote, in the order in which they wrote them."""
     written = [event for event in events if event["controller_epoch"] is not None]
     return sorted(written, key=lambda event: (event["controller_epoch"], event["seq"], event["record"]))
 

@@ -46,8 +46,9 @@ ORDER BY unclean_elections DESC, without_leader_ms DESC NULLS LAST, elections DE
 
 
 class Summary(Struct, frozen=True):
-    """Rows as documents, the most important first. Times are ms since 1970, and as `_time` readable; durations are in
-    ms.
+    """The rows of a report as documents, the most important first.
+
+    Times are in ms since 1970, and as `_time` readable; durations are in ms.
     """
 
     failovers: list[dict[str, Any]]
@@ -58,7 +59,7 @@ class Summary(Struct, frozen=True):
 
 
 def summarize(folder: OutputFolder, limit: int) -> Summary:
-    """At most so many rows of each; ledgers are complete. Raises OutputError."""
+    """Summarize the tables with at most `limit` rows of each; ledgers are complete. Raises OutputError."""
 
     def read(tables: duckdb.DuckDBPyConnection) -> list[Answer]:
         parts = (_FAILOVERS, _CONTROLLER_FAILOVERS, _SESSIONS, _WORST_PARTITIONS)

@@ -9,34 +9,40 @@ import pyarrow.compute
 from audit.records.findings import HOLDS, WITHDRAWN
 from audit.records.sorted_runs import Run
 from audit.records.vectors import ABSENT, Flags, Keys, Longs, keys, longs, mixed
-from audit.rules.deleted_partitions import DELETIONS, Deletions, deleted_at
+from audit.rules.deleted_partitions import DELETIONS, deleted_at
+from audit.rules.durations import deletions
 from audit.rules.intervals import Intervals
-from audit.rules.partition_windows import Windows
+from audit.rules.partition_windows import earlier_window, windows
+from audit.rules.recreations import created_anew
+from audit.rules.rule import BucketBatch
 from audit.rules.subjects import Subjects
 from audit.storage.table_schemas import TIMELINES
 
 
-def revised(windows: Windows, deletions: Deletions, subjects: Subjects) -> pyarrow.Table:
-    """The rows that are new or not as they were, as TIMELINES."""
-    now, before = windows.now, windows.before
-    until = _until(now.intervals, deletions.now)
+def revised_timelines(batch: BucketBatch) -> pyarrow.Table:
+    """The rows that are new, differ, or hold no more since the batch, as TIMELINES."""
+    if not len(created_anew(batch).new):
+        return _revised(batch)
+    intervals = earlier_window(batch).intervals
+    until, every = _until(intervals, DELETIONS.schema.empty_table()), numpy.ones(len(intervals.key), bool)
+    return pyarrow.concat_tables([_revised(batch), _rows(intervals, until, every, batch.subjects, WITHDRAWN)])
+
+
+def _revised(batch: BucketBatch) -> pyarrow.Table:
+    (before, now), deleted = windows(batch), deletions(batch)
+    until = _until(now.intervals, deleted.now)
     content = _contents(now.intervals, until)
-    earlier = _contents(before.intervals, _until(before.intervals, deletions.before))
+    earlier = _contents(before.intervals, _until(before.intervals, deleted.before))
     known = Run(pyarrow.table({"key": before.intervals.key, "sub": before.intervals.sub}))
     place = known.find(now.intervals.key, now.intervals.sub)
     was = place.first < place.end
     same = numpy.zeros(len(content), bool)
     same[was] = content[was] == earlier[place.first[was]]
-    return _rows(now.intervals, until, now.checked & ~same, subjects, HOLDS)
-
-
-def withdrawn_rows(intervals: Intervals, subjects: Subjects) -> pyarrow.Table:
-    """These states as TIMELINES, which hold no more."""
-    until, all_of_them = _until(intervals, DELETIONS.empty_table()), numpy.ones(len(intervals.key), bool)
-    return _rows(intervals, until, all_of_them, subjects, WITHDRAWN)
+    return _rows(now.intervals, until, now.checked & ~same, batch.subjects, HOLDS)
 
 
 def _rows(intervals: Intervals, until: Longs, chosen: Flags, subjects: Subjects, status: str) -> pyarrow.Table:
+    """The chosen states as TIMELINES; `until` and `chosen` are aligned with the intervals."""
     which = numpy.flatnonzero(chosen)
     states = subjects.named(intervals.rows.take(which))
     taken_ms = intervals.taken_longs("at_ms")[which]
@@ -63,14 +69,14 @@ def _rows(intervals: Intervals, until: Longs, chosen: Flags, subjects: Subjects,
 
 
 def _until(intervals: Intervals, deletions: pyarrow.Table) -> Longs:
-    """When the next state was written, or the partition deleted."""
+    """When the next state was written or the partition deleted, in ms since 1970; ABSENT: neither. Aligned."""
     until = deleted_at(deletions, intervals.key)
     until[:-1] = numpy.where(intervals.goes_on[:-1], intervals.at_ms[1:], until[:-1])
     return numpy.where(until == ABSENT, ABSENT, numpy.maximum(until, intervals.at_ms))
 
 
 def _leaderless_from(intervals: Intervals) -> Longs:
-    """Of elections: when the states before them began to have no leader."""
+    """When the states before an election began to have no leader; ABSENT for other rows. Aligned."""
     found = numpy.full(len(intervals.key), ABSENT)
     after = numpy.flatnonzero(intervals.elected[1:] & intervals.follows[1:] & intervals.leaderless[:-1]) + 1
     found[after] = intervals.at_ms[intervals.first_of_same(intervals.leaderless)[after - 1]]
@@ -78,7 +84,7 @@ def _leaderless_from(intervals: Intervals) -> Longs:
 
 
 def _contents(intervals: Intervals, until: Longs) -> Keys:
-    """A hash of what a row says."""
+    """A hash of what each row says."""
     taken_ms = numpy.where(intervals.elected, intervals.taken_longs("at_ms"), ABSENT)
     taken_seq = numpy.where(intervals.elected, intervals.taken_longs("seq"), ABSENT)
     content = keys(intervals.rows["content"])

@@ -1,4 +1,4 @@
-"""What the brokers of a topic say of it."""
+"""What the brokers of a topic say about it."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ _CLIENT: Final = "klamm-audit"
 
 
 def topic_ends(topic: Topic) -> dict[int, int]:
-    """By partition the offset at which its next record will be. Raises TopicError where there is no such topic."""
+    """The offset of the next record of each partition. Raises TopicError where there is no such topic."""
     # What it logs is in the errors that it raises.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     return asyncio.run(_ends(topic))
@@ -38,7 +38,7 @@ async def _ends(topic: Topic) -> dict[int, int]:
 
 
 async def _check_presence(topic: Topic) -> None:
-    """By the list of all topics: who asks for one that is not there may make it."""
+    """Check that a topic exists, by the list of all topics: a request for one that does not exist may create it."""
     client = AIOKafkaAdminClient(
         bootstrap_servers=topic.bootstrap, client_id=_CLIENT, request_timeout_ms=REQUEST_TIMEOUT_MS
     )

@@ -43,13 +43,13 @@ class Published(Struct):
 
 
 class PublishedFile:
-    """Keeps `Published` in a file."""
+    """Keeps a `Published` in a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def read(self, topic: str) -> Published:
-        """What it has; nothing if it is not there. Raises TopicError if it is of another topic, or damaged."""
+        """Read the file; nothing if there is none. Raises TopicError if it is of another topic, or damaged."""
         try:
             found = msgspec.json.decode(self.path.read_bytes(), type=Published)
         except FileNotFoundError:
@@ -61,17 +61,17 @@ class PublishedFile:
         return found
 
     def write(self, published: Published) -> None:
-        """Raises OSError."""
+        """Write the file. Raises OSError."""
         LocalFiles(self.path.parent).write(self.path.name, msgspec.json.encode(published))
 
 
 def is_of_another_topic(published: Published, ends_now: Mapping[int, int]) -> bool:
-    """Whether the topic has fewer records than were published: it was made anew, or is of other brokers."""
+    """Whether the topic has fewer records than were published: it was created again, or is of other brokers."""
     return any(ends_now.get(partition, 0) < end for partition, end in published.ends.items())
 
 
 class Publisher:
-    """Publishes what is new in some folders. `lines`: so many so far."""
+    """Publishes what is new in some folders. `lines`: the number published so far."""
 
     def __init__(self, directories: Sequence[Path], topic: Topic, file: PublishedFile, published: Published) -> None:
         self._files, self._topic, self._file, self._published = LogFiles(directories), topic, file, published
@@ -93,7 +93,7 @@ class Publisher:
             await self._publish(producer)
 
     async def follow(self, stop: asyncio.Event, failed: Callable[[TopicError], None]) -> None:
-        """Publish what is there and what is added until `stop`; an error is told to `failed`, and it goes on."""
+        """Publish what is there and what is added until `stop`; report an error to `failed`, and continue."""
         while not stop.is_set():
             try:
                 async with self._producer() as producer:
@@ -122,7 +122,7 @@ class Publisher:
                 self._file.write(self._published)
 
     def _unpublished(self) -> Iterator[Range]:
-        """What is new, of each log in its order."""
+        """Yield the new lines of each log in its order."""
         logs = {
             log: [segment for segment in segments if parse_segment_name(segment.path.name) is not None]
             for log, segments in self._files.logs().items()
@@ -160,7 +160,7 @@ class _Producer:
         await self._producer.stop()
 
     async def send(self, key: bytes, lines: Sequence[tuple[int, bytes]], path: Path) -> dict[int, int]:
-        """Send these (offset in the file, line); returns, once all are acknowledged, the partition and its end."""
+        """Send these (offset in the file, line); return, once all are acknowledged, the partition and its end."""
         try:
             sent = [await self._producer.send(self._topic.name, line, key) for _, line in lines]
             done = await asyncio.gather(*sent)

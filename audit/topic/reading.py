@@ -31,7 +31,7 @@ from state_log.chain import IncarnationLog
 from state_log.record import LoggedStateChange, line_digest
 
 _LINE_BYTES: Final = 512
-"""Of a line, about: Spark limits a batch by records."""
+"""About how many bytes a line has: Spark limits a batch by records."""
 _COLUMNS: Final = ("key", "value", "partition", "offset")
 _DIGITS: Final = 2 * DIGEST_BYTES
 
@@ -81,7 +81,7 @@ def _by_key(records: pyarrow.Table) -> Iterable[pyarrow.Table]:
 
 
 class _Chains(Struct):
-    """Of the state of the cluster what is needed here."""
+    """The part of the state of the cluster that is needed here."""
 
     incarnations: dict[str, IncarnationLog] = field(default_factory=dict)
 
@@ -102,7 +102,7 @@ class ReadBefore:
         return min(record.seq for record in records) >= max(known)
 
     def repeated(self, records: Sequence[LoggedStateChange], lines: Sequence[bytes]) -> list[bool]:
-        """Of each line whether it was read."""
+        """Whether each line was read before."""
         names = [(f"{record.node}/{record.incarnation}", record.seq) for record in records]
         wanted = [(log, seq) for log, seq in names if seq < self._next_seq.get(log, 0)]
         read = find_digests(self._folder.runs(self._digests), wanted)
@@ -146,5 +146,5 @@ class TopicSummary(RangeSummary):
         return replace(found, lines=lines, end=self._next_offset, size=found.size - self._repeated_bytes)
 
     def _offset(self, byte: int) -> int:
-        """Of the record that has this byte of the content."""
+        """The offset of the record that has this byte of the content."""
         return self._offsets[bisect_right(self._starts, byte) - 1]

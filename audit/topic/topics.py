@@ -26,7 +26,7 @@ class TopicError(ClusterError):
 
 
 class Topic(Struct, frozen=True):
-    """`bootstrap`: addresses of brokers; `connector`: version of Spark's connector to Kafka."""
+    """A topic. `bootstrap`: addresses of brokers; `connector`: version of Spark's connector to Kafka."""
 
     bootstrap: str
     name: str

@@ -102,6 +102,10 @@ FAULTS_OF_RECORDS: Final[dict[str, Fault]] = {
     "a second leader, claimed by a broker without a topic id": Fault(
         of_agent(claim_leadership_without_topic_id), {"epoch-nobody-gave": 1}
     ),
+    "a high watermark above the end of the log": Fault(
+        of_agent(lambda record: record.update(high_watermark=record["log_end_offset"] + 1)),
+        {"high-watermark-within-log": 1},
+    ),
     "a role that there is not": Fault(
         of_agent(lambda record: record.update(to_state="LEADER")), incomplete=("1 records could not be judged",)
     ),

@@ -4,12 +4,15 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow
 
-from audit.batches.bucket import REDUCE, UNFINISHED, check_partitions, concatenated
+from audit.batches.bucket import AWAITED, KEPT, check_rules, concatenated
 from audit.records.columns import to_columns
 from audit.records.findings import WITHDRAWN, Finding
 from audit.records.sorted_runs import Run, joined_runs
-from audit.rules.clock_differences import ClockDifference, greatest
+from audit.rules.clock_differences import ClockDifference, clock_differences, greatest
 from audit.rules.limits import Limits
+from audit.rules.partition_windows import windows
+from audit.rules.rule import BucketBatch
+from audit.tables.timelines import revised_timelines
 from state_log.record import LoggedStateChange
 
 
@@ -27,23 +30,24 @@ class ColumnarAudit:
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
         self.timelines: dict[tuple[object, ...], dict[str, object]] = {}
-        self.runs: dict[str, list[Run]] = {name: [] for name in REDUCE}
+        self.runs: dict[str, list[Run]] = {table.name: [] for table in KEPT}
         self.findings: dict[tuple[str, str], Finding] = {}
         self.clocks: list[ClockDifference] = []
-        self.waiting = UNFINISHED
+        self.waiting = {table.name: table.schema.empty_table() for table in AWAITED}
 
     def check(self, records: Sequence[LoggedStateChange]) -> list[Finding]:
         """Judge a batch; returns what it has changed."""
-        found, added, self.waiting, timelines, clocks = check_partitions(
-            self.runs, self.waiting, table_of(records), self.limits
-        )
-        self.clocks = greatest([*self.clocks, *clocks])
-        for row in timelines.to_pylist():
+        batch = BucketBatch(table_of(records), self.runs, self.waiting, self.limits)
+        found = check_rules(batch)
+        self.clocks = greatest([*self.clocks, *clock_differences(windows(batch).now, self.limits.clock_ms)])
+        for row in revised_timelines(batch).to_pylist():
             self.timelines[row["topic"], row["topic_id"], row["partition"], row["partition_epoch"]] = row
-        for name, table in added.items():
-            if table.num_rows:
-                kept, run = joined_runs(self.runs[name], table, REDUCE[name])
-                self.runs[name][kept:] = [Run(run)]
+        self.waiting = {table.name: table.rows(batch) for table in AWAITED}
+        added = {table.name: batch.added(table) for table in KEPT}
+        for table in KEPT:
+            if added[table.name].num_rows:
+                kept, run = joined_runs(self.runs[table.name], added[table.name], table.reduce)
+                self.runs[table.name][kept:] = [Run(run)]
         for finding in found:
             if finding.status == WITHDRAWN:
                 del self.findings[finding.name]

@@ -20,14 +20,14 @@ _NAMED_MAX: Final = 20
 
 
 class Level(Struct, frozen=True):
-    """From this byte of a file on, it is written at this level."""
+    """The level at which a file is written from this byte on."""
 
     level: str
     offset: int
 
 
 class Occurrences(Struct, frozen=True):
-    """How often something was, and the byte of the first time."""
+    """How often something occurred, and the byte of the first time."""
 
     count: int = 0
     first: int = 0
@@ -45,12 +45,12 @@ class Ruled(Struct, frozen=True):
 
 
 class KafkaLines(Struct, frozen=True):
-    """Of some consecutive lines of a file, or of all.
+    """What some consecutive lines of a file, or all of them, say.
 
-    `without_facts`: lines that are Kafka's and state nothing a rule needs. `has_trace`: some are of level TRACE.
-    `levels`: where it shows at which level the file is written. `untraced`: sums at TRACE that have not all the
-    messages they sum up before them. `skipped_times`: local times that the time zone does not have. `nodes`: ids of
-    the brokers that wrote. `named`: other brokers, and the first record that names each.
+    `without_facts`: lines of Kafka that state nothing a rule needs. `has_trace`: some are of level TRACE. `levels`:
+    where it shows at which level the file is written. `untraced`: sums at TRACE that do not have all the messages they
+    sum up before them. `skipped_times`: local times that the time zone does not have. `nodes`: ids of the brokers that
+    wrote. `named`: other brokers, and the first record that names each.
     """
 
     zone: str
@@ -69,7 +69,7 @@ class KafkaLines(Struct, frozen=True):
 
 
 class KafkaLog(Struct, frozen=True):
-    """One file, by what its first line says: it may have been renamed."""
+    """One file, identified by what its first line says: it may have been renamed."""
 
     file: str
     records: int
@@ -85,7 +85,7 @@ class KafkaLog(Struct, frozen=True):
 
 
 class KafkaState(Struct):
-    """Of all logs of Apache Kafka that were read. `ruled`: epoch -> controller -> the first record."""
+    """What is known of all logs of Apache Kafka that were read. `ruled`: epoch -> controller -> the first record."""
 
     logs: dict[str, KafkaLog] = field(default_factory=dict)
     ruled: dict[int, dict[int, str]] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class KafkaState(Struct):
 
 
 def add_lines(state: KafkaState, log: str, read: KafkaLog) -> list[Finding]:
-    """Add lines that follow those known of the log; returns what is wrong with controllers now."""
+    """Add lines that follow those known of the log; return the findings about controllers that this brings."""
     known = state.logs.get(log)
     state.logs[log] = read if known is None else _joined(known, read)
     for broker, record in read.content.named.items():
@@ -143,8 +143,9 @@ def _two_controllers(epoch: int, controllers: dict[int, str]) -> Finding:
 
 
 def gaps(state: KafkaState, require_trace: bool, governing: Collection[int] = ()) -> Iterator[tuple[str, str]]:
-    """(what, why) of what is missing or cannot be relied on. `governing`: ids of klamm's controllers, which write no
-    logs of Kafka's.
+    """The (what, why) of what is missing or cannot be relied on.
+
+    `governing`: ids of klamm's controllers, which write no logs of Kafka's kind.
     """
     logs = sorted(state.logs.values(), key=lambda log: log.file)
     for log in logs:
@@ -218,5 +219,5 @@ def _overlaps(logs: Sequence[KafkaLog]) -> Iterator[tuple[str, str]]:
 
 
 def describe_time(ms: int | None) -> str | None:
-    """As ISO 8601 in UTC."""
+    """Write a time as ISO 8601 in UTC."""
     return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")

@@ -1,8 +1,7 @@
-"""Reads a range of a state-change.log of Apache Kafka's: records of the audit, and what the lines were.
+"""Reads a range of a state-change.log of Apache Kafka: records of the audit, and what the lines were.
 
 A record's `incarnation` is the identity of the file (`state_log.kafka.files`), its `seq` the byte at which its line
-begins. Lines do not say which process wrote them or whether lines before them are missing: there is no chain to
-check.
+begins. Lines do not say which process wrote them or whether lines before them are missing: there is no chain to check.
 """
 
 import re
@@ -95,7 +94,7 @@ class KafkaSummary:
         )
 
     def _read_before(self) -> None:
-        """What the lines before the range say of its first ones: the time, the level, whether a stack trace goes on."""
+        """What the lines before the range say of its first ones: time, level, whether a stack trace continues."""
         first = self._range.first
         if not first:
             return
@@ -165,7 +164,7 @@ class _Parser:
         self.skipped_times = Occurrences()
 
     def parse(self, offset: int, raw: bytes) -> KafkaLine | str:
-        """What the line says, or why it is none of Kafka's; an empty text if it belongs to the one before it."""
+        """What the line says, or why it is none of Kafka's lines; an empty text if it belongs to the one before it."""
         if len(raw) > LINE_BYTES_MAX:
             return f"{len(raw)} bytes are more than {LINE_BYTES_MAX}"
         try:
@@ -201,9 +200,9 @@ class _Parser:
 
 
 class _Levels:
-    """Finds out at which level lines were written: an INFO message that sums up others of TRACE has these before it.
+    """Finds out at which level lines were written: an INFO message that sums up TRACE messages has these before it.
 
-    Of the first sum of a request it is unknown how many of them are in the file before.
+    For the first sum of a request it is unknown how many of them are in the file before.
     """
 
     def __init__(self) -> None:

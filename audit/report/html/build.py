@@ -10,7 +10,7 @@ from audit.report.html.content import FAILOVERS_MAX, FINDINGS_MAX, Content
 from audit.report.html.partitions import Timelines, TopicName
 from audit.report.html.stories import stories
 from audit.report.report import AuditResult, read_findings, read_lasting_conditions, read_result
-from audit.report.rule_catalogue import RULES, SEVERITIES, severity_of
+from audit.report.rule_catalogue import EXPLANATIONS, SEVERITIES, severity_of
 from audit.storage.file_store import Location
 from audit.storage.output_folder import OutputFolder
 from audit.storage.table_schemas import (
@@ -24,7 +24,7 @@ from audit.storage.table_schemas import (
 
 
 def content(output: Location, made_at_ms: int, expected_nodes: Sequence[str] = ()) -> Content:
-    """All of the report on an output folder. Raises OutputError."""
+    """Collect the report on an output folder. Raises OutputError."""
     folder = OutputFolder(output)
     result = read_result(output, expected_nodes)
     found = sorted(read_findings(output, FINDINGS_MAX), key=_worst_first)
@@ -62,7 +62,7 @@ def content(output: Location, made_at_ms: int, expected_nodes: Sequence[str] = (
 
 
 def _notes(result: AuditResult) -> list[str]:
-    """What the rules were not applied to, without the verdict being less for it."""
+    """What the rules were not applied to and that does not affect the verdict."""
     notes = [f"{rule}: {why}" for rule, why in sorted(result.not_applicable.items())]
     if result.timezone is not None:
         notes.append(f"local times in the logs of Apache Kafka's are taken as those of {result.timezone}")
@@ -76,7 +76,7 @@ def _by_partition(findings: Sequence[Mapping[str, Any]]) -> Counter[tuple[str, s
 
 
 def _gone(topics: Sequence[Mapping[str, Any]]) -> dict[TopicName, int]:
-    """When the deletion of each topic began; of several without an id under one name that of the last."""
+    """When the deletion of each topic began; for several topics of one name without ids, when the last one's did."""
     last: dict[TopicName, Mapping[str, Any]] = {}
     for row in topics:
         known = last.get((row["topic"], row["topic_id"]))
@@ -97,6 +97,6 @@ def _rules(counts: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def _with_rule(finding: Mapping[str, Any], story: Sequence[str]) -> dict[str, Any]:
-    rule = RULES.get(finding["rule"])
+    rule = EXPLANATIONS.get(finding["rule"])
     says, check_next = ("", "docs/audit.md") if rule is None else (rule.says, rule.check_next)
     return {**finding, "says": says, "check_next": check_next, "story": story}

@@ -26,7 +26,7 @@ _NAMES: Final = {
     "labelExpr": "containerSize()[0] < 600 && length(datum.label) > 22"
     " ? slice(datum.label, 0, 10) + '…' + slice(datum.label, -11) : datum.label",
 }
-"""On a narrow page of a long name the beginning and the end, which has the number of the partition."""
+"""Labels of names: on a narrow page the beginning of a long one and its end, which has the number of the partition."""
 _WIDTH: Final = {"width": "container", "autosize": {"type": "fit-x", "contains": "padding"}}
 _RED, _ORANGE, _BLUE, _GREEN, _GREY, _VIOLET = "#d64545", "#e8923a", "#3f7fc4", "#3f9e6b", "#8a8f98", "#8a63c9"
 

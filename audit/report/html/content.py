@@ -6,12 +6,12 @@ from msgspec import Struct
 
 FINDINGS_MAX: Final = 2_000
 PARTITIONS_MAX: Final = 400
-"""Whose timelines are in the file; all partitions are in its sums."""
+"""The number of partitions whose timelines are in the file; all partitions are in its sums."""
 STATES_MAX: Final = 300
-"""Of one partition: the last ones."""
+"""The number of states of one partition: the last ones."""
 FAILOVERS_MAX: Final = 200
 POINTS_MAX: Final = 1_000
-"""Of a curve over time."""
+"""The number of points of a curve over time."""
 
 
 class PartitionTimeline(Struct, frozen=True):

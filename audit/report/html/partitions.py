@@ -20,8 +20,10 @@ _NAME: Final = ("topic", "topic_id", "partition")
 
 
 class Timelines:
-    """The rows of the table `timelines` that hold, by partition and epoch. `until_ms`: the end of the logs. `gone_ms`:
-    when the deletion of topics began; that their partitions then lose leader and replicas is no fault.
+    """The rows of the table `timelines` that hold, by partition and epoch.
+
+    `until_ms`: the end of the logs. `gone_ms`: when the deletion of topics began; that their partitions then lose
+    leader and replicas is no fault.
     """
 
     def __init__(self, rows: pyarrow.Table, until_ms: int, gone_ms: Mapping[TopicName, int] | None = None) -> None:
@@ -39,7 +41,7 @@ class Timelines:
         self.under_replicated = isr < self.replicas
 
     def _groups(self) -> Longs:
-        """The number of the partition of each row."""
+        """The number of the partition of each row; aligned with the rows."""
         if not self.rows.num_rows:
             return numpy.empty(0, numpy.int64)
         changed = numpy.zeros(self.rows.num_rows, bool)
@@ -49,16 +51,16 @@ class Timelines:
         return numpy.cumsum(changed)
 
     def _firsts(self) -> Longs:
-        """The first row of each partition."""
+        """The first row of each partition, ascending."""
         return numpy.flatnonzero(numpy.diff(self.group, prepend=-1))
 
     def _gone(self, gone_ms: Mapping[TopicName, int]) -> Longs:
-        """Of each row when the deletion of its topic began."""
+        """When the deletion of each row's topic began; aligned with the rows."""
         of_partitions = [gone_ms.get((key["topic"], key["topic_id"]), _NEVER) for key in self.keys]
         return numpy.array(of_partitions, numpy.int64)[self.group]
 
     def curve(self) -> Curve:
-        """Counts over time, at most POINTS_MAX of them: of each interval the highest."""
+        """Counts over time, at most POINTS_MAX of them: the highest of each interval."""
         times, counts = [], []
         for which in (self.leaderless, self.under_replicated):
             at = numpy.concatenate((self.start[which], self.end[which]))
@@ -118,7 +120,7 @@ class Timelines:
 
 
 def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """`topic-partition`, with the topic id where a topic was created anew under its name."""
+    """The `topic-partition` of each, with the topic id where a topic was created again under its name."""
     plain = [f"{row['topic']}-{row['partition']}" for row in rows]
     often = Counter(plain)
     pairs = zip(plain, rows, strict=True)

@@ -14,9 +14,9 @@ from state_log.record import LoggedStateChange
 from state_log.story import StoryLine, story
 
 PARTITIONS_MAX: Final = 100
-"""Whose stories are told: those of the first findings."""
+"""The number of findings whose stories are shown: the first ones."""
 _RECORDS_MAX: Final = 20_000
-"""Of one partition; longer stories are for `klamm story`."""
+"""The number of lines for one partition; `klamm story` shows longer stories."""
 _NEAR: Final = 3
 _SKIPPED: Final = "…"
 
@@ -25,7 +25,7 @@ Name = tuple[str, str | None, int]
 
 
 def stories(folder: OutputFolder, findings: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Of each finding the lines near its records, `>` before these; none for findings about no partition."""
+    """The lines near the records of each finding, `>` before these; none for findings about no partition."""
     names = dict.fromkeys(name for name in map(_name, findings) if name is not None)
     known = {name: _Story(records) for name, records in _records(folder, list(names)[:PARTITIONS_MAX]).items()}
     of_findings = ((_name(finding), finding["records"]) for finding in findings)

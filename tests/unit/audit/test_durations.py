@@ -4,13 +4,12 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from random import Random
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from audit.rules.durations import ISR_FLAPPING, LEADER_FLAPPING, LEADERLESS, UNDER_MIN_ISR
-from audit.rules.limits import LimitError, Limits, parse_limits
+from audit.rules.limits import Limits
 from state_log.histories import WRITTEN_BY_CONTROLLERS
 from state_log.record import Kind, LoggedStateChange, by_partition
 from tests.audits.columnar_audits import ColumnarAudit
@@ -59,7 +58,7 @@ def test_they_depend_on_the_records_and_not_on_batches_or_their_order(seed: int)
 
 
 def open_rows(audit: ColumnarAudit) -> list[str]:
-    return sorted(map(str, audit.waiting.open.to_pylist()))
+    return sorted(map(str, audit.waiting["open"].to_pylist()))
 
 
 class State:
@@ -157,23 +156,3 @@ def test_a_timeline_has_every_state_from_one_to_the_next(seed: int) -> None:
         gone = [r.at_ms for r in records if r.partition == number and r.to_state == "NonExistentPartition"]
         last = max(min(gone), states[-1].at_ms) if gone and states else None
         assert [row["until_ms"] for row in rows] == [*ends, last][: len(rows)]
-
-
-@pytest.mark.parametrize(
-    ("given_limits", "limits"),
-    [
-        ([], Limits()),
-        (["leaderless=60"], Limits(leaderless_ms=60_000)),
-        (["leaderless=60s", "leader-changes=9"], Limits(leaderless_ms=60_000, leader_changes=9)),
-    ],
-)
-def test_limits_are_given_by_name(given_limits: list[str], limits: Limits) -> None:
-    assert parse_limits(given_limits) == limits
-
-
-@pytest.mark.parametrize(
-    "wrong", ["", "leaderless", "leaderless=", "leaderless=-1", "leader-changes=9s", "other=1", "calm=0"]
-)
-def test_a_wrong_limit_is_named(wrong: str) -> None:
-    with pytest.raises(LimitError):
-        parse_limits([wrong])

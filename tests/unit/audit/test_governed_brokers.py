@@ -4,19 +4,16 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow
 import pytest
 
 from audit.report.open_conditions import EPOCH_NEVER_GIVEN
 from audit.report.report import AuditResult, read_findings, read_result
 from audit.rules.applied_states import AGENT_DISAGREES
-from audit.rules.governed_brokers import Since, states_unlike
-from audit.rules.partition_states import STATES
 from audit.storage.given_heads import add_given
 from audit.storage.output_folder import OutputFolder
 from state_log.chain import CHAIN_BREAK
 from state_log.heads_file import GivenHead
-from state_log.histories import NO_EPOCH, ONE_LEADER_PER_EPOCH, ONE_STATE_PER_PARTITION_EPOCH
+from state_log.histories import ONE_LEADER_PER_EPOCH
 from state_log.invariants import ONE_CONTROLLER_PER_EPOCH
 from state_log.record import line_digest
 from tests.audits.log_audits import audit_folder
@@ -215,40 +212,3 @@ def test_a_topic_of_the_same_name_from_before_klamm_is_not_compared(batch_bytes:
     edit_brokers(folder, lambda content: before + content, "1")
     result = audit_folder(folder, tmp_path / "output", batch_bytes)
     assert (result.verdict, result.findings, missing(result)) == ("incomplete", {}, ["orders-0 created anew"])
-
-
-def states(node: str, leader: int, controller_epoch: int, at_ms: int) -> pyarrow.Table:
-    row = {
-        **{"key": 1, "sub": 0, "content": leader, "leader_epoch": 0, "leader": leader, "isr": [leader]},
-        **{"first_controller_epoch": controller_epoch, "last_controller_epoch": controller_epoch, "at_ms": at_ms},
-        **{"node": node, "incarnation": "1", "seq": 0},
-    }
-    return pyarrow.Table.from_pylist([row], STATES)
-
-
-@pytest.mark.parametrize(
-    ("controller_epoch", "at_ms", "always", "counts"),
-    [
-        (4, 9_000, False, False),
-        (5, 1_000, False, True),
-        (NO_EPOCH, 1_000, False, False),
-        (NO_EPOCH, 4_500, False, True),
-        (NO_EPOCH, 1_000, True, True),
-    ],
-)
-def test_what_brokers_show_counts_from_when_klamm_governs(
-    controller_epoch: int, at_ms: int, always: bool, counts: bool
-) -> None:
-    """By the controller epoch that they name; where they name none, by time."""
-    written, shown = states(CONTROLLER, 1, 5, 5_000), states("kafka-broker-1", 2, controller_epoch, at_ms)
-    found = list(states_unlike(written, shown, Since(always, 1_000)))
-    assert [each.rule for each in found] == [AGENT_DISAGREES] * counts
-
-
-def test_another_state_of_a_controller_of_kafkas_is_a_second_one_at_a_partition_epoch() -> None:
-    written, shown = states(CONTROLLER, 1, 5, 5_000), states("kafka-controller-1", 2, 6, 6_000)
-    (found,) = states_unlike(written, shown, Since(False, 1_000))
-    assert (found.rule, found.records) == (
-        ONE_STATE_PER_PARTITION_EPOCH,
-        ("controller-1002/1/0", "kafka-controller-1/1/0"),
-    )

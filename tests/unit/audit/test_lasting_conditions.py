@@ -19,7 +19,7 @@ from state_log.record import Cause, Kind, Stamper, StateChange
 from state_log.writer import SegmentName
 from tests.audits.columnar_audits import ColumnarAudit
 from tests.audits.log_audits import audit_folder
-from tests.unit.audit.test_unclean_elections import record
+from tests.unit.audit.rules.test_unclean_elections import record
 
 HOUR_MS = 3_600_000
 NODE, INCARNATION, START_MS = "controller-1001", "1700000000000.1", 1_700_000_000_000
@@ -103,5 +103,5 @@ def test_reassignments_depend_on_the_records_and_not_on_their_order(seed: int) -
     for one in records:
         parts.check([one])
     assert parts.findings == whole.findings
-    tables = (sorted(map(str, audit.waiting.reassigning.to_pylist())) for audit in (parts, whole))
+    tables = (sorted(map(str, audit.waiting["reassigning"].to_pylist())) for audit in (parts, whole))
     assert len({str(rows) for rows in tables}) == 1

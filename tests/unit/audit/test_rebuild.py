@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
 
@@ -12,9 +12,11 @@ import pyarrow
 import pytest
 
 from audit.batches.rebuild import changed_rows, rebuild
-from audit.records.findings import FOUND, WITHDRAWN
+from audit.records.findings import FOUND, WITHDRAWN, Finding
 from audit.report.report import read_result
-from audit.rules.partition_states import check_states
+from audit.rules import state_sequences
+from audit.rules.rule import BucketBatch
+from audit.rules.table import RULES
 from audit.storage.commits import Commit
 from audit.storage.committed_state import OutputError
 from audit.storage.output_folder import OutputFolder
@@ -115,10 +117,8 @@ def test_rows_that_other_rules_see_otherwise_are_written_and_withdrawn(
     other = [row for row in before if row not in gone]
     assert gone
     assert other
-    monkeypatch.setattr(
-        "audit.batches.bucket.check_states",
-        lambda *given: [f for f in check_states(*given) if f.rule != "leader-epoch-by-one"],
-    )
+    check = state_sequences.RULE.check
+    leave_out(monkeypatch, lambda batch: [f for f in check(batch) if f.rule != "leader-epoch-by-one"])
     assert rebuild(OutputFolder(output)).changed == {FINDINGS_TABLE: len(gone)}
     folder = OutputFolder(output)
     assert folder.current_rows(FINDINGS_TABLE) == other
@@ -148,10 +148,16 @@ class DyingFolder(OutputFolder):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def leave_out(patch: pytest.MonkeyPatch, check: Callable[[BucketBatch], Iterable[Finding]]) -> None:
+    """Check the sequences of states in this way instead."""
+    rule = state_sequences.RULE._replace(check=check)
+    patch.setattr("audit.batches.bucket.RULES", [rule if each is state_sequences.RULE else each for each in RULES])
+
+
 def rebuild_and_die(output: Path) -> None:
     """By rules that find less."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("audit.batches.bucket.check_states", lambda *_: [])
+        leave_out(patch, lambda _: [])
         rebuild(DyingFolder(output), 7)
 
 

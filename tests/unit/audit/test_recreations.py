@@ -3,7 +3,6 @@
 from pathlib import Path
 from random import Random
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -20,6 +19,7 @@ from cluster.model.broker import LeaderEpoch
 from state_log.record import Kind, LoggedStateChange, StateChange
 from tests.audits.columnar_audits import ColumnarAudit
 from tests.audits.state_change_histories import Cluster, shuffled, stamped
+from tests.unit.audit.rules.test_recreations import ABSENT, NEW, OFFLINE, record
 from tests.unit.audit.test_rules import in_batches
 
 SEEDS = st.integers(0, 2**32)
@@ -86,37 +86,6 @@ def test_a_partition_that_is_only_deleted_is_compared_as_any_other(seed: int) ->
     audit = ColumnarAudit()
     audit.check([record for stream in stamped(cluster.logs) for record in stream])
     assert {finding.rule for finding in audit.findings.values()} <= {UNCLEAN_ELECTION}
-
-
-def record(seq: int, **fields: object) -> LoggedStateChange:
-    given = {"kind": Kind.PARTITION, "controller_epoch": 1, "topic": "t", "partition": 0, **fields}
-    return LoggedStateChange(
-        v=2,
-        seq=seq,
-        node="controller-1",
-        incarnation="1.1",
-        at_ms=seq,
-        **given,  # type: ignore[arg-type]
-    )
-
-
-WRITTEN = {"leader": 1, "leader_epoch": 0, "partition_epoch": 0, "isr": (1,), "replicas": (1, 2)}
-AGAIN = {**WRITTEN, "leader": 2, "isr": (2,)}
-ABSENT, NEW, OFFLINE = "NonExistentPartition", "NewPartition", "OfflinePartition"
-
-
-@pytest.mark.parametrize("topic_id", [None, "id"])
-def test_findings_that_a_later_batch_explains_are_withdrawn_and_it_is_said(topic_id: str | None) -> None:
-    """With an id, a deletion and a creation under the same id explain nothing."""
-    audit = ColumnarAudit()
-    first = record(0, from_state=NEW, to_state="OnlinePartition", topic_id=topic_id, **WRITTEN)
-    second = record(3, from_state=NEW, to_state="OnlinePartition", topic_id=topic_id, **AGAIN)
-    audit.check([first, second])
-    between = {"one-state-per-partition-epoch", "one-leader-per-epoch"}
-    assert {rule for rule, _ in audit.findings} == between
-    audit.check([record(1, from_state=OFFLINE, to_state=ABSENT, topic_id=topic_id)])
-    audit.check([record(2, from_state=ABSENT, to_state=NEW, topic_id=topic_id)])
-    assert {rule for rule, _ in audit.findings} == ({CREATED_ANEW} if topic_id is None else between)
 
 
 def test_what_is_not_compared_makes_the_audit_incomplete(tmp_path: Path) -> None:

@@ -1,11 +1,8 @@
 """Unclean elections and what they lost; truncations that they explain."""
 
 from collections.abc import Sequence
-from random import Random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from audit.rules.unclean_elections import RECORDS_LOST, UNCLEAN_ELECTION
@@ -13,8 +10,6 @@ from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch, Offset,
 from state_log.invariants import TRUNCATED_BELOW_HIGH_WATERMARK
 from state_log.record import Kind, LoggedStateChange
 from tests.audits.columnar_audits import ColumnarAudit
-from tests.audits.state_change_histories import draw, shuffled, stamped
-from tests.unit.audit.test_rules import everything, in_batches
 
 
 def record(node: str, seq: int, kind: Kind, **fields: object) -> LoggedStateChange:
@@ -97,30 +92,14 @@ def test_a_later_truncation_is_not_explained_by_it() -> None:
     assert {rule for rule, _ in audit.findings} == {UNCLEAN_ELECTION, TRUNCATED_BELOW_HIGH_WATERMARK}
 
 
-def offsets(streams: list[list[LoggedStateChange]], random: Random) -> list[list[LoggedStateChange]]:
-    """The roles with offsets, and some of them as truncations."""
-
-    def change(record: LoggedStateChange) -> LoggedStateChange:
-        if record.kind is not Kind.ROLE or random.random() < 0.2:
-            return record
-        high_watermark, end = random.randrange(20), Offset(random.randrange(20))
-        found = replace(record, high_watermark=Offset(high_watermark), log_end_offset=end)
-        if random.random() < 0.7:
-            return found
-        cut = {"to_offset": end, "to_state": None, "isr": None, "partition_epoch": None, "controller_epoch": None}
-        return replace(found, kind=Kind.TRUNCATION, **cut)
-
-    return [[change(record) for record in stream] for stream in streams]
-
-
-@settings(max_examples=100, deadline=None)
-@given(seed=st.integers(0, 2**32))
-def test_findings_depend_on_the_records_and_not_on_batches_or_their_order(seed: int) -> None:
-    random = Random(seed)
-    cluster = draw(seed, steps=random.randrange(5, 80), partitions=random.randrange(1, 4))
-    streams = offsets([stream for stream in stamped(cluster.logs) if stream], random)
-    whole, parts = ColumnarAudit(), ColumnarAudit()
-    whole.check(everything(streams))
-    for batch in in_batches(shuffled(streams, random), random):
-        parts.check(batch)
-    assert parts.findings == whole.findings
+@pytest.mark.parametrize("at_once", [False, True])
+def test_of_two_high_watermarks_in_an_epoch_the_higher_counts(at_once: bool) -> None:
+    low, high = (replace(role(1, UNCLEAN, offset, 12), seq=seq) for offset, seq in ((9, 60), (10, 61)))
+    audit = ColumnarAudit()
+    for batch in (
+        [[*BEFORE, role(3, UNCLEAN, 5, 7), low, high]] if at_once else [[*BEFORE, role(3, UNCLEAN, 5, 7), high], [low]]
+    ):
+        audit.check(batch)
+    (found,) = audit.findings.values()
+    assert found.records[-1] == high.reference
+    assert "at least 3 records were lost" in found.message

@@ -1,0 +1,29 @@
+"""The rules about partitions, in the order in which they are checked: one may take back what one before it found."""
+
+from typing import Final
+
+from audit.rules import (
+    applied_states,
+    durations,
+    leader_claims,
+    node_views,
+    record_rules,
+    recreations,
+    role_offsets,
+    state_sequences,
+    unclean_elections,
+    unfinished_work,
+)
+
+RULES: Final = (
+    record_rules.RULE,
+    role_offsets.RULE,
+    state_sequences.RULE,
+    leader_claims.RULE,
+    applied_states.RULE,
+    durations.RULE,
+    unclean_elections.RULE,
+    unfinished_work.RULE,
+    recreations.RULE,
+    node_views.RULE,
+)
