@@ -216,8 +216,8 @@ def _nobody_eligible(
     view: ContextView, tp: TopicPartition, leadership: LeaderAndIsr, strategy: Strategy
 ) -> ElectionFailure:
     """Says which replicas there are, and which of them are alive."""
-    replicas = view.assignment(tp).replicas
-    online = view.online_brokers(tp)
+    replicas = view.topics.assignment(tp).replicas
+    online = view.brokers.online_for(tp)
     alive = [b for b in replicas if b in online]
     if not alive:
         return ElectionFailure(f"none of the replicas is alive: start one of the brokers {_listed(replicas)}")
@@ -232,7 +232,7 @@ def _listed(brokers: Sequence[BrokerId]) -> str:
 
 
 def has_online_isr_member(view: ContextView, tp: TopicPartition, leadership: LeaderAndIsr) -> bool:
-    return not view.online_brokers(tp).isdisjoint(leadership.isr)
+    return not view.brokers.online_for(tp).isdisjoint(leadership.isr)
 
 
 def _elect(
@@ -255,30 +255,30 @@ def _elect(
 def _apply_strategy(
     view: ContextView, tp: TopicPartition, leadership: LeaderAndIsr, strategy: Strategy, unclean_allowed: bool
 ) -> tuple[LeaderChoice | None, tuple[BrokerId, ...]]:
-    assignment, isr = view.assignment(tp), leadership.isr
+    assignment, isr = view.topics.assignment(tp), leadership.isr
     replicas = assignment.replicas
     match strategy:
         case Offline(allow_unclean):
-            online = view.online_brokers(tp)
+            online = view.brokers.online_for(tp)
             # Who asks for an unclean election does not wait for a better replica than the damaged one.
-            candidates = online if allow_unclean else view.electable_brokers(tp)
+            candidates = online if allow_unclean else view.damage.electable_brokers(tp)
             choice = choose_offline_leader(replicas, isr, candidates, allow_unclean=allow_unclean or unclean_allowed)
             return choice, tuple([b for b in replicas if b in online])
         case Reassign(staying) if staying is not None:
             # The others are in sync until their removal is written, but an ISR never exceeds the assignment.
             assigned = tuple([b for b in isr if b in replicas])
-            return choose_reassigned_leader(staying[tp], assigned, view.electable_brokers(tp)), replicas
+            return choose_reassigned_leader(staying[tp], assigned, view.damage.electable_brokers(tp)), replicas
         case Reassign():
             target = assignment.target
-            return choose_reassigned_leader(target, isr, view.electable_brokers(tp)), target
+            return choose_reassigned_leader(target, isr, view.damage.electable_brokers(tp)), target
         case Preferred():
-            return choose_preferred_leader(replicas, isr, view.electable_brokers(tp)), replicas
+            return choose_preferred_leader(replicas, isr, view.damage.electable_brokers(tp)), replicas
         case ControlledShutdown():
-            online = view.online_brokers(tp, include_shutting_down=True)
-            choice = choose_leader_for_shutdown(replicas, isr, online, view.shutting_down)
+            online = view.brokers.online_for(tp, include_shutting_down=True)
+            choice = choose_leader_for_shutdown(replicas, isr, online, view.brokers.shutting_down)
             return choice, tuple([b for b in replicas if b in online])
         case Damaged(broker):
-            sound = view.electable_brokers(tp) - {broker}
+            sound = view.damage.electable_brokers(tp) - {broker}
             return choose_sound_leader(replicas, isr, leadership.leader, sound), replicas
         case _:
             assert_never(strategy)

@@ -35,7 +35,7 @@ def plan_replica_moves(
     valid: dict[TopicPartition, ReplicaState] = {}
     refused: dict[TopicPartition, ReplicaState] = {}
     for tp in partitions:
-        state = view.replica_state(broker, tp)
+        state = view.replicas.state(broker, tp)
         (valid if state in allowed else refused)[tp] = state
     return ReplicaMoves(valid, refused)
 
@@ -69,9 +69,9 @@ def _waits_for_a_report(view: ContextView, tp: TopicPartition, leadership: Leade
     stay in the ISR may lack what the others have. A replica that moves away is removed in any case.
     """
     return (
-        not view.awaited_reports.keys().isdisjoint(leadership.isr)
-        and view.online_brokers(tp).isdisjoint(leadership.isr)
-        and not view.assignment(tp).is_being_reassigned
+        not view.damage.awaited_reports.keys().isdisjoint(leadership.isr)
+        and view.brokers.online_for(tp).isdisjoint(leadership.isr)
+        and not view.topics.assignment(tp).is_being_reassigned
     )
 
 
@@ -101,7 +101,7 @@ def plan_isr_removals(
     epoch = view.epoch
     for tp, leadership in current.items():
         if leadership is None:
-            if tp.topic in view.topics_to_be_deleted:
+            if tp.topic in view.deletions.queued:
                 ignored.append(tp)
             else:
                 failures[tp] = NO_STATE_ZNODE

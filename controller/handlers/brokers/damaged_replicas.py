@@ -80,13 +80,13 @@ async def _joins(active: ActiveController, request: ReportDamagedReplicasRequest
     All that it names is held at first: joining elects leaders.
     """
     context, broker, epoch = active.context, request.broker_id, request.broker_epoch
-    if context.broker_epochs.get(broker) == epoch:
+    if context.brokers.epochs.get(broker) == epoch:
         return True
     if await active.store.registered_epoch(broker) != epoch:
         return False
     held = {partition_of(damage): damage for damage in request.replicas}
     await broker_change(active, DamagedReplicasReported(broker, epoch, held))
-    return context.broker_epochs.get(broker) == epoch
+    return context.brokers.epochs.get(broker) == epoch
 
 
 def _unreadable(active: ActiveController, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
@@ -103,7 +103,7 @@ def _hold(active: ActiveController, request: ReportDamagedReplicasRequest, plan:
     broker, epoch = request.broker_id, request.broker_epoch
     delay_ms = active.config.damaged_replica_election_delay_ms
     damages = {partition_of(damage): damage for damage in request.replicas}
-    waiting = {tp for tp, held in active.context.held_replicas(broker).items() if tp in damages and held.is_scheduled}
+    waiting = {tp for tp, held in active.context.damage.held_on(broker).items() if tp in damages and held.is_scheduled}
     timed = {tp: damages[tp] for tp in plan.not_to_be_elected if tp not in plan.unknown}
     if timed:
         active.commit(DamagedReplicasReported(broker, epoch, timed, active.clock.now_ms() + delay_ms))
@@ -121,9 +121,9 @@ async def elect_damaged(
 
     Where replicas are in doubt the longest of those that are online is elected, on whichever broker.
     """
-    if not active.context.has_reported_damage(broker, epoch):
+    if not active.context.damage.has_reported(broker, epoch):
         return
-    late = [tp for tp in partitions if tp in active.context.held_replicas(broker)]
+    late = [tp for tp in partitions if tp in active.context.damage.held_on(broker)]
     if late:
         _log.error("Electing damaged replicas, the only ones in sync", broker=broker, partitions=len(late))
         longest = _release_longest(active, late, of_those_online=True)
@@ -140,7 +140,7 @@ def forget_healed(active: ActiveController, written: Mapping[TopicPartition, Lea
     """Forget the damaged replicas that have been fetched again and are in these ISRs now."""
     context = active.context
     for tp, leadership in written.items():
-        for broker in context.healed_replicas(tp, leadership.isr):
+        for broker in context.damage.healed_replicas(tp, leadership.isr):
             active.commit(DamagedReplicasHealed(broker, (tp,)))
             _log.info("Damaged replica is healed: in the ISR again", partition=str(tp), broker=broker)
 

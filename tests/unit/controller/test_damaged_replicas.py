@@ -17,11 +17,11 @@ from controller.changes import (
     DeletionsQueued,
     LeadershipsRead,
     OfflineReplicasReported,
-    PartitionStatesDerived,
+    PartitionsMoved,
     ReassignmentsWritten,
     TopicsListed,
 )
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
 from controller.decisions.brokers.damaged_replicas import (
     DamagePlan,
     choose_longest,
@@ -66,7 +66,7 @@ def cluster(
 ) -> ControllerContext:
     """t-0 with replicas on 1, 2 and 3; `held`: brokers whose replica is not to be elected."""
     built = context(live, {"t-0": [1, 2, 3]}, {"t-0": state})
-    built.apply(PartitionStatesDerived({T0: PartitionState.ONLINE if is_online else PartitionState.OFFLINE}))
+    built.apply(PartitionsMoved({T0: PartitionState.ONLINE if is_online else PartitionState.OFFLINE}))
     for broker in held:
         built.apply(DamagedReplicasReported(BrokerId(broker), BrokerEpoch(100 + broker), {T0: damage()}))
     return built
@@ -180,7 +180,7 @@ def test_all_of_a_report_are_sorted_by_what_is_to_be_done() -> None:
         leadership(2, [1, 2]),
     ]
     view = context([1, 2], {name: [1, 2, 3] for name in names}, dict(zip(names, states, strict=True)))
-    view.apply(PartitionStatesDerived({tp("t-3"): PartitionState.ONLINE}))
+    view.apply(PartitionsMoved({tp("t-3"): PartitionState.ONLINE}))
     view.apply(OfflineReplicasReported(BrokerId(2), frozenset([tp("t-5")])))
     found = [RECOVERY, SCRUB, SCRUB, RECOVERY, RECOVERY, SCRUB]
     reports = [damage(name, found_by=by) for name, by in zip(names, found, strict=True)]

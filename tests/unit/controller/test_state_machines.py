@@ -6,7 +6,7 @@ from cluster.model.bounds import LEADER_EPOCH_IN_ZNODE
 from cluster.model.broker import NO_LEADER, BrokerEpoch, BrokerId
 from cluster.model.partition import RECOVERING, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from cluster.model.state_machines import PartitionState, ReplicaState
-from controller.changes import DamageReportsAwaited, DeletionsQueued, ReassignmentsWritten, ReplicaStatesDerived
+from controller.changes import BrokersNotAdmitted, DeletionsQueued, ReassignmentsWritten, ReplicasMoved
 from controller.decisions.brokers.known_damage import AwaitedReport
 from controller.decisions.partitions.leader_election import NEWER_CONTROLLER, NO_STATE_ZNODE
 from controller.decisions.partitions.partition_states import (
@@ -63,7 +63,7 @@ def test_partitions_move_only_along_the_table(state: PartitionState, target: Par
 def test_replicas_move_only_along_the_table(state: ReplicaState, target: ReplicaState) -> None:
     cluster = context([1])
     if state is not R.NON_EXISTENT:
-        cluster.apply(ReplicaStatesDerived(BrokerId(1), (tp("t-0"),), state))
+        cluster.apply(ReplicasMoved(BrokerId(1), {tp("t-0"): ReplicaState.NON_EXISTENT}, state))
     moves = plan_replica_moves(cluster, BrokerId(1), [tp("t-0")], target)
     legal = (state, target) in LEGAL_REPLICA_MOVES
     assert moves.valid == ({tp("t-0"): state} if legal else {})
@@ -144,11 +144,11 @@ def test_members_that_go_offline_stay_while_one_has_to_report(
 ) -> None:
     cluster = context(live, {"t-0": [1, 2, 3]}, {"t-0": leadership(1, [1, 2])})
     if awaited is not None:
-        cluster.apply(DamageReportsAwaited({BrokerId(awaited): AwaitedReport(BrokerEpoch(9), 0)}))
+        cluster.apply(BrokersNotAdmitted({}, {BrokerId(awaited): AwaitedReport(BrokerEpoch(9), 0)}))
     if is_moving:
         moved = ReplicaAssignment(ids(1, 2, 3), adding=ids(3), removing=ids(1))
         cluster.apply(ReassignmentsWritten({tp("t-0"): moved}))
-    plan = plan_isr_removals(cluster, BrokerId(1), {tp("t-0"): cluster.leaderships[tp("t-0")]})
+    plan = plan_isr_removals(cluster, BrokerId(1), {tp("t-0"): cluster.leaderships.known[tp("t-0")]})
     written = plan.writes[tp("t-0")]
     assert (written.leader, written.isr, written.leader_epoch) == (-1, left, 1), what
     # A follower that goes loses nothing: there is nothing to write.
