@@ -18,13 +18,12 @@ from cluster.requests.context import RequestContext
 from cluster.requests.control import RequestCause
 from cluster.znodes.paths import CONTROLLER_EPOCH
 from cluster.zookeeper.port import ZooKeeper
-from controller.absences import Absences
 from controller.admin_requests import AdminRequests, ReadUpTo
 from controller.auxiliary_store import AuxiliaryStore
 from controller.changes import Assignments, Change
 from controller.config import ControllerConfig
 from controller.config_store import ConfigStore
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
 from controller.decisions.broker_requests import NO_ASSIGNMENTS, ControlBatch
 from controller.decisions.partitions.leader_balance import BalanceRound
 from controller.dynamic_settings import DynamicSettings
@@ -35,7 +34,6 @@ from controller.left_replica_store import LeftReplicaStore
 from controller.lost_topic_ids import LostTopicIds
 from controller.metrics import ControllerMetrics, FailoverTimings
 from controller.ports import BrokerQueries, RequestChannels, ZooKeeperReads
-from controller.procedures_in_progress import ProceduresInProgress
 from controller.recovery_store import RecoveryStore
 from controller.state_change_records import state_changes
 from controller.store import ControllerStore
@@ -112,8 +110,6 @@ class ActiveController:
         self.channels, self.brokers, self.clock = channels, brokers, clock
         self.feed = EventFeed(context.epoch, config.id, clock)
         self.metrics = metrics
-        self.in_progress = ProceduresInProgress()
-        self.absences = Absences(asyncio.get_running_loop().time())
         self.timings = timings
         self.random = random
         self.enqueue = enqueue
@@ -138,6 +134,8 @@ class ActiveController:
         self._awaiting_leaders: dict[str, _AwaitedLeaders] = {}
         self._changed_topics: dict[str, None] = {}
         """Topics of `_awaiting_leaders` that the current event changed or began to wait for."""
+        self.absences_checked_at: float | None = None
+        """When the next broker that is away is checked; None if nothing waits for any."""
         self._awaiting_deletion: dict[str, asyncio.Future[bool]] = {}
         self._awaiting_deletion_begun: dict[str, asyncio.Future[bool]] = {}
 
@@ -183,9 +181,6 @@ class ActiveController:
         for change in changes:
             records += state_changes(change, self.context, self.cause, self._caller)
             self.context.apply(change)
-            now = asyncio.get_running_loop().time()
-            self.in_progress.follow(change, self.context, now)
-            self.absences.follow(change, now)
         if not records:
             return
         self._sink.append(records)
@@ -264,7 +259,7 @@ class ActiveController:
             _answer([awaited.futures.pop(count) for count in list(awaited.futures) if count <= led], there=True)
             if not awaited.futures:
                 del self._awaiting_leaders[topic]
-        known, queued = self.context.topics, self.context.topics_to_be_deleted
+        known, queued = self.context.topics.names, self.context.deletions.queued
         for begun in [topic for topic in self._awaiting_deletion_begun if topic in queued or topic not in known]:
             _answer([self._awaiting_deletion_begun.pop(begun)], there=True)
         for gone in [topic for topic in self._awaiting_deletion if topic not in known]:
@@ -288,12 +283,12 @@ class ActiveController:
         """Number of partitions of the topic if all have a leader, else 0."""
         if awaited.leaderless is not None and not self._has_leader(awaited.leaderless):
             return 0
-        partitions = self.context.partitions_of(topic)
+        partitions = self.context.topics.partitions_of(topic)
         awaited.leaderless = next((tp for tp in partitions if not self._has_leader(tp)), None)
         return len(partitions) if awaited.leaderless is None else 0
 
     def _has_leader(self, tp: TopicPartition) -> bool:
-        known = self.context.leaderships.get(tp)
+        known = self.context.leaderships.known.get(tp)
         return known is not None and known.leader >= 0
 
 

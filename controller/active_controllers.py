@@ -10,7 +10,7 @@ from cluster.zookeeper.port import ZooKeeper
 from controller.active_controller import ActiveController
 from controller.broker_channels import BrokerChannels, OnAnswer
 from controller.config import ControllerConfig
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
 from controller.controller_election import ElectedEpoch
 from controller.dispatch import dispatch
 from controller.dynamic_settings import DynamicSettings
@@ -58,7 +58,7 @@ class ActiveControllers:
             heads=self._heads,
         )
         return ActiveController(
-            ControllerContext(elected.epoch, elected.epoch_zk_version),
+            ControllerContext(elected.epoch, elected.epoch_zk_version, asyncio.get_running_loop().time),
             self._zookeeper,
             react=dispatch,
             config=self._config,

@@ -14,7 +14,7 @@ from cluster.requests.recovery import PlanClusterRecoveryRequest, RecoverCluster
 from cluster.rpc.apis import ApiKind, Callers, Request
 from controller import dry_runs
 from controller.active_controller import ActiveController
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
 from controller.controller_state import ControllerState as State
 from controller.handlers.brokers.controlled_shutdown import controlled_shutdown
 from controller.handlers.brokers.damaged_replicas import report_damaged_replicas

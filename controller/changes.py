@@ -2,8 +2,8 @@
 
 Each value holds what ZooKeeper acknowledged or what was read from it; one step over many partitions is one value.
 `ActiveController.commit` applies a change and derives the state-change records and watch events from the same value
-(`controller.state_change_records`), so the three cannot disagree. Source: the records of KRaft's QuorumController and
-its `replay`.
+(`controller.state_change_records`, which also names the kinds without a record), so the three cannot disagree. Source:
+the records of KRaft's QuorumController and its `replay`.
 """
 
 from collections.abc import Mapping
@@ -54,13 +54,16 @@ class BrokerModified(Struct, frozen=True):
 
 
 class BrokersNotAdmitted(Struct, frozen=True):
-    """The registered brokers that cannot join, each with why, in words that follow its name. Not recorded."""
+    """The registered brokers that cannot join, each with why, in words that follow its name, and those that have not
+    joined because they have not named their damaged replicas yet.
+    """
 
     reasons: Mapping[BrokerId, str]
+    awaited: Mapping[BrokerId, AwaitedReport] = {}
 
 
 class ControllersListed(Struct, frozen=True):
-    """The ids of candidates that are `registered`, and of those that once wrote a state-change log. Not recorded."""
+    """The ids of candidates that are `registered`, and of those that once wrote a state-change log."""
 
     registered: frozenset[BrokerId]
     former: frozenset[BrokerId] = frozenset()
@@ -76,7 +79,7 @@ class BrokerShuttingDown(Struct, frozen=True):
 
 class OfflineReplicasReported(Struct, frozen=True):
     """The partitions whose replica on the broker is in an offline log directory, from its last response; replaces the
-    earlier set. Not recorded.
+    earlier set.
     """
 
     broker: BrokerId
@@ -86,7 +89,7 @@ class OfflineReplicasReported(Struct, frozen=True):
 class DamagedReplicasReported(Struct, frozen=True):
     """The broker has named its damaged replicas, so that it may join. `held`: those of them that are not to be elected,
     until another replica leads or `DamagedReplicasReleased`; adds to the earlier ones of the same broker epoch.
-    `until_ms`: when those that are new are elected, of the wall clock. Not recorded.
+    `until_ms`: when those that are new are elected, of the wall clock.
     """
 
     broker: BrokerId
@@ -96,69 +99,44 @@ class DamagedReplicasReported(Struct, frozen=True):
 
 
 class DamagedReplicasReplaced(Struct, frozen=True):
-    """These replicas of the broker left their ISRs, and are to be fetched again. Not recorded."""
+    """These replicas of the broker left their ISRs, and are to be fetched again."""
 
     broker: BrokerId
     partitions: tuple[TopicPartition, ...]
 
 
 class DamagedReplicasHealed(Struct, frozen=True):
-    """These replicas of the broker were replaced and are in sync again. Not recorded."""
+    """These replicas of the broker were replaced and are in sync again."""
 
     broker: BrokerId
     partitions: tuple[TopicPartition, ...]
-
-
-class DamageReportsAwaited(Struct, frozen=True):
-    """The registered brokers that have not named their damaged replicas yet; they have not joined. Not recorded."""
-
-    reports: Mapping[BrokerId, AwaitedReport]
 
 
 class DamagedReplicasReleased(Struct, frozen=True):
-    """These replicas of the broker may be elected, damaged or not. Not recorded."""
+    """These replicas of the broker may be elected, damaged or not."""
 
     broker: BrokerId
     partitions: tuple[TopicPartition, ...]
-
-
-BrokersChange = (
-    BrokersJoined
-    | BrokersBounced
-    | BrokersDied
-    | BrokerModified
-    | BrokersNotAdmitted
-    | ControllersListed
-    | BrokerShuttingDown
-    | OfflineReplicasReported
-)
-DamageChange = (
-    DamagedReplicasReported
-    | DamagedReplicasReleased
-    | DamagedReplicasReplaced
-    | DamagedReplicasHealed
-    | DamageReportsAwaited
-)
 
 
 # Topics and assignments
 
 
 class TopicsListed(Struct, frozen=True):
-    """The children of `/brokers/topics`, readable or not. Not recorded: see `TopicsCreated`."""
+    """The children of `/brokers/topics`, readable or not. Recorded by `TopicsCreated`."""
 
     topics: tuple[str, ...]
 
 
 class TopicIdRead(Struct, frozen=True):
-    """The topic id read from the topic's znode. Not recorded. Conflicting ids are detected before (CX-9)."""
+    """The topic id read from the topic's znode. Conflicting ids are detected before (CX-9)."""
 
     topic: str
     topic_id: TopicId
 
 
 class AssignmentsRead(Struct, frozen=True):
-    """Assignments of new partitions read from topic znodes, including ongoing reassignments. Not recorded."""
+    """Assignments of new partitions read from topic znodes, including ongoing reassignments."""
 
     assignments: Assignments
 
@@ -183,7 +161,7 @@ class ReassignmentsWritten(Struct, frozen=True):
 
 
 class ReassignmentsStarted(Struct, frozen=True):
-    """Partitions are being reassigned, until `ReassignmentsCompleted`. Not recorded."""
+    """Partitions are being reassigned, until `ReassignmentsCompleted`."""
 
     partitions: tuple[TopicPartition, ...]
 
@@ -194,23 +172,11 @@ class ReassignmentsCompleted(Struct, frozen=True):
     assignments: Assignments
 
 
-TopicsChange = (
-    TopicsListed
-    | TopicIdRead
-    | AssignmentsRead
-    | TopicsCreated
-    | TopicsRemoved
-    | ReassignmentsWritten
-    | ReassignmentsStarted
-    | ReassignmentsCompleted
-)
-
-
 # Leadership and states
 
 
 class LeadershipsRead(Struct, frozen=True):
-    """Partition state znodes as read. Not recorded."""
+    """Partition state znodes as read."""
 
     leaderships: Leaderships
 
@@ -234,46 +200,24 @@ class LeadershipsWritten(Struct, frozen=True):
 
 
 class PartitionsMoved(Struct, frozen=True):
-    """A transition without a write to ZooKeeper. Recorded only for partitions whose state changes."""
+    """A transition without a write to ZooKeeper. Recorded only for partitions whose state changes, unless `recorded` is
+    False: derived at a failover, where the records of the loaded state cover them.
+    """
 
-    partitions: tuple[TopicPartition, ...]
-    target: PartitionState
-
-
-class PartitionStatesDerived(Struct, frozen=True):
-    """Partition states derived at a failover. Not recorded: the records of the loaded state cover them."""
-
-    states: Mapping[TopicPartition, PartitionState]
+    targets: Mapping[TopicPartition, PartitionState]
+    recorded: bool = True
 
 
 class ReplicasMoved(Struct, frozen=True):
     """A transition of the replica state machine. `partitions`: partition -> state before. Recorded only for replicas
-    whose state changes, unless `recorded` is False because the records of the partitions cover them.
+    whose state changes, unless `recorded` is False because the records of the partitions cover them, or because the
+    state was derived from whether the broker is live.
     """
 
     broker: BrokerId
     partitions: Mapping[TopicPartition, ReplicaState]
     target: ReplicaState
     recorded: bool = True
-
-
-class ReplicaStatesDerived(Struct, frozen=True):
-    """The states of a broker's replicas, derived from whether the broker is live. Not recorded."""
-
-    broker: BrokerId
-    partitions: tuple[TopicPartition, ...]
-    state: ReplicaState
-
-
-StatesChange = (
-    LeadershipsRead
-    | LeadersElected
-    | LeadershipsWritten
-    | PartitionsMoved
-    | PartitionStatesDerived
-    | ReplicasMoved
-    | ReplicaStatesDerived
-)
 
 
 # Deletion of topics
@@ -287,13 +231,13 @@ class DeletionsQueued(Struct, frozen=True):
 
 
 class DeletionsIneligible(Struct, frozen=True):
-    """Topics that cannot be deleted at present; topics that are not queued are ignored (TD-2). Not recorded."""
+    """Topics that cannot be deleted at present; topics that are not queued are ignored (TD-2)."""
 
     topics: frozenset[str]
 
 
 class DeletionsEligible(Struct, frozen=True):
-    """Queued topics whose deletion is no longer blocked. Not recorded."""
+    """Queued topics whose deletion is no longer blocked."""
 
     topics: tuple[str, ...]
 
@@ -304,36 +248,28 @@ class DeletionsStarted(Struct, frozen=True):
     topics: tuple[str, ...]
 
 
-DeletionsChange = DeletionsQueued | DeletionsIneligible | DeletionsEligible | DeletionsStarted
-
-
 # Brokers that are away while topics are deleted
 
 
 class BrokersGivenUp(Struct, frozen=True):
-    """Topic deletions no longer wait for these brokers, until they register again (D-98). Not recorded."""
+    """Topic deletions no longer wait for these brokers, until they register again (D-98)."""
 
     brokers: tuple[BrokerId, ...]
 
 
 class LeftReplicasRecorded(Struct, frozen=True):
     """It is recorded in ZooKeeper what brokers still have of topics that are deleted without them: broker -> topic ->
-    replicas. Not recorded.
+    replicas.
     """
 
     left: Mapping[BrokerId, Mapping[str, LeftReplicas]]
 
 
 class LeftReplicasDeleted(Struct, frozen=True):
-    """The broker has no replicas of the earlier topics of these names any more, and the records are deleted. Not
-    recorded.
-    """
+    """The broker has no replicas of the earlier topics of these names any more, and the records are deleted."""
 
     broker: BrokerId
     topics: tuple[str, ...]
-
-
-LeftReplicasChange = BrokersGivenUp | LeftReplicasRecorded | LeftReplicasDeleted
 
 
 # The controller itself; these do not change the context
@@ -351,9 +287,6 @@ class ControllerResigned(Struct, frozen=True):
     controller: ControllerId
 
 
-ControllerRoleChange = ControllerActivated | ControllerResigned
-
-
 # Configs, which are not part of the context
 
 
@@ -363,13 +296,35 @@ class MinInsyncReplicasAltered(Struct, frozen=True):
     values: Mapping[str, int]
 
 
+# Which parts of the context take which kinds: the `apply` of each part has a case for each kind of its union.
+
+Registrations = BrokersJoined | BrokersBounced | BrokersDied
+AssignmentsSet = AssignmentsRead | ReassignmentsWritten | ReassignmentsCompleted
+LeadershipsSet = LeadershipsRead | LeadersElected | LeadershipsWritten
+DamageNamed = DamagedReplicasReported | DamagedReplicasReleased | DamagedReplicasReplaced | DamagedReplicasHealed
+DeletionStages = DeletionsQueued | DeletionsIneligible | DeletionsEligible | DeletionsStarted
+LeftBehind = BrokersGivenUp | LeftReplicasRecorded | LeftReplicasDeleted
+
+LeadershipsChange = (
+    LeadershipsSet | PartitionsMoved | AssignmentsSet | DeletionsQueued | DeletionsStarted | TopicsRemoved
+)
+ReplicasChange = ReplicasMoved | AssignmentsSet | DeletionsQueued | TopicsRemoved
+DamageChange = DamageNamed | BrokersNotAdmitted | Registrations | LeadershipsSet | ReplicasMoved | TopicsRemoved
+BrokersChange = (
+    Registrations
+    | BrokerModified
+    | BrokersNotAdmitted
+    | ControllersListed
+    | BrokerShuttingDown
+    | OfflineReplicasReported
+    | ReplicasMoved
+    | TopicsRemoved
+)
+TopicsChange = TopicsListed | TopicIdRead | AssignmentsSet | ReassignmentsStarted | DeletionsQueued | TopicsRemoved
+DeletionsChange = DeletionStages | LeftBehind | BrokersJoined | TopicsRemoved
+RecordedOnly = TopicsCreated | ControllerActivated | ControllerResigned | MinInsyncReplicasAltered
+"""Those that do not change the context."""
+
 Change = (
-    BrokersChange
-    | DamageChange
-    | TopicsChange
-    | StatesChange
-    | DeletionsChange
-    | LeftReplicasChange
-    | ControllerRoleChange
-    | MinInsyncReplicasAltered
+    LeadershipsChange | ReplicasChange | DamageChange | BrokersChange | TopicsChange | DeletionsChange | RecordedOnly
 )

@@ -267,7 +267,6 @@ class Controller:
         active = self._active
         self._show_active_controller()
         self.metrics.show(None if active is None else active.context)
-        self.metrics.show_in_progress(None if active is None else active.in_progress)
         if active is not None:
             active.complete_waiters()
             active.feed.publish(active.context)

@@ -23,7 +23,7 @@ from cluster.requests.topics import (
     DeleteTopicsRequest,
 )
 from controller.active_controller import ActiveController
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
 from controller.decisions.brokers.controlled_shutdown import shutdown_threats
 from controller.decisions.configs.topic_configs import min_insync_replicas
 from controller.decisions.partitions.requested_elections import requested_partitions
@@ -65,11 +65,11 @@ async def plan_controlled_shutdown(
 ) -> elections.PlanControlledShutdownResponse:
     """Plan the controlled shutdown of a broker. Raises ApiError(BROKER_ID_NOT_REGISTERED) for an unknown broker."""
     context, broker = active.context, request.broker_id
-    if broker not in context.broker_epochs:
+    if broker not in context.brokers.epochs:
         raise ApiError(
             ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker} is not registered", field="broker_id", value=broker
         )
-    topics = sorted({tp.topic for tp in context.partitions_on_broker(broker)})
+    topics = sorted({tp.topic for tp in context.topics.partitions_on(broker)})
     rehearsal = Rehearsal(active, topics)
 
     async def shut_down() -> Mapping[str, Mapping[str, str] | MalformedZnodeError]:
@@ -105,7 +105,7 @@ def named_topics(
 
 
 def topics_to_delete(context: ControllerContext, request: DeleteTopicsRequest) -> Iterable[str]:
-    names = (context.topic_names.get(t.topic_id) if t.topic_id else t.name for t in request.topics)
+    names = (context.topics.names_by_id.get(t.topic_id) if t.topic_id else t.name for t in request.topics)
     return [name for name in names if name is not None]
 
 
@@ -116,7 +116,7 @@ def topics_to_elect(context: ControllerContext, request: elections.ElectLeadersR
 def topics_to_alter(context: ControllerContext, request: configs.AlterConfigsRequest) -> Iterable[str]:
     """The topics of the request, and those for which a config may allow an election."""
     named = [r.resource_name for r in request.resources if r.resource_type == configs.TOPIC_RESOURCE]
-    return dict.fromkeys((*named, *(tp.topic for tp in context.partitions_awaiting_leader())))
+    return dict.fromkeys((*named, *(tp.topic for tp in context.leaderships.partitions_awaiting_leader())))
 
 
 def _as_planned(answer: Planned, plan: Plan) -> Planned:

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from cluster.metrics.registry import Metrics, Samples
 from cluster.model.broker import NO_CONTROLLER, ControllerEpoch, ControllerId
+from cluster.model.partition import TopicPartition
 from cluster.model.state_machines import ReplicaState
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
+from controller.context.since import Since
 from controller.controller_state import TIMER_OF_STATE, ControllerState
-from controller.procedures_in_progress import ProceduresInProgress, Since
 
 DOMAIN: Final = "kafka.controller"
 _OWN_DOMAIN: Final = "klamm.controller"
@@ -48,7 +49,8 @@ class ControllerMetrics:
         self.queue_time_ms = registry.histogram(DOMAIN, "ControllerEventManager", "EventQueueTimeMs")
         self.oldest_event_at: float | None = None
         """When the oldest event that is queued or being processed arrived, in event loop time."""
-        self._in_progress = ProceduresInProgress()
+        self._deletions: Since[str] = Since()
+        self._reassignments: Since[TopicPartition] = Since()
         self._register_ages()
         # Counted by the channels of an active controller; registered here so that the other candidates expose 0.
         registry.gauge(DOMAIN, "ControllerChannelManager", "TotalQueueSize")
@@ -77,10 +79,8 @@ class ControllerMetrics:
         """Set the gauges from the context; zeros for a candidate that is not active (INV-11)."""
         for name, value in _counts(context).items():
             self._gauges[name].set(value)
-
-    def show_in_progress(self, in_progress: ProceduresInProgress | None) -> None:
-        """Show how long deletions and reassignments have been going on; none for a candidate that is not active."""
-        self._in_progress = ProceduresInProgress() if in_progress is None else in_progress
+        self._deletions = Since() if context is None else context.deletions.queued_since
+        self._reassignments = Since() if context is None else context.topics.reassigned_since
 
     def _register_ages(self) -> None:
         """A scrape subtracts two numbers; what is the oldest is known by then."""
@@ -98,8 +98,8 @@ class ControllerMetrics:
             self.registry.readings(_OWN_DOMAIN, type_, "InProgressCount", lambda: [({}, len(members()))])
 
         self.registry.readings(*_OLDEST_EVENT, age(lambda: self.oldest_event_at))
-        show("TopicDeletion", lambda: self._in_progress.deletions)
-        show("PartitionReassignment", lambda: self._in_progress.reassignments)
+        show("TopicDeletion", lambda: self._deletions)
+        show("PartitionReassignment", lambda: self._reassignments)
 
     def remove_event_loop(self) -> None:
         """Remove the metrics of the event loop (EV-7)."""
@@ -117,23 +117,23 @@ def _counts(context: ControllerContext | None) -> dict[str, int]:
         return {name: 0 for name in _GAUGES if name not in {"ActiveControllerCount", "ControllerState"}}
     deleting = _replicas_to_delete(context)
     return {
-        "OfflinePartitionsCount": context.offline_partition_count,
-        "PreferredReplicaImbalanceCount": context.preferred_replica_imbalance_count,
-        "GlobalTopicCount": len(context.topics),
-        "GlobalPartitionCount": len(context.leaderships),
-        "TopicsToDeleteCount": len(context.topics_to_be_deleted),
+        "OfflinePartitionsCount": context.leaderships.offline_partition_count,
+        "PreferredReplicaImbalanceCount": context.leaderships.preferred_replica_imbalance_count,
+        "GlobalTopicCount": len(context.topics.names),
+        "GlobalPartitionCount": len(context.leaderships.known),
+        "TopicsToDeleteCount": len(context.deletions.queued),
         "ReplicasToDeleteCount": deleting.total() - deleting[ReplicaState.DELETION_SUCCESSFUL],
-        "TopicsIneligibleToDeleteCount": len(context.topics_ineligible_for_deletion),
+        "TopicsIneligibleToDeleteCount": len(context.deletions.ineligible),
         "ReplicasIneligibleToDeleteCount": deleting[ReplicaState.DELETION_INELIGIBLE],
-        "ActiveBrokerCount": len(context.live_or_shutting_down_ids),
+        "ActiveBrokerCount": len(context.brokers.registered_ids),
     }
 
 
 def _replicas_to_delete(context: ControllerContext) -> Counter[ReplicaState]:
     """Number of replicas in each state, over all topics marked for deletion."""
     total: Counter[ReplicaState] = Counter()
-    for topic in context.topics_to_be_deleted:
-        total.update(context.replicas_by_state(topic))
+    for topic in context.deletions.queued:
+        total.update(context.replicas.by_state(topic))
     return total
 
 

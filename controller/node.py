@@ -91,7 +91,7 @@ class ControllerNode:
         """
         if api.kind is ApiKind.INTER_NODE:
             active = self._controller.active
-            broker = None if active is None else active.context.brokers.get(request.broker_id)
+            broker = None if active is None else active.context.brokers.registered.get(request.broker_id)
             if active is None or (broker is not None and has_one_address(broker.endpoints)):
                 return
         config = self._controller.config

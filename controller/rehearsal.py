@@ -24,12 +24,10 @@ from cluster.requests.plans import Plan, PlannedChange, PlannedSetting
 from cluster.znodes import paths
 from cluster.znodes.configs import DEFAULT_ENTITY, config_entity_of_path, decode_config, decode_config_change
 from cluster.zookeeper.port import WatchEvent, Znode
-from controller.absences import Absences
 from controller.active_controller import ActiveController, React
 from controller.admin_requests import ReadUpTo
 from controller.config import ControllerConfig
-from controller.context import ControllerContext
-from controller.context_copy import copy_of
+from controller.context.controller_context import ControllerContext
 from controller.decisions.brokers.refusals import ChannelState
 from controller.decisions.partition_descriptions import described_partition, planned_request
 from controller.dynamic_settings import ConfigListener, DynamicSettings
@@ -74,9 +72,6 @@ class Original(Protocol):
 
     @property
     def react(self) -> React: ...
-
-    @property
-    def absences(self) -> Absences: ...
 
 
 class _Channels:
@@ -128,11 +123,11 @@ class Rehearsal:
     def __init__(self, original: Original, topics: Iterable[str]) -> None:
         context, config = original.context, original.config
         # The deletion of one topic processes all topics marked for deletion.
-        names = (*topics, *sorted(context.topics_to_be_deleted))
+        names = (*topics, *sorted(context.deletions.queued))
         self.before = context
         self._events: deque[Event] = deque()
         self._changed = _Changed()
-        self._channels = _Channels(context.live_or_shutting_down_ids, self._on_sent)
+        self._channels = _Channels(context.brokers.registered_ids, self._on_sent)
         self.zookeeper = RehearsalZooKeeper(
             original.reads,
             self._on_watch,
@@ -156,7 +151,7 @@ class Rehearsal:
         random = Random()
         random.setstate(original.random.getstate())
         self.active = ActiveController(
-            copy_of(context, names),
+            context.copy(names),
             self.zookeeper,
             react=original.react,
             config=config,
@@ -174,7 +169,6 @@ class Rehearsal:
         )
         # The rehearsal rewrites requests that are being carried out; they do not begin again.
         self.active.admin_requests.reassignments_read = original.reassignments_read
-        self.active.absences = original.absences.copy()
 
     @property
     def after(self) -> ControllerContext:
@@ -199,7 +193,7 @@ class Rehearsal:
             PlannedChange(
                 tp.topic,
                 described_partition(self.before, tp),
-                described_partition(self.after, tp, undeleted=tp.topic in self.after.topics_to_be_deleted),
+                described_partition(self.after, tp, undeleted=tp.topic in self.after.deletions.queued),
             )
             for tp in self._changed.partitions
         )
@@ -252,7 +246,9 @@ def _watched_data(context: ControllerContext, config: ControllerConfig, topics: 
         if not config.protocol_version.has_alter_partition:
             # Leaders write the ISR to ZooKeeper, which may complete a reassignment.
             yield from (
-                paths.state_path(tp) for tp in context.partitions_of(topic) if tp in context.partitions_being_reassigned
+                paths.state_path(tp)
+                for tp in context.topics.partitions_of(topic)
+                if tp in context.topics.being_reassigned
             )
 
 

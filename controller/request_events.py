@@ -12,7 +12,7 @@ from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.context import RequestContext
 from cluster.rpc.apis import Api, ApiKind, Request
 from controller.active_controller import ActiveController
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
 from controller.controller_state import ControllerState
 from controller.events import Event
 

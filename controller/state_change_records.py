@@ -4,14 +4,14 @@ Called before the change is applied, so that the context still has the previous 
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from cluster.model.broker import NO_LEADER, NO_LEADER_EPOCH, BrokerId, ControllerEpoch, PartitionEpoch, RegisteredBroker
 from cluster.model.partition import LeaderAndIsr, TopicPartition
 from cluster.model.state_machines import PartitionState
 from cluster.requests.context import RequestContext
 from controller import changes
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
 from controller.decisions.cluster_events import REASSIGNMENT_COMPLETED, recorded_as
 from state_log.record import Cause, Kind, LoadedPartition, StateChange
 
@@ -28,11 +28,11 @@ def state_changes(
     Records about a topic carry its id, which distinguishes it from an earlier topic of the same name. `caller`: who
     asked for the change of a topic (None: of the cluster); None if nobody did.
     """
-    make = _RECORDS.get(type(change))
-    if make is None:
+    make = _RECORDS[type(change)]
+    if make is NOT_RECORDED:
         return []
 
-    ids, epoch = context.topic_ids, context.epoch
+    ids, epoch = context.topics.ids, context.epoch
 
     def record(kind: Kind, topic: str | None = None, partition: int | None = None, **rest: Any) -> StateChange:
         call = caller(topic)
@@ -80,7 +80,7 @@ def _queued(change: changes.DeletionsQueued, _: ControllerContext, record: _Reco
 
 def _started(change: changes.DeletionsStarted, context: ControllerContext, record: _Record) -> list[StateChange]:
     # A deletion that was stopped, as by the death of a broker, is begun again.
-    topics = [topic for topic in change.topics if topic not in context.topics_with_deletion_started]
+    topics = [topic for topic in change.topics if topic not in context.deletions.started]
     return _topics(topics, "started", record, Kind.DELETION)
 
 
@@ -108,9 +108,9 @@ def _elected(change: changes.LeadersElected, context: ControllerContext, record:
         record(
             Kind.PARTITION,
             *tp,
-            from_state=context.partition_state(tp).value,
+            from_state=context.leaderships.partition_state(tp).value,
             to_state=online,
-            replicas=context.assignment(tp).replicas,
+            replicas=context.topics.assignment(tp).replicas,
             reason=change.reason,
             leader=leadership.leader,
             leader_epoch=leadership.leader_epoch,
@@ -127,7 +127,7 @@ def _written(change: changes.LeadershipsWritten, context: ControllerContext, rec
             Kind.ISR,
             *tp,
             broker=change.broker,
-            replicas=_with_removing(context.assignment(tp).replicas, change.removing.get(tp)),
+            replicas=_with_removing(context.topics.assignment(tp).replicas, change.removing.get(tp)),
             reason=change.reason,
             leader=leadership.leader,
             leader_epoch=leadership.leader_epoch,
@@ -145,11 +145,11 @@ def _with_removing(replicas: tuple[BrokerId, ...], removing: tuple[BrokerId, ...
 def _partitions_moved(
     change: changes.PartitionsMoved, context: ControllerContext, record: _Record
 ) -> list[StateChange]:
-    to_state = change.target.value
+    assignment = context.topics.assignment
     return [
-        record(Kind.PARTITION, *tp, from_state=before, to_state=to_state, replicas=context.assignment(tp).replicas)
-        for tp in change.partitions
-        if (before := context.partition_state(tp).value) != to_state
+        record(Kind.PARTITION, *tp, from_state=before.value, to_state=target.value, replicas=assignment(tp).replicas)
+        for tp, target in change.targets.items()
+        if change.recorded and (before := context.leaderships.partition_state(tp)) is not target
     ]
 
 
@@ -163,7 +163,7 @@ def _replicas_moved(change: changes.ReplicasMoved, _: ControllerContext, record:
 
 def _activated(change: changes.ControllerActivated, context: ControllerContext, record: _Record) -> list[StateChange]:
     """The active controller and, per topic, the state of each partition, as initial states for an audit."""
-    assignments = sorted(context.assignments.items())
+    assignments = sorted(context.topics.assignments.items())
     return [
         record(Kind.CONTROLLER, broker=change.controller, to_state="active"),
         *(
@@ -174,7 +174,7 @@ def _activated(change: changes.ControllerActivated, context: ControllerContext, 
 
 
 def _loaded(context: ControllerContext, tp: TopicPartition) -> LoadedPartition:
-    replicas, known = context.assignment(tp).replicas, context.leaderships.get(tp, _NEVER_LED)
+    replicas, known = context.topics.assignment(tp).replicas, context.leaderships.known.get(tp, _NEVER_LED)
     epochs = known.leader_epoch, known.partition_epoch
     return LoadedPartition(tp.partition, known.leader, *epochs, known.isr, replicas, known.controller_epoch)
 
@@ -182,7 +182,9 @@ def _loaded(context: ControllerContext, tp: TopicPartition) -> LoadedPartition:
 _NEVER_LED: Final = LeaderAndIsr(NO_LEADER, NO_LEADER_EPOCH, (), ControllerEpoch(-1), PartitionEpoch(-1))
 
 
-_RECORDS: Final[Mapping[type, Callable[[Any, ControllerContext, _Record], list[StateChange]]]] = {
+NOT_RECORDED: Final = None
+"""For kinds that leave no record: what was only read from ZooKeeper, or what a later record tells."""
+_RECORDS: Final[Mapping[type, Callable[[Any, ControllerContext, _Record], list[StateChange]] | None]] = {
     changes.BrokersJoined: lambda change, _, record: (
         _brokers(change.registered, "live", record) if change.recorded else []
     ),
@@ -209,4 +211,17 @@ _RECORDS: Final[Mapping[type, Callable[[Any, ControllerContext, _Record], list[S
     changes.ControllerResigned: lambda change, _, record: [
         record(Kind.CONTROLLER, broker=change.controller, to_state="resigned")
     ],
+    **dict.fromkeys(
+        (
+            *(changes.BrokersNotAdmitted, changes.ControllersListed, changes.OfflineReplicasReported),
+            *(changes.DamagedReplicasReported, changes.DamagedReplicasReleased),
+            *(changes.DamagedReplicasReplaced, changes.DamagedReplicasHealed),
+            *(changes.TopicsListed, changes.TopicIdRead, changes.AssignmentsRead, changes.ReassignmentsStarted),
+            *(changes.LeadershipsRead, changes.DeletionsIneligible, changes.DeletionsEligible),
+            *(changes.BrokersGivenUp, changes.LeftReplicasRecorded, changes.LeftReplicasDeleted),
+        ),
+        NOT_RECORDED,
+    ),
 }
+_UNDECIDED: Final = {kind.__name__ for kind in get_args(changes.Change)} ^ {kind.__name__ for kind in _RECORDS}
+assert not _UNDECIDED, f"each kind of change has its records or NOT_RECORDED, and nothing else has: {_UNDECIDED}"

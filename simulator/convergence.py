@@ -8,7 +8,7 @@ from broker_agent.replication.hosted_partition import HostedPartition
 from cluster.model.broker import BrokerId
 from cluster.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from cluster.znodes.paths import DELETE_TOPICS, REASSIGN_PARTITIONS
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
 from simulator.cluster import SimulatedCluster
 from simulator.gauge_recount import check_agent_gauges, check_controller_gauges
 from simulator.nodes import SimulatedAgent
@@ -40,15 +40,15 @@ def differences(cluster: SimulatedCluster) -> list[str]:
 
 def check_context(context: ControllerContext) -> None:
     """Check the context of the active controller of a converged cluster (INV-10). Raises ViolationError."""
-    counted = (context.offline_partition_count, context.preferred_replica_imbalance_count)
+    counted = (context.leaderships.offline_partition_count, context.leaderships.preferred_replica_imbalance_count)
     if counted != recount(context):
         raise violated("INV-10", f"the counters are {counted}, a recount gives {recount(context)}")
-    if context.offline_partition_count:
-        raise violated("INV-10", f"{context.offline_partition_count} partitions are offline")
-    if context.partitions_being_reassigned:
-        raise violated("INV-10", f"{sorted(context.partitions_being_reassigned)} are being reassigned")
-    if context.topics_to_be_deleted:
-        raise violated("INV-10", f"{sorted(context.topics_to_be_deleted)} are to be deleted")
+    if context.leaderships.offline_partition_count:
+        raise violated("INV-10", f"{context.leaderships.offline_partition_count} partitions are offline")
+    if context.topics.being_reassigned:
+        raise violated("INV-10", f"{sorted(context.topics.being_reassigned)} are being reassigned")
+    if context.deletions.queued:
+        raise violated("INV-10", f"{sorted(context.deletions.queued)} are to be deleted")
 
 
 def check_gauges(cluster: SimulatedCluster) -> None:
@@ -93,12 +93,13 @@ def _unhealthy(expected: Assignments, states: States) -> Iterator[str]:
 
 
 def _differences_of(context: ControllerContext, expected: Assignments, states: States) -> Iterator[str]:
-    if context.partitions_being_reassigned:
-        yield f"the controller reassigns {sorted(context.partitions_being_reassigned)}"
-    if context.leaderships != states:
-        known = {tp: s for tp, s in context.leaderships.items() if s != states.get(tp)}
-        yield f"the controller has {known}; {states.keys() ^ context.leaderships.keys()} have a state in one place only"
-    known_assignments = {TopicPartition(t, p): a for t, of in context.assignments.items() for p, a in of.items()}
+    if context.topics.being_reassigned:
+        yield f"the controller reassigns {sorted(context.topics.being_reassigned)}"
+    leaderships = context.leaderships.known
+    if leaderships != states:
+        known = {tp: s for tp, s in leaderships.items() if s != states.get(tp)}
+        yield f"the controller has {known}; {states.keys() ^ leaderships.keys()} have a state in one place only"
+    known_assignments = {TopicPartition(t, p): a for t, of in context.topics.assignments.items() for p, a in of.items()}
     if known_assignments != expected:
         yield f"the controller has assignments {known_assignments} instead of {expected}"
 

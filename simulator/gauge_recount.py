@@ -7,7 +7,7 @@ from broker_agent.agent import Agent
 from broker_agent.log.partition_log import PartitionLog
 from cluster.metrics.registry import Metrics
 from cluster.model.state_machines import ReplicaState
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
 from controller.controller import Controller
 from simulator.recount import recount
 from simulator.violations import violated
@@ -22,25 +22,25 @@ _PURGATORY: Final = ("kafka.server", "DelayedOperationPurgatory")
 def recount_controller(context: ControllerContext) -> Gauges:
     """The gauges of an active controller, by their names in Kafka."""
     offline, imbalanced = recount(context)
-    marked = {topic for topic in context.topics if topic in context.topics_to_be_deleted}
+    marked = {topic for topic in context.topics.names if topic in context.deletions.queued}
     states = Counter(
-        context.replica_state(broker, tp)
+        context.replicas.state(broker, tp)
         for topic in marked
-        for tp in context.partitions_of(topic)
-        for broker in context.assignment(tp).replicas
+        for tp in context.topics.partitions_of(topic)
+        for broker in context.topics.assignment(tp).replicas
     )
     return {
         "OfflinePartitionsCount": offline,
         "PreferredReplicaImbalanceCount": imbalanced,
-        "GlobalTopicCount": len(context.topics),
+        "GlobalTopicCount": len(context.topics.names),
         "GlobalPartitionCount": sum(
-            tp in context.leaderships for t in context.topics for tp in context.partitions_of(t)
+            tp in context.leaderships.known for t in context.topics.names for tp in context.topics.partitions_of(t)
         ),
         "TopicsToDeleteCount": len(marked),
         "ReplicasToDeleteCount": states.total() - states[ReplicaState.DELETION_SUCCESSFUL],
-        "TopicsIneligibleToDeleteCount": len(context.topics_ineligible_for_deletion),
+        "TopicsIneligibleToDeleteCount": len(context.deletions.ineligible),
         "ReplicasIneligibleToDeleteCount": states[ReplicaState.DELETION_INELIGIBLE],
-        "ActiveBrokerCount": len(context.live_or_shutting_down_ids),
+        "ActiveBrokerCount": len(context.brokers.registered_ids),
     }
 
 
@@ -89,10 +89,11 @@ def check_controller_gauges(controller: Controller) -> None:
     found = shown(controller.metrics.registry, _CONTROLLER, expected)
     if found != expected:
         raise violated("EV-4", f"the controller shows {found} instead of {expected}")
-    if set(active.in_progress.deletions) != active.context.topics_to_be_deleted:
-        raise violated("D-70", f"deletions in progress are {list(active.in_progress.deletions)}")
-    if set(active.in_progress.reassignments) != active.context.partitions_being_reassigned:
-        raise violated("D-70", f"reassignments in progress are {list(active.in_progress.reassignments)}")
+    deletions, reassignments = active.context.deletions.queued_since, active.context.topics.reassigned_since
+    if set(deletions) != active.context.deletions.queued:
+        raise violated("D-70", f"deletions in progress are {list(deletions)}")
+    if set(reassignments) != active.context.topics.being_reassigned:
+        raise violated("D-70", f"reassignments in progress are {list(reassignments)}")
 
 
 def check_agent_gauges(agent: Agent) -> None:

@@ -31,7 +31,7 @@ from cluster.requests.control import StateLogHead
 from cluster.znodes.paths import broker_path, controller_registration_path
 from cluster.zookeeper.port import SessionEvent, WatchEvent
 from controller.config import ControllerConfig
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
 from controller.controller import Controller
 from controller.controller_state import ControllerState
 from controller.node import ControllerNode

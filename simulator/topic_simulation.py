@@ -132,11 +132,11 @@ class TopicSimulation(Simulation):
             raise violated(CONVERGENCE, "there is no active controller")
         context = active.context
         check_context(context)
-        if context.topics != set(topics(self.cluster.zookeeper.tree)):
-            raise violated("INV-10", f"the controller knows topics {sorted(context.topics)}")
-        if context.topics_to_be_deleted or context.topics_ineligible_for_deletion:
-            raise violated("INV-10", f"deletions wait for nothing: {sorted(context.topics_to_be_deleted)}")
-        if set(context.partition_states) != set(context.leaderships):
+        if context.topics.names != set(topics(self.cluster.zookeeper.tree)):
+            raise violated("INV-10", f"the controller knows topics {sorted(context.topics.names)}")
+        if context.deletions.queued or context.deletions.ineligible:
+            raise violated("INV-10", f"deletions wait for nothing: {sorted(context.deletions.queued)}")
+        if set(context.leaderships.partition_states) != set(context.leaderships.known):
             raise violated("INV-10", "a partition has a state or a leadership, but not both")
         check_gauges(self.cluster)
         if self.cluster.settings.inter_broker_protocol_version.assigns_topic_ids:

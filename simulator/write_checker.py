@@ -8,7 +8,7 @@ from cluster.model.partition import RECOVERING, LeaderAndIsr, TopicAssignment, T
 from cluster.znodes.paths import BROKERS_TOPICS
 from cluster.znodes.topics import decode_state, decode_topic
 from cluster.zookeeper.port import Znode
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
 from simulator.partition_znodes import partition_state
 from simulator.violations import ViolationError, violated
 from simulator.zookeeper import ServerSession, SimulatedZooKeeper
@@ -87,8 +87,8 @@ def _check_state(writer: Writer, tp: TopicPartition, old: LeaderAndIsr | None, n
     if new.leader not in {NO_LEADER, *new.isr}:
         raise violated("INV-2", f"{new.leader} leads {tp} from outside the ISR: {new}")
     if old is None:
-        if (new.leader_epoch, new.partition_epoch) != (0, 0) or not set(new.isr) <= writer.context.live_broker_ids:
-            raise violated("INV-1", f"the first state of {tp} is {new}, with {writer.context.live_broker_ids} alive")
+        if (new.leader_epoch, new.partition_epoch) != (0, 0) or not set(new.isr) <= writer.context.brokers.live_ids:
+            raise violated("INV-1", f"the first state of {tp} is {new}, with {writer.context.brokers.live_ids} alive")
         return
     if new.partition_epoch != old.partition_epoch + 1 or new.leader_epoch not in {
         old.leader_epoch,
@@ -100,10 +100,10 @@ def _check_state(writer: Writer, tp: TopicPartition, old: LeaderAndIsr | None, n
 
 
 def _check_election(writer: Writer, tp: TopicPartition, old: LeaderAndIsr, new: LeaderAndIsr) -> None:
-    online = writer.context.online_brokers(tp)
+    online = writer.context.brokers.online_for(tp)
     if new.leader_epoch != old.leader_epoch + 1:
         raise violated("INV-1", f"{tp} has another leader in the same epoch: {old} then {new}")
-    if new.leader not in online or new.leader not in writer.context.assignment(tp).replicas:
+    if new.leader not in online or new.leader not in writer.context.topics.assignment(tp).replicas:
         raise violated("INV-2", f"{new.leader} is elected for {tp} and is not an online replica of it: {new}")
     if new.leader in old.isr:
         return

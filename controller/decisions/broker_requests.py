@@ -75,7 +75,7 @@ class ControlBatch:
     def assignment(self, tp: TopicPartition) -> ReplicaAssignment:
         """The assignment to send to brokers."""
         announced = self._announced.get(tp)
-        return self._view.assignment(tp) if announced is None else announced
+        return self._view.topics.assignment(tp) if announced is None else announced
 
     def add_leader_and_isr(
         self,
@@ -93,13 +93,13 @@ class ControlBatch:
         """
         entry = _LeaderAndIsr(leadership, assignment, is_new)
         for broker in brokers:
-            if broker < 0 or self._view.has_left_replicas(broker, tp.topic):
+            if broker < 0 or self._view.deletions.has_left_replicas(broker, tp.topic):
                 continue
             states = self._leader_and_isr.setdefault(broker, {})
             earlier = states.get(tp)
             states[tp] = entry._replace(is_new=True) if earlier is not None and earlier.is_new else entry
         self._metadata_for_all = True
-        current = self._view.leaderships.get(tp)
+        current = self._view.leaderships.known.get(tp)
         if current is not None:
             self._metadata[tp] = current
 
@@ -110,12 +110,12 @@ class ControlBatch:
         stops = self._stops.setdefault(broker, {})
         earlier = stops.get(tp)
         sticky = delete or (earlier is not None and earlier.delete)
-        stops[tp] = _Stop(self._view.leader_epoch_for_stop(tp), sticky, self._view.topic_ids.get(tp.topic))
+        stops[tp] = _Stop(self._view.leaderships.leader_epoch_for_stop(tp), sticky, self._view.topics.ids.get(tp.topic))
 
     def add_deletion_of_left_replicas(self, broker: BrokerId) -> None:
         """Send StopReplica with deletion for all that `broker` still has of deleted topics, under their ids (D-99)."""
         stops = self._stops.setdefault(broker, {})
-        for topic, left in self._view.left_replicas.get(broker, {}).items():
+        for topic, left in self._view.deletions.left_replicas.get(broker, {}).items():
             for partition in left.partitions:
                 stops[TopicPartition(topic, partition)] = _Stop(LEADER_EPOCH_DURING_DELETE, True, left.topic_id)
 
@@ -125,7 +125,7 @@ class ControlBatch:
         A partition without leadership is omitted, but its brokers get a request all the same (RQ-7).
         """
         self._metadata_brokers.update(b for b in brokers if b >= 0)
-        leaderships = self._view.leaderships
+        leaderships = self._view.leaderships.known
         for tp in partitions:
             leadership = leaderships.get(tp)
             if leadership is not None:
@@ -155,7 +155,7 @@ class ControlBatch:
     ) -> list[tuple[BrokerId, ControlRequest]]:
         built: dict[TopicPartition, tuple[_LeaderAndIsr, LeaderAndIsrPartitionState]] = {}
         requests: list[tuple[BrokerId, ControlRequest]] = []
-        for broker in sorted(self._leader_and_isr.keys() & self._view.broker_epochs.keys()):
+        for broker in sorted(self._leader_and_isr.keys() & self._view.brokers.epochs.keys()):
             leaders: set[BrokerId] = set()
             states: dict[str, list[LeaderAndIsrPartitionState]] = {}
             for tp, entry in self._leader_and_isr[broker].items():
@@ -170,12 +170,12 @@ class ControlBatch:
             request = LeaderAndIsrRequest(
                 controller_id=controller,
                 controller_epoch=self._view.epoch,
-                broker_epoch=self._view.broker_epochs[broker],
+                broker_epoch=self._view.brokers.epochs[broker],
                 topic_states=tuple(
                     LeaderAndIsrTopicState(topic, self._topic_id(topic, settings), tuple(of_topic))
                     for topic, of_topic in states.items()
                 ),
-                live_leaders=_live_leaders(self._view.brokers, leaders, settings.inter_broker_listener),
+                live_leaders=_live_leaders(self._view.brokers.registered, leaders, settings.inter_broker_listener),
                 causes=causes,
             )
             requests.append((broker, request))
@@ -184,21 +184,21 @@ class ControlBatch:
     def _update_metadata_requests(
         self, controller: ControllerId, settings: "RequestSettings", causes: tuple[RequestCause, ...]
     ) -> list[tuple[BrokerId, ControlRequest]]:
-        registered = self._view.broker_epochs.keys()
+        registered = self._view.brokers.epochs.keys()
         brokers = sorted(registered if self._metadata_for_all else self._metadata_brokers & registered)
         if not brokers:
             return []
         states: dict[str, list[UpdateMetadataPartitionState]] = {}
         for tp, leadership in self._metadata.items():
             # Of a deletion brokers hear at once: it may be over before the topic is no longer withheld.
-            if tp.topic not in self._withheld or tp.topic in self._view.topics_to_be_deleted:
+            if tp.topic not in self._withheld or tp.topic in self._view.deletions.queued:
                 states.setdefault(tp.topic, []).append(self._metadata_state(tp, leadership))
         topic_states = tuple(
             UpdateMetadataTopicState(topic, self._topic_id(topic, settings), tuple(of_topic))
             for topic, of_topic in states.items()
         )
-        live_brokers = tuple(self._view.brokers[b] for b in sorted(self._view.brokers))
-        epochs = self._view.broker_epochs
+        live_brokers = tuple(self._view.brokers.registered[b] for b in sorted(self._view.brokers.registered))
+        epochs = self._view.brokers.epochs
         return [
             (b, UpdateMetadataRequest(controller, self._view.epoch, epochs[b], topic_states, live_brokers, causes))
             for b in brokers
@@ -208,7 +208,7 @@ class ControlBatch:
         self, controller: ControllerId, settings: "RequestSettings", causes: tuple[RequestCause, ...]
     ) -> list[tuple[BrokerId, ControlRequest]]:
         requests: list[tuple[BrokerId, ControlRequest]] = []
-        for broker in sorted(self._stops.keys() & self._view.broker_epochs.keys()):
+        for broker in sorted(self._stops.keys() & self._view.brokers.epochs.keys()):
             states = tuple(
                 StopReplicaPartitionState(
                     tp.topic,
@@ -225,7 +225,7 @@ class ControlBatch:
                 if settings.stop_replica_flag_per_partition
                 else [tuple(s for s in states if s.delete_partition is delete) for delete in (True, False)]
             )
-            epoch = self._view.broker_epochs[broker]
+            epoch = self._view.brokers.epochs[broker]
             requests.extend(
                 (broker, StopReplicaRequest(controller, self._view.epoch, epoch, part, causes))
                 for part in parts
@@ -236,17 +236,17 @@ class ControlBatch:
     def _metadata_state(self, tp: TopicPartition, leadership: LeaderAndIsr) -> UpdateMetadataPartitionState:
         view = self._view
         replicas = self.assignment(tp).replicas
-        online = view.online_brokers(tp)
+        online = view.brokers.online_for(tp)
         offline = () if online.issuperset(replicas) else tuple([b for b in replicas if b not in online])
         leader, leader_epoch, epoch = leadership.leader, leadership.leader_epoch, leadership.partition_epoch
-        if tp.topic in view.topics_to_be_deleted:
+        if tp.topic in view.deletions.queued:
             leader, leader_epoch, epoch = LEADER_DURING_DELETE, LeaderEpoch(0), PartitionEpoch(0)
         return UpdateMetadataPartitionState(
             tp.partition, leadership.controller_epoch, leader, leader_epoch, leadership.isr, epoch, replicas, offline
         )
 
     def _topic_id(self, topic: str, settings: "RequestSettings") -> TopicId | None:
-        return self._view.topic_ids.get(topic) if settings.topic_ids else None
+        return self._view.topics.ids.get(topic) if settings.topic_ids else None
 
 
 class RequestSettings(Struct, frozen=True):

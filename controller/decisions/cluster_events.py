@@ -47,7 +47,7 @@ def recorded_as(view: ContextView, tp: TopicPartition, assignment: ReplicaAssign
     """The `to_state` of an assignment written when a reassignment starts or is cancelled."""
     if assignment.is_being_reassigned:
         return REASSIGNMENT_STARTED
-    return REASSIGNMENT_CANCELLED if tp in view.partitions_being_reassigned else None
+    return REASSIGNMENT_CANCELLED if tp in view.topics.being_reassigned else None
 
 
 def cluster_events(
@@ -94,7 +94,7 @@ def _event(view: ContextView, kind: str, change: StateChange, controller: Contro
         broker = BrokerId(-1 if change.broker is None else change.broker)
         return ClusterEvent(kind, at_ms, view.epoch, controller, topic, broker=broker)
     tp = TopicPartition(topic, change.partition)
-    assignment, leadership = view.assignment(tp), view.leaderships.get(tp)
+    assignment, leadership = view.topics.assignment(tp), view.leaderships.known.get(tp)
     return ClusterEvent(
         kind,
         at_ms,

@@ -1,4 +1,7 @@
-"""The read-only view of the controller context for decisions."""
+"""The read-only view of the controller context for decisions: one protocol for each of its parts.
+
+What is not said here of a member is said in the part, `controller.context`.
+"""
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -14,122 +17,145 @@ from controller.decisions.brokers.known_damage import AwaitedReport, HeldReplica
 class PreferredLeadersView(Protocol):
     """Partitions by preferred replica, without topics queued for deletion."""
 
-    def brokers(self) -> Sequence[BrokerId]:
-        """Brokers that do not lead all partitions they are the preferred replica of, sorted by id."""
+    def brokers(self) -> Sequence[BrokerId]: ...
 
-    def meant_to_lead(self, broker: BrokerId) -> int:
-        """Number of partitions that the broker is the preferred replica of."""
+    def meant_to_lead(self, broker: BrokerId) -> int: ...
 
-    def led_by_others(self, broker: BrokerId) -> AbstractSet[TopicPartition]:
-        """Those of them whose leader is not the broker."""
+    def led_by_others(self, broker: BrokerId) -> AbstractSet[TopicPartition]: ...
 
 
-class ContextView(Protocol):
-    """The cluster state as the active controller knows it. Unknown partitions have an empty assignment (CX-8)."""
+class BrokersView(Protocol):
+    """Registered brokers."""
 
     @property
-    def epoch(self) -> ControllerEpoch: ...
-
-    @property
-    def topics(self) -> AbstractSet[str]: ...
-
-    @property
-    def topic_ids(self) -> Mapping[str, TopicId]: ...
-
-    @property
-    def topic_names(self) -> Mapping[TopicId, str]: ...
-
-    @property
-    def brokers(self) -> Mapping[BrokerId, Broker]:
+    def registered(self) -> Mapping[BrokerId, Broker]:
         """Every registered broker that supports the finalized features."""
 
     @property
-    def broker_epochs(self) -> Mapping[BrokerId, BrokerEpoch]: ...
+    def epochs(self) -> Mapping[BrokerId, BrokerEpoch]: ...
 
     @property
-    def live_broker_ids(self) -> frozenset[BrokerId]:
+    def live_ids(self) -> frozenset[BrokerId]:
         """Registered brokers that are not shutting down (CX-1)."""
 
     @property
-    def live_or_shutting_down_ids(self) -> frozenset[BrokerId]: ...
+    def registered_ids(self) -> frozenset[BrokerId]: ...
 
     @property
     def shutting_down(self) -> AbstractSet[BrokerId]: ...
 
     @property
-    def shutting_down_since(self) -> Mapping[BrokerId, int]:
-        """Broker that is shutting down -> when it asked, in ms of the wall clock."""
-        ...
+    def shutting_down_since(self) -> Mapping[BrokerId, int]: ...
+
+    @property
+    def controllers(self) -> AbstractSet[BrokerId]: ...
+
+    @property
+    def not_admitted(self) -> Mapping[BrokerId, str]: ...
+
+    def online_for(self, tp: TopicPartition, *, include_shutting_down: bool = False) -> frozenset[BrokerId]: ...
+
+
+class TopicsView(Protocol):
+    """Topics and assignments. Unknown partitions have an empty assignment (CX-8)."""
+
+    @property
+    def names(self) -> AbstractSet[str]: ...
+
+    @property
+    def ids(self) -> Mapping[str, TopicId]: ...
+
+    @property
+    def names_by_id(self) -> Mapping[TopicId, str]: ...
 
     @property
     def assignments(self) -> Mapping[str, Mapping[int, ReplicaAssignment]]:
         """Topic -> partition -> replica assignment."""
 
     @property
-    def leaderships(self) -> Mapping[TopicPartition, LeaderAndIsr]: ...
+    def being_reassigned(self) -> AbstractSet[TopicPartition]: ...
+
+    def assignment(self, tp: TopicPartition) -> ReplicaAssignment: ...
+
+    def partitions_of(self, topic: str) -> Sequence[TopicPartition]: ...
+
+    def partitions_on(self, broker: BrokerId) -> Sequence[TopicPartition]: ...
+
+
+class LeadershipsView(Protocol):
+    """Leaderships and states of partitions."""
 
     @property
-    def topics_to_be_deleted(self) -> AbstractSet[str]: ...
-
-    @property
-    def topics_ineligible_for_deletion(self) -> AbstractSet[str]:
-        """Queued topics whose deletion is blocked at present."""
-
-    @property
-    def topics_with_deletion_started(self) -> AbstractSet[str]: ...
-
-    @property
-    def partitions_being_reassigned(self) -> AbstractSet[TopicPartition]: ...
+    def known(self) -> Mapping[TopicPartition, LeaderAndIsr]: ...
 
     @property
     def preferred_leaders(self) -> PreferredLeadersView: ...
 
-    def partitions_of(self, topic: str) -> Sequence[TopicPartition]: ...
-
-    def partitions_on_broker(self, broker: BrokerId) -> Sequence[TopicPartition]:
-        """All partitions with a replica on the broker, including those being added or removed (CX-3)."""
-
-    def replicas_by_state(self, topic: str) -> Mapping[ReplicaState, int]:
-        """Number of replicas in each state, for a topic queued for deletion."""
-
-    def assignment(self, tp: TopicPartition) -> ReplicaAssignment: ...
-
-    def online_brokers(self, tp: TopicPartition, *, include_shutting_down: bool = False) -> frozenset[BrokerId]:
-        """Brokers on which a replica of this partition is online: live, its log directory online (CX-2), and nothing of
-        an earlier topic of the name left (D-99).
-        """
-
-    @property
-    def brokers_given_up(self) -> AbstractSet[BrokerId]:
-        """Brokers that have been away for so long that topic deletions do not wait for them (D-98)."""
-
-    @property
-    def left_replicas(self) -> Mapping[BrokerId, Mapping[str, LeftReplicas]]:
-        """Broker -> deleted topic -> what it still has of it."""
-
-    def has_left_replicas(self, broker: BrokerId, topic: str) -> bool:
-        """Whether the broker still has replicas of a deleted topic of this name (D-99)."""
-
-    def electable_brokers(self, tp: TopicPartition) -> frozenset[BrokerId]:
-        """Those of `online_brokers` whose replica is not held back because it is damaged (D-41)."""
-
-    def held_replicas(self, broker: BrokerId) -> Mapping[TopicPartition, HeldReplica]:
-        """Damaged replicas on the broker that are not to be elected at present."""
-
-    @property
-    def controllers(self) -> AbstractSet[BrokerId]:
-        """Ids of controllers, which host no replicas; listed only where the brokers are Kafka's."""
-
-    @property
-    def not_admitted(self) -> Mapping[BrokerId, str]: ...
-
-    @property
-    def awaited_reports(self) -> Mapping[BrokerId, AwaitedReport]:
-        """Registered brokers that have not joined, because they have not named their damaged replicas yet (D-42)."""
-
     def partition_state(self, tp: TopicPartition) -> PartitionState: ...
 
-    def leader_epoch_for_stop(self, tp: TopicPartition) -> LeaderEpoch:
-        """The leader epoch for a StopReplica: -2 while the topic is queued for deletion, -1 without one (CX-7)."""
+    def leader_epoch_for_stop(self, tp: TopicPartition) -> LeaderEpoch: ...
 
-    def replica_state(self, broker: BrokerId, tp: TopicPartition) -> ReplicaState: ...
+
+class ReplicasView(Protocol):
+    """States of replicas."""
+
+    def state(self, broker: BrokerId, tp: TopicPartition) -> ReplicaState: ...
+
+    def by_state(self, topic: str) -> Mapping[ReplicaState, int]: ...
+
+
+class DeletionsView(Protocol):
+    """Topics queued for deletion, and what brokers that are away still have of deleted ones."""
+
+    @property
+    def queued(self) -> AbstractSet[str]: ...
+
+    @property
+    def ineligible(self) -> AbstractSet[str]: ...
+
+    @property
+    def started(self) -> AbstractSet[str]: ...
+
+    @property
+    def brokers_given_up(self) -> AbstractSet[BrokerId]: ...
+
+    @property
+    def left_replicas(self) -> Mapping[BrokerId, Mapping[str, LeftReplicas]]: ...
+
+    def has_left_replicas(self, broker: BrokerId, topic: str) -> bool: ...
+
+
+class DamageView(Protocol):
+    """Damaged replicas."""
+
+    @property
+    def awaited_reports(self) -> Mapping[BrokerId, AwaitedReport]: ...
+
+    def electable_brokers(self, tp: TopicPartition) -> frozenset[BrokerId]: ...
+
+    def held_on(self, broker: BrokerId) -> Mapping[TopicPartition, HeldReplica]: ...
+
+
+class ContextView(Protocol):
+    """The cluster state as the active controller knows it."""
+
+    @property
+    def epoch(self) -> ControllerEpoch: ...
+
+    @property
+    def brokers(self) -> BrokersView: ...
+
+    @property
+    def topics(self) -> TopicsView: ...
+
+    @property
+    def leaderships(self) -> LeadershipsView: ...
+
+    @property
+    def replicas(self) -> ReplicasView: ...
+
+    @property
+    def deletions(self) -> DeletionsView: ...
+
+    @property
+    def damage(self) -> DamageView: ...

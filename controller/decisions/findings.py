@@ -52,19 +52,20 @@ def findings(
     """All findings, by broker and then by topic. `now_ms`: of the wall clock. `with_authorizer`: such brokers."""
     for broker, state in sorted(channels.items()):
         refused = _of_known_topics(view, state.refusals)
-        yield from refusal_findings(broker, refused, view.epoch, view.broker_epochs.get(broker, UNKNOWN_BROKER_EPOCH))
+        yield from refusal_findings(broker, refused, view.epoch, view.brokers.epochs.get(broker, UNKNOWN_BROKER_EPOCH))
         yield from failure_findings(broker, state.failure, state.silent_s, state.errors)
     for broker in sorted(with_authorizer):
         yield Finding(AUTHORIZER_ON_BROKER, _AUTHORIZER.format(broker), broker=broker)
-    for broker, since_ms in sorted(view.shutting_down_since.items()):
+    for broker, since_ms in sorted(view.brokers.shutting_down_since.items()):
         yield _shutdown(view, broker, (now_ms - since_ms) // 1000)
-    for broker, why in sorted(view.not_admitted.items()):
+    for broker, why in sorted(view.brokers.not_admitted.items()):
         yield Finding(BROKER_NOT_ADMITTED, f"broker {broker} is registered, but takes no part: it {why}", broker=broker)
     yield from _left_replicas(view)
     yield from _damage(view, now_ms)
-    for tp in sorted(tp for tp, leadership in view.leaderships.items() if not has_epoch_left(leadership)):
+    leaderships = view.leaderships.known
+    for tp in sorted(tp for tp, leadership in leaderships.items() if not has_epoch_left(leadership)):
         detail = (
-            f"leader epoch {view.leaderships[tp].leader_epoch} is the highest there can be, so the controller elects "
+            f"leader epoch {leaderships[tp].leader_epoch} is the highest there can be, so the controller elects "
             "no other leader; elections do not lead to it: somebody wrote the state znode; copy the records to a new "
             "topic and delete this one"
         )
@@ -76,12 +77,12 @@ def findings(
             "brokers and controllers, write a lower number to /controller_epoch, and start them"
         )
         yield Finding(FEW_CONTROLLER_EPOCHS_LEFT, detail)
-    for topic in sorted(view.topics_to_be_deleted - view.topics_ineligible_for_deletion):
+    for topic in sorted(view.deletions.queued - view.deletions.ineligible):
         yield from _stuck_deletion(view, topic, channels)
 
 
 def _shutdown(view: ContextView, broker: BrokerId, lasting_s: int) -> Finding:
-    leaderships = map(view.leaderships.get, view.partitions_on_broker(broker))
+    leaderships = map(view.leaderships.known.get, view.topics.partitions_on(broker))
     led = sum(known is not None and known.leader == broker for known in leaderships)
     leads = f"still leads {counted(led, 'partition')}, as no other replica in sync can" if led else "leads nothing"
     if lasting_s > SHUTDOWN_MAX_S:
@@ -98,12 +99,12 @@ def _left_replicas(view: ContextView) -> Iterator[Finding]:
     """What brokers still have of deleted topics: of those that are away it is the operator who knows whether they will
     ever be back.
     """
-    for broker, topics in sorted(view.left_replicas.items()):
+    for broker, topics in sorted(view.deletions.left_replicas.items()):
         names = ", ".join(sorted(topics)[:_TOPICS_NAMED]) + (", …" if len(topics) > _TOPICS_NAMED else "")
         has = (
             f"broker {broker} still has replicas of {len(topics)} topics that were deleted while it was away ({names})"
         )
-        if broker in view.live_or_shutting_down_ids:
+        if broker in view.brokers.registered_ids:
             detail = (
                 f"{has}: it has not answered that it has deleted them, and gets no newer topics of these names before"
             )
@@ -116,7 +117,7 @@ def _left_replicas(view: ContextView) -> Iterator[Finding]:
 
 
 def _damage(view: ContextView, now_ms: int) -> Iterator[Finding]:
-    for broker, awaited in sorted(view.awaited_reports.items()):
+    for broker, awaited in sorted(view.damage.awaited_reports.items()):
         lasting_s = (now_ms - awaited.since_ms) // 1000
         if lasting_s > SILENCE_MAX_S:
             detail = (
@@ -125,8 +126,8 @@ def _damage(view: ContextView, now_ms: int) -> Iterator[Finding]:
                 "active controller, and restart it"
             )
             yield Finding(UNREPORTED_DAMAGE, detail, broker=broker)
-    for broker in sorted(view.live_broker_ids):
-        for tp, held in sorted(view.held_replicas(broker).items()):
+    for broker in sorted(view.brokers.live_ids):
+        for tp, held in sorted(view.damage.held_on(broker).items()):
             is_in_doubt = held.damage.found_by == UNCLEAN_SHUTDOWN
             why = (_why_it_waits_in_doubt if is_in_doubt else _why_it_waits)(view, broker, tp, held)
             yield Finding(DAMAGED_REPLICA_WAITS, why, *tp, broker)
@@ -140,14 +141,14 @@ def _why_it_waits(view: ContextView, broker: BrokerId, tp: TopicPartition, held:
             f"broker {broker} has lost {damaged} and is not elected, as it is not known who else is in sync: repair "
             "the malformed znodes of the partition"
         )
-    leadership = view.leaderships.get(tp)
+    leadership = view.leaderships.known.get(tp)
     in_sync = set() if leadership is None else set(leadership.isr) - {broker}
-    if not view.electable_brokers(tp).isdisjoint(in_sync):
+    if not view.damage.electable_brokers(tp).isdisjoint(in_sync):
         return (
             f"the replica on broker {broker}, whose {damaged} are damaged, is to leave the ISR and to be fetched anew, "
             "but ZooKeeper refused that; it is tried again"
         )
-    others = set(view.assignment(tp).replicas) - {broker}
+    others = set(view.topics.assignment(tp).replicas) - {broker}
     if in_sync:
         chance = f"start broker {_names(in_sync)} before: its replica is in sync, leads instead, and nothing is lost"
     elif others:
@@ -174,11 +175,11 @@ def _why_it_waits_in_doubt(view: ContextView, broker: BrokerId, tp: TopicPartiti
             f"{lacks} and is not elected, as it is not known who else is in sync: repair the malformed znodes of the "
             "partition"
         )
-    leadership = view.leaderships.get(tp)
+    leadership = view.leaderships.known.get(tp)
     in_sync = set() if leadership is None else set(leadership.isr) - {broker}
-    if not view.electable_brokers(tp).isdisjoint(in_sync):
+    if not view.damage.electable_brokers(tp).isdisjoint(in_sync):
         return f"{lacks} and is to leave the ISR and to catch up, but ZooKeeper refused that; it is tried again"
-    missing = in_sync - view.online_brokers(tp)
+    missing = in_sync - view.brokers.online_for(tp)
     chance = f"; start broker {_names(missing)} before: in sync, too, it may have them" if missing else ""
     return (
         f"{lacks} and no replica in sync that surely has them is online; at {_time_of_day(held.until_ms)} the longest "
@@ -198,20 +199,20 @@ def _of_known_topics(view: ContextView, refusals: Refusals) -> Refusals:
     """Without partitions of topics that were deleted since."""
     return replace(
         refusals,
-        leader_epochs={tp: epochs for tp, epochs in refusals.leader_epochs.items() if tp.topic in view.topics},
-        topic_ids=frozenset(tp for tp in refusals.topic_ids if tp.topic in view.topics),
+        leader_epochs={tp: epochs for tp, epochs in refusals.leader_epochs.items() if tp.topic in view.topics.names},
+        topic_ids=frozenset(tp for tp in refusals.topic_ids if tp.topic in view.topics.names),
     )
 
 
 def _stuck_deletion(view: ContextView, topic: str, channels: Mapping[BrokerId, ChannelState]) -> Iterator[Finding]:
     """A deletion that is in progress, but waits for brokers that do not respond."""
-    if view.replicas_by_state(topic).get(ReplicaState.DELETION_STARTED, 0) == 0:
+    if view.replicas.by_state(topic).get(ReplicaState.DELETION_STARTED, 0) == 0:
         return
     waiting = {
         broker
-        for tp in view.partitions_of(topic)
-        for broker in view.assignment(tp).replicas
-        if view.replica_state(broker, tp) is ReplicaState.DELETION_STARTED
+        for tp in view.topics.partitions_of(topic)
+        for broker in view.topics.assignment(tp).replicas
+        if view.replicas.state(broker, tp) is ReplicaState.DELETION_STARTED
     }
     silent = sorted(b for b in waiting if channels.get(b, ChannelState()).silent_s > SILENCE_MAX_S)
     if silent:

@@ -10,12 +10,12 @@ from controller.decisions.context_view import ContextView
 
 def described_partition(view: ContextView, tp: TopicPartition, *, undeleted: bool = False) -> DescribedPartition:
     """Describe a partition from the view; with `undeleted` only the replicas not yet deleted by topic deletion."""
-    assignment, leadership = view.assignment(tp), view.leaderships.get(tp)
+    assignment, leadership = view.topics.assignment(tp), view.leaderships.known.get(tp)
     replicas = assignment.replicas
     if undeleted:
         gone = ReplicaState.DELETION_SUCCESSFUL
-        replicas = tuple(b for b in replicas if view.replica_state(b, tp) is not gone)
-    online = view.online_brokers(tp)
+        replicas = tuple(b for b in replicas if view.replicas.state(b, tp) is not gone)
+    online = view.brokers.online_for(tp)
     return DescribedPartition(
         partition=tp.partition,
         leader=NO_LEADER if leadership is None else leadership.leader,

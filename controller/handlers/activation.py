@@ -70,7 +70,7 @@ async def activate(active: ActiveController) -> None:
     await initialise_deletions(active)
     await keep_undeleted_replicas(active)
     timings.end_phase("Load", clock.time())
-    delete_left_replicas(active, active.context.live_or_shutting_down_ids)
+    delete_left_replicas(active, active.context.brokers.registered_ids)
     introduction = active.new_batch()
     introduction.add_update_metadata_for_all()
     active.send(introduction)
@@ -88,10 +88,10 @@ async def activate(active: ActiveController) -> None:
     _log.info(
         "Controller failover completed",
         controller_epoch=context.epoch,
-        brokers=sorted(context.live_broker_ids),
-        topics=len(context.topics),
-        partitions=len(context.leaderships),
-        offline_partitions=context.offline_partition_count,
+        brokers=sorted(context.brokers.live_ids),
+        topics=len(context.topics.names),
+        partitions=len(context.leaderships.known),
+        offline_partitions=context.leaderships.offline_partition_count,
         **timings.as_fields(),
     )
 

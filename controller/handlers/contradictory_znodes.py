@@ -8,7 +8,7 @@ from cluster.model.broker import BrokerId, Endpoint, TopicId
 from cluster.requests.cluster import Finding
 from cluster.znodes.paths import topic_path
 from controller.active_controller import ActiveController
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
 
 TOPIC_ID_CONFLICT: Final = "topic_id_conflict"
 TOPIC_ID_LOST: Final = "topic_id_lost"
@@ -24,7 +24,7 @@ async def contradictory_znodes(active: ActiveController) -> list[Finding]:
 
 async def _topic_id_findings(active: ActiveController) -> list[Finding]:
     context, lost = active.context, active.lost_topic_ids.topics
-    without = sorted(context.topics - context.topic_ids.keys())
+    without = sorted(context.topics.names - context.topics.ids.keys())
     ids = {topic: a.topic_id for topic, (a, _) in (await active.store.read_topics_to_change(without)).items()}
     claiming: dict[str, list[str]] = defaultdict(list)
     for topic, topic_id in ids.items():
@@ -36,7 +36,7 @@ async def _topic_id_findings(active: ActiveController) -> list[Finding]:
         if topic_id is None:
             found += [Finding(TOPIC_ID_LOST, _lost(topic, why), topic)] if why else []
             continue
-        owner = context.topic_names.get(TopicId(topic_id))
+        owner = context.topics.names_by_id.get(TopicId(topic_id))
         others = [owner] if owner is not None else [other for other in claiming[topic_id] if other != topic]
         if others:
             found.append(Finding(TOPIC_ID_CONFLICT, _conflict(topic, topic_id, owner, others, why), topic))
@@ -60,7 +60,7 @@ def _conflict(topic: str, topic_id: str, owner: str | None, others: list[str], w
 
 def _endpoint_conflicts(context: ControllerContext) -> Iterator[Finding]:
     at: dict[tuple[str, int], set[BrokerId]] = defaultdict(set)
-    for broker in context.brokers.values():
+    for broker in context.brokers.registered.values():
         for endpoint in broker.endpoints:
             at[endpoint.host, endpoint.port].add(broker.id)
     for (host, port), brokers in sorted(at.items()):

@@ -40,12 +40,12 @@ async def describe_cluster(active: ActiveController, _request: DescribeClusterRe
     context, config = active.context, active.config
     data = await active.store.read_znode(CLUSTER_ID)
     brokers: list[DescribedBroker] = []
-    for broker_id in sorted(context.live_or_shutting_down_ids):
-        broker = context.brokers[broker_id]
+    for broker_id in sorted(context.brokers.registered_ids):
+        broker = context.brokers.registered[broker_id]
         endpoint = config.listeners.client_endpoint(broker.endpoints)
         if endpoint is not None:
-            state = "shutting_down" if broker_id in context.shutting_down else "running"
-            brokers.append(DescribedBroker(broker_id, endpoint, context.broker_epochs[broker_id], broker.rack, state))
+            state = "shutting_down" if broker_id in context.brokers.shutting_down else "running"
+            brokers.append(DescribedBroker(broker_id, endpoint, context.brokers.epochs[broker_id], broker.rack, state))
     return DescribeClusterResponse(
         cluster_id="" if data is None else readable_cluster_id(data),
         controller_id=config.id,
@@ -55,13 +55,13 @@ async def describe_cluster(active: ActiveController, _request: DescribeClusterRe
         node_id=config.id,
         node_role="controller",
         broker_protocol=config.broker_protocol,
-        dead_brokers=tuple(b for b in context.hosting_brokers() if b not in context.live_or_shutting_down_ids),
+        dead_brokers=tuple(b for b in context.topics.hosting_brokers() if b not in context.brokers.registered_ids),
     )
 
 
 async def describe_findings(active: ActiveController, _request: DescribeFindingsRequest) -> DescribeFindingsResponse:
     now_ms, guarded = active.clock.now_ms(), active.brokers.brokers_with_authorizer()
-    standing = await active.left_replicas.standing(sorted(active.context.left_replicas))
+    standing = await active.left_replicas.standing(sorted(active.context.deletions.left_replicas))
     found = (
         finding
         for finding in findings(active.context, active.channels.states(), now_ms, guarded)
@@ -76,18 +76,18 @@ async def describe_findings(active: ActiveController, _request: DescribeFindings
 async def list_topics(active: ActiveController, _request: ListTopicsRequest) -> ListTopicsResponse:
     context = active.context
     listed: list[ListedTopic] = []
-    async for topic in in_slices(sorted(context.topics)):
-        partitions = context.assignments.get(topic, {})
+    async for topic in in_slices(sorted(context.topics.names)):
+        partitions = context.topics.assignments.get(topic, {})
         factor = max((len(a.replicas) for a in partitions.values()), default=0)
-        listed.append(ListedTopic(topic, context.topic_ids.get(topic), len(partitions), factor))
+        listed.append(ListedTopic(topic, context.topics.ids.get(topic), len(partitions), factor))
     return ListTopicsResponse(tuple(listed))
 
 
 async def describe_topics(active: ActiveController, request: DescribeTopicsRequest) -> DescribeTopicsResponse:
     """Describe the requested topics; unknown ones get UNKNOWN_TOPIC_OR_PARTITION each."""
     context = active.context
-    names = sorted(context.topics) if request.topics is None else list(dict.fromkeys(request.topics))
-    configs = await active.store.read_topic_configs([name for name in names if name in context.topics])
+    names = sorted(context.topics.names) if request.topics is None else list(dict.fromkeys(request.topics))
+    configs = await active.store.read_topic_configs([name for name in names if name in context.topics.names])
     described: list[DescribedTopic] = []
     async for name in in_slices(names):
         overrides = configs.get(name)
@@ -95,15 +95,15 @@ async def describe_topics(active: ActiveController, request: DescribeTopicsReque
             described.append(DescribedTopic(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             continue
         readable = {} if isinstance(overrides, MalformedZnodeError) else overrides
-        numbers = sorted(context.assignments.get(name, {}))
+        numbers = sorted(context.topics.assignments.get(name, {}))
         described.append(
             DescribedTopic(
                 name,
                 ErrorCode.NONE,
-                context.topic_ids.get(name),
+                context.topics.ids.get(name),
                 readable,
                 tuple(described_partition(context, TopicPartition(name, p)) for p in numbers),
-                queued_for_deletion=name in context.topics_to_be_deleted,
+                queued_for_deletion=name in context.deletions.queued,
                 min_insync_replicas=min_insync_replicas(readable, active.config.min_insync_replicas),
             )
         )
@@ -114,7 +114,7 @@ async def describe_topic_deletions(
     active: ActiveController, request: DescribeTopicDeletionsRequest
 ) -> DescribeTopicDeletionsResponse:
     context = active.context
-    queued = context.topics_to_be_deleted
+    queued = context.deletions.queued
     wanted = queued if request.topics is None else queued.intersection(request.topics)
     now, now_ms = asyncio.get_running_loop().time(), active.clock.now_ms()
     ends = {broker: now_ms + round((end - now) * 1000) for broker, end in absences_end_at(active).items()}

@@ -36,17 +36,17 @@ async def resume_procedures(active: ActiveController) -> None:
     dead = {
         broker: [
             tp
-            for tp in context.partitions_on_broker(broker)
-            if context.replica_state(broker, tp) in _STARTED
-            and broker not in context.online_brokers(tp, include_shutting_down=True)
+            for tp in context.topics.partitions_on(broker)
+            if context.replicas.state(broker, tp) in _STARTED
+            and broker not in context.brokers.online_for(tp, include_shutting_down=True)
         ]
-        for broker in context.hosting_brokers()
+        for broker in context.topics.hosting_brokers()
     }
     if any(dead.values()):
         await replicas_went_offline(active, dead)
     await trigger_online_elections(active)
     await resume_stopped_reassignments(active)
-    delete_left_replicas(active, context.live_or_shutting_down_ids)
+    delete_left_replicas(active, context.brokers.registered_ids)
     await topic_deletion(active)
     await replica_leader_election(active)
     await isr_change_notification(active)

@@ -20,7 +20,7 @@ _OURS: Final = ("controller.", "cluster.", "state_log.")
 _NOT_MEMORY: Final = frozenset(
     {
         # What acts, not what is known.
-        *("_zookeeper", "reads", "react", "config", "settings", "channels", "brokers", "metrics", "clock", "timings"),
+        *("_zookeeper", "reads", "react", "config", "settings", "channels", "metrics", "clock", "timings"),
         *("random", "enqueue", "_run_aside", "_aside", "_sink", "feed", "_fenced", "_on_refusal"),
         # The event that is handled, and who asked for it.
         *("cause", "asked_by"),

@@ -1,6 +1,7 @@
 """Short constructors for the values that controller tests are made of."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from cluster.model.broker import (
     Broker,
@@ -16,9 +17,10 @@ from cluster.model.broker import (
 )
 from cluster.model.partition import RECOVERED, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.changes import BrokersJoined, LeadershipsRead, ReassignmentsWritten, TopicIdRead, TopicsListed
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
 
 EPOCH = ControllerEpoch(7)
+PARTS: Final = ("brokers", "topics", "leaderships", "replicas", "deletions", "damage")
 
 
 def ids(*brokers: int) -> tuple[BrokerId, ...]:
@@ -71,9 +73,17 @@ def context(
     built.apply(BrokersJoined(tuple(registered(b) for b in brokers)))
     parsed = {tp(name): ids(*replicas) for name, replicas in (assignments or {}).items()}
     built.apply(TopicsListed(tuple({p.topic for p in parsed})))
-    for topic in sorted(built.topics):
+    for topic in sorted(built.topics.names):
         built.apply(TopicIdRead(topic, TopicId(f"id-of-{topic}")))
     for partition, replicas in parsed.items():
         built.apply(ReassignmentsWritten({partition: ReplicaAssignment(replicas)}))
     built.apply(LeadershipsRead({tp(name): value for name, value in (leaderships or {}).items()}))
     return built
+
+
+def facts(view: ControllerContext) -> dict[str, dict[str, Any]]:
+    """Part of the context -> its attributes, without the other parts that it reads and the clock; "" -> its epochs."""
+    peers = ("_topics", "_deletions", "_brokers", "_now")
+    parts = {part: vars(getattr(view, part)) for part in PARTS}
+    epochs = {"epoch": view.epoch, "epoch_zk_version": view.epoch_zk_version}
+    return {"": epochs} | {p: {name: of[name] for name in of if name not in peers} for p, of in parts.items()}

@@ -40,7 +40,7 @@ async def leader_is_damaged(world: World, c: RunningController) -> None:
 
 async def waited_long_enough(world: World, c: RunningController) -> None:
     """Another controller would first wait for a report of its own."""
-    held = c.context.held_replicas(BrokerId(2))
+    held = c.context.damage.held_on(BrokerId(2))
     (until_ms,) = {held[tp].until_ms for tp in PARTITIONS if tp in held}
     c.controller.events.put(DamagedReplicaElection(BrokerId(2), await world.broker_epoch(2), PARTITIONS, until_ms))
 

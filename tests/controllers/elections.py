@@ -19,7 +19,7 @@ async def cluster(*brokers: int, **settings: Any) -> tuple[World, RunningControl
 async def stop_broker(world: World, c: RunningController, *brokers: int) -> None:
     """Until the controller has dealt with it."""
     await world.stop_broker(*brokers)
-    await until(lambda: c.context.live_broker_ids.isdisjoint(brokers))
+    await until(lambda: c.context.brokers.live_ids.isdisjoint(brokers))
     await quiesce()
 
 
@@ -27,16 +27,16 @@ async def restart_broker(world: World, c: RunningController, broker: int) -> Non
     """Stop and start it, and have it catch up everywhere."""
     await stop_broker(world, c, broker)
     await world.start_broker(broker)
-    await until(lambda: broker in c.context.live_broker_ids)
+    await until(lambda: broker in c.context.brokers.live_ids)
     await quiesce()
-    await catch_up(world, c, *c.context.partitions_on_broker(BrokerId(broker)), broker=broker)
+    await catch_up(world, c, *c.context.topics.partitions_on(BrokerId(broker)), broker=broker)
 
 
 async def catch_up(world: World, c: RunningController, *partitions: TopicPartition, broker: int) -> None:
     """Leaders ask for the broker to be back in their ISRs."""
     for partition in partitions:
-        known = c.context.leaderships.get(partition)
-        hosted = broker in c.context.assignment(partition).replicas
+        known = c.context.leaderships.known.get(partition)
+        hosted = broker in c.context.topics.assignment(partition).replicas
         if known is None or known.leader < 0 or broker in known.isr or not hosted:
             continue
         item = AlterPartitionItem(

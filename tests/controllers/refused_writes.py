@@ -147,16 +147,19 @@ async def memory_equals_zookeeper(world: World, c: RunningController) -> None:
     context, active = c.context, c.controller._active
     assert active is not None
     names = set(await world.tool.children(BROKERS_TOPICS) or ())
-    assert set(context.topics) == names
+    assert set(context.topics.names) == names
     for name in names:
         topic = await world.topic(name)
         assert topic is not None
-        assert context.assignments.get(name, {}) == topic.partitions
+        assert context.topics.assignments.get(name, {}) == topic.partitions
         # An id that somebody dropped is written back with what is resumed later.
         is_dropped = topic.topic_id is None and name in active.lost_topic_ids.unwritten
-        assert is_dropped or context.topic_ids.get(name) == topic.topic_id
+        assert is_dropped or context.topics.ids.get(name) == topic.topic_id
         for partition in topic.partitions:
-            state, known = await world.state(name, partition), context.leaderships.get(TopicPartition(name, partition))
+            state, known = (
+                await world.state(name, partition),
+                context.leaderships.known.get(TopicPartition(name, partition)),
+            )
             assert (state is None) == (known is None)
             if state is not None:
                 # In memory a leadership that was sent again bears the epoch of who sent it.
@@ -166,7 +169,10 @@ async def memory_equals_zookeeper(world: World, c: RunningController) -> None:
                     state.isr,
                     state.partition_epoch,
                 )
-    assert recount(context) == (context.offline_partition_count, context.preferred_replica_imbalance_count)
+    assert recount(context) == (
+        context.leaderships.offline_partition_count,
+        context.leaderships.preferred_replica_imbalance_count,
+    )
 
 
 async def nothing_is_left_over(world: World, c: RunningController) -> None:
@@ -174,19 +180,19 @@ async def nothing_is_left_over(world: World, c: RunningController) -> None:
     context = c.context
     moving = {
         TopicPartition(topic, p)
-        for topic, of_topic in context.assignments.items()
+        for topic, of_topic in context.topics.assignments.items()
         for p, a in of_topic.items()
         if a.is_being_reassigned
     }
-    assert context.partitions_being_reassigned == moving
+    assert context.topics.being_reassigned == moving
     assert await world.tool.exists(PREFERRED_REPLICA_ELECTION) is None
     if not moving:
         assert await world.tool.exists(REASSIGN_PARTITIONS) is None
     for parent in (DELETE_TOPICS, ISR_CHANGE_NOTIFICATION, LOG_DIR_EVENT_NOTIFICATION):
         assert not await world.tool.children(parent)
-    for tp, leadership in context.leaderships.items():
-        assert set(leadership.isr) <= set(context.assignment(tp).replicas)
-        for broker in context.online_brokers(tp).intersection(context.assignment(tp).replicas):
+    for tp, leadership in context.leaderships.known.items():
+        assert set(leadership.isr) <= set(context.topics.assignment(tp).replicas)
+        for broker in context.brokers.online_for(tp).intersection(context.topics.assignment(tp).replicas):
             assert _last_received_epoch(c, broker, tp) == leadership.leader_epoch, (tp, broker)
 
 

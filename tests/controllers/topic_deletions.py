@@ -39,7 +39,10 @@ def kinds(c: RunningController, broker: int) -> list[type[ControlRequest]]:
 
 
 def counters_agree(c: RunningController) -> bool:
-    return recount(c.context) == (c.context.offline_partition_count, c.context.preferred_replica_imbalance_count)
+    return recount(c.context) == (
+        c.context.leaderships.offline_partition_count,
+        c.context.leaderships.preferred_replica_imbalance_count,
+    )
 
 
 async def describe(c: RunningController, topic: str = "t") -> DescribedTopicDeletion:

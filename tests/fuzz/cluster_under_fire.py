@@ -159,7 +159,7 @@ async def check_serves_after_restart(cluster: SimulatedCluster) -> None:
 async def _is_ready(cluster: SimulatedCluster) -> None:
     def ready() -> bool:
         active = cluster.active_controller()
-        return active is not None and active.context.live_broker_ids == set(REPLICAS)
+        return active is not None and active.context.brokers.live_ids == set(REPLICAS)
 
     await cluster.until(ready, "an active controller with all brokers")
 

@@ -33,7 +33,7 @@ def known() -> Known:
     async def main() -> tuple[list[str], list[int]]:
         cluster = await start_cluster()
         context = cluster.controllers[next(iter(cluster.controllers))].context
-        return [str(context.topic_ids[topic]) for topic in TOPICS], list(context.broker_epochs.values())
+        return [str(context.topics.ids[topic]) for topic in TOPICS], list(context.brokers.epochs.values())
 
     topic_ids, broker_epochs = simulate(main)
     return known_values(topic_ids, broker_epochs, [1, 2, 3])

@@ -80,7 +80,7 @@ class OnePartition:
         crc = parse_header(records).crc
         self.checker.sent.add(crc)
         request = ProduceRequest(-1, 3000, (ProducePartition(TP.topic, TP.partition, records),))
-        address = self.agent(self.controller.context.leaderships[TP].leader).address
+        address = self.agent(self.controller.context.leaderships.known[TP].leader).address
         answer = await self.cluster.network.call("client", address, request)
         assert isinstance(answer, ProduceResponse)
         assert answer.partitions[0].error_code is ErrorCode.NONE
@@ -94,7 +94,7 @@ class OnePartition:
         return b"".join(disk.read_file(f"{folder}/{name}") or b"" for name in names)
 
     def isr_now(self) -> tuple[BrokerId, ...]:
-        return self.controller.context.leaderships[TP].isr
+        return self.controller.context.leaderships.known[TP].isr
 
     async def crash(self, *brokers: int) -> None:
         """Kill them, one after another, and wait until their sessions have expired."""

@@ -63,8 +63,8 @@ def test_a_damaged_replica_alone_in_the_isr_waits_for_nobody_for_ever() -> None:
         await asyncio.sleep(10)
         (finding,) = await it.findings(it.controller)
         assert (finding.kind, finding.topic, finding.partition, finding.broker) == ("damaged_replica_waits", *TP, 1)
-        assert it.controller.context.leaderships[TP].leader == -1
-        await it.until(lambda: it.controller.context.leaderships[TP].leader == 1, "elected", 2 * DELAY_S)
+        assert it.controller.context.leaderships.known[TP].leader == -1
+        await it.until(lambda: it.controller.context.leaderships.known[TP].leader == 1, "elected", 2 * DELAY_S)
         assert asyncio.get_running_loop().time() - began >= DELAY_S
         assert await it.findings(it.controller) == []
         assert [found.kind for found in await it.findings(it.agent(1))] == ["damaged_replica"]
@@ -86,8 +86,8 @@ def test_the_next_controller_learns_of_damage_before_it_elects() -> None:
         await it.until(lambda: it.cluster.active_controller() is not None, "another controller")
         began = asyncio.get_running_loop().time()
         await asyncio.sleep(DELAY_S - 20)
-        assert it.controller.context.leaderships[TP].leader == -1
-        await it.until(lambda: it.controller.context.leaderships[TP].leader == 1, "elected", DELAY_S)
+        assert it.controller.context.leaderships.known[TP].leader == -1
+        await it.until(lambda: it.controller.context.leaderships.known[TP].leader == 1, "elected", DELAY_S)
         assert asyncio.get_running_loop().time() - began < DELAY_S + 15
 
     run(OnePartition(controllers=2), test)
@@ -110,7 +110,7 @@ def test_the_scrub_cures_a_leader_and_a_follower(victim: int, segment_bytes: int
         it.flip(victim, 0.3)
         assert it.content(victim) != good
         await it.until(lambda: it.content(victim) == good and len(it.isr_now()) == 2, "cured")
-        assert it.controller.context.leaderships[TP].leader == (2 if victim == 1 else 1)
+        assert it.controller.context.leaderships.known[TP].leader == (2 if victim == 1 else 1)
         found, refetched = [record for record in it.records(Kind.TRUNCATION) if record.reason == "scrub"]
         assert (found.broker, refetched.broker, refetched.to_offset) == (victim, victim, 0)
         assert found.cause is not None
@@ -135,7 +135,7 @@ def test_a_replica_alone_in_sync_stays_until_another_one_is() -> None:
         (finding,) = await it.findings(it.agent(1))
         assert (finding.kind, finding.topic, finding.partition, finding.broker) == ("damaged_replica", *TP, 1)
         assert f"{LOG_DIRECTORY}/{TP}/{0:020d}.log at byte" in finding.detail
-        assert it.controller.context.leaderships[TP].leader == 1
+        assert it.controller.context.leaderships.known[TP].leader == 1
         it.agent(2).start()
         await it.until(lambda: it.content(1) == good and len(it.isr_now()) == 2, "cured")
 

@@ -34,7 +34,7 @@ async def come_back_before_a_controller(it: OnePartition, *brokers: int) -> None
 def newer(it: OnePartition, before: LeaderAndIsr | None) -> bool:
     """Whether somebody leads in a later epoch."""
     active = it.cluster.active_controller()
-    now = None if active is None else active.context.leaderships.get(TP)
+    now = None if active is None else active.context.leaderships.known.get(TP)
     return now is not None and before is not None and now.leader > 0 and now.leader_epoch > before.leader_epoch
 
 
@@ -149,7 +149,7 @@ def test_where_power_fails_everywhere_the_longest_log_that_is_left_leads_and_nob
         await come_back(it, *order)
         await it.until(lambda: newer(it, before), "elected")
         assert asyncio.get_running_loop().time() - began < 20
-        leader = it.controller.context.leaderships[TP].leader
+        leader = it.controller.context.leaderships.known[TP].leader
         await it.until(lambda: set(it.isr_now()) == set(it.ids), "all in sync")
         left = {broker: end_of_first_role(it, broker) for broker in it.ids}
         assert left[leader] == max(left.values()), left

@@ -88,14 +88,14 @@ class Story:
 
         def is_at_rest() -> bool:
             active = cluster.active_controller()
-            knows = active is not None and active.context.topic_ids.keys() == TOPICS.keys()
+            knows = active is not None and active.context.topics.ids.keys() == TOPICS.keys()
             return self.supervisor.start_all() and knows and self.is_whole()
 
         await cluster.until(is_at_rest, "every topic has its id and all replicas", timeout_s=3000)
         assert {topic: self._topic(topic).topic_id for topic in TOPICS} == self.known
         active = cluster.active_controller()
         assert active is not None
-        assert active.context.topic_ids == self.known
+        assert active.context.topics.ids == self.known
         await cluster.stop_all()
         assert check_all(cluster.records()) == []
 

@@ -213,12 +213,15 @@ class Drill:
     def check(self) -> None:
         self.writes.raise_first_error()
         context, znodes = self.controller.context, self.znodes
-        assert recount(context) == (context.offline_partition_count, context.preferred_replica_imbalance_count)
+        assert recount(context) == (
+            context.leaderships.offline_partition_count,
+            context.leaderships.preferred_replica_imbalance_count,
+        )
         for tp, assignment in znodes.partitions().items():
-            assert context.assignment(tp) == assignment
-            strangers = [b for b in assignment.replicas if context.replica_state(b, tp) is ReplicaState.NON_EXISTENT]
+            assert context.topics.assignment(tp) == assignment
+            strangers = [b for b in assignment.replicas if context.replicas.state(b, tp) is ReplicaState.NON_EXISTENT]
             assert not strangers, f"replicas of {tp} on {strangers} do not exist for the controller"
-            known, state = context.leaderships.get(tp), znodes.state(tp)
+            known, state = context.leaderships.known.get(tp), znodes.state(tp)
             assert (known is None) is (state is None)
             if known is not None and state is not None:
                 assert (known.leader, known.leader_epoch, known.isr, known.partition_epoch) == (
@@ -249,14 +252,14 @@ class Drill:
         tree = self.world.server.tree
         assert not tree.children(DELETE_TOPICS), "every deletion is done"
         assert tree.get(REASSIGN_PARTITIONS) is None, "every request to move is done"
-        assert not self.controller.context.partitions_being_reassigned
+        assert not self.controller.context.topics.being_reassigned
         for tp, assignment in self.znodes.partitions().items():
             state = self.znodes.state(tp)
             assert state is not None
             assert state.leader in BROKERS
             assert set(state.isr) == set(assignment.replicas)
             assert not assignment.is_being_reassigned
-        assert self.controller.context.offline_partition_count == 0
+        assert self.controller.context.leaderships.offline_partition_count == 0
 
 
 @pytest.mark.rule("INV-1", "INV-2", "INV-3", "INV-4", "INV-7", "INV-8", "INV-10", "TI-3")

@@ -152,13 +152,16 @@ class Drill:
             if lists.is_being_reassigned:
                 assert not set(lists.target) <= set(state.isr)
                 assert set(lists.original) & self.alive <= self.holding[partition]
-            assert context.assignment(tp) == lists
+            assert context.topics.assignment(tp) == lists
             # Who lives and is in sync can lead, unless he is only on his way out.
             led = state.leader != -1 or not self.alive & set(state.isr)
             assert led, (state, lists)
-            assert (tp in context.partitions_being_reassigned) == lists.is_being_reassigned
+            assert (tp in context.topics.being_reassigned) == lists.is_being_reassigned
         await self._check_request()
-        assert recount(context) == (context.offline_partition_count, context.preferred_replica_imbalance_count)
+        assert recount(context) == (
+            context.leaderships.offline_partition_count,
+            context.leaderships.preferred_replica_imbalance_count,
+        )
 
     async def _check_request(self) -> None:
         """What is in the request node is under way, but for entries that list a broker twice or are malformed."""
@@ -167,7 +170,7 @@ class Drill:
             return
         with contextlib.suppress(MalformedZnodeError):
             for entry, target in decode_reassignments(znode.data).items():
-                lists = self.c.controller.context.assignment(entry)
+                lists = self.c.controller.context.topics.assignment(entry)
                 assert lists.is_being_reassigned, (entry, target)
                 assert lists.target == target
 

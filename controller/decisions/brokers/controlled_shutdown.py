@@ -19,7 +19,7 @@ def refuse_controlled_shutdown(view: ContextView, broker: BrokerId, broker_epoch
 
     An epoch above the known one is accepted: the broker may learn of its registration first (FN-10).
     """
-    known = view.broker_epochs.get(broker)
+    known = view.brokers.epochs.get(broker)
     if known is None:
         return ErrorCode.BROKER_NOT_AVAILABLE
     if broker_epoch != UNKNOWN_BROKER_EPOCH and broker_epoch < known:
@@ -38,10 +38,10 @@ def duties_of(view: ContextView, broker: BrokerId) -> Duties:
     """The partitions that a controlled shutdown acts on (CS-7). One with a single replica cannot move (CS-14)."""
     led: list[TopicPartition] = []
     followed: list[TopicPartition] = []
-    queued, leaderships = view.topics_to_be_deleted, view.leaderships
-    for tp in view.partitions_on_broker(broker):
+    queued, leaderships = view.deletions.queued, view.leaderships.known
+    for tp in view.topics.partitions_on(broker):
         leadership = leaderships.get(tp)
-        if leadership is None or tp.topic in queued or len(view.assignment(tp).replicas) == 1:
+        if leadership is None or tp.topic in queued or len(view.topics.assignment(tp).replicas) == 1:
             continue
         (led if leadership.leader == broker else followed).append(tp)
     return Duties(tuple(led), tuple(followed))
@@ -63,15 +63,15 @@ def shutdown_threats(
     """
     leaderless: list[ThreatenedPartition] = []
     below_min_isr: list[ThreatenedPartition] = []
-    for tp in before.partitions_on_broker(broker):
-        leadership = before.leaderships.get(tp)
-        if leadership is None or tp.topic in before.topics_to_be_deleted:
+    for tp in before.topics.partitions_on(broker):
+        leadership = before.leaderships.known.get(tp)
+        if leadership is None or tp.topic in before.deletions.queued:
             continue
-        if leadership.leader not in before.online_brokers(tp, include_shutting_down=True):
+        if leadership.leader not in before.brokers.online_for(tp, include_shutting_down=True):
             # It has no leader at present, so nothing is lost.
             continue
         threat = _threat(before, broker, tp, leadership, min_insync_replicas[tp.topic])
-        if after.leaderships[tp].leader == broker:
+        if after.leaderships.known[tp].leader == broker:
             leaderless.append(threat)
         elif threat.isr_after < threat.min_insync_replicas <= len(leadership.isr):
             below_min_isr.append(threat)
@@ -81,8 +81,8 @@ def shutdown_threats(
 def _threat(
     view: ContextView, broker: BrokerId, tp: TopicPartition, leadership: LeaderAndIsr, min_insync_replicas: int
 ) -> ThreatenedPartition:
-    staying = view.online_brokers(tp) - {broker}
-    replicas = view.assignment(tp).replicas
+    staying = view.brokers.online_for(tp) - {broker}
+    replicas = view.topics.assignment(tp).replicas
     return ThreatenedPartition(
         tp.topic,
         tp.partition,

@@ -49,12 +49,12 @@ def plan_damaged_replicas(
     plan = DamagePlan({}, [], [], [], [])
     for damage in damages:
         tp = partition_of(damage)
-        leadership = view.leaderships.get(tp)
+        leadership = view.leaderships.known.get(tp)
         if leadership is None and tp in unreadable:
             plan.unknown.append(tp)
         if leadership is None or not _concerns(view, broker, tp, damage):
             continue
-        if not view.electable_brokers(tp).isdisjoint(set(leadership.isr) - {broker}):
+        if not view.damage.electable_brokers(tp).isdisjoint(set(leadership.isr) - {broker}):
             # A scrubbed replica fetches anew in the next leader epoch only: until then the leader may still have an
             # expansion of the ISR by it in flight. A restarted one is told apart by its broker epoch (KIP-903).
             if broker in leadership.isr or damage.found_by == SCRUB:
@@ -71,11 +71,11 @@ def choose_longest(view: ContextView, tp: TopicPartition, *, of_those_online: bo
 
     Only once every member is there, and in doubt; `of_those_online`: whoever else may come.
     """
-    leadership = view.leaderships.get(tp)
-    if leadership is None or not view.electable_brokers(tp).isdisjoint(leadership.isr):
+    leadership = view.leaderships.known.get(tp)
+    if leadership is None or not view.damage.electable_brokers(tp).isdisjoint(leadership.isr):
         return None
-    online = view.online_brokers(tp)
-    held = {b: view.held_replicas(b).get(tp) for b in view.assignment(tp).replicas if b in leadership.isr}
+    online = view.brokers.online_for(tp)
+    held = {b: view.damage.held_on(b).get(tp) for b in view.topics.assignment(tp).replicas if b in leadership.isr}
     logs = {
         broker: (replica.damage.log_epoch, replica.damage.from_offset)
         for broker, replica in held.items()
@@ -89,15 +89,15 @@ def choose_longest(view: ContextView, tp: TopicPartition, *, of_those_online: bo
 
 def is_decided(view: ContextView, broker: BrokerId, tp: TopicPartition) -> bool:
     """Whether the replica leads, or has to catch up before it can."""
-    leadership = view.leaderships[tp]
+    leadership = view.leaderships.known[tp]
     return broker not in leadership.isr or _leads(view, broker, tp, leadership)
 
 
 def _concerns(view: ContextView, broker: BrokerId, tp: TopicPartition, damage: ReportedDamage) -> bool:
     """Whether the replica is one of this topic, not of an earlier one with its name, and is to stay."""
-    is_same = damage.topic_id is None or view.topic_ids.get(tp.topic) in (None, damage.topic_id)
-    return is_same and broker in view.assignment(tp).replicas and tp.topic not in view.topics_to_be_deleted
+    is_same = damage.topic_id is None or view.topics.ids.get(tp.topic) in (None, damage.topic_id)
+    return is_same and broker in view.topics.assignment(tp).replicas and tp.topic not in view.deletions.queued
 
 
 def _leads(view: ContextView, broker: BrokerId, tp: TopicPartition, leadership: LeaderAndIsr) -> bool:
-    return leadership.leader == broker and view.partition_state(tp) is PartitionState.ONLINE
+    return leadership.leader == broker and view.leaderships.partition_state(tp) is PartitionState.ONLINE

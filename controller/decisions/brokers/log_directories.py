@@ -37,7 +37,7 @@ def classify_directories(
             continue
         if result.error_code not in {ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR}:
             continue
-        topic = result.topic_name if result.topic_id is None else view.topic_names.get(result.topic_id)
+        topic = result.topic_name if result.topic_id is None else view.topics.names_by_id.get(result.topic_id)
         if topic is None:
             continue
         tp = TopicPartition(topic, result.partition_index)

@@ -13,7 +13,7 @@ _ID_MAX: Final = 2**63 - 1
 
 def refuse_allocation(view: ContextView, broker: BrokerId, broker_epoch: BrokerEpoch) -> ErrorCode:
     """The error that refuses an allocation, NONE if granted: only a broker's current incarnation may ask (AX-1)."""
-    known = view.broker_epochs.get(broker)
+    known = view.brokers.epochs.get(broker)
     if known is None:
         return ErrorCode.BROKER_ID_NOT_REGISTERED
     return ErrorCode.NONE if broker_epoch == known else ErrorCode.STALE_BROKER_EPOCH

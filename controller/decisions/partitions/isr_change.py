@@ -42,7 +42,7 @@ class IsrChangePlan(Struct, frozen=True):
 
 def refuse_alter_partition(view: ContextView, request: AlterPartitionRequest) -> ErrorCode:
     """The error that refuses the whole request, NONE if it is accepted (IS-6 to IS-8)."""
-    if view.broker_epochs.get(request.broker_id) != request.broker_epoch:
+    if view.brokers.epochs.get(request.broker_id) != request.broker_epoch:
         return ErrorCode.STALE_BROKER_EPOCH
     if any(item.leader_recovery_state not in _RECOVERY_STATES for item in request.partitions):
         return ErrorCode.UNKNOWN_SERVER_ERROR
@@ -57,13 +57,13 @@ def plan_isr_changes(view: ContextView, request: AlterPartitionRequest) -> IsrCh
     accepted: list[Proposal] = []
     partitions: dict[TopicPartition, None] = {}
     for position, item in enumerate(request.partitions):
-        topic = item.topic_name if item.topic_id is None else view.topic_names.get(item.topic_id)
+        topic = item.topic_name if item.topic_id is None else view.topics.names_by_id.get(item.topic_id)
         if topic is None:
             results.append(refusal(item, _unknown_id(view)))
             continue
         tp = TopicPartition(topic, item.partition_index)
         partitions[tp] = None
-        leadership = view.leaderships.get(tp)
+        leadership = view.leaderships.known.get(tp)
         if leadership is None:
             results.append(refusal(item, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         elif _is_already_so(request.broker_id, item, leadership):
@@ -80,13 +80,13 @@ def _unknown_id(view: ContextView) -> ErrorCode:
     """The code for an id of no topic. It may be that of one whose id is lost (D-102): then the leader must not give up
     until the next leader epoch, but go back to the ISR it has, and ask again.
     """
-    return ErrorCode.INELIGIBLE_REPLICA if len(view.topic_ids) < len(view.topics) else ErrorCode.UNKNOWN_TOPIC_ID
+    return ErrorCode.INELIGIBLE_REPLICA if len(view.topics.ids) < len(view.topics.names) else ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def _refuse(
     view: ContextView, sender: BrokerId, tp: TopicPartition, item: AlterPartitionItem, leadership: LeaderAndIsr
 ) -> ErrorCode:
-    code = refuse_proposal(sender, item, leadership, view.live_broker_ids)
+    code = refuse_proposal(sender, item, leadership, view.brokers.live_ids)
     if code is ErrorCode.NONE and (_is_outdated(view, item) or _is_to_delete_first(view, tp, item)):
         return _ineligible(item)
     return code
@@ -94,7 +94,7 @@ def _refuse(
 
 def _is_to_delete_first(view: ContextView, tp: TopicPartition, item: AlterPartitionItem) -> bool:
     """Whether a member still has a deleted topic of the name: what it fetches of this one goes with that (D-99)."""
-    return any(view.has_left_replicas(broker, tp.topic) for broker in item.new_isr)
+    return any(view.deletions.has_left_replicas(broker, tp.topic) for broker in item.new_isr)
 
 
 def _is_outdated(view: ContextView, item: AlterPartitionItem) -> bool:
@@ -106,7 +106,7 @@ def _is_outdated(view: ContextView, item: AlterPartitionItem) -> bool:
     if not item.new_isr_epochs:
         return False
     members = zip(item.new_isr, item.new_isr_epochs, strict=True)
-    return any(0 < epoch < view.broker_epochs[broker] for broker, epoch in members)
+    return any(0 < epoch < view.brokers.epochs[broker] for broker, epoch in members)
 
 
 def _is_already_so(sender: BrokerId, item: AlterPartitionItem, leadership: LeaderAndIsr) -> bool:

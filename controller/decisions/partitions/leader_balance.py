@@ -44,14 +44,14 @@ def plan_leader_balance(
     leader (EP-21). For an offline broker all count, and none can be moved to it (EP-24). Brokers with nothing to move
     have no entry in `moves`.
     """
-    preferred = view.preferred_leaders
+    preferred = view.leaderships.preferred_leaders
     moves: dict[BrokerId, tuple[TopicPartition, ...]] = {}
     brokers: set[BrokerId] = set()
     room, has_more = elections_max, False
     for broker in preferred.brokers():
         led_by_others = preferred.led_by_others(broker)
         is_above = len(led_by_others) * _PER_CENT > percentage * preferred.meant_to_lead(broker)
-        if broker not in view.live_broker_ids or not (is_above or broker in begun.brokers):
+        if broker not in view.brokers.live_ids or not (is_above or broker in begun.brokers):
             continue
         brokers.add(broker)
         able = (tp for tp in led_by_others if tp not in begun.failed and _could_lead(view, broker, tp))
@@ -65,4 +65,5 @@ def plan_leader_balance(
 
 def _could_lead(view: ContextView, broker: BrokerId, tp: TopicPartition) -> bool:
     """Whether the election would succeed at present, according to the context (EP-22)."""
-    return tp.topic in view.topics and broker in view.leaderships[tp].isr and broker in view.online_brokers(tp)
+    known = view.leaderships.known
+    return tp.topic in view.topics.names and broker in known[tp].isr and broker in view.brokers.online_for(tp)

@@ -213,8 +213,8 @@ def _nobody_eligible(
     view: ContextView, tp: TopicPartition, leadership: LeaderAndIsr, strategy: Strategy
 ) -> ElectionFailure:
     """Says which replicas there are, and which of them are alive."""
-    replicas = view.assignment(tp).replicas
-    online = view.online_brokers(tp)
+    replicas = view.topics.assignment(tp).replicas
+    online = view.brokers.online_for(tp)
     alive = [b for b in replicas if b in online]
     if not alive:
         return ElectionFailure(f"none of the replicas is alive: start one of the brokers {_listed(replicas)}")
@@ -230,8 +230,8 @@ def _listed(brokers: Sequence[BrokerId]) -> str:
 
 def has_isr_member_to_wait_for(view: ContextView, tp: TopicPartition, leadership: LeaderAndIsr) -> bool:
     """Whether a member of the ISR is online, or is as soon as its broker has named its damaged replicas (D-42)."""
-    there = view.online_brokers(tp)
-    return not (there.isdisjoint(leadership.isr) and view.awaited_reports.keys().isdisjoint(leadership.isr))
+    there = view.brokers.online_for(tp)
+    return not (there.isdisjoint(leadership.isr) and view.damage.awaited_reports.keys().isdisjoint(leadership.isr))
 
 
 def _elect(
@@ -254,30 +254,31 @@ def _elect(
 def _apply_strategy(
     view: ContextView, tp: TopicPartition, leadership: LeaderAndIsr, strategy: Strategy, unclean_allowed: bool
 ) -> tuple[LeaderChoice | None, tuple[BrokerId, ...]]:
-    assignment, isr = view.assignment(tp), leadership.isr
+    assignment, isr = view.topics.assignment(tp), leadership.isr
     replicas = assignment.replicas
     match strategy:
         case Offline(allow_unclean):
-            online = view.online_brokers(tp)
+            online = view.brokers.online_for(tp)
             # Who asks for an unclean election does not wait for a better replica than the damaged one.
-            candidates = online if allow_unclean else view.electable_brokers(tp)
+            candidates = online if allow_unclean else view.damage.electable_brokers(tp)
             choice = choose_offline_leader(replicas, isr, candidates, allow_unclean=allow_unclean or unclean_allowed)
             return choice, tuple([b for b in replicas if b in online])
         case Reassign(staying) if staying is not None:
             # The others are in sync until their removal is written, but an ISR never exceeds the assignment.
             assigned = tuple([b for b in isr if b in replicas])
-            return choose_reassigned_leader(staying[tp], assigned, view.electable_brokers(tp)), replicas
+            return choose_reassigned_leader(staying[tp], assigned, view.damage.electable_brokers(tp)), replicas
         case Reassign():
             target = assignment.target
-            return choose_reassigned_leader(target, isr, view.electable_brokers(tp)), target
+            return choose_reassigned_leader(target, isr, view.damage.electable_brokers(tp)), target
         case Preferred():
-            return choose_preferred_leader(replicas, isr, view.electable_brokers(tp)), replicas
+            return choose_preferred_leader(replicas, isr, view.damage.electable_brokers(tp)), replicas
         case ControlledShutdown():
-            online = view.online_brokers(tp, include_shutting_down=True)
-            choice = choose_leader_for_shutdown(replicas, isr, view.electable_brokers(tp), view.shutting_down)
+            online = view.brokers.online_for(tp, include_shutting_down=True)
+            electable = view.damage.electable_brokers(tp)
+            choice = choose_leader_for_shutdown(replicas, isr, electable, view.brokers.shutting_down)
             return choice, tuple([b for b in replicas if b in online])
         case Damaged(broker):
-            sound = view.electable_brokers(tp) - {broker}
+            sound = view.damage.electable_brokers(tp) - {broker}
             return choose_sound_leader(replicas, isr, leadership.leader, sound), replicas
         case _:
             assert_never(strategy)

@@ -38,10 +38,10 @@ def plan_partition_moves(
 
 def initial_partition_state(view: ContextView, tp: TopicPartition) -> PartitionState:
     """The state of a partition when a controller becomes active (PS-30)."""
-    leadership = view.leaderships.get(tp)
+    leadership = view.leaderships.known.get(tp)
     if leadership is None:
         return PartitionState.NEW
-    return PartitionState.ONLINE if leadership.leader in view.online_brokers(tp) else PartitionState.OFFLINE
+    return PartitionState.ONLINE if leadership.leader in view.brokers.online_for(tp) else PartitionState.OFFLINE
 
 
 class InitialisationPlan(Struct, frozen=True):
@@ -57,8 +57,8 @@ def plan_initialisations(view: ContextView, partitions: Iterable[TopicPartition]
     failures: dict[TopicPartition, ElectionFailure] = {}
     epoch = view.epoch
     for tp in partitions:
-        online = view.online_brokers(tp)
-        live = tuple([b for b in view.assignment(tp).replicas if b in online])
+        online = view.brokers.online_for(tp)
+        live = tuple([b for b in view.topics.assignment(tp).replicas if b in online])
         if live:
             creations[tp] = LeaderAndIsr(live[0], INITIAL_LEADER_EPOCH, live, epoch, INITIAL_PARTITION_EPOCH)
         else:

@@ -35,7 +35,7 @@ def plan_replica_moves(
     valid: dict[TopicPartition, ReplicaState] = {}
     refused: dict[TopicPartition, ReplicaState] = {}
     for tp in partitions:
-        state = view.replica_state(broker, tp)
+        state = view.replicas.state(broker, tp)
         (valid if state in allowed else refused)[tp] = state
     return ReplicaMoves(valid, refused)
 
@@ -69,10 +69,11 @@ def _nobody_is_left(view: ContextView, tp: TopicPartition, leadership: LeaderAnd
     lack what the others have. A replica that moves away is removed in any case.
     """
     others = [b for b in leadership.isr if b != broker]
-    if not others or broker in view.assignment(tp).removing:
+    if not others or broker in view.topics.assignment(tp).removing:
         return False
-    is_led = leadership.leader in others and leadership.leader in view.online_brokers(tp, include_shutting_down=True)
-    return not is_led and view.electable_brokers(tp).isdisjoint(others)
+    there = view.brokers.online_for(tp, include_shutting_down=True)
+    is_led = leadership.leader in others and leadership.leader in there
+    return not is_led and view.damage.electable_brokers(tp).isdisjoint(others)
 
 
 class IsrRemovalPlan(Struct, frozen=True):
@@ -106,7 +107,7 @@ def plan_isr_removals(
     epoch = view.epoch
     for tp, leadership in current.items():
         if leadership is None:
-            if tp.topic in view.topics_to_be_deleted:
+            if tp.topic in view.deletions.queued:
                 ignored.append(tp)
             else:
                 failures[tp] = NO_STATE_ZNODE

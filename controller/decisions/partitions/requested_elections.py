@@ -41,7 +41,7 @@ def is_election_type(number: int) -> bool:
 def requested_partitions(view: ContextView, request: elections.ElectLeadersRequest) -> list[TopicPartition]:
     """The partitions of the request, each once; all of the cluster if it names none."""
     if request.topic_partitions is None:
-        return [TopicPartition(topic, p) for topic in sorted(view.assignments) for p in sorted(view.assignments[topic])]
+        return [TopicPartition(topic, p) for topic, of in sorted(view.topics.assignments.items()) for p in sorted(of)]
     named = (TopicPartition(item.topic, p) for item in request.topic_partitions for p in item.partitions)
     return list(dict.fromkeys(named))
 
@@ -62,18 +62,18 @@ def classify_elections(
 
 
 def _refuse(view: ContextView, election_type: int, tp: TopicPartition) -> RefusedElection | None:
-    replicas = view.assignment(tp).replicas
+    replicas = view.topics.assignment(tp).replicas
     if not replicas:
         return RefusedElection(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
-    if tp.topic in view.topics_to_be_deleted:
+    if tp.topic in view.deletions.queued:
         return RefusedElection(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
-    leadership = view.leaderships.get(tp)
+    leadership = view.leaderships.known.get(tp)
     if leadership is None:
         # Refused alone; in Kafka it would fail the whole request (D-3).
         return RefusedElection(_NO_LEADER[election_type], "The partition never had a leader")
     if election_type == elections.PREFERRED and leadership.leader == replicas[0]:
         return RefusedElection(ErrorCode.ELECTION_NOT_NEEDED, "The preferred replica leads already")
-    if election_type == elections.UNCLEAN and leadership.leader in view.live_broker_ids:
+    if election_type == elections.UNCLEAN and leadership.leader in view.brokers.live_ids:
         return RefusedElection(ErrorCode.ELECTION_NOT_NEEDED, "The partition has a live leader")
     return None
 

@@ -52,7 +52,7 @@ def plan_submission(
 
     Only brokers that would be added must be live (RA-1).
     """
-    current = view.assignment(tp)
+    current = view.topics.assignment(tp)
     if target is None:
         return current.reassign_to(current.original) if current.is_being_reassigned else NOTHING_TO_CANCEL
     if not target:
@@ -66,7 +66,7 @@ def plan_submission(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The list of replicas has a negative id: {_ids(target)}."
         )
     wanted = current.reassign_to(target)
-    dead = [b for b in wanted.adding if b not in view.live_broker_ids]
+    dead = [b for b in wanted.adding if b not in view.brokers.live_ids]
     if dead:
         return RefusedMove(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Brokers to be added are not alive: {_ids(dead)}.")
     return wanted
@@ -80,8 +80,8 @@ def plan_znode_submission(
     """
     if not target:
         return NO_REPLICAS
-    wanted = view.assignment(tp).reassign_to(target)
-    controllers = [b for b in wanted.adding if b in view.controllers]
+    wanted = view.topics.assignment(tp).reassign_to(target)
+    controllers = [b for b in wanted.adding if b in view.brokers.controllers]
     if controllers:
         return RefusedMove(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Controllers host no replicas: {_ids(controllers)}.")
     return wanted
@@ -94,11 +94,11 @@ def refuse_trigger(view: ContextView, tp: TopicPartition, wanted: ReplicaAssignm
     that would delete the only good copy; it is refused, as in Kafka's later controller (PartitionReassignmentRevert).
     So is one that would leave the partition without a leader (D-96).
     """
-    if tp.topic in view.topics_to_be_deleted:
+    if tp.topic in view.deletions.queued:
         return BEING_DELETED
-    if not view.assignment(tp).replicas:
+    if not view.topics.assignment(tp).replicas:
         return UNKNOWN_PARTITION
-    leadership = view.leaderships.get(tp)
+    leadership = view.leaderships.known.get(tp)
     if leadership is None:
         return None
     message = ""
@@ -115,14 +115,14 @@ def refuse_trigger(view: ContextView, tp: TopicPartition, wanted: ReplicaAssignm
 
 def _would_stop_leader(view: ContextView, tp: TopicPartition, wanted: ReplicaAssignment) -> bool:
     """Whether the leader serves clients, and is a replica that the move removes before it can be complete."""
-    leader = view.leaderships[tp].leader
-    removed = leader in view.assignment(tp).replicas and leader not in wanted.replicas
-    return removed and leader in view.online_brokers(tp, include_shutting_down=True)
+    leader = view.leaderships.known[tp].leader
+    removed = leader in view.topics.assignment(tp).replicas and leader not in wanted.replicas
+    return removed and leader in view.brokers.online_for(tp, include_shutting_down=True)
 
 
 def _can_follow_leader(view: ContextView, tp: TopicPartition, wanted: ReplicaAssignment) -> bool:
-    in_sync = view.leaderships[tp].isr
-    electable = view.electable_brokers(tp)
+    in_sync = view.leaderships.known[tp].isr
+    electable = view.damage.electable_brokers(tp)
     return any(b in in_sync and b in electable for b in wanted.replicas)
 
 
@@ -153,9 +153,9 @@ def led_by_unneeded(view: ContextView, wanted: Assignments) -> dict[TopicPartiti
     return {
         tp: assignment.replicas
         for tp, assignment in wanted.items()
-        if tp in view.leaderships
-        and view.leaderships[tp].leader in view.assignment(tp).replicas
-        and view.leaderships[tp].leader not in assignment.replicas
+        if tp in view.leaderships.known
+        and view.leaderships.known[tp].leader in view.topics.assignment(tp).replicas
+        and view.leaderships.known[tp].leader not in assignment.replicas
         and _can_follow_leader(view, tp, assignment)
     }
 
@@ -172,7 +172,7 @@ class RecordingPlan(Struct, frozen=True):
 
 def plan_recording(view: ContextView, wanted: Assignments) -> RecordingPlan:
     """Record the wanted assignments that differ from the current ones, one write per topic (RA-11)."""
-    changed = {tp: view.assignment(tp) for tp, assignment in wanted.items() if view.assignment(tp) != assignment}
+    changed = {tp: known for tp, assignment in wanted.items() if (known := view.topics.assignment(tp)) != assignment}
     gone = [(tp, [b for b in before.replicas if b not in wanted[tp].replicas]) for tp, before in changed.items()]
     znodes = topic_znodes(view, {tp: wanted[tp] for tp in changed})
     return RecordingPlan(znodes, tuple(changed), replicas_by_broker(gone))
@@ -195,9 +195,9 @@ def topic_znodes(view: ContextView, assignments: Assignments) -> dict[str, Topic
     by_topic: dict[str, dict[int, ReplicaAssignment]] = {}
     for tp, assignment in assignments.items():
         if tp.topic not in by_topic:
-            by_topic[tp.topic] = dict(view.assignments.get(tp.topic, {}))
+            by_topic[tp.topic] = dict(view.topics.assignments.get(tp.topic, {}))
         by_topic[tp.topic][tp.partition] = assignment
-    return {topic: TopicAssignment(partitions, view.topic_ids.get(topic)) for topic, partitions in by_topic.items()}
+    return {topic: TopicAssignment(partitions, view.topics.ids.get(topic)) for topic, partitions in by_topic.items()}
 
 
 def replicas_by_broker(
@@ -223,8 +223,8 @@ def is_complete(assignment: ReplicaAssignment, leadership: LeaderAndIsr | None) 
 
 def keeps_leader(view: ContextView, tp: TopicPartition, target: Sequence[BrokerId]) -> bool:
     """Whether the current leader stays leader with the target replicas; otherwise an election follows (RA-18)."""
-    leadership = view.leaderships.get(tp)
-    return leadership is not None and leadership.leader in target and leadership.leader in view.online_brokers(tp)
+    leadership = view.leaderships.known.get(tp)
+    return leadership is not None and leadership.leader in target and leadership.leader in view.brokers.online_for(tp)
 
 
 class EpochRaisePlan(Struct, frozen=True):
@@ -265,10 +265,10 @@ def stray_replicas(view: ContextView) -> dict[BrokerId, list[TopicPartition]]:
     else is in sync, as it then has the only good copy.
     """
     found: list[tuple[TopicPartition, list[BrokerId]]] = []
-    for tp, leadership in view.leaderships.items():
-        replicas = view.assignment(tp).replicas
+    for tp, leadership in view.leaderships.known.items():
+        replicas = view.topics.assignment(tp).replicas
         strays = [b for b in leadership.isr if b not in replicas]
-        if strays and _joined_last(strays, leadership.isr) and tp.topic not in view.topics_to_be_deleted:
+        if strays and _joined_last(strays, leadership.isr) and tp.topic not in view.deletions.queued:
             found.append((tp, strays))
     return replicas_by_broker(found)
 
@@ -282,7 +282,7 @@ def reassigned_on(view: ContextView, brokers: Iterable[BrokerId]) -> list[TopicP
     """Partitions being reassigned that have one of the brokers among their targets (BK-15)."""
     starting = set(brokers)
     return [
-        tp for tp in sorted(view.partitions_being_reassigned) if not starting.isdisjoint(view.assignment(tp).target)
+        tp for tp in sorted(view.topics.being_reassigned) if not starting.isdisjoint(view.topics.assignment(tp).target)
     ]
 
 

@@ -17,7 +17,7 @@ def list_reassignments(view: ContextView, partitions: Iterable[TopicPartition]) 
     """Those of the partitions that are being reassigned; others, also unknown ones, are omitted (RA-50)."""
     by_topic: dict[str, list[OngoingPartitionReassignment]] = {}
     for tp in sorted(partitions):
-        assignment = view.assignment(tp)
+        assignment = view.topics.assignment(tp)
         if assignment.is_being_reassigned:
             by_topic.setdefault(tp.topic, []).append(
                 OngoingPartitionReassignment(tp.partition, assignment.replicas, assignment.adding, assignment.removing)
@@ -26,9 +26,9 @@ def list_reassignments(view: ContextView, partitions: Iterable[TopicPartition]) 
 
 
 def describe_reassignment(view: ContextView, tp: TopicPartition) -> DescribedReassignment:
-    assignment, leadership = view.assignment(tp), view.leaderships.get(tp)
+    assignment, leadership = view.topics.assignment(tp), view.leaderships.known.get(tp)
     isr = () if leadership is None else leadership.isr
-    online = view.online_brokers(tp)
+    online = view.brokers.online_for(tp)
     return DescribedReassignment(
         tp.topic,
         tp.partition,
@@ -44,15 +44,15 @@ def describe_reassignment(view: ContextView, tp: TopicPartition) -> DescribedRea
 
 def stuck_reason(view: ContextView, tp: TopicPartition) -> str:
     """Why a reassignment cannot complete by itself; empty if it only waits for replicas to catch up."""
-    leadership = view.leaderships.get(tp)
-    if leadership is None or leadership.leader not in view.online_brokers(tp, include_shutting_down=True):
+    leadership = view.leaderships.known.get(tp)
+    if leadership is None or leadership.leader not in view.brokers.online_for(tp, include_shutting_down=True):
         return "the partition has no leader to copy from"
-    missing = [b for b in view.assignment(tp).target if b not in leadership.isr]
+    missing = [b for b in view.topics.assignment(tp).target if b not in leadership.isr]
     reasons: list[str] = []
     for what, brokers in (
-        ("not registered", [b for b in missing if b not in view.broker_epochs]),
-        ("shutting down", [b for b in missing if b in view.shutting_down]),
-        ("on a failed log directory", [b for b in missing if b in view.live_broker_ids - view.online_brokers(tp)]),
+        ("not registered", [b for b in missing if b not in view.brokers.epochs]),
+        ("shutting down", [b for b in missing if b in view.brokers.shutting_down]),
+        ("on a failed log directory", [b for b in missing if b in view.brokers.live_ids - view.brokers.online_for(tp)]),
     ):
         if brokers:
             reasons.append(f"{'target' if len(brokers) == 1 else 'targets'} {', '.join(map(str, brokers))} {what}")

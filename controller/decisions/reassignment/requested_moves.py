@@ -39,7 +39,7 @@ def plan_requested_moves(
     moves: dict[TopicPartition, ReplicaAssignment] = {}
     dropped: dict[TopicPartition, RefusedMove] = {}
     for tp, target in targets.items():
-        wanted, current = plan_znode_submission(view, tp, target), view.assignment(tp)
+        wanted, current = plan_znode_submission(view, tp, target), view.topics.assignment(tp)
         if isinstance(wanted, RefusedMove):
             dropped[tp] = wanted
         elif wanted == current and current.is_being_reassigned:

@@ -34,8 +34,8 @@ def next_steps(view: ContextView) -> DeletionSteps:
     finish: list[str] = []
     retry: list[str] = []
     start: list[str] = []
-    for topic in sorted(view.topics_to_be_deleted):
-        counts = view.replicas_by_state(topic)
+    for topic in sorted(view.deletions.queued):
+        counts = view.replicas.by_state(topic)
         if sum(counts.values()) == counts.get(ReplicaState.DELETION_SUCCESSFUL, 0):
             finish.append(topic)
             continue
@@ -43,7 +43,7 @@ def next_steps(view: ContextView) -> DeletionSteps:
             continue
         if counts.get(ReplicaState.DELETION_INELIGIBLE, 0):
             retry.append(topic)
-        if topic not in view.topics_ineligible_for_deletion:
+        if topic not in view.deletions.ineligible:
             start.append(topic)
     return DeletionSteps(tuple(finish), tuple(retry), tuple(start))
 
@@ -51,7 +51,7 @@ def next_steps(view: ContextView) -> DeletionSteps:
 def failed_replicas(view: ContextView, topics: Iterable[str]) -> Replicas:
     """Replicas of the topics whose deletion failed, to be stopped again before a retry."""
     return _by_broker(
-        view, topics, lambda broker, tp: view.replica_state(broker, tp) is ReplicaState.DELETION_INELIGIBLE
+        view, topics, lambda broker, tp: view.replicas.state(broker, tp) is ReplicaState.DELETION_INELIGIBLE
     )
 
 
@@ -72,27 +72,27 @@ class DeletionStart(Struct, frozen=True):
 
 def plan_start(view: ContextView, topics: Iterable[str]) -> DeletionStart:
     names = tuple(topics)
-    fresh = [t for t in names if t not in view.topics_with_deletion_started]
+    fresh = [t for t in names if t not in view.deletions.started]
     held: dict[str, None] = {}
 
     def is_dead(broker: BrokerId, tp: TopicPartition) -> bool:
-        if broker in view.online_brokers(tp) or is_given_up(view, broker, tp.topic):
+        if broker in view.brokers.online_for(tp) or is_given_up(view, broker, tp.topic):
             return False
         held[tp.topic] = None
-        return view.replica_state(broker, tp) in _MAY_FAIL
+        return view.replicas.state(broker, tp) in _MAY_FAIL
 
     def is_left(broker: BrokerId, tp: TopicPartition) -> bool:
         return is_given_up(view, broker, tp.topic) and not is_deleted(broker, tp)
 
     def is_alive(broker: BrokerId, tp: TopicPartition) -> bool:
-        return not is_deleted(broker, tp) and broker in view.online_brokers(tp)
+        return not is_deleted(broker, tp) and broker in view.brokers.online_for(tp)
 
     def is_deleted(broker: BrokerId, tp: TopicPartition) -> bool:
-        return view.replica_state(broker, tp) is ReplicaState.DELETION_SUCCESSFUL
+        return view.replicas.state(broker, tp) is ReplicaState.DELETION_SUCCESSFUL
 
     return DeletionStart(
-        partitions=tuple(tp for topic in fresh for tp in view.partitions_of(topic)),
-        unborn=_by_broker(view, names, lambda b, tp: view.replica_state(b, tp) is ReplicaState.NON_EXISTENT),
+        partitions=tuple(tp for topic in fresh for tp in view.topics.partitions_of(topic)),
+        unborn=_by_broker(view, names, lambda b, tp: view.replicas.state(b, tp) is ReplicaState.NON_EXISTENT),
         dead=_by_broker(view, names, is_dead),
         left=_by_broker(view, names, is_left),
         alive=_by_broker(view, names, is_alive),
@@ -102,9 +102,9 @@ def plan_start(view: ContextView, topics: Iterable[str]) -> DeletionStart:
 
 def is_given_up(view: ContextView, broker: BrokerId, topic: str) -> bool:
     """Whether the topic is deleted without this broker, which is away: for long enough, or it was so before (D-98)."""
-    if broker in view.live_or_shutting_down_ids:
+    if broker in view.brokers.registered_ids:
         return False
-    return broker in view.brokers_given_up or view.has_left_replicas(broker, topic)
+    return broker in view.deletions.brokers_given_up or view.deletions.has_left_replicas(broker, topic)
 
 
 def plan_left_replicas(
@@ -118,10 +118,10 @@ def plan_left_replicas(
     for broker, partitions in left.items():
         by_topic: dict[str, list[int]] = {}
         for tp in partitions:
-            if not view.has_left_replicas(broker, tp.topic):
+            if not view.deletions.has_left_replicas(broker, tp.topic):
                 by_topic.setdefault(tp.topic, []).append(tp.partition)
         if by_topic:
-            records[broker] = {t: LeftReplicas(view.topic_ids.get(t), tuple(of)) for t, of in by_topic.items()}
+            records[broker] = {t: LeftReplicas(view.topics.ids.get(t), tuple(of)) for t, of in by_topic.items()}
     return records
 
 
@@ -132,13 +132,13 @@ def superseded_records(view: ContextView, last: ControllerEpoch) -> dict[BrokerI
     newer topic; so it was not, if it is now, or if a later epoch wrote a state.
     """
     found: dict[BrokerId, list[str]] = {}
-    for broker, topics in view.left_replicas.items():
+    for broker, topics in view.deletions.left_replicas.items():
         for topic, left in topics.items():
             if _is_of_present_topic(view, topic, left):
                 # Its deletion is not complete.
                 continue
-            hosted = (tp for tp in view.partitions_of(topic) if broker in view.assignment(tp).replicas)
-            states = (state for tp in hosted if (state := view.leaderships.get(tp)) is not None)
+            hosted = (tp for tp in view.topics.partitions_of(topic) if broker in view.topics.assignment(tp).replicas)
+            states = (state for tp in hosted if (state := view.leaderships.known.get(tp)) is not None)
             if any(broker in state.isr or state.controller_epoch > last for state in states):
                 found.setdefault(broker, []).append(topic)
     return found
@@ -149,18 +149,18 @@ def withdrawn_records(view: ContextView) -> dict[BrokerId, list[str]]:
     and of which the broker is in an ISR: it may have the only good copy.
     """
     found: dict[BrokerId, list[str]] = {}
-    for broker, topics in view.left_replicas.items():
+    for broker, topics in view.deletions.left_replicas.items():
         for topic, left in topics.items():
-            if topic in view.topics_to_be_deleted or not _is_of_present_topic(view, topic, left):
+            if topic in view.deletions.queued or not _is_of_present_topic(view, topic, left):
                 continue
-            states = (view.leaderships.get(tp) for tp in view.partitions_of(topic))
+            states = (view.leaderships.known.get(tp) for tp in view.topics.partitions_of(topic))
             if any(state is not None and broker in state.isr for state in states):
                 found.setdefault(broker, []).append(topic)
     return found
 
 
 def _is_of_present_topic(view: ContextView, topic: str, left: LeftReplicas) -> bool:
-    return left.topic_id is not None and left.topic_id == view.topic_ids.get(topic)
+    return left.topic_id is not None and left.topic_id == view.topics.ids.get(topic)
 
 
 def deleted_left_replicas(
@@ -173,7 +173,7 @@ def deleted_left_replicas(
     not_there = {ErrorCode.NONE, ErrorCode.INCONSISTENT_TOPIC_ID}
     return [
         topic
-        for topic, left in view.left_replicas.get(broker, {}).items()
+        for topic, left in view.deletions.left_replicas.get(broker, {}).items()
         if all(results.get(TopicPartition(topic, partition)) in not_there for partition in left.partitions)
     ]
 
@@ -184,16 +184,16 @@ def topics_with_offline_replicas(view: ContextView, topics: Iterable[str]) -> se
         topic
         for topic in topics
         if any(
-            broker not in view.online_brokers(tp) and not is_given_up(view, broker, topic)
-            for tp in view.partitions_of(topic)
-            for broker in view.assignment(tp).replicas
+            broker not in view.brokers.online_for(tp) and not is_given_up(view, broker, topic)
+            for tp in view.topics.partitions_of(topic)
+            for broker in view.topics.assignment(tp).replicas
         )
     }
 
 
 def filter_queued(view: ContextView, replicas: Mapping[BrokerId, Iterable[TopicPartition]]) -> Replicas:
     """The replicas whose topic is queued for deletion; brokers without any are omitted."""
-    queued = view.topics_to_be_deleted
+    queued = view.deletions.queued
     kept = {broker: [tp for tp in partitions if tp.topic in queued] for broker, partitions in replicas.items()}
     return {broker: partitions for broker, partitions in kept.items() if partitions}
 
@@ -201,7 +201,7 @@ def filter_queued(view: ContextView, replicas: Mapping[BrokerId, Iterable[TopicP
 def deletable_replicas(view: ContextView, replicas: Mapping[BrokerId, Iterable[TopicPartition]]) -> Replicas:
     """The replicas without those already deleted and those of topics whose deletion has not started."""
     return {
-        b: [tp for tp in partitions if view.replica_state(b, tp) in _MAY_FAIL] for b, partitions in replicas.items()
+        b: [tp for tp in partitions if view.replicas.state(b, tp) in _MAY_FAIL] for b, partitions in replicas.items()
     }
 
 
@@ -210,8 +210,8 @@ def _by_broker(
 ) -> Replicas:
     found: Replicas = {}
     for topic in topics:
-        for tp in view.partitions_of(topic):
-            for broker in view.assignment(tp).replicas:
+        for tp in view.topics.partitions_of(topic):
+            for broker in view.topics.assignment(tp).replicas:
                 if wanted(broker, tp):
                     found.setdefault(broker, []).append(tp)
     return found

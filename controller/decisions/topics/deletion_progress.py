@@ -21,14 +21,14 @@ def describe_deletion(
 
     `absences_end_ms`: when it is completed without each broker that is away, of the wall clock.
     """
-    counts = view.replicas_by_state(topic)
+    counts = view.replicas.by_state(topic)
     waiting = tuple(
         WaitingReplica(tp.partition, broker, state.value, _why_it_waits(view, broker, tp, state, absences_end_ms))
-        for tp in view.partitions_of(topic)
-        for broker in view.assignment(tp).replicas
-        if (state := view.replica_state(broker, tp)) is not ReplicaState.DELETION_SUCCESSFUL
+        for tp in view.topics.partitions_of(topic)
+        for broker in view.topics.assignment(tp).replicas
+        if (state := view.replicas.state(broker, tp)) is not ReplicaState.DELETION_SUCCESSFUL
     )
-    on_hold = topic in view.topics_ineligible_for_deletion
+    on_hold = topic in view.deletions.ineligible
     in_progress = counts.get(ReplicaState.DELETION_STARTED, 0) > 0
     return DescribedTopicDeletion(
         topic,
@@ -47,15 +47,15 @@ def _why_it_waits(
     state: ReplicaState,
     absences_end_ms: Mapping[BrokerId, int],
 ) -> str:
-    if broker not in view.live_broker_ids:
+    if broker not in view.brokers.live_ids:
         end_ms = absences_end_ms.get(broker)
         if end_ms is None:
             return f"broker {broker} is not alive"
         at = datetime.fromtimestamp(end_ms / 1000, UTC).strftime("%H:%M:%S UTC")
         return f"broker {broker} is not alive; the topic is deleted without it at {at}"
-    if view.has_left_replicas(broker, tp.topic):
+    if view.deletions.has_left_replicas(broker, tp.topic):
         return f"broker {broker} has not deleted an earlier topic of the name yet"
-    if broker not in view.online_brokers(tp):
+    if broker not in view.brokers.online_for(tp):
         return f"the log directory on broker {broker} has failed"
     if state is ReplicaState.DELETION_STARTED:
         return f"broker {broker} has not answered yet"

@@ -19,7 +19,6 @@ from controller.changes import (
     BrokersJoined,
     BrokersNotAdmitted,
     DamagedReplicasReported,
-    DamageReportsAwaited,
 )
 from controller.decisions.brokers.admission import UNREADABLE, why_not_admitted, why_unfit
 from controller.decisions.brokers.broker_changes import plan_broker_changes
@@ -41,8 +40,8 @@ async def broker_change(active: ActiveController, report: DamagedReplicasReporte
 
     `report`: of a broker that has named its damaged replicas just now, if it is registered still.
     """
-    known = active.context.broker_epochs
-    awaited = active.context.awaited_reports.keys()
+    known = active.context.brokers.epochs
+    awaited = active.context.damage.awaited_reports.keys()
     await list_controllers(active)
     listed = only_brokers(active, await active.store.read_brokers())
     admitted = {r.broker.id for r in await admissible_brokers(active, listed, report)}
@@ -51,7 +50,7 @@ async def broker_change(active: ActiveController, report: DamagedReplicasReporte
     for broker, epoch in active.store.unreadable_brokers.items():
         # It is still registered: a znode that somebody damaged must not take a running broker out of the cluster.
         if known.get(broker) == epoch:
-            registered[broker] = RegisteredBroker(active.context.brokers[broker], epoch)
+            registered[broker] = RegisteredBroker(active.context.brokers.registered[broker], epoch)
     if known and not registered:
         await check_fitness(active, listed)
     changes = plan_broker_changes(registered, known)
@@ -76,7 +75,7 @@ async def broker_change(active: ActiveController, report: DamagedReplicasReporte
     if changes.dead:
         active.commit(BrokersDied(changes.dead))
         await brokers_failed(active, changes.dead)
-    if awaited - registered.keys() - active.context.awaited_reports.keys():
+    if awaited - registered.keys() - active.context.damage.awaited_reports.keys():
         # Nobody waits any longer for what they would have named: an unclean election may be allowed now.
         await trigger_online_elections(active)
 
@@ -85,7 +84,7 @@ async def broker_modifications(active: ActiveController, broker: BrokerId) -> No
     """Propagate changed endpoints or features; a change of the rack alone is ignored, as in Kafka (BK-40, D-12)."""
     context = active.context
     registered = await active.store.read_broker(broker)
-    known = context.brokers.get(broker)
+    known = context.brokers.registered.get(broker)
     if registered is not None and known is None:
         # Its registration was malformed when it appeared; the list of `/brokers/ids` will not change again for it.
         await broker_change(active)
@@ -116,7 +115,7 @@ async def admissible_brokers(
     admitted: list[RegisteredBroker] = []
     awaited: dict[BrokerId, AwaitedReport] = {}
     refused: dict[BrokerId, str] = {}
-    known = active.context.awaited_reports
+    known = active.context.damage.awaited_reports
     for candidate in registered:
         broker = candidate.broker
         why = why_not_admitted(broker, config.listeners, config.broker_protocol, levels, controllers)
@@ -126,25 +125,23 @@ async def admissible_brokers(
         elif report is not None and (report.broker, report.broker_epoch) == (broker.id, candidate.epoch):
             active.commit(report)
             admitted.append(candidate)
-        elif broker.has_damaged_replicas and not active.context.has_reported_damage(broker.id, candidate.epoch):
+        elif broker.has_damaged_replicas and not active.context.damage.has_reported(broker.id, candidate.epoch):
             new = AwaitedReport(candidate.epoch, active.clock.now_ms())
             before = known.get(broker.id, new)
             awaited[broker.id] = before if before.broker_epoch == candidate.epoch else new
             _log.warning("Waiting for a broker to name its damaged replicas", broker=broker.id, epoch=candidate.epoch)
         else:
             admitted.append(candidate)
-    if refused or active.context.not_admitted:
-        active.commit(BrokersNotAdmitted(refused))
-    if awaited or known:
-        active.commit(DamageReportsAwaited(awaited))
+    if refused or awaited or active.context.brokers.not_admitted or known:
+        active.commit(BrokersNotAdmitted(refused, awaited))
     return admitted
 
 
 async def check_fitness(active: ActiveController, listed: Sequence[RegisteredBroker]) -> None:
     """Raises UnfitError if this candidate must not govern the registered brokers, as it would not admit them."""
     # As with `only_brokers`.
-    unreadable = active.store.unreadable_brokers.keys() - active.context.registered_controllers
-    refused = dict.fromkeys(unreadable, UNREADABLE) | dict(active.context.not_admitted)
+    unreadable = active.store.unreadable_brokers.keys() - active.context.brokers.registered_controllers
+    refused = dict.fromkeys(unreadable, UNREADABLE) | dict(active.context.brokers.not_admitted)
     # Where all can join it may govern them, whatever the adoption names.
     adopted = await read_adopted_brokers(active.reads) if refused else ()
     why = why_unfit([*unreadable, *(r.broker.id for r in listed)], refused, adopted)
@@ -173,14 +170,14 @@ async def brokers_started(active: ActiveController, brokers: Sequence[BrokerId])
     """
     delete_left_replicas(active, brokers)
     context = active.context
-    others = context.live_or_shutting_down_ids.difference(brokers)
+    others = context.brokers.registered_ids.difference(brokers)
     introduction = active.new_batch()
     introduction.add_update_metadata(others, ())
     active.send(introduction)
     full_image = active.new_batch()
-    full_image.add_update_metadata(brokers, context.partitions_with_leaders())
+    full_image.add_update_metadata(brokers, context.leaderships.partitions_with_leaders())
     active.send(full_image)
-    await move_replicas(active, {b: context.partitions_on_broker(b) for b in brokers}, ReplicaState.ONLINE)
+    await move_replicas(active, {b: context.topics.partitions_on(b) for b in brokers}, ReplicaState.ONLINE)
     await trigger_online_elections(active)
     await resume_reassignments_on(active, brokers)
     await resume_deletions_on(active, brokers)
@@ -188,7 +185,7 @@ async def brokers_started(active: ActiveController, brokers: Sequence[BrokerId])
 
 async def brokers_failed(active: ActiveController, brokers: Sequence[BrokerId]) -> None:
     """Handle dead brokers: take all their replicas offline (BK-20, BK-21)."""
-    await replicas_went_offline(active, {b: active.context.partitions_on_broker(b) for b in brokers})
+    await replicas_went_offline(active, {b: active.context.topics.partitions_on(b) for b in brokers})
 
 
 async def replicas_went_offline(active: ActiveController, replicas: Replicas) -> None:
@@ -196,10 +193,10 @@ async def replicas_went_offline(active: ActiveController, replicas: Replicas) ->
     context = active.context
     # Replicas of topics being deleted are handled by topic deletion.
     concerned = {
-        broker: [tp for tp in partitions if tp.topic not in context.topics_to_be_deleted]
+        broker: [tp for tp in partitions if tp.topic not in context.deletions.queued]
         for broker, partitions in replicas.items()
     }
-    await move_partitions(active, context.partitions_with_offline_leader(), PartitionState.OFFLINE)
+    await move_partitions(active, context.leaderships.partitions_with_offline_leader(), PartitionState.OFFLINE)
     elections = await trigger_online_elections(active)
     await move_replicas(active, concerned, ReplicaState.OFFLINE)
     await deletions_failed(active, replicas)

@@ -31,7 +31,7 @@ async def controlled_shutdown(
     if code is not ErrorCode.NONE:
         _log.warning("Controlled shutdown refused", broker=broker, broker_epoch=request.broker_epoch, error=code.name)
         return ControlledShutdownResponse(code)
-    if broker not in context.shutting_down:
+    if broker not in context.brokers.shutting_down:
         active.commit(BrokerShuttingDown(broker, request.broker_epoch, active.clock.now_ms()))
     # Computed before any election: a replica that loses leadership here is not stopped by this request (CS-13). As a
     # follower it is in no ISR and does not fetch, but the broker still serves its requests until it stops.
@@ -39,7 +39,7 @@ async def controlled_shutdown(
     await move_partitions(active, duties.led, PartitionState.ONLINE, ControlledShutdown())
     # `move_replicas` sends StopReplica; Kafka sends an additional one before it (D-15).
     await move_replicas(active, {broker: duties.followed}, ReplicaState.OFFLINE)
-    remaining = context.partition_leaders_on_broker(broker)
+    remaining = context.leaderships.partition_leaders_on_broker(broker)
     _log.info(
         "Controlled shutdown of a broker processed",
         broker=broker,

@@ -60,7 +60,7 @@ async def report_damaged_replicas(
     plan = plan_damaged_replicas(context, broker, damages.values(), _unreadable(active, damages))
     _hold(active, request, plan)
     # What waits for another report is in each, as long as the broker has it.
-    again = {tp for tp, held in context.held_replicas(broker).items() if not held.is_scheduled}
+    again = {tp for tp, held in context.damage.held_on(broker).items() if not held.is_scheduled}
     active.commit(DamagedReplicasReleased(broker, tuple((damages.keys() | again) - plan.not_to_be_elected)))
     results = await _replace(active, broker, plan)
     failed = {tp for tp, result in results.items() if isinstance(result, ElectionFailure)}
@@ -84,20 +84,20 @@ async def _joins(active: ActiveController, request: ReportDamagedReplicasRequest
     All that it names is held at first: joining elects leaders.
     """
     context, broker, epoch = active.context, request.broker_id, request.broker_epoch
-    if context.broker_epochs.get(broker) == epoch:
+    if context.brokers.epochs.get(broker) == epoch:
         return True
     if await active.store.registered_epoch(broker) != epoch:
         return False
     held = {partition_of(damage): damage for damage in request.replicas}
     await broker_change(active, DamagedReplicasReported(broker, epoch, held))
-    return context.broker_epochs.get(broker) == epoch
+    return context.brokers.epochs.get(broker) == epoch
 
 
 def _unreadable(active: ActiveController, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
     """Those of which it is not known who leads, because a znode is malformed; of a topic with a known assignment only
     partitions that it has.
     """
-    malformed, assignments = active.store.malformed, active.context.assignments
+    malformed, assignments = active.store.malformed, active.context.topics.assignments
     return {
         tp
         for tp in partitions
@@ -114,7 +114,7 @@ def _hold(active: ActiveController, request: ReportDamagedReplicasRequest, plan:
     broker, epoch = request.broker_id, request.broker_epoch
     delay_ms = active.config.damaged_replica_election_delay_ms
     damages = {partition_of(damage): damage for damage in request.replicas}
-    waiting = {tp for tp, held in active.context.held_replicas(broker).items() if tp in damages and held.is_scheduled}
+    waiting = {tp for tp, held in active.context.damage.held_on(broker).items() if tp in damages and held.is_scheduled}
     timed = {tp: damages[tp] for tp in plan.not_to_be_elected if tp not in plan.unknown}
     until_ms = active.clock.now_ms() + delay_ms
     if timed:
@@ -132,9 +132,9 @@ async def elect_damaged(active: ActiveController, event: DamagedReplicaElection)
     Where replicas are in doubt the longest of those that are online is elected, on whichever broker.
     """
     broker = event.broker
-    if not active.context.has_reported_damage(broker, event.broker_epoch):
+    if not active.context.damage.has_reported(broker, event.broker_epoch):
         return
-    held = active.context.held_replicas(broker)
+    held = active.context.damage.held_on(broker)
     late = [tp for tp in event.partitions if tp in held and held[tp].until_ms == event.until_ms]
     if late:
         _log.error("Electing damaged replicas, the only ones in sync", broker=broker, partitions=len(late))
@@ -152,7 +152,7 @@ def forget_healed(active: ActiveController, written: Mapping[TopicPartition, Lea
     """Forget the damaged replicas that have been fetched again and are in these ISRs now."""
     context = active.context
     for tp, leadership in written.items():
-        for broker in context.healed_replicas(tp, leadership.isr):
+        for broker in context.damage.healed_replicas(tp, leadership.isr):
             active.commit(DamagedReplicasHealed(broker, (tp,)))
             _log.info("Damaged replica is healed: in the ISR again", partition=str(tp), broker=broker)
 

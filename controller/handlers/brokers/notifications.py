@@ -35,8 +35,8 @@ async def log_dir_event_notification(active: ActiveController) -> None:
         if announced:
             _log.warning("Brokers reported failed log directories", brokers=announced)
         # An unregistered broker gets no request, and its replicas are offline already.
-        registered = [broker for broker in announced if broker in context.live_or_shutting_down_ids]
-        await move_replicas(active, {b: context.partitions_on_broker(b) for b in registered}, ReplicaState.ONLINE)
+        registered = [broker for broker in announced if broker in context.brokers.registered_ids]
+        await move_replicas(active, {b: context.topics.partitions_on(b) for b in registered}, ReplicaState.ONLINE)
     finally:
         await active.store.delete_znodes(found)
 
@@ -65,11 +65,11 @@ async def leader_and_isr_answered(active: ActiveController, broker: BrokerId, re
     codes = Counter(e.error_code.name for e in response.partition_errors if _is_refusal(e))
     if codes:
         _log.warning("Broker refused LeaderAndIsr for partitions", broker=broker, errors=dict(codes))
-    if broker not in context.live_or_shutting_down_ids:
+    if broker not in context.brokers.registered_ids:
         # The broker was seen to fail before this response; its replicas are offline already.
         return
     news = classify_directories(
-        context, context.offline_directories.get(broker, frozenset()), response.partition_errors
+        context, context.brokers.offline_directories.get(broker, frozenset()), response.partition_errors
     )
     active.commit(OfflineReplicasReported(broker, news.offline))
     if news.lost:
@@ -87,8 +87,8 @@ def _is_refusal(error: LeaderAndIsrPartitionError) -> bool:
 async def _take_over(active: ActiveController, partitions: list[TopicPartition]) -> None:
     context = active.context
     # Without an assignment (as with a malformed topic znode) the partition would stay in the context after its topic.
-    states = await active.store.read_states([tp for tp in partitions if context.assignment(tp).replicas])
-    changed = {tp: leadership for tp, leadership in states.items() if leadership != context.leaderships.get(tp)}
+    states = await active.store.read_states([tp for tp in partitions if context.topics.assignment(tp).replicas])
+    changed = {tp: leadership for tp, leadership in states.items() if leadership != context.leaderships.known.get(tp)}
     active.commit(LeadershipsWritten(changed, "written by the leader"))
     batch = active.new_batch()
     batch.add_update_metadata_for_all(partitions)

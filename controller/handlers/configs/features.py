@@ -47,7 +47,7 @@ async def update_features(active: ActiveController, request: UpdateFeaturesReque
     version = active.config.protocol_version
     found = await _read_versioned(active)
     finalized = finalized_levels(found)
-    supported, brokers = active.config.supported_features, active.context.brokers.values()
+    supported, brokers = active.config.supported_features, active.context.brokers.registered.values()
     plan = plan_feature_updates(request.feature_updates, finalized, supported, brokers)
     failure: str | None = None
     if plan.levels != finalized:
@@ -72,7 +72,7 @@ async def describe_features(active: ActiveController, _request: DescribeFeatures
     if not active.config.protocol_version.has_features:
         return DescribeFeaturesResponse(enabled=False)
     finalized = finalized_levels(await active.unfenced.read_features())
-    features = describe(finalized, active.config.supported_features, active.context.brokers.values())
+    features = describe(finalized, active.config.supported_features, active.context.brokers.registered.values())
     return DescribeFeaturesResponse(True, features)
 
 

@@ -85,7 +85,7 @@ async def alter_configs(active: ActiveController, request: AlterConfigsRequest) 
 
 def _entity(active: ActiveController, resource: AlterConfigsResource | ConfigResource) -> ConfigEntity:
     """The entity, if there is one here. Raises ApiError."""
-    entity = config_entity(resource.resource_type, resource.resource_name, active.context.topics)
+    entity = config_entity(resource.resource_type, resource.resource_name, active.context.topics.names)
     if active.config.governs_kafka:
         check_broker_is_klamms(entity, active.config.id)
     return entity

@@ -8,7 +8,7 @@ from cluster.model.partition import TopicPartition
 from cluster.requests.agents import AlterPartitionRequest, AlterPartitionResponse, AlterPartitionResult
 from controller.active_controller import ActiveController
 from controller.changes import LeadershipsWritten
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
 from controller.decisions.partitions.isr_change import (
     Proposal,
     plan_isr_changes,
@@ -64,7 +64,7 @@ def _changed_partitions(context: ControllerContext, response: AlterPartitionResp
     """Partitions whose ISR now equals the proposed one, whether it was written or was equal before."""
     found: list[TopicPartition] = []
     for item in response.partitions:
-        topic = item.topic_name if item.topic_id is None else context.topic_names.get(item.topic_id)
+        topic = item.topic_name if item.topic_id is None else context.topics.names_by_id.get(item.topic_id)
         if item.error_code is ErrorCode.NONE and topic is not None:
             found.append(TopicPartition(topic, item.partition_index))
     return found

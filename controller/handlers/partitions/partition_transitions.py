@@ -11,7 +11,7 @@ from cluster.model.errors import ControllerMovedError, MalformedZnodeError, Sess
 from cluster.model.partition import LeaderAndIsr, TopicPartition
 from cluster.model.state_machines import PartitionState
 from controller.active_controller import ActiveController
-from controller.changes import Assignments, LeadersElected, PartitionsMoved, PartitionStatesDerived
+from controller.changes import Assignments, LeadersElected, PartitionsMoved
 from controller.decisions.broker_requests import NO_ASSIGNMENTS, ControlBatch
 from controller.decisions.configs.topic_configs import parse_unclean_override
 from controller.decisions.partitions.leader_election import (
@@ -71,15 +71,16 @@ async def move_partitions(
 
 async def trigger_online_elections(active: ActiveController, topic: str | None = None) -> Results:
     """Look for a leader for every partition, or those of one topic, that is new or offline."""
-    waiting = [tp for tp in active.context.partitions_awaiting_leader() if topic is None or tp.topic == topic]
+    awaiting = active.context.leaderships.partitions_awaiting_leader()
+    waiting = [tp for tp in awaiting if topic is None or tp.topic == topic]
     return await move_partitions(active, waiting, PartitionState.ONLINE, Offline())
 
 
 async def start_partition_machine(active: ActiveController) -> None:
     """Derive every partition's state, then elect leaders for those without one (PS-30)."""
     context = active.context
-    assigned = [TopicPartition(topic, p) for topic, of_topic in context.assignments.items() for p in of_topic]
-    active.commit(PartitionStatesDerived({tp: initial_partition_state(context, tp) for tp in assigned}))
+    assigned = [TopicPartition(topic, p) for topic, of_topic in context.topics.assignments.items() for p in of_topic]
+    active.commit(PartitionsMoved({tp: initial_partition_state(context, tp) for tp in assigned}, recorded=False))
     await trigger_online_elections(active)
 
 
@@ -91,7 +92,7 @@ async def _move(
     strategy: Strategy | None,
 ) -> Results:
     context = active.context
-    moves = plan_partition_moves(context.partition_state, partitions, target)
+    moves = plan_partition_moves(context.leaderships.partition_state, partitions, target)
     if moves.refused:
         first, state = next(iter(moves.refused.items()))
         _log.error(
@@ -102,10 +103,10 @@ async def _move(
             state=state,
         )
     if target is not PartitionState.ONLINE:
-        active.commit(PartitionsMoved(moves.valid, target))
+        active.commit(PartitionsMoved(dict.fromkeys(moves.valid, target)))
         return {}
-    new = [tp for tp in moves.valid if context.partition_state(tp) is PartitionState.NEW]
-    led_before = [tp for tp in moves.valid if context.partition_state(tp) is not PartitionState.NEW]
+    new = [tp for tp in moves.valid if context.leaderships.partition_state(tp) is PartitionState.NEW]
+    led_before = [tp for tp in moves.valid if context.leaderships.partition_state(tp) is not PartitionState.NEW]
     if new:
         await _initialise(active, batch, new)
     if not led_before:
@@ -122,7 +123,7 @@ async def _initialise(active: ActiveController, batch: ControlBatch, partitions:
     written = {tp: leadership for tp, leadership in plan.creations.items() if isinstance(outcomes[tp], Written)}
     active.commit(LeadersElected(written, "initialised"))
     for tp, leadership in written.items():
-        batch.add_leader_and_isr(leadership.isr, tp, leadership, context.assignment(tp), is_new=True)
+        batch.add_leader_and_isr(leadership.isr, tp, leadership, context.topics.assignment(tp), is_new=True)
     _report_failures("Creating partition states failed", plan.failures | refusals(outcomes))
 
 

@@ -15,8 +15,8 @@ from cluster.model.hash_order import in_hash_order
 from cluster.model.partition import LeaderAndIsr, TopicPartition
 from cluster.model.state_machines import ReplicaState
 from controller.active_controller import ActiveController
-from controller.changes import Assignments, LeadershipsRead, LeadershipsWritten, ReplicasMoved, ReplicaStatesDerived
-from controller.context import ControllerContext
+from controller.changes import Assignments, LeadershipsRead, LeadershipsWritten, ReplicasMoved
+from controller.context.controller_context import ControllerContext
 from controller.decisions.broker_requests import NO_ASSIGNMENTS, ControlBatch
 from controller.decisions.partitions.replica_states import IsrRemovalPlan, plan_isr_removals, plan_replica_moves
 from controller.handlers.partitions.state_writes import Current, Leaderships, write_in_rounds
@@ -33,7 +33,7 @@ def replicas_of(
     """Broker -> partitions, for all assigned replicas of the partitions."""
     by_broker: dict[BrokerId, list[TopicPartition]] = {}
     for tp in partitions:
-        for broker in context.assignment(tp).replicas:
+        for broker in context.topics.assignment(tp).replicas:
             by_broker.setdefault(broker, []).append(tp)
     return by_broker
 
@@ -95,11 +95,11 @@ async def start_replica_machine(active: ActiveController) -> None:
     context = active.context
     online: dict[BrokerId, list[TopicPartition]] = {}
     offline: dict[BrokerId, list[TopicPartition]] = {}
-    for broker in context.hosting_brokers():
-        hosted = context.partitions_on_broker(broker)
+    for broker in context.topics.hosting_brokers():
+        hosted = context.topics.partitions_on(broker)
         # Offline log directories are not known yet: a new controller learns them from the responses of brokers.
-        state = ReplicaState.ONLINE if broker in context.live_broker_ids else ReplicaState.DELETION_INELIGIBLE
-        active.commit(ReplicaStatesDerived(broker, tuple(hosted), state))
+        state = ReplicaState.ONLINE if broker in context.brokers.live_ids else ReplicaState.DELETION_INELIGIBLE
+        active.commit(ReplicasMoved(broker, dict.fromkeys(hosted, ReplicaState.NON_EXISTENT), state, recorded=False))
         (online if state is ReplicaState.ONLINE else offline)[broker] = hosted
     await move_replicas(active, online, ReplicaState.ONLINE)
     await move_replicas(active, offline, ReplicaState.OFFLINE)
@@ -150,14 +150,14 @@ def _start_new(
     context = active.context
     moved: list[TopicPartition] = []
     for tp in partitions:
-        leadership = context.leaderships.get(tp)
+        leadership = context.leaderships.known.get(tp)
         if leadership is not None:
             if leadership.leader == broker:
                 _log.error(
                     "Cannot create a new replica on the broker recorded as leader", partition=str(tp), broker=broker
                 )
                 continue
-            batch.add_leader_and_isr((broker,), tp, leadership, context.assignment(tp), is_new=True)
+            batch.add_leader_and_isr((broker,), tp, leadership, context.topics.assignment(tp), is_new=True)
         moved.append(tp)
     return moved
 
@@ -167,13 +167,13 @@ def _bring_online(
 ) -> list[TopicPartition]:
     """Send the broker the current leadership (PS-24); a replica in NewReplica was sent it already."""
     context = active.context
-    leaderships = context.leaderships
+    leaderships = context.leaderships.known
     for tp, state in partitions.items():
         if state is ReplicaState.NEW:
             continue
         leadership = leaderships.get(tp)
         if leadership is not None:
-            batch.add_leader_and_isr((broker,), tp, leadership, context.assignment(tp), is_new=False)
+            batch.add_leader_and_isr((broker,), tp, leadership, context.topics.assignment(tp), is_new=False)
     return list(partitions)
 
 
@@ -217,11 +217,11 @@ async def _take_offline(
     for tp in partitions:
         # Before the ISR changes: the request carries the leader epoch that the broker may know.
         batch.add_stop_replica(broker, tp, delete=False)
-    led = [tp for tp in partitions if tp in context.leaderships]
-    never_led = [tp for tp in partitions if tp not in context.leaderships]
+    led = [tp for tp in partitions if tp in context.leaderships.known]
+    never_led = [tp for tp in partitions if tp not in context.leaderships.known]
     shrunk = await _remove_from_isrs(active, broker, led, removing) if led else {}
     for tp, leadership in shrunk.items():
-        if tp.topic not in context.topics_to_be_deleted:
+        if tp.topic not in context.deletions.queued:
             shrinks.record(tp, broker, leadership)
     if never_led:
         batch.add_update_metadata_for_all(never_led)
@@ -241,7 +241,7 @@ async def _remove_from_isrs(
         return plan
 
     def apply(written: Leaderships) -> None:
-        removed = {tp for tp in written if broker in removing.get(tp, ()) or tp.topic in context.topics_to_be_deleted}
+        removed = {tp for tp in written if broker in removing.get(tp, ()) or tp.topic in context.deletions.queued}
         for reason, is_removed in (("replica removed", True), ("replica offline", False)):
             part = {tp: leadership for tp, leadership in written.items() if (tp in removed) is is_removed}
             if part:

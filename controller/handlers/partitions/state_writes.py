@@ -83,7 +83,7 @@ async def _current_leaderships(active: ActiveController, partitions: Iterable[To
     """Leaderships for the first round: from the context, or from ZooKeeper where agents may have written (D-23)."""
     if not active.config.protocol_version.has_alter_partition:
         return await _read(active, list(partitions))
-    known = active.context.leaderships
+    known = active.context.leaderships.known
     current: dict[TopicPartition, LeaderAndIsr | None] = {tp: known.get(tp) for tp in partitions}
     return {**current, **await _read(active, [tp for tp, leadership in current.items() if leadership is None])}
 

@@ -15,7 +15,7 @@ from cluster.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartit
 from cluster.model.state_machines import PartitionState, ReplicaState
 from controller import changes
 from controller.active_controller import ActiveController
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
 from controller.decisions.partitions.leader_election import ElectionFailure, Reassign
 from controller.decisions.reassignment.phases import (
     EpochRaisePlan,
@@ -67,24 +67,24 @@ async def reassign(active: ActiveController, moves: Moves) -> Refusals:
 async def complete_reassignments(active: ActiveController, partitions: Iterable[TopicPartition]) -> None:
     """Complete the reassignments whose target replicas are all in sync; called after ISR changes (RA-51, RA-31)."""
     context = active.context
-    ongoing = [tp for tp in dict.fromkeys(partitions) if tp in context.partitions_being_reassigned]
+    ongoing = [tp for tp in dict.fromkeys(partitions) if tp in context.topics.being_reassigned]
     if active.config.protocol_version.has_alter_partition:
         # The context has every ISR, so it tells which partitions need no read of ZooKeeper.
-        ongoing = [tp for tp in ongoing if is_complete(context.assignment(tp), context.leaderships.get(tp))]
+        known = context.leaderships.known
+        ongoing = [tp for tp in ongoing if is_complete(context.topics.assignment(tp), known.get(tp))]
     if not ongoing:
         return
     states = await _read_states(active, ongoing)
-    await reassign(
-        active, {tp: context.assignment(tp) for tp in ongoing if is_complete(context.assignment(tp), states.get(tp))}
-    )
+    complete = [tp for tp in ongoing if is_complete(context.topics.assignment(tp), states.get(tp))]
+    await reassign(active, {tp: context.topics.assignment(tp) for tp in complete})
 
 
 async def resume_reassignments_on(active: ActiveController, brokers: Iterable[BrokerId]) -> None:
     """Send started brokers the reassignments of which they are a target (BK-15)."""
     context = active.context
-    if context.partitions_being_reassigned:
+    if context.topics.being_reassigned:
         concerned = reassigned_on(context, brokers)
-        await reassign(active, {tp: context.assignment(tp) for tp in concerned})
+        await reassign(active, {tp: context.topics.assignment(tp) for tp in concerned})
 
 
 async def _start_or_complete(active: ActiveController, recorded: Moves) -> Refusals:
@@ -119,9 +119,10 @@ async def _start(active: ActiveController, moves: Moves) -> Refusals:
     # Only on the first start: replicas of a resumed reassignment are in other states (RA-15). Without a leader there is
     # nothing to send, but the replicas start all the same, as those of a new topic: the first ISR includes them.
     context = active.context
-    begun = [tp for tp in moves if tp in raised or tp not in context.leaderships]
+    begun = [tp for tp in moves if tp in raised or tp not in context.leaderships.known]
     fresh = replicas_by_broker(
-        (tp, [b for b in moves[tp].adding if context.replica_state(b, tp) is ReplicaState.NON_EXISTENT]) for tp in begun
+        (tp, [b for b in moves[tp].adding if context.replicas.state(b, tp) is ReplicaState.NON_EXISTENT])
+        for tp in begun
     )
     await move_replicas(active, fresh, ReplicaState.NEW)
     return failures
@@ -189,7 +190,7 @@ def _staying(assignment: ReplicaAssignment) -> list[BrokerId]:
 
 def _deleted(context: ControllerContext, tp: TopicPartition, replicas: Sequence[BrokerId]) -> list[BrokerId]:
     """Those that were removed by an earlier attempt to complete the move, whose end ZooKeeper refused."""
-    return [b for b in replicas if context.replica_state(b, tp) is ReplicaState.NON_EXISTENT]
+    return [b for b in replicas if context.replicas.state(b, tp) is ReplicaState.NON_EXISTENT]
 
 
 # Shared by the phases

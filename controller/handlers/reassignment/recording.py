@@ -70,7 +70,7 @@ async def stop_removed_replicas(
     await move_replicas(active, replicas, ReplicaState.OFFLINE, removing=removing, announced=announced)
     context = active.context
     offline = {
-        broker: [tp for tp in partitions if context.replica_state(broker, tp) is ReplicaState.OFFLINE]
+        broker: [tp for tp in partitions if context.replicas.state(broker, tp) is ReplicaState.OFFLINE]
         for broker, partitions in replicas.items()
     }
     for state in (ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL, ReplicaState.NON_EXISTENT):
@@ -94,7 +94,7 @@ async def _stop_with_those_in_sync(active: ActiveController, unneeded: Replicas)
     """
     if not unneeded:
         return unneeded
-    leaderships: Leaderships = active.context.leaderships
+    leaderships: Leaderships = active.context.leaderships.known
     if not active.config.protocol_version.has_alter_partition:
         # Leaders write the ISR.
         leaderships = await active.store.read_states(

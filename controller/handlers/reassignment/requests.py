@@ -23,7 +23,7 @@ from cluster.requests.reassignments import (
     ReassignableTopicResponse,
 )
 from controller.active_controller import ActiveController
-from controller.changes import ReplicaStatesDerived
+from controller.changes import ReplicasMoved
 from controller.decisions.reassignment.phases import (
     RefusedMove,
     plan_submission,
@@ -108,8 +108,8 @@ async def resume_reassignments(active: ActiveController) -> None:
     await _stop_strays(active)
     begun = await zk_partition_reassignment(active)
     # A copy: completed reassignments leave the set during the loop (D-19).
-    rest = sorted(context.partitions_being_reassigned - begun)
-    await reassign(active, {tp: context.assignment(tp) for tp in rest})
+    rest = sorted(context.topics.being_reassigned - begun)
+    await reassign(active, {tp: context.topics.assignment(tp) for tp in rest})
 
 
 async def resume_stopped_reassignments(active: ActiveController) -> None:
@@ -118,8 +118,8 @@ async def resume_stopped_reassignments(active: ActiveController) -> None:
     stopped, active.reassignments_to_resume = active.reassignments_to_resume, set()
     await _stop_strays(active)
     await zk_partition_reassignment(active)
-    rest = sorted(stopped & context.partitions_being_reassigned)
-    await reassign(active, {tp: context.assignment(tp) for tp in rest})
+    rest = sorted(stopped & context.topics.being_reassigned)
+    await reassign(active, {tp: context.topics.assignment(tp) for tp in rest})
 
 
 async def list_partition_reassignments(
@@ -127,7 +127,7 @@ async def list_partition_reassignments(
 ) -> ListPartitionReassignmentsResponse:
     context = active.context
     if request.topics is None:
-        return ListPartitionReassignmentsResponse(list_reassignments(context, context.partitions_being_reassigned))
+        return ListPartitionReassignmentsResponse(list_reassignments(context, context.topics.being_reassigned))
     named = (TopicPartition(topic.name, p) for topic in request.topics for p in topic.partition_indexes)
     asked = {tp async for tp in in_slices(named)}
     return ListPartitionReassignmentsResponse(list_reassignments(context, asked))
@@ -138,7 +138,7 @@ async def describe_reassignments(
 ) -> DescribeReassignmentsResponse:
     context = active.context
     asked = None if request.topics is None else set(request.topics)
-    ongoing = sorted(tp for tp in context.partitions_being_reassigned if asked is None or tp.topic in asked)
+    ongoing = sorted(tp for tp in context.topics.being_reassigned if asked is None or tp.topic in asked)
     return DescribeReassignmentsResponse(tuple(describe_reassignment(context, tp) for tp in ongoing))
 
 
@@ -157,7 +157,7 @@ async def _accept(active: ActiveController, moves: Moves) -> Refusals:
     What is recorded goes on although ZooKeeper refused a later step: it is resumed, here and by the next controller.
     """
     failures = await reassign(active, moves)
-    return {tp: refusal for tp, refusal in failures.items() if active.context.assignment(tp) != moves[tp]}
+    return {tp: refusal for tp, refusal in failures.items() if active.context.topics.assignment(tp) != moves[tp]}
 
 
 def _log_dropped(dropped: Refusals) -> None:
@@ -192,12 +192,13 @@ async def _stop_strays(active: ActiveController) -> None:
     if not strays:
         return
     _log.warning("Found unassigned replicas in ISRs", partitions={b: len(tps) for b, tps in strays.items()})
-    led = [tp for broker, tps in strays.items() for tp in tps if context.leaderships[tp].leader == broker]
+    led = [tp for broker, tps in strays.items() for tp in tps if context.leaderships.known[tp].leader == broker]
     # Those that cannot be led by another replica now are elected when one is back.
-    await elect_staying(active, {tp: context.assignment(tp).replicas for tp in led})
+    await elect_staying(active, {tp: context.topics.assignment(tp).replicas for tp in led})
     for broker, partitions in strays.items():
-        state = ReplicaState.ONLINE if broker in context.live_broker_ids else ReplicaState.OFFLINE
-        active.commit(ReplicaStatesDerived(broker, tuple(partitions), state))
+        state = ReplicaState.ONLINE if broker in context.brokers.live_ids else ReplicaState.OFFLINE
+        unknown = dict.fromkeys(partitions, ReplicaState.NON_EXISTENT)
+        active.commit(ReplicasMoved(broker, unknown, state, recorded=False))
     await stop_removed_replicas(active, strays)
     concerned = sorted({tp for partitions in strays.values() for tp in partitions})
-    await reassign(active, {tp: context.assignment(tp) for tp in concerned})
+    await reassign(active, {tp: context.topics.assignment(tp) for tp in concerned})

@@ -126,7 +126,7 @@ async def _read(active: ActiveController, silent: tuple[BrokerId, ...]) -> Resto
 
 async def _commit(active: ActiveController, topics: tuple[TopicRecovery, ...]) -> None:
     """Take over, from ZooKeeper, what was written of the topics that this controller knows."""
-    known = [t for t in topics if active.context.topic_ids.get(t.topic) == t.after.topic_id is not None]
+    known = [t for t in topics if active.context.topics.ids.get(t.topic) == t.after.topic_id is not None]
     partitions = {p.topic_partition: p for t in known for p in t.partitions}
     states = await active.store.read_states(list(partitions))
     written = {tp: state for tp, state in states.items() if state.leader_epoch == partitions[tp].after.leader_epoch}
@@ -143,6 +143,6 @@ async def _raise_producer_ids(active: ActiveController, plan: RecoveryPlan) -> N
     if found is None:
         return
     last, version = found
-    block = block_above(last, plan.last_producer_id, min(active.context.brokers, default=BrokerId(0)))
+    block = block_above(last, plan.last_producer_id, min(active.context.brokers.registered, default=BrokerId(0)))
     if block is not None and not await active.recovery.write_producer_ids(block, version):
         raise RecoveryInterruptedError("the producer id block was not written: run it again")

@@ -23,8 +23,9 @@ def absences_end_at(active: ActiveController) -> dict[BrokerId, float]:
     context, grace_ms = active.context, active.config.delete_topic_absent_broker_grace_ms
     if grace_ms < 0:
         return {}
-    known = context.live_or_shutting_down_ids | context.brokers_given_up
-    return active.absences.ends([b for b in context.hosting_brokers() if b not in known], grace_ms / 1000)
+    known = context.brokers.registered_ids | context.deletions.brokers_given_up
+    absent = [broker for broker in context.topics.hosting_brokers() if broker not in known]
+    return {broker: context.brokers.away_since(broker) + grace_ms / 1000 for broker in absent}
 
 
 def give_up_absent(active: ActiveController) -> None:
@@ -39,12 +40,12 @@ def give_up_absent(active: ActiveController) -> None:
 
 def check_absences_later(active: ActiveController) -> None:
     """While deletions are on hold, check again when the first broker that is away has been so for the grace time."""
-    if not active.context.topics_ineligible_for_deletion:
+    if not active.context.deletions.ineligible:
         return
     first = min(absences_end_at(active).values(), default=None)
-    planned = active.absences.next_check_at
+    planned = active.absences_checked_at
     if first is not None and (planned is None or first < planned):
-        active.absences.next_check_at = first
+        active.absences_checked_at = first
         active.enqueue_later(first - asyncio.get_running_loop().time(), AbsentBrokersDue())
 
 
@@ -63,9 +64,9 @@ async def leave_replicas(active: ActiveController, left: Replicas) -> bool:
         )
     counted = False
     for broker, partitions in left.items():
-        kept = [tp for tp in partitions if context.has_left_replicas(broker, tp.topic)]
+        kept = [tp for tp in partitions if context.deletions.has_left_replicas(broker, tp.topic)]
         for state in (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL):
-            before = {tp: context.replica_state(broker, tp) for tp in kept}
+            before = {tp: context.replicas.state(broker, tp) for tp in kept}
             active.commit(changes.ReplicasMoved(broker, {tp: s for tp, s in before.items() if s is not state}, state))
         counted = counted or bool(kept)
     return counted

@@ -15,13 +15,13 @@ from controller.active_controller import ActiveController
 from controller.changes import (
     AssignmentsRead,
     LeadershipsWritten,
-    PartitionStatesDerived,
-    ReplicaStatesDerived,
+    PartitionsMoved,
+    ReplicasMoved,
     TopicsCreated,
     TopicsListed,
     TopicsRemoved,
 )
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
 from controller.decisions.partitions.leader_election import Offline
 from controller.decisions.partitions.partition_states import initial_partition_state
 from controller.events import PartitionModifications
@@ -42,8 +42,8 @@ async def topic_change(active: ActiveController) -> None:
     for topic in active.store.malformed.below(BROKERS_TOPICS):
         # The topic may have been deleted and created again in between, which used up the watch on its znode.
         active.enqueue(PartitionModifications(topic))
-    new = [topic for topic in listed if topic not in context.topics]
-    vanished = sorted(context.topics.difference(listed))
+    new = [topic for topic in listed if topic not in context.topics.names]
+    vanished = sorted(context.topics.names.difference(listed))
     topics = await replace_controllers(active, await active.store.read_topics(new))
     active.commit(TopicsListed(listed))
     if vanished:
@@ -55,7 +55,7 @@ async def topic_change(active: ActiveController) -> None:
     record_assignments(active, topics)
     await record_ids(active, topics)
     active.commit(TopicsCreated(tuple(topics)))
-    await create_partitions(active, [tp for topic in topics for tp in context.partitions_of(topic)])
+    await create_partitions(active, [tp for topic in topics for tp in context.topics.partitions_of(topic)])
     active.topic_calls.drop(topics)
 
 
@@ -65,9 +65,9 @@ async def partition_modifications(active: ActiveController, topic: str) -> None:
     """
     context = active.context
     found = (await replace_controllers(active, await active.store.read_topics([topic]))).get(topic)
-    if found is None or topic not in context.topics:
+    if found is None or topic not in context.topics.names:
         return
-    known_id, known = context.topic_ids.get(topic), context.assignments.get(topic, {})
+    known_id, known = context.topics.ids.get(topic), context.topics.assignments.get(topic, {})
     if known_id is not None and found.topic_id is None:
         await restore_id(active, topic)
     elif known_id is None and found.topic_id is not None and known:
@@ -75,7 +75,7 @@ async def partition_modifications(active: ActiveController, topic: str) -> None:
     added = sorted(found.partitions.keys() - known.keys())
     if not added:
         return
-    if topic in context.topics_to_be_deleted:
+    if topic in context.deletions.queued:
         await _restore_partitions(active, topic)
         return
     if not known:
@@ -89,7 +89,7 @@ async def partition_modifications(active: ActiveController, topic: str) -> None:
 
 async def partition_state_change(active: ActiveController, tp: TopicPartition) -> None:
     """A state znode that was malformed has changed: take it over if it is sound now, as a failover would (BD-6)."""
-    if not active.context.assignment(tp).replicas or tp.topic in active.context.topics_to_be_deleted:
+    if not active.context.topics.assignment(tp).replicas or tp.topic in active.context.deletions.queued:
         await active.store.read_states([tp])
         return
     await take_over_partitions(active, [tp])
@@ -105,31 +105,32 @@ async def take_over_partitions(active: ActiveController, partitions: Sequence[To
         tp: leadership
         for tp, leadership in (await active.store.read_states(partitions)).items()
         # A state without an assigned replica in sync is of an earlier topic of that name.
-        if not set(leadership.isr).isdisjoint(context.assignment(tp).replicas)
+        if not set(leadership.isr).isdisjoint(context.topics.assignment(tp).replicas)
     }
-    unknown = {tp: leadership for tp, leadership in states.items() if leadership != context.leaderships.get(tp)}
+    unknown = {tp: leadership for tp, leadership in states.items() if leadership != context.leaderships.known.get(tp)}
     active.commit(LeadershipsWritten(unknown, "read after a repair"))
     await create_partitions(active, [tp for tp in partitions if tp not in states and is_unknown(context, tp)])
     if not states:
         return
     replicas = replicas_of(context, states)
-    live = {broker: hosted for broker, hosted in replicas.items() if broker in context.live_broker_ids}
+    live = {broker: hosted for broker, hosted in replicas.items() if broker in context.brokers.live_ids}
     dead = {broker: hosted for broker, hosted in replicas.items() if broker not in live}
     for broker, hosted in replicas.items():
         # Also of dead brokers: if a write is refused, the retry takes offline what is still online on them.
-        active.commit(ReplicaStatesDerived(broker, tuple(hosted), ReplicaState.ONLINE))
-    active.commit(PartitionStatesDerived({tp: initial_partition_state(context, tp) for tp in states}))
+        before = dict.fromkeys(hosted, ReplicaState.NON_EXISTENT)
+        active.commit(ReplicasMoved(broker, before, ReplicaState.ONLINE, recorded=False))
+    active.commit(PartitionsMoved({tp: initial_partition_state(context, tp) for tp in states}, recorded=False))
     await move_replicas(active, live, ReplicaState.ONLINE)
     await move_replicas(active, dead, ReplicaState.OFFLINE)
     for topic in dict.fromkeys(tp.topic for tp in states):
         await trigger_online_elections(active, topic)
-    moving = [tp for tp in states if tp in context.partitions_being_reassigned]
-    await reassign(active, {tp: context.assignment(tp) for tp in moving})
+    moving = [tp for tp in states if tp in context.topics.being_reassigned]
+    await reassign(active, {tp: context.topics.assignment(tp) for tp in moving})
 
 
 def is_unknown(context: ControllerContext, tp: TopicPartition) -> bool:
     """Whether a partition is not known yet, or still waits for its first leader."""
-    return context.partition_state(tp) in {PartitionState.NON_EXISTENT, PartitionState.NEW}
+    return context.leaderships.partition_state(tp) in {PartitionState.NON_EXISTENT, PartitionState.NEW}
 
 
 def record_assignments(active: ActiveController, topics: Mapping[str, TopicAssignment]) -> None:
@@ -156,5 +157,5 @@ async def _restore_partitions(active: ActiveController, topic: str) -> None:
     """Write the topic znode back with the existing partitions: a topic marked for deletion may not grow (TP-21)."""
     context = active.context
     existing = await active.store.existing_partitions(topic)
-    known = {p: assignment for p, assignment in context.assignments.get(topic, {}).items() if p in existing}
-    await active.store.write_topics({topic: TopicAssignment(known, context.topic_ids.get(topic))})
+    known = {p: assignment for p, assignment in context.topics.assignments.get(topic, {}).items() if p in existing}
+    await active.store.write_topics({topic: TopicAssignment(known, context.topics.ids.get(topic))})

@@ -23,7 +23,7 @@ async def list_controllers(active: ActiveController) -> None:
 
 def only_brokers(active: ActiveController, registered: Sequence[RegisteredBroker]) -> list[RegisteredBroker]:
     """The registrations without those of controllers, which register for brokers before Kafka 3.0 to find them."""
-    return [r for r in registered if r.broker.id not in active.context.registered_controllers]
+    return [r for r in registered if r.broker.id not in active.context.brokers.registered_controllers]
 
 
 async def replace_controllers(
@@ -34,11 +34,12 @@ async def replace_controllers(
     Each write is fenced, and conditional on the version read. A topic that somebody else changed meanwhile is reported
     by its watch.
     """
-    controllers = active.context.controllers
+    brokers = active.context.brokers
+    controllers = brokers.controllers
     named = [topic for topic, assignment in topics.items() if names_controller(assignment, controllers)]
     if not named:
         return dict(topics)
-    live = [broker for id_, broker in active.context.brokers.items() if id_ in active.context.live_broker_ids]
+    live = [broker for id_, broker in brokers.registered.items() if id_ in brokers.live_ids]
     current = await active.store.read_topics_to_change(named)
     states = await active.store.read_states(
         [TopicPartition(t, p) for t, (a, _) in current.items() for p in a.partitions]

@@ -28,7 +28,7 @@ async def delete_topics(active: ActiveController, request: DeleteTopicsRequest) 
         except ApiError as error:
             results.append(DeletableTopicResult(topic.name, topic.topic_id, error.code, error.message))
         else:
-            topic_id = None if name is None else active.context.topic_ids.get(name)
+            topic_id = None if name is None else active.context.topics.ids.get(name)
             results.append(DeletableTopicResult(name, topic_id, ErrorCode.NONE))
     accepted = [result.name for result in results if result.error_code is ErrorCode.NONE and result.name is not None]
     outcomes = await active.store.mark_for_deletion(accepted)
@@ -52,7 +52,7 @@ async def delete_topics(active: ActiveController, request: DeleteTopicsRequest) 
 def _name(active: ActiveController, topic: TopicToDelete) -> str | None:
     if topic.name is not None or topic.topic_id is None:
         return topic.name
-    return active.context.topic_names.get(topic.topic_id)
+    return active.context.topics.names_by_id.get(topic.topic_id)
 
 
 def _check(active: ActiveController, topic: TopicToDelete, name: str | None, repeated: set[str]) -> None:
@@ -64,7 +64,7 @@ def _check(active: ActiveController, topic: TopicToDelete, name: str | None, rep
         raise ApiError(ErrorCode.INVALID_REQUEST, "the topic is named twice", field="name", value=name)
     if name is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic.topic_id}")
-    if name not in active.context.topics:
+    if name not in active.context.topics.names:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
 
 

@@ -50,7 +50,7 @@ async def initialise_deletions(active: ActiveController) -> None:
     # The entries of their reassignments in ZooKeeper are refused and removed when reassignments resume.
     active.commit(changes.DeletionsQueued(tuple(marked), recorded=False))
     give_up_absent(active)
-    held = topics_with_offline_replicas(context, context.topics_to_be_deleted)
+    held = topics_with_offline_replicas(context, context.deletions.queued)
     active.commit(changes.DeletionsIneligible(frozenset(held)))
     if marked:
         _log.info("Found topics marked for deletion", **_some(marked), on_hold=len(held))
@@ -64,9 +64,9 @@ async def topic_deletion(active: ActiveController) -> None:
         await _drop_markers(active, listed)
         return
     marked = await _delete_unacceptable(active, listed)
-    await _drop_markers(active, [topic for topic in marked if topic not in context.topics])
-    new = [topic for topic in marked if topic in context.topics and topic not in context.topics_to_be_deleted]
-    moving = {tp.topic for tp in context.partitions_being_reassigned}.intersection(new)
+    await _drop_markers(active, [topic for topic in marked if topic not in context.topics.names])
+    new = [topic for topic in marked if topic in context.topics.names and topic not in context.deletions.queued]
+    moving = {tp.topic for tp in context.topics.being_reassigned}.intersection(new)
     active.commit(changes.DeletionsQueued(tuple(new)))
     if new:
         _log.info("Topics queued for deletion", **_some(new), reassignments_ended=len(moving))
@@ -80,7 +80,7 @@ async def resume_deletions(active: ActiveController, topics: Iterable[str]) -> N
 
     Topics that are not queued are ignored.
     """
-    queued = active.context.topics_to_be_deleted.intersection(topics)
+    queued = active.context.deletions.queued.intersection(topics)
     if queued:
         active.commit(changes.DeletionsEligible(tuple(sorted(queued))))
         await try_deletions(active)
@@ -88,18 +88,15 @@ async def resume_deletions(active: ActiveController, topics: Iterable[str]) -> N
 
 async def resume_deletions_on(active: ActiveController, brokers: Collection[BrokerId]) -> None:
     """Resume deletion of topics that have replicas on brokers that started, or that are given up (BK-16, D-98)."""
-    queued = active.context.topics_to_be_deleted
-    if queued:
-        await resume_deletions(
-            active, {tp.topic for b in brokers for tp in active.context.partitions_on_broker(b) if tp.topic in queued}
-        )
+    if active.context.deletions.queued:
+        await resume_deletions(active, {tp.topic for b in brokers for tp in active.context.topics.partitions_on(b)})
 
 
 async def absent_brokers_due(active: ActiveController) -> None:
     """Complete the deletions that wait only for brokers that have been away for the grace time (D-98)."""
-    active.absences.next_check_at = None
+    active.absences_checked_at = None
     give_up_absent(active)
-    await resume_deletions_on(active, active.context.brokers_given_up)
+    await resume_deletions_on(active, active.context.deletions.brokers_given_up)
     check_absences_later(active)
 
 
@@ -133,10 +130,10 @@ def deletion_answer(
     }
     epoch = request.broker_epoch
     # A broker that still has replicas of an earlier topic is asked for nothing else of that name.
-    left = {tp: code for tp, code in results.items() if context.has_left_replicas(broker, tp.topic)}
+    left = {tp: code for tp, code in results.items() if context.deletions.has_left_replicas(broker, tp.topic)}
     if left:
         return LeftReplicasResponseReceived(broker, epoch, left)
-    started = {tp: code for tp, code in results.items() if tp.topic in context.topics_with_deletion_started}
+    started = {tp: code for tp, code in results.items() if tp.topic in context.deletions.started}
     if not started:
         return None
     return TopicDeletionStopReplicaResponseReceived(broker, epoch, response.error_code, started)
@@ -144,7 +141,7 @@ def deletion_answer(
 
 async def deletion_answered(active: ActiveController, event: TopicDeletionStopReplicaResponseReceived) -> None:
     """Process the result of replica deletion on a broker (TD-20), unless that has started anew since."""
-    if active.context.broker_epochs.get(event.broker) != event.broker_epoch:
+    if active.context.brokers.epochs.get(event.broker) != event.broker_epoch:
         return
     refused = event.error_code is not ErrorCode.NONE
     failed = [tp for tp, code in event.results.items() if refused or code is not ErrorCode.NONE]
@@ -190,7 +187,7 @@ async def _start(active: ActiveController, topics: Collection[str]) -> bool:
     await move_partitions(active, plan.partitions, PartitionState.NON_EXISTENT)
     active.commit(changes.DeletionsStarted(tuple(topics)))
     batch = active.new_batch()
-    batch.add_update_metadata_for_all(tp for topic in topics for tp in context.partitions_of(topic))
+    batch.add_update_metadata_for_all(tp for topic in topics for tp in context.topics.partitions_of(topic))
     active.send(batch)
     for broker, partitions in plan.unborn.items():
         active.commit(
@@ -210,7 +207,7 @@ async def _finish(active: ActiveController, topics: Collection[str]) -> None:
     """Remove topics whose replicas are all deleted from ZooKeeper, then from the context (TD-15)."""
     context = active.context
     gone = await active.store.delete_topics(topics)
-    partitions = [tp for topic in gone for tp in context.partitions_of(topic)]
+    partitions = [tp for topic in gone for tp in context.topics.partitions_of(topic)]
     await move_replicas(active, replicas_of(context, partitions), ReplicaState.NON_EXISTENT)
     active.commit(changes.TopicsRemoved(tuple(gone), deleted=True))
     active.topic_calls.drop(gone)

@@ -57,7 +57,7 @@ async def _drop(active: ActiveController, records: Mapping[BrokerId, Sequence[st
 
 def delete_left_replicas(active: ActiveController, brokers: Collection[BrokerId]) -> None:
     """Ask brokers to delete what they still have of topics that were deleted while they were away."""
-    concerned = active.context.left_replicas.keys() & brokers
+    concerned = active.context.deletions.left_replicas.keys() & brokers
     batch = active.new_batch()
     for broker in sorted(concerned):
         batch.add_deletion_of_left_replicas(broker)
@@ -67,7 +67,7 @@ def delete_left_replicas(active: ActiveController, brokers: Collection[BrokerId]
 async def left_replicas_answered(active: ActiveController, event: LeftReplicasResponseReceived) -> None:
     """Delete the records of what a broker has deleted, and give it the replicas of newer topics of the names."""
     context, broker = active.context, event.broker
-    if context.broker_epochs.get(broker) != event.broker_epoch:
+    if context.brokers.epochs.get(broker) != event.broker_epoch:
         return
     refused = {str(tp): code.name for tp, code in event.results.items() if code is not ErrorCode.NONE}
     if refused:
@@ -83,11 +83,11 @@ async def left_replicas_answered(active: ActiveController, event: LeftReplicasRe
     topics = set(gone)
     hosted = [
         tp
-        for tp in context.partitions_on_broker(broker)
-        if tp.topic in topics and tp.topic not in context.topics_to_be_deleted
+        for tp in context.topics.partitions_on(broker)
+        if tp.topic in topics and tp.topic not in context.deletions.queued
     ]
     await move_replicas(active, {broker: hosted}, ReplicaState.ONLINE)
     await trigger_online_elections(active)
     moving = [tp for tp in reassigned_on(context, [broker]) if tp.topic in topics]
-    await reassign(active, {tp: context.assignment(tp) for tp in moving})
+    await reassign(active, {tp: context.topics.assignment(tp) for tp in moving})
     await resume_deletions(active, topics)

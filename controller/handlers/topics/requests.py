@@ -26,7 +26,7 @@ from cluster.requests.topics import (
 )
 from cluster.znodes.paths import topic_path
 from controller.active_controller import ActiveController
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
 from controller.decisions.replicas_of_call import (
     check_replicas_of_call,
     replicas_of_new_partitions,
@@ -57,8 +57,8 @@ async def create_topics(active: ActiveController, request: CreateTopicsRequest) 
     repeated = await off_loop(duplicate_names, request.topics)
     results: dict[int, CreatableTopicResult] = {}
     accepted: dict[int, TopicAssignment] = {}
-    taken = TakenNames(active.context.topics | marked)
-    live = [active.context.brokers[b] for b in sorted(active.context.live_broker_ids)]
+    taken = TakenNames(active.context.topics.names | marked)
+    live = [active.context.brokers.registered[b] for b in sorted(active.context.brokers.live_ids)]
     release = active.kafka_release
     async for position, topic in in_slices(enumerate(request.topics)):
         try:
@@ -95,7 +95,7 @@ def _plan(
         default_partitions=config.default_partitions,
         default_replication_factor=config.default_replication_factor,
         random=active.random,
-        controllers=context.controllers,
+        controllers=context.brokers.controllers,
         kafka_release=release,
     )
     topic_id = new_topic_id(active.random) if config.protocol_version.assigns_topic_ids else None
@@ -134,8 +134,8 @@ def _explained(
         return replace(result, error_message=result.error_message + _shutting_down(active.context))
     if result.error_code is not ErrorCode.TOPIC_ALREADY_EXISTS:
         return result
-    if result.name in marked or result.name in active.context.topics_to_be_deleted:
-        known = result.name in active.context.topics
+    if result.name in marked or result.name in active.context.deletions.queued:
+        known = result.name in active.context.topics.names
         reason = describe_deletion(active.context, result.name).reason if known else ""
         why = f"topic {result.name} is still being deleted" + (f": {reason}" if reason else "")
         return replace(result, error_message=why)
@@ -146,7 +146,7 @@ def _explained(
 
 
 def _shutting_down(context: ControllerContext) -> str:
-    leaving = sorted(context.shutting_down)
+    leaving = sorted(context.brokers.shutting_down)
     if not leaving:
         return ""
     who = f"broker {leaving[0]} is" if len(leaving) == 1 else f"brokers {', '.join(map(str, leaving))} are"
@@ -193,8 +193,8 @@ async def create_partitions(
     added_replicas = [_added_replicas(context, item) async for item in in_slices(request.topics)]
     check_replicas_of_call("topics.count", added_replicas)
     repeated = await off_loop(duplicate_names, request.topics)
-    doomed = context.topics_to_be_deleted | await active.store.marked_for_deletion([name for name in names if name])
-    found = await active.store.read_topics_to_change(sorted(context.topics.intersection(names)))
+    doomed = context.deletions.queued | await active.store.marked_for_deletion([name for name in names if name])
+    found = await active.store.read_topics_to_change(sorted(context.topics.names.intersection(names)))
     results: dict[int, CreatePartitionsResult] = {}
     planned: dict[str, tuple[TopicAssignment, ZkVersion]] = {}
     async for position, item in in_slices(enumerate(request.topics)):
@@ -206,7 +206,7 @@ async def create_partitions(
             if item.name not in found:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {item.name}")
             topic, version = found[item.name]
-            added = plan_expansion(item, topic, context.brokers.values(), context.shutting_down)
+            added = plan_expansion(item, topic, context.brokers.registered.values(), context.brokers.shutting_down)
         except ApiError as error:
             is_few = error.code is ErrorCode.INVALID_REPLICATION_FACTOR
             why = error.message + (_shutting_down(context) if is_few else "")
@@ -226,7 +226,7 @@ async def create_partitions(
 
 def _added_replicas(context: ControllerContext, item: NewPartitions) -> int:
     """How many replicas an expansion places, as far as this controller knows the topic."""
-    known = context.assignments.get(item.name)
+    known = context.topics.assignments.get(item.name)
     return replicas_of_new_partitions(item, len(known), len(known[min(known)].replicas)) if known else 0
 
 

@@ -20,13 +20,13 @@ from cluster.model.state_machines import ReplicaState
 from cluster.requests.agents import AlterPartitionItem
 from controller.active_controller import ActiveController
 from controller.changes import TopicIdRead
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
+from controller.context.topics import TopicIdConflictError
 from controller.decisions.topics.creation import new_topic_id
 from controller.decisions.topics.lost_ids import Undecided, decide_id, ids_in_logs, read_ids
 from controller.events import PartitionModifications, TopicIdsAnswered, TopicIdsLost
 from controller.fenced_writes import Failed, Written
 from controller.handlers.partitions.replica_transitions import move_replicas, replicas_of
-from controller.partition_image import TopicIdConflictError
 from controller.topic_id_questions import AnswersTopicIds, AskedTopic, TopicIdAnswer, TopicIdQuestion
 
 ANSWER_MAX_S: Final = 5
@@ -49,7 +49,7 @@ async def record_ids(active: ActiveController, topics: Mapping[str, TopicAssignm
     asked; likewise one whose id another topic has too (LC-4, TP-13, TI-1, BD-10).
     """
     context = active.context
-    read = read_ids(topics, context.topic_names)
+    read = read_ids(topics, context.topics.names_by_id)
     for topic, topic_id in read.sound.items():
         _record(active, topic, topic_id)
     if not active.config.protocol_version.assigns_topic_ids:
@@ -77,7 +77,8 @@ async def record_missing_ids(active: ActiveController) -> None:
     for topic in sorted(active.lost_topic_ids.unwritten):
         await restore_id(active, topic)
     if active.config.protocol_version.assigns_topic_ids:
-        await record_ids(active, await active.store.read_topics(sorted(context.topics - context.topic_ids.keys())))
+        without_id = sorted(context.topics.names - context.topics.ids.keys())
+        await record_ids(active, await active.store.read_topics(without_id))
 
 
 async def restore_id(active: ActiveController, topic: str) -> None:
@@ -85,7 +86,7 @@ async def restore_id(active: ActiveController, topic: str) -> None:
 
     Only if it has none: another id may be that of a topic created anew.
     """
-    lost, known = active.lost_topic_ids, active.context.topic_ids.get(topic)
+    lost, known = active.lost_topic_ids, active.context.topics.ids.get(topic)
     lost.unwritten.discard(topic)
     current = (await active.store.read_topics_to_change([topic])).get(topic)
     if known is None or current is None or current[0].topic_id is not None:
@@ -104,7 +105,7 @@ async def restore_id(active: ActiveController, topic: str) -> None:
 async def take_over_id(active: ActiveController, topic: str, found: TopicAssignment) -> None:
     """Record the id that somebody wrote into the znode of a topic served without one, and tell its brokers."""
     await record_ids(active, {topic: found})
-    if topic in active.context.topic_ids:
+    if topic in active.context.topics.ids:
         active.lost_topic_ids.remove(topic)
         await _announce(active, [topic])
 
@@ -123,12 +124,12 @@ def consider_claim(active: ActiveController, sender: BrokerId, item: AlterPartit
     """
     lost, context = active.lost_topic_ids, active.context
     topic_id = item.topic_id
-    if topic_id is None or lost.is_asking or topic_id in context.topic_names:
+    if topic_id is None or lost.is_asking or topic_id in context.topics.names_by_id:
         return
     may_be = [
         topic
         for topic in sorted(lost.undisclosed.get(sender, ()))
-        if (leadership := context.leaderships.get(TopicPartition(topic, item.partition_index))) is not None
+        if (leadership := context.leaderships.known.get(TopicPartition(topic, item.partition_index))) is not None
         and (leadership.leader, leadership.leader_epoch) == (sender, item.leader_epoch)
         and topic in lost.topics
     ]
@@ -195,7 +196,7 @@ def _release(active: ActiveController, asked: Iterable[str]) -> None:
         for topic in released:
             del lost.withheld[topic]
         batch = active.new_batch()
-        batch.add_update_metadata_for_all(tp for topic in released for tp in active.context.partitions_of(topic))
+        batch.add_update_metadata_for_all(tp for topic in released for tp in active.context.topics.partitions_of(topic))
         active.send(batch)
 
 
@@ -206,7 +207,7 @@ def _decided(
     current: Mapping[str, tuple[TopicAssignment, object]],
 ) -> dict[str, TopicId]:
     """The id of each topic, those that a broker named first; `topics`: the older ones first."""
-    lost, names = active.lost_topic_ids, dict(active.context.topic_names)
+    lost, names = active.lost_topic_ids, dict(active.context.topics.names_by_id)
     ids: dict[str, TopicId] = {}
     named: dict[str, TopicId] = {}
     unknown: dict[str, TopicId] = {}
@@ -259,12 +260,12 @@ def _questions(active: ActiveController, new_ids: Mapping[str, TopicId]) -> list
     context = active.context
     topics: dict[BrokerId, dict[str, AskedTopic]] = {}
     for topic, new_id in new_ids.items():
-        for broker, hosted in replicas_of(context, context.partitions_of(topic)).items():
+        for broker, hosted in replicas_of(context, context.topics.partitions_of(topic)).items():
             cached = active.lost_topic_ids.cached.get(broker, {}).get(topic)
             topics.setdefault(broker, {})[topic] = AskedTopic(hosted[0].partition, new_id, cached)
     return [
-        (broker, TopicIdQuestion(active.config.id, active.epoch, context.broker_epochs[id_], topics[id_]))
-        for id_, broker in sorted(context.brokers.items())
+        (broker, TopicIdQuestion(active.config.id, active.epoch, context.brokers.epochs[id_], topics[id_]))
+        for id_, broker in sorted(context.brokers.registered.items())
         if id_ in topics
     ]
 
@@ -299,7 +300,7 @@ async def _answer_of(active: ActiveController, broker: Broker, question: TopicId
 
 async def _led_before(active: ActiveController, topics: Mapping[str, TopicAssignment]) -> set[str]:
     """The topics of which some partition has a state: brokers may know them by an id."""
-    known = active.context.leaderships
+    known = active.context.leaderships.known
     partitions = [TopicPartition(topic, number) for topic, a in topics.items() for number in a.partitions]
     unknown = [tp for tp in partitions if tp not in known]
     led = {tp.topic for tp in partitions if tp in known}
@@ -338,9 +339,9 @@ def _record(active: ActiveController, topic: str, topic_id: TopicId) -> bool:
 async def _announce(active: ActiveController, topics: Iterable[str]) -> None:
     """Send the topics with their ids to the brokers that host them, and to all as metadata."""
     context = active.context
-    partitions = [tp for topic in topics for tp in context.partitions_of(topic)]
+    partitions = [tp for topic in topics for tp in context.topics.partitions_of(topic)]
     replicas = {
-        broker: [tp for tp in hosted if context.replica_state(broker, tp) is ReplicaState.ONLINE]
+        broker: [tp for tp in hosted if context.replicas.state(broker, tp) is ReplicaState.ONLINE]
         for broker, hosted in replicas_of(context, partitions).items()
     }
     if partitions:
@@ -362,8 +363,8 @@ def _id_to_invent(topic: str, creation: int) -> TopicId:
 
 def _hosts(context: ControllerContext, topic: str) -> set[BrokerId]:
     """Without brokers that still have a deleted topic of the name, which have nothing of this one (D-99)."""
-    hosts = {broker for a in context.assignments.get(topic, {}).values() for broker in a.replicas}
-    return {broker for broker in hosts if not context.has_left_replicas(broker, topic)}
+    hosts = {broker for a in context.topics.assignments.get(topic, {}).values() for broker in a.replicas}
+    return {broker for broker in hosts if not context.deletions.has_left_replicas(broker, topic)}
 
 
 def _on_failed_disks(
@@ -372,16 +373,16 @@ def _on_failed_disks(
     """What is not known of brokers that name no id, but have a replica in a log directory that has failed: they say
     nothing of the logs there.
     """
-    registered = context.live_or_shutting_down_ids
+    registered = context.brokers.registered_ids
     offline = {
         broker
-        for tp in context.partitions_of(topic)
-        for broker in registered.intersection(context.assignment(tp).replicas)
-        if broker not in context.online_brokers(tp, include_shutting_down=True)
+        for tp in context.topics.partitions_of(topic)
+        for broker in registered.intersection(context.topics.assignment(tp).replicas)
+        if broker not in context.brokers.online_for(tp, include_shutting_down=True)
     }
     hidden = TopicIdAnswer(undisclosed=frozenset([topic]))
     return {b: hidden for b in offline & answers.keys() if answers[b].ids.get(topic) is None}
 
 
 def _is_lost(context: ControllerContext, topic: str) -> bool:
-    return topic in context.topics and topic not in context.topic_ids and topic not in context.topics_to_be_deleted
+    return topic in context.topics.names and topic not in context.topics.ids and topic not in context.deletions.queued

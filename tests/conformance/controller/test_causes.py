@@ -108,9 +108,9 @@ def test_the_deletion_of_a_topic_is_recorded_from_its_start_to_its_end() -> None
         await world.create_topic("t", [1, 2])
         await quiesce()
         c.brokers.received.clear()
-        topic_id = c.context.topic_ids.get("t")
+        topic_id = c.context.topics.ids.get("t")
         await c.node.handle(CALL, DeleteTopicsRequest((TopicToDelete("t"),), 5000))
-        await until(lambda: "t" not in c.context.topics)
+        await until(lambda: "t" not in c.context.topics.names)
         deletions = c.sink.of(Kind.DELETION)
         assert [(change.topic, change.topic_id, change.to_state) for change in deletions] == [
             ("t", topic_id, "started"),
@@ -155,7 +155,7 @@ def test_records_of_topics_created_expanded_and_deleted_on_request_name_each_cal
         await c.node.handle(calls["x"], CreatePartitionsRequest((NewPartitions("t", 2),), 5000))
         await quiesce()
         await c.node.handle(calls["d"], DeleteTopicsRequest((TopicToDelete("t"),), 5000))
-        await until(lambda: "t" not in c.context.topics)
+        await until(lambda: "t" not in c.context.topics.names)
         of_topic = {
             topic: [r for r in c.sink.changes[already:] if r.topic == topic] for topic in ("t", "u", "by-a-tool")
         }

@@ -67,7 +67,7 @@ def test_an_entry_that_is_added_to_a_pending_request_begins_and_the_pending_one_
 def test_an_entry_that_cannot_begin_leaves_and_the_others_stay(entry: tuple[str, int], target: list[int]) -> None:
     async def main() -> None:
         c = await cluster(1, 2, 3, topic=[[1, 2], [1, 2]])
-        c.controller.context.registered_controllers = {1001}
+        c.controller.context.brokers.registered_controllers = {1001}
         await c.submit({0: [1, 3]})
         await overwrite(c, {("t", 0): [1, 3], entry: target})
         assert await c.requested() == {TopicPartition("t", 0): (1, 3)}
@@ -236,7 +236,7 @@ def test_in_a_burst_of_changes_that_race_with_completions_none_begins_twice_and_
         async with asyncio.timeout(300), asyncio.TaskGroup() as both:
             both.create_task(add_all())
             both.create_task(catch_up())
-        await until(lambda: not c.controller.context.partitions_being_reassigned)
+        await until(lambda: not c.controller.context.topics.being_reassigned)
         await quiesce()
         assert await c.requested() is None
         for partition in range(count):

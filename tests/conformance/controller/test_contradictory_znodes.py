@@ -38,8 +38,8 @@ def test_of_two_topics_with_one_id_the_older_keeps_it(older: str, newer: str, to
         await quiesce()
         if together:
             c = await fail_over(world, c)
-        assert c.context.topic_ids == {older: ID}
-        assert set(c.context.topics) == {older, newer}
+        assert c.context.topics.ids == {older: ID}
+        assert set(c.context.topics.names) == {older, newer}
         (finding,) = await findings(c, "topic_id_conflict")
         assert finding.topic == newer
         assert f"topics {newer} and {older} have the same id {ID}" in finding.detail

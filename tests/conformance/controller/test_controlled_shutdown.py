@@ -104,7 +104,7 @@ def test_an_unknown_broker_and_an_old_incarnation_are_refused_and_nothing_change
         assert await shut_down(c, 9, 5) == Answer(ErrorCode.BROKER_NOT_AVAILABLE)
         assert await shut_down(c, 1, epoch - 1) == Answer(ErrorCode.STALE_BROKER_EPOCH)
         assert await world.state("t") == before
-        assert c.context.shutting_down == set()
+        assert c.context.brokers.shutting_down == set()
         assert not c.brokers.of(1, StopReplicaRequest)
         # A higher epoch than the known one is good, and none is not looked at.
         assert await shut_down(c, 1, epoch + 1) == remaining()
@@ -126,7 +126,7 @@ def test_the_worked_example_of_three_shutdowns_one_after_the_other() -> None:
         assert await world.state("t") == leadership(0, [0], leader_epoch=2, partition_epoch=2)
         assert await shut_down(c, 0) == remaining(("t", 0))
         assert await world.state("t") == leadership(0, [0], leader_epoch=2, partition_epoch=2)
-        assert c.context.live_broker_ids == set()
+        assert c.context.brokers.live_ids == set()
         await c.stop()
 
     run_virtually(main)
@@ -184,7 +184,7 @@ def test_what_has_no_successor_stays_and_single_replicas_are_not_even_reported()
         assert await shut_down(c, 1) == remaining(("alone", 0))
         assert (await world.state("single"), await world.state("alone")) == (single, alone)
         context = c.context
-        assert context.partition_state(tp("alone-0")).value == "OnlinePartition"
+        assert context.leaderships.partition_state(tp("alone-0")).value == "OnlinePartition"
         await c.stop()
 
     run_virtually(main)
@@ -199,7 +199,7 @@ def test_a_broker_that_shuts_down_is_not_elected_and_joins_no_isr() -> None:
         assert await shut_down(c, 2) == remaining()
         state = await world.leads("t", leader=1, isr=[1, 3])
         item = AlterPartitionItem(
-            "t", c.context.topic_ids["t"], 0, state.leader_epoch, (BrokerId(1), BrokerId(2)), state.partition_epoch
+            "t", c.context.topics.ids["t"], 0, state.leader_epoch, (BrokerId(1), BrokerId(2)), state.partition_epoch
         )
         answer = await c.ask(AlterPartitionRequest(BrokerId(1), await world.broker_epoch(1), (item,)))
         assert answer.partitions[0].error_code is ErrorCode.INELIGIBLE_REPLICA
@@ -223,7 +223,7 @@ def test_the_end_of_a_broker_that_left_in_order_changes_no_state_and_its_return_
         assert await world.leads("single", leader=-1) == leadership(-1, [1], leader_epoch=1, partition_epoch=1)
         await quiesce()
         assert await world.state("t") == moved
-        assert c.context.shutting_down == set()
+        assert c.context.brokers.shutting_down == set()
         await world.start_broker(1)
         await world.leads("single", leader=1)
         assert c.gauge("ActiveBrokerCount") == 2
@@ -254,11 +254,11 @@ def test_a_bounce_ends_the_shutdown_of_the_earlier_incarnation() -> None:
     async def main() -> None:
         world, c = await running_cluster(1, 2)
         await shut_down(c, 1)
-        assert c.context.shutting_down == {1}
+        assert c.context.brokers.shutting_down == {1}
         await world.stop_broker(1)
         await world.start_broker(1)
-        await until(lambda: c.context.live_broker_ids == {1, 2}, "no longer shutting down")
-        assert c.context.shutting_down == set()
+        await until(lambda: c.context.brokers.live_ids == {1, 2}, "no longer shutting down")
+        assert c.context.brokers.shutting_down == set()
         await c.stop()
 
     run_virtually(main)
@@ -305,7 +305,7 @@ def test_the_next_controller_goes_on_with_a_broker_that_repeats_its_request() ->
         successor = world.start_controller(1002)
         await until(lambda: successor.is_active, "active")
         # It knows nothing of the request, and learns of it when it comes again.
-        assert successor.context.shutting_down == set()
+        assert successor.context.brokers.shutting_down == set()
         assert await shut_down(successor, 1) == remaining()
         assert (await world.state("t")).isr == (2, 3)  # type: ignore[union-attr]
         await successor.stop()
@@ -327,7 +327,7 @@ def test_a_preview_says_what_a_shutdown_would_do_and_changes_nothing() -> None:
         plan = await c.ask(PlanControlledShutdownRequest(BrokerId(1)))
         assert world.server.tree.zxid == version
         assert c.brokers.received == []
-        assert c.context.shutting_down == set()
+        assert c.context.brokers.shutting_down == set()
         assert plan.leaderless == (ThreatenedPartition("single", 0, 0, 1),)
         assert plan.below_min_isr == (ThreatenedPartition("strict", 0, 2, 3),)
         changes = {change.topic: change for change in plan.plan.changes}

@@ -42,7 +42,7 @@ def test_a_topic_that_a_broker_placed_on_the_controller_is_rewritten_before_its_
         await world.leads("auto", 0, leader=3, isr=[3, 2, 1])
         await world.leads("auto", 1, leader=2, isr=[2, 3, 1])
         assert await replicas(world, "auto") == [ids(3, 2, 1), ids(2, 3, 1)]
-        assert c.context.assignment(tp("auto-0")) == ReplicaAssignment(ids(3, 2, 1))
+        assert c.context.topics.assignment(tp("auto-0")) == ReplicaAssignment(ids(3, 2, 1))
         await c.stop()
 
     run_virtually(main)

@@ -42,9 +42,9 @@ def test_a_broker_with_damage_joins_when_it_has_reported() -> None:
     async def test(world: World, c: RunningController) -> None:
         await world.start_broker(4, damaged=True)
         await quiesce(5)
-        assert 4 not in c.context.live_broker_ids
+        assert 4 not in c.context.brokers.live_ids
         assert await report(world, c, 4, topic="gone") == [E.NONE, E.NONE]
-        assert 4 in c.context.live_broker_ids
+        assert 4 in c.context.brokers.live_ids
         assert await report(world, c, 4, epoch=1) == [E.STALE_BROKER_EPOCH]
         assert await report(world, c, 9, epoch=7) == [E.STALE_BROKER_EPOCH]
 
@@ -335,7 +335,7 @@ def test_of_replicas_in_doubt_the_longest_leads_as_soon_as_all_are_there() -> No
         began = asyncio.get_running_loop().time()
         assert await report(world, c, 1, UNCLEAN_SHUTDOWN, end=80) == [E.NONE, E.ELIGIBLE_LEADERS_NOT_AVAILABLE]
         assert await report(world, c, 3, UNCLEAN_SHUTDOWN, end=90) == [E.NONE, E.ELIGIBLE_LEADERS_NOT_AVAILABLE]
-        assert c.context.leaderships[T0].leader == -1
+        assert c.context.leaderships.known[T0].leader == -1
         # The last one that comes is told at once, the others when they ask again.
         assert await report(world, c, 2, UNCLEAN_SHUTDOWN, end=85) == [E.NONE, E.NONE]
         await world.leads("t", leader=3, isr=[3])
@@ -356,7 +356,7 @@ def test_when_the_wait_is_over_the_longest_of_those_that_are_there_leads() -> No
         await quiesce(30)
         details = [finding.detail for finding in (await c.ask(DescribeFindingsRequest())).findings]
         assert [detail for detail in details if "start broker 2 before: in sync, too" in detail]
-        assert c.context.leaderships[T0].leader == -1
+        assert c.context.leaderships.known[T0].leader == -1
         await quiesce(15)
         await world.leads("t", leader=3, isr=[3])
         assert await report(world, c, 2, UNCLEAN_SHUTDOWN, end=99) == [E.NONE, E.NONE]
@@ -384,7 +384,7 @@ def test_when_the_longest_is_gone_before_its_election_is_written_the_next_one_le
         await quiesce(50)
         c.zookeeper.refuse_writes(WriteRefusals(Refusal.NO_AUTH, 0))
         await quiesce(15)
-        assert c.context.leaderships[T0].leader == -1
+        assert c.context.leaderships.known[T0].leader == -1
         await world.stop_broker(3)
         await quiesce(70)
         await world.leads("t", leader=1, isr=[1])

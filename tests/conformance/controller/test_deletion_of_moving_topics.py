@@ -32,7 +32,7 @@ def test_deleting_a_topic_ends_its_move_and_begins_at_once() -> None:
         await world.leads("u", leader=1)
         moves = {tp("t-0"): ids(2), tp("u-0"): ids(2)}
         await world.create(REASSIGN_PARTITIONS, encode_reassignments(moves))
-        await until(lambda: len(c.context.partitions_being_reassigned) == 2)
+        await until(lambda: len(c.context.topics.being_reassigned) == 2)
         await quiesce()
         await mark(world, "t")
         await gone(world, "t")
@@ -40,7 +40,7 @@ def test_deleting_a_topic_ends_its_move_and_begins_at_once() -> None:
         entries = await world.tool.get(REASSIGN_PARTITIONS)
         assert entries is not None
         assert decode_reassignments(entries.data) == {tp("u-0"): ids(2)}
-        assert c.context.partitions_being_reassigned == {tp("u-0")}
+        assert c.context.topics.being_reassigned == {tp("u-0")}
         await c.stop()
 
     run_virtually(main)
@@ -53,7 +53,7 @@ def test_a_new_controller_does_not_go_on_with_the_move_of_a_doomed_topic() -> No
         await world.create_topic("t", [1])
         await world.leads("t", leader=1)
         await world.create(REASSIGN_PARTITIONS, encode_reassignments({tp("t-0"): ids(2)}))
-        await until(lambda: first.context.partitions_being_reassigned)
+        await until(lambda: first.context.topics.being_reassigned)
         await first.stop()
         await mark(world, "t")
         second = world.start_controller(1002)
@@ -79,7 +79,7 @@ def test_the_answer_of_a_move_that_removes_a_replica_is_none_of_the_deletions() 
         # What tells broker 3 to delete its replica has not arrived when the topic is deleted, with broker 2 silent.
         c.brokers.unreachable.add(BrokerId(2))
         await mark(world, "t")
-        await until(lambda: "t" in c.context.topics_with_deletion_started)
+        await until(lambda: "t" in c.context.deletions.started)
         c.brokers.unreachable.discard(BrokerId(3))
         with capture_logs() as lines:
             await quiesce()

@@ -78,8 +78,8 @@ def test_the_plan_of_new_topics_is_what_happens() -> None:
         assert (led.after.leader, led.after.isr, led.after.replicas) == (3, (3, 1), (3, 1))
         assert (partly.after.isr, partly.after.offline_replicas) == ((2,), (4,))
         assert (alone.topic, alone.after.leader, alone.after.replicas) == ("nowhere", -1, (4,))
-        assert "nowhere" in c.context.topics
-        assert "refused" not in c.context.topics
+        assert "nowhere" in c.context.topics.names
+        assert "refused" not in c.context.topics.names
 
     run_virtually(main)
 
@@ -203,15 +203,15 @@ def test_the_plan_of_a_move_is_what_happens_at_once(target: list[int]) -> None:
         await world.leads("t", leader=1)
         plan = await dry_and_real(c, move(target))
         await assert_as_planned(world, plan)
-        assert plan.changes[0].after.replicas == c.context.assignment(tp("t-0")).replicas
+        assert plan.changes[0].after.replicas == c.context.topics.assignment(tp("t-0")).replicas
         if target == [3, 4]:
             # A move that replaces it: one of its replicas stays, one goes, one is new.
             replaced = await dry_and_real(c, move([3, 2]))
             await assert_as_planned(world, replaced)
-        if c.context.assignment(tp("t-0")).is_being_reassigned:
+        if c.context.topics.assignment(tp("t-0")).is_being_reassigned:
             cancelled = await dry_and_real(c, move(None))
             await assert_as_planned(world, cancelled)
-            assert cancelled.changes[0].after.replicas == c.context.assignment(tp("t-0")).replicas
+            assert cancelled.changes[0].after.replicas == c.context.topics.assignment(tp("t-0")).replicas
 
     run_virtually(main)
 
@@ -248,11 +248,11 @@ def test_the_plan_of_a_move_that_replaces_one_with_a_replica_that_has_arrived_is
             await c.stop()
             await until(lambda: active.is_active)
         await assert_as_planned(world, await dry_and_real(active, move([3, 2])))
-        assert active.context.assignment(tp("t-0")).replicas == (3, 2)
+        assert active.context.topics.assignment(tp("t-0")).replicas == (3, 2)
 
     async def joining(world: World, c: RunningController) -> AlterPartitionItem:
         state = await world.leads("t", leader=1)
-        topic_id = c.context.topic_ids["t"]
+        topic_id = c.context.topics.ids["t"]
         return AlterPartitionItem("t", topic_id, 0, state.leader_epoch, ids(1, 2, 3), state.partition_epoch)
 
     run_virtually(main)
@@ -278,7 +278,7 @@ def test_the_plan_of_elections_is_what_happens() -> None:
             state = await world.state("t", partition)
             assert state is not None
             joining = AlterPartitionItem(
-                "t", c.context.topic_ids["t"], partition, state.leader_epoch, ids(2, 1), state.partition_epoch
+                "t", c.context.topics.ids["t"], partition, state.leader_epoch, ids(2, 1), state.partition_epoch
             )
             epoch = await world.broker_epoch(2)
             await c.ask(AlterPartitionRequest(BrokerId(2), epoch, (joining,)))

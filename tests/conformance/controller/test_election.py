@@ -311,7 +311,7 @@ def test_a_candidate_is_registered_as_a_broker_too_where_that_is_configured() ->
         znode = await world.tool.get(broker_path(own.id))
         assert znode is not None
         assert decode_broker(own.id, znode.data) == own
-        assert c.context.brokers == {}
+        assert c.context.brokers.registered == {}
         await c.stop()
         assert await world.tool.get(broker_path(own.id)) is None
 

@@ -76,7 +76,7 @@ class Controllers:
         preferred = sorted({brokers[0] for brokers in replicas})
         await stop_broker(world, c, *preferred)
         await world.start_broker(*preferred)
-        await until(lambda: c.context.live_broker_ids.issuperset(preferred))
+        await until(lambda: c.context.brokers.live_ids.issuperset(preferred))
         await quiesce()
         for broker in preferred:
             await catch_up(world, c, *names, broker=broker)
@@ -167,13 +167,16 @@ async def tell(story: Story, balance: bool, end: End, fatal_write: int) -> Contr
     c = await controllers.is_active()
     await quiesce()
     for name, (leader, isr) in end.items():
-        known = c.context.leaderships[tp(name)]
+        known = c.context.leaderships.known[tp(name)]
         assert (known.leader, known.isr) == (leader, isr)
         state = await world.state("t", tp(name).partition)
         assert state is not None
         # Of what it left as it was, a controller remembers that it looked.
         assert replace(state, controller_epoch=known.controller_epoch) == known
-    assert recount(c.context) == (c.context.offline_partition_count, c.context.preferred_replica_imbalance_count)
+    assert recount(c.context) == (
+        c.context.leaderships.offline_partition_count,
+        c.context.leaderships.preferred_replica_imbalance_count,
+    )
     await controllers.current.stop()
     return controllers
 

@@ -101,11 +101,11 @@ def test_after_a_failover_every_kind_of_change_is_noticed_time_and_again() -> No
             await until(lambda n=number: last_hosts(c, 2)[0] == f"elsewhere-{n}", "new endpoints")
             order = ids(2, 1) if number == 3 else ids(1, 2)
             await world.create(REASSIGN_PARTITIONS, encode_reassignments({tp("old-0"): order}))
-            await until(lambda o=order: c.context.assignment(tp("old-0")).replicas == o, "a requested move")
+            await until(lambda o=order: c.context.topics.assignment(tp("old-0")).replicas == o, "a requested move")
             await quiesce()
             assert await world.tool.exists(REASSIGN_PARTITIONS) is None
             await world.create(delete_topic_path(f"new-{number}"))
-            await until(lambda n=number: f"new-{n}" in c.context.topics_to_be_deleted, "a deletion")
+            await until(lambda n=number: f"new-{n}" in c.context.deletions.queued, "a deletion")
         await c.stop()
 
     run_virtually(main)
@@ -172,20 +172,20 @@ def test_a_new_controller_knows_the_moves_of_the_last_one_but_not_who_was_shutti
         await world.leads("t", 1, leader=2)
         await first.ask(ControlledShutdownRequest(BrokerId(2)))
         await world.leads("t", 1, leader=1)
-        assert first.context.shutting_down == {2}
+        assert first.context.brokers.shutting_down == {2}
         known = await world.topic("t")
         assert known is not None
         moving = {**known.partitions, 0: assignment([9, 1, 2], adding=[9], removing=[2])}
         await world.write(SetData(topic_path("t"), encode_topic(TopicAssignment(moving, known.topic_id))))
         c = await successor(world, first)
-        assert c.context.shutting_down == set()
-        assert c.context.live_broker_ids == {1, 2, 3}
-        assert c.context.partitions_being_reassigned == {tp("t-0")}
+        assert c.context.brokers.shutting_down == set()
+        assert c.context.brokers.live_ids == {1, 2, 3}
+        assert c.context.topics.being_reassigned == {tp("t-0")}
         listed = await c.ask(ListPartitionReassignmentsRequest())
         (partition,) = listed.topics[0].partitions
         assert (partition.partition_index, partition.replicas) == (0, (9, 1, 2))
         assert (partition.adding_replicas, partition.removing_replicas) == ((9,), (2,))
-        assert await world.state("t", 1) == c.context.leaderships[tp("t-1")]
+        assert await world.state("t", 1) == c.context.leaderships.known[tp("t-1")]
         await c.stop()
 
     run_virtually(main)
@@ -218,14 +218,14 @@ def test_an_old_protocol_gives_no_ids_but_keeps_those_there_are() -> None:
         await world.leads("without", leader=1)
         moves = {tp("with-0"): ids(2, 1), tp("without-0"): ids(2, 1)}
         await world.create(REASSIGN_PARTITIONS, encode_reassignments(moves))
-        await until(lambda: first.context.assignment(tp("without-0")).replicas == (2, 1))
+        await until(lambda: first.context.topics.assignment(tp("without-0")).replicas == (2, 1))
         await quiesce()
         with_id, without_id = await world.topic("with"), await world.topic("without")
         assert with_id is not None
         assert without_id is not None
         assert with_id.partitions[0].replicas == without_id.partitions[0].replicas == (2, 1)
         assert (with_id.topic_id, without_id.topic_id) == (given, None)
-        assert first.context.topic_ids == {"with": given}
+        assert first.context.topics.ids == {"with": given}
         await first.stop()
 
     run_virtually(main)
@@ -245,9 +245,9 @@ def test_a_second_failover_to_the_same_candidate_starts_from_nothing_but_zookeep
         await quiesce()
         after = c.context
         assert after is not before
-        assert (after.shutting_down, after.offline_directories) == (set(), {})
+        assert (after.brokers.shutting_down, after.brokers.offline_directories) == (set(), {})
         assert after.epoch_zk_version == 2
-        assert after.topics == {"t"}
+        assert after.topics.names == {"t"}
         await c.stop()
 
     run_virtually(main)

@@ -122,10 +122,10 @@ def test_valid_updates_are_written_together_and_each_has_its_own_result() -> Non
         world, c = await cluster(supported_features=SUPPORTED)
         await world.start_broker(1)
         await quiesce()
-        assert c.context.live_broker_ids == set()
+        assert c.context.brokers.live_ids == set()
         record = encode_broker(capable(1, f=FeatureRange(1, 5), g=FeatureRange(1, 5)), 1)
         await world.write(SetData(broker_path(BrokerId(1)), record))
-        await until(lambda: c.context.live_broker_ids == {1})
+        await until(lambda: c.context.brokers.live_ids == {1})
         assert await features(world) == FinalizedFeatures(True, {"f": 5, "g": 3})
         interfering = FaultInjector(c, FEATURE)
         results = await update(c, FeatureUpdate("f", 4, 2), FeatureUpdate("g", 0, 3), FeatureUpdate("h", 1))
@@ -165,7 +165,7 @@ def test_features_are_described_with_everybody_who_supports_them() -> None:
         record = encode_broker(capable(7, f=FeatureRange(1, 6), h=FeatureRange(2, 3)), 1)
         await world.start_broker(7)
         await world.write(SetData(broker_path(BrokerId(7)), record))
-        await until(lambda: c.context.live_broker_ids == {7})
+        await until(lambda: c.context.brokers.live_ids == {7})
         assert await c.ask(DescribeFeaturesRequest()) == DescribeFeaturesResponse(
             True,
             (

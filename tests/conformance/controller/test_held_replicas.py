@@ -61,8 +61,8 @@ def test_the_end_of_an_earlier_wait_does_not_end_a_later_one() -> None:
         assert await report(world, c, 1, SCRUB) == [E.NONE, E.ELIGIBLE_LEADERS_NOT_AVAILABLE]
         began = loop.time()
         await quiesce(55)
-        assert T0 in c.context.held_replicas(BrokerId(1))
-        await until(lambda: T0 not in c.context.held_replicas(BrokerId(1)), "released")
+        assert T0 in c.context.damage.held_on(BrokerId(1))
+        await until(lambda: T0 not in c.context.damage.held_on(BrokerId(1)), "released")
         assert 55 < loop.time() - began < 65
         await c.stop()
 
@@ -85,7 +85,7 @@ async def named_while_malformed(world: World, c: RunningController) -> RunningCo
     c = await next_controller(world, c)
     assert await report(world, c, 1, SCRUB) == [E.NONE, E.ELIGIBLE_LEADERS_NOT_AVAILABLE]
     await world.write(SetData(path, znode.data))
-    await until(lambda: T0 in c.context.leaderships, "repaired")
+    await until(lambda: T0 in c.context.leaderships.known, "repaired")
     return c
 
 
@@ -174,12 +174,12 @@ def test_a_held_replica_is_forgotten_with_its_topic(replicas: tuple[int, ...]) -
         await quiesce()
         assert await report(world, c, 1) == [E.NONE, E.ELIGIBLE_LEADERS_NOT_AVAILABLE]
         await c.ask(DeleteTopicsRequest((TopicToDelete("t"),), timeout_ms=5000))
-        await until(lambda: "t" not in c.context.topics, "deleted")
-        assert c.context.held_replicas(BrokerId(1)) == {}
+        await until(lambda: "t" not in c.context.topics.names, "deleted")
+        assert c.context.damage.held_on(BrokerId(1)) == {}
         assert (await c.ask(DescribeFindingsRequest())).findings == ()
         await c.ask(CreateTopicsRequest((NewTopic("t", assignments={0: ids(*replicas)}),), timeout_ms=1000))
         await world.leads("t", leader=1)
-        assert c.context.held_replicas(BrokerId(1)) == {}
+        assert c.context.damage.held_on(BrokerId(1)) == {}
         await c.stop()
 
     run_virtually(main)
@@ -202,9 +202,9 @@ def test_of_a_malformed_topic_no_more_is_held_than_it_has_partitions(is_known: b
             c = await next_controller(world, c)
         for partition in range(200):
             await report(world, c, 1, SCRUB, partition=partition)
-        assert len(c.context.held_replicas(BrokerId(1))) <= 1
+        assert len(c.context.damage.held_on(BrokerId(1))) <= 1
         await world.write(SetData(topic_path("t"), before.data))
-        await until(lambda: T0 in c.context.leaderships, "repaired")
+        await until(lambda: T0 in c.context.leaderships.known, "repaired")
         assert await report(world, c, 1, SCRUB) == [E.NONE, E.NONE]
         await world.leads("t", leader=2, isr=[2])
         await c.stop()

@@ -138,7 +138,7 @@ def test_a_broker_beyond_its_bounds_is_answered_between_nodes_by_a_code() -> Non
             AlterPartitionRequest(BrokerId(2**31), BrokerEpoch(1), ()),
         ):
             assert (await c.ask(request)).error_code is ErrorCode.INVALID_REQUEST
-        assert c.context.live_broker_ids == {1, 2}
+        assert c.context.brokers.live_ids == {1, 2}
         await c.stop()
 
     run_virtually(main)
@@ -195,7 +195,7 @@ def test_a_call_that_asks_for_too_many_replicas_is_refused_before_any_is_placed(
         for topic in range(9):
             await world.create_topic(f"t{topic}", [1, 2])
             await world.leads(f"t{topic}", leader=1)
-        before = c.context.assignments
+        before = c.context.topics.assignments
         with no_placement(), pytest.raises(ApiError) as refused:
             await c.ask(request)
         assert refused.value.code is ErrorCode.POLICY_VIOLATION
@@ -204,7 +204,7 @@ def test_a_call_that_asks_for_too_many_replicas_is_refused_before_any_is_placed(
         assert int(str(refused.value.value)) > bounds.REPLICAS_OF_CALL.maximum
         assert f"not {int(str(refused.value.value)):,}: use several calls" in refused.value.message
         assert f"{bounds.REPLICAS_OF_CALL.maximum:,} replicas" in refused.value.message
-        assert c.context.assignments == before
+        assert c.context.topics.assignments == before
         await c.stop()
 
     run_virtually(main)

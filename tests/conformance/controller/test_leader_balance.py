@@ -127,7 +127,7 @@ def test_partitions_of_a_dead_or_late_preferred_replica_count_and_stay_where_the
         await world.start_broker(1)
         await quiesce()
         await catch_up(world, c, tp("t-0"), broker=1)
-        assert set(c.context.preferred_leaders.led_by_others(BrokerId(1))) == {tp("t-0"), tp("t-1")}
+        assert set(c.context.leaderships.preferred_leaders.led_by_others(BrokerId(1))) == {tp("t-0"), tp("t-1")}
         await world.leads("t", leader=1)
         late = await world.leads("t", 1, leader=2)
         dead = await world.leads("t", 2, leader=2)
@@ -156,7 +156,7 @@ def test_one_run_moves_any_number_of_partitions_with_one_election_per_broker() -
         await world.leads("t", 119, leader=2)
         await world.leads("t", 0, leader=1)
         assert c.gauge("PreferredReplicaImbalanceCount") == 0
-        assert c.context.preferred_leaders.brokers() == []
+        assert c.context.leaderships.preferred_leaders.brokers() == []
         moved = [r for r in c.sink.of(Kind.PARTITION) if r.reason == "Preferred"]
         assert len(moved) == 120
         assert [r.leader for r in moved] == [1] * 60 + [2] * 60
@@ -205,7 +205,7 @@ def test_a_run_moves_so_many_and_the_next_follows_until_the_broker_leads_all_of_
             AlterPartitionItem(
                 "t", None, p, state.leader_epoch, (*state.isr, BrokerId(1)), PartitionEpoch(state.partition_epoch)
             )
-            for (_, p), state in c.context.leaderships.items()
+            for (_, p), state in c.context.leaderships.known.items()
         )
         await c.ask(AlterPartitionRequest(BrokerId(2), await world.broker_epoch(2), items))
         assert runs(c) == before, "the check came in between"
@@ -233,7 +233,7 @@ def test_a_replica_that_is_late_gets_its_leadership_back_also_below_the_percenta
         await world.start_broker(1)
         await quiesce()
         late = tp("t-7")
-        partitions = [p for p in c.context.partitions_on_broker(BrokerId(1)) if p != late]
+        partitions = [p for p in c.context.topics.partitions_on(BrokerId(1)) if p != late]
         await catch_up(world, c, *partitions, broker=1)
         await until(lambda: c.gauge("PreferredReplicaImbalanceCount") == 1, deadline_s=2 * INTERVAL_S)
         before = runs(c)

@@ -195,14 +195,14 @@ def test_a_broker_that_is_back_deletes_first_and_gets_the_newer_topic_when_it_ha
         c.brokers.unreachable.add(THREE)
         await world.start_broker(3)
         await quiesce(5)
-        assert c.context.online_brokers(tp("t-0")) == {1, 2}
+        assert c.context.brokers.online_for(tp("t-0")) == {1, 2}
         assert (await findings(c))[0][1].startswith("broker 3 still has replicas of 1 topics")
         c.brokers.unreachable.clear()
         await quiesce()
         assert isinstance(next(request for broker, request in c.brokers.received if broker == 3), StopReplicaRequest)
         assert about_t(c) == [("delete", ID), ("delete", ID), ("lead or follow", new_id)]
         assert await record(world) is None
-        assert c.context.online_brokers(tp("t-0")) == {1, 2, 3}
+        assert c.context.brokers.online_for(tp("t-0")) == {1, 2, 3}
         assert await findings(c) == []
         await c.stop()
 
@@ -478,7 +478,7 @@ def test_clients_of_kafka_wait_only_until_the_topic_is_forgotten(is_kafka_client
             code = ErrorCode.NONE if is_kafka_client else ErrorCode.REQUEST_TIMED_OUT
             assert [result.error_code for result in answer.responses] == [code]
             assert (asyncio.get_running_loop().time() - began < 1) is is_kafka_client
-        assert "t" in c.context.topics
+        assert "t" in c.context.topics.names
         await c.stop()
 
     run_virtually(main)

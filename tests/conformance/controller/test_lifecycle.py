@@ -22,7 +22,10 @@ def leadership(leader: int, epoch: int, isr: tuple[int, ...], controller_epoch: 
 
 def counters_agree(controller: RunningController) -> bool:
     context = controller.context
-    return recount(context) == (context.offline_partition_count, context.preferred_replica_imbalance_count)
+    return recount(context) == (
+        context.leaderships.offline_partition_count,
+        context.leaderships.preferred_replica_imbalance_count,
+    )
 
 
 @pytest.mark.rule("PS-8", "PS-9", "TP-14", "RQ-4", "RQ-10")
@@ -293,7 +296,7 @@ def test_a_topic_grows_through_its_node_and_changed_assignments_are_ignored(vers
         grown = TopicAssignment({0: ReplicaAssignment((2,)), 1: ReplicaAssignment((2, 1))}, before.topic_id)  # type: ignore[arg-type]
         await world.write(SetData(topic_path("t"), encode_topic(grown)))
         assert await world.leads("t", 1, leader=2) == leadership(2, 0, (2, 1), 1, 0)
-        assert c.context.assignments["t"][0].replicas == (1, 2)
+        assert c.context.topics.assignments["t"][0].replicas == (1, 2)
         await c.stop()
 
     run_virtually(main)
@@ -366,7 +369,7 @@ def test_malformed_znodes_are_skipped_and_never_keep_a_controller_from_being_act
         await world.leads("bad", leader=2)
         repaired = await world.topic("bad")
         assert repaired is not None
-        assert repaired.topic_id == second.context.topic_ids["bad"]
+        assert repaired.topic_id == second.context.topics.ids["bad"]
         await second.stop()
 
     run_virtually(main)
@@ -389,7 +392,7 @@ def test_a_topic_without_an_id_gets_one_at_failover_and_keeps_it() -> None:
         third = world.start_controller(1003)
         await until(lambda: third.is_active)
         assert (await world.topic("t")).topic_id == given  # type: ignore[union-attr]
-        assert third.context.topic_ids == {"t": given}
+        assert third.context.topics.ids == {"t": given}
         await third.stop()
 
     run_virtually(main)

@@ -71,12 +71,12 @@ async def live_through(world: World, c: RunningController) -> None:
     await world.leads("t", 1, leader=2)
     await quiesce()
     await world.create(REASSIGN_PARTITIONS, encode_reassignments({tp("t-0"): ids(4, 2), tp("t-1"): ids(3, 2, 1)}))
-    await until(lambda: tp("t-0") in c.context.partitions_being_reassigned)
+    await until(lambda: tp("t-0") in c.context.topics.being_reassigned)
     await quiesce()
     await catch_up(world, c, tp("t-0"), broker=4)
-    await until(lambda: not c.context.partitions_being_reassigned)
+    await until(lambda: not c.context.topics.being_reassigned)
     await world.create(delete_topic_path("gone"))
-    await until(lambda: "gone" not in c.context.topics)
+    await until(lambda: "gone" not in c.context.topics.names)
     await stop_broker(world, c, 2)
     await quiesce()
 
@@ -112,7 +112,10 @@ def tell(broken: int, *, carried_out: bool) -> tuple[Contents, int]:
         await live_through(world, c)
         assert [r.to_state for r in c.sink.of(Kind.CONTROLLER)] == ["active"]
         context = c.context
-        assert recount(context) == (context.offline_partition_count, context.preferred_replica_imbalance_count)
+        assert recount(context) == (
+            context.leaderships.offline_partition_count,
+            context.leaderships.preferred_replica_imbalance_count,
+        )
         return await contents(world), wire.writes
 
     return run_virtually(main)

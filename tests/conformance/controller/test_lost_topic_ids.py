@@ -60,7 +60,7 @@ def test_another_id_is_left_alone_because_the_topic_may_be_another() -> None:
         await rewrite_as_old_tool(world.tool, "t", {}, topic_id=OTHER)
         await quiesce()
         assert await id_in_znode(world) == OTHER
-        assert c.context.topic_ids["t"] == KNOWN
+        assert c.context.topics.ids["t"] == KNOWN
         await c.stop()
 
     run_virtually(main)
@@ -74,7 +74,7 @@ def test_what_a_tool_writes_while_the_id_is_written_back_stays() -> None:
         world, c = await led_topic(1)
         for partition in range(1, 20):
             await rewrite_as_old_tool(world.tool, "t", {partition: [1]})
-        await until(lambda: len(c.context.assignments["t"]) == 20)
+        await until(lambda: len(c.context.topics.assignments["t"]) == 20)
         await quiesce()
         topic = await world.topic("t")
         assert topic is not None
@@ -101,7 +101,7 @@ def test_brokers_are_asked_for_an_id_that_was_lost_while_nobody_ruled(
     async def main() -> None:
         world, c = await led_topic(1, 2)
         c = await fail_over_without_id(world, c, "t", answers=answers)
-        written, known = await id_in_znode(world), c.context.topic_ids.get("t")
+        written, known = await id_in_znode(world), c.context.topics.ids.get("t")
         assert written == known
         if given in (KNOWN, "invented"):
             assert known is not None
@@ -133,7 +133,7 @@ def test_a_topic_that_was_never_led_gets_its_id_at_once() -> None:
         c = world.start_controller(1002)
         c.brokers.unreachable.add(1)
         await until(lambda: c.is_active)
-        assert await id_in_znode(world, "new") == c.context.topic_ids["new"] is not None
+        assert await id_in_znode(world, "new") == c.context.topics.ids["new"] is not None
         await c.stop()
 
     run_virtually(main)
@@ -168,7 +168,7 @@ def test_no_id_is_invented_while_a_broker_that_may_have_one_is_silent(state: str
         c.brokers.unreachable.clear()
         if state == "dead":
             await world.start_broker(2)
-        await until(lambda: c.context.topic_ids.get("t") == KNOWN)
+        await until(lambda: c.context.topics.ids.get("t") == KNOWN)
         await quiesce()
         assert await id_in_znode(world) == KNOWN
         assert ids_sent(c, 1)[-1] == ids_sent(c, 2)[-1] == KNOWN
@@ -185,7 +185,7 @@ def test_an_operator_writes_the_id_back_and_it_is_taken_over_without_a_failover(
         c = await fail_over_without_id(world, c, "t", answers={1: {"t": KNOWN}, 2: {"t": OTHER}})
         assert await findings(c)
         await rewrite_as_old_tool(world.tool, "t", {}, topic_id=KNOWN)
-        await until(lambda: c.context.topic_ids.get("t") == KNOWN)
+        await until(lambda: c.context.topics.ids.get("t") == KNOWN)
         await quiesce()
         assert ids_sent(c, 2)[-1] == KNOWN
         assert await findings(c) == []
@@ -203,7 +203,7 @@ def test_a_topic_without_an_id_grows_is_moved_and_is_deleted() -> None:
         await world.leads("t", 1, leader=(await world.topic("t")).partitions[1].replicas[0])  # type: ignore[union-attr]
         assert await id_in_znode(world) is None
         await world.create(delete_topic_path("t"))
-        await until(lambda: "t" not in c.context.topics)
+        await until(lambda: "t" not in c.context.topics.names)
         (created,) = (await c.ask(CreateTopicsRequest((NewTopic("t", 1, 2),), 5000))).topics
         assert created.error_code is ErrorCode.NONE
         assert await id_in_znode(world) not in (None, KNOWN, OTHER)
@@ -224,7 +224,7 @@ def test_the_invented_id_is_the_same_whoever_asks_for_it() -> None:
             await rewrite_as_old_tool(world.tool, "t", {})
             c = world.start_controller(successor)
             await quiesce(10)
-            ids.add(c.context.topic_ids["t"])
+            ids.add(c.context.topics.ids["t"])
             await c.stop()
         assert len(ids) == 1
 
@@ -262,7 +262,7 @@ def test_of_two_topics_with_one_id_the_brokers_say_whose_it_is(
             describe(c, 1, answers)
         await until(lambda: c.is_active)
         await quiesce(15)
-        assert c.context.topic_ids == expected
+        assert c.context.topics.ids == expected
         assert [f.kind for f in await findings(c)] == kinds
         assert await id_in_znode(world, "b") == OTHER
         assert await id_in_znode(world, "a") == expected.get("a", OTHER)
@@ -287,8 +287,8 @@ def test_a_thousand_topics_are_asked_about_at_a_time() -> None:
         c = world.start_controller(1002)
         describe(c, 1, {f"t{number}": new_topic_id(Random(number)) for number in range(count)})
         await until(lambda: c.is_active)
-        await until(lambda: len(c.context.topic_ids) == count)
-        assert c.context.topic_ids["t7"] == new_topic_id(Random(7))
+        await until(lambda: len(c.context.topics.ids) == count)
+        assert c.context.topics.ids["t7"] == new_topic_id(Random(7))
         await c.stop()
 
     run_virtually(main)
@@ -334,7 +334,7 @@ def test_a_refused_write_of_a_recovered_id_is_repeated(refusal: Refusal) -> None
         await quiesce(100)
         assert refused
         assert await id_in_znode(world) == KNOWN
-        assert c.context.topic_ids["t"] == KNOWN
+        assert c.context.topics.ids["t"] == KNOWN
         assert ids_sent(c, 1)[-1] == KNOWN
         await c.stop()
 
@@ -363,7 +363,7 @@ def test_a_leader_names_a_lost_id_when_it_proposes_an_isr(others: int) -> None:
         await quiesce()
         assert len(await findings(c)) == len(topics)
         for topic in reversed(topics):
-            state = c.context.leaderships[TopicPartition(topic, 0)]
+            state = c.context.leaderships.known[TopicPartition(topic, 0)]
             item = AlterPartitionItem(
                 "", known[topic], 0, state.leader_epoch, state.isr[:1], PartitionEpoch(state.partition_epoch)
             )
@@ -371,7 +371,7 @@ def test_a_leader_names_a_lost_id_when_it_proposes_an_isr(others: int) -> None:
             (answer,) = (await c.ask(AlterPartitionRequest(BrokerId(1), epoch, (item,)))).partitions
             assert answer.error_code is ErrorCode.INELIGIBLE_REPLICA
             await quiesce()
-            assert c.context.topic_ids.get(topic) == known[topic]
+            assert c.context.topics.ids.get(topic) == known[topic]
             (answer,) = (await c.ask(AlterPartitionRequest(BrokerId(1), epoch, (item,)))).partitions
             assert answer.error_code is ErrorCode.NONE
         assert await findings(c) == []
@@ -390,7 +390,7 @@ def test_brokers_hear_of_a_deletion_while_other_metadata_of_the_topic_are_held_b
         await world.create(delete_topic_path("t"))
         c = world.start_controller(1002)
         KafkasBrokers.of(c, {1: {}, 2: {"t": KNOWN}})
-        await until(lambda: c.is_active and "t" not in c.context.topics)
+        await until(lambda: c.is_active and "t" not in c.context.topics.names)
         await quiesce(20)
         requests = RecordingBrokers.of(c.brokers, 1, UpdateMetadataRequest)
         leaders = [s.leader for r in requests for t in r.topic_states for s in t.partition_states]

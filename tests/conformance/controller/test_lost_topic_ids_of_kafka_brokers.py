@@ -25,7 +25,7 @@ def test_brokers_of_kafka_are_asked_before_metadata_make_them_forget() -> None:
         c = world.start_controller(1002)
         KafkasBrokers.of(c, {1: {"t": KNOWN}, 2: {}})
         await until(lambda: c.is_active)
-        await until(lambda: c.context.topic_ids.get("t") == KNOWN)
+        await until(lambda: c.context.topics.ids.get("t") == KNOWN)
         await quiesce()
         assert set(metadata_ids(c, 1)) == set(metadata_ids(c, 2)) == {KNOWN}
         assert await id_in_znode(world) == KNOWN
@@ -59,7 +59,7 @@ def test_what_brokers_of_kafka_name_counts_only_where_their_logs_take_it(
         await until(lambda: c.is_active)
         await quiesce(300)
         given = await id_in_znode(world)
-        assert given == c.context.topic_ids.get("t")
+        assert given == c.context.topics.ids.get("t")
         if why and why != "invented":
             (finding,) = await findings(c)
             assert why in finding.detail
@@ -92,7 +92,7 @@ def test_metadata_wait_for_a_silent_broker_of_kafka_only_for_seconds() -> None:
         brokers.unreachable.clear()
         await quiesce(300)
         # It has forgotten it, but not its logs.
-        assert c.context.topic_ids.get("t") is None
+        assert c.context.topics.ids.get("t") is None
         assert await findings(c)
         await c.stop()
 

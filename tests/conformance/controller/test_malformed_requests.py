@@ -29,7 +29,7 @@ MOVE = encode_reassignments({tp("t-0"): ids(1, 3)})
 
 
 def is_moving(c: RunningController, *adding: int) -> Callable[[], bool]:
-    return lambda: c.context.assignment(tp("t-0")).adding == adding
+    return lambda: c.context.topics.assignment(tp("t-0")).adding == adding
 
 
 # /admin/reassign_partitions
@@ -53,7 +53,7 @@ def test_a_malformed_reassignment_makes_way_for_a_good_one(repair: Repair, found
         await until(is_moving(c, 3))
         # From here on it is a good one that waits; what becomes of it by hand is noticed as well.
         await world.write(SetData(REASSIGN_PARTITIONS, encode_reassignments({tp("t-0"): ids(2, 1)})))
-        await until(lambda: c.context.assignment(tp("t-0")) == assignment([2, 1]))
+        await until(lambda: c.context.topics.assignment(tp("t-0")) == assignment([2, 1]))
         await c.stop()
 
     run_virtually(main)
@@ -69,7 +69,7 @@ def test_a_good_reassignment_overwritten_with_a_malformed_one_is_noticed_when_it
         await asyncio.sleep(1)
         await world.write(SetData(REASSIGN_PARTITIONS, GARBAGE))
         await catch_up(world, c, tp("t-0"), broker=3)
-        await until(lambda: c.context.assignment(tp("t-0")) == assignment([1, 3]))
+        await until(lambda: c.context.topics.assignment(tp("t-0")) == assignment([1, 3]))
         await is_quiet(c)
         await repair(world, REASSIGN_PARTITIONS, encode_reassignments({tp("t-0"): ids(1, 2)}))
         await until(is_moving(c, 2))

@@ -215,7 +215,7 @@ def test_whatever_a_znode_contains_a_controller_is_active_and_the_repair_is_enou
         assert await findings(active) == {}
         await creates_topics(world, active, "other")
         assert (await world.state("t")).leader in (1, 2)  # type: ignore[union-attr]
-        assert active.context.offline_partition_count == 0
+        assert active.context.leaderships.offline_partition_count == 0
         await active.stop()
 
     run_virtually(main)
@@ -235,11 +235,11 @@ def test_a_topic_that_was_malformed_at_a_failover_is_led_again_once_it_is_repair
         c = await fail_over(world, c)
         assert "/brokers/topics/t" in await findings(c)
         await repair(world, topic_path("t"), znode.data)
-        await until(lambda: tp("t-0") in c.context.leaderships)
+        await until(lambda: tp("t-0") in c.context.leaderships.known)
         await is_quiet(c)
         assert await findings(c) == {}
-        assert c.context.leaderships[tp("t-0")].leader == 1
-        assert c.context.offline_partition_count == 0
+        assert c.context.leaderships.known[tp("t-0")].leader == 1
+        assert c.context.leaderships.offline_partition_count == 0
         assert [r.topic_states[0].topic_name for b in (1, 2) for r in c.brokers.of(b, LeaderAndIsrRequest)] == [
             "t",
             "t",
@@ -294,9 +294,9 @@ def test_a_state_that_was_malformed_at_a_failover_is_taken_over_once_it_is_repai
         if dies:
             assert (await world.leads("t", leader=2, isr=[2])).leader_epoch > 3
         else:
-            await until(lambda: tp("t-0") in c.context.leaderships)
+            await until(lambda: tp("t-0") in c.context.leaderships.known)
         await is_quiet(c)
-        assert c.context.offline_partition_count == 0
+        assert c.context.leaderships.offline_partition_count == 0
         assert await findings(c) == {}
         await c.stop()
 
@@ -312,10 +312,10 @@ def test_a_running_broker_whose_registration_is_damaged_stays_in_the_cluster() -
         await world.write(SetData("/brokers/ids/1", GARBAGE))
         # The list of brokers changes, so every registration is read again.
         await world.start_broker(3)
-        await until(lambda: 3 in c.context.live_broker_ids)
+        await until(lambda: 3 in c.context.brokers.live_ids)
         await is_quiet(c)
-        assert c.context.live_broker_ids == {1, 2, 3}
-        assert c.context.broker_epochs[BrokerId(1)] == BrokerEpoch(znode.stat.czxid)
+        assert c.context.brokers.live_ids == {1, 2, 3}
+        assert c.context.brokers.epochs[BrokerId(1)] == BrokerEpoch(znode.stat.czxid)
         assert list(await findings(c)) == ["/brokers/ids/1"]
         assert (await world.leads("t", leader=1)).leader_epoch == 0
         await world.stop_broker(1)

@@ -57,12 +57,12 @@ async def log_directory_failed(world: World, c: RunningController) -> None:
 
 
 async def isr_changed(world: World, c: RunningController) -> None:
-    known = c.context.leaderships[tp("t-0")]
+    known = c.context.leaderships.known[tp("t-0")]
     changed = leadership(1, [1], leader_epoch=known.leader_epoch, controller_epoch=known.controller_epoch)
     await world.write(SetData(state_path(tp("t-0")), encode_state(changed)))
     parent = ISR_CHANGE_NOTIFICATION
     await world.write(Create(f"{parent}/isr_change_", encode_partitions([tp("t-0")]), sequential=True))
-    await until(lambda: c.context.leaderships[tp("t-0")].isr == (1,))
+    await until(lambda: c.context.leaderships.known[tp("t-0")].isr == (1,))
 
 
 async def topic_marked(world: World, _c: RunningController) -> None:
@@ -77,7 +77,7 @@ async def topic_created(world: World, _c: RunningController) -> None:
 
 async def broker_started(world: World, c: RunningController) -> None:
     await world.start_broker(7)
-    await until(lambda: 7 in c.context.live_broker_ids)
+    await until(lambda: 7 in c.context.brokers.live_ids)
 
 
 async def settings_changed(world: World, c: RunningController) -> None:
@@ -261,7 +261,7 @@ def test_a_malformed_registration_makes_way_for_a_good_one(repair: str) -> None:
             case "overwrite twice":
                 await session.multi([SetData(path, OTHER_GARBAGE)])
                 await session.multi([SetData(path, good)])
-        await until(lambda: 3 in c.context.live_broker_ids)
+        await until(lambda: 3 in c.context.brokers.live_ids)
         await c.stop()
 
     run_virtually(main)

@@ -98,7 +98,7 @@ def test_a_brokers_queue_is_shown_for_as_long_as_it_has_a_channel() -> None:
         await quiesce()
         assert shown(c, "controllerchannelmanager")["requestrateandqueuetimems_count 2"] == taken + 5
         await world.stop_broker(2)
-        await until(lambda: BrokerId(2) not in c.context.brokers)
+        await until(lambda: BrokerId(2) not in c.context.brokers.registered)
         assert {name.split(" ")[1] for name in shown(c, "controllerchannelmanager") if " " in name} == {"1"}
         await world.write(SetData("/controller", b"{}"))
         await until(lambda: not c.controller.is_active)
@@ -165,7 +165,7 @@ def test_gauges_equal_a_recount_while_a_deletion_and_a_reassignment_wait_for_bro
         assert shown_now["topicdeletion_oldestagems"] > 24_000 > shown_now["partitionreassignment_oldestagems"] > 4_000
         await c.ask(AlterPartitionReassignmentsRequest((ReassignableTopic("moved", (cancelled,)),)))
         await world.start_broker(2)
-        await until(lambda: not c.context.topics_to_be_deleted)
+        await until(lambda: not c.context.deletions.queued)
         await quiesce()
         check_controller_gauges(c.controller)
         assert in_progress(c) == dict.fromkeys(shown_now, 0)

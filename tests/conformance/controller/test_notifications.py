@@ -91,10 +91,10 @@ def test_a_failed_disk_costs_its_replicas_their_leaderships_and_nothing_else() -
         await until(lambda: is_empty(world, LOG_DIR_EVENT_NOTIFICATION))
         await quiesce()
         assert sorted(set(sent_to(c, 1))) == [tp(f"t-{p}") for p in range(4)]
-        assert c.context.offline_directories == {1: {tp("t-0"), tp("t-2")}}
+        assert c.context.brokers.offline_directories == {1: {tp("t-0"), tp("t-2")}}
         stopped = [s.partition_index for r in c.brokers.of(1, StopReplicaRequest) for s in r.partition_states]
         assert sorted(set(stopped)) == [0, 2]
-        assert c.context.replica_state(BrokerId(1), tp("t-0")) is ReplicaState.OFFLINE
+        assert c.context.replicas.state(BrokerId(1), tp("t-0")) is ReplicaState.OFFLINE
         sent_states = c.brokers.of(2, UpdateMetadataRequest)[-1]
         assert 1 in {b.id for b in sent_states.live_brokers}
         await c.stop()
@@ -115,7 +115,7 @@ def test_a_disk_that_is_there_again_is_believed_and_brings_nobody_back_by_itself
         await quiesce()
         c.brokers.results[BrokerId(1)] = {tp("t-0"): E.NONE}
         await disks_failed(world, 1)
-        await until(lambda: not c.context.offline_directories)
+        await until(lambda: not c.context.brokers.offline_directories)
         await quiesce()
         assert await world.state("t") == moved
         await c.stop()
@@ -132,14 +132,14 @@ def test_what_is_known_of_disks_goes_with_the_broker() -> None:
         await quiesce()
         c.brokers.results[BrokerId(1)] = {tp("t-0"): STORAGE}
         await disks_failed(world, 1)
-        await until(lambda: c.context.offline_directories)
+        await until(lambda: c.context.brokers.offline_directories)
         await stop_broker(world, c, 1)
-        assert c.context.offline_directories == {}
+        assert c.context.brokers.offline_directories == {}
         c.brokers.results.clear()
         await world.start_broker(1)
-        await until(lambda: 1 in c.context.live_broker_ids)
+        await until(lambda: 1 in c.context.brokers.live_ids)
         await quiesce()
-        assert 1 in c.context.online_brokers(tp("t-0"))
+        assert 1 in c.context.brokers.online_for(tp("t-0"))
         await c.stop()
 
     run_virtually(main)
@@ -159,16 +159,16 @@ def test_what_is_known_of_disks_goes_with_the_replica() -> None:
         c.brokers.results.clear()
         # Its replica on broker 1 is deleted by the move; then its nodes go, without a procedure as the other's.
         await world.create(REASSIGN_PARTITIONS, encode_reassignments({tp("moved-0"): ids(2)}))
-        await until(lambda: c.context.assignment(tp("moved-0")).replicas == ids(2))
+        await until(lambda: c.context.topics.assignment(tp("moved-0")).replicas == ids(2))
         for topic in ("moved", "removed"):
             await world.delete(state_path(tp(f"{topic}-0")))
             for path in (partition_path(tp(f"{topic}-0")), partitions_path(topic), topic_path(topic)):
                 await world.delete(path)
-        await until(lambda: not c.context.topics)
+        await until(lambda: not c.context.topics.names)
         for topic in ("moved", "removed"):
             await world.create_topic(topic, [1, 2])
             await world.leads(topic, leader=1, isr=(1, 2))
-        assert c.context.offline_directories == {}
+        assert c.context.brokers.offline_directories == {}
         await c.stop()
 
     run_virtually(main)
@@ -206,7 +206,7 @@ def test_an_answer_that_refuses_the_whole_request_says_nothing_of_disks() -> Non
         await disks_failed(world, 1)
         await until(lambda: is_empty(world, LOG_DIR_EVENT_NOTIFICATION))
         await quiesce()
-        assert (c.context.offline_directories, await world.state("t")) == ({}, state)
+        assert (c.context.brokers.offline_directories, await world.state("t")) == ({}, state)
         assert c.gauge("ActiveControllerCount") == 1
         await c.stop()
 
@@ -251,7 +251,7 @@ def test_the_late_answer_of_a_broker_that_is_gone_is_passed_over() -> None:
         answer = LeaderAndIsrResponse(E.NONE, (result("t-0", STORAGE),))
         c.controller.events.put(LeaderAndIsrResponseReceived(BrokerId(1), answer))
         await quiesce()
-        assert c.context.offline_directories == {}
+        assert c.context.brokers.offline_directories == {}
         await c.stop()
 
     run_virtually(main)
@@ -290,7 +290,7 @@ def test_an_isr_that_its_leader_wrote_is_taken_over_and_sent_to_every_broker(set
         await isr_changed(world, "t-1", "t-0")
         await until(lambda: is_empty(world, ISR_CHANGE_NOTIFICATION))
         await quiesce()
-        assert [c.context.leaderships[tp(f"t-{p}")] for p in (0, 1)] == written
+        assert [c.context.leaderships.known[tp(f"t-{p}")] for p in (0, 1)] == written
         for broker in (1, 2, 3):
             sent_states = {
                 (state.partition_index, state.isr)
@@ -337,7 +337,7 @@ def test_the_isr_of_a_partition_whose_topic_znode_cannot_be_read_is_not_taken_ov
         await isr_changed(world, "t-0")
         await until(lambda: is_empty(world, ISR_CHANGE_NOTIFICATION))
         await quiesce()
-        assert not c.context.leaderships
+        assert not c.context.leaderships.known
         assert c.gauge("GlobalPartitionCount") == 0
         await c.stop()
 

@@ -60,7 +60,7 @@ from cluster.znodes.configs import decode_config
 from cluster.znodes.paths import FEATURE, LOG_DIR_EVENT_NOTIFICATION, topic_path
 from cluster.zookeeper.port import Create, SetData
 from controller.decisions.partition_descriptions import described_partition
-from tests.controllers.contexts import ids
+from tests.controllers.contexts import facts, ids
 from tests.controllers.dry_runs import planned, received
 from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, until
 
@@ -213,7 +213,7 @@ async def _set_up(case: Case) -> tuple[World, RunningController]:
     # A live agent takes a new replica to a healthy disk.
     c.brokers.results = {
         broker: dict.fromkeys(failed, ErrorCode.KAFKA_STORAGE_ERROR)
-        for broker, failed in c.context.offline_directories.items()
+        for broker, failed in c.context.brokers.offline_directories.items()
     }
     return world, c
 
@@ -256,14 +256,14 @@ async def _disturb(world: World, c: RunningController, kind: str, *arguments: An
 async def _catch_up(world: World, c: RunningController, topic: str, partition: int, isr: list[int]) -> None:
     """The leader asks for an ISR of those of its followers; who asks for more is refused, which is all the same."""
     tp = TopicPartition(topic, partition)
-    state = c.context.leaderships.get(tp)
-    if state is None or state.leader not in c.context.broker_epochs:
+    state = c.context.leaderships.known.get(tp)
+    if state is None or state.leader not in c.context.brokers.epochs:
         return
-    members = [b for b in c.context.assignment(tp).replicas if b in isr or b == state.leader]
+    members = [b for b in c.context.topics.assignment(tp).replicas if b in isr or b == state.leader]
     item = AlterPartitionItem(
-        topic, c.context.topic_ids.get(topic), partition, state.leader_epoch, ids(*members), state.partition_epoch
+        topic, c.context.topics.ids.get(topic), partition, state.leader_epoch, ids(*members), state.partition_epoch
     )
-    epoch = c.context.broker_epochs[state.leader]
+    epoch = c.context.brokers.epochs[state.leader]
     await c.ask(AlterPartitionRequest(state.leader, epoch, (item,)))
 
 
@@ -287,9 +287,9 @@ async def _outcome(c: RunningController, asked: RequestEvent) -> Any:
 def _partitions(c: RunningController) -> dict[TopicPartition, DescribedPartition]:
     context = c.context
     return {
-        tp: described_partition(context, tp, undeleted=topic in context.topics_to_be_deleted)
-        for topic in context.assignments
-        for tp in context.partitions_of(topic)
+        tp: described_partition(context, tp, undeleted=topic in context.deletions.queued)
+        for topic in context.topics.assignments
+        for tp in context.topics.partitions_of(topic)
     }
 
 
@@ -315,7 +315,7 @@ def _state(world: World, c: RunningController) -> dict[str, Any]:
     assert active is not None
     return copy.deepcopy(
         {
-            "context": vars(active.context),
+            "context": facts(active.context),
             "zookeeper": (world.server.tree.zxid, world.server.tree.znodes),
             "requests": len(c.brokers.received),
             "records": len(c.sink.changes),
@@ -402,7 +402,7 @@ def _assert_same_answer(c: RunningController, dry: Any, real: Any) -> None:
     if isinstance(real, ControlledShutdownResponse):
         remaining = {TopicPartition(left.topic_name, left.partition_index) for left in real.remaining_partitions}
         leaderless = {TopicPartition(left.topic, left.partition) for left in dry.leaderless}
-        assert {tp for tp in leaderless if len(c.context.assignment(tp).replicas) > 1} <= remaining
+        assert {tp for tp in leaderless if len(c.context.topics.assignment(tp).replicas) > 1} <= remaining
         return
     shown, happened = list(_results(to_builtins(dry))), list(_results(to_builtins(real)))
     assert len(shown) == len(happened)

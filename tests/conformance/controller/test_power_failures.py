@@ -134,7 +134,7 @@ def test_members_that_go_while_another_one_is_online_leave_the_isr() -> None:
             await world.leads("t", leader=left[0], isr=left)
         await world.stop_broker(3)
         await world.leads("t", leader=-1, isr=[3])
-        assert BrokerId(3) not in c.context.live_broker_ids
+        assert BrokerId(3) not in c.context.brokers.live_ids
         await c.stop()
 
     run_virtually(main)

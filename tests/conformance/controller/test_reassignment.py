@@ -23,7 +23,10 @@ from tests.controllers.worlds import quiesce, run_virtually, until
 
 def counters_agree(c: Cluster) -> bool:
     context = c.controller.context
-    return bool(recount(context) == (context.offline_partition_count, context.preferred_replica_imbalance_count))
+    return bool(
+        recount(context)
+        == (context.leaderships.offline_partition_count, context.leaderships.preferred_replica_imbalance_count)
+    )
 
 
 @pytest.mark.rule("RA-11", "RA-13", "RA-15", "RA-16", "RA-17", "RA-18", "RA-19", "RA-20", "RA-21", "RA-22", "RA-23")
@@ -52,7 +55,7 @@ def test_the_worked_example_goes_through_its_phases_with_kafkas_epochs() -> None
         lists = [(r.replicas, r.reason) for r in c.controller.sink.of(Kind.ASSIGNMENT)]
         assert lists == [((7, 8, 9, 2, 5), "adding [8, 9], removing [2, 5]"), ((7, 8, 9), "adding [], removing []")]
         assert counters_agree(c)
-        assert c.controller.context.partitions_being_reassigned == set()
+        assert c.controller.context.topics.being_reassigned == set()
         await c.controller.stop()
 
     run_virtually(main)
@@ -188,7 +191,7 @@ def test_hundreds_of_moves_go_through_each_step_together() -> None:
         await c.submit({p: [3, 4] for p in range(count)})
         # What the tool writes, the topic node, and 400 epochs in transactions of 250.
         assert len(transactions) == 2 + 1 + 2
-        leaderships = c.controller.context.leaderships
+        leaderships = c.controller.context.leaderships.known
         items = tuple(
             AlterPartitionItem("t", None, tp.partition, state.leader_epoch, ids(1, 2, 3, 4), state.partition_epoch)
             for tp, state in leaderships.items()
@@ -219,7 +222,7 @@ def test_a_move_ends_without_a_leader_when_no_target_can_lead() -> None:
         assert await c.lists() == assignment([2])
         leader, _, isr = await c.state()
         assert (leader, isr) == (-1, (2,))
-        assert c.controller.context.partitions_being_reassigned == set()
+        assert c.controller.context.topics.being_reassigned == set()
         await c.controller.stop()
 
     run_virtually(main)
@@ -293,8 +296,8 @@ def test_a_move_that_cannot_be_completed_is_accepted_and_remembered_as_it_stands
         await c.world.write(SetData(state_path(T0), encode_state(newer)))
         assert await c.alter({0: [1, 2]}) == [E.NONE]
         assert await c.lists() == assignment([1, 2, 3], removing=[3])
-        assert c.controller.context.assignment(T0) == await c.lists()
-        assert c.controller.context.partitions_being_reassigned == {T0}
+        assert c.controller.context.topics.assignment(T0) == await c.lists()
+        assert c.controller.context.topics.being_reassigned == {T0}
         assert c.sent_to(3) == []
         await c.controller.stop()
 

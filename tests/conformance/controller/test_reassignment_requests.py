@@ -30,7 +30,7 @@ def test_each_partition_of_a_request_gets_its_own_answer() -> None:
             E.UNKNOWN_TOPIC_OR_PARTITION,
         ]
         assert (await c.lists(5)).adding == (3,)
-        assert c.controller.context.partitions_being_reassigned == {TopicPartition("t", 5)}
+        assert c.controller.context.topics.being_reassigned == {TopicPartition("t", 5)}
         await c.controller.stop()
 
     run_virtually(main)
@@ -167,7 +167,7 @@ def test_a_topic_that_vanishes_takes_its_entries_out_of_the_request_node() -> No
         await c.world.delete("/brokers/topics/t")
         await quiesce()
         assert await c.requested() is None
-        assert c.controller.context.partitions_being_reassigned == set()
+        assert c.controller.context.topics.being_reassigned == set()
         await c.controller.stop()
 
     run_virtually(main)

@@ -188,7 +188,7 @@ def test_a_broker_that_has_not_joined_is_asked_too() -> None:
         world, c = await stale_cluster()
         await world.start_broker(4, damaged=True)
         await quiesce(5)
-        assert BrokerId(4) not in c.context.brokers
+        assert BrokerId(4) not in c.context.brokers.registered
         describe(c, 4, ("v", TopicId("C" * 21 + "Q"), (4,), 400))
         planned = (await c.ask(PlanClusterRecoveryRequest())).recovery
         assert planned.only_on_brokers == ("u", "v")
@@ -233,7 +233,7 @@ def test_it_is_refused_where_the_next_controller_would_admit_nobody(accept_loss:
 
     async def main() -> None:
         world, c = await stale_cluster()
-        for broker in sorted(c.context.brokers):
+        for broker in sorted(c.context.brokers.registered):
             await world.write(SetData(broker_path(broker), b"{"))
         await quiesce(1)
         before = await everything(world)

@@ -58,7 +58,7 @@ def test_a_report_under_a_broker_epoch_that_nobody_has_makes_no_replica_unelecta
         world, c = await cluster(1, 2, 3)
         for broker in (1, 2, 3, 9):
             assert await codes(c, reported(broker, FAR_AHEAD)) == [E.STALE_BROKER_EPOCH]
-        assert c.context.damage_reports == {}
+        assert c.context.damage.reports == {}
         assert (await c.ask(DescribeFindingsRequest())).findings == ()
         await world.stop_broker(1)
         await world.leads("t", leader=2, isr=[2, 3])
@@ -105,7 +105,7 @@ def test_a_report_under_a_former_broker_epoch_that_arrives_late_holds_nothing() 
         assert await late in ([E.STALE_BROKER_EPOCH], [E.NONE, E.ELIGIBLE_LEADERS_NOT_AVAILABLE])
         assert await codes(c, reported(1, former)) == [E.STALE_BROKER_EPOCH]
         await world.leads("t", leader=1, isr=[1])
-        assert c.context.damage_reports == {}
+        assert c.context.damage.reports == {}
         await c.stop()
 
     run_virtually(main)
@@ -120,7 +120,7 @@ def test_a_broker_that_cannot_join_names_its_damage_in_vain() -> None:
         )
         await quiesce()
         assert await codes(c, reported(4, await world.broker_epoch(4))) == [E.STALE_BROKER_EPOCH]
-        assert c.context.damage_reports == {}
+        assert c.context.damage.reports == {}
         await c.stop()
 
     run_virtually(main)

@@ -37,7 +37,7 @@ async def with_unseen_topic() -> tuple[World, RunningController]:
     c.zookeeper._session.forget_watches()
     await world.create_topic("unseen", [1])
     await quiesce()
-    assert "unseen" not in c.context.topics
+    assert "unseen" not in c.context.topics.names
     return world, c
 
 
@@ -51,7 +51,7 @@ def test_a_topic_that_zookeeper_has_is_there_although_the_controller_has_not_see
         assert answer.plan == Plan()
         grown = await c.ask(CreatePartitionsRequest((NewPartitions("unseen", 2),), validate_only=True))
         assert grown.results[0].error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert "unseen" not in c.context.topics
+        assert "unseen" not in c.context.topics.names
 
     run_virtually(main)
 
@@ -65,11 +65,11 @@ def test_what_the_controller_comes_to_see_by_a_request_is_in_its_plan() -> None:
         c.brokers.received.clear()
         plan = (await c.ask(replace(NEW, validate_only=True))).plan
         assert [change.topic for change in plan.changes] == ["new", "unseen"]
-        assert "unseen" not in c.context.topics
+        assert "unseen" not in c.context.topics.names
         await c.ask(NEW)
         await quiesce()
         assert received(c) == planned(plan)
-        assert {"new", "unseen"} <= c.context.topics
+        assert {"new", "unseen"} <= c.context.topics.names
 
     run_virtually(main)
 

@@ -177,7 +177,7 @@ async def damage_states(world: World, c: RunningController) -> None:
 
 async def repair_states(world: World, c: RunningController) -> None:
     for tp in T:
-        await world.write(SetData(state_path(tp), encode_state(c.context.leaderships[tp])))
+        await world.write(SetData(state_path(tp), encode_state(c.context.leaderships.known[tp])))
 
 
 async def moved_by_tool(world: World, c: RunningController) -> None:
@@ -383,21 +383,21 @@ def test_a_move_is_cancelled_whose_end_was_refused_after_its_replica_was_deleted
         c.zookeeper.refuse_writes(lambda ops: refuse_topic_znode(ops, "t"))
         await catch_up(world, c)
         await quiesce()
-        assert c.context.replica_state(BrokerId(2), T[0]) is ReplicaState.NON_EXISTENT
-        assert c.context.assignment(T[0]).removing == (2,)
+        assert c.context.replicas.state(BrokerId(2), T[0]) is ReplicaState.NON_EXISTENT
+        assert c.context.topics.assignment(T[0]).removing == (2,)
         c.zookeeper.refuse_writes(None)
         c.brokers.received.clear()
         await reassign()(world, c)
         await quiesce()
-        assert c.context.assignment(T[0]) == ReplicaAssignment(ids(1, 2))
-        assert c.context.replica_state(BrokerId(2), T[0]) is ReplicaState.ONLINE
+        assert c.context.topics.assignment(T[0]) == ReplicaAssignment(ids(1, 2))
+        assert c.context.replicas.state(BrokerId(2), T[0]) is ReplicaState.ONLINE
         requested = [r.topic_states[0].partition_states[0] for r in c.brokers.of(2, LeaderAndIsrRequest)]
         assert any(state.is_new for state in requested)
         await in_sync(world, c, 1, 2)
         await world.stop_broker(2)
         await world.leads("t", leader=1, isr=[1])
         await quiesce()
-        assert c.context.replica_state(BrokerId(2), T[0]) is ReplicaState.OFFLINE
+        assert c.context.replicas.state(BrokerId(2), T[0]) is ReplicaState.OFFLINE
         await c.stop()
 
     run_virtually(main)
@@ -430,7 +430,7 @@ def test_a_move_is_not_replaced_while_the_older_request_cannot_be_removed() -> N
         errors = [p.error_code for response in answer.responses for p in response.partitions]  # type: ignore[attr-defined]
         assert errors == [ErrorCode.UNKNOWN_SERVER_ERROR] * len(T)
         await quiesce(100)
-        assert c.context.assignment(T[0]) == ReplicaAssignment(ids(1, 3, 2), ids(3), ids(2))
+        assert c.context.topics.assignment(T[0]) == ReplicaAssignment(ids(1, 3, 2), ids(3), ids(2))
         await c.stop()
 
     run_virtually(main)
@@ -472,7 +472,7 @@ def test_retries_of_what_is_refused_again_and_again_become_rare() -> None:
         after_an_hour = await world.leads("t", leader=1)
         assert after_an_hour.leader_epoch - before.leader_epoch < 12
         c.zookeeper.refuse_writes(None)
-        await until(lambda: not c.context.partitions_being_reassigned, "the moves are complete", deadline_s=1000)
+        await until(lambda: not c.context.topics.being_reassigned, "the moves are complete", deadline_s=1000)
         await c.stop()
 
     run_virtually(main)

@@ -63,14 +63,14 @@ def deleting(broker: int, count: int = 1) -> PlannedRequest:
 async def with_topic(*replicas: list[int], brokers: tuple[int, ...] = (1, 2)) -> tuple[World, RunningController]:
     world, c = await running_cluster(*brokers, auto_leader_rebalance_enable=False)
     await world.create_topic("t", *replicas)
-    await until(lambda: len(c.context.leaderships) == len(replicas))
+    await until(lambda: len(c.context.leaderships.known) == len(replicas))
     return world, c
 
 
 async def in_sync(world: World, c: RunningController, partition: int, *isr: int) -> None:
     state = await world.state("t", partition)
     assert state is not None
-    topic_id = c.context.topic_ids["t"]
+    topic_id = c.context.topics.ids["t"]
     item = AlterPartitionItem("t", topic_id, partition, state.leader_epoch, ids(*isr), state.partition_epoch)
     answer = await c.ask(AlterPartitionRequest(state.leader, await world.broker_epoch(state.leader), (item,)))
     assert answer.partitions[0].error_code is ErrorCode.NONE
@@ -257,7 +257,7 @@ def test_a_deletion_is_shown_to_its_end() -> None:
             deleting(1),
             deleting(2),
         ]
-        assert "t" in c.context.topics
+        assert "t" in c.context.topics.names
 
     run_virtually(main)
 

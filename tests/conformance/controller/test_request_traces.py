@@ -25,7 +25,7 @@ Trace = list[tuple[str, Happening, dict[str, list[str]]]]
 
 async def start_broker(world: World, c: RunningController, *brokers: int) -> None:
     await world.start_broker(*brokers)
-    await until(lambda: c.context.live_broker_ids.issuperset(brokers))
+    await until(lambda: c.context.brokers.live_ids.issuperset(brokers))
 
 
 async def bounce(world: World, broker: int) -> None:

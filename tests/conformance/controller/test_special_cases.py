@@ -97,13 +97,13 @@ def test_a_broker_that_takes_part_stays_whatever_becomes_of_the_features_until_i
         await world.write(SetData(broker_path(fit.id), encode_broker(replace(fit, features={}), 1)))
         await quiesce()
         await world.create(broker_path(BrokerId(3)), encode_broker(replace(fit, id=BrokerId(3)), 1))
-        await until(lambda: 3 in c.context.live_broker_ids)
-        assert c.context.live_broker_ids == {2, 3}
+        await until(lambda: 3 in c.context.brokers.live_ids)
+        assert c.context.brokers.live_ids == {2, 3}
         await world.write(
             Delete(broker_path(fit.id)), Create(broker_path(fit.id), encode_broker(replace(fit, features={}), 1))
         )
-        await until(lambda: 2 not in c.context.live_broker_ids)
-        assert c.context.live_broker_ids == {3}
+        await until(lambda: 2 not in c.context.brokers.live_ids)
+        assert c.context.brokers.live_ids == {3}
         await c.stop()
 
     run_virtually(main)
@@ -197,7 +197,7 @@ def test_a_state_node_that_is_there_already_is_never_overwritten() -> None:
         there = encode_state(leadership(2, [2], leader_epoch=5))
         await world.create(state_path(tp("t-0")), there)
         await quiesce()
-        before = c.context.assignments.get("t")
+        before = c.context.topics.assignments.get("t")
         assert not before
         znode = TopicAssignment({0: ReplicaAssignment(ids(1)), 1: ReplicaAssignment(ids(1))})
         await world.write(SetData(topic_path("t"), encode_topic(znode)))
@@ -206,7 +206,7 @@ def test_a_state_node_that_is_there_already_is_never_overwritten() -> None:
         kept = await world.tool.get(state_path(tp("t-0")))
         assert kept is not None
         assert kept.data == there
-        assert c.context.partition_state(tp("t-0")) is PartitionState.NEW
+        assert c.context.leaderships.partition_state(tp("t-0")) is PartitionState.NEW
         assert PartitionState.NEW in PREVIOUS_PARTITION_STATES[PartitionState.ONLINE]
         await c.stop()
 
@@ -252,7 +252,7 @@ def test_every_target_of_the_replica_machine_has_its_action() -> None:
             c.brokers.received.clear()
             await move_replicas(active, {broker: [partition]}, target)
             await quiesce()
-            state: ReplicaState = c.context.replica_state(broker, partition)
+            state: ReplicaState = c.context.replicas.state(broker, partition)
             return state
 
         assert await move(three, ReplicaState.ONLINE) is ReplicaState.NON_EXISTENT
@@ -272,7 +272,7 @@ def test_every_target_of_the_replica_machine_has_its_action() -> None:
         assert await move(two, ReplicaState.DELETION_SUCCESSFUL) is ReplicaState.DELETION_SUCCESSFUL
         assert await move(two, ReplicaState.NON_EXISTENT) is ReplicaState.NON_EXISTENT
         # The list of replicas is the topic node's affair, which has not changed.
-        assert c.context.assignment(partition).replicas == (1, 2)
+        assert c.context.topics.assignment(partition).replicas == (1, 2)
         moves = [(r.broker, r.from_state, r.to_state) for r in c.sink.of(Kind.REPLICA)]
         assert (2, "OnlineReplica", "OfflineReplica") in moves
         assert (2, "ReplicaDeletionSuccessful", "NonExistentReplica") in moves
@@ -289,9 +289,9 @@ def test_a_new_replica_on_the_leader_is_a_failure_that_leaves_its_state() -> Non
         await world.leads("t", leader=1)
         await quiesce()
         active: Any = c.controller._active
-        c.context.replica_states[BrokerId(1)].pop(tp("t-0"))
+        c.context.replicas.states[BrokerId(1)].pop(tp("t-0"))
         await move_replicas(active, {BrokerId(1): [tp("t-0")]}, ReplicaState.NEW)
-        assert c.context.replica_state(BrokerId(1), tp("t-0")) is ReplicaState.NON_EXISTENT
+        assert c.context.replicas.state(BrokerId(1), tp("t-0")) is ReplicaState.NON_EXISTENT
         await c.stop()
 
     run_virtually(main)

@@ -24,7 +24,7 @@ from controller.changes import (
     BrokerShuttingDown,
     DeletionsQueued,
     OfflineReplicasReported,
-    PartitionStatesDerived,
+    PartitionsMoved,
     ReassignmentsWritten,
 )
 from controller.decisions.partitions.leader_election import ElectionFailure, Offline, Preferred
@@ -70,7 +70,7 @@ def test_one_call_is_one_batch_and_results_are_of_elections_only() -> None:
         world, c, active = await with_topic([1, 2, 3], [1, 2, 3])
         new, absent = tp("t-2"), tp("t-9")
         c.context.apply(ReassignmentsWritten({new: ReplicaAssignment(ids(1, 2, 3))}))
-        c.context.apply(PartitionStatesDerived({new: PartitionState.NEW}))
+        c.context.apply(PartitionsMoved({new: PartitionState.NEW}))
         partitions = [tp("t-0"), new, tp("t-1"), absent]
         results = await move_partitions(active, partitions, PartitionState.ONLINE, Preferred())
         assert {p: type(result) for p, result in results.items()} == {tp("t-0"): LeaderAndIsr, tp("t-1"): LeaderAndIsr}
@@ -109,7 +109,7 @@ def test_an_error_is_everybodys_and_a_moved_controller_nobodys() -> None:
         assert [type(results[p]) for p in both] == [ElectionFailure] * 2
         assert "broken" in results[both[0]].reason  # type: ignore[union-attr]
         await move_replicas(active, {BrokerId(1): both}, ReplicaState.OFFLINE)
-        assert c.context.replica_state(BrokerId(1), both[0]) is ReplicaState.ONLINE
+        assert c.context.replicas.state(BrokerId(1), both[0]) is ReplicaState.ONLINE
         error = ControllerMovedError("another one")
         with pytest.raises(ControllerMovedError):
             await move_partitions(active, both, PartitionState.ONLINE, Preferred())
@@ -117,7 +117,7 @@ def test_an_error_is_everybodys_and_a_moved_controller_nobodys() -> None:
             await move_replicas(active, {BrokerId(1): both}, ReplicaState.OFFLINE)
         await quiesce()
         assert [await world.state("t", p) for p in (0, 1)] == before
-        assert {c.context.partition_state(p) for p in both} == {PartitionState.ONLINE}
+        assert {c.context.leaderships.partition_state(p) for p in both} == {PartitionState.ONLINE}
         assert not c.brokers.of(2, LeaderAndIsrRequest)
         await c.stop()
 
@@ -188,8 +188,8 @@ def test_sending_is_queueing_and_what_waits_keeps_the_epochs_it_was_made_with() 
         began = asyncio.get_running_loop().time()
         await move_replicas(active, {BrokerId(1): [tp("t-0")]}, ReplicaState.ONLINE)
         assert asyncio.get_running_loop().time() == began
-        made_with = c.context.broker_epochs[BrokerId(1)]
-        c.context.broker_epochs[BrokerId(1)] = BrokerEpoch(made_with + 50)
+        made_with = c.context.brokers.epochs[BrokerId(1)]
+        c.context.brokers.epochs[BrokerId(1)] = BrokerEpoch(made_with + 50)
         await quiesce(5)
         assert not c.brokers.of(1, LeaderAndIsrRequest)
         c.brokers.unreachable.clear()
@@ -209,7 +209,7 @@ def test_an_answer_of_a_broker_only_becomes_an_event() -> None:
         c.controller._on_answer(BrokerId(1), LeaderAndIsrRequest(1001, 1, 1, (), ()), response)  # type: ignore[arg-type]
         ((event, _),) = c.controller.events._queue
         assert event == LeaderAndIsrResponseReceived(BrokerId(1), response)
-        assert (recount(c.context), c.context.offline_directories) == (before, {})
+        assert (recount(c.context), c.context.brokers.offline_directories) == (before, {})
         await c.stop()
 
     run_virtually(main)
@@ -241,7 +241,7 @@ def test_rounds_of_elections_follow_at_once_and_after_ten_with_pauses() -> None:
 def test_states_are_written_on_the_epoch_last_read_and_topic_znodes_on_whatever_there_is() -> None:
     async def main() -> None:
         world, c, active = await with_topic([1, 2])
-        known = c.context.leaderships[tp("t-0")]
+        known = c.context.leaderships.known[tp("t-0")]
         fits = leadership(1, [1], partition_epoch=known.partition_epoch + 1)
         ahead = leadership(1, [2], partition_epoch=known.partition_epoch + 2)
         assert await active.store.write_states({tp("t-0"): ahead}) == {tp("t-0"): Conflict(0, exists=False)}
@@ -250,7 +250,7 @@ def test_states_are_written_on_the_epoch_last_read_and_topic_znodes_on_whatever_
         again = leadership(1, [2], partition_epoch=known.partition_epoch + 1)
         assert await active.store.write_states({tp("t-0"): again}) == {tp("t-0"): Conflict(0, exists=False)}
         assert await world.state("t") == fits
-        assignment = TopicAssignment({0: ReplicaAssignment(ids(1, 2))}, c.context.topic_ids["t"])
+        assignment = TopicAssignment({0: ReplicaAssignment(ids(1, 2))}, c.context.topics.ids["t"])
         for _ in range(3):
             await world.write(SetData(topic_path("t"), encode_topic(assignment)))
         (outcome,) = (await active.store.write_topics({"t": assignment})).values()
@@ -332,9 +332,9 @@ def test_a_dead_broker_takes_all_its_replicas_along_and_an_incarnation_its_faile
         await world.stop_broker(2)
         await until(lambda: c.gauge("ActiveBrokerCount") == 2)
         await quiesce()
-        assert (c.context.offline_directories, c.context.shutting_down) == ({}, set())
-        assert [c.context.replica_state(BrokerId(2), p) for p in hosted] == [ReplicaState.OFFLINE] * 3
-        assert c.context.replica_state(BrokerId(1), hosted[0]) is ReplicaState.ONLINE
+        assert (c.context.brokers.offline_directories, c.context.brokers.shutting_down) == ({}, set())
+        assert [c.context.replicas.state(BrokerId(2), p) for p in hosted] == [ReplicaState.OFFLINE] * 3
+        assert c.context.replicas.state(BrokerId(1), hosted[0]) is ReplicaState.ONLINE
         # Late news of the dead incarnation's registration means nothing any more.
         c.brokers.received.clear()
         c.controller.events.put(BrokerModifications(BrokerId(2)))
@@ -344,8 +344,8 @@ def test_a_dead_broker_takes_all_its_replicas_along_and_an_incarnation_its_faile
         await world.start_broker(2)
         await world.leads("t", 2, leader=2)
         assert await world.broker_epoch(2) > epoch
-        assert c.context.offline_directories == {}
-        assert [c.context.replica_state(BrokerId(2), p) for p in hosted] == [ReplicaState.ONLINE] * 3
+        assert c.context.brokers.offline_directories == {}
+        assert [c.context.replicas.state(BrokerId(2), p) for p in hosted] == [ReplicaState.ONLINE] * 3
         await c.stop()
 
     run_virtually(main)
@@ -364,10 +364,13 @@ def test_topics_that_came_and_went_unseen_are_found_in_one_comparison() -> None:
         for topic, partition, leader in (("a", 0, 1), ("a", 1, 2), ("b", 0, 3)):
             await world.leads(topic, partition, leader=leader)
         await quiesce()
-        assert c.context.topics == {"a", "b"}
-        assert c.context.topic_ids["a"] == "Wx8MUo0-SnefEGwuS32aMQ"
-        assert {topic: sorted(of_topic) for topic, of_topic in c.context.assignments.items()} == {"a": [0, 1], "b": [0]}
-        assert c.context.assignment(tp("a-1")).replicas == (2, 3)
+        assert c.context.topics.names == {"a", "b"}
+        assert c.context.topics.ids["a"] == "Wx8MUo0-SnefEGwuS32aMQ"
+        assert {topic: sorted(of_topic) for topic, of_topic in c.context.topics.assignments.items()} == {
+            "a": [0, 1],
+            "b": [0],
+        }
+        assert c.context.topics.assignment(tp("a-1")).replicas == (2, 3)
         assert await world.tool.exists(broker_path(BrokerId(1))) is not None
         await c.stop()
 

@@ -53,9 +53,9 @@ def test_a_topic_is_forgotten_stopped_deleted_and_only_then_removed() -> None:
         assert deleted.index(delete_topic_path("t")) > deleted.index(topic_config_path("t"))
         assert deleted.index(topic_config_path("t")) > deleted.index(topic_path("t"))
         assert deleted.index(topic_path("t")) > deleted.index(partitions_path("t"))
-        assert "t" not in c.context.topics | c.context.topics_to_be_deleted | c.context.topics_with_deletion_started
-        assert not c.context.leaderships
-        assert not c.context.partition_states
+        assert "t" not in c.context.topics.names | c.context.deletions.queued | c.context.deletions.started
+        assert not c.context.leaderships.known
+        assert not c.context.leaderships.partition_states
         counts = ("TopicsToDeleteCount", "ReplicasToDeleteCount", "GlobalTopicCount")
         assert [c.gauge(name) for name in counts] == [0, 0, 0]
         assert [r.to_state for r in c.sink.of(Kind.TOPIC)] == ["created", "queued for deletion", "deleted"]
@@ -89,7 +89,7 @@ def test_the_marker_of_an_unknown_topic_is_removed() -> None:
         await world.leads("t", leader=1)
         await mark(world, "nonsense")
         await gone(world, "nonsense")
-        assert c.context.topics == {"t"}
+        assert c.context.topics.names == {"t"}
         assert c.gauge("TopicsToDeleteCount") == 0
         await c.stop()
 
@@ -193,7 +193,7 @@ def test_a_broker_that_dies_before_it_answers_does_not_leave_its_replica_hanging
         c.brokers.answers[BrokerId(2)] = ErrorCode.STALE_CONTROLLER_EPOCH
         await mark(world, "t")
         await quiesce(10)
-        assert c.context.replicas_by_state("t")[ReplicaState.DELETION_STARTED] == 1
+        assert c.context.replicas.by_state("t")[ReplicaState.DELETION_STARTED] == 1
         assert c.gauge("TopicsIneligibleToDeleteCount") == 0
         described = await describe(c)
         assert (described.state, described.waiting[0].reason) == ("in progress", "broker 2 has not answered yet")
@@ -309,7 +309,7 @@ def test_a_topic_znode_that_cannot_be_read_does_not_grow_but_can_be_deleted() ->
     async def main() -> None:
         world, c = await running_cluster(1)
         await world.create(topic_path("t"), b"not JSON")
-        await until(lambda: "t" in c.context.topics)
+        await until(lambda: "t" in c.context.topics.names)
         grown = await c.ask(CreatePartitionsRequest((NewPartitions("t", 2),)))
         assert grown.results[0].error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         await mark(world, "t")
@@ -379,7 +379,7 @@ def test_the_name_of_a_topic_that_is_being_deleted_is_refused_with_what_the_dele
         await world.leads("t", 0, leader=1)
         await mark(world, "t")
 
-        await until(lambda: "t" in c.context.topics_to_be_deleted, "the deletion is known")
+        await until(lambda: "t" in c.context.deletions.queued, "the deletion is known")
 
         async def on_hold() -> bool:
             found = (await c.ask(DescribeTopicDeletionsRequest(("t",)))).deletions

@@ -246,7 +246,7 @@ def test_changed_and_missing_partitions_of_a_topic_znode_are_ignored() -> None:
         changed = {0: ReplicaAssignment(ids(2, 1))}
         await world.write(SetData(topic_path("t"), encode_topic(type(topic)(changed, topic.topic_id))))
         await quiesce()
-        assert c.context.assignments["t"] == topic.partitions
+        assert c.context.topics.assignments["t"] == topic.partitions
         assert await world.state("t", 1) == before
         assert not c.brokers.of(2, LeaderAndIsrRequest)
         await c.stop()

@@ -154,7 +154,7 @@ def test_a_request_that_would_leave_live_replicas_in_sync_without_a_leader_is_re
         # Broker 1 and 2 are in sync by ZooKeeper, but on failed disks.
         context = c.controller.context
         for broker in (1, 2):
-            context.offline_directories[broker] = {T0: None}
+            context.brokers.offline_directories[broker] = {T0: None}
         before = await c.state(), await c.lists()
         c.forget()
         assert await c.alter({0: None}) == [E.INVALID_REPLICA_ASSIGNMENT]
@@ -225,7 +225,10 @@ def test_a_partition_without_a_leader_counts_as_offline_and_is_elected_when_anyt
         assert await c.state() == (1, 6, (1, 2))
         assert c.controller.gauge("OfflinePartitionsCount") == 0
         context = c.controller.context
-        assert recount(context) == (context.offline_partition_count, context.preferred_replica_imbalance_count)
+        assert recount(context) == (
+            context.leaderships.offline_partition_count,
+            context.leaderships.preferred_replica_imbalance_count,
+        )
         await c.controller.stop()
 
     run_virtually(main)

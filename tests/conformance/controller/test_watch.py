@@ -95,7 +95,7 @@ def test_a_cursor_continues_behind_what_was_read_and_a_foreign_one_says_that_som
             await world.create_topic("a", [1])
             await world.create_topic("b", [1])
             first = await anext(stream)
-        await until(lambda: "b" in c.context.topics)
+        await until(lambda: "b" in c.context.topics.names)
         await quiesce()
         async with aclosing(await watch(c, first.cursor)) as stream:
             again = await anext(stream)

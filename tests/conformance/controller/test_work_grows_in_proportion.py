@@ -52,12 +52,12 @@ Request = Callable[[int], Any]
 
 async def create(world: World, c: RunningController, partitions: int) -> None:
     await world.create_topic("t", *[(1, 2, 3)] * partitions)
-    await until(lambda: len(c.context.leaderships) == partitions)
+    await until(lambda: len(c.context.leaderships.known) == partitions)
 
 
 async def lose_the_leader(world: World, c: RunningController, _: int) -> None:
     await world.stop_broker(1)
-    await until(lambda: all(known.isr == (2, 3) for known in c.context.leaderships.values()))
+    await until(lambda: all(known.isr == (2, 3) for known in c.context.leaderships.known.values()))
 
 
 async def take_it_back(world: World, c: RunningController, _: int) -> None:
@@ -73,7 +73,7 @@ async def fail_over(world: World, c: RunningController, _: int) -> None:
 
 async def delete(world: World, c: RunningController, _: int) -> None:
     await world.create("/admin/delete_topics/t")
-    await until(lambda: not c.context.topics)
+    await until(lambda: not c.context.topics.names)
 
 
 class Lines:
@@ -129,7 +129,7 @@ async def work_of_losing_all(replicas: int) -> int:
     brokers = range(1, replicas + 1)
     world, c = await running_cluster(*brokers)
     await world.create_topic("t", tuple(brokers))
-    await until(lambda: len(c.context.leaderships) == 1)
+    await until(lambda: len(c.context.leaderships.known) == 1)
     await quiesce()
     entries = Entries()
     sys.setprofile(entries)
@@ -188,7 +188,7 @@ async def work_for_replicas_in_doubt(partitions: int) -> tuple[int, ...]:
                 for p in range(partitions)
             )
             await c.ask(ReportDamagedReplicasRequest(BrokerId(broker), await world.broker_epoch(broker), named))
-        await until(lambda: all(known.leader == 2 for known in c.context.leaderships.values()), deadline_s=90)
+        await until(lambda: all(known.leader == 2 for known in c.context.leaderships.known.values()), deadline_s=90)
     return lines.count, Number.comparisons
 
 

@@ -156,11 +156,11 @@ def test_a_topic_is_deleted_while_a_broker_is_down() -> None:
                 "ReplicaDeletionSuccessful",
             ]
         assert replica_states(c, 3) == ["ReplicaDeletionIneligible", "OfflineReplica"]
-        assert c.context.topics_ineligible_for_deletion == {"t"}
+        assert c.context.deletions.ineligible == {"t"}
         c.brokers.received.clear()
         c.sink.changes.clear()
         await world.start_broker(3)
-        await until(lambda: "t" not in c.context.topics)
+        await until(lambda: "t" not in c.context.topics.names)
         await quiesce()
         assert lines_sent(c, 3) == [
             "metadata []",

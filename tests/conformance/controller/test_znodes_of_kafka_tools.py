@@ -68,7 +68,7 @@ def test_moves_and_elections_of_kafkas_tools_are_carried_out_and_their_nodes_rem
     async def main() -> None:
         world, c = await created()
         await world.write(Create(REASSIGN_PARTITIONS, MOVED))
-        await until(lambda: c.context.assignment(tp("orders-0")).adding == (3,))
+        await until(lambda: c.context.topics.assignment(tp("orders-0")).adding == (3,))
         await quiesce()
         await catch_up(world, c, tp("orders-0"), broker=3)
         await world.leads("orders", 0, leader=2, isr=(2, 3))

@@ -14,7 +14,7 @@ from cluster.requests.control import (
 )
 from cluster.znodes.left_replicas import LeftReplicas
 from controller.changes import DeletionsQueued, LeadershipsRead, LeftReplicasRecorded
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
 from controller.decisions.broker_requests import ControlBatch, RequestSettings
 from tests.controllers.contexts import EPOCH, assignment, context, ids, leadership, tp
 
@@ -42,7 +42,11 @@ def of(requests: list[tuple[BrokerId, ControlRequest]], kind: type[ControlReques
 
 def add(batch: ControlBatch, view: ControllerContext, name: str, *brokers: int, is_new: bool = False) -> None:
     batch.add_leader_and_isr(
-        ids(*brokers), tp(name), view.leaderships[tp(name)], view.assignment(tp(name)), is_new=is_new
+        ids(*brokers),
+        tp(name),
+        view.leaderships.known[tp(name)],
+        view.topics.assignment(tp(name)),
+        is_new=is_new,
     )
 
 
@@ -213,7 +217,7 @@ def test_an_announced_assignment_is_sent_although_the_context_does_not_have_it_y
     batch.add_update_metadata_for_all([tp("t-0"), tp("t-1")])
     (topic,) = of(send(batch), UpdateMetadataRequest)[1].topic_states
     assert [state.replicas for state in topic.partition_states] == [(2,), (2, 9)]
-    assert view.assignment(tp("t-0")) == assignment([1, 2])
+    assert view.topics.assignment(tp("t-0")) == assignment([1, 2])
 
 
 def test_every_request_of_a_batch_carries_its_causes() -> None:

@@ -7,7 +7,7 @@ import pytest
 from cluster.model.broker import BrokerId, ControllerId
 from cluster.requests.cluster import ClusterEvent
 from controller.changes import ReassignmentsStarted, ReassignmentsWritten
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
 from controller.decisions.cluster_events import (
     REASSIGNMENT_CANCELLED,
     REASSIGNMENT_COMPLETED,

@@ -22,18 +22,16 @@ from controller.changes import (
     LeadershipsWritten,
     OfflineReplicasReported,
     PartitionsMoved,
-    PartitionStatesDerived,
     ReassignmentsCompleted,
     ReassignmentsStarted,
     ReassignmentsWritten,
     ReplicasMoved,
-    ReplicaStatesDerived,
     TopicIdRead,
     TopicsRemoved,
 )
-from controller.context import ControllerContext
-from controller.partition_image import TopicIdConflictError
-from controller.preferred_leaders import PreferredLeaders, is_imbalanced
+from controller.context.controller_context import ControllerContext
+from controller.context.leaderships import PreferredLeaders, is_imbalanced
+from controller.context.topics import TopicIdConflictError
 from simulator.recount import recount
 from tests.controllers.contexts import assignment, broker, context, ids, leadership, registered, tp
 
@@ -42,26 +40,26 @@ from tests.controllers.contexts import assignment, broker, context, ids, leaders
 def test_online_means_live_and_on_a_healthy_disk() -> None:
     cluster = context([1, 2, 3], {"t-0": [1, 2, 3]})
     cluster.apply(BrokerShuttingDown(BrokerId(2), BrokerEpoch(102)))
-    cluster.offline_directories[BrokerId(3)] = {tp("t-0")}
-    assert cluster.live_broker_ids == {1, 3}
-    assert cluster.live_or_shutting_down_ids == {1, 2, 3}
-    assert cluster.online_brokers(tp("t-0")) == {1}
-    assert cluster.online_brokers(tp("t-0"), include_shutting_down=True) == {1, 2}
-    assert cluster.online_brokers(tp("t-1")) == {1, 3}
+    cluster.brokers.offline_directories[BrokerId(3)] = {tp("t-0")}
+    assert cluster.brokers.live_ids == {1, 3}
+    assert cluster.brokers.registered_ids == {1, 2, 3}
+    assert cluster.brokers.online_for(tp("t-0")) == {1}
+    assert cluster.brokers.online_for(tp("t-0"), include_shutting_down=True) == {1, 2}
+    assert cluster.brokers.online_for(tp("t-1")) == {1, 3}
     cluster.apply(BrokersJoined((registered(3, 500),)))
-    assert cluster.online_brokers(tp("t-0")) == {1, 3}
+    assert cluster.brokers.online_for(tp("t-0")) == {1, 3}
 
 
 @pytest.mark.rule("CX-3", "CX-8")
 def test_replicas_of_a_reassignment_count_as_hosted() -> None:
     cluster = context([1], {"t-0": [1, 2]})
     cluster.apply(ReassignmentsWritten({tp("t-0"): assignment([3, 1, 2], adding=[3], removing=[1])}))
-    assert [cluster.partitions_on_broker(BrokerId(b)) for b in (1, 2, 3, 4)] == [[tp("t-0")]] * 3 + [[]]
-    assert cluster.hosting_brokers() == [1, 2, 3]
+    assert [cluster.topics.partitions_on(BrokerId(b)) for b in (1, 2, 3, 4)] == [[tp("t-0")]] * 3 + [[]]
+    assert cluster.topics.hosting_brokers() == [1, 2, 3]
     cluster.apply(ReassignmentsWritten({tp("t-0"): assignment([3])}))
-    assert cluster.hosting_brokers() == [3]
-    assert cluster.assignment(tp("unknown-0")).replicas == ()
-    assert cluster.partitions_of("unknown") == []
+    assert cluster.topics.hosting_brokers() == [3]
+    assert cluster.topics.assignment(tp("unknown-0")).replicas == ()
+    assert cluster.topics.partitions_of("unknown") == []
 
 
 @pytest.mark.rule("CX-4", "CX-5", "CX-6", "CX-7")
@@ -77,14 +75,14 @@ def test_questions_about_leaders_leave_out_topics_queued_for_deletion() -> None:
             "gone-0": leadership(9, [9], leader_epoch=4),
         },
     )
-    assert cluster.leader_epoch_for_stop(tp("gone-0")) == 4
+    assert cluster.leaderships.leader_epoch_for_stop(tp("gone-0")) == 4
     cluster.apply(DeletionsQueued(("gone",)))
-    assert cluster.partitions_with_leaders() == [tp(f"t-{p}") for p in range(4)]
-    assert set(cluster.partitions_with_offline_leader()) == {tp("t-1"), tp("t-3")}
-    assert cluster.partition_leaders_on_broker(BrokerId(1)) == [tp("t-0")]
-    assert [cluster.leader_epoch_for_stop(tp(p)) for p in ("t-0", "gone-0", "t-9")] == [3, -2, -1]
-    cluster.offline_directories[BrokerId(1)] = {tp("t-0")}
-    assert set(cluster.partitions_with_offline_leader()) == {tp("t-0"), tp("t-1"), tp("t-3")}
+    assert cluster.leaderships.partitions_with_leaders() == [tp(f"t-{p}") for p in range(4)]
+    assert set(cluster.leaderships.partitions_with_offline_leader()) == {tp("t-1"), tp("t-3")}
+    assert cluster.leaderships.partition_leaders_on_broker(BrokerId(1)) == [tp("t-0")]
+    assert [cluster.leaderships.leader_epoch_for_stop(tp(p)) for p in ("t-0", "gone-0", "t-9")] == [3, -2, -1]
+    cluster.brokers.offline_directories[BrokerId(1)] = {tp("t-0")}
+    assert set(cluster.leaderships.partitions_with_offline_leader()) == {tp("t-0"), tp("t-1"), tp("t-3")}
 
 
 @pytest.mark.rule("CX-9", "TI-4")
@@ -99,48 +97,52 @@ def test_topic_ids_may_not_contradict_each_other(topic: str, topic_id: str) -> N
 @pytest.mark.rule("CX-10", "D-8")
 def test_a_removed_topic_leaves_nothing_behind() -> None:
     cluster = context([1], {"t-0": [1], "t-1": [1]}, {"t-0": leadership(1, [1])})
-    cluster.apply(PartitionStatesDerived({tp("t-0"): PartitionState.NEW}))
-    cluster.apply(PartitionStatesDerived({tp("t-0"): PartitionState.OFFLINE}))
-    cluster.apply(ReplicaStatesDerived(BrokerId(1), (tp("t-0"),), ReplicaState.ONLINE))
+    cluster.apply(PartitionsMoved({tp("t-0"): PartitionState.NEW}))
+    cluster.apply(PartitionsMoved({tp("t-0"): PartitionState.OFFLINE}))
+    cluster.apply(ReplicasMoved(BrokerId(1), {tp("t-0"): ReplicaState.NON_EXISTENT}, ReplicaState.ONLINE))
     cluster.apply(ReassignmentsStarted((tp("t-0"),)))
     cluster.apply(DeletionsQueued(("t",)))
     cluster.apply(DeletionsIneligible(frozenset({"t"})))
     cluster.apply(TopicsRemoved(("t",), deleted=True))
-    assert not cluster.topics
-    assert not cluster.topic_ids
-    assert not cluster.topic_names
-    assert not cluster.assignments
-    assert not cluster.leaderships
-    assert not cluster.topics_to_be_deleted
-    assert cluster.partitions_on_broker(BrokerId(1)) == []
-    assert not cluster.partitions_being_reassigned
-    assert not cluster.topics_ineligible_for_deletion
-    assert cluster.partition_state(tp("t-0")) is PartitionState.NON_EXISTENT
-    assert cluster.replica_state(BrokerId(1), tp("t-0")) is ReplicaState.NON_EXISTENT
-    assert recount(cluster) == (cluster.offline_partition_count, cluster.preferred_replica_imbalance_count) == (0, 0)
+    assert not cluster.topics.names
+    assert not cluster.topics.ids
+    assert not cluster.topics.names_by_id
+    assert not cluster.topics.assignments
+    assert not cluster.leaderships.known
+    assert not cluster.deletions.queued
+    assert cluster.topics.partitions_on(BrokerId(1)) == []
+    assert not cluster.topics.being_reassigned
+    assert not cluster.deletions.ineligible
+    assert cluster.leaderships.partition_state(tp("t-0")) is PartitionState.NON_EXISTENT
+    assert cluster.replicas.state(BrokerId(1), tp("t-0")) is ReplicaState.NON_EXISTENT
+    assert (
+        recount(cluster)
+        == (cluster.leaderships.offline_partition_count, cluster.leaderships.preferred_replica_imbalance_count)
+        == (0, 0)
+    )
 
 
 def test_a_deleted_replica_is_forgotten_and_stays_assigned_until_the_topic_znode_says_otherwise() -> None:
     cluster = context([1, 2], {"t-0": [1, 2]})
     successful, gone = ReplicaState.DELETION_SUCCESSFUL, ReplicaState.NON_EXISTENT
-    cluster.apply(ReplicaStatesDerived(BrokerId(2), (tp("t-0"),), successful))
+    cluster.apply(ReplicasMoved(BrokerId(2), {tp("t-0"): ReplicaState.NON_EXISTENT}, successful))
     cluster.apply(OfflineReplicasReported(BrokerId(2), frozenset([tp("t-0")])))
     cluster.apply(ReplicasMoved(BrokerId(2), {tp("t-0"): successful}, gone))
-    assert cluster.assignment(tp("t-0")).replicas == (1, 2)
-    assert cluster.replica_state(BrokerId(2), tp("t-0")) is gone
-    assert cluster.offline_directories == {}
+    assert cluster.topics.assignment(tp("t-0")).replicas == (1, 2)
+    assert cluster.replicas.state(BrokerId(2), tp("t-0")) is gone
+    assert cluster.brokers.offline_directories == {}
     cluster.apply(ReassignmentsCompleted({tp("t-0"): assignment([1])}))
-    assert cluster.partitions_on_broker(BrokerId(2)) == []
+    assert cluster.topics.partitions_on(BrokerId(2)) == []
 
 
 def test_brokers_come_change_and_go() -> None:
     cluster = context([1, 2])
     cluster.apply(BrokerModified(RegisteredBroker(broker(1, "rack-a"), BrokerEpoch(101))))
-    assert cluster.brokers[BrokerId(1)].rack == "rack-a"
+    assert cluster.brokers.registered[BrokerId(1)].rack == "rack-a"
     cluster.apply(BrokersJoined((registered(2, 500),)))
-    assert cluster.broker_epochs[BrokerId(2)] == 500
+    assert cluster.brokers.epochs[BrokerId(2)] == 500
     cluster.apply(BrokersDied(ids(1, 9)))
-    assert cluster.live_broker_ids == {2}
+    assert cluster.brokers.live_ids == {2}
     with pytest.raises(AssertionError, match="not registered"):
         cluster.apply(BrokerModified(registered(1)))
 
@@ -190,31 +192,31 @@ def test_imbalance_counts_a_preferred_replica_from_the_moment_it_could_lead(
 @pytest.mark.rule("CX-20")
 def test_partitions_of_a_topic_whose_deletion_started_are_not_counted_as_offline() -> None:
     cluster = context([1], {"t-0": [1], "u-0": [1]})
-    cluster.topics_with_deletion_started.add("u")
+    cluster.deletions.started.add("u")
     for name in ("t-0", "u-0"):
-        cluster.apply(PartitionStatesDerived({tp(name): PartitionState.OFFLINE}))
-        cluster.apply(PartitionStatesDerived({tp(name): PartitionState.OFFLINE}))
-    assert cluster.offline_partition_count == 1
-    cluster.apply(PartitionStatesDerived({tp("t-0"): PartitionState.ONLINE}))
-    assert cluster.offline_partition_count == 0
+        cluster.apply(PartitionsMoved({tp(name): PartitionState.OFFLINE}))
+        cluster.apply(PartitionsMoved({tp(name): PartitionState.OFFLINE}))
+    assert cluster.leaderships.offline_partition_count == 1
+    cluster.apply(PartitionsMoved({tp("t-0"): PartitionState.ONLINE}))
+    assert cluster.leaderships.offline_partition_count == 0
 
 
 @pytest.mark.rule("D-97", "CX-20")
 def test_a_partition_without_a_leader_is_offline_whatever_its_state_says() -> None:
     cluster = context([1], {"t-0": [1], "u-0": [1]}, {"t-0": leadership(1, [1]), "u-0": leadership(1, [1])})
     for name in ("t-0", "u-0"):
-        cluster.apply(PartitionStatesDerived({tp(name): PartitionState.ONLINE}))
+        cluster.apply(PartitionsMoved({tp(name): PartitionState.ONLINE}))
         cluster.apply(LeadershipsWritten({tp(name): leadership(-1, [1])}, "replica removed"))
-    assert cluster.offline_partition_count == 2
-    assert cluster.partitions_awaiting_leader() == [tp("t-0"), tp("u-0")]
-    cluster.apply(PartitionsMoved((tp("t-0"),), PartitionState.OFFLINE))
-    assert cluster.offline_partition_count == 2
+    assert cluster.leaderships.offline_partition_count == 2
+    assert cluster.leaderships.partitions_awaiting_leader() == [tp("t-0"), tp("u-0")]
+    cluster.apply(PartitionsMoved({tp("t-0"): PartitionState.OFFLINE}))
+    assert cluster.leaderships.offline_partition_count == 2
     cluster.apply(LeadersElected({tp("t-0"): leadership(1, [1])}, "Offline"))
-    assert cluster.offline_partition_count == 1
+    assert cluster.leaderships.offline_partition_count == 1
     cluster.apply(DeletionsStarted(("u", "u")))
-    assert cluster.offline_partition_count == 0
+    assert cluster.leaderships.offline_partition_count == 0
     cluster.apply(TopicsRemoved(("u",), deleted=True))
-    assert (cluster.offline_partition_count, cluster.partitions_awaiting_leader()) == (0, [])
+    assert (cluster.leaderships.offline_partition_count, cluster.leaderships.partitions_awaiting_leader()) == (0, [])
     assert recount(cluster)[0] == 0
 
 
@@ -234,19 +236,19 @@ def take(cluster: ControllerContext, step: tuple[str, str, Any]) -> None:
     kind, name, value = step
     match kind:
         case "assign":
-            cluster.topics.add(name[0])
+            cluster.topics.names.add(name[0])
             cluster.apply(ReassignmentsWritten({tp(name): assignment(value)}))
         case "lead":
-            if cluster.assignment(tp(name)).replicas:
+            if cluster.topics.assignment(tp(name)).replicas:
                 cluster.apply(LeadershipsRead({tp(name): leadership(value, [1])}))
         case "state":
-            cluster.apply(PartitionStatesDerived({tp(name): value}))
+            cluster.apply(PartitionsMoved({tp(name): value}))
         case "queue":
-            if name in cluster.topics:
+            if name in cluster.topics.names:
                 cluster.apply(DeletionsQueued((name,)))
         case "delete":
-            of_topic = {p for p in cluster.partition_states if p.topic == name}
-            if name in cluster.topics_to_be_deleted and of_topic <= set(cluster.partitions_of(name)):
+            of_topic = {p for p in cluster.leaderships.partition_states if p.topic == name}
+            if name in cluster.deletions.queued and of_topic <= set(cluster.topics.partitions_of(name)):
                 cluster.apply(DeletionsStarted((name,)))
         case "remove":
             cluster.apply(TopicsRemoved((name,), deleted=True))
@@ -255,9 +257,12 @@ def take(cluster: ControllerContext, step: tuple[str, str, Any]) -> None:
 def count_preferred_leaders(cluster: ControllerContext) -> PreferredLeaders:
     """The index made from scratch, of all topics that are not queued for deletion."""
     counted = PreferredLeaders()
-    for topic in cluster.assignments.keys() - cluster.topics_to_be_deleted:
-        for partition in cluster.partitions_of(topic):
-            replicas, leadership = cluster.assignment(partition).replicas, cluster.leaderships.get(partition)
+    for topic in cluster.topics.assignments.keys() - cluster.deletions.queued:
+        for partition in cluster.topics.partitions_of(topic):
+            replicas, leadership = (
+                cluster.topics.assignment(partition).replicas,
+                cluster.leaderships.known.get(partition),
+            )
             if replicas:
                 counted.count(replicas[0], +1)
                 if leadership is not None and leadership.leader != replicas[0]:
@@ -272,29 +277,36 @@ def test_counters_and_indexes_equal_a_recount_after_every_step(taken: list[tuple
     cluster = context([1, 2])
     for step in taken:
         take(cluster, step)
-        assert recount(cluster) == (cluster.offline_partition_count, cluster.preferred_replica_imbalance_count)
-        assert cluster.preferred_leaders == count_preferred_leaders(cluster)
+        assert recount(cluster) == (
+            cluster.leaderships.offline_partition_count,
+            cluster.leaderships.preferred_replica_imbalance_count,
+        )
+        assert cluster.leaderships.preferred_leaders == count_preferred_leaders(cluster)
         for number in range(1, 5):
             hosted = {
                 tp(f"{topic}-{partition}")
-                for topic, of_topic in cluster.assignments.items()
+                for topic, of_topic in cluster.topics.assignments.items()
                 for partition, found in of_topic.items()
                 if number in found.replicas
             }
-            assert set(cluster.partitions_on_broker(BrokerId(number))) == hosted
+            assert set(cluster.topics.partitions_on(BrokerId(number))) == hosted
         offline = {
             p
-            for p, found in cluster.leaderships.items()
-            if found.leader not in cluster.live_broker_ids and p.topic not in cluster.topics_to_be_deleted
+            for p, found in cluster.leaderships.known.items()
+            if found.leader not in cluster.brokers.live_ids and p.topic not in cluster.deletions.queued
         }
-        assert set(cluster.partitions_with_offline_leader()) == offline
+        assert set(cluster.leaderships.partitions_with_offline_leader()) == offline
         waiting = {
             p
-            for p, state in cluster.partition_states.items()
-            if p.topic not in cluster.topics_to_be_deleted
+            for p, state in cluster.leaderships.partition_states.items()
+            if p.topic not in cluster.deletions.queued
             and (
                 state in {PartitionState.NEW, PartitionState.OFFLINE}
-                or (state is PartitionState.ONLINE and p in cluster.leaderships and cluster.leaderships[p].leader == -1)
+                or (
+                    state is PartitionState.ONLINE
+                    and p in cluster.leaderships.known
+                    and cluster.leaderships.known[p].leader == -1
+                )
             )
         }
-        assert set(cluster.partitions_awaiting_leader()) == waiting
+        assert set(cluster.leaderships.partitions_awaiting_leader()) == waiting

@@ -7,7 +7,7 @@ from cluster.model.errors import ErrorCode
 from cluster.model.partition import LeaderAndIsr, TopicPartition
 from cluster.requests.elections import ThreatenedPartition
 from controller.changes import BrokerShuttingDown, DeletionsQueued, LeadershipsRead
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
 from controller.decisions.brokers.controlled_shutdown import (
     Threats,
     duties_of,
@@ -93,7 +93,7 @@ def test_a_shutdown_elects_among_those_who_stay_and_takes_the_broker_out_of_ever
     view = cluster()
     duties = duties_of(view, ONE)
     view.apply(BrokerShuttingDown(ONE, BrokerEpoch(101)))
-    current: dict[TopicPartition, LeaderAndIsr | None] = dict(view.leaderships)
+    current: dict[TopicPartition, LeaderAndIsr | None] = dict(view.leaderships.known)
     elections = plan_elections(
         view, {p: current[p] for p in duties.led}, ControlledShutdown(), {}, mark_recovering=True
     ).elections

@@ -14,16 +14,16 @@ from cluster.requests.agents import RECOVERY, SCRUB, UNCLEAN_SHUTDOWN, ReportedD
 from controller.changes import (
     BrokerShuttingDown,
     BrokersJoined,
+    BrokersNotAdmitted,
     DamagedReplicasReported,
-    DamageReportsAwaited,
     DeletionsQueued,
     LeadershipsRead,
     OfflineReplicasReported,
-    PartitionStatesDerived,
+    PartitionsMoved,
     ReassignmentsWritten,
     TopicsListed,
 )
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
 from controller.decisions.brokers.damaged_replicas import (
     DamagePlan,
     choose_longest,
@@ -70,7 +70,7 @@ def cluster(
 ) -> ControllerContext:
     """t-0 with replicas on 1, 2 and 3; `held`: brokers whose replica is not to be elected."""
     built = context(live, {"t-0": [1, 2, 3]}, {"t-0": state})
-    built.apply(PartitionStatesDerived({T0: PartitionState.ONLINE if is_online else PartitionState.OFFLINE}))
+    built.apply(PartitionsMoved({T0: PartitionState.ONLINE if is_online else PartitionState.OFFLINE}))
     for broker in held:
         built.apply(DamagedReplicasReported(BrokerId(broker), BrokerEpoch(100 + broker), {T0: damage()}))
     return built
@@ -184,7 +184,7 @@ def test_all_of_a_report_are_sorted_by_what_is_to_be_done() -> None:
         leadership(2, [1, 2]),
     ]
     view = context([1, 2], {name: [1, 2, 3] for name in names}, dict(zip(names, states, strict=True)))
-    view.apply(PartitionStatesDerived({tp("t-3"): PartitionState.ONLINE}))
+    view.apply(PartitionsMoved({tp("t-3"): PartitionState.ONLINE}))
     view.apply(OfflineReplicasReported(BrokerId(2), frozenset([tp("t-5")])))
     found = [RECOVERY, SCRUB, SCRUB, RECOVERY, RECOVERY, SCRUB]
     reports = [damage(name, found_by=by) for name, by in zip(names, found, strict=True)]
@@ -353,7 +353,7 @@ def test_no_unclean_election_while_a_member_of_the_isr_has_only_to_report(
     state = leadership(-1, [1])
     view = cluster([2], state, is_online=False)
     if awaited is not None:
-        view.apply(DamageReportsAwaited({BrokerId(awaited): AwaitedReport(BrokerEpoch(9), 0)}))
+        view.apply(BrokersNotAdmitted({}, {BrokerId(awaited): AwaitedReport(BrokerEpoch(9), 0)}))
     elections = plan_elections(view, {T0: state}, strategy, {"t": True}, mark_recovering=True).elections
     assert [election.leadership.leader for election in elections] == ([] if leader is None else [leader])
 

@@ -8,7 +8,7 @@ import pytest
 from cluster.model.broker import BrokerId
 from cluster.model.state_machines import PartitionState
 from controller.changes import DeletionsQueued, LeadershipsRead, OfflineReplicasReported
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
 from controller.decisions.broker_requests import ControlBatch, RequestSettings
 from controller.decisions.brokers.controlled_shutdown import shutdown_threats
 from controller.decisions.partition_descriptions import described_partition
@@ -53,7 +53,7 @@ def test_no_strategy_elects_a_replica_on_a_failed_disk(
     strategy: Strategy, of_broken: int | None, of_healthy: int
 ) -> None:
     view = cluster()
-    plan = plan_elections(view, dict(view.leaderships), strategy, {}, mark_recovering=True)
+    plan = plan_elections(view, dict(view.leaderships.known), strategy, {}, mark_recovering=True)
     assert {e.topic_partition: e.leadership.leader for e in plan.elections} == {
         tp_: leader for tp_, leader in ((BROKEN, of_broken), (HEALTHY, of_healthy)) if leader is not None
     }
@@ -66,7 +66,7 @@ def test_no_strategy_elects_a_replica_on_a_failed_disk(
 @pytest.mark.rule("PS-20")
 def test_settings_that_cannot_be_read_matter_where_the_only_member_in_sync_lost_its_disk() -> None:
     view, broken = cluster(isr=(1,)), ElectionFailure("cannot be read")
-    plan = plan_elections(view, dict(view.leaderships), Offline(), {"t": broken}, mark_recovering=True)
+    plan = plan_elections(view, dict(view.leaderships.known), Offline(), {"t": broken}, mark_recovering=True)
     assert plan.failures == {BROKEN: broken}
     assert [e.leadership.leader for e in plan.elections] == [1]
 

@@ -11,7 +11,7 @@ from cluster.requests.agents import RECOVERY, UNCLEAN_SHUTDOWN, ReportedDamage
 from cluster.requests.cluster import Finding
 from cluster.znodes.left_replicas import LeftReplicas
 from controller import changes
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
 from controller.decisions.brokers.known_damage import AwaitedReport
 from controller.decisions.brokers.refusals import ChannelState, Epochs, Refusals
 from controller.decisions.controller_epochs import DOUBTED_ABOVE, LAST
@@ -55,7 +55,7 @@ def test_a_registered_broker_that_cannot_join() -> None:
 @pytest.mark.rule("D-42", "AG-10")
 def test_a_broker_that_never_names_its_damaged_replicas() -> None:
     context = context_of([1, 2], {"t-0": [1, 2]})
-    context.apply(changes.DamageReportsAwaited({BrokerId(3): AwaitedReport(BrokerEpoch(103), 1_000)}))
+    context.apply(changes.BrokersNotAdmitted({}, {BrokerId(3): AwaitedReport(BrokerEpoch(103), 1_000)}))
     assert list(findings(context, {}, 31_999)) == []
     (found,) = findings(context, {}, 32_000)
     assert (found.kind, found.broker) == ("unreported_damage", 3)
@@ -78,7 +78,7 @@ def test_what_can_be_done_while_a_damaged_replica_waits(replicas: list[int], isr
 @pytest.mark.rule("AG-10")
 def test_a_shutdown_that_lasts() -> None:
     context = context_of([1, 2], {"t-0": [1, 2]})
-    context.apply(changes.BrokerShuttingDown(BrokerId(2), context.broker_epochs[BrokerId(2)], 1_000_000))
+    context.apply(changes.BrokerShuttingDown(BrokerId(2), context.brokers.epochs[BrokerId(2)], 1_000_000))
     (found,) = findings(context, {}, 1_003_000)
     assert (found.kind, found.broker) == ("shutting_down", 2)
     assert found.detail.startswith("broker 2 asked for a controlled shutdown 3 s ago")
@@ -107,7 +107,7 @@ def test_a_broker_that_shuts_down_says_what_it_still_leads(
     now_ms: int, led: dict[str, LeaderAndIsr], what: str
 ) -> None:
     context = context_of([1, 2], {"t-0": [1, 2], "single-0": [2]}, led)
-    context.apply(changes.BrokerShuttingDown(BrokerId(2), context.broker_epochs[BrokerId(2)], 1_000_000))
+    context.apply(changes.BrokerShuttingDown(BrokerId(2), context.brokers.epochs[BrokerId(2)], 1_000_000))
     (found,) = findings(context, {}, now_ms)
     assert what in found.detail
 

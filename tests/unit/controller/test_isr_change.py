@@ -192,7 +192,7 @@ def test_a_member_that_fetched_under_an_earlier_broker_epoch_is_not_let_in(
     proposal = replace(item((1, 2, 3)), new_isr_epochs=tuple(map(BrokerEpoch, epochs)))
     known = leadership(1, [1, 2], leader_epoch=5, partition_epoch=9)
     view = context([1, 2, 3], {"t-0": [1, 2, 3]}, {"t-0": known})
-    assert {BrokerId(b): e for b, e in view.broker_epochs.items()} == {1: 101, 2: 102, 3: 103}
+    assert {BrokerId(b): e for b, e in view.brokers.epochs.items()} == {1: 101, 2: 102, 3: 103}
     [result] = plan_isr_changes(view, request(proposal)).results
     assert (ErrorCode.NONE if result is None else result.error_code) is expected
 

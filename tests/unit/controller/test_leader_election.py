@@ -28,7 +28,7 @@ from controller.decisions.partitions.leader_election import (
     choose_reassigned_leader,
     plan_elections,
 )
-from tests.controllers.contexts import EPOCH, assignment, context, ids, leadership, tp
+from tests.controllers.contexts import EPOCH, assignment, context, facts, ids, leadership, tp
 
 
 @pytest.mark.rule("PS-20", "PS-22")
@@ -105,9 +105,9 @@ def plan(
     mark_recovering: bool = True,
 ) -> ElectionPlan:
     cluster = context([1, 2, 3], {"t-0": [1, 2, 4]})
-    before = copy.deepcopy(vars(cluster))
+    before = copy.deepcopy(facts(cluster))
     made = plan_elections(cluster, current, strategy, unclean or {}, mark_recovering=mark_recovering)
-    assert vars(cluster) == before
+    assert facts(cluster) == before
     return made
 
 

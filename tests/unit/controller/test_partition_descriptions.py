@@ -6,7 +6,7 @@ from cluster.model.broker import BrokerEpoch, BrokerId, ControllerId, LeaderEpoc
 from cluster.model.state_machines import ReplicaState
 from cluster.requests.control import ControlRequest
 from cluster.requests.plans import DescribedPartition, PlannedRequest
-from controller.changes import BrokerShuttingDown, OfflineReplicasReported, ReassignmentsWritten, ReplicaStatesDerived
+from controller.changes import BrokerShuttingDown, OfflineReplicasReported, ReassignmentsWritten, ReplicasMoved
 from controller.decisions.broker_requests import ControlBatch, RequestSettings
 from controller.decisions.partition_descriptions import described_partition, planned_request
 from tests.controllers.contexts import assignment, context, ids, leadership, tp
@@ -50,7 +50,7 @@ def test_a_replica_is_offline_on_a_dead_or_leaving_broker_and_on_a_failed_disk()
 def test_of_a_deletion_those_replicas_are_shown_that_it_has_left() -> None:
     view = context([1, 2], {"t-0": [1, 2, 9]}, {"t-0": leadership(1, [1])})
     for state in (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL):
-        view.apply(ReplicaStatesDerived(BrokerId(1), (tp("t-0"),), state))
+        view.apply(ReplicasMoved(BrokerId(1), {tp("t-0"): ReplicaState.NON_EXISTENT}, state))
     assert described_partition(view, tp("t-0")).replicas == ids(1, 2, 9)
     described = described_partition(view, tp("t-0"), undeleted=True)
     assert (described.replicas, described.offline_replicas) == (ids(2, 9), ids(9))
@@ -61,7 +61,7 @@ def _requests(*, stops: tuple[bool, ...] = ()) -> list[tuple[BrokerId, ControlRe
     batch = ControlBatch(view)
     if not stops:
         for name in ("t-0", "t-1", "u-0"):
-            batch.add_leader_and_isr(ids(1), tp(name), view.leaderships[tp(name)], assignment([1]), is_new=False)
+            batch.add_leader_and_isr(ids(1), tp(name), view.leaderships.known[tp(name)], assignment([1]), is_new=False)
     for partition, delete in enumerate(stops):
         batch.add_stop_replica(BrokerId(1), tp(f"t-{partition}"), delete=delete)
     return batch.requests(ControllerId(1001), RequestSettings())

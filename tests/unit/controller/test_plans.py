@@ -19,7 +19,7 @@ from controller.changes import (
     DeletionsIneligible,
     DeletionsQueued,
     ReassignmentsWritten,
-    ReplicaStatesDerived,
+    ReplicasMoved,
 )
 from controller.decisions.broker_requests import ControlBatch, RequestSettings
 from controller.decisions.partitions.isr_change import plan_isr_changes
@@ -63,10 +63,10 @@ def test_a_deletion_that_waits_goes_on_or_is_held_is_distinguished() -> None:
     ]
     assert (waiting.state, waiting.reason, waiting.deleted_replicas, waiting.replicas) == ("waiting", "", 0, 2)
     for target in (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED):
-        view.apply(ReplicaStatesDerived(BrokerId(1), (T0,), target))
+        view.apply(ReplicasMoved(BrokerId(1), {T0: ReplicaState.NON_EXISTENT}, target))
     assert (describe_deletion(view, "t").state, describe_deletion(view, "t").reason) == ("in progress", "")
     assert describe_deletion(view, "t").waiting[0].reason == "broker 1 has not answered yet"
-    view.apply(ReplicaStatesDerived(BrokerId(1), (T0,), ReplicaState.DELETION_SUCCESSFUL))
+    view.apply(ReplicasMoved(BrokerId(1), {T0: ReplicaState.NON_EXISTENT}, ReplicaState.DELETION_SUCCESSFUL))
     assert describe_deletion(view, "t").deleted_replicas == 1
     view.apply(DeletionsIneligible(frozenset(["t"])))
     view.apply(BrokersDied(ids(1, 2)))
@@ -80,7 +80,7 @@ def test_broker_zero_is_a_broker_and_a_negative_one_is_passed_over() -> None:
     view = context([0, 1], {"t-0": [0, 1]}, {"t-0": leadership(0, [0, 1])})
     batch = ControlBatch(view)
     wanted = assignment([0, 1], [0], [1])
-    batch.add_leader_and_isr(ids(-1, 0, 1), T0, view.leaderships[T0], wanted, is_new=False)
+    batch.add_leader_and_isr(ids(-1, 0, 1), T0, view.leaderships.known[T0], wanted, is_new=False)
     batch.add_stop_replica(BrokerId(0), T0, delete=False)
     batch.add_stop_replica(BrokerId(-1), T0, delete=False)
     requests = batch.requests(ME, SETTINGS)
@@ -129,7 +129,7 @@ def test_every_answer_names_its_partition_and_one_refusal_does_not_end_the_reque
         return AlterPartitionItem("t", topic_id, partition, 0, ids(*isr), 3, RECOVERING)  # type: ignore[arg-type]
 
     items = (item("nobody's", 5, (1,)), item("id-of-t", 7, (1,)), item("id-of-t", 0, (1,)), item(None, 0, (1, 2)))
-    plan = plan_isr_changes(view, AlterPartitionRequest(BrokerId(1), view.broker_epochs[BrokerId(1)], items))
+    plan = plan_isr_changes(view, AlterPartitionRequest(BrokerId(1), view.brokers.epochs[BrokerId(1)], items))
     answers = [(r.topic_name, r.topic_id, r.partition_index, r.error_code) for r in plan.results if r is not None]
     assert answers == [
         ("t", "nobody's", 5, ErrorCode.UNKNOWN_TOPIC_ID),

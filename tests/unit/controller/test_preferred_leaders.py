@@ -4,8 +4,8 @@ import pytest
 
 from cluster.model.broker import BrokerEpoch, BrokerId
 from controller.changes import BrokerShuttingDown, DeletionsQueued, OfflineReplicasReported
+from controller.context.leaderships import PreferredLeaders
 from controller.decisions.partitions.leader_balance import plan_leader_balance
-from controller.preferred_leaders import PreferredLeaders
 from tests.controllers.contexts import context, leadership, tp
 
 ONE = BrokerId(1)
@@ -77,7 +77,7 @@ def test_only_brokers_over_the_limit_get_back_what_they_could_lead_right_now() -
     }
     assert plan_leader_balance(cluster, 50, elections_max=9).moves == {ONE: (tp("t-1"), tp("t-4"))}
     assert plan_leader_balance(cluster, 80, elections_max=9).moves == {}
-    cluster.topics.discard("v")
+    cluster.topics.names.discard("v")
     assert plan_leader_balance(cluster, 0, elections_max=9).moves == {ONE: (tp("t-1"), tp("t-4"))}
     cluster.apply(BrokerShuttingDown(BrokerId(1), BrokerEpoch(101)))
     assert plan_leader_balance(cluster, 0, elections_max=9).moves == {}

@@ -1,14 +1,11 @@
 """Since when deletions and reassignments have been going on."""
 
-from typing import Any, cast
-
-from cluster.model.broker import BrokerId
+from cluster.model.broker import BrokerId, ControllerEpoch, ZkVersion
 from cluster.model.partition import ReplicaAssignment, TopicPartition
 from controller import changes
-from controller.procedures_in_progress import ProceduresInProgress, Since
+from controller.context.controller_context import ControllerContext
+from controller.context.since import Since
 
-NOTHING: Any = cast("Any", None)
-"""No change below asks the context."""
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 TARGET = ReplicaAssignment((BrokerId(1),))
 
@@ -25,12 +22,15 @@ def test_the_oldest_is_the_first_that_is_left() -> None:
 
 
 def test_reassignments_end_when_they_are_complete_and_when_their_topic_is_gone() -> None:
-    in_progress = ProceduresInProgress()
-    in_progress.follow(changes.ReassignmentsStarted((A0, A1, B0)), NOTHING, 1.0)
-    in_progress.follow(changes.ReassignmentsCompleted({A0: TARGET}), NOTHING, 2.0)
-    assert list(in_progress.reassignments) == [A1, B0]
-    in_progress.follow(changes.TopicsRemoved(("a",), deleted=False), NOTHING, 3.0)
-    assert list(in_progress.reassignments) == [B0]
+    clock = iter([0.0, 1.0, 2.0])  # The first is asked for brokers' absences.
+    context = ControllerContext(ControllerEpoch(1), ZkVersion(0), lambda: next(clock))
+    context.apply(changes.ReassignmentsWritten(dict.fromkeys((A0, A1, B0), TARGET)))
+    in_progress = context.topics.reassigned_since
+    context.apply(changes.ReassignmentsStarted((A0, A1, B0)))
+    context.apply(changes.ReassignmentsCompleted({A0: TARGET}))
+    assert list(in_progress) == [A1, B0]
+    context.apply(changes.TopicsRemoved(("a",), deleted=False))
+    assert list(in_progress) == [B0]
     # A topic of that name may come again.
-    in_progress.follow(changes.ReassignmentsStarted((A0,)), NOTHING, 4.0)
-    assert list(in_progress.reassignments) == [B0, A0]
+    context.apply(changes.ReassignmentsStarted((A0,)))
+    assert list(in_progress) == [B0, A0]

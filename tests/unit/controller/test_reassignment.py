@@ -15,7 +15,7 @@ from controller.changes import (
     ReassignmentsStarted,
     ReassignmentsWritten,
 )
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
 from controller.decisions.partitions.leader_election import NEWER_CONTROLLER, NO_LEADER_EPOCH_LEFT, NO_STATE_ZNODE
 from controller.decisions.reassignment.phases import (
     BEING_DELETED,
@@ -206,7 +206,7 @@ def test_one_node_per_topic_is_written_with_all_its_partitions() -> None:
     assert plan.topics == {"t": TopicAssignment({0: wanted[T0], 1: wanted[T1]}, "id-of-t")}
     assert plan.unneeded == {3: [T0], 4: [T0]}
     # A single change keeps its neighbours.
-    assert plan_recording(view, {T1: wanted[T1]}).topics["t"].partitions[0] == view.assignment(T0)
+    assert plan_recording(view, {T1: wanted[T1]}).topics["t"].partitions[0] == view.topics.assignment(T0)
 
 
 @pytest.mark.parametrize(

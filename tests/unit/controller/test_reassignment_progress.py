@@ -5,7 +5,7 @@ import pytest
 from cluster.model.broker import BrokerEpoch, BrokerId
 from cluster.requests.reassignments import OngoingPartitionReassignment, OngoingTopicReassignment, TargetReplica
 from controller.changes import BrokerShuttingDown, ReassignmentsStarted, ReassignmentsWritten
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
 from controller.decisions.reassignment.progress import describe_reassignment, list_reassignments, stuck_reason
 from tests.controllers.contexts import assignment, context, ids, leadership, tp
 
@@ -43,6 +43,6 @@ def test_why_a_move_is_stuck() -> None:
     view = moving(1, 2, 3, 4)
     view.apply(BrokerShuttingDown(BrokerId(1), BrokerEpoch(101)))
     view.apply(BrokerShuttingDown(BrokerId(3), BrokerEpoch(103)))
-    view.offline_directories[ids(4)[0]] = {T0}
+    view.brokers.offline_directories[ids(4)[0]] = {T0}
     assert stuck_reason(view, T0) == "target 3 shutting down; target 4 on a failed log directory"
     assert stuck_reason(context((1,), {"t-1": [1]}), T1) == "the partition has no leader to copy from"

@@ -7,7 +7,7 @@ import pytest
 from cluster.model.partition import ReplicaAssignment
 from controller.changes import ControllersListed, DeletionsQueued, LeadershipsRead, ReassignmentsStarted
 from controller.changes import ReassignmentsWritten as Written
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
 from controller.decisions.reassignment.phases import BEING_DELETED, NO_REPLICAS, UNKNOWN_PARTITION, RefusedMove
 from controller.decisions.reassignment.requested_moves import IN_PLACE, plan_requested_moves
 from tests.controllers.contexts import assignment, context, ids, leadership, tp

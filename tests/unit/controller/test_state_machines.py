@@ -14,7 +14,7 @@ from controller.changes import (
     DamagedReplicasReported,
     DeletionsQueued,
     ReassignmentsWritten,
-    ReplicaStatesDerived,
+    ReplicasMoved,
 )
 from controller.decisions.partitions.leader_election import NEWER_CONTROLLER, NO_STATE_ZNODE
 from controller.decisions.partitions.partition_states import (
@@ -71,7 +71,7 @@ def test_partitions_move_only_along_the_table(state: PartitionState, target: Par
 def test_replicas_move_only_along_the_table(state: ReplicaState, target: ReplicaState) -> None:
     cluster = context([1])
     if state is not R.NON_EXISTENT:
-        cluster.apply(ReplicaStatesDerived(BrokerId(1), (tp("t-0"),), state))
+        cluster.apply(ReplicasMoved(BrokerId(1), {tp("t-0"): ReplicaState.NON_EXISTENT}, state))
     moves = plan_replica_moves(cluster, BrokerId(1), [tp("t-0")], target)
     legal = (state, target) in LEGAL_REPLICA_MOVES
     assert moves.valid == ({tp("t-0"): state} if legal else {})
@@ -172,7 +172,7 @@ def test_members_of_an_isr_that_all_go_offline_stay_in_it(going: Going, shrinks_
     if going.moves_away:
         moved = ReplicaAssignment(ids(1, 2, 3), adding=ids(3), removing=ids(1))
         cluster.apply(ReassignmentsWritten({tp("t-0"): moved}))
-    current: dict[TopicPartition, LeaderAndIsr | None] = {tp("t-0"): cluster.leaderships[tp("t-0")]}
+    current: dict[TopicPartition, LeaderAndIsr | None] = {tp("t-0"): cluster.leaderships.known[tp("t-0")]}
     plan = plan_isr_removals(cluster, BrokerId(1), current, shrinks_to_last=shrinks_to_last)
     written = plan.writes[tp("t-0")]
     assert written.isr == ((2,) if shrinks_to_last else going.left)

@@ -23,10 +23,9 @@ from controller.changes import (
     ReassignmentsStarted,
     ReassignmentsWritten,
     ReplicasMoved,
-    ReplicaStatesDerived,
     TopicsRemoved,
 )
-from controller.context import ControllerContext
+from controller.context.controller_context import ControllerContext
 from controller.decisions.topics.deletion import (
     DeletionSteps,
     deletable_replicas,
@@ -56,8 +55,8 @@ def queued(states: Mapping[str, Mapping[int, ReplicaState]], *, live: tuple[int,
     cluster = context(live, {name: list(replicas) for name, replicas in states.items()})
     for name, replicas in states.items():
         for broker, state in replicas.items():
-            cluster.apply(ReplicaStatesDerived(BrokerId(broker), (tp(name),), state))
-    cluster.apply(DeletionsQueued(tuple(sorted(cluster.topics))))
+            cluster.apply(ReplicasMoved(BrokerId(broker), {tp(name): ReplicaState.NON_EXISTENT}, state))
+    cluster.apply(DeletionsQueued(tuple(sorted(cluster.topics.names))))
     return cluster
 
 
@@ -95,9 +94,9 @@ def test_a_topic_without_replicas_is_finished() -> None:
 def test_only_queued_topics_can_be_held() -> None:
     cluster = queued({"t-0": {1: ONLINE}})
     cluster.apply(DeletionsIneligible(frozenset(["t", "other"])))
-    assert cluster.topics_ineligible_for_deletion == {"t"}
+    assert cluster.deletions.ineligible == {"t"}
     cluster.apply(DeletionsEligible(("t",)))
-    assert cluster.topics_ineligible_for_deletion == set()
+    assert cluster.deletions.ineligible == set()
 
 
 @pytest.mark.rule("TD-13")
@@ -153,7 +152,7 @@ def test_a_topic_that_is_queued_is_not_reassigned_any_more() -> None:
         cluster.apply(ReassignmentsWritten({tp(name): assignment([2, 1], adding=[2], removing=[1])}))
         cluster.apply(ReassignmentsStarted((tp(name),)))
     cluster.apply(DeletionsQueued(("t",)))
-    assert cluster.partitions_being_reassigned == {tp("u-0")}
+    assert cluster.topics.being_reassigned == {tp("u-0")}
 
 
 @pytest.mark.rule("D-1", "TD-13")
@@ -242,11 +241,11 @@ def test_what_a_broker_has_deleted_follows_from_its_answer_about_every_partition
 def test_a_broker_with_left_replicas_is_no_home_for_a_newer_topic_of_the_name() -> None:
     cluster = context([1, 3], {"t-0": [3, 1], "u-0": [3]})
     cluster.apply(LeftReplicasRecorded({BrokerId(3): {"t": LeftReplicas(ID, (0,))}, BrokerId(9): {"t": LEFT}}))
-    assert cluster.online_brokers(tp("t-0")) == cluster.electable_brokers(tp("t-0")) == {1}
-    assert cluster.online_brokers(tp("u-0"), include_shutting_down=True) == {1, 3}
+    assert cluster.brokers.online_for(tp("t-0")) == cluster.damage.electable_brokers(tp("t-0")) == {1}
+    assert cluster.brokers.online_for(tp("u-0"), include_shutting_down=True) == {1, 3}
     cluster.apply(LeftReplicasDeleted(BrokerId(3), ("t", "never")))
-    assert cluster.online_brokers(tp("t-0")) == {1, 3}
-    assert cluster.left_replicas == {9: {"t": LEFT}}
+    assert cluster.brokers.online_for(tp("t-0")) == {1, 3}
+    assert cluster.deletions.left_replicas == {9: {"t": LEFT}}
 
 
 REASONS: list[tuple[dict[int, ReplicaState], tuple[int, ...], str, str, list[str]]] = [
@@ -266,7 +265,7 @@ def test_a_deletion_that_is_not_held_tells_how_far_it_is(
 
 def test_a_held_deletion_tells_all_that_holds_it() -> None:
     cluster = queued({"t-0": {1: OFFLINE, 2: OFFLINE}, "t-1": {2: DELETED, 3: OFFLINE}}, live=(1, 2))
-    cluster.offline_directories[BrokerId(2)] = {tp("t-0")}
+    cluster.brokers.offline_directories[BrokerId(2)] = {tp("t-0")}
     cluster.apply(DeletionsIneligible(frozenset(["t"])))
     described = describe_deletion(cluster, "t")
     assert described.reason == "replicas offline on brokers 2, 3"
@@ -313,13 +312,13 @@ def test_the_count_of_replicas_by_state_always_equals_a_recount(
     cluster = context([1, 2, 3], {"t-0": [1, 2], "u-0": [1]})
     for step, partition, value in steps:
         _do(cluster, step, partition, value)
-        for topic in cluster.topics_to_be_deleted:
+        for topic in cluster.deletions.queued:
             recount = Counter(
-                cluster.replica_state(broker, known)
-                for known in cluster.partitions_of(topic)
-                for broker in cluster.assignment(known).replicas
+                cluster.replicas.state(broker, known)
+                for known in cluster.topics.partitions_of(topic)
+                for broker in cluster.topics.assignment(known).replicas
             )
-            assert +Counter(cluster.replicas_by_state(topic)) == recount
+            assert +Counter(cluster.replicas.by_state(topic)) == recount
 
 
 def _do(cluster: ControllerContext, step: str, partition: TopicPartition, value: object) -> None:
@@ -327,9 +326,9 @@ def _do(cluster: ControllerContext, step: str, partition: TopicPartition, value:
         case "assign", list():
             cluster.apply(ReassignmentsWritten({partition: assignment(value)}))
         case "state", (int() as broker, ReplicaState() as state):
-            cluster.apply(ReplicaStatesDerived(BrokerId(broker), (partition, partition), state))
+            cluster.apply(ReplicasMoved(BrokerId(broker), {partition: ReplicaState.NON_EXISTENT}, state))
         case "remove", int() as broker:
-            before = {partition: cluster.replica_state(BrokerId(broker), partition)}
+            before = {partition: cluster.replicas.state(BrokerId(broker), partition)}
             cluster.apply(ReplicasMoved(BrokerId(broker), before, ReplicaState.NON_EXISTENT))
         case "queue", _:
             cluster.apply(DeletionsQueued((partition.topic,)))

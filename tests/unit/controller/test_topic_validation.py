@@ -10,7 +10,7 @@ from cluster.model.partition import RECOVERING, LeaderAndIsr, ReplicaAssignment,
 from cluster.model.state_machines import ReplicaState
 from cluster.requests.elections import UNCLEAN
 from cluster.requests.topics import NewPartitions
-from controller.changes import DeletionsQueued, ReplicaStatesDerived
+from controller.changes import DeletionsQueued, ReplicasMoved
 from controller.decisions.cluster_events import cluster_events
 from controller.decisions.partitions.leader_election import Preferred, plan_elections
 from controller.decisions.partitions.requested_elections import classify_elections
@@ -97,7 +97,7 @@ def test_a_topic_that_is_done_or_under_way_does_not_keep_those_after_it_waiting(
     path = [ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL]
     for name, states in (("a-0", path), ("b-0", path[:1]), ("c-0", [ReplicaState.DELETION_INELIGIBLE])):
         for state in [ReplicaState.OFFLINE, *states]:
-            view.apply(ReplicaStatesDerived(ids(1)[0], (tp(name),), state))
+            view.apply(ReplicasMoved(ids(1)[0], {tp(name): ReplicaState.NON_EXISTENT}, state))
     view.apply(DeletionsQueued(("a", "b", "c", "d")))
     assert next_steps(view) == DeletionSteps(finish=("a",), retry=("c",), start=("c", "d"))
 
@@ -115,7 +115,7 @@ def test_a_controller_elects_again_where_it_decided_last() -> None:
 def test_an_unclean_election_on_request_leaves_a_leader_to_recover(marks: bool) -> None:
     view = context([1], {"t-0": [1, 9]}, {"t-0": leadership(9, [9])})
     elections = classify_elections(view, UNCLEAN, [tp("t-0")])
-    current: dict[TopicPartition, LeaderAndIsr | None] = {tp("t-0"): view.leaderships[tp("t-0")]}
+    current: dict[TopicPartition, LeaderAndIsr | None] = {tp("t-0"): view.leaderships.known[tp("t-0")]}
     plan = plan_elections(view, current, elections.strategy, {}, mark_recovering=marks)
     (elected,) = [election.leadership for election in plan.elections]
     assert (elected.leader, elected.isr, elected.leader_recovery_state == RECOVERING) == (1, (1,), marks)
