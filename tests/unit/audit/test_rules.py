@@ -12,9 +12,8 @@ from msgspec.structs import replace
 from audit.records.findings import Finding
 from audit.rules.applied_states import WAITING, Waiting
 from audit.rules.unclean_elections import UNCLEAN_ELECTION
-from simulator.record_checker import check_all
 from state_log.histories import WRITTEN_BY_CONTROLLERS
-from state_log.invariants import RECORD_RULES, check_record
+from state_log.invariants import RECORD_RULES, check_all, check_record
 from state_log.record import Cause, Kind, LoggedStateChange, by_partition
 from tests.audits.columnar_audits import ColumnarAudit, audit_batches
 from tests.audits.state_change_histories import draw, shuffled, stamped
