@@ -19,10 +19,8 @@ from cluster.requests.control import RequestCause
 from cluster.znodes.paths import CONTROLLER_EPOCH
 from cluster.zookeeper.port import ZooKeeper
 from controller.admin_requests import AdminRequests, ReadUpTo
-from controller.auxiliary_store import AuxiliaryStore
 from controller.changes import Assignments, Change
 from controller.config import ControllerConfig
-from controller.config_store import ConfigStore
 from controller.context.controller_context import ControllerContext
 from controller.decisions.broker_requests import NO_ASSIGNMENTS, ControlBatch
 from controller.decisions.partitions.leader_balance import BalanceRound
@@ -34,9 +32,9 @@ from controller.left_replica_store import LeftReplicaStore
 from controller.lost_topic_ids import LostTopicIds
 from controller.metrics import ControllerMetrics, FailoverTimings
 from controller.ports import BrokerQueries, RequestChannels, ZooKeeperReads
-from controller.recovery_store import RecoveryStore
 from controller.state_change_records import state_changes
 from controller.store import ControllerStore
+from controller.stores import AuxiliaryStore, ConfigStore, RecoveryStore
 from controller.topic_calls import TopicCalls
 from state_log.record import Cause, StateChange, StateChangeSink
 

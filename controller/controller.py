@@ -28,14 +28,13 @@ from controller.config import ControllerConfig
 from controller.controller_election import ControllerElection, ElectedEpoch
 from controller.decisions.takeover import Step
 from controller.dynamic_settings import ConfigListener
-from controller.election_pauses import NEXT_ATTEMPT_S, ElectionPauses
+from controller.election_pauses import NEXT_ATTEMPT_S, ElectionPauses, RefusedEpochs
 from controller.event_feed import EventFeed
 from controller.event_loop import EventLoop, preempt
 from controller.fitness import Fitness
 from controller.handlers.activation import activate
 from controller.metrics import ControllerMetrics
 from controller.ports import BrokerClient
-from controller.refused_epochs import RefusedEpochs
 from controller.request_events import RequestEvent
 from controller.session_keeper import SessionKeeper
 from controller.watched_znodes import event_of_watch

@@ -10,7 +10,7 @@ import structlog
 from cluster.aio.clock import SystemClock
 from cluster.aio.tasks import TaskSet
 from cluster.config.config import NodeConfig
-from cluster.metrics.health import HealthCheck
+from cluster.metrics.health import Health, HealthCheck
 from cluster.metrics.process import DiskSpaceMonitor, EventLoopMonitor
 from cluster.metrics.registry import Metrics
 from cluster.metrics.server import serve_metrics
@@ -39,7 +39,6 @@ from controller.broker_clients import OpenedClient, open_broker_client
 from controller.candidate_profile import candidate_profile
 from controller.config import ControllerConfig
 from controller.controller import Controller
-from controller.health import health_of
 from controller.node import ControllerNode
 from state_log.apis import state_log_apis
 from state_log.writer import open_state_change_log
@@ -140,3 +139,14 @@ class _Entrance:
     async def handle(self, context: RequestContext, request: object) -> object:
         node = await asyncio.shield(self._node)
         return await node.handle(context, request)
+
+
+def health_of(controller: Controller) -> Health:
+    """The health for supervisors and load balancers: whether the candidate is active or could be elected."""
+    if not controller.is_connected:
+        return Health("no connection to ZooKeeper", is_healthy=False)
+    if not controller.registered.is_set():
+        return Health("not registered in ZooKeeper", is_healthy=False)
+    if controller.is_active:
+        return Health("active", is_healthy=True)
+    return Health(f"standby that {controller.fitness.why}" if controller.fitness.why else "standby", is_healthy=True)

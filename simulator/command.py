@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -20,10 +21,13 @@ from cluster.cli.documents import Format
 from cluster.model.errors import ConfigError
 from cluster.model.exit_codes import ExitCode
 from cluster.model.printable import counted
-from simulator.draw import run_seed
-from simulator.run import Run, RunResult
+from simulator.actions import Limit
+from simulator.cluster_simulation import ClusterSimulation, LoadedClusterSimulation
+from simulator.memory_state_log import write_segment
+from simulator.replication_simulation import ReplicationSimulation
+from simulator.run import Run, RunResult, Simulation, run_simulation
 from simulator.seeds import run_all
-from simulator.segments import write_segment
+from simulator.topic_simulation import TopicSimulation
 from state_log.writer import SegmentName
 
 MINUTES_MIN: Final = 0.05
@@ -31,6 +35,25 @@ MINUTES_MAX: Final = 1440
 
 _CRITICAL: Final = 50
 _COLUMNS: Final = ("seed", "workload", "virtual_time", "steps", "violations", "trace_hash")
+_SIMULATIONS: Final[dict[Callable[[int], Simulation], int]] = {
+    ClusterSimulation: 1,
+    LoadedClusterSimulation: 4,
+    lambda seed: ReplicationSimulation(seed, "fetch"): 2,
+    lambda seed: ReplicationSimulation(seed, "epoch-query"): 2,
+    TopicSimulation: 1,
+}
+"""Simulation -> its relative frequency."""
+
+
+def draw_simulation(seed: int) -> Simulation:
+    """Choose the simulation of a seed, from which everything random in a run is derived."""
+    [make] = Random(f"simulation/{seed}").choices(list(_SIMULATIONS), list(_SIMULATIONS.values()))
+    return make(seed)
+
+
+def run_seed(seed: int, minutes: float) -> Run:
+    """Inject requests and faults for `minutes` of virtual time; then the cluster must converge."""
+    return run_simulation(seed, lambda: draw_simulation(seed), Limit(seconds=minutes * 60))
 
 
 class Order(NamedTuple):

@@ -13,9 +13,9 @@ from simulator.cluster import SimulatedCluster
 from simulator.gauge_recount import check_agent_gauges, check_controller_gauges
 from simulator.nodes import SimulatedAgent
 from simulator.partition_znodes import assignments, partition_states
-from simulator.record_checker import check_all
 from simulator.recount import recount
 from simulator.violations import Violation, ViolationError, from_finding, violated
+from state_log.invariants import check_all
 from state_log.machine_restarts import is_explained
 
 Assignments = dict[TopicPartition, ReplicaAssignment]

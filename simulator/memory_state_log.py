@@ -1,12 +1,14 @@
-"""The state-change log of a simulated node, in memory."""
+"""The state-change log of a simulated node, in memory until it is written to a file."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 import msgspec
 
 from cluster.aio.clock import WallClock
 from cluster.requests.control import StateLogHead
 from state_log.record import Boot, LoggedStateChange, Stamper, StateChange
+from state_log.writer import SegmentName
 
 
 class MemoryStateChangeLog:
@@ -35,3 +37,11 @@ class MemoryStateChangeLog:
 
 
 _decoder = msgspec.json.Decoder(LoggedStateChange)
+
+
+def write_segment(directory: Path, name: SegmentName, lines: Iterable[bytes]) -> Path:
+    """Write a whole segment at once, in a directory created if missing; `lines` without newlines."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / str(name)
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    return path

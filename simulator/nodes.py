@@ -5,9 +5,9 @@ resumed.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -40,11 +40,11 @@ from simulator.kafka_competitor import KafkaCompetitor
 from simulator.memory_state_log import MemoryStateChangeLog
 from simulator.network import SimulatedBrokerClient, SimulatedClusterClient, SimulatedNetwork
 from simulator.virtual_time_loop import Process
-from simulator.workers import SimulatedWorkers
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 from state_log.record import Boot, Kind, LoggedStateChange, StateChange, incarnation_id
 
+_T = TypeVar("_T")
 _PORT: Final = 9092
 _CONTROL_PORT: Final = 9093
 LOG_DIRECTORY: Final = "/data"
@@ -64,6 +64,20 @@ class World(Protocol):
 
     def random_of(self, name: str) -> Random:
         """A random generator of the node's own, derived from the seed of the run."""
+
+
+class SimulatedWorkers:
+    """The Workers of a simulated agent: no threads, but the work takes virtual time, in which other things happen.
+
+    Pieces of work end in any order. `latency_s`: the shortest and longest time of one.
+    """
+
+    def __init__(self, random: Random, *, latency_s: tuple[float, float]) -> None:
+        self._random, self._latency_s = random, latency_s
+
+    async def run(self, work: Callable[[], _T]) -> _T:
+        await asyncio.sleep(self._random.uniform(*self._latency_s))
+        return work()
 
 
 class Machine:

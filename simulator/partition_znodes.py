@@ -4,7 +4,7 @@ from cluster.model.broker import PartitionEpoch
 from cluster.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from cluster.znodes.paths import BROKERS_TOPICS, state_path, topic_path
 from cluster.znodes.topics import decode_state, decode_topic
-from simulator.znode_tree import ZnodeTree
+from cluster.zookeeper.znode_tree import ZnodeTree
 
 
 def topics(tree: ZnodeTree) -> tuple[str, ...]:

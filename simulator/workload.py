@@ -31,12 +31,12 @@ from cluster.znodes.admin_requests import encode_partitions, encode_reassignment
 from cluster.znodes.paths import PREFERRED_REPLICA_ELECTION, REASSIGN_PARTITIONS, topic_path
 from cluster.znodes.topics import encode_topic
 from cluster.zookeeper.port import Create
+from cluster.zookeeper.znode_tree import ZnodeTree
 from simulator.actions import BackgroundRequests, Weights
 from simulator.cluster import SimulatedCluster
 from simulator.nodes import SimulatedAgent
 from simulator.partition_znodes import assignments, assignments_of_topic, topics
 from simulator.record_batches import encode_client_batch
-from simulator.znode_tree import ZnodeTree
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 
 _TOPIC_CONFIGS: Final = (("min.insync.replicas", "1"), ("min.insync.replicas", "2"), ("segment.bytes", "600"))

@@ -15,8 +15,8 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from cluster.zookeeper.port import Op, OpResult, Stat, WatchEvent, WatchKind, ZkError, Znode, refusal
+from cluster.zookeeper.znode_tree import SessionIdentity, SessionWatches, ZnodeTree
 from simulator.virtual_time_loop import OUTSIDE, START_MS
-from simulator.znode_tree import SessionIdentity, ZnodeTree
 
 
 class Peer(Protocol):
@@ -117,8 +117,7 @@ class ServerSession:
         self.is_alive = True
         self._timeout_seconds = timeout_seconds
         self._expiry: TimerHandle | None = None
-        self._data: set[str] = set()
-        self._children: set[str] = set()
+        self.watches = SessionWatches()
 
     def keep(self) -> None:
         """The client is connected: the session does not expire."""
@@ -135,40 +134,30 @@ class ServerSession:
 
     def end(self) -> None:
         self.keep()
-        self.forget_watches()
+        self.watches.clear()
         self.is_alive = False
-
-    def forget_watches(self) -> None:
-        self._data.clear()
-        self._children.clear()
 
     def notify(self, change: WatchEvent) -> None:
         """Send the event if this session has an armed watch for it, and remove the watch."""
-        watched = change.path in self._children
-        if change.kind is not WatchKind.CHILDREN:
-            watched = change.path in self._data or (change.kind is WatchKind.DELETED and watched)
-            self._data.discard(change.path)
-        if change.kind in (WatchKind.CHILDREN, WatchKind.DELETED):
-            self._children.discard(change.path)
-        if watched:
+        if self.watches.fire(change):
             self.client.send_event(change)
 
     def exists(self, path: str, watch: bool) -> Stat | None:
         self._check_readable(path)
         if watch:
-            self._data.add(path)
+            self.watches.data.add(path)
         return self.server.tree.exists(path)
 
     def children(self, path: str, watch: bool) -> tuple[str, ...] | None:
         self._check_readable(path)
         names = self.server.tree.children(path)
         if watch and names is not None:
-            self._children.add(path)
+            self.watches.children.add(path)
         return names
 
     def get_many(self, paths: Sequence[str], watch: bool) -> list[Znode | None]:
         if watch:
-            self._data.update(paths)
+            self.watches.data.update(paths)
         for path in paths:
             self._check_readable(path)
         return [self.server.tree.get(path) for path in paths]
@@ -181,9 +170,9 @@ class ServerSession:
     def watch_again(self, data: Iterable[str], exists: Iterable[str], children: Iterable[str], since_zxid: int) -> None:
         """SetWatches on reconnection: report changes made meanwhile, arm the other watches."""
         znodes = self.server.tree.znodes
-        self._data.update(data)
-        self._data.update(exists)
-        self._children.update(children)
+        self.watches.data.update(data)
+        self.watches.data.update(exists)
+        self.watches.children.update(children)
         for path in sorted(data):
             znode = znodes.get(path)
             if znode is None:

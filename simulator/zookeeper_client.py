@@ -14,8 +14,8 @@ from msgspec import structs
 from cluster.model.errors import ZooKeeperUnreachableError
 from cluster.zookeeper.chroot import Chroot
 from cluster.zookeeper.port import Create, Listener, Op, OpResult, SessionEvent, SessionState, Stat, WatchEvent, Znode
+from cluster.zookeeper.znode_tree import SessionIdentity
 from simulator.virtual_time_loop import OUTSIDE, Process, virtual_loop
-from simulator.znode_tree import SessionIdentity
 from simulator.zookeeper import Connection, ServerSession, SimulatedZooKeeper
 from simulator.zookeeper_calls import Call, CallQueue, ClientWatches, in_requests, list_children
 
@@ -158,7 +158,7 @@ class SimulatedZooKeeperClient:
         self._down.cut()
         self._pinged = None
         self._session.let_expire()
-        self._session.forget_watches()
+        self._session.watches.clear()
         if self._is_connected:
             self._is_connected = False
             self._tell(SessionEvent(SessionState.DISCONNECTED, self._session_id))

@@ -5,16 +5,17 @@ Each rule has a readable id. Rules on single records are in `RECORD_RULES`, rule
 INV-5, EL-6, 6.1, 7.1; agent rules P4, P5, P7, P17.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import partial
 from typing import Final, TypeVar
 
 from msgspec import Struct, field
 
+from cluster.model.partition import TopicPartition
 from cluster.model.state_machines import PREVIOUS_PARTITION_STATES, PREVIOUS_REPLICA_STATES
 from state_log.histories import PartitionHistory, remember
-from state_log.record import Kind, LoggedStateChange
+from state_log.record import Kind, LoggedStateChange, by_partition
 
 _State = TypeVar("_State", bound=StrEnum)
 
@@ -125,3 +126,23 @@ RECORD_RULES: Final[Mapping[str, Callable[[LoggedStateChange], str | None]]] = {
     TRUNCATED_BELOW_HIGH_WATERMARK: _truncated_below_high_watermark,
 }
 """Rule id -> function that returns the message of a violation, or None."""
+
+
+class Checker:
+    """All rules over one stream of records, with histories in memory."""
+
+    def __init__(self) -> None:
+        self._histories: dict[TopicPartition, PartitionHistory] = {}
+        self._epochs = ControllerEpochs()
+
+    def check(self, record: LoggedStateChange) -> list[Finding]:
+        found = check_controller_epoch(self._epochs, record)
+        for tp, part in by_partition(record):
+            found += check_partition(self._histories.setdefault(tp, PartitionHistory()), part)
+        return found
+
+
+def check_all(records: Iterable[LoggedStateChange]) -> list[Finding]:
+    """All violations in these records, in the order of detection."""
+    checker = Checker()
+    return [finding for record in records for finding in checker.check(record)]

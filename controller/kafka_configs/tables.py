@@ -1,13 +1,16 @@
-"""The topic configs of each release of Kafka as data: `tables/*.json`, made by `make_tables.py` from its jars."""
+"""The topic configs of each release of Kafka as data: `topic_configs.json`, made by `make_tables.py` from its jars.
+
+A field of that file lists all entries that it has in any release, each with the first and the last release that has it.
+"""
 
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
-TABLES: Final = Path(__file__).with_name("tables")
+TABLE: Final = Path(__file__).with_name("topic_configs.json")
 
 JARS: Final = {
     "2.4": "2.4.1",
@@ -50,26 +53,27 @@ class TopicConfigTable(Struct, frozen=True):
     """What one release says. Keys are in the order in which Kafka checks them."""
 
     keys: tuple[TopicConfigKey, ...]
-    refused: dict[str, str]
+    refused: tuple[tuple[str, str], ...]
     """Switches that may not be on in a cluster on ZooKeeper without tiered storage, each with Kafka's message."""
     formats: frozenset[str]
     """The message formats that are known, by release and in full."""
-    unknown_format: str
+    unknown_format: tuple[str]
     """Kafka's message for a format `?`."""
-    apis: dict[str, int]
-    """The latest version of each API of a broker, by its key."""
-
-    def key(self, name: str) -> TopicConfigKey | None:
-        """The key of that name, None if the release has none."""
-        return next((key for key in self.keys if key.name == name), None)
+    apis: frozenset[tuple[int, int]]
+    """The key of each API of a broker, and its latest version."""
 
 
 @cache
 def topic_config_table(release: str) -> TopicConfigTable:
-    """The table of a release such as `3.9`. KeyError for one that is not in JARS."""
+    """The table of a release such as `3.9`. KeyError for one that is not in JARS.
+
+    Releases are ordered as texts: 3.9 is the last one with ZooKeeper.
+    """
     if release not in JARS:
         raise KeyError(release)
-    return msgspec.json.decode((TABLES / f"{release}.json").read_bytes(), type=TopicConfigTable)
+    every = msgspec.json.decode(TABLE.read_bytes())
+    fields = {field: [entry for since, until, entry in every[field] if since <= release <= until] for field in every}
+    return msgspec.convert(fields, TopicConfigTable)
 
 
 def release_of(api_versions: dict[int, int]) -> str:
@@ -78,18 +82,6 @@ def release_of(api_versions: dict[int, int]) -> str:
     The newest release none of whose APIs is newer than the broker's; the oldest for a broker older than all of them.
     """
     for release in reversed(JARS):
-        apis = topic_config_table(release).apis.items()
-        if all(int(key) in api_versions and latest <= api_versions[int(key)] for key, latest in apis):
+        if all(latest <= api_versions.get(key, -1) for key, latest in topic_config_table(release).apis):
             return release
     return next(iter(JARS))
-
-
-def as_text(table: dict[str, Any]) -> str:
-    """A table as JSON, with a line for each key."""
-    lines = [f'  "{name}": {_encoded(value)}' for name, value in table.items() if name != "keys"]
-    keys = ",\n".join(f"    {_encoded(key)}" for key in table["keys"])
-    return "{\n" + ",\n".join([f'  "keys": [\n{keys}\n  ]', *lines]) + "\n}\n"
-
-
-def _encoded(value: object) -> str:
-    return msgspec.json.encode(value).decode()

@@ -59,7 +59,7 @@ def _refused_values(configs: Mapping[str, str], table: TopicConfigTable) -> Iter
         if (value := configs.get(key.name)) is None:
             continue
         try:
-            _validate(key, _PARSERS.get(key.type, _text)(value.strip()), table)
+            _validate(key, _PARSERS.get(key.type, str)(value.strip()), table)
         except _RefusedError as why:
             shown = value if why.value is None else why.value
             yield TopicConfigRefusal(key.name, value, f"Invalid value {shown} for configuration {key.name}: {why}")
@@ -67,13 +67,12 @@ def _refused_values(configs: Mapping[str, str], table: TopicConfigTable) -> Iter
 
 def _refused_together(configs: Mapping[str, str], table: TopicConfigTable) -> Iterator[TopicConfigRefusal]:
     """What is refused because of other settings, each value being valid by itself."""
-    keys = [key for name in _LAG if (key := table.key(name)) is not None]
-    least, most = (int(configs.get(key.name, key.default or "0").strip()) for key in keys)
+    least, most = (int(configs.get(key.name, key.default or "0")) for key in table.keys if key.name in _LAG)
     if least > most:
         message = f"conflict topic config setting {_LAG[0]} ({least}) > {_LAG[1]} ({most})"
         name = next(name for name in _LAG if name in configs)
         yield TopicConfigRefusal(name, configs[name], message)
-    for name, message in table.refused.items():
+    for name, message in table.refused:
         if configs.get(name, "").strip().lower() == "true":
             yield TopicConfigRefusal(name, configs[name], message)
 
@@ -104,10 +103,6 @@ def _boolean(trimmed: str) -> bool:
 
 def _list(trimmed: str) -> list[str]:
     return re.split(r"\s*,\s*", trimmed) if trimmed else []
-
-
-def _text(trimmed: str) -> str:
-    return trimmed
 
 
 _PARSERS: Final[dict[str, Callable[[str], Any]]] = {
@@ -150,18 +145,14 @@ def _validate_format(version: str, table: TopicConfigTable) -> None:
     """A full version, `2.4-IV1`, or a release; what follows its second number (the third of 0.x) does not count."""
     significant = ".".join(version.split(".")[: 3 if version.startswith("0.") else 2])
     if significant not in table.formats:
-        raise _RefusedError(table.unknown_format.replace("?", version), version)
+        raise _RefusedError(table.unknown_format[0].replace("?", version), version)
 
 
 def _as_java(number: float) -> str:
     """A number as Java prints it."""
-    if isinstance(number, int):
-        return str(number)
-    if math.isinf(number):
-        return "Infinity" if number > 0 else "-Infinity"
-    if number == 0 or 1e-3 <= abs(number) < 1e7:
+    if isinstance(number, int) or number == 0 or 1e-3 <= abs(number) < 1e7:
         return repr(number)
-    sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
-    assert isinstance(exponent, int), "a finite number"
-    fraction = "".join(map(str, digits[1:])) or "0"
-    return f"{'-' if sign else ''}{digits[0]}.{fraction}E{len(digits) - 1 + exponent}"
+    if math.isinf(number):
+        return repr(number).replace("inf", "Infinity")
+    digits, _, exponent = f"{Decimal(repr(number)).normalize():E}".partition("E")
+    return f"{digits}{'' if '.' in digits else '.0'}E{int(exponent)}"

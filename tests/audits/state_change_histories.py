@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cluster.model.broker import NO_LEADER, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
 from cluster.model.partition import LeaderAndIsr
-from simulator.segments import write_segment
+from simulator.memory_state_log import write_segment
 from state_log.record import Cause, Kind, LoadedPartition, LoggedStateChange, Stamper, StateChange, decode_line
 from state_log.writer import SegmentName
 

@@ -81,9 +81,9 @@ from cluster.zookeeper.port import Create
 from simulator.cluster import VirtualClock
 from simulator.disk import SimulatedDisk
 from simulator.network import SimulatedClusterClient, SimulatedNetwork
+from simulator.nodes import SimulatedWorkers
 from simulator.record_batches import encode_client_batch
 from simulator.virtual_time_loop import VirtualTimeLoop
-from simulator.workers import SimulatedWorkers
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 from state_log.record import LoggedStateChange, StateChange

@@ -17,8 +17,8 @@ from admin.topology import Topology
 from cluster.model.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError
 from cluster.requests.data import LATEST_TIMESTAMP
 from cluster.requests.topics import NewTopic
-from simulator.record_checker import check_all
 from state_log.chain import SEQUENCE_GAP
+from state_log.invariants import check_all
 from state_log.reader import read_state_changes, verify
 from tests.chaos.cluster import BROKERS, ChaosCluster
 from tests.chaos.faults.registry import Expected, Fault, Round, StuckError

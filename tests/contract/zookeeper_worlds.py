@@ -14,8 +14,8 @@ from kazoo.client import KazooClient
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.login import Credentials, Scheme
 from cluster.zookeeper.port import Create, SessionEvent, SessionState, WatchEvent, WatchKind, ZooKeeper
+from cluster.zookeeper.znode_tree import SessionIdentity
 from simulator.virtual_time_loop import VirtualTimeLoop
-from simulator.znode_tree import SessionIdentity
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 from tests.timeouts import TIMEOUT_S

@@ -19,8 +19,8 @@ from cluster.znodes.paths import state_path, topic_config_path, topic_path
 from cluster.znodes.topics import decode_state, decode_topic, encode_topic
 from cluster.zookeeper.port import Create
 from simulator.cluster import SimulatedCluster, simulate
-from simulator.record_checker import check_all
 from simulator.zookeeper_client import SimulatedZooKeeperClient
+from state_log.invariants import check_all
 from tests.controllers.contexts import ids
 from tests.controllers.controller_crashes import SAFETY_LIMIT, DyingController
 

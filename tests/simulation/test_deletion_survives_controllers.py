@@ -21,8 +21,8 @@ from cluster.znodes.topics import encode_topic
 from cluster.zookeeper.port import Create
 from simulator.cluster import DEFAULT_SETTINGS, SimulatedCluster, simulate
 from simulator.partition_znodes import partition_states
-from simulator.record_checker import check_all
 from simulator.zookeeper_client import SimulatedZooKeeperClient
+from state_log.invariants import check_all
 from tests.controllers.contexts import ids
 from tests.controllers.controller_crashes import SAFETY_LIMIT, DyingController
 

@@ -12,8 +12,8 @@ from cluster.znodes.paths import CONTROLLER, state_path
 from cluster.znodes.topics import decode_state
 from cluster.zookeeper.port import Create, Op, OpResult
 from simulator.cluster import SimulatedCluster, simulate
-from simulator.record_checker import check_all
 from simulator.zookeeper import ServerSession
+from state_log.invariants import check_all
 from tests.controllers.controller_crashes import SAFETY_LIMIT
 
 PLACED = {"t": {0: (1, 2, 3), 1: (2, 3, 1), 2: (3, 1, 2)}, "lone": {0: (1,)}}

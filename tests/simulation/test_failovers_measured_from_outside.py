@@ -18,7 +18,7 @@ from cluster.model.broker import NO_LEADER, BrokerId
 from cluster.requests.data import MetadataRequest, MetadataResponse
 from cluster.requests.topics import CreateTopicsRequest, NewTopic
 from simulator.cluster import SimulatedCluster, simulate
-from simulator.segments import write_segment
+from simulator.memory_state_log import write_segment
 from state_log.writer import SegmentName
 from tests.audits.log_audits import audit_folder
 

@@ -24,7 +24,7 @@ from cluster.znodes.paths import state_path
 from cluster.znodes.topics import decode_state
 from simulator.cluster import SimulatedCluster, simulate
 from simulator.record_batches import encode_client_batch
-from simulator.record_checker import check_all
+from state_log.invariants import check_all
 
 T0 = TopicPartition("orders", 0)
 

@@ -11,7 +11,7 @@ from cluster.requests.data import ProducePartition, ProduceRequest, ProduceRespo
 from cluster.requests.topics import CreateTopicsRequest, NewTopic
 from simulator.cluster import SimulatedCluster, simulate
 from simulator.record_batches import encode_client_batch
-from simulator.record_checker import check_all
+from state_log.invariants import check_all
 from tests.simulation.test_first_simulation import T0, isr, leader
 
 

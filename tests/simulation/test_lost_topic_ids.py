@@ -12,8 +12,8 @@ from cluster.znodes.topics import decode_state, decode_topic, encode_topic
 from cluster.zookeeper.port import Create, SetData
 from simulator.cluster import SimulatedCluster, simulate
 from simulator.faults import Supervisor
-from simulator.record_checker import check_all
 from simulator.zookeeper_client import SimulatedZooKeeperClient
+from state_log.invariants import check_all
 from tests.controllers.contexts import ids
 from tests.kafka.old_tools import body_of_old_tool, rewrite_as_old_tool
 

@@ -23,8 +23,8 @@ from cluster.znodes.topics import decode_state, decode_topic
 from cluster.zookeeper.port import Create, SetData
 from simulator.cluster import SimulatedCluster, simulate
 from simulator.record_batches import encode_client_batch
-from simulator.record_checker import check_all
 from simulator.zookeeper_client import SimulatedZooKeeperClient
+from state_log.invariants import check_all
 from tests.controllers.controller_crashes import SAFETY_LIMIT, DyingController
 
 T = "orders"

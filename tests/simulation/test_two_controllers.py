@@ -12,7 +12,7 @@ from cluster.requests.topics import CreateTopicsRequest, CreateTopicsResponse, N
 from cluster.znodes.paths import state_path
 from cluster.znodes.topics import decode_state
 from simulator.cluster import SimulatedCluster, simulate
-from simulator.record_checker import check_all
+from state_log.invariants import check_all
 from tests.controllers.contexts import ids
 
 T0 = TopicPartition("t", 0)

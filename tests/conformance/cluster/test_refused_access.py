@@ -13,10 +13,10 @@ from cluster.model.broker import Broker, BrokerId, ControllerId, Endpoint
 from cluster.model.errors import StartupError, ZooKeeperAccessError
 from cluster.znodes.paths import CLUSTER_ID, CONTROLLER
 from cluster.zookeeper.port import Create, SetData, ZooKeeper
+from cluster.zookeeper.znode_tree import SessionIdentity
 from controller.config import ControllerConfig
 from controller.controller import Controller
 from simulator.cluster import VirtualClock
-from simulator.znode_tree import SessionIdentity
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 from tests.controllers.worlds import MemorySink, RecordingBrokers, run_virtually

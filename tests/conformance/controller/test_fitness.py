@@ -12,7 +12,7 @@ from cluster.znodes.candidates import decode_profile
 from cluster.znodes.paths import ADOPTION, BROKERS_IDS, CONTROLLER_EPOCH, broker_path, controller_registration_path
 from cluster.znodes.registrations import encode_broker
 from cluster.zookeeper.port import Delete, SetData, Znode
-from controller.health import health_of
+from controller.program import health_of
 from tests.controllers.contexts import ids
 from tests.controllers.controller_elections import active_controller, epoch, owner
 from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster, until

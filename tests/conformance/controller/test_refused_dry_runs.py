@@ -34,7 +34,7 @@ def test_who_was_replaced_plans_nothing_any_more(validate_only: bool) -> None:
 async def with_unseen_topic() -> tuple[World, RunningController]:
     world, c = await running_cluster(1)
     assert c.zookeeper._session is not None
-    c.zookeeper._session.forget_watches()
+    c.zookeeper._session.watches.clear()
     await world.create_topic("unseen", [1])
     await quiesce()
     assert "unseen" not in c.context.topics.names

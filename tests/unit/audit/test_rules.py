@@ -15,9 +15,8 @@ from audit.rules.applied_states import UNTAKEN, UNWRITTEN
 from audit.rules.rule import Awaited
 from audit.rules.unclean_elections import UNCLEAN_ELECTION
 from cluster.model.broker import ControllerEpoch, TopicId
-from simulator.record_checker import check_all
 from state_log.histories import WRITTEN_BY_CONTROLLERS
-from state_log.invariants import ONE_CONTROLLER_PER_EPOCH, RECORD_RULES, check_record
+from state_log.invariants import ONE_CONTROLLER_PER_EPOCH, RECORD_RULES, check_all, check_record
 from state_log.record import Cause, Kind, LoggedStateChange, by_partition
 from tests.audits.columnar_audits import ColumnarAudit, audit_batches, table_of
 from tests.audits.state_change_histories import draw, shuffled, stamped

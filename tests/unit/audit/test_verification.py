@@ -16,7 +16,7 @@ from audit.storage.given_heads import add_given, read_given
 from audit.storage.output_folder import OutputFolder
 from audit.verification import verify_logs
 from cluster.model.exit_codes import ExitCode
-from simulator.segments import write_segment
+from simulator.memory_state_log import write_segment
 from state_log.chain import SEQUENCE_GAP
 from state_log.heads_file import GivenHead, encode_heads_file
 from state_log.record import Boot, Cause, Kind, Stamper, StateChange, Witness, line_digest

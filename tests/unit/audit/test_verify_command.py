@@ -14,7 +14,7 @@ from audit.report.report_text import show_result
 from cluster.cli.documents import Format
 from cluster.model.broker import BrokerId, LeaderEpoch, PartitionEpoch
 from cluster.model.exit_codes import ExitCode
-from simulator.segments import write_segment
+from simulator.memory_state_log import write_segment
 from state_log.record import Cause, Kind, Stamper, StateChange
 from state_log.writer import SegmentName
 from tests.audits.log_audits import audit_folder

@@ -1,9 +1,13 @@
 """Topic configs are taken and refused as by each release of Kafka."""
 
+import json
+from zlib import crc32
+
+import msgspec
 import pytest
 
-from controller.kafka_configs.make_tables import answers, jars_of, made_table
-from controller.kafka_configs.tables import JARS, TABLES, as_text, release_of, topic_config_table
+from controller.kafka_configs.make_tables import answers, as_text, jars_of, made_table
+from controller.kafka_configs.tables import JARS, TABLE, TopicConfigTable, release_of, topic_config_table
 from controller.kafka_configs.validation import refused_topic_configs
 from deploy.local.java import find_java
 
@@ -33,6 +37,24 @@ COMBINATIONS = [
     {"remote.storage.enable": "true", "retention.ms": "x"},
     {"cleanup.policy": "compact", "min.insync.replicas": "2", "compression.type": "zstd"},
 ]
+
+CHECKSUMS = {
+    "2.4": 278220662,
+    "2.5": 2396592014,
+    "2.6": 2084844163,
+    "2.7": 2014942903,
+    "2.8": 866508909,
+    "3.0": 4263054438,
+    "3.1": 4144263630,
+    "3.2": 1657822001,
+    "3.3": 3571177527,
+    "3.4": 2139796123,
+    "3.5": 473827781,
+    "3.6": 3594506996,
+    "3.7": 375668690,
+    "3.8": 1255816979,
+    "3.9": 3995453465,
+}
 
 
 def first_message(configs: dict[str, str], release: str) -> str:
@@ -105,15 +127,35 @@ def test_a_release_without_a_table_is_an_error() -> None:
         refused_topic_configs({}, "4.0")
 
 
+def test_each_release_is_as_its_own_classes_described_it() -> None:
+    """By checksums of the tables as they were made release by release, before one table held all."""
+    assert {release: crc32(msgspec.json.encode(_sorted(topic_config_table(release)))) for release in JARS} == CHECKSUMS
+
+
+def _sorted(table: TopicConfigTable) -> list[object]:
+    return [table.keys, table.refused, sorted(table.formats), table.unknown_format, sorted(table.apis)]
+
+
+def test_the_one_table_is_as_its_tool_writes_it() -> None:
+    known = json.loads(TABLE.read_text())
+    tables = {
+        release: {
+            field: [entry for since, until, entry in known[field] if since <= release <= until] for field in known
+        }
+        for release in JARS
+    }
+    assert as_text(tables) == TABLE.read_text()
+
+
 @pytest.mark.parametrize("release", JARS)
-def test_defaults_are_taken_and_tables_are_as_written(release: str) -> None:
+def test_defaults_are_taken(release: str) -> None:
     table = topic_config_table(release)
     assert refused_topic_configs({key.name: key.default or "" for key in table.keys}, release) == []
 
 
 def test_the_release_of_a_broker_follows_from_its_apis() -> None:
     for release in JARS:
-        apis = {int(key): latest for key, latest in topic_config_table(release).apis.items()}
+        apis = dict(topic_config_table(release).apis)
         assert release_of(apis) == release
     assert release_of({**apis, 0: 99, 99: 1}) == "3.9"
     assert release_of({0: 3, 1: 4}) == "2.4"
@@ -134,7 +176,7 @@ def class_path_of(release: str) -> str:
 def test_each_release_says_the_same(release: str) -> None:
     """Every value for every key, and values that only together are refused, by the classes of that release."""
     class_path, java = class_path_of(release), str(find_java().executable)
-    assert as_text(made_table(class_path, java)) == (TABLES / f"{release}.json").read_text()
+    assert msgspec.convert(made_table(class_path, java), TopicConfigTable) == topic_config_table(release)
     keys = [key.name for key in topic_config_table(release).keys]
     asked = [{key: value} for key in keys for value in VALUES] + COMBINATIONS
     said = answers(asked, class_path, java)

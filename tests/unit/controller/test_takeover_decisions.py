@@ -9,7 +9,7 @@ from cluster.model.takeover import Takeover
 from cluster.znodes.adoption import Adoption, decode_adoption, encode_adoption
 from cluster.znodes.controller import decode_controller, decode_controller_body, encode_controller
 from controller.decisions.takeover import Candidate, Holding, Step, next_step
-from controller.election_pauses import CALM_S, TAKE_OVER_PAUSE_MAX_S, ElectionPauses
+from controller.election_pauses import CALM_S, PAUSE_MAX_S, ElectionPauses
 
 OWN, OTHER, DEAD, SHELL = 11, 12, 13, 14
 """Sessions: of the candidate that decides, of the other candidate or of a broker, of nobody any more, of a tool."""
@@ -147,5 +147,5 @@ def test_each_take_over_in_a_row_waits_longer_and_calm_ends_that() -> None:
         waited.append(pause)
         now += pause
         pauses.took_over(now)
-    assert waited == [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, TAKE_OVER_PAUSE_MAX_S, TAKE_OVER_PAUSE_MAX_S]
+    assert waited == [0.0, 1.0, 2.0, 4.0, 8.0, 16.0, PAUSE_MAX_S, PAUSE_MAX_S]
     assert pauses.take_over_pause(now + CALM_S) == 0.0

@@ -14,9 +14,8 @@ from cluster.model.state_machines import (
     PartitionState,
     ReplicaState,
 )
-from simulator.record_checker import Checker, check_all
 from state_log.histories import HISTORY_LIMIT, INCARNATIONS_LIMIT, PartitionHistory
-from state_log.invariants import RECORD_RULES, Finding, check_partition
+from state_log.invariants import RECORD_RULES, Checker, Finding, check_all, check_partition
 from state_log.record import Cause, Kind, LoggedStateChange, StateChange, by_partition
 from tests.audits.state_change_histories import Cluster, draw, shuffled, stamped
 

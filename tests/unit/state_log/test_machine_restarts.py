@@ -6,8 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.model.broker import BrokerId, Offset
-from simulator.record_checker import check_all
-from state_log.invariants import TRUNCATED_BELOW_HIGH_WATERMARK, Finding
+from state_log.invariants import TRUNCATED_BELOW_HIGH_WATERMARK, Finding, check_all
 from state_log.machine_restarts import MachineRestart, boots_of, is_explained, machine_restarts, restarts_of_others
 from state_log.record import Kind, LoggedStateChange
 from tests.controllers.contexts import ids

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
-from simulator.segments import write_segment
+from simulator.memory_state_log import write_segment
 from state_log.reader import merge, numbered_lines, read_lines, read_state_changes, verify
 from state_log.record import Kind, LoadedPartition, MalformedLine, Stamper, StateChange, decode_line, line_digest
 from state_log.writer import SegmentName

@@ -1,12 +1,14 @@
-"""The data of a simulated ZooKeeper: znodes, versions and transactions, with the real server's results.
+"""ZooKeeper's data in memory: znodes, versions, transactions and watches, with the real server's results.
 
-Pure: no time, no sessions except the owners of ephemerals, no watches. Changes are returned as the watch events that a
-watcher of the path would get.
+The simulator's server and the rehearsals of the controller use it. Pure: it knows no time, and of a session only the
+owner of ephemerals and the watches. Changes are returned as the watch events that a watcher of the path would get.
 
-Source: ZooKeeper 3.9, PrepRequestProcessor (order of the checks, ACLs), DataTree (versions, sequence numbers).
+Source: ZooKeeper 3.9, PrepRequestProcessor (order of the checks, ACLs), DataTree (versions, sequence numbers),
+WatchManager (which watches a change triggers).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,6 +28,8 @@ from cluster.zookeeper.port import (
     ZkError,
     Znode,
 )
+
+SEQUENCE_DIGITS: Final = 10
 
 
 class SessionIdentity(Struct, frozen=True):
@@ -69,6 +73,28 @@ class StoredZnode(Struct):
         return self.access is Access.CREATOR_AND_READERS or self.lets_write(identity)
 
 
+class SessionWatches:
+    """The watches of one session, on the paths of `data` (which may be missing) and of `children`."""
+
+    def __init__(self, data: Iterable[str] = (), children: Iterable[str] = ()) -> None:
+        self.data, self.children = set(data), set(children)
+
+    def fire(self, change: WatchEvent) -> bool:
+        """Whether a watch is armed for this change; it no longer is afterwards. A deletion triggers both kinds."""
+        path, kind = change.path, change.kind
+        armed = path in self.children and kind in (WatchKind.CHILDREN, WatchKind.DELETED)
+        if kind is not WatchKind.CHILDREN:
+            armed = armed or path in self.data
+            self.data.discard(path)
+        if kind in (WatchKind.CHILDREN, WatchKind.DELETED):
+            self.children.discard(path)
+        return armed
+
+    def clear(self) -> None:
+        self.data.clear()
+        self.children.clear()
+
+
 class RefusalError(Exception):
     """An operation of a transaction failed; the transaction is rolled back."""
 
@@ -92,6 +118,12 @@ class ZnodeTree:
         copied.znodes = {path: replace(znode, children=set(znode.children)) for path, znode in self.znodes.items()}
         copied._ephemerals = {session: set(paths) for session, paths in self._ephemerals.items()}
         return copied
+
+    def place(self, path: str, znode: Znode) -> None:
+        """Put in a znode of another tree as it was read there: without its children, and open to everyone."""
+        data, stat = znode.data, znode.stat
+        owner, times = stat.ephemeral_owner, (stat.ctime, stat.mtime)
+        self.put(path, StoredZnode(data, stat.czxid, stat.mzxid, stat.mzxid, *times, owner, stat.version), None)
 
     def sessions(self) -> tuple[int, ...]:
         """The sessions that own ephemerals."""
@@ -129,14 +161,23 @@ class ZnodeTree:
         self.zxid += 1
         transaction = _Transaction(self, SessionIdentity(), now_ms=0)
         for path in sorted(self._ephemerals.get(session_id, ())):
-            transaction.remove(path, self.znodes[path])
+            transaction.remove(path)
         return transaction.changes
 
-    def record_owner(self, path: str, owner: int) -> None:
-        self._ephemerals.setdefault(owner, set()).add(path)
-
-    def forget_owner(self, path: str, owner: int) -> None:
-        self._ephemerals[owner].discard(path)
+    def put(self, path: str, znode: StoredZnode | None, parent: StoredZnode | None) -> None:
+        """Set or, with None, remove the znode at `path`; `parent` is None for the root and to leave its children."""
+        gone = self.znodes.get(path)
+        if gone is not None and gone.owner:
+            self._ephemerals[gone.owner].discard(path)
+        if znode is None:
+            del self.znodes[path]
+        else:
+            self.znodes[path] = znode
+            if znode.owner:
+                self._ephemerals.setdefault(znode.owner, set()).add(path)
+        if parent is not None:
+            name = path.rpartition("/")[2]
+            parent.children.discard(name) if znode is None else parent.children.add(name)
 
 
 class _Transaction:
@@ -144,7 +185,8 @@ class _Transaction:
 
     def __init__(self, tree: ZnodeTree, author: SessionIdentity, now_ms: int) -> None:
         self._tree, self._author, self._now_ms = tree, author, now_ms
-        self._undo: list[Callable[[], None]] = []
+        self._undo: list[tuple[str, StoredZnode | None, StoredZnode | None, int, int]] = []
+        """Of each step the path, its znode before, and the parent with its `creates` and `pzxid` before."""
         self.changes: list[WatchEvent] = []
 
     def carry_out(self, op: Op) -> OpResult:
@@ -162,82 +204,56 @@ class _Transaction:
                 return OpResult(ZkError.OK)
 
     def undo(self) -> None:
-        for step in reversed(self._undo):
-            step()
+        for path, before, parent, creates, pzxid in reversed(self._undo):
+            self._tree.put(path, before, parent)
+            if parent is not None:
+                parent.creates, parent.pzxid = creates, pzxid
 
     def _create(self, op: Create) -> OpResult:
         znodes, zxid, author = self._tree.znodes, self._tree.zxid, self._author
         access = author.access_of(op.path)
         _require(access is Access.OPEN or author.identity is not None, ZkError.INVALID_ACL)
-        parent_path = _parent(op.path)
-        parent = self._present(parent_path)
+        parent = self._present(parent_of(op.path))
         _require(parent.lets_write(author.identity), ZkError.NO_AUTH)
-        path = f"{op.path}{parent.creates:010d}" if op.sequential else op.path
+        path = f"{op.path}{parent.creates:0{SEQUENCE_DIGITS}d}" if op.sequential else op.path
         _require(path not in znodes, ZkError.NODE_EXISTS)
         _require(not parent.owner, ZkError.NO_CHILDREN_FOR_EPHEMERALS)
         owner = author.session_id if op.ephemeral else 0
-        znode = StoredZnode(op.data, zxid, zxid, zxid, self._now_ms, self._now_ms, owner, children=set())
+        znode = StoredZnode(op.data, zxid, zxid, zxid, self._now_ms, self._now_ms, owner)
         znode.access, znode.creator = access, author.identity
-        name, pzxid_before = path.rpartition("/")[2], parent.pzxid
-        self._attach(path, znode, parent, name)
-        parent.creates, parent.pzxid = parent.creates + 1, zxid
-
-        def undo() -> None:
-            self._detach(path, znode, parent, name)
-            parent.creates, parent.pzxid = parent.creates - 1, pzxid_before
-
-        self._undo.append(undo)
-        self.changes += (WatchEvent(path, WatchKind.CREATED), WatchEvent(parent_path, WatchKind.CHILDREN))
+        self._put(path, znode, parent, WatchKind.CREATED)
+        parent.creates += 1
         return OpResult(ZkError.OK, path, znode.stat())
 
     def _set_data(self, op: SetData) -> OpResult:
         znode = self._present(op.path)
         _require(znode.lets_write(self._author.identity), ZkError.NO_AUTH)
         _require(op.version in (ANY_VERSION, znode.version), ZkError.BAD_VERSION)
-        before = (znode.data, znode.version, znode.mzxid, znode.mtime)
-
-        def undo() -> None:
-            znode.data, znode.version, znode.mzxid, znode.mtime = before
-
-        self._undo.append(undo)
-        znode.data, znode.version, znode.mzxid, znode.mtime = op.data, znode.version + 1, self._tree.zxid, self._now_ms
+        zxid, version = self._tree.zxid, znode.version + 1
+        after = replace(znode, data=op.data, version=version, mzxid=zxid, mtime=self._now_ms)
+        self._undo.append((op.path, znode, None, 0, 0))
+        self._tree.put(op.path, after, None)
         self.changes.append(WatchEvent(op.path, WatchKind.CHANGED))
-        return OpResult(ZkError.OK, stat=znode.stat())
+        return OpResult(ZkError.OK, stat=after.stat())
 
     def _delete(self, op: Delete) -> OpResult:
         znode = self._present(op.path)
-        _require(self._tree.znodes[_parent(op.path)].lets_write(self._author.identity), ZkError.NO_AUTH)
+        _require(self._present(parent_of(op.path)).lets_write(self._author.identity), ZkError.NO_AUTH)
         _require(op.version in (ANY_VERSION, znode.version), ZkError.BAD_VERSION)
         _require(not znode.children, ZkError.NOT_EMPTY)
-        self.remove(op.path, znode)
+        self.remove(op.path)
         return OpResult(ZkError.OK)
 
-    def remove(self, path: str, znode: StoredZnode) -> None:
-        """Delete a node that may go."""
-        parent_path = _parent(path)
-        parent, name = self._tree.znodes[parent_path], path.rpartition("/")[2]
-        pzxid_before = parent.pzxid
-        self._detach(path, znode, parent, name)
+    def remove(self, path: str) -> None:
+        """Delete a znode that may go."""
+        self._put(path, None, self._tree.znodes[parent_of(path)], WatchKind.DELETED)
+
+    def _put(self, path: str, znode: StoredZnode | None, parent: StoredZnode, kind: WatchKind) -> None:
+        before = self._tree.znodes.get(path)
+        self._undo.append((path, before, parent, parent.creates, parent.pzxid))
+        self._tree.put(path, znode, parent)
         parent.pzxid = self._tree.zxid
-
-        def undo() -> None:
-            self._attach(path, znode, parent, name)
-            parent.pzxid = pzxid_before
-
-        self._undo.append(undo)
-        self.changes += (WatchEvent(path, WatchKind.DELETED), WatchEvent(parent_path, WatchKind.CHILDREN))
-
-    def _attach(self, path: str, znode: StoredZnode, parent: StoredZnode, name: str) -> None:
-        self._tree.znodes[path] = znode
-        parent.children.add(name)
-        if znode.owner:
-            self._tree.record_owner(path, znode.owner)
-
-    def _detach(self, path: str, znode: StoredZnode, parent: StoredZnode, name: str) -> None:
-        del self._tree.znodes[path]
-        parent.children.discard(name)
-        if znode.owner:
-            self._tree.forget_owner(path, znode.owner)
+        self.changes += (WatchEvent(path, kind), WatchEvent(parent_of(path), WatchKind.CHILDREN))
 
     def _present(self, path: str) -> StoredZnode:
         znode = self._tree.znodes.get(path)
@@ -251,5 +267,5 @@ def _require(condition: bool, otherwise: ZkError) -> None:
         raise RefusalError(otherwise)
 
 
-def _parent(path: str) -> str:
+def parent_of(path: str) -> str:
     return path.rpartition("/")[0] or "/"
