@@ -14,10 +14,8 @@ from admin.kafka_requests import CONVERSIONS, refusal
 from cluster.kafka_wire.apis import api_of
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.message import Message
-from cluster.kafka_wire.messages.api_versions_request import ApiVersionsRequest
-from cluster.kafka_wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
-from cluster.kafka_wire.messages.describe_log_dirs_request import DescribeLogDirsRequest
-from cluster.kafka_wire.messages.describe_log_dirs_response import DescribeLogDirsResponse, DescribeLogDirsResult
+from cluster.kafka_wire.messages.connections import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from cluster.kafka_wire.messages.data import DescribeLogDirsRequest, DescribeLogDirsResponse, DescribeLogDirsResult
 from cluster.model.broker import Endpoint
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError, known_code
 from cluster.requests.cluster import DescribedBroker

@@ -12,9 +12,8 @@ from msgspec.structs import replace
 
 from admin.kafka_requests import offsets_message, offsets_response
 from cluster.kafka_wire.message import Message
-from cluster.kafka_wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
-from cluster.kafka_wire.messages.describe_configs_response import DescribeConfigsResponse
-from cluster.kafka_wire.messages.list_offsets_response import ListOffsetsResponse
+from cluster.kafka_wire.messages.configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
+from cluster.kafka_wire.messages.data import ListOffsetsResponse
 from cluster.model.broker import UNKNOWN_OFFSET, BrokerId
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError, known_code
 from cluster.model.partition import TopicPartition

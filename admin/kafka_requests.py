@@ -9,14 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from msgspec import Struct
 
 from cluster.kafka_wire.message import Message
-from cluster.kafka_wire.messages import (
-    delete_records_request,
-    delete_records_response,
-    list_offsets_request,
-    list_offsets_response,
-    metadata_request,
-    metadata_response,
-)
+from cluster.kafka_wire.messages import data as wire_data
 from cluster.model.broker import ZERO_TOPIC_ID, BrokerId, ControllerId, LeaderEpoch, Offset
 from cluster.model.errors import ApiError, ErrorCode, known_code
 from cluster.requests.data import (
@@ -70,13 +63,11 @@ def _by_topic(items: Iterable[Any], part: Callable[[Any], _Item]) -> Iterable[tu
 
 
 def _metadata_message(request: MetadataRequest) -> Message:
-    named = None if request.topics is None else [metadata_request.MetadataRequestTopic(name=n) for n in request.topics]
-    return metadata_request.MetadataRequest(
-        topics=None if named is None else tuple(named), allow_auto_topic_creation=False
-    )
+    named = None if request.topics is None else [wire_data.MetadataRequestTopic(name=n) for n in request.topics]
+    return wire_data.MetadataRequest(topics=None if named is None else tuple(named), allow_auto_topic_creation=False)
 
 
-def _metadata(answer: metadata_response.MetadataResponse) -> MetadataResponse:
+def _metadata(answer: wire_data.MetadataResponse) -> MetadataResponse:
     return MetadataResponse(
         tuple(MetadataBroker(BrokerId(b.node_id), b.host, b.port, b.rack) for b in answer.brokers),
         answer.cluster_id or "",
@@ -85,7 +76,7 @@ def _metadata(answer: metadata_response.MetadataResponse) -> MetadataResponse:
     )
 
 
-def _metadata_topic(topic: metadata_response.MetadataResponseTopic) -> MetadataTopic:
+def _metadata_topic(topic: wire_data.MetadataResponseTopic) -> MetadataTopic:
     partitions = (
         MetadataPartition(
             p.partition_index,
@@ -106,21 +97,21 @@ def _brokers(ids: Sequence[int]) -> tuple[BrokerId, ...]:
     return tuple(map(BrokerId, ids))
 
 
-def offsets_message(request: ListOffsetsRequest) -> list_offsets_request.ListOffsetsRequest:
+def offsets_message(request: ListOffsetsRequest) -> wire_data.ListOffsetsRequest:
     topics = _by_topic(
         request.partitions,
-        lambda p: list_offsets_request.ListOffsetsPartition(
+        lambda p: wire_data.ListOffsetsPartition(
             partition_index=p.partition, current_leader_epoch=p.current_leader_epoch, timestamp=p.timestamp
         ),
     )
-    return list_offsets_request.ListOffsetsRequest(
+    return wire_data.ListOffsetsRequest(
         replica_id=request.replica_id,
         isolation_level=request.isolation_level,
-        topics=tuple(list_offsets_request.ListOffsetsTopic(name=n, partitions=parts) for n, parts in topics),
+        topics=tuple(wire_data.ListOffsetsTopic(name=n, partitions=parts) for n, parts in topics),
     )
 
 
-def offsets_response(answer: list_offsets_response.ListOffsetsResponse) -> ListOffsetsResponse:
+def offsets_response(answer: wire_data.ListOffsetsResponse) -> ListOffsetsResponse:
     return ListOffsetsResponse(
         tuple(
             ListOffsetsResult(
@@ -140,15 +131,15 @@ def offsets_response(answer: list_offsets_response.ListOffsetsResponse) -> ListO
 def _deletion_message(request: DeleteRecordsRequest) -> Message:
     topics = _by_topic(
         request.partitions,
-        lambda p: delete_records_request.DeleteRecordsPartition(partition_index=p.partition, offset=p.offset),
+        lambda p: wire_data.DeleteRecordsPartition(partition_index=p.partition, offset=p.offset),
     )
-    return delete_records_request.DeleteRecordsRequest(
-        topics=tuple(delete_records_request.DeleteRecordsTopic(name=n, partitions=parts) for n, parts in topics),
+    return wire_data.DeleteRecordsRequest(
+        topics=tuple(wire_data.DeleteRecordsTopic(name=n, partitions=parts) for n, parts in topics),
         timeout_ms=request.timeout_ms,
     )
 
 
-def _deletion_response(answer: delete_records_response.DeleteRecordsResponse) -> DeleteRecordsResponse:
+def _deletion_response(answer: wire_data.DeleteRecordsResponse) -> DeleteRecordsResponse:
     return DeleteRecordsResponse(
         tuple(
             DeleteRecordsResult(
@@ -165,10 +156,8 @@ def _deletion_response(answer: delete_records_response.DeleteRecordsResponse) ->
 
 
 CONVERSIONS: Final[Mapping[type[Struct], Conversion]] = {
-    MetadataRequest: Conversion(_metadata_message, metadata_response.MetadataResponse, _metadata),
-    ListOffsetsRequest: Conversion(offsets_message, list_offsets_response.ListOffsetsResponse, offsets_response),
-    DeleteRecordsRequest: Conversion(
-        _deletion_message, delete_records_response.DeleteRecordsResponse, _deletion_response
-    ),
+    MetadataRequest: Conversion(_metadata_message, wire_data.MetadataResponse, _metadata),
+    ListOffsetsRequest: Conversion(offsets_message, wire_data.ListOffsetsResponse, offsets_response),
+    DeleteRecordsRequest: Conversion(_deletion_message, wire_data.DeleteRecordsResponse, _deletion_response),
 }
 """By klamm's request. A dry run of a deletion has no request of Kafka's (`admin.kafka_dry_runs`)."""

@@ -8,14 +8,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from cluster.kafka_wire.api_keys import ApiKey
-from cluster.kafka_wire.messages import allocate_producer_ids_request as allocation
-from cluster.kafka_wire.messages import allocate_producer_ids_response as allocated
-from cluster.kafka_wire.messages import alter_partition_request as isr_change
-from cluster.kafka_wire.messages import alter_partition_response as isr_changed
-from cluster.kafka_wire.messages import controlled_shutdown_request as shutdown
-from cluster.kafka_wire.messages import controlled_shutdown_response as shut_down
-from cluster.kafka_wire.messages import update_features_request as features
-from cluster.kafka_wire.messages import update_features_response as updated
+from cluster.kafka_wire.messages import brokers as wire_brokers
 from cluster.model.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
 from cluster.model.errors import ApiError
 from cluster.requests import agents, configs
@@ -25,7 +18,7 @@ UNSAFE_DOWNGRADE: Final = 3
 """What `allow_downgrade` of version 0 became (KIP-778)."""
 
 
-def _isr_changes(message: isr_change.AlterPartitionRequest) -> agents.AlterPartitionRequest:
+def _isr_changes(message: wire_brokers.AlterPartitionRequest) -> agents.AlterPartitionRequest:
     return agents.AlterPartitionRequest(
         BrokerId(message.broker_id),
         BrokerEpoch(message.broker_epoch),
@@ -33,7 +26,9 @@ def _isr_changes(message: isr_change.AlterPartitionRequest) -> agents.AlterParti
     )
 
 
-def _proposal(topic: isr_change.TopicData, partition: isr_change.PartitionData) -> agents.AlterPartitionItem:
+def _proposal(
+    topic: wire_brokers.AlterPartitionRequestTopicData, partition: wire_brokers.AlterPartitionRequestPartitionData
+) -> agents.AlterPartitionItem:
     with_epochs = partition.new_isr_with_epochs
     isr = tuple(member.broker_id for member in with_epochs) if with_epochs else partition.new_isr
     return agents.AlterPartitionItem(
@@ -49,18 +44,18 @@ def _proposal(topic: isr_change.TopicData, partition: isr_change.PartitionData) 
 
 
 def _isr_changed(
-    _: isr_change.AlterPartitionRequest, response: agents.AlterPartitionResponse
-) -> isr_changed.AlterPartitionResponse:
+    _: wire_brokers.AlterPartitionRequest, response: agents.AlterPartitionResponse
+) -> wire_brokers.AlterPartitionResponse:
     """The results by topic; each is found by id, or by name in the versions without ids."""
     topics = groupby(response.partitions, lambda result: (result.topic_name, result.topic_id))
-    return isr_changed.AlterPartitionResponse(
+    return wire_brokers.AlterPartitionResponse(
         error_code=response.error_code,
         topics=tuple(
-            isr_changed.TopicData(
+            wire_brokers.AlterPartitionResponseTopicData(
                 topic_name=name,
                 topic_id=topic_id_or_zero(topic_id),
                 partitions=tuple(
-                    isr_changed.PartitionData(
+                    wire_brokers.AlterPartitionResponsePartitionData(
                         partition_index=result.partition_index,
                         error_code=result.error_code,
                         leader_id=result.leader_id,
@@ -77,38 +72,40 @@ def _isr_changed(
     )
 
 
-def _isr_change_refused(_: isr_change.AlterPartitionRequest, error: ApiError) -> isr_changed.AlterPartitionResponse:
-    return isr_changed.AlterPartitionResponse(error_code=error.code)
+def _isr_change_refused(_: wire_brokers.AlterPartitionRequest, error: ApiError) -> wire_brokers.AlterPartitionResponse:
+    return wire_brokers.AlterPartitionResponse(error_code=error.code)
 
 
-def _shutdown(message: shutdown.ControlledShutdownRequest) -> agents.ControlledShutdownRequest:
+def _shutdown(message: wire_brokers.ControlledShutdownRequest) -> agents.ControlledShutdownRequest:
     return agents.ControlledShutdownRequest(BrokerId(message.broker_id), BrokerEpoch(message.broker_epoch))
 
 
 def _shut_down(
-    _: shutdown.ControlledShutdownRequest, response: agents.ControlledShutdownResponse
-) -> shut_down.ControlledShutdownResponse:
-    return shut_down.ControlledShutdownResponse(
+    _: wire_brokers.ControlledShutdownRequest, response: agents.ControlledShutdownResponse
+) -> wire_brokers.ControlledShutdownResponse:
+    return wire_brokers.ControlledShutdownResponse(
         error_code=response.error_code,
         remaining_partitions=tuple(
-            shut_down.RemainingPartition(topic_name=p.topic_name, partition_index=p.partition_index)
+            wire_brokers.RemainingPartition(topic_name=p.topic_name, partition_index=p.partition_index)
             for p in response.remaining_partitions
         ),
     )
 
 
-def _shutdown_refused(_: shutdown.ControlledShutdownRequest, error: ApiError) -> shut_down.ControlledShutdownResponse:
-    return shut_down.ControlledShutdownResponse(error_code=error.code)
+def _shutdown_refused(
+    _: wire_brokers.ControlledShutdownRequest, error: ApiError
+) -> wire_brokers.ControlledShutdownResponse:
+    return wire_brokers.ControlledShutdownResponse(error_code=error.code)
 
 
-def _allocation(message: allocation.AllocateProducerIdsRequest) -> agents.AllocateProducerIdsRequest:
+def _allocation(message: wire_brokers.AllocateProducerIdsRequest) -> agents.AllocateProducerIdsRequest:
     return agents.AllocateProducerIdsRequest(BrokerId(message.broker_id), BrokerEpoch(message.broker_epoch))
 
 
 def _allocated(
-    _: allocation.AllocateProducerIdsRequest, response: agents.AllocateProducerIdsResponse
-) -> allocated.AllocateProducerIdsResponse:
-    return allocated.AllocateProducerIdsResponse(
+    _: wire_brokers.AllocateProducerIdsRequest, response: agents.AllocateProducerIdsResponse
+) -> wire_brokers.AllocateProducerIdsResponse:
+    return wire_brokers.AllocateProducerIdsResponse(
         error_code=response.error_code,
         producer_id_start=response.producer_id_start,
         producer_id_len=response.producer_id_len,
@@ -116,12 +113,12 @@ def _allocated(
 
 
 def _allocation_refused(
-    _: allocation.AllocateProducerIdsRequest, error: ApiError
-) -> allocated.AllocateProducerIdsResponse:
-    return allocated.AllocateProducerIdsResponse(error_code=error.code)
+    _: wire_brokers.AllocateProducerIdsRequest, error: ApiError
+) -> wire_brokers.AllocateProducerIdsResponse:
+    return wire_brokers.AllocateProducerIdsResponse(error_code=error.code)
 
 
-def _feature_updates(message: features.UpdateFeaturesRequest) -> configs.UpdateFeaturesRequest:
+def _feature_updates(message: wire_brokers.UpdateFeaturesRequest) -> configs.UpdateFeaturesRequest:
     return configs.UpdateFeaturesRequest(
         tuple(
             configs.FeatureUpdate(
@@ -137,12 +134,12 @@ def _feature_updates(message: features.UpdateFeaturesRequest) -> configs.UpdateF
 
 
 def _features_updated(
-    _: features.UpdateFeaturesRequest, response: configs.UpdateFeaturesResponse
-) -> updated.UpdateFeaturesResponse:
-    return updated.UpdateFeaturesResponse(
+    _: wire_brokers.UpdateFeaturesRequest, response: configs.UpdateFeaturesResponse
+) -> wire_brokers.UpdateFeaturesResponse:
+    return wire_brokers.UpdateFeaturesResponse(
         error_message=None,
         results=tuple(
-            updated.UpdatableFeatureResult(
+            wire_brokers.UpdatableFeatureResult(
                 feature=result.feature, error_code=result.error_code, error_message=result.error_message
             )
             for result in response.results
@@ -150,8 +147,10 @@ def _features_updated(
     )
 
 
-def _feature_update_refused(_: features.UpdateFeaturesRequest, error: ApiError) -> updated.UpdateFeaturesResponse:
-    return updated.UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
+def _feature_update_refused(
+    _: wire_brokers.UpdateFeaturesRequest, error: ApiError
+) -> wire_brokers.UpdateFeaturesResponse:
+    return wire_brokers.UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
 
 
 BROKER_APIS: Final[tuple[Conversion[Any], ...]] = (

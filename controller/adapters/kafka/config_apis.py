@@ -7,10 +7,7 @@ Kafka ConfigHelper, ZkAdminManager, KafkaAdminClient.nodeFor.
 from typing import Any, Final
 
 from cluster.kafka_wire.api_keys import ApiKey
-from cluster.kafka_wire.messages import describe_configs_request as description
-from cluster.kafka_wire.messages import describe_configs_response as described
-from cluster.kafka_wire.messages import incremental_alter_configs_request as alteration
-from cluster.kafka_wire.messages import incremental_alter_configs_response as altered
+from cluster.kafka_wire.messages import configs as wire_configs
 from cluster.model.broker import ControllerId
 from cluster.model.errors import ApiError
 from cluster.requests import configs
@@ -42,7 +39,7 @@ def config_apis(controller: ControllerId) -> tuple[Conversion[Any], ...]:
     )
 
 
-def _to_describe(message: description.DescribeConfigsRequest) -> configs.DescribeConfigsRequest:
+def _to_describe(message: wire_configs.DescribeConfigsRequest) -> configs.DescribeConfigsRequest:
     resources = (
         configs.ConfigResource(r.resource_type, r.resource_name, r.configuration_keys) for r in message.resources
     )
@@ -50,11 +47,11 @@ def _to_describe(message: description.DescribeConfigsRequest) -> configs.Describ
 
 
 def _described(
-    _: description.DescribeConfigsRequest, response: configs.DescribeConfigsResponse
-) -> described.DescribeConfigsResponse:
-    return described.DescribeConfigsResponse(
+    _: wire_configs.DescribeConfigsRequest, response: configs.DescribeConfigsResponse
+) -> wire_configs.DescribeConfigsResponse:
+    return wire_configs.DescribeConfigsResponse(
         results=tuple(
-            described.DescribeConfigsResult(
+            wire_configs.DescribeConfigsResult(
                 error_code=result.error_code,
                 error_message=result.error_message,
                 resource_type=result.resource_type,
@@ -66,8 +63,8 @@ def _described(
     )
 
 
-def _config(config: configs.DescribedConfig) -> described.DescribeConfigsResourceResult:
-    return described.DescribeConfigsResourceResult(
+def _config(config: configs.DescribedConfig) -> wire_configs.DescribeConfigsResourceResult:
+    return wire_configs.DescribeConfigsResourceResult(
         name=config.name,
         value=config.value,
         read_only=config.read_only,
@@ -79,8 +76,8 @@ def _config(config: configs.DescribedConfig) -> described.DescribeConfigsResourc
 
 
 def _description_refused(
-    message: description.DescribeConfigsRequest, error: ApiError
-) -> described.DescribeConfigsResponse:
+    message: wire_configs.DescribeConfigsRequest, error: ApiError
+) -> wire_configs.DescribeConfigsResponse:
     results = (
         configs.DescribeConfigsResult(error.code, error.message, r.resource_type, r.resource_name)
         for r in message.resources
@@ -88,7 +85,7 @@ def _description_refused(
     return _described(message, configs.DescribeConfigsResponse(tuple(results)))
 
 
-def _to_alter(message: alteration.IncrementalAlterConfigsRequest) -> configs.AlterConfigsRequest:
+def _to_alter(message: wire_configs.IncrementalAlterConfigsRequest) -> configs.AlterConfigsRequest:
     return configs.AlterConfigsRequest(
         tuple(
             configs.AlterConfigsResource(
@@ -107,11 +104,11 @@ def _to_alter(message: alteration.IncrementalAlterConfigsRequest) -> configs.Alt
 
 
 def _altered(
-    _: alteration.IncrementalAlterConfigsRequest, response: configs.AlterConfigsResponse
-) -> altered.IncrementalAlterConfigsResponse:
-    return altered.IncrementalAlterConfigsResponse(
+    _: wire_configs.IncrementalAlterConfigsRequest, response: configs.AlterConfigsResponse
+) -> wire_configs.IncrementalAlterConfigsResponse:
+    return wire_configs.IncrementalAlterConfigsResponse(
         responses=tuple(
-            altered.AlterConfigsResourceResponse(
+            wire_configs.AlterConfigsResourceResponse(
                 error_code=r.error_code,
                 error_message=r.error_message,
                 resource_type=r.resource_type,
@@ -123,8 +120,8 @@ def _altered(
 
 
 def _alteration_refused(
-    message: alteration.IncrementalAlterConfigsRequest, error: ApiError
-) -> altered.IncrementalAlterConfigsResponse:
+    message: wire_configs.IncrementalAlterConfigsRequest, error: ApiError
+) -> wire_configs.IncrementalAlterConfigsResponse:
     responses = (
         configs.AlterConfigsResourceResponse(error.code, error.message, r.resource_type, r.resource_name)
         for r in message.resources

@@ -15,13 +15,11 @@ from msgspec import Struct
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.codec import encode
 from cluster.kafka_wire.message import EncodedPart, Message
-from cluster.kafka_wire.messages import leader_and_isr_request as lai
-from cluster.kafka_wire.messages import stop_replica_request as stop
-from cluster.kafka_wire.messages import update_metadata_request as metadata
-from cluster.kafka_wire.messages.api_versions_response import ApiVersion
-from cluster.kafka_wire.messages.leader_and_isr_response import LeaderAndIsrResponse as LeaderAndIsrAnswer
-from cluster.kafka_wire.messages.stop_replica_response import StopReplicaResponse as StopReplicaAnswer
-from cluster.kafka_wire.messages.update_metadata_response import UpdateMetadataResponse as UpdateMetadataAnswer
+from cluster.kafka_wire.messages import control as wire_control
+from cluster.kafka_wire.messages.connections import ApiVersion
+from cluster.kafka_wire.messages.control import LeaderAndIsrResponse as LeaderAndIsrAnswer
+from cluster.kafka_wire.messages.control import StopReplicaResponse as StopReplicaAnswer
+from cluster.kafka_wire.messages.control import UpdateMetadataResponse as UpdateMetadataAnswer
 from cluster.model.broker import ZERO_TOPIC_ID, Broker, TopicId
 from cluster.model.errors import known_code
 from cluster.model.protocol_version import ProtocolVersion
@@ -99,13 +97,13 @@ class ControlMessages:
             case _:
                 assert_never(request)
 
-    def _leader_and_isr(self, request: control.LeaderAndIsrRequest) -> lai.LeaderAndIsrRequest:
-        return lai.LeaderAndIsrRequest(
+    def _leader_and_isr(self, request: control.LeaderAndIsrRequest) -> wire_control.LeaderAndIsrRequest:
+        return wire_control.LeaderAndIsrRequest(
             controller_id=request.controller_id,
             controller_epoch=request.controller_epoch,
             broker_epoch=request.broker_epoch,
             topic_states=tuple(
-                lai.LeaderAndIsrTopicState(
+                wire_control.LeaderAndIsrTopicState(
                     topic_name=topic.topic_name,
                     topic_id=_topic_id(topic.topic_id),
                     partition_states=_encoded(self._partitions, topic.partition_states),
@@ -113,13 +111,13 @@ class ControlMessages:
                 for topic in request.topic_states
             ),
             live_leaders=tuple(
-                lai.LeaderAndIsrLiveLeader(broker_id=leader.broker_id, host_name=leader.host, port=leader.port)
+                wire_control.LeaderAndIsrLiveLeader(broker_id=leader.broker_id, host_name=leader.host, port=leader.port)
                 for leader in request.live_leaders
             ),
         )
 
-    def _update_metadata(self, request: control.UpdateMetadataRequest) -> metadata.UpdateMetadataRequest:
-        return metadata.UpdateMetadataRequest(
+    def _update_metadata(self, request: control.UpdateMetadataRequest) -> wire_control.UpdateMetadataRequest:
+        return wire_control.UpdateMetadataRequest(
             controller_id=request.controller_id,
             controller_epoch=request.controller_epoch,
             broker_epoch=request.broker_epoch,
@@ -127,7 +125,7 @@ class ControlMessages:
             live_brokers=_encoded(self._brokers, (*request.live_brokers, self._controller)),
         )
 
-    def _stop_replica(self, request: control.StopReplicaRequest) -> stop.StopReplicaRequest:
+    def _stop_replica(self, request: control.StopReplicaRequest) -> wire_control.StopReplicaRequest:
         states = sorted(request.partition_states, key=lambda state: state.topic_name)
         topics = {topic: tuple(of_topic) for topic, of_topic in groupby(states, lambda state: state.topic_name)}
         epochs: dict[str, Any] = {
@@ -136,18 +134,22 @@ class ControlMessages:
             "broker_epoch": request.broker_epoch,
         }
         if self.versions.stop_replica <= _ONE_FLAG_PER_REQUEST:
-            return stop.StopReplicaRequest(
+            return wire_control.StopReplicaRequest(
                 **epochs,
                 delete_partitions=any(state.delete_partition for state in states),
                 topics=tuple(
-                    stop.StopReplicaTopicV1(name=topic, partition_indexes=tuple(s.partition_index for s in of_topic))
+                    wire_control.StopReplicaTopicV1(
+                        name=topic, partition_indexes=tuple(s.partition_index for s in of_topic)
+                    )
                     for topic, of_topic in topics.items()
                 ),
             )
-        return stop.StopReplicaRequest(
+        return wire_control.StopReplicaRequest(
             **epochs,
             topic_states=tuple(
-                stop.StopReplicaTopicState(topic_name=topic, partition_states=tuple(map(_stopped_partition, of_topic)))
+                wire_control.StopReplicaTopicState(
+                    topic_name=topic, partition_states=tuple(map(_stopped_partition, of_topic))
+                )
                 for topic, of_topic in topics.items()
             ),
         )
@@ -214,8 +216,8 @@ def _leader_errors(
                 yield control.LeaderAndIsrPartitionError(without[partition][0], None, partition, code)
 
 
-def _leader_and_isr_partition(state: control.LeaderAndIsrPartitionState) -> lai.LeaderAndIsrPartitionState:
-    return lai.LeaderAndIsrPartitionState(
+def _leader_and_isr_partition(state: control.LeaderAndIsrPartitionState) -> wire_control.LeaderAndIsrPartitionState:
+    return wire_control.LeaderAndIsrPartitionState(
         partition_index=state.partition_index,
         controller_epoch=state.controller_epoch,
         leader=state.leader,
@@ -230,12 +232,12 @@ def _leader_and_isr_partition(state: control.LeaderAndIsrPartitionState) -> lai.
     )
 
 
-def _update_metadata_topic(topic: control.UpdateMetadataTopicState) -> metadata.UpdateMetadataTopicState:
-    return metadata.UpdateMetadataTopicState(
+def _update_metadata_topic(topic: control.UpdateMetadataTopicState) -> wire_control.UpdateMetadataTopicState:
+    return wire_control.UpdateMetadataTopicState(
         topic_name=topic.topic_name,
         topic_id=_topic_id(topic.topic_id),
         partition_states=tuple(
-            metadata.UpdateMetadataPartitionState(
+            wire_control.UpdateMetadataPartitionState(
                 partition_index=state.partition_index,
                 controller_epoch=state.controller_epoch,
                 leader=state.leader,
@@ -250,11 +252,11 @@ def _update_metadata_topic(topic: control.UpdateMetadataTopicState) -> metadata.
     )
 
 
-def _live_broker(broker: Broker) -> metadata.UpdateMetadataBroker:
-    return metadata.UpdateMetadataBroker(
+def _live_broker(broker: Broker) -> wire_control.UpdateMetadataBroker:
+    return wire_control.UpdateMetadataBroker(
         id=broker.id,
         endpoints=tuple(
-            metadata.UpdateMetadataEndpoint(
+            wire_control.UpdateMetadataEndpoint(
                 port=endpoint.port,
                 host=endpoint.host,
                 listener=endpoint.listener,
@@ -266,8 +268,8 @@ def _live_broker(broker: Broker) -> metadata.UpdateMetadataBroker:
     )
 
 
-def _stopped_partition(state: control.StopReplicaPartitionState) -> stop.StopReplicaPartitionState:
-    return stop.StopReplicaPartitionState(
+def _stopped_partition(state: control.StopReplicaPartitionState) -> wire_control.StopReplicaPartitionState:
+    return wire_control.StopReplicaPartitionState(
         partition_index=state.partition_index, leader_epoch=state.leader_epoch, delete_partition=state.delete_partition
     )
 

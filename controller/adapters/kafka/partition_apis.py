@@ -8,19 +8,14 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from cluster.kafka_wire.api_keys import ApiKey
-from cluster.kafka_wire.messages import alter_partition_reassignments_request as alteration
-from cluster.kafka_wire.messages import alter_partition_reassignments_response as altered
-from cluster.kafka_wire.messages import elect_leaders_request as election
-from cluster.kafka_wire.messages import elect_leaders_response as elected
-from cluster.kafka_wire.messages import list_partition_reassignments_request as listing
-from cluster.kafka_wire.messages import list_partition_reassignments_response as listed
+from cluster.kafka_wire.messages import partitions as wire_partitions
 from cluster.model.broker import BrokerId
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests import elections, reassignments
 from controller.adapters.kafka.conversions import Conversion
 
 
-def _elections(message: election.ElectLeadersRequest) -> elections.ElectLeadersRequest:
+def _elections(message: wire_partitions.ElectLeadersRequest) -> elections.ElectLeadersRequest:
     wanted = message.topic_partitions
     return elections.ElectLeadersRequest(
         message.election_type,
@@ -29,13 +24,15 @@ def _elections(message: election.ElectLeadersRequest) -> elections.ElectLeadersR
     )
 
 
-def _elected(_: election.ElectLeadersRequest, response: elections.ElectLeadersResponse) -> elected.ElectLeadersResponse:
-    return elected.ElectLeadersResponse(
+def _elected(
+    _: wire_partitions.ElectLeadersRequest, response: elections.ElectLeadersResponse
+) -> wire_partitions.ElectLeadersResponse:
+    return wire_partitions.ElectLeadersResponse(
         replica_election_results=tuple(
-            elected.ReplicaElectionResult(
+            wire_partitions.ReplicaElectionResult(
                 topic=topic.topic,
                 partition_result=tuple(
-                    elected.PartitionResult(
+                    wire_partitions.PartitionResult(
                         partition_id=result.partition_id,
                         error_code=result.error_code,
                         error_message=result.error_message,
@@ -48,7 +45,9 @@ def _elected(_: election.ElectLeadersRequest, response: elections.ElectLeadersRe
     )
 
 
-def _election_refused(message: election.ElectLeadersRequest, error: ApiError) -> elected.ElectLeadersResponse:
+def _election_refused(
+    message: wire_partitions.ElectLeadersRequest, error: ApiError
+) -> wire_partitions.ElectLeadersResponse:
     """Version 0 has no error for the whole request, so each partition has it too."""
 
     def refused(partition: int) -> elections.PartitionElectionResult:
@@ -61,12 +60,12 @@ def _election_refused(message: election.ElectLeadersRequest, error: ApiError) ->
     return replace(_elected(message, elections.ElectLeadersResponse(tuple(results))), error_code=error.code)
 
 
-def _fitted(response: elected.ElectLeadersResponse, version: int) -> elected.ElectLeadersResponse:
+def _fitted(response: wire_partitions.ElectLeadersResponse, version: int) -> wire_partitions.ElectLeadersResponse:
     return response if version else replace(response, error_code=ErrorCode.NONE)
 
 
 def _reassignments(
-    message: alteration.AlterPartitionReassignmentsRequest,
+    message: wire_partitions.AlterPartitionReassignmentsRequest,
 ) -> reassignments.AlterPartitionReassignmentsRequest:
     return reassignments.AlterPartitionReassignmentsRequest(
         tuple(
@@ -86,15 +85,15 @@ def _reassignments(
 
 
 def _reassigned(
-    _: alteration.AlterPartitionReassignmentsRequest, response: reassignments.AlterPartitionReassignmentsResponse
-) -> altered.AlterPartitionReassignmentsResponse:
-    return altered.AlterPartitionReassignmentsResponse(
+    _: wire_partitions.AlterPartitionReassignmentsRequest, response: reassignments.AlterPartitionReassignmentsResponse
+) -> wire_partitions.AlterPartitionReassignmentsResponse:
+    return wire_partitions.AlterPartitionReassignmentsResponse(
         error_message=None,
         responses=tuple(
-            altered.ReassignableTopicResponse(
+            wire_partitions.ReassignableTopicResponse(
                 name=topic.name,
                 partitions=tuple(
-                    altered.ReassignablePartitionResponse(
+                    wire_partitions.ReassignablePartitionResponse(
                         partition_index=p.partition_index, error_code=p.error_code, error_message=p.error_message
                     )
                     for p in topic.partitions
@@ -106,13 +105,13 @@ def _reassigned(
 
 
 def _reassignment_refused(
-    _: alteration.AlterPartitionReassignmentsRequest, error: ApiError
-) -> altered.AlterPartitionReassignmentsResponse:
-    return altered.AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+    _: wire_partitions.AlterPartitionReassignmentsRequest, error: ApiError
+) -> wire_partitions.AlterPartitionReassignmentsResponse:
+    return wire_partitions.AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
 
 
 def _listing(
-    message: listing.ListPartitionReassignmentsRequest,
+    message: wire_partitions.ListPartitionReassignmentsRequest,
 ) -> reassignments.ListPartitionReassignmentsRequest:
     wanted = message.topics
     return reassignments.ListPartitionReassignmentsRequest(
@@ -124,15 +123,15 @@ def _listing(
 
 
 def _listed(
-    _: listing.ListPartitionReassignmentsRequest, response: reassignments.ListPartitionReassignmentsResponse
-) -> listed.ListPartitionReassignmentsResponse:
-    return listed.ListPartitionReassignmentsResponse(
+    _: wire_partitions.ListPartitionReassignmentsRequest, response: reassignments.ListPartitionReassignmentsResponse
+) -> wire_partitions.ListPartitionReassignmentsResponse:
+    return wire_partitions.ListPartitionReassignmentsResponse(
         error_message=None,
         topics=tuple(
-            listed.OngoingTopicReassignment(
+            wire_partitions.OngoingTopicReassignment(
                 name=topic.name,
                 partitions=tuple(
-                    listed.OngoingPartitionReassignment(
+                    wire_partitions.OngoingPartitionReassignment(
                         partition_index=p.partition_index,
                         replicas=p.replicas,
                         adding_replicas=p.adding_replicas,
@@ -147,9 +146,9 @@ def _listed(
 
 
 def _listing_refused(
-    _: listing.ListPartitionReassignmentsRequest, error: ApiError
-) -> listed.ListPartitionReassignmentsResponse:
-    return listed.ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+    _: wire_partitions.ListPartitionReassignmentsRequest, error: ApiError
+) -> wire_partitions.ListPartitionReassignmentsResponse:
+    return wire_partitions.ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
 
 
 PARTITION_APIS: Final[tuple[Conversion[Any], ...]] = (

@@ -120,7 +120,7 @@ class KafkaSession:
         async def received() -> bytes:
             return frame
 
-        with services.metrics.measure(_name(called), len(frame)) as measured:
+        with services.metrics.measure(called.name, len(frame)) as measured:
             try:
                 call = services.admission.admit(kind, self._peer)
             except ApiError as error:
@@ -194,7 +194,7 @@ class KafkaSession:
             finally:
                 THREAD.reset(token)
         if called.key in NEVER_PASSED_ON:
-            raise RefusedConnectionError(f"{_name(called)} is not for a controller")
+            raise RefusedConnectionError(f"{called.name} is not for a controller")
         async with parked():
             connection = (
                 await services.authorizers.require_none(self._connected)
@@ -266,8 +266,8 @@ def _refused(called: Api, header: RequestHeader, code: ErrorCode) -> bytes:
     if it has no place for an error of the whole request.
     """
     version = min(max(header.api_version, called.oldest_version), called.latest_version)
-    if not has_error_code(called.response_type.SCHEMA, version):
-        raise RefusedConnectionError(f"{_name(called)} {header.api_version}: {code.name}")
+    if not has_error_code(f"{called.name}Response", version):
+        raise RefusedConnectionError(f"{called.name} {header.api_version}: {code.name}")
     response = called.response_type(**{"error_code": code})
     return encode_response(response, version, header.correlation_id)
 
@@ -283,8 +283,3 @@ def _is_large(message: Message) -> bool:
                 fields = getattr(item, "__struct_fields__", ())
                 elements += sum(len(v) for f in fields if isinstance(v := getattr(item, f), tuple))
     return elements > _LARGE_ELEMENTS
-
-
-def _name(called: Api) -> str:
-    """As Kafka's metrics name it."""
-    return called.request_type.__name__.removesuffix("Request")

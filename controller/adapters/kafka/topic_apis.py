@@ -7,12 +7,7 @@ from collections import Counter
 from typing import Any, Final
 
 from cluster.kafka_wire.api_keys import ApiKey
-from cluster.kafka_wire.messages import create_partitions_request as expansion
-from cluster.kafka_wire.messages import create_partitions_response as expanded
-from cluster.kafka_wire.messages import create_topics_request as creation
-from cluster.kafka_wire.messages import create_topics_response as created
-from cluster.kafka_wire.messages import delete_topics_request as deletion
-from cluster.kafka_wire.messages import delete_topics_response as deleted
+from cluster.kafka_wire.messages import topics as wire_topics
 from cluster.model.broker import BrokerId
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests import topics
@@ -21,7 +16,7 @@ from controller.adapters.kafka.conversions import Conversion, topic_id_or_none, 
 _TOPIC_CONFIG: Final = 1
 
 
-def _new_topics(message: creation.CreateTopicsRequest) -> topics.CreateTopicsRequest:
+def _new_topics(message: wire_topics.CreateTopicsRequest) -> topics.CreateTopicsRequest:
     return topics.CreateTopicsRequest(
         tuple(_new_topic(topic) for topic in message.topics if _contradiction(topic) is None),
         message.timeout_ms,
@@ -29,7 +24,7 @@ def _new_topics(message: creation.CreateTopicsRequest) -> topics.CreateTopicsReq
     )
 
 
-def _new_topic(topic: creation.CreatableTopic) -> topics.NewTopic:
+def _new_topic(topic: wire_topics.CreatableTopic) -> topics.NewTopic:
     return topics.NewTopic(
         topic.name,
         topic.num_partitions,
@@ -39,7 +34,7 @@ def _new_topic(topic: creation.CreatableTopic) -> topics.NewTopic:
     )
 
 
-def _contradiction(topic: creation.CreatableTopic) -> str | None:
+def _contradiction(topic: wire_topics.CreatableTopic) -> str | None:
     """What a request of the controller has no form for: values given twice, and configs without a value."""
     for field, values in (
         ("assignments.partition_index", [a.partition_index for a in topic.assignments]),
@@ -53,28 +48,28 @@ def _contradiction(topic: creation.CreatableTopic) -> str | None:
 
 
 def _created(
-    message: creation.CreateTopicsRequest, response: topics.CreateTopicsResponse
-) -> created.CreateTopicsResponse:
+    message: wire_topics.CreateTopicsRequest, response: topics.CreateTopicsResponse
+) -> wire_topics.CreateTopicsResponse:
     configs = {topic.name: topic.configs for topic in message.topics}
     refused = [
-        created.CreatableTopicResult(
+        wire_topics.CreatableTopicResult(
             name=topic.name, error_code=ErrorCode.INVALID_REQUEST, error_message=why, configs=None
         )
         for topic in message.topics
         if (why := _contradiction(topic)) is not None
     ]
     handled = [_creation_result(result, configs.get(result.name, ())) for result in response.topics]
-    return created.CreateTopicsResponse(topics=(*handled, *refused))
+    return wire_topics.CreateTopicsResponse(topics=(*handled, *refused))
 
 
 def _creation_result(
-    result: topics.CreatableTopicResult, configs: tuple[creation.CreatableTopicConfig, ...]
-) -> created.CreatableTopicResult:
+    result: topics.CreatableTopicResult, configs: tuple[wire_topics.CreatableTopicConfig, ...]
+) -> wire_topics.CreatableTopicResult:
     described = tuple(
-        created.CreatableTopicConfigs(name=config.name, value=config.value, config_source=_TOPIC_CONFIG)
+        wire_topics.CreatableTopicConfigs(name=config.name, value=config.value, config_source=_TOPIC_CONFIG)
         for config in configs
     )
-    return created.CreatableTopicResult(
+    return wire_topics.CreatableTopicResult(
         name=result.name,
         topic_id=topic_id_or_zero(result.topic_id),
         error_code=result.error_code,
@@ -85,25 +80,29 @@ def _creation_result(
     )
 
 
-def _creation_refused(message: creation.CreateTopicsRequest, error: ApiError) -> created.CreateTopicsResponse:
-    return created.CreateTopicsResponse(
+def _creation_refused(message: wire_topics.CreateTopicsRequest, error: ApiError) -> wire_topics.CreateTopicsResponse:
+    return wire_topics.CreateTopicsResponse(
         topics=tuple(
-            created.CreatableTopicResult(name=name, error_code=error.code, error_message=error.message, configs=None)
+            wire_topics.CreatableTopicResult(
+                name=name, error_code=error.code, error_message=error.message, configs=None
+            )
             for name in dict.fromkeys(topic.name for topic in message.topics)
         )
     )
 
 
-def _topics_to_delete(message: deletion.DeleteTopicsRequest) -> topics.DeleteTopicsRequest:
+def _topics_to_delete(message: wire_topics.DeleteTopicsRequest) -> topics.DeleteTopicsRequest:
     by_name = tuple(topics.TopicToDelete(name) for name in message.topic_names)
     named_or_by_id = tuple(topics.TopicToDelete(t.name, topic_id_or_none(t.topic_id)) for t in message.topics)
     return topics.DeleteTopicsRequest(by_name + named_or_by_id, message.timeout_ms)
 
 
-def _deleted(_: deletion.DeleteTopicsRequest, response: topics.DeleteTopicsResponse) -> deleted.DeleteTopicsResponse:
-    return deleted.DeleteTopicsResponse(
+def _deleted(
+    _: wire_topics.DeleteTopicsRequest, response: topics.DeleteTopicsResponse
+) -> wire_topics.DeleteTopicsResponse:
+    return wire_topics.DeleteTopicsResponse(
         responses=tuple(
-            deleted.DeletableTopicResult(
+            wire_topics.DeletableTopicResult(
                 name=result.name,
                 topic_id=topic_id_or_zero(result.topic_id),
                 error_code=result.error_code,
@@ -114,11 +113,11 @@ def _deleted(_: deletion.DeleteTopicsRequest, response: topics.DeleteTopicsRespo
     )
 
 
-def _deletion_refused(message: deletion.DeleteTopicsRequest, error: ApiError) -> deleted.DeleteTopicsResponse:
-    by_name = [deletion.DeleteTopicState(name=name) for name in message.topic_names]
-    return deleted.DeleteTopicsResponse(
+def _deletion_refused(message: wire_topics.DeleteTopicsRequest, error: ApiError) -> wire_topics.DeleteTopicsResponse:
+    by_name = [wire_topics.DeleteTopicState(name=name) for name in message.topic_names]
+    return wire_topics.DeleteTopicsResponse(
         responses=tuple(
-            deleted.DeletableTopicResult(
+            wire_topics.DeletableTopicResult(
                 name=topic.name, topic_id=topic.topic_id, error_code=error.code, error_message=error.message
             )
             for topic in (*by_name, *message.topics)
@@ -126,7 +125,7 @@ def _deletion_refused(message: deletion.DeleteTopicsRequest, error: ApiError) ->
     )
 
 
-def _new_partitions(message: expansion.CreatePartitionsRequest) -> topics.CreatePartitionsRequest:
+def _new_partitions(message: wire_topics.CreatePartitionsRequest) -> topics.CreatePartitionsRequest:
     return topics.CreatePartitionsRequest(
         tuple(
             topics.NewPartitions(
@@ -146,11 +145,11 @@ def _new_partitions(message: expansion.CreatePartitionsRequest) -> topics.Create
 
 
 def _expanded(
-    _: expansion.CreatePartitionsRequest, response: topics.CreatePartitionsResponse
-) -> expanded.CreatePartitionsResponse:
-    return expanded.CreatePartitionsResponse(
+    _: wire_topics.CreatePartitionsRequest, response: topics.CreatePartitionsResponse
+) -> wire_topics.CreatePartitionsResponse:
+    return wire_topics.CreatePartitionsResponse(
         results=tuple(
-            expanded.CreatePartitionsTopicResult(
+            wire_topics.CreatePartitionsTopicResult(
                 name=result.name, error_code=result.error_code, error_message=result.error_message
             )
             for result in response.results
@@ -159,8 +158,8 @@ def _expanded(
 
 
 def _expansion_refused(
-    message: expansion.CreatePartitionsRequest, error: ApiError
-) -> expanded.CreatePartitionsResponse:
+    message: wire_topics.CreatePartitionsRequest, error: ApiError
+) -> wire_topics.CreatePartitionsResponse:
     names = dict.fromkeys(topic.name for topic in message.topics)
     results = (topics.CreatePartitionsResult(name, error.code, error.message) for name in names)
     return _expanded(message, topics.CreatePartitionsResponse(tuple(results)))

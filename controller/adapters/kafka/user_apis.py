@@ -3,14 +3,13 @@
 from typing import Any, Final
 
 from cluster.kafka_wire.api_keys import ApiKey
-from cluster.kafka_wire.messages import alter_user_scram_credentials_request as alteration
-from cluster.kafka_wire.messages import alter_user_scram_credentials_response as altered
+from cluster.kafka_wire.messages import configs as wire_configs
 from cluster.model.errors import ApiError
 from controller import user_requests as users
 from controller.adapters.kafka.conversions import Conversion
 
 
-def _to_alter(message: alteration.AlterUserScramCredentialsRequest) -> users.AlterUserScramCredentialsRequest:
+def _to_alter(message: wire_configs.AlterUserScramCredentialsRequest) -> users.AlterUserScramCredentialsRequest:
     return users.AlterUserScramCredentialsRequest(
         tuple(users.ScramCredentialDeletion(item.name, item.mechanism) for item in message.deletions),
         tuple(
@@ -21,11 +20,11 @@ def _to_alter(message: alteration.AlterUserScramCredentialsRequest) -> users.Alt
 
 
 def _altered(
-    _: alteration.AlterUserScramCredentialsRequest, response: users.AlterUserScramCredentialsResponse
-) -> altered.AlterUserScramCredentialsResponse:
-    return altered.AlterUserScramCredentialsResponse(
+    _: wire_configs.AlterUserScramCredentialsRequest, response: users.AlterUserScramCredentialsResponse
+) -> wire_configs.AlterUserScramCredentialsResponse:
+    return wire_configs.AlterUserScramCredentialsResponse(
         results=tuple(
-            altered.AlterUserScramCredentialsResult(
+            wire_configs.AlterUserScramCredentialsResult(
                 user=result.user, error_code=result.error_code, error_message=result.error_message
             )
             for result in response.results
@@ -34,8 +33,8 @@ def _altered(
 
 
 def _refused(
-    message: alteration.AlterUserScramCredentialsRequest, error: ApiError
-) -> altered.AlterUserScramCredentialsResponse:
+    message: wire_configs.AlterUserScramCredentialsRequest, error: ApiError
+) -> wire_configs.AlterUserScramCredentialsResponse:
     results = (
         users.AlterUserScramCredentialsResult(user, error.code, error.message) for user in _to_alter(message).by_user
     )
