@@ -34,7 +34,7 @@ def generated() -> dict[str, str]:
     used = Counter(name for schema in schemas for name in schema.structs())
     texts = {
         f"messages/{family}.py": _module([s for s in schemas if family_of(s.name) == family], used)
-        for family in (*FAMILIES, PASSED_ON)
+        for family in (*FAMILIES, *PASSED_ON)
     }
     texts["messages/__init__.py"] = _index(schemas)
     texts["api_keys.py"] = _api_keys()

@@ -31,9 +31,10 @@ FAMILIES: Final = {
     "connections": ("RequestHeader", "ResponseHeader", "ApiVersions", "Heartbeat", "ListGroups", "ListTransactions"),
 }
 """The APIs and headers that klamm or a test of it reads and writes, by the module that has their messages."""
-PASSED_ON: Final = "passed_on"
-"""The module of the other responses that have an error for the whole request: a request that is not admitted is
-answered by one of them, though all others of its API are passed on to a broker byte for byte.
+GROUPS: Final = ("Coordinator", "Group", "Offset", "ProducerId", "Txn")
+PASSED_ON: Final = ("passed_on_groups", "passed_on")
+"""The modules of the other responses that have an error for the whole request, those of GROUPS apart: a request that is
+not admitted is answered by one of them, though all others of its API are passed on to a broker byte for byte.
 """
 _ALSO_ASKED: Final = ("DescribeQuorum", "UnregisterBroker", "DescribeTopicPartitions")
 """Brokers in ZooKeeper mode do not serve these; clients and tools send them all the same."""
@@ -112,7 +113,7 @@ def kept(all_definitions: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]
 def family_of(message: str) -> str:
     """The name of the module of a message that is kept."""
     found = (family for family, names in FAMILIES.items() if message in names or _api_name(message) in names)
-    return next(found, PASSED_ON)
+    return next(found, PASSED_ON[not any(word in message for word in GROUPS)])
 
 
 def _api_name(message: str) -> str:

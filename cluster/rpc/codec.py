@@ -13,17 +13,17 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from operator import attrgetter
 from types import NoneType, UnionType
-from typing import Any, Final, NamedTuple, NewType, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, NamedTuple, NewType, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from cluster.model.broker import ZERO_TOPIC_ID, TopicId
+from cluster.model import bounds
+from cluster.model.broker import ZERO_TOPIC_ID
 from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.marks import Mark
 
-NOT_SENT: Final = frozenset({("Broker", "features"), ("Broker", "has_damaged_replicas"), ("Broker", "klamm_version")})
-"""Fields of domain types that are not sent."""
 _REQUIRED: Final = object()
 
 # `wire` below is a FieldDescriptor; its stubs declare every message type optional, so it is untyped.
@@ -34,9 +34,32 @@ Read = Callable[[Any], Any]
 """message: the value of a field, or of the whole message."""
 
 
-class _Field(NamedTuple):
-    name: str
+class Annotation(NamedTuple):
+    """What the annotation of a field says. `type`: the type itself; `marks`: bounds and marks, the outermost first."""
+
     type: Any
+    nullable: bool
+    marks: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, annotation: Any) -> "Annotation":
+        """Take `Annotated`, `| None` and NewType off the type."""
+        if isinstance(annotation, NewType):
+            return cls.of(annotation.__supertype__)
+        if get_origin(annotation) is Annotated:
+            inner = cls.of(annotation.__origin__)
+            return inner._replace(marks=(*reversed(annotation.__metadata__), *inner.marks))
+        if get_origin(annotation) in (Union, UnionType):
+            (some,) = (a for a in get_args(annotation) if a is not NoneType)
+            return cls.of(some)._replace(nullable=True)
+        return cls(annotation, False, ())
+
+
+class SentField(NamedTuple):
+    """A field of a domain type. `default`: None also for one that is made by a factory."""
+
+    name: str
+    annotation: Annotation
     default: Any
 
 
@@ -69,12 +92,12 @@ class Codec(NamedTuple):
 def codec_for(domain_type: type[msgspec.Struct], message_class: type[Message]) -> Codec:
     """Derive the codec of a domain type and its message."""
     descriptor = message_class.DESCRIPTOR
-    fields = [f for f in _fields(domain_type) if (domain_type.__name__, f.name) not in NOT_SENT]
+    fields = [*sent_fields(domain_type)]
     names, on_wire = {f.name for f in fields}, set(descriptor.fields_by_name)
     assert names == on_wire, f"{domain_type.__name__} and {descriptor.name} differ in {sorted(names ^ on_wire)}"
     writers = [(f.name, _writer(f, descriptor.fields_by_name[f.name])) for f in fields]
     readers = [_reader(f, descriptor.fields_by_name[f.name]) for f in fields]
-    positional = tuple(f.name for f in fields) == tuple(f.name for f in _fields(domain_type))[: len(fields)]
+    positional = tuple(f.name for f in fields) == domain_type.__struct_fields__[: len(fields)]
     assert positional, f"only the last fields of {domain_type.__name__} may be left out"
 
     def fill(message: Any, value: Any) -> None:
@@ -91,27 +114,19 @@ def codec_for(domain_type: type[msgspec.Struct], message_class: type[Message]) -
     return Codec(message_class, fill, read)
 
 
-def _fields(domain_type: type[msgspec.Struct]) -> Iterable[_Field]:
-    hints = get_type_hints(domain_type)
+def sent_fields(domain_type: type[msgspec.Struct]) -> Iterable[SentField]:
+    """The fields of a type that its message has too."""
+    hints = get_type_hints(domain_type, include_extras=True)
     for info in msgspec.structs.fields(domain_type):
-        default = _REQUIRED if info.required else None if info.default is msgspec.NODEFAULT else info.default
-        yield _Field(info.name, hints[info.name], default)
+        annotation = Annotation.of(hints[info.name])
+        if Mark.NOT_SENT not in annotation.marks:
+            default = _REQUIRED if info.required else None if info.default is msgspec.NODEFAULT else info.default
+            yield SentField(info.name, annotation, default)
 
 
-def _without_none(annotation: Any) -> tuple[Any, bool]:
-    """The type without NewType and `| None`, and whether None was allowed."""
-    if isinstance(annotation, NewType):
-        return _without_none(annotation.__supertype__)
-    if get_origin(annotation) in (Union, UnionType):
-        (inner,) = (a for a in get_args(annotation) if a is not NoneType)
-        return _without_none(inner)[0], True
-    return annotation, False
-
-
-def _writer(field: _Field, wire: Any) -> Write:
-    annotation, nullable = _without_none(field.type)
-    write = _plain_writer(field.name, annotation, wire)
-    if not nullable:
+def _writer(field: SentField, wire: Any) -> Write:
+    write = _plain_writer(field.name, field.annotation.type, wire)
+    if not field.annotation.nullable:
         return write
 
     def write_unless_none(message: Any, value: Any) -> None:
@@ -181,15 +196,15 @@ def _fill_wrapped(wrapper: Any, inner: str, value: Iterable[Any]) -> None:
     getattr(wrapper, inner).extend(value)
 
 
-def _reader(field: _Field, wire: Any) -> Read:
+def _reader(field: SentField, wire: Any) -> Read:
     name = field.name
-    annotation, nullable = _without_none(field.type)
-    read = _plain_reader(name, annotation, wire)
+    nullable = field.annotation.nullable
+    read = _plain_reader(name, field.annotation.type, wire)
     if not wire.has_presence:
         assert not nullable, f"{wire.full_name} cannot tell None from empty"
         return read
     absent = None if nullable else field.default
-    if TopicId in get_args(field.type):
+    if nullable and bounds.TOPIC_ID in field.annotation.marks:
         read = _topic_id_or_none(name)
 
     def read_if_present(message: Any) -> Any:
