@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal, NewType
 from msgspec import Struct
 
 from cluster.model import bounds
-from cluster.model.marks import Mark
+from cluster.model.annotations import Mark
 
 BrokerId = NewType("BrokerId", Annotated[int, bounds.BROKER_ID])
 ControllerId = NewType("ControllerId", Annotated[int, bounds.BROKER_ID_OR_NONE])

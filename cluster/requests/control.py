@@ -8,6 +8,7 @@ from typing import Annotated, assert_never
 from msgspec import Struct
 
 from cluster.model import bounds
+from cluster.model.annotations import KafkaName, Mark
 from cluster.model.broker import (
     NO_LEADER_EPOCH,
     UNKNOWN_BROKER_EPOCH,
@@ -22,7 +23,6 @@ from cluster.model.broker import (
     TopicId,
 )
 from cluster.model.errors import ErrorCode
-from cluster.model.marks import Mark
 from cluster.model.partition import RECOVERED
 from cluster.requests.field_types import PartitionIndex, Replicas, TopicName
 
@@ -75,7 +75,7 @@ class LeaderAndIsrTopicState(Struct, frozen=True):
 
 class LiveLeader(Struct, frozen=True):
     broker_id: BrokerId
-    host: Annotated[str, bounds.HOST]
+    host: Annotated[str, bounds.HOST, KafkaName("host_name")]
     port: Annotated[int, bounds.PORT]
 
 

@@ -17,7 +17,16 @@ from cluster.model.broker import (
     TopicId,
 )
 from cluster.model.errors import ErrorCode, RecordError
-from cluster.requests.field_types import ClientItems, FetcherId, Int32, Int64, String, TopicName
+from cluster.requests.field_types import (
+    ClientItems,
+    FetcherId,
+    Int32,
+    Int64,
+    PartitionOfItem,
+    String,
+    TopicName,
+    TopicOfItem,
+)
 
 CONSUMER: Final = BrokerId(-1)
 """The replica id of a consumer, and of every other client; a follower has its broker id."""
@@ -105,8 +114,8 @@ EARLIEST_TIMESTAMP = -2
 class ListOffsetsPartition(Struct, frozen=True):
     """`timestamp`: ms, or LATEST_TIMESTAMP, or EARLIEST_TIMESTAMP."""
 
-    topic: TopicName
-    partition: Int32
+    topic: TopicOfItem
+    partition: PartitionOfItem
     timestamp: Int64
     current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
@@ -118,8 +127,8 @@ class ListOffsetsRequest(Struct, frozen=True):
 
 
 class ListOffsetsResult(Struct, frozen=True):
-    topic: str
-    partition: int
+    topic: TopicOfItem
+    partition: PartitionOfItem
     error_code: ErrorCode
     timestamp: int = -1
     offset: Offset = UNKNOWN_OFFSET
@@ -169,8 +178,8 @@ UP_TO_HIGH_WATERMARK: Final = Offset(-1)
 class DeleteRecordsPartition(Struct, frozen=True):
     """`offset`: the first to keep, or UP_TO_HIGH_WATERMARK."""
 
-    topic: TopicName
-    partition: Int32
+    topic: TopicOfItem
+    partition: PartitionOfItem
     offset: Offset
 
 
@@ -185,8 +194,8 @@ class DeleteRecordsRequest(Struct, frozen=True):
 class DeleteRecordsResult(Struct, frozen=True):
     """`low_watermark`: the lowest log start of the leader and its live followers; -1 if unknown."""
 
-    topic: str
-    partition: int
+    topic: TopicOfItem
+    partition: PartitionOfItem
     error_code: ErrorCode
     low_watermark: Offset = UNKNOWN_OFFSET
     error_message: str = ""

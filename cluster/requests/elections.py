@@ -1,7 +1,10 @@
 """Leader elections, and shutdown of brokers."""
 
+from typing import Annotated
+
 from msgspec import Struct
 
+from cluster.model.annotations import KafkaName
 from cluster.model.broker import UNKNOWN_BROKER_EPOCH, BrokerEpoch
 from cluster.model.errors import ErrorCode
 from cluster.requests.field_types import AnyBrokerId, Int32, String
@@ -39,7 +42,7 @@ class ReplicaElectionResult(Struct, frozen=True):
 class ElectLeadersResponse(Struct, frozen=True):
     """`plan`: with `validate_only` only."""
 
-    results: tuple[ReplicaElectionResult, ...]
+    results: Annotated[tuple[ReplicaElectionResult, ...], KafkaName("replica_election_results")]
     plan: Plan | None = None
 
 

@@ -7,6 +7,7 @@ derives the check of a request from them, and refuses a field that has none.
 from typing import Annotated, TypeVar
 
 from cluster.model import bounds
+from cluster.model.annotations import KafkaName
 from cluster.model.broker import BrokerId
 
 _T = TypeVar("_T")
@@ -16,7 +17,10 @@ Int64 = Annotated[int, bounds.INT64]
 String = Annotated[str, bounds.TEXT]
 """Also of names that administrators give: the handler answers unknown ones."""
 TopicName = Annotated[str, bounds.TOPIC_NAME]
+TopicOfItem = Annotated[str, bounds.TOPIC_NAME, KafkaName("name")]
+"""The topic of a partition of a flat list; Kafka has a list of topics with partitions in them."""
 PartitionIndex = Annotated[int, bounds.PARTITION]
+PartitionOfItem = Annotated[int, bounds.INT32, KafkaName("partition_index")]
 AnyBrokerId = Annotated[BrokerId, bounds.INT32]
 """Given by an administrator: the handler answers, in Kafka's words, what is no broker."""
 FetcherId = Annotated[BrokerId, bounds.FETCHER_ID]

@@ -12,19 +12,16 @@ that was not sent is never read as zero.
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from operator import attrgetter
-from types import NoneType, UnionType
-from typing import Annotated, Any, Final, NamedTuple, NewType, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, NamedTuple, get_args, get_origin
 
 import msgspec
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from cluster.model import bounds
+from cluster.model.annotations import REQUIRED, AnnotatedField, Mark, annotated_fields
 from cluster.model.broker import ZERO_TOPIC_ID
 from cluster.model.errors import ApiError, ErrorCode
-from cluster.model.marks import Mark
-
-_REQUIRED: Final = object()
 
 # `wire` below is a FieldDescriptor; its stubs declare every message type optional, so it is untyped.
 
@@ -32,35 +29,6 @@ Write = Callable[[Any, Any], None]
 """(message, value of the field): set the field."""
 Read = Callable[[Any], Any]
 """message: the value of a field, or of the whole message."""
-
-
-class Annotation(NamedTuple):
-    """What the annotation of a field says. `type`: the type itself; `marks`: bounds and marks, the outermost first."""
-
-    type: Any
-    nullable: bool
-    marks: tuple[Any, ...]
-
-    @classmethod
-    def of(cls, annotation: Any) -> "Annotation":
-        """Take `Annotated`, `| None` and NewType off the type."""
-        if isinstance(annotation, NewType):
-            return cls.of(annotation.__supertype__)
-        if get_origin(annotation) is Annotated:
-            inner = cls.of(annotation.__origin__)
-            return inner._replace(marks=(*reversed(annotation.__metadata__), *inner.marks))
-        if get_origin(annotation) in (Union, UnionType):
-            (some,) = (a for a in get_args(annotation) if a is not NoneType)
-            return cls.of(some)._replace(nullable=True)
-        return cls(annotation, False, ())
-
-
-class SentField(NamedTuple):
-    """A field of a domain type. `default`: None also for one that is made by a factory."""
-
-    name: str
-    annotation: Annotation
-    default: Any
 
 
 class Codec(NamedTuple):
@@ -114,17 +82,12 @@ def codec_for(domain_type: type[msgspec.Struct], message_class: type[Message]) -
     return Codec(message_class, fill, read)
 
 
-def sent_fields(domain_type: type[msgspec.Struct]) -> Iterable[SentField]:
+def sent_fields(domain_type: type[msgspec.Struct]) -> Iterable[AnnotatedField]:
     """The fields of a type that its message has too."""
-    hints = get_type_hints(domain_type, include_extras=True)
-    for info in msgspec.structs.fields(domain_type):
-        annotation = Annotation.of(hints[info.name])
-        if Mark.NOT_SENT not in annotation.marks:
-            default = _REQUIRED if info.required else None if info.default is msgspec.NODEFAULT else info.default
-            yield SentField(info.name, annotation, default)
+    return (field for field in annotated_fields(domain_type) if Mark.NOT_SENT not in field.annotation.marks)
 
 
-def _writer(field: SentField, wire: Any) -> Write:
+def _writer(field: AnnotatedField, wire: Any) -> Write:
     write = _plain_writer(field.name, field.annotation.type, wire)
     if not field.annotation.nullable:
         return write
@@ -196,7 +159,7 @@ def _fill_wrapped(wrapper: Any, inner: str, value: Iterable[Any]) -> None:
     getattr(wrapper, inner).extend(value)
 
 
-def _reader(field: SentField, wire: Any) -> Read:
+def _reader(field: AnnotatedField, wire: Any) -> Read:
     name = field.name
     nullable = field.annotation.nullable
     read = _plain_reader(name, field.annotation.type, wire)
@@ -210,7 +173,7 @@ def _reader(field: SentField, wire: Any) -> Read:
     def read_if_present(message: Any) -> Any:
         if message.HasField(name):
             return read(message)
-        if absent is _REQUIRED:
+        if absent is REQUIRED:
             where = f"{wire.containing_type.name}.{name}"
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{where} is missing", field=where)
         return absent

@@ -8,15 +8,15 @@ LeaderAndIsr of 100,000 partitions costs little more than reading its fields. BD
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from operator import attrgetter
-from typing import Any, NamedTuple, get_args, get_origin
+from typing import Any, NamedTuple, get_origin
 
 from msgspec import Struct
 
 from cluster.model import bounds
+from cluster.model.annotations import Mark
 from cluster.model.bounds import Bound, Count
 from cluster.model.errors import ErrorCode
-from cluster.model.marks import Mark
-from cluster.rpc.codec import Annotation, sent_fields
+from cluster.rpc.codec import sent_fields
 
 
 class Violation(NamedTuple):
@@ -132,14 +132,14 @@ def check_of(struct: Any) -> Checked:
     plain: list[_Plain] = []
     nested: list[_Nested] = []
     for name, annotation, _ in sent_fields(struct):
-        items = Annotation.of(get_args(annotation.type)[0]) if get_origin(annotation.type) is tuple else None
-        inner = annotation if items is None else items
+        items = annotation.item
+        inner = items or annotation
         if Mark.CHECKED_BY_ITS_READER in annotation.marks or inner.type is bool:
             continue
         count = next((mark for mark in annotation.marks if isinstance(mark, Count)), bounds.ITEMS)
-        if isinstance(inner.type, type) and issubclass(inner.type, Struct):
+        if annotation.struct is not None:
             assert items is not None, f"{struct.__name__}.{name}: requests nest lists of structs only"
-            nested.append(_Nested(name, inner.type, check_of(inner.type), count))
+            nested.append(_Nested(name, annotation.struct, check_of(annotation.struct), count))
             continue
         bound = next((mark for mark in inner.marks if isinstance(mark, Bound)), None)
         assert bound is not None, f"{struct.__name__}.{name} has no bound: annotate it with one of {bounds.__name__}"

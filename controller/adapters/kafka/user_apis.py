@@ -2,45 +2,24 @@
 
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from cluster.kafka_wire.api_keys import ApiKey
+from cluster.kafka_wire.conversion import convert
 from cluster.kafka_wire.messages import configs as wire_configs
 from cluster.model.errors import ApiError
-from controller import user_requests as users
-from controller.adapters.kafka.conversions import Conversion
-
-
-def _to_alter(message: wire_configs.AlterUserScramCredentialsRequest) -> users.AlterUserScramCredentialsRequest:
-    return users.AlterUserScramCredentialsRequest(
-        tuple(users.ScramCredentialDeletion(item.name, item.mechanism) for item in message.deletions),
-        tuple(
-            users.ScramCredentialUpsertion(item.name, item.mechanism, item.iterations, item.salt, item.salted_password)
-            for item in message.upsertions
-        ),
-    )
-
-
-def _altered(
-    _: wire_configs.AlterUserScramCredentialsRequest, response: users.AlterUserScramCredentialsResponse
-) -> wire_configs.AlterUserScramCredentialsResponse:
-    return wire_configs.AlterUserScramCredentialsResponse(
-        results=tuple(
-            wire_configs.AlterUserScramCredentialsResult(
-                user=result.user, error_code=result.error_code, error_message=result.error_message
-            )
-            for result in response.results
-        )
-    )
+from controller.adapters.kafka.conversions import AnsweredApi
+from controller.user_requests import AlterUserScramCredentialsRequest
 
 
 def _refused(
     message: wire_configs.AlterUserScramCredentialsRequest, error: ApiError
 ) -> wire_configs.AlterUserScramCredentialsResponse:
-    results = (
-        users.AlterUserScramCredentialsResult(user, error.code, error.message) for user in _to_alter(message).by_user
-    )
-    return _altered(message, users.AlterUserScramCredentialsResponse(tuple(results)))
+    result = wire_configs.AlterUserScramCredentialsResult(error_code=error.code, error_message=error.message)
+    users = convert(message, AlterUserScramCredentialsRequest).by_user
+    return wire_configs.AlterUserScramCredentialsResponse(results=tuple(replace(result, user=user) for user in users))
 
 
-USER_APIS: Final[tuple[Conversion[Any], ...]] = (
-    Conversion(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, _to_alter, _altered, _refused),
+USER_APIS: Final[tuple[AnsweredApi[Any], ...]] = (
+    AnsweredApi(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, AlterUserScramCredentialsRequest, _refused),
 )
