@@ -94,7 +94,7 @@ class IsrProposals:
         request = AlterPartitionRequest(self._own_id, self._broker_epoch(), tuple(item for item, _ in sent.values()))
         try:
             async with asyncio.timeout(self._timeout_ms / 1000):
-                response = await self._client.alter_partition(controller, request)
+                response = await self._client.ask_controller(controller, request, AlterPartitionResponse)
         except (PeerUnreachableError, TimeoutError) as error:
             _log.debug("Sending AlterPartition failed", controller=controller.address, error=str(error))
             self._failure = f"controller {controller.address} does not respond"
