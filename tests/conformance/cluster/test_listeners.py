@@ -13,6 +13,7 @@ from cluster.requests.agents import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
     ControlledShutdownRequest,
+    CountLeadershipsRequest,
     ReportDamagedReplicasRequest,
 )
 from cluster.requests.cluster import DescribeClusterRequest, WatchRequest
@@ -41,6 +42,7 @@ CONTROL_REQUESTS = {
     AlterPartitionRequest,
     AllocateProducerIdsRequest,
     ControlledShutdownRequest,
+    CountLeadershipsRequest,
     DescribeReplicasRequest,
     ReportDamagedReplicasRequest,
 }
