@@ -16,7 +16,7 @@ from controller import dry_runs
 from controller.active_controller import ActiveController
 from controller.context import ControllerContext
 from controller.controller_state import ControllerState as State
-from controller.handlers.brokers.controlled_shutdown import controlled_shutdown, count_leaderships
+from controller.handlers.brokers.controlled_shutdown import controlled_shutdown
 from controller.handlers.brokers.damaged_replicas import report_damaged_replicas
 from controller.handlers.brokers.producer_ids import allocate_producer_ids
 from controller.handlers.configs.features import describe_features, update_features
@@ -95,12 +95,6 @@ _ROWS: Final[tuple[ControllerApi[Any, Any], ...]] = (
         controlled_shutdown,
         state=State.CONTROLLED_SHUTDOWN,
         refuse=_refuse_controlled_shutdown,
-    ),
-    ControllerApi(
-        agents.CountLeadershipsRequest,
-        *_INTER_NODE,
-        count_leaderships,
-        refuse=agents.CountLeadershipsResponse,
     ),
     ControllerApi(
         agents.AllocateProducerIdsRequest,

@@ -13,12 +13,7 @@ from cluster.config.settings import Settings
 from cluster.model.broker import BrokerEpoch, BrokerId, Endpoint
 from cluster.model.errors import ErrorCode, PeerUnreachableError
 from cluster.model.printable import counted
-from cluster.requests.agents import (
-    ControlledShutdownRequest,
-    ControlledShutdownResponse,
-    CountLeadershipsRequest,
-    CountLeadershipsResponse,
-)
+from cluster.requests.agents import ControlledShutdownRequest, ControlledShutdownResponse
 
 _log = structlog.stdlib.get_logger()
 
@@ -58,18 +53,6 @@ class ControlledShutdown:
             _log.warning("Controlled shutdown attempt failed", attempt=attempt + 1, of=attempts, why=why_not)
         _log.warning("Shutting down without a completed controlled shutdown", broker=self._own_id)
         return False
-
-    async def leaderships(self) -> int | None:
-        """Ask the controller how many partitions this broker leads; None without an answer."""
-        controller = self._controller()
-        if controller is None:
-            return None
-        request = CountLeadershipsRequest(self._own_id, self._broker_epoch())
-        try:
-            response = await self._client.ask_controller(controller, request, CountLeadershipsResponse)
-        except PeerUnreachableError:
-            return None
-        return response.led if response.error_code is ErrorCode.NONE else None
 
     async def _attempt(self) -> str | None:
         """Send one request; None if the controller moved all leaderships away, else the reason why not."""

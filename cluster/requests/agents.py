@@ -87,18 +87,6 @@ class ControlledShutdownResponse(Struct, frozen=True):
     remaining_partitions: tuple[RemainingPartition, ...] = ()
 
 
-class CountLeadershipsRequest(Struct, frozen=True):
-    broker_id: BrokerId
-    broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
-
-
-class CountLeadershipsResponse(Struct, frozen=True):
-    """`led`: the partitions that the broker leads, -1 if they were not counted."""
-
-    error_code: ErrorCode
-    led: int = -1
-
-
 class AllocateProducerIdsRequest(Struct, frozen=True):
     broker_id: BrokerId
     broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH

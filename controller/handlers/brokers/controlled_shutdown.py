@@ -7,13 +7,7 @@ import structlog
 
 from cluster.model.errors import ErrorCode
 from cluster.model.state_machines import PartitionState, ReplicaState
-from cluster.requests.agents import (
-    ControlledShutdownRequest,
-    ControlledShutdownResponse,
-    CountLeadershipsRequest,
-    CountLeadershipsResponse,
-    RemainingPartition,
-)
+from cluster.requests.agents import ControlledShutdownRequest, ControlledShutdownResponse, RemainingPartition
 from controller.active_controller import ActiveController
 from controller.changes import BrokerShuttingDown
 from controller.decisions.brokers.controlled_shutdown import duties_of, refuse_controlled_shutdown
@@ -56,11 +50,3 @@ async def controlled_shutdown(
     return ControlledShutdownResponse(
         ErrorCode.NONE, tuple(RemainingPartition(tp.topic, tp.partition) for tp in remaining)
     )
-
-
-async def count_leaderships(active: ActiveController, request: CountLeadershipsRequest) -> CountLeadershipsResponse:
-    """Count the partitions that the broker leads, and move none."""
-    code = refuse_controlled_shutdown(active.context, request.broker_id, request.broker_epoch)
-    if code is not ErrorCode.NONE:
-        return CountLeadershipsResponse(code)
-    return CountLeadershipsResponse(code, len(active.context.partition_leaders_on_broker(request.broker_id)))

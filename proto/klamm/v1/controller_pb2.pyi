@@ -96,22 +96,6 @@ class ControlledShutdownResponse(_message.Message):
     remaining_partitions: _containers.RepeatedCompositeFieldContainer[RemainingPartition]
     def __init__(self, error_code: _Optional[int] = ..., remaining_partitions: _Optional[_Iterable[_Union[RemainingPartition, _Mapping]]] = ...) -> None: ...
 
-class CountLeadershipsRequest(_message.Message):
-    __slots__ = ("broker_id", "broker_epoch")
-    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
-    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    broker_id: int
-    broker_epoch: int
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
-
-class CountLeadershipsResponse(_message.Message):
-    __slots__ = ("error_code", "led")
-    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
-    LED_FIELD_NUMBER: _ClassVar[int]
-    error_code: int
-    led: int
-    def __init__(self, error_code: _Optional[int] = ..., led: _Optional[int] = ...) -> None: ...
-
 class AllocateProducerIdsRequest(_message.Message):
     __slots__ = ("broker_id", "broker_epoch")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]

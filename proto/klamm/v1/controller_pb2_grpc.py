@@ -50,11 +50,6 @@ class ControllerServiceStub:
                 request_serializer=klamm_dot_v1_dot_controller__pb2.ControlledShutdownRequest.SerializeToString,
                 response_deserializer=klamm_dot_v1_dot_controller__pb2.ControlledShutdownResponse.FromString,
                 _registered_method=True)
-        self.CountLeaderships = channel.unary_unary(
-                '/klamm.v1.ControllerService/CountLeaderships',
-                request_serializer=klamm_dot_v1_dot_controller__pb2.CountLeadershipsRequest.SerializeToString,
-                response_deserializer=klamm_dot_v1_dot_controller__pb2.CountLeadershipsResponse.FromString,
-                _registered_method=True)
         self.AllocateProducerIds = channel.unary_unary(
                 '/klamm.v1.ControllerService/AllocateProducerIds',
                 request_serializer=klamm_dot_v1_dot_controller__pb2.AllocateProducerIdsRequest.SerializeToString,
@@ -174,13 +169,6 @@ class ControllerServiceServicer:
 
     def ControlledShutdown(self, request, context):
         """Moves a broker's leaderships to others before it stops.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def CountLeaderships(self, request, context):
-        """The leaderships of a broker that are left, without moving any.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -333,11 +321,6 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     servicer.ControlledShutdown,
                     request_deserializer=klamm_dot_v1_dot_controller__pb2.ControlledShutdownRequest.FromString,
                     response_serializer=klamm_dot_v1_dot_controller__pb2.ControlledShutdownResponse.SerializeToString,
-            ),
-            'CountLeaderships': grpc.unary_unary_rpc_method_handler(
-                    servicer.CountLeaderships,
-                    request_deserializer=klamm_dot_v1_dot_controller__pb2.CountLeadershipsRequest.FromString,
-                    response_serializer=klamm_dot_v1_dot_controller__pb2.CountLeadershipsResponse.SerializeToString,
             ),
             'AllocateProducerIds': grpc.unary_unary_rpc_method_handler(
                     servicer.AllocateProducerIds,
@@ -499,33 +482,6 @@ class ControllerService:
             '/klamm.v1.ControllerService/ControlledShutdown',
             klamm_dot_v1_dot_controller__pb2.ControlledShutdownRequest.SerializeToString,
             klamm_dot_v1_dot_controller__pb2.ControlledShutdownResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def CountLeaderships(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/klamm.v1.ControllerService/CountLeaderships',
-            klamm_dot_v1_dot_controller__pb2.CountLeadershipsRequest.SerializeToString,
-            klamm_dot_v1_dot_controller__pb2.CountLeadershipsResponse.FromString,
             options,
             channel_credentials,
             insecure,

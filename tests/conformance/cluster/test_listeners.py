@@ -13,7 +13,6 @@ from cluster.requests.agents import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
     ControlledShutdownRequest,
-    CountLeadershipsRequest,
     ReportDamagedReplicasRequest,
 )
 from cluster.requests.cluster import DescribeClusterRequest, WatchRequest
@@ -42,7 +41,6 @@ CONTROL_REQUESTS = {
     AlterPartitionRequest,
     AllocateProducerIdsRequest,
     ControlledShutdownRequest,
-    CountLeadershipsRequest,
     DescribeReplicasRequest,
     ReportDamagedReplicasRequest,
 }

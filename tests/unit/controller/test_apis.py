@@ -27,7 +27,6 @@ from tests.unit.state_log.test_writer import Clock, open_log
 CAUSES = {
     "AlterPartition": ("AlterPartitionReceived", ControllerState.ISR_CHANGE),
     "ControlledShutdown": ("ControlledShutdownReceived", ControllerState.CONTROLLED_SHUTDOWN),
-    "CountLeaderships": ("CountLeadershipsReceived", ControllerState.IDLE),
     "AllocateProducerIds": ("AllocateProducerIdsReceived", ControllerState.IDLE),
     "ReportDamagedReplicas": ("ReportDamagedReplicasReceived", ControllerState.BROKER_CHANGE),
     "CreateTopics": ("CreateTopicsReceived", ControllerState.TOPIC_CHANGE),
