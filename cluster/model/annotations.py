@@ -17,6 +17,9 @@ class Mark(Enum):
 
     NOT_SENT = auto()
     """No message has the field; only the last fields of a type may be left out."""
+    SHARED = auto()
+    """The items of the list are in requests to several peers: their bytes are made once, and kept as long as the items,
+    whose type supports weak references."""
     CHECKED_BY_ITS_READER = auto()
     """The field has no bound: a malformed value is ignored, and never fails its request."""
 

@@ -1,6 +1,6 @@
 """Control requests from the controller to brokers. Source: Kafka's control requests.
 
-Parts shared by several requests support weak references: the codec caches their bytes as long as they exist.
+Lists marked SHARED have items that are in several requests: the codec caches their bytes as long as they exist.
 """
 
 from typing import Annotated, assert_never
@@ -70,7 +70,7 @@ class LeaderAndIsrPartitionState(Struct, frozen=True, weakref=True):
 class LeaderAndIsrTopicState(Struct, frozen=True):
     topic_name: TopicName
     topic_id: TopicId | None
-    partition_states: tuple[LeaderAndIsrPartitionState, ...]
+    partition_states: Annotated[tuple[LeaderAndIsrPartitionState, ...], Mark.SHARED]
 
 
 class LiveLeader(Struct, frozen=True):
@@ -172,8 +172,8 @@ class UpdateMetadataRequest(Struct, frozen=True):
     controller_id: ControllerId
     controller_epoch: ControllerEpoch
     broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
-    topic_states: tuple[UpdateMetadataTopicState, ...] = ()
-    live_brokers: tuple[Broker, ...] = ()
+    topic_states: Annotated[tuple[UpdateMetadataTopicState, ...], Mark.SHARED] = ()
+    live_brokers: Annotated[tuple[Broker, ...], Mark.SHARED] = ()
     causes: tuple[RequestCause, ...] = ()
     state_log_head: WitnessedHead = None
 
