@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from admin import record_deletion
 from admin.connection import PROBE_TIMEOUT_MS, RETRY_PAUSE_S, ClusterConnection
 from admin.topology import Topology
-from cluster.kafka_wire.messages.describe_log_dirs_response import DescribeLogDirsResult
+from cluster.kafka_wire.messages.data import DescribeLogDirsResult
 from cluster.model.broker import BrokerId, Offset
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError, known_code
 from cluster.model.partition import TopicPartition

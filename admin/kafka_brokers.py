@@ -10,14 +10,12 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from admin.kafka_dry_runs import plan_deletion, with_reasons
-from admin.kafka_requests import CONVERSIONS, refusal
+from admin.kafka_requests import RESPONSES, answer_type, message_of, refusal, response_of
 from cluster.kafka_wire.apis import api_of
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.message import Message
-from cluster.kafka_wire.messages.api_versions_request import ApiVersionsRequest
-from cluster.kafka_wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
-from cluster.kafka_wire.messages.describe_log_dirs_request import DescribeLogDirsRequest
-from cluster.kafka_wire.messages.describe_log_dirs_response import DescribeLogDirsResponse, DescribeLogDirsResult
+from cluster.kafka_wire.messages.connections import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from cluster.kafka_wire.messages.data import DescribeLogDirsRequest, DescribeLogDirsResponse, DescribeLogDirsResult
 from cluster.model.broker import Endpoint
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError, known_code
 from cluster.requests.cluster import DescribedBroker
@@ -74,13 +72,12 @@ class KafkaBrokers:
 
     async def call(self, address: str, request: Any, timeout_ms: int) -> Any:
         """Carry out a request of klamm's, and answer as klamm's brokers do."""
-        conversion = CONVERSIONS.get(type(request))
-        if conversion is None:
+        if type(request) not in RESPONSES:
             raise refusal(address, request)
         ask = partial(self._ask, address, timeout_ms / 1000)
         if isinstance(request, DeleteRecordsRequest) and request.validate_only:
             return await plan_deletion(ask, request)
-        response = conversion.response(await ask(conversion.message(request), conversion.answer_type))
+        response = response_of(request, await ask(message_of(request), answer_type(request)))
         return await with_reasons(ask, request, response) if isinstance(response, DeleteRecordsResponse) else response
 
     async def describe_log_dirs(

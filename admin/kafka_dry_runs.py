@@ -10,11 +10,10 @@ from typing import Final, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from admin.kafka_requests import offsets_message, offsets_response
+from cluster.kafka_wire.conversion import convert
 from cluster.kafka_wire.message import Message
-from cluster.kafka_wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
-from cluster.kafka_wire.messages.describe_configs_response import DescribeConfigsResponse
-from cluster.kafka_wire.messages.list_offsets_response import ListOffsetsResponse
+from cluster.kafka_wire.messages import data as wire_data
+from cluster.kafka_wire.messages.configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
 from cluster.model.broker import UNKNOWN_OFFSET, BrokerId
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError, known_code
 from cluster.model.partition import TopicPartition
@@ -29,6 +28,7 @@ from cluster.requests.data import (
     DeleteRecordsResult,
     ListOffsetsPartition,
     ListOffsetsRequest,
+    ListOffsetsResponse,
     ListOffsetsResult,
 )
 
@@ -82,9 +82,10 @@ async def with_reasons(
 
 async def _offsets(ask: Ask, request: DeleteRecordsRequest, at: int) -> dict[TopicPartition, ListOffsetsResult]:
     wanted = tuple(ListOffsetsPartition(item.topic, item.partition, at) for item in request.partitions)
-    answer = await ask(offsets_message(ListOffsetsRequest(_CLIENT, wanted)), ListOffsetsResponse)
+    asked = convert(ListOffsetsRequest(_CLIENT, wanted), wire_data.ListOffsetsRequest)
+    answer = convert(await ask(asked, wire_data.ListOffsetsResponse), ListOffsetsResponse)
     unknown = {TopicPartition(*p): _unknown(*p) for p in ((w.topic, w.partition) for w in wanted)}
-    return unknown | {TopicPartition(r.topic, r.partition): r for r in offsets_response(answer).partitions}
+    return unknown | {TopicPartition(r.topic, r.partition): r for r in answer.partitions}
 
 
 def _unknown(topic: str, partition: int) -> ListOffsetsResult:

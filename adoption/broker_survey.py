@@ -10,12 +10,14 @@ from msgspec.structs import replace
 from adoption.survey import BrokerAnswers, SurveyedBroker
 from cluster.kafka_wire.authorizer import has_authorizer
 from cluster.kafka_wire.connection import KafkaConnection
-from cluster.kafka_wire.messages.api_versions_request import ApiVersionsRequest
-from cluster.kafka_wire.messages.api_versions_response import ApiVersionsResponse
-from cluster.kafka_wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
-from cluster.kafka_wire.messages.describe_configs_response import DescribeConfigsResponse, DescribeConfigsResult
-from cluster.kafka_wire.messages.metadata_request import MetadataRequest
-from cluster.kafka_wire.messages.metadata_response import MetadataResponse
+from cluster.kafka_wire.messages.configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from cluster.kafka_wire.messages.connections import ApiVersionsRequest, ApiVersionsResponse
+from cluster.kafka_wire.messages.data import MetadataRequest, MetadataResponse
 from cluster.model.broker import Broker, ControllerId, Endpoint
 from cluster.model.errors import ClusterError, ErrorCode, PeerUnreachableError, known_code
 

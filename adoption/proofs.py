@@ -12,12 +12,12 @@ from typing import Final
 from adoption.broker_survey import api_versions, connect, metadata
 from adoption.survey import Survey, SurveyedBroker, SurveyedCandidate
 from adoption.wanted import Wanted, wanted
-from cluster.kafka_wire.messages.create_topics_request import (
+from cluster.kafka_wire.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreateTopicsRequest,
+    CreateTopicsResponse,
 )
-from cluster.kafka_wire.messages.create_topics_response import CreateTopicsResponse
 from cluster.model.broker import Broker, BrokerId, Endpoint
 from cluster.model.errors import ClusterError, ErrorCode, known_code
 from cluster.model.protocol_version import NEWEST

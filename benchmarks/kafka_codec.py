@@ -12,12 +12,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from cluster.kafka_wire.codec import decode, encode, encoded_part
-from cluster.kafka_wire.messages.leader_and_isr_request import (
+from cluster.kafka_wire.messages.control import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
-)
-from cluster.kafka_wire.messages.update_metadata_request import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,

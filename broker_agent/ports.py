@@ -8,30 +8,16 @@ from typing import Protocol, TypeVar
 
 from cluster.model.broker import Endpoint
 from cluster.requests import data
-from cluster.requests.agents import (
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    ControlledShutdownRequest,
-    ControlledShutdownResponse,
-    ReportDamagedReplicasRequest,
-    ReportDamagedReplicasResponse,
-)
 
 T = TypeVar("T")
+R = TypeVar("R", bound=Struct)
 
 
 class ClusterClient(Protocol):
     """Calls to the controller and to other agents. Each raises PeerUnreachableError without a response."""
 
-    async def alter_partition(self, controller: Endpoint, request: AlterPartitionRequest) -> AlterPartitionResponse: ...
-
-    async def controlled_shutdown(
-        self, controller: Endpoint, request: ControlledShutdownRequest
-    ) -> ControlledShutdownResponse: ...
-
-    async def report_damaged_replicas(
-        self, controller: Endpoint, request: ReportDamagedReplicasRequest
-    ) -> ReportDamagedReplicasResponse: ...
+    async def ask_controller(self, controller: Endpoint, request: Struct, response_type: type[R]) -> R:
+        """Send an inter-node request of `cluster.requests.agents`. An error is the `error_code` of the response."""
 
     async def fetch(self, leader: Endpoint, request: data.FetchRequest) -> data.FetchResponse: ...
 

@@ -65,8 +65,8 @@ async def open_broker_client(
     client_id = f"klamm-{config.id}"
     request_metrics = RequestMetrics(metrics)
     authorizers = Authorizers()
-    local = LocalAnswers([conversion.key for conversion in OF_ACTIVE_CONTROLLER], config.data[0])
-    conversions = {c.key: c for c in (*OF_ACTIVE_CONTROLLER, *config_apis(ControllerId(config.id)))}
+    local = LocalAnswers([answered.key for answered in OF_ACTIVE_CONTROLLER], config.data[0])
+    apis = {c.key: c for c in (*OF_ACTIVE_CONTROLLER, *config_apis(ControllerId(config.id)))}
     tls = kafka_tls(config.settings, config.kafka_listeners)
     # Filled once the ports are bound: a client may be connected before the last of them is.
     own_addresses: set[str] = set()
@@ -81,7 +81,7 @@ async def open_broker_client(
         request_metrics,
         live,
         local,
-        conversions,
+        apis,
         authorizers,
         ClientCertificates(live, config.settings.listener_names),
         threads,

@@ -1,9 +1,11 @@
 """SCRAM credentials of users. Source: KIP-554, RFC 5802."""
 
 from enum import IntEnum
+from typing import Annotated
 
 from msgspec import Struct
 
+from cluster.model.annotations import KafkaName
 from cluster.model.errors import ErrorCode
 
 
@@ -20,14 +22,14 @@ class ScramMechanism(IntEnum):
 
 
 class ScramCredentialDeletion(Struct, frozen=True):
-    user: str
+    user: Annotated[str, KafkaName("name")]
     mechanism: int
 
 
 class ScramCredentialUpsertion(Struct, frozen=True):
     """Create or replace a credential. `salted_password`: `Hi(password, salt, iterations)`; never logged."""
 
-    user: str
+    user: Annotated[str, KafkaName("name")]
     mechanism: int
     iterations: int
     salt: bytes

@@ -11,17 +11,11 @@ from contextvars import Context
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
+from msgspec import Struct
+
 from cluster.model.broker import Broker, BrokerId, Endpoint
 from cluster.model.errors import ApiError, PeerUnreachableError, StoppingError
 from cluster.model.listeners import ListenerNames
-from cluster.requests.agents import (
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    ControlledShutdownRequest,
-    ControlledShutdownResponse,
-    ReportDamagedReplicasRequest,
-    ReportDamagedReplicasResponse,
-)
 from cluster.requests.context import RequestContext, RequestHandler
 from cluster.requests.control import ControlRequest, ControlResponse, refusal
 from cluster.requests.data import (
@@ -172,18 +166,8 @@ class SimulatedClusterClient:
     def __init__(self, network: SimulatedNetwork, source: str) -> None:
         self._network, self._source = network, source
 
-    async def alter_partition(self, controller: Endpoint, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        return await self._call(controller, request, AlterPartitionResponse)
-
-    async def controlled_shutdown(
-        self, controller: Endpoint, request: ControlledShutdownRequest
-    ) -> ControlledShutdownResponse:
-        return await self._call(controller, request, ControlledShutdownResponse)
-
-    async def report_damaged_replicas(
-        self, controller: Endpoint, request: ReportDamagedReplicasRequest
-    ) -> ReportDamagedReplicasResponse:
-        return await self._call(controller, request, ReportDamagedReplicasResponse)
+    async def ask_controller(self, controller: Endpoint, request: Struct, response_type: type[T]) -> T:
+        return await self._call(controller, request, response_type)
 
     async def fetch(self, leader: Endpoint, request: FetchRequest) -> FetchResponse:
         return await self._call(leader, request, FetchResponse)

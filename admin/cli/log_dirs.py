@@ -10,7 +10,7 @@ from admin.cli.completions import broker_ids, topic_names
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import examples, say, write
 from admin.client import AdminClient
-from cluster.kafka_wire.messages.describe_log_dirs_response import DescribeLogDirsResult
+from cluster.kafka_wire.messages.data import DescribeLogDirsResult
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError, known_code
 from cluster.model.exit_codes import ExitCode
 from cluster.requests.cluster import DescribedBroker

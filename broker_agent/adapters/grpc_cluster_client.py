@@ -3,18 +3,13 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from msgspec import Struct
+
 from cluster.config.settings import Settings
 from cluster.model.broker import Endpoint
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.requests import data
-from cluster.requests.agents import (
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    ControlledShutdownRequest,
-    ControlledShutdownResponse,
-    ReportDamagedReplicasRequest,
-    ReportDamagedReplicasResponse,
-)
+from cluster.requests.agents import AlterPartitionRequest
 from cluster.rpc.client import RpcClient
 
 _T = TypeVar("_T")
@@ -32,18 +27,10 @@ class GrpcClusterClient:
         self._controller_timeout_ms = settings.controller_socket_timeout_ms
         self._replica_timeout_ms = settings.replica_socket_timeout_ms
 
-    async def alter_partition(self, controller: Endpoint, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        return await self._call(controller, request, self._request_timeout_ms, AlterPartitionResponse)
-
-    async def controlled_shutdown(
-        self, controller: Endpoint, request: ControlledShutdownRequest
-    ) -> ControlledShutdownResponse:
-        return await self._call(controller, request, self._controller_timeout_ms, ControlledShutdownResponse)
-
-    async def report_damaged_replicas(
-        self, controller: Endpoint, request: ReportDamagedReplicasRequest
-    ) -> ReportDamagedReplicasResponse:
-        return await self._call(controller, request, self._controller_timeout_ms, ReportDamagedReplicasResponse)
+    async def ask_controller(self, controller: Endpoint, request: Struct, response_type: type[_T]) -> _T:
+        is_isr_change = isinstance(request, AlterPartitionRequest)
+        timeout_ms = self._request_timeout_ms if is_isr_change else self._controller_timeout_ms
+        return await self._call(controller, request, timeout_ms, response_type)
 
     async def fetch(self, leader: Endpoint, request: data.FetchRequest) -> data.FetchResponse:
         return await self._call(leader, request, self._replica_timeout_ms, data.FetchResponse)

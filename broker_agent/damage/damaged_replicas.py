@@ -26,7 +26,13 @@ from broker_agent.replication.replica_manager import ReplicaManager
 from cluster.model.broker import NO_LEADER_EPOCH, LeaderEpoch
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError, ZooKeeperError
 from cluster.model.partition import TopicPartition
-from cluster.requests.agents import SCRUB, DamagedReplicaResult, ReportDamagedReplicasRequest, ReportedDamage
+from cluster.requests.agents import (
+    SCRUB,
+    DamagedReplicaResult,
+    ReportDamagedReplicasRequest,
+    ReportDamagedReplicasResponse,
+    ReportedDamage,
+)
 from cluster.requests.control import LeaderAndIsrPartitionState
 from state_log.record import Cause
 
@@ -265,7 +271,7 @@ class DamagedReplicas:
         request = ReportDamagedReplicasRequest(self._manager.own_id, self._registration.epoch, damages)
         try:
             async with asyncio.timeout(self._manager.settings.request_timeout_ms / 1000):
-                response = await self._client.report_damaged_replicas(controller, request)
+                response = await self._client.ask_controller(controller, request, ReportDamagedReplicasResponse)
         except (PeerUnreachableError, TimeoutError) as error:
             _log.debug("Reporting damaged replicas failed", controller=controller.address, error=str(error))
             return False

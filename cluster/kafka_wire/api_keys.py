@@ -1,4 +1,4 @@
-"""The APIs of Kafka that have messages here. Made by cluster/kafka_wire/make_messages.py; do not edit."""
+"""The APIs of Kafka that its brokers in ZooKeeper mode serve. Made by cluster/kafka_wire/make_messages.py; do not edit."""
 
 from enum import IntEnum
 

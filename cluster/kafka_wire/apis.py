@@ -7,19 +7,28 @@ from msgspec import Struct
 
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.message import Message
-from cluster.kafka_wire.names import snake_case
-from cluster.kafka_wire.schema import load_schema
+from cluster.kafka_wire.messages import MODULES
+from cluster.kafka_wire.schema import load_apis, load_schema
 
 
 class Api(Struct, frozen=True):
     """One API. `latest_version`: the newest of Kafka 3.9; `flexible_from`: None if no version is flexible."""
 
     key: ApiKey
-    request_type: type[Message]
-    response_type: type[Message]
+    name: str
     oldest_version: int
     latest_version: int
     flexible_from: int | None
+
+    @property
+    def request_type(self) -> type[Message]:
+        """The class of its requests, where klamm reads or writes them."""
+        return message_type(f"{self.name}Request")
+
+    @property
+    def response_type(self) -> type[Message]:
+        """The class of its responses, where klamm reads or writes them."""
+        return message_type(f"{self.name}Response")
 
     def has(self, version: int) -> bool:
         """Whether the version is known."""
@@ -44,15 +53,13 @@ class Api(Struct, frozen=True):
 @cache
 def api(key: ApiKey) -> Api:
     """The API of a key."""
-    name = "".join(word.capitalize() for word in key.name.split("_"))
-    request = load_schema(f"{name}Request")
+    found = load_apis()[key]
     return Api(
         key=key,
-        request_type=message_type(f"{name}Request"),
-        response_type=message_type(f"{name}Response"),
-        oldest_version=request.valid_versions.first,
-        latest_version=request.valid_versions.last,
-        flexible_from=request.flexible_versions.first if request.flexible_versions else None,
+        name=found.name,
+        oldest_version=found.valid_versions.first,
+        latest_version=found.valid_versions.last,
+        flexible_from=found.flexible_versions.first if found.flexible_versions else None,
     )
 
 
@@ -63,7 +70,15 @@ def api_of(message_type: type[Message]) -> Api:
     return api(ApiKey(key))
 
 
+@cache
 def message_type(name: str) -> type[Message]:
     """The class of a message by its name, e.g. `LeaderAndIsrRequest`. Its module is imported when first needed."""
-    found: type[Message] = getattr(import_module(f"cluster.kafka_wire.messages.{snake_case(name)}"), name)
+    return struct_type(name, name)
+
+
+def struct_type(message: str, struct: str) -> type[Message]:
+    """The class of a struct of a message; that of the whole message by its own name."""
+    module = vars(import_module(f"cluster.kafka_wire.messages.{MODULES[message]}"))
+    # Structs of several messages that have the same name are told apart by the message's.
+    found: type[Message] = module.get(f"{message}{struct}") or module[struct]
     return found

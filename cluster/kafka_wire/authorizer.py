@@ -6,8 +6,7 @@ Source: Kafka AclApis.handleDescribeAcls, which answers SECURITY_DISABLED where 
 from typing import Final
 
 from cluster.kafka_wire.connection import KafkaConnection
-from cluster.kafka_wire.messages.describe_acls_request import DescribeAclsRequest
-from cluster.kafka_wire.messages.describe_acls_response import DescribeAclsResponse
+from cluster.kafka_wire.messages.configs import DescribeAclsRequest, DescribeAclsResponse
 from cluster.model.errors import ErrorCode
 
 _ANY: Final = 1

@@ -6,12 +6,12 @@ stopped say which fields they were about.
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from importlib import import_module
 from struct import error as StructError  # noqa: N812 - a class, whatever its name
 from struct import pack
 from types import FrameType, TracebackType
 from typing import Any, Final, NamedTuple
 
+from cluster.kafka_wire.apis import struct_type
 from cluster.kafka_wire.decoder_source import DECODER_NAMES, decoder_source
 from cluster.kafka_wire.encoder_source import ENCODER_NAMES, encoder_source
 from cluster.kafka_wire.errors import MalformedMessageError, UnsupportedVersionError
@@ -30,7 +30,7 @@ _SHOWN_CHARACTERS: Final = 100
 
 
 class Compiled(NamedTuple):
-    """The functions of one version of a message, by the names of its structs."""
+    """The functions of one version of a message, by the names of its classes."""
 
     label: str
     """`LeaderAndIsrRequest v7`."""
@@ -65,13 +65,13 @@ def _check_version(name: str, version: int) -> None:
 
 
 def _compiled(name: str, version: int, source: SourceText, names: dict[str, Any], prefix: str) -> Compiled:
-    module = import_module(f"cluster.kafka_wire.messages.{snake_case(name)}")
     compiled = Compiled(f"{name} v{version}", {}, source.owners)
-    scope: dict[str, Any] = {**vars(module), **names}
+    types = {struct: struct_type(name, struct) for struct in load_schema(name).structs()}
+    scope: dict[str, Any] = {**types, **names}
     # The text is made from our own schemas; nothing that was received is in it.
     exec(compile(str(source), compiled.file_name, "exec"), scope)
-    for struct in load_schema(name).structs():
-        compiled.functions[struct] = scope[f"{prefix}{struct}"]
+    for struct, type_ in types.items():
+        compiled.functions[type_.__name__] = scope[f"{prefix}{struct}"]
     return compiled
 
 

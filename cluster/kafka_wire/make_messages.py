@@ -1,14 +1,17 @@
-"""Write `messages/*.py` and `api_keys.py`: the types of all messages, made from `schemas/*.json`.
+"""Write `messages/*.py` and `api_keys.py`: the types of all messages, made from `schemas/*.json`, and the served APIs.
 
 python -m cluster.kafka_wire.make_messages
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import Final
 
+from cluster.kafka_wire.make_schemas import FAMILIES, PASSED_ON, family_of
 from cluster.kafka_wire.names import snake_case
-from cluster.kafka_wire.schema import Field, MessageSchema, StructSchema, load_schema, schema_names
+from cluster.kafka_wire.schema import Field, MessageSchema, StructSchema, load_apis, load_schema, schema_names
 
 _HERE: Final = Path(__file__).parent
 _MARK: Final = "Made by cluster/kafka_wire/make_messages.py; do not edit."
@@ -16,7 +19,7 @@ _PYTHON_TYPES: Final = {"bool": "bool", "string": "str", "bytes": "bytes", "reco
 
 
 def main() -> None:
-    """Write the files, and remove those of messages that are no longer there."""
+    """Write the files, and remove those of families that are no longer there."""
     texts = generated()
     for file in (_HERE / "messages").glob("*.py"):
         if f"messages/{file.name}" not in texts:
@@ -28,42 +31,59 @@ def main() -> None:
 def generated() -> dict[str, str]:
     """The text of every generated file, by its path within the package."""
     schemas = [load_schema(name) for name in schema_names()]
-    texts = {f"messages/{snake_case(schema.name)}.py": _module(schema) for schema in schemas}
-    texts["messages/__init__.py"] = f'"""The messages of Kafka\'s protocol, a module for each. {_MARK}"""\n'
-    texts["api_keys.py"] = _api_keys(schemas)
+    used = Counter(name for schema in schemas for name in schema.structs())
+    texts = {
+        f"messages/{family}.py": _module([s for s in schemas if family_of(s.name) == family], used)
+        for family in (*FAMILIES, *PASSED_ON)
+    }
+    texts["messages/__init__.py"] = _index(schemas)
+    texts["api_keys.py"] = _api_keys()
     return texts
 
 
-def _module(schema: MessageSchema) -> str:
-    structs = list(schema.structs().values())
+def _index(schemas: Sequence[MessageSchema]) -> str:
+    rows = [f'    "{schema.name}": "{family_of(schema.name)}",' for schema in schemas]
+    head = f'"""The messages of Kafka\'s protocol, a module for each family. {_MARK}"""'
+    return "\n".join([head, "", "MODULES = {", *rows, "}", '"""The module of each message."""']) + "\n"
+
+
+def _module(schemas: Sequence[MessageSchema], used: Counter[str]) -> str:
+    """`used`: how many messages have a struct of each name. Those of several have the message's name before theirs."""
+    structs = [struct for schema in schemas for struct in schema.structs().values()]
     topic_ids = any(field.element_type == "uuid" for struct in structs for field in struct.fields)
+    names = ", ".join(f"{schema.name} {schema.valid_versions}" for schema in schemas)
     lines = [
-        f'"""{schema.name}, versions {schema.valid_versions}. {_MARK}"""',
+        f'"""{_MARK}',
+        "",
+        *wrap(f"Messages and their versions: {names}.", 120),
+        '"""',
         "",
         "from typing import ClassVar",
         "",
-        *(["from cluster.model.broker import ZERO_TOPIC_ID, TopicId"] if topic_ids else []),
         "from cluster.kafka_wire.message import Message",
+        *(["from cluster.model.broker import ZERO_TOPIC_ID, TopicId"] if topic_ids else []),
     ]
-    for struct in structs:
-        lines += ["", "", *_class(struct, schema)]
+    for schema in schemas:
+        names_of = {name: name if used[name] == 1 else schema.name + name for name in schema.structs()}
+        for struct in schema.structs().values():
+            lines += ["", "", *_class(struct, schema, names_of)]
     return "\n".join(lines) + "\n"
 
 
-def _class(struct: StructSchema, schema: MessageSchema) -> Iterator[str]:
-    yield f"class {struct.name}(Message, frozen=True, kw_only=True):"
+def _class(struct: StructSchema, schema: MessageSchema, names: dict[str, str]) -> Iterator[str]:
+    yield f"class {names[struct.name]}(Message, frozen=True, kw_only=True):"
     yield f'    SCHEMA: ClassVar[str] = "{schema.name}"'
     if struct.fields:
         yield ""
     for field in struct.fields:
-        line = f"    {snake_case(field.name)}: {_annotation(field)} = {_default(field)}"
+        line = f"    {snake_case(field.name)}: {_annotation(field, names)} = {_default(field, names)}"
         present = str(field.versions)
         # In the whole message the versions that never existed need no mention.
         yield line if present == "0+" else f"{line}  # {present}"
 
 
-def _annotation(field: Field) -> str:
-    name = field.element_type
+def _annotation(field: Field, names: dict[str, str]) -> str:
+    name = names.get(field.element_type, field.element_type)
     if name == "uuid":
         name = "TopicId"
     elif not field.is_struct:
@@ -73,18 +93,21 @@ def _annotation(field: Field) -> str:
     return f"{name} | None" if field.default_value is None or field.nullable_versions else name
 
 
-def _default(field: Field) -> str:
+def _default(field: Field, names: dict[str, str]) -> str:
     value = field.default_value
     if value == {}:
-        return f"{field.type}()"
+        return f"{names[field.type]}()"
     return "ZERO_TOPIC_ID" if field.type == "uuid" else repr(value).replace("'", '"')
 
 
-def _api_keys(schemas: list[MessageSchema]) -> str:
-    requests = sorted((schema.api_key or 0, schema.name) for schema in schemas if schema.type == "request")
-    keys = [f"    {snake_case(name.removesuffix('Request')).upper()} = {key}" for key, name in requests]
-    head = [f'"""The APIs of Kafka that have messages here. {_MARK}"""', "", "from enum import IntEnum", "", ""]
-    return "\n".join([*head, "class ApiKey(IntEnum):", *keys]) + "\n"
+def _api_keys() -> str:
+    keys = [f"    {snake_case(api.name).upper()} = {key}" for key, api in load_apis().items()]
+    head = [
+        f'"""The APIs of Kafka that its brokers in ZooKeeper mode serve. {_MARK}"""',
+        "",
+        "from enum import IntEnum",
+    ]
+    return "\n".join([*head, "", "", "class ApiKey(IntEnum):", *keys]) + "\n"
 
 
 if __name__ == "__main__":

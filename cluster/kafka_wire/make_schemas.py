@@ -1,9 +1,9 @@
-"""Write `schemas/*.json`: the facts of Kafka's message definitions, from the jar of its clients.
+"""Write `schemas/*.json` and `apis.json`: facts of Kafka's message definitions, from the jar of its clients.
 
     python -m cluster.kafka_wire.make_schemas [KAFKA-CLIENTS-JAR]
 
-Without a path, jgo fetches the jar. Kept are the messages that brokers in ZooKeeper mode and their clients exchange,
-without Kafka's comments and descriptions.
+Without a path, jgo fetches the jar. `apis.json` has the versions of each API that brokers in ZooKeeper mode serve;
+`schemas/` has only the messages that klamm itself reads or writes, without Kafka's comments and descriptions.
 """
 
 import json
@@ -14,16 +14,31 @@ from pathlib import Path
 from typing import Any, Final
 from zipfile import ZipFile
 
-from cluster.kafka_wire.schema import SCHEMAS
+from cluster.kafka_wire.schema import APIS, SCHEMAS
 
 KAFKA_VERSION: Final = "3.9.1"
 _COORDINATES: Final = f"org.apache.kafka:kafka-clients:{KAFKA_VERSION}"
 _FOLDER: Final = "common/message/"
 _COMMENT: Final = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*')
 
-_HEADERS: Final = ("RequestHeader", "ResponseHeader")
+FAMILIES: Final = {
+    "control": ("LeaderAndIsr", "StopReplica", "UpdateMetadata"),
+    "brokers": ("AlterPartition", "ControlledShutdown", "AllocateProducerIds", "UpdateFeatures"),
+    "topics": ("CreateTopics", "DeleteTopics", "CreatePartitions", "DescribeTopicPartitions"),
+    "partitions": ("ElectLeaders", "AlterPartitionReassignments", "ListPartitionReassignments"),
+    "configs": ("DescribeConfigs", "IncrementalAlterConfigs", "DescribeAcls", "AlterUserScramCredentials"),
+    "data": ("Metadata", "ListOffsets", "DeleteRecords", "DescribeLogDirs", "Produce"),
+    "connections": ("RequestHeader", "ResponseHeader", "ApiVersions", "Heartbeat", "ListGroups", "ListTransactions"),
+}
+"""The APIs and headers that klamm or a test of it reads and writes, by the module that has their messages."""
+GROUPS: Final = ("Coordinator", "Group", "Offset", "ProducerId", "Txn")
+PASSED_ON: Final = ("passed_on_groups", "passed_on")
+"""The modules of the other responses that have an error for the whole request, those of GROUPS apart: a request that is
+not admitted is answered by one of them, though all others of its API are passed on to a broker byte for byte.
+"""
 _ALSO_ASKED: Final = ("DescribeQuorum", "UnregisterBroker", "DescribeTopicPartitions")
 """Brokers in ZooKeeper mode do not serve these; clients and tools send them all the same."""
+_API_KEYS: Final = ("apiKey", "name", "validVersions", "flexibleVersions")
 _MESSAGE_KEYS: Final = ("apiKey", "type", "name", "validVersions", "flexibleVersions")
 _FIELD_KEYS: Final = (
     "name",
@@ -42,13 +57,15 @@ _FIELD_KEYS: Final = (
 
 def main(jar: Path | None) -> None:
     """Write the files, and remove those of messages that are no longer kept."""
-    texts = {f"{name}.json": as_text(definition) for name, definition in kept(definitions(jar or fetched_jar()))}
+    found = definitions(jar or fetched_jar())
+    texts = {f"{definition['name']}.json": as_text(definition) for definition in kept(found)}
     SCHEMAS.mkdir(exist_ok=True)
     for file in SCHEMAS.glob("*.json"):
         if file.name not in texts:
             file.unlink()
     for name, text in texts.items():
         (SCHEMAS / name).write_text(text, "utf-8")
+    APIS.write_text(apis_as_text(found), "utf-8")
 
 
 def fetched_jar() -> Path:
@@ -67,16 +84,44 @@ def definitions(jar: Path) -> dict[str, dict[str, Any]]:
     return {definition["name"]: definition for definition in parsed}
 
 
-def kept(all_definitions: dict[str, dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The definitions that the project has use for."""
-    keys = {
-        definition["apiKey"]
+def served_apis(all_definitions: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """The requests of the APIs that a client may ask brokers in ZooKeeper mode for, by their keys."""
+    served = [
+        definition
         for name, definition in all_definitions.items()
         if "zkBroker" in definition.get("listeners", ()) or name.removesuffix("Request") in _ALSO_ASKED
-    }
+    ]
+    return sorted(served, key=lambda definition: int(definition["apiKey"]))
+
+
+def apis_as_text(all_definitions: dict[str, dict[str, Any]]) -> str:
+    """The versions of the served APIs as JSON, with a line for each API."""
+    rows = ({**api, "name": _api_name(api["name"])} for api in served_apis(all_definitions))
+    return "[\n" + ",\n".join(f" {_facts(row, _API_KEYS)}}}" for row in rows) + "\n]\n"
+
+
+def kept(all_definitions: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The definitions that the project has use for."""
+    listed = {name for names in FAMILIES.values() for name in names}
+    keys = {api["apiKey"] for api in served_apis(all_definitions)}
     for name, definition in sorted(all_definitions.items()):
-        if name in _HEADERS or definition.get("apiKey") in keys:
-            yield name, definition
+        refuses = definition["type"] == "response" and definition["apiKey"] in keys and _has_error_code(definition)
+        if name in listed or _api_name(name) in listed or refuses:
+            yield definition
+
+
+def family_of(message: str) -> str:
+    """The name of the module of a message that is kept."""
+    found = (family for family, names in FAMILIES.items() if message in names or _api_name(message) in names)
+    return next(found, PASSED_ON[not any(word in message for word in GROUPS)])
+
+
+def _api_name(message: str) -> str:
+    return message.removesuffix("Request").removesuffix("Response")
+
+
+def _has_error_code(definition: dict[str, Any]) -> bool:
+    return any(field["name"] == "ErrorCode" for field in definition["fields"])
 
 
 def as_text(definition: dict[str, Any]) -> str:

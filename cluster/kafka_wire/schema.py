@@ -5,14 +5,17 @@ The keys are Kafka's (`clients/src/main/resources/common/message/README.md` in i
 
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from cluster.model.broker import ZERO_TOPIC_ID
 
+_T = TypeVar("_T")
+
 SCHEMAS: Final = Path(__file__).with_name("schemas")
+APIS: Final = Path(__file__).with_name("apis.json")
 
 NUMBER_FORMATS: Final = {
     "bool": "?",
@@ -150,18 +153,36 @@ class MessageSchema(Struct, frozen=True, rename="camel"):
         return found
 
 
+class ApiVersions(Struct, frozen=True, rename="camel"):
+    """The versions of one API of Kafka's brokers, whether its messages are here or not. `name`: as `LeaderAndIsr`."""
+
+    api_key: int
+    name: str
+    valid_versions: Versions
+    flexible_versions: Versions
+
+
+def _decoded(file: Path, type_: type[_T]) -> _T:
+    return msgspec.json.decode(file.read_bytes(), type=type_, dec_hook=lambda _, text: Versions.parse(text))
+
+
+@cache
+def load_apis() -> dict[int, ApiVersions]:
+    """The APIs that clients may ask brokers in ZooKeeper mode for, by their keys."""
+    return {api.api_key: api for api in _decoded(APIS, tuple[ApiVersions, ...])}
+
+
 @cache
 def load_schema(name: str) -> MessageSchema:
     """The definition of a message by its name, e.g. `LeaderAndIsrRequest`."""
-    return msgspec.json.decode(
-        (SCHEMAS / f"{name}.json").read_bytes(), type=MessageSchema, dec_hook=lambda _, text: Versions.parse(text)
-    )
+    return _decoded(SCHEMAS / f"{name}.json", MessageSchema)
 
 
 @cache
 def has_error_code(name: str, version: int) -> bool:
-    """Whether this version of a response has an error for the whole request."""
-    return any(field.name == "ErrorCode" and version in field.versions for field in load_schema(name).fields)
+    """Whether this version of a response has an error for the whole request. All that do are kept."""
+    kept = (SCHEMAS / f"{name}.json").exists()
+    return kept and any(f.name == "ErrorCode" and version in f.versions for f in load_schema(name).fields)
 
 
 def schema_names() -> list[str]:

@@ -1,29 +1,32 @@
 """Ids, epochs and versions as distinct types; endpoints and broker records.
 
 Each kind of number has its own type, so that a leader epoch cannot be passed as a partition epoch. All are plain ints
-at run time.
+at run time. The bound of each is that in requests, where the field has no other; znodes and files have their own.
 """
 
-from typing import Final, Literal, NewType
+from typing import Annotated, Final, Literal, NewType
 
 from msgspec import Struct
 
-BrokerId = NewType("BrokerId", int)
-ControllerId = NewType("ControllerId", int)
+from cluster.model import bounds
+from cluster.model.annotations import Mark
+
+BrokerId = NewType("BrokerId", Annotated[int, bounds.BROKER_ID])
+ControllerId = NewType("ControllerId", Annotated[int, bounds.BROKER_ID_OR_NONE])
 """Id of a controller process; from the same number space as broker ids (1001 and up by default)."""
 
-BrokerEpoch = NewType("BrokerEpoch", int)
+BrokerEpoch = NewType("BrokerEpoch", Annotated[int, bounds.BROKER_EPOCH])
 """czxid of the broker's registration znode: increases with every registration."""
-ControllerEpoch = NewType("ControllerEpoch", int)
+ControllerEpoch = NewType("ControllerEpoch", Annotated[int, bounds.CONTROLLER_EPOCH])
 """Content of /controller_epoch: incremented by every won controller election."""
-LeaderEpoch = NewType("LeaderEpoch", int)
+LeaderEpoch = NewType("LeaderEpoch", Annotated[int, bounds.LEADER_EPOCH_OR_NONE])
 """Per partition: incremented by every leadership decision of a controller."""
-PartitionEpoch = NewType("PartitionEpoch", int)
+PartitionEpoch = NewType("PartitionEpoch", Annotated[int, bounds.PARTITION_EPOCH])
 """ZooKeeper data version of the partition's state znode."""
 ZkVersion = NewType("ZkVersion", int)
 """ZooKeeper data version of any other znode."""
-Offset = NewType("Offset", int)
-TopicId = NewType("TopicId", str)
+Offset = NewType("Offset", Annotated[int, bounds.INT64])
+TopicId = NewType("TopicId", Annotated[str, bounds.TOPIC_ID])
 """22 characters of unpadded URL-safe base64: a version-4 UUID."""
 
 NO_LEADER: Final = BrokerId(-1)
@@ -49,10 +52,10 @@ BrokerProtocol = Literal["klamm", "kafka"]
 class Endpoint(Struct, frozen=True):
     """The address of one listener of a process."""
 
-    host: str
-    port: int
-    listener: str = DEFAULT_LISTENER
-    security_protocol: str = DEFAULT_LISTENER
+    host: Annotated[str, bounds.HOST]
+    port: Annotated[int, bounds.PORT]
+    listener: Annotated[str, bounds.LISTENER] = DEFAULT_LISTENER
+    security_protocol: Annotated[str, bounds.LISTENER] = DEFAULT_LISTENER
 
     @property
     def address(self) -> str:
@@ -72,11 +75,11 @@ class Broker(Struct, frozen=True, weakref=True):
 
     id: BrokerId
     endpoints: tuple[Endpoint, ...]
-    rack: str | None = None
-    features: dict[str, FeatureRange] = {}
-    has_damaged_replicas: bool = False
+    rack: Annotated[str, bounds.TEXT] | None = None
+    features: Annotated[dict[str, FeatureRange], Mark.NOT_SENT] = {}
+    has_damaged_replicas: Annotated[bool, Mark.NOT_SENT] = False
     """Whether it joins the cluster only once it has named them to the active controller (D-40)."""
-    klamm_version: str = ""
+    klamm_version: Annotated[str, Mark.NOT_SENT] = ""
     """The version of klamm that runs it; empty for brokers of Apache Kafka, and for klamm before 0.3."""
 
     def endpoint(self, listener: str = DEFAULT_LISTENER) -> Endpoint | None:

@@ -1,9 +1,10 @@
 """Requests from brokers to the controller: ISR changes, controlled shutdown, producer ids and damaged replicas."""
 
-from typing import Final
+from typing import Annotated, Final
 
 from msgspec import Struct
 
+from cluster.model import bounds
 from cluster.model.broker import (
     NO_LEADER_EPOCH,
     UNKNOWN_BROKER_EPOCH,
@@ -17,6 +18,7 @@ from cluster.model.broker import (
 from cluster.model.errors import ErrorCode
 from cluster.model.partition import RECOVERED
 from cluster.requests.control import RequestCause
+from cluster.requests.field_types import PartitionIndex, Replicas, String, TopicName
 
 RECOVERY: Final = "recovery"
 SCRUB: Final = "scrub"
@@ -32,13 +34,13 @@ class AlterPartitionItem(Struct, frozen=True):
     `new_isr_epochs`: empty, or the broker epoch with which each member fetched, -1 if not checked.
     """
 
-    topic_name: str
+    topic_name: Annotated[str, bounds.TOPIC_NAME_OR_NONE]
     topic_id: TopicId | None
-    partition_index: int
+    partition_index: PartitionIndex
     leader_epoch: LeaderEpoch
-    new_isr: tuple[BrokerId, ...]
+    new_isr: Replicas
     partition_epoch: PartitionEpoch
-    leader_recovery_state: int = RECOVERED
+    leader_recovery_state: Annotated[int, bounds.RECOVERY_STATE] = RECOVERED
     new_isr_epochs: tuple[BrokerEpoch, ...] = ()
 
 
@@ -110,13 +112,13 @@ class ReportedDamage(Struct, frozen=True):
     left, -1 if it is not known or there is none.
     """
 
-    topic_name: str
+    topic_name: TopicName
     topic_id: TopicId | None
-    partition_index: int
+    partition_index: PartitionIndex
     from_offset: Offset
     to_offset: Offset
-    size: int
-    found_by: str
+    size: Annotated[int, bounds.OFFSET]
+    found_by: String
     is_end_known: bool = True
     log_epoch: LeaderEpoch = NO_LEADER_EPOCH
 

@@ -1,9 +1,10 @@
 """Requests that every process handles, and the stream of cluster events."""
 
-from typing import Final
+from typing import Annotated, Final
 
 from msgspec import Struct
 
+from cluster.model import bounds
 from cluster.model.broker import (
     NO_LEADER_EPOCH,
     BrokerEpoch,
@@ -14,6 +15,7 @@ from cluster.model.broker import (
     LeaderEpoch,
     Offset,
 )
+from cluster.requests.field_types import AnyBrokerId, Int32, PartitionIndex, String, TopicName
 
 NO_ZOOKEEPER: Final = "cannot reach ZooKeeper"
 """What a controller answers that has no connection to it; clients name it as the cause when nobody else answers."""
@@ -64,8 +66,8 @@ class DescribeClusterResponse(Struct, frozen=True):
 class ReadStateChangesRequest(Struct, frozen=True):
     """Read this node's state-change log; an empty `topic` means all, `partition` -1 all of the topic."""
 
-    topic: str = ""
-    partition: int = -1
+    topic: Annotated[str, bounds.TOPIC_NAME_OR_NONE] = ""
+    partition: Int32 = -1
 
 
 class ReadStateChangesResponse(Struct, frozen=True):
@@ -125,9 +127,9 @@ class DescribeFindingsResponse(Struct, frozen=True):
 class AcknowledgeDamageRequest(Struct, frozen=True):
     """End the finding of a replica of the broker `broker_id`, which receives this: its records are lost for good."""
 
-    broker_id: BrokerId
-    topic_name: str
-    partition_index: int
+    broker_id: AnyBrokerId
+    topic_name: TopicName
+    partition_index: PartitionIndex
     validate_only: bool = False
 
 
@@ -151,8 +153,8 @@ class WatchRequest(Struct, frozen=True):
     `topics` None: all; events without a topic are always included.
     """
 
-    cursor: str = ""
-    topics: tuple[str, ...] | None = None
+    cursor: Annotated[str, bounds.CURSOR] = ""
+    topics: tuple[String, ...] | None = None
 
 
 class ClusterEvent(Struct, frozen=True):

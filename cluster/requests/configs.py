@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from cluster.model.broker import BrokerId
 from cluster.model.errors import ErrorCode, FieldViolation
+from cluster.requests.field_types import ClientItems, Int32, String
 from cluster.requests.plans import Plan
 
 TOPIC_RESOURCE = 2
@@ -18,13 +19,13 @@ class ConfigResource(Struct, frozen=True):
     `configuration_keys` None: all.
     """
 
-    resource_type: int
-    resource_name: str
-    configuration_keys: tuple[str, ...] | None = None
+    resource_type: Int32
+    resource_name: String
+    configuration_keys: ClientItems[String] | None = None
 
 
 class DescribeConfigsRequest(Struct, frozen=True):
-    resources: tuple[ConfigResource, ...]
+    resources: ClientItems[ConfigResource]
 
 
 class DescribedConfig(Struct, frozen=True):
@@ -52,21 +53,21 @@ class DescribeConfigsResponse(Struct, frozen=True):
 class AlterableConfig(Struct, frozen=True):
     """`config_operation`: SET_CONFIG, or DELETE_CONFIG with `value` None. Source: KIP-339."""
 
-    name: str
-    config_operation: int
-    value: str | None = None
+    name: String
+    config_operation: Int32
+    value: String | None = None
 
 
 class AlterConfigsResource(Struct, frozen=True):
-    resource_type: int
-    resource_name: str
-    configs: tuple[AlterableConfig, ...]
+    resource_type: Int32
+    resource_name: String
+    configs: ClientItems[AlterableConfig]
 
 
 class AlterConfigsRequest(Struct, frozen=True):
     """Alter single keys. Each resource is changed completely or not at all."""
 
-    resources: tuple[AlterConfigsResource, ...]
+    resources: ClientItems[AlterConfigsResource]
     validate_only: bool = False
 
 
@@ -88,16 +89,16 @@ class AlterConfigsResponse(Struct, frozen=True):
 class FeatureUpdate(Struct, frozen=True):
     """`upgrade_type`: 1 upgrade, 2 safe downgrade, 3 unsafe downgrade. A level below 1 removes the feature."""
 
-    feature: str
-    max_version_level: int
-    upgrade_type: int = 1
+    feature: String
+    max_version_level: Int32
+    upgrade_type: Int32 = 1
 
 
 class UpdateFeaturesRequest(Struct, frozen=True):
     """`validate_only` is ignored, as in Kafka's ZooKeeper mode; use PlanFeatureUpdates for a dry run."""
 
-    feature_updates: tuple[FeatureUpdate, ...]
-    timeout_ms: int = 60_000
+    feature_updates: ClientItems[FeatureUpdate]
+    timeout_ms: Int32 = 60_000
     validate_only: bool = False
 
 
@@ -114,7 +115,7 @@ class UpdateFeaturesResponse(Struct, frozen=True):
 class PlanFeatureUpdatesRequest(Struct, frozen=True):
     """Dry run of UpdateFeatures."""
 
-    feature_updates: tuple[FeatureUpdate, ...]
+    feature_updates: ClientItems[FeatureUpdate]
 
 
 class PlanFeatureUpdatesResponse(Struct, frozen=True):

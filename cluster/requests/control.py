@@ -1,12 +1,14 @@
 """Control requests from the controller to brokers. Source: Kafka's control requests.
 
-Parts shared by several requests support weak references: the codec caches their bytes as long as they exist.
+Lists marked SHARED have items that are in several requests: the codec caches their bytes as long as they exist.
 """
 
-from typing import assert_never
+from typing import Annotated, assert_never
 
 from msgspec import Struct
 
+from cluster.model import bounds
+from cluster.model.annotations import KafkaName, Mark
 from cluster.model.broker import (
     NO_LEADER_EPOCH,
     UNKNOWN_BROKER_EPOCH,
@@ -22,6 +24,7 @@ from cluster.model.broker import (
 )
 from cluster.model.errors import ErrorCode
 from cluster.model.partition import RECOVERED
+from cluster.requests.field_types import PartitionIndex, Replicas, TopicName
 
 
 class RequestCause(Struct, frozen=True):
@@ -29,8 +32,8 @@ class RequestCause(Struct, frozen=True):
 
     controller_id: ControllerId
     controller_epoch: ControllerEpoch
-    event: str
-    id: int
+    event: Annotated[str, bounds.EVENT_NAME]
+    id: Annotated[int, bounds.EVENT_ID]
 
 
 class StateLogHead(Struct, frozen=True):
@@ -46,30 +49,34 @@ class StateLogHead(Struct, frozen=True):
     boot_id: str = ""
 
 
+WitnessedHead = Annotated[StateLogHead | None, Mark.CHECKED_BY_ITS_READER]
+"""A malformed one is ignored (`state_log.witnessed_heads`)."""
+
+
 class LeaderAndIsrPartitionState(Struct, frozen=True, weakref=True):
-    partition_index: int
+    partition_index: PartitionIndex
     controller_epoch: ControllerEpoch
-    leader: BrokerId
-    leader_epoch: LeaderEpoch
-    isr: tuple[BrokerId, ...]
+    leader: Annotated[BrokerId, bounds.BROKER_ID_OR_NONE]
+    leader_epoch: Annotated[LeaderEpoch, bounds.LEADER_EPOCH]
+    isr: Replicas
     partition_epoch: PartitionEpoch
-    replicas: tuple[BrokerId, ...]
-    adding_replicas: tuple[BrokerId, ...] = ()
-    removing_replicas: tuple[BrokerId, ...] = ()
+    replicas: Replicas
+    adding_replicas: Replicas = ()
+    removing_replicas: Replicas = ()
     is_new: bool = False
-    leader_recovery_state: int = RECOVERED
+    leader_recovery_state: Annotated[int, bounds.RECOVERY_STATE] = RECOVERED
 
 
 class LeaderAndIsrTopicState(Struct, frozen=True):
-    topic_name: str
+    topic_name: TopicName
     topic_id: TopicId | None
-    partition_states: tuple[LeaderAndIsrPartitionState, ...]
+    partition_states: Annotated[tuple[LeaderAndIsrPartitionState, ...], Mark.SHARED]
 
 
 class LiveLeader(Struct, frozen=True):
     broker_id: BrokerId
-    host: str
-    port: int
+    host: Annotated[str, bounds.HOST, KafkaName("host_name")]
+    port: Annotated[int, bounds.PORT]
 
 
 class LeaderAndIsrRequest(Struct, frozen=True):
@@ -84,7 +91,7 @@ class LeaderAndIsrRequest(Struct, frozen=True):
     topic_states: tuple[LeaderAndIsrTopicState, ...] = ()
     live_leaders: tuple[LiveLeader, ...] = ()
     causes: tuple[RequestCause, ...] = ()
-    state_log_head: StateLogHead | None = None
+    state_log_head: WitnessedHead = None
 
 
 class LeaderAndIsrPartitionError(Struct, frozen=True):
@@ -106,14 +113,14 @@ class LeaderAndIsrResponse(Struct, frozen=True):
     partition_errors: tuple[LeaderAndIsrPartitionError, ...] = ()
     controller_epoch: ControllerEpoch = UNKNOWN_CONTROLLER_EPOCH
     broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
-    state_log_head: StateLogHead | None = None
+    state_log_head: WitnessedHead = None
 
 
 class StopReplicaPartitionState(Struct, frozen=True):
     """`topic_id`: a log of another topic, an earlier or later one of this name, is neither stopped nor deleted."""
 
-    topic_name: str
-    partition_index: int
+    topic_name: TopicName
+    partition_index: PartitionIndex
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     delete_partition: bool = False
     topic_id: TopicId | None = None
@@ -125,7 +132,7 @@ class StopReplicaRequest(Struct, frozen=True):
     broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
     partition_states: tuple[StopReplicaPartitionState, ...] = ()
     causes: tuple[RequestCause, ...] = ()
-    state_log_head: StateLogHead | None = None
+    state_log_head: WitnessedHead = None
 
 
 class StopReplicaPartitionError(Struct, frozen=True):
@@ -139,22 +146,22 @@ class StopReplicaResponse(Struct, frozen=True):
     partition_errors: tuple[StopReplicaPartitionError, ...] = ()
     controller_epoch: ControllerEpoch = UNKNOWN_CONTROLLER_EPOCH
     broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
-    state_log_head: StateLogHead | None = None
+    state_log_head: WitnessedHead = None
 
 
 class UpdateMetadataPartitionState(Struct, frozen=True):
-    partition_index: int
+    partition_index: PartitionIndex
     controller_epoch: ControllerEpoch
-    leader: BrokerId
+    leader: Annotated[BrokerId, bounds.LEADER]
     leader_epoch: LeaderEpoch
-    isr: tuple[BrokerId, ...]
+    isr: Replicas
     zk_version: PartitionEpoch
-    replicas: tuple[BrokerId, ...]
-    offline_replicas: tuple[BrokerId, ...] = ()
+    replicas: Replicas
+    offline_replicas: Replicas = ()
 
 
 class UpdateMetadataTopicState(Struct, frozen=True, weakref=True):
-    topic_name: str
+    topic_name: TopicName
     topic_id: TopicId | None
     partition_states: tuple[UpdateMetadataPartitionState, ...]
 
@@ -165,17 +172,17 @@ class UpdateMetadataRequest(Struct, frozen=True):
     controller_id: ControllerId
     controller_epoch: ControllerEpoch
     broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
-    topic_states: tuple[UpdateMetadataTopicState, ...] = ()
-    live_brokers: tuple[Broker, ...] = ()
+    topic_states: Annotated[tuple[UpdateMetadataTopicState, ...], Mark.SHARED] = ()
+    live_brokers: Annotated[tuple[Broker, ...], Mark.SHARED] = ()
     causes: tuple[RequestCause, ...] = ()
-    state_log_head: StateLogHead | None = None
+    state_log_head: WitnessedHead = None
 
 
 class UpdateMetadataResponse(Struct, frozen=True):
     error_code: ErrorCode
     controller_epoch: ControllerEpoch = UNKNOWN_CONTROLLER_EPOCH
     broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
-    state_log_head: StateLogHead | None = None
+    state_log_head: WitnessedHead = None
 
 
 ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest

@@ -1,9 +1,10 @@
 """Data requests of brokers and clients. Partitions are listed flat: (topic, partition) per item."""
 
-from typing import Final
+from typing import Annotated, Final
 
 from msgspec import Struct
 
+from cluster.model import bounds
 from cluster.model.broker import (
     NO_LEADER_EPOCH,
     UNKNOWN_BROKER_EPOCH,
@@ -16,6 +17,16 @@ from cluster.model.broker import (
     TopicId,
 )
 from cluster.model.errors import ErrorCode, RecordError
+from cluster.requests.field_types import (
+    ClientItems,
+    FetcherId,
+    Int32,
+    Int64,
+    PartitionOfItem,
+    String,
+    TopicName,
+    TopicOfItem,
+)
 
 CONSUMER: Final = BrokerId(-1)
 """The replica id of a consumer, and of every other client; a follower has its broker id."""
@@ -26,11 +37,11 @@ DEBUGGING_CONSUMER: Final = BrokerId(-2)
 class FetchPartition(Struct, frozen=True):
     """`current_leader_epoch` and `last_fetched_epoch` are -1 when absent; `log_start_offset` -1 for consumers."""
 
-    topic: str
+    topic: TopicName
     topic_id: TopicId | None
-    partition: int
+    partition: Int32
     fetch_offset: Offset
-    partition_max_bytes: int
+    partition_max_bytes: Int32
     current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     last_fetched_epoch: LeaderEpoch = NO_LEADER_EPOCH
     log_start_offset: Offset = UNKNOWN_OFFSET
@@ -39,13 +50,13 @@ class FetchPartition(Struct, frozen=True):
 class FetchRequest(Struct, frozen=True):
     """`replica_id`: broker id of a follower, -1 consumer, -2 debugging consumer, -3 local log copy. Times in ms."""
 
-    replica_id: BrokerId
-    partitions: tuple[FetchPartition, ...]
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
+    replica_id: FetcherId
+    partitions: ClientItems[FetchPartition]
+    max_wait_ms: Int32
+    min_bytes: Int32
+    max_bytes: Int32
     replica_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
-    isolation_level: int = 0
+    isolation_level: Annotated[int, bounds.INT8_CODE] = 0
 
 
 class EpochEndOffset(Struct, frozen=True):
@@ -73,15 +84,15 @@ class FetchResponse(Struct, frozen=True):
 
 
 class OffsetForLeaderPartition(Struct, frozen=True):
-    topic: str
-    partition: int
+    topic: TopicName
+    partition: Int32
     leader_epoch: LeaderEpoch
     current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
 class OffsetsForLeaderEpochRequest(Struct, frozen=True):
-    replica_id: BrokerId
-    partitions: tuple[OffsetForLeaderPartition, ...]
+    replica_id: FetcherId
+    partitions: ClientItems[OffsetForLeaderPartition]
 
 
 class OffsetForLeaderResult(Struct, frozen=True):
@@ -103,21 +114,21 @@ EARLIEST_TIMESTAMP = -2
 class ListOffsetsPartition(Struct, frozen=True):
     """`timestamp`: ms, or LATEST_TIMESTAMP, or EARLIEST_TIMESTAMP."""
 
-    topic: str
-    partition: int
-    timestamp: int
+    topic: TopicOfItem
+    partition: PartitionOfItem
+    timestamp: Int64
     current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
 class ListOffsetsRequest(Struct, frozen=True):
-    replica_id: BrokerId
-    partitions: tuple[ListOffsetsPartition, ...]
-    isolation_level: int = 0
+    replica_id: FetcherId
+    partitions: ClientItems[ListOffsetsPartition]
+    isolation_level: Annotated[int, bounds.INT8_CODE] = 0
 
 
 class ListOffsetsResult(Struct, frozen=True):
-    topic: str
-    partition: int
+    topic: TopicOfItem
+    partition: PartitionOfItem
     error_code: ErrorCode
     timestamp: int = -1
     offset: Offset = UNKNOWN_OFFSET
@@ -131,17 +142,17 @@ class ListOffsetsResponse(Struct, frozen=True):
 class ProducePartition(Struct, frozen=True):
     """`records`: exactly one record batch, version 2."""
 
-    topic: str
-    partition: int
-    records: bytes
+    topic: TopicName
+    partition: Int32
+    records: Annotated[bytes, bounds.BYTES]
 
 
 class ProduceRequest(Struct, frozen=True):
     """`acks`: 0, 1 or -1 (all)."""
 
-    acks: int
-    timeout_ms: int
-    partitions: tuple[ProducePartition, ...]
+    acks: Int32
+    timeout_ms: Int32
+    partitions: ClientItems[ProducePartition]
 
 
 class ProducePartitionResult(Struct, frozen=True):
@@ -167,24 +178,24 @@ UP_TO_HIGH_WATERMARK: Final = Offset(-1)
 class DeleteRecordsPartition(Struct, frozen=True):
     """`offset`: the first to keep, or UP_TO_HIGH_WATERMARK."""
 
-    topic: str
-    partition: int
+    topic: TopicOfItem
+    partition: PartitionOfItem
     offset: Offset
 
 
 class DeleteRecordsRequest(Struct, frozen=True):
     """`timeout_ms`: how long to wait for the followers. `validate_only`: change nothing."""
 
-    timeout_ms: int
-    partitions: tuple[DeleteRecordsPartition, ...]
+    timeout_ms: Int32
+    partitions: ClientItems[DeleteRecordsPartition]
     validate_only: bool = False
 
 
 class DeleteRecordsResult(Struct, frozen=True):
     """`low_watermark`: the lowest log start of the leader and its live followers; -1 if unknown."""
 
-    topic: str
-    partition: int
+    topic: TopicOfItem
+    partition: PartitionOfItem
     error_code: ErrorCode
     low_watermark: Offset = UNKNOWN_OFFSET
     error_message: str = ""
@@ -197,7 +208,7 @@ class DeleteRecordsResponse(Struct, frozen=True):
 class MetadataRequest(Struct, frozen=True):
     """Read an agent's metadata cache. `topics` None: all."""
 
-    topics: tuple[str, ...] | None = None
+    topics: ClientItems[String] | None = None
 
 
 class MetadataPartition(Struct, frozen=True):

@@ -1,9 +1,13 @@
 """Leader elections, and shutdown of brokers."""
 
+from typing import Annotated
+
 from msgspec import Struct
 
-from cluster.model.broker import UNKNOWN_BROKER_EPOCH, BrokerEpoch, BrokerId
+from cluster.model.annotations import KafkaName
+from cluster.model.broker import UNKNOWN_BROKER_EPOCH, BrokerEpoch
 from cluster.model.errors import ErrorCode
+from cluster.requests.field_types import AnyBrokerId, Int32, String
 from cluster.requests.plans import Plan
 
 PREFERRED = 0
@@ -11,16 +15,16 @@ UNCLEAN = 1
 
 
 class ElectLeadersTopic(Struct, frozen=True):
-    topic: str
-    partitions: tuple[int, ...]
+    topic: String
+    partitions: tuple[Int32, ...]
 
 
 class ElectLeadersRequest(Struct, frozen=True):
     """`election_type`: PREFERRED or UNCLEAN. `topic_partitions` None: all of the cluster."""
 
-    election_type: int = PREFERRED
+    election_type: Int32 = PREFERRED
     topic_partitions: tuple[ElectLeadersTopic, ...] | None = None
-    timeout_ms: int = 60_000
+    timeout_ms: Int32 = 60_000
     validate_only: bool = False
 
 
@@ -38,14 +42,14 @@ class ReplicaElectionResult(Struct, frozen=True):
 class ElectLeadersResponse(Struct, frozen=True):
     """`plan`: with `validate_only` only."""
 
-    results: tuple[ReplicaElectionResult, ...]
+    results: Annotated[tuple[ReplicaElectionResult, ...], KafkaName("replica_election_results")]
     plan: Plan | None = None
 
 
 class PlanControlledShutdownRequest(Struct, frozen=True):
     """Dry run of a controlled shutdown of this broker."""
 
-    broker_id: BrokerId
+    broker_id: AnyBrokerId
 
 
 class ThreatenedPartition(Struct, frozen=True):
@@ -68,7 +72,7 @@ class PlanControlledShutdownResponse(Struct, frozen=True):
 class ShutdownRequest(Struct, frozen=True):
     """Shut a broker down gracefully, as SIGTERM does. Refused by other incarnations of the broker."""
 
-    broker_id: BrokerId
+    broker_id: AnyBrokerId
     broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
 
 

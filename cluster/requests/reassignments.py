@@ -4,24 +4,25 @@ from msgspec import Struct
 
 from cluster.model.broker import BrokerId
 from cluster.model.errors import ErrorCode
+from cluster.requests.field_types import AnyBrokerId, Int32, String
 from cluster.requests.plans import Plan
 
 
 class ReassignablePartition(Struct, frozen=True):
     """`replicas` None: cancel."""
 
-    partition_index: int
-    replicas: tuple[BrokerId, ...] | None
+    partition_index: Int32
+    replicas: tuple[AnyBrokerId, ...] | None
 
 
 class ReassignableTopic(Struct, frozen=True):
-    name: str
+    name: String
     partitions: tuple[ReassignablePartition, ...]
 
 
 class AlterPartitionReassignmentsRequest(Struct, frozen=True):
     topics: tuple[ReassignableTopic, ...]
-    timeout_ms: int = 60_000
+    timeout_ms: Int32 = 60_000
     validate_only: bool = False
 
 
@@ -44,15 +45,15 @@ class AlterPartitionReassignmentsResponse(Struct, frozen=True):
 
 
 class ListPartitionReassignmentsTopics(Struct, frozen=True):
-    name: str
-    partition_indexes: tuple[int, ...]
+    name: String
+    partition_indexes: tuple[Int32, ...]
 
 
 class ListPartitionReassignmentsRequest(Struct, frozen=True):
     """`topics` None: all that are being reassigned."""
 
     topics: tuple[ListPartitionReassignmentsTopics, ...] | None = None
-    timeout_ms: int = 60_000
+    timeout_ms: Int32 = 60_000
 
 
 class OngoingPartitionReassignment(Struct, frozen=True):
@@ -76,7 +77,7 @@ class ListPartitionReassignmentsResponse(Struct, frozen=True):
 class DescribeReassignmentsRequest(Struct, frozen=True):
     """Progress of reassignments. `topics` None: all."""
 
-    topics: tuple[str, ...] | None = None
+    topics: tuple[String, ...] | None = None
 
 
 class TargetReplica(Struct, frozen=True):

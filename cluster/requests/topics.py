@@ -1,9 +1,13 @@
 """Topic creation, listing, description, expansion and deletion."""
 
+from typing import Annotated
+
 from msgspec import Struct
 
+from cluster.model import bounds
 from cluster.model.broker import BrokerId, TopicId
 from cluster.model.errors import ErrorCode, FieldViolation
+from cluster.requests.field_types import AnyBrokerId, Int32, String
 from cluster.requests.plans import DescribedPartition, Plan
 
 
@@ -12,16 +16,16 @@ class NewTopic(Struct, frozen=True):
     brokers) both must be -1.
     """
 
-    name: str
-    num_partitions: int = -1
-    replication_factor: int = -1
-    assignments: dict[int, tuple[BrokerId, ...]] = {}
-    configs: dict[str, str] = {}
+    name: String
+    num_partitions: Annotated[int, bounds.NEW_PARTITIONS] = -1
+    replication_factor: Annotated[int, bounds.REPLICATION_FACTOR] = -1
+    assignments: Annotated[dict[int, tuple[BrokerId, ...]], bounds.INT32] = {}
+    configs: Annotated[dict[str, str], bounds.TEXT] = {}
 
 
 class CreateTopicsRequest(Struct, frozen=True):
     topics: tuple[NewTopic, ...]
-    timeout_ms: int = 60_000
+    timeout_ms: Int32 = 60_000
     validate_only: bool = False
 
 
@@ -64,7 +68,7 @@ class ListTopicsResponse(Struct, frozen=True):
 class DescribeTopicsRequest(Struct, frozen=True):
     """`topics` None: all of them."""
 
-    topics: tuple[str, ...] | None = None
+    topics: tuple[String, ...] | None = None
 
 
 class DescribedTopic(Struct, frozen=True):
@@ -84,7 +88,7 @@ class DescribeTopicsResponse(Struct, frozen=True):
 
 
 class NewPartitionsAssignment(Struct, frozen=True):
-    broker_ids: tuple[BrokerId, ...]
+    broker_ids: tuple[AnyBrokerId, ...]
 
 
 class NewPartitions(Struct, frozen=True):
@@ -92,14 +96,14 @@ class NewPartitions(Struct, frozen=True):
     by the controller.
     """
 
-    name: str
-    count: int
+    name: String
+    count: Annotated[int, bounds.NEW_PARTITIONS]
     assignments: tuple[NewPartitionsAssignment, ...] | None = None
 
 
 class CreatePartitionsRequest(Struct, frozen=True):
     topics: tuple[NewPartitions, ...]
-    timeout_ms: int = 60_000
+    timeout_ms: Int32 = 60_000
     validate_only: bool = False
 
 
@@ -122,13 +126,13 @@ class CreatePartitionsResponse(Struct, frozen=True):
 class TopicToDelete(Struct, frozen=True):
     """Identified by `name`, or by `topic_id` if the name is None."""
 
-    name: str | None = None
+    name: String | None = None
     topic_id: TopicId | None = None
 
 
 class DeleteTopicsRequest(Struct, frozen=True):
     topics: tuple[TopicToDelete, ...]
-    timeout_ms: int = 60_000
+    timeout_ms: Int32 = 60_000
     validate_only: bool = False
 
 
@@ -149,7 +153,7 @@ class DeleteTopicsResponse(Struct, frozen=True):
 class DescribeTopicDeletionsRequest(Struct, frozen=True):
     """Progress of topic deletions. `topics` None: all that are queued."""
 
-    topics: tuple[str, ...] | None = None
+    topics: tuple[String, ...] | None = None
 
 
 class WaitingReplica(Struct, frozen=True):

@@ -12,19 +12,16 @@ that was not sent is never read as zero.
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from operator import attrgetter
-from types import NoneType, UnionType
-from typing import Any, Final, NamedTuple, NewType, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, NamedTuple, get_args, get_origin
 
 import msgspec
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from cluster.model.broker import ZERO_TOPIC_ID, TopicId
+from cluster.model import bounds
+from cluster.model.annotations import REQUIRED, AnnotatedField, Mark, annotated_fields
+from cluster.model.broker import ZERO_TOPIC_ID
 from cluster.model.errors import ApiError, ErrorCode
-
-NOT_SENT: Final = frozenset({("Broker", "features"), ("Broker", "has_damaged_replicas"), ("Broker", "klamm_version")})
-"""Fields of domain types that are not sent."""
-_REQUIRED: Final = object()
 
 # `wire` below is a FieldDescriptor; its stubs declare every message type optional, so it is untyped.
 
@@ -32,12 +29,6 @@ Write = Callable[[Any, Any], None]
 """(message, value of the field): set the field."""
 Read = Callable[[Any], Any]
 """message: the value of a field, or of the whole message."""
-
-
-class _Field(NamedTuple):
-    name: str
-    type: Any
-    default: Any
 
 
 class Codec(NamedTuple):
@@ -69,12 +60,12 @@ class Codec(NamedTuple):
 def codec_for(domain_type: type[msgspec.Struct], message_class: type[Message]) -> Codec:
     """Derive the codec of a domain type and its message."""
     descriptor = message_class.DESCRIPTOR
-    fields = [f for f in _fields(domain_type) if (domain_type.__name__, f.name) not in NOT_SENT]
+    fields = [*sent_fields(domain_type)]
     names, on_wire = {f.name for f in fields}, set(descriptor.fields_by_name)
     assert names == on_wire, f"{domain_type.__name__} and {descriptor.name} differ in {sorted(names ^ on_wire)}"
     writers = [(f.name, _writer(f, descriptor.fields_by_name[f.name])) for f in fields]
     readers = [_reader(f, descriptor.fields_by_name[f.name]) for f in fields]
-    positional = tuple(f.name for f in fields) == tuple(f.name for f in _fields(domain_type))[: len(fields)]
+    positional = tuple(f.name for f in fields) == domain_type.__struct_fields__[: len(fields)]
     assert positional, f"only the last fields of {domain_type.__name__} may be left out"
 
     def fill(message: Any, value: Any) -> None:
@@ -91,27 +82,14 @@ def codec_for(domain_type: type[msgspec.Struct], message_class: type[Message]) -
     return Codec(message_class, fill, read)
 
 
-def _fields(domain_type: type[msgspec.Struct]) -> Iterable[_Field]:
-    hints = get_type_hints(domain_type)
-    for info in msgspec.structs.fields(domain_type):
-        default = _REQUIRED if info.required else None if info.default is msgspec.NODEFAULT else info.default
-        yield _Field(info.name, hints[info.name], default)
+def sent_fields(domain_type: type[msgspec.Struct]) -> Iterable[AnnotatedField]:
+    """The fields of a type that its message has too."""
+    return (field for field in annotated_fields(domain_type) if Mark.NOT_SENT not in field.annotation.marks)
 
 
-def _without_none(annotation: Any) -> tuple[Any, bool]:
-    """The type without NewType and `| None`, and whether None was allowed."""
-    if isinstance(annotation, NewType):
-        return _without_none(annotation.__supertype__)
-    if get_origin(annotation) in (Union, UnionType):
-        (inner,) = (a for a in get_args(annotation) if a is not NoneType)
-        return _without_none(inner)[0], True
-    return annotation, False
-
-
-def _writer(field: _Field, wire: Any) -> Write:
-    annotation, nullable = _without_none(field.type)
-    write = _plain_writer(field.name, annotation, wire)
-    if not nullable:
+def _writer(field: AnnotatedField, wire: Any) -> Write:
+    write = _plain_writer(field.name, field.annotation.type, wire)
+    if not field.annotation.nullable:
         return write
 
     def write_unless_none(message: Any, value: Any) -> None:
@@ -181,21 +159,21 @@ def _fill_wrapped(wrapper: Any, inner: str, value: Iterable[Any]) -> None:
     getattr(wrapper, inner).extend(value)
 
 
-def _reader(field: _Field, wire: Any) -> Read:
+def _reader(field: AnnotatedField, wire: Any) -> Read:
     name = field.name
-    annotation, nullable = _without_none(field.type)
-    read = _plain_reader(name, annotation, wire)
+    nullable = field.annotation.nullable
+    read = _plain_reader(name, field.annotation.type, wire)
     if not wire.has_presence:
         assert not nullable, f"{wire.full_name} cannot tell None from empty"
         return read
     absent = None if nullable else field.default
-    if TopicId in get_args(field.type):
+    if nullable and bounds.TOPIC_ID in field.annotation.marks:
         read = _topic_id_or_none(name)
 
     def read_if_present(message: Any) -> Any:
         if message.HasField(name):
             return read(message)
-        if absent is _REQUIRED:
+        if absent is REQUIRED:
             where = f"{wire.containing_type.name}.{name}"
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{where} is missing", field=where)
         return absent

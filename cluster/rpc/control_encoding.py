@@ -1,105 +1,101 @@
-"""Encodes LeaderAndIsr and UpdateMetadata; parts shared by several requests are encoded once.
+"""Encodes requests whose parts are shared: a field with `Mark.SHARED` has items that are encoded once for all requests.
 
 On the wire an element of a repeated message field is its tag, its length and its bytes, and concatenated messages
 merge. So a partition state can be encoded once, cached as long as a queued request carries it, and copied into the
-requests of all brokers that host the partition.
+requests of all brokers that host the partition. Lists with shared items come after all other fields.
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+from msgspec import Struct
 from msgspec.structs import replace
 
-from cluster.model.broker import Broker
-from cluster.model.partition import RECOVERED
-from cluster.requests.control import (
-    LeaderAndIsrPartitionState,
-    LeaderAndIsrRequest,
-    LeaderAndIsrTopicState,
-    UpdateMetadataPartitionState,
-    UpdateMetadataRequest,
-    UpdateMetadataTopicState,
-)
-from cluster.rpc.codec import codec_for
+from cluster.model.annotations import AnnotatedField, Mark
+from cluster.rpc.codec import codec_for, sent_fields
 from cluster.rpc.encoded_parts import EncodedParts
-from klamm.v1 import control_pb2
 
-_leader_and_isr: Final = codec_for(LeaderAndIsrRequest, control_pb2.LeaderAndIsrRequest)
-_update_metadata: Final = codec_for(UpdateMetadataRequest, control_pb2.UpdateMetadataRequest)
-_broker: Final = codec_for(Broker, control_pb2.Broker)
+Encode = Callable[[Any], bytes]
 
-
-def encode_leader_and_isr(request: LeaderAndIsrRequest) -> bytes:
-    topics = [_length_prefixed(4, _leader_and_isr_topic(topic)) for topic in request.topic_states]
-    return b"".join([_leader_and_isr.encode(replace(request, topic_states=())), *topics])
+PARTS: Final[list[EncodedParts[Any]]] = []
+"""The shared parts of every type that was derived."""
 
 
-def encode_update_metadata(request: UpdateMetadataRequest) -> bytes:
-    header = _update_metadata.encode(replace(request, topic_states=(), live_brokers=()))
-    topics = [_update_metadata_topics.bytes_of(topic) for topic in request.topic_states]
-    brokers = [_live_brokers.bytes_of(broker) for broker in request.live_brokers]
-    return b"".join([header, *topics, *brokers])
+def is_sharing(struct: type[Struct]) -> bool:
+    """Whether items of a list in the type, or of one in its items, are shared."""
+    return any(map(_is_shared, sent_fields(struct)))
 
 
-def _leader_and_isr_topic(topic: LeaderAndIsrTopicState) -> bytes:
-    header = control_pb2.LeaderAndIsrTopicState(topic_name=topic.topic_name, topic_id=topic.topic_id)
-    parts = [_leader_and_isr_partitions.bytes_of(state) for state in topic.partition_states]
-    return b"".join([header.SerializeToString(), *parts])
+def sharing_encoder(struct: type[Struct], message_class: type[Message]) -> Encode:
+    """Derive the encoder of a type from its fields and its message."""
+    fields: Any = message_class.DESCRIPTOR.fields_by_name
+    encoders = [(f.name, _item_encoder(f, fields[f.name])) for f in sent_fields(struct) if _is_shared(f)]
+    encode_rest = _encoder_without(struct, message_class, [name for name, _ in encoders])
+    if not encoders:
+        return encode_rest
+
+    def encode(value: Any) -> bytes:
+        parts = [encode_rest(value)]
+        for name, encode_item in encoders:
+            parts.extend([encode_item(item) for item in getattr(value, name)])
+        return b"".join(parts)
+
+    return encode
 
 
-def _leader_and_isr_partition(state: LeaderAndIsrPartitionState) -> bytes:
-    message = control_pb2.LeaderAndIsrPartitionState(
-        partition_index=state.partition_index,
-        controller_epoch=state.controller_epoch,
-        leader=state.leader,
-        leader_epoch=state.leader_epoch,
-        isr=state.isr,
-        partition_epoch=state.partition_epoch,
-        replicas=state.replicas,
-    )
-    if state.adding_replicas:
-        message.adding_replicas.extend(state.adding_replicas)
-    if state.removing_replicas:
-        message.removing_replicas.extend(state.removing_replicas)
-    if state.is_new:
-        message.is_new = True
-    if state.leader_recovery_state != RECOVERED:
-        message.leader_recovery_state = state.leader_recovery_state
-    return _length_prefixed(3, message.SerializeToString())
+def _is_shared(field: AnnotatedField) -> bool:
+    struct = field.annotation.struct
+    return struct is not None and (Mark.SHARED in field.annotation.marks or is_sharing(struct))
 
 
-def _update_metadata_topic(topic: UpdateMetadataTopicState) -> bytes:
-    header = control_pb2.UpdateMetadataTopicState(topic_name=topic.topic_name, topic_id=topic.topic_id)
-    parts = [header.SerializeToString()]
-    parts.extend([_length_prefixed(3, _update_metadata_partition(state)) for state in topic.partition_states])
-    return _length_prefixed(4, b"".join(parts))
+def _item_encoder(field: AnnotatedField, wire: Any) -> Encode:
+    assert field.annotation.struct is not None
+    encode = sharing_encoder(field.annotation.struct, GetMessageClass(wire.message_type))
+    encode_item = _length_prefixed(wire.number, encode)
+    if Mark.SHARED not in field.annotation.marks:
+        return encode_item
+    PARTS.append(EncodedParts(encode_item))
+    return PARTS[-1].bytes_of
 
 
-def _update_metadata_partition(state: UpdateMetadataPartitionState) -> bytes:
-    message = control_pb2.UpdateMetadataPartitionState(
-        partition_index=state.partition_index,
-        controller_epoch=state.controller_epoch,
-        leader=state.leader,
-        leader_epoch=state.leader_epoch,
-        isr=state.isr,
-        zk_version=state.zk_version,
-        replicas=state.replicas,
-    )
-    if state.offline_replicas:
-        message.offline_replicas.extend(state.offline_replicas)
-    return message.SerializeToString()
+def _encoder_without(struct: type[Struct], message_class: type[Message], lists: list[str]) -> Encode:
+    """Encode all fields but the lists; compiled where all are numbers and texts, as in the state of a partition."""
+    fields: Any = message_class.DESCRIPTOR.fields_by_name
+    rest = [field for field in sent_fields(struct) if field.name not in lists]
+    if any(fields[field.name].message_type is not None for field in rest):
+        codec, empty = codec_for(struct, message_class), dict.fromkeys(lists, ())
+        return lambda value: codec.encode(replace(value, **empty) if empty else value)
+    # What is absent by default costs less to look at than to set.
+    seldom = {f.name for f in rest if not fields[f.name].has_presence and f.default in ((), 0, "", None)}
+    given = ", ".join(f"{field.name}=v.{field.name}" for field in rest if field.name not in seldom)
+    lines = ["def encode(v):", f" m = message_class({given})"]
+    for name in (field.name for field in rest if field.name in seldom):
+        assign = f"m.{name}.extend(v.{name})" if fields[name].is_repeated else f"m.{name} = v.{name}"
+        lines += [f" if v.{name}:", f"  {assign}"]
+    scope: dict[str, Any] = {"message_class": message_class}
+    # The text is made from names of our own types; nothing that was received is in it.
+    exec("\n".join([*lines, " return m.SerializeToString()"]), scope)
+    compiled: Encode = scope["encode"]
+    return compiled
 
 
-def _length_prefixed(field_number: int, data: bytes) -> bytes:
-    """One element of a repeated message field: tag of wire type 2, length as a varint, bytes."""
-    length = len(data)
-    prefix = bytearray((field_number << 3 | 2,))
-    while length >= 0x80:
-        prefix.append(length & 0x7F | 0x80)
-        length >>= 7
-    prefix.append(length)
-    return bytes(prefix) + data
+def _length_prefixed(field_number: int, encode: Encode) -> Encode:
+    """Encode an element of a repeated message field: tag of wire type 2, length as a varint, bytes."""
+    tag = field_number << 3 | 2
+    short = [bytes((tag, length)) for length in range(0x80)]
 
+    def encode_item(item: Any) -> bytes:
+        data = encode(item)
+        length = len(data)
+        if length < 0x80:
+            return short[length] + data
+        prefix = bytearray((tag,))
+        while length >= 0x80:
+            prefix.append(length & 0x7F | 0x80)
+            length >>= 7
+        prefix.append(length)
+        return bytes(prefix) + data
 
-_leader_and_isr_partitions: Final = EncodedParts(_leader_and_isr_partition)
-_update_metadata_topics: Final = EncodedParts(_update_metadata_topic)
-_live_brokers: Final = EncodedParts[Broker](lambda broker: _length_prefixed(5, _broker.encode(broker)))
+    return encode_item

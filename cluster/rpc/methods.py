@@ -12,9 +12,8 @@ from google.protobuf.message_factory import GetMessageClass
 
 from cluster import requests
 from cluster.model.errors import ApiError, ErrorCode
-from cluster.requests import control
-from cluster.rpc import control_encoding
 from cluster.rpc.codec import Codec, codec_for
+from cluster.rpc.control_encoding import is_sharing, sharing_encoder
 from klamm.v1 import broker_agent_pb2, cluster_pb2, controller_pb2
 
 
@@ -75,6 +74,11 @@ METHOD_OF_REQUEST: Final = {
     for method in (*CLUSTER_SERVICE, *CONTROLLER_SERVICE, *BROKER_AGENT_SERVICE)
     if method is not REPLICA_FETCH
 }
+_SHARING: Final = {
+    kind: sharing_encoder(kind, method.request.message_class)
+    for kind, method in METHOD_OF_REQUEST.items()
+    if is_sharing(kind)
+}
 
 
 def encode_request(request: Any) -> bytes:
@@ -82,11 +86,9 @@ def encode_request(request: Any) -> bytes:
 
     Raises ApiError(INVALID_REQUEST) that names the field of a number that is too large.
     """
-    match request:
-        case control.LeaderAndIsrRequest():
-            return control_encoding.encode_leader_and_isr(request)
-        case control.UpdateMetadataRequest():
-            return control_encoding.encode_update_metadata(request)
+    sharing = _SHARING.get(type(request))
+    if sharing is not None:
+        return sharing(request)
     try:
         return METHOD_OF_REQUEST[type(request)].request.encode(request)
     except ValueError as error:

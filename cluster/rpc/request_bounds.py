@@ -1,110 +1,22 @@
-"""The bound of every field of every request, and the check of a request against them.
+"""The check of a request against the bounds of its fields.
 
-Derived from the request types, as the codec is: a field without a bound fails when the check is built, on import, so a
-new request is covered by itself. A whole list is checked by its distinct values, so that a LeaderAndIsr of 100,000
-partitions costs little more than reading its fields. BD-1
+Derived from the annotations of the request types, as the codec is: a field without a bound fails when the check is
+built, on import, so a new request is covered by itself. A whole list is checked by its distinct values, so that a
+LeaderAndIsr of 100,000 partitions costs little more than reading its fields. BD-1
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from operator import attrgetter
-from types import UnionType
-from typing import Any, Final, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, get_origin
 
 from msgspec import Struct
 
 from cluster.model import bounds
+from cluster.model.annotations import Mark
 from cluster.model.bounds import Bound, Count
 from cluster.model.errors import ErrorCode
-from cluster.requests import configs, data
-from cluster.rpc.codec import NOT_SENT
-
-_BOUND_OF_TYPE: Final[dict[str, Bound]] = {
-    "BrokerId": bounds.BROKER_ID,
-    "ControllerId": bounds.BROKER_ID_OR_NONE,
-    "ControllerEpoch": bounds.CONTROLLER_EPOCH,
-    "LeaderEpoch": bounds.LEADER_EPOCH_OR_NONE,
-    "PartitionEpoch": bounds.PARTITION_EPOCH,
-    "BrokerEpoch": bounds.BROKER_EPOCH,
-    "Offset": bounds.INT64,
-    "TopicId": bounds.TOPIC_ID,
-}
-"""By the distinct types of ids and epochs; the others by the name of the field."""
-_BOUND_OF_FIELD: Final[dict[str, Bound]] = {
-    "topic": bounds.TOPIC_NAME,
-    "topic_name": bounds.TOPIC_NAME,
-    "partition_index": bounds.PARTITION,
-    "partition": bounds.INT32,
-    "host": bounds.HOST,
-    "listener": bounds.LISTENER,
-    "security_protocol": bounds.LISTENER,
-    "port": bounds.PORT,
-    "rack": bounds.TEXT,
-    "event": bounds.EVENT_NAME,
-    "id": bounds.EVENT_ID,
-    "leader_recovery_state": bounds.RECOVERY_STATE,
-    "records": bounds.BYTES,
-    "cursor": bounds.CURSOR,
-    "acks": bounds.INT32,
-    "isolation_level": bounds.INT8_CODE,
-    "election_type": bounds.INT32,
-    "resource_type": bounds.INT32,
-    "config_operation": bounds.INT32,
-    "upgrade_type": bounds.INT32,
-    "timeout_ms": bounds.INT32,
-    "max_wait_ms": bounds.INT32,
-    "min_bytes": bounds.INT32,
-    "max_bytes": bounds.INT32,
-    "partition_max_bytes": bounds.INT32,
-    "timestamp": bounds.INT64,
-    "max_version_level": bounds.INT32,
-    "num_partitions": bounds.NEW_PARTITIONS,
-    "count": bounds.NEW_PARTITIONS,
-    "size": bounds.OFFSET,
-    "found_by": bounds.TEXT,
-    "replication_factor": bounds.REPLICATION_FACTOR,
-    # Names that administrators give: unknown ones are answered by the handler.
-    "topics": bounds.TEXT,
-    "name": bounds.TEXT,
-    "resource_name": bounds.TEXT,
-    "configuration_keys": bounds.TEXT,
-    "configs": bounds.TEXT,
-    "value": bounds.TEXT,
-    "feature": bounds.TEXT,
-    "partitions": bounds.INT32,
-    "partition_indexes": bounds.INT32,
-}
-_EXCEPTIONS: Final[dict[tuple[str, str], Bound]] = {
-    # No leader, or none because of a deletion.
-    ("LeaderAndIsrPartitionState", "leader"): bounds.BROKER_ID_OR_NONE,
-    ("LeaderAndIsrPartitionState", "leader_epoch"): bounds.LEADER_EPOCH,
-    ("UpdateMetadataPartitionState", "leader"): bounds.LEADER,
-    # Not brokers.
-    ("FetchRequest", "replica_id"): bounds.FETCHER_ID,
-    ("ListOffsetsRequest", "replica_id"): bounds.FETCHER_ID,
-    ("OffsetsForLeaderEpochRequest", "replica_id"): bounds.FETCHER_ID,
-    # Given by administrators, and answered by the handler in Kafka's words.
-    ("ElectLeadersTopic", "topic"): bounds.TEXT,
-    ("NewTopic", "assignments"): bounds.INT32,
-    ("NewPartitionsAssignment", "broker_ids"): bounds.INT32,
-    ("ReassignablePartition", "partition_index"): bounds.INT32,
-    ("ReassignablePartition", "replicas"): bounds.INT32,
-    ("PlanControlledShutdownRequest", "broker_id"): bounds.INT32,
-    ("ShutdownRequest", "broker_id"): bounds.INT32,
-    ("AcknowledgeDamageRequest", "broker_id"): bounds.INT32,
-    # A topic with an id needs no name; all topics have none.
-    ("AlterPartitionItem", "topic_name"): bounds.TOPIC_NAME_OR_NONE,
-    ("ReadStateChangesRequest", "topic"): bounds.TOPIC_NAME_OR_NONE,
-}
-_COUNT_OF_FIELD: Final[dict[tuple[str, str], Count]] = {
-    (struct, name): bounds.REPLICAS
-    for struct, names in {
-        "LeaderAndIsrPartitionState": ("isr", "replicas", "adding_replicas", "removing_replicas"),
-        "UpdateMetadataPartitionState": ("isr", "replicas", "offline_replicas"),
-        "AlterPartitionItem": ("new_isr",),
-    }.items()
-    for name in names
-}
+from cluster.rpc.codec import sent_fields
 
 
 class Violation(NamedTuple):
@@ -214,57 +126,35 @@ class _Nested(Struct, frozen=True):
         return Violation(f"{where}{self.name}", f"{count} items", ErrorCode.INVALID_REQUEST, why)
 
 
-_CHECKED_BY_ITS_READER: Final = "state_log_head"
-"""A head that is malformed is ignored, and never fails its request (`state_log.witnessed_heads`)."""
-_OF_CLIENTS: Final = frozenset({configs.__name__, data.__name__})
-
-
 @cache
 def check_of(struct: Any) -> Checked:
     """The check of a request type or of a struct in one. Fails where a field has no bound."""
     plain: list[_Plain] = []
     nested: list[_Nested] = []
-    for name, annotation in get_type_hints(struct).items():
-        if (struct.__name__, name) in NOT_SENT or name == _CHECKED_BY_ITS_READER:
+    for name, annotation, _ in sent_fields(struct):
+        items = annotation.item
+        inner = items or annotation
+        if Mark.CHECKED_BY_ITS_READER in annotation.marks or inner.type is bool:
             continue
-        inner, is_list = _inner(annotation)
-        if isinstance(inner, type) and issubclass(inner, Struct):
-            assert is_list, f"{struct.__name__}.{name}: requests nest lists of structs only"
-            nested.append(_Nested(name, inner, check_of(inner), _items(struct)))
-        elif inner is not bool:
-            plain.append(_plain(struct, name, annotation))
+        count = next((mark for mark in annotation.marks if isinstance(mark, Count)), bounds.ITEMS)
+        if annotation.struct is not None:
+            assert items is not None, f"{struct.__name__}.{name}: requests nest lists of structs only"
+            nested.append(_Nested(name, annotation.struct, check_of(annotation.struct), count))
+            continue
+        bound = next((mark for mark in inner.marks if isinstance(mark, Bound)), None)
+        assert bound is not None, f"{struct.__name__}.{name} has no bound: annotate it with one of {bounds.__name__}"
+        plain.append(_plain(name, inner.type, bound, None if items is None else count))
     return Checked(tuple(plain), tuple(nested))
 
 
-def _plain(struct: type[Struct], name: str, annotation: Any) -> _Plain:
-    inner, is_list = _inner(annotation)
-    bound = (
-        _EXCEPTIONS.get((struct.__name__, name))
-        or _BOUND_OF_TYPE.get(getattr(inner, "__name__", ""))
-        or _BOUND_OF_FIELD.get(name)
-    )
-    assert bound is not None, f"{struct.__name__}.{name} has no bound: add one in {__name__}"
+def _plain(name: str, type_: Any, bound: Bound, count: Count | None) -> _Plain:
+    """The check of a field of this type, or of a list of it if there is a `count`; a map has one bound for it all."""
     get = attrgetter(name)
-    count = _COUNT_OF_FIELD.get((struct.__name__, name), _items(struct)) if is_list else None
-    if get_origin(inner) is dict:
+    if get_origin(type_) is dict:
         return _Plain(name, get, bound, bounds.ITEMS, _keys_and_values, False)
-    if inner is bytes:
+    if type_ is bytes:
         return _Plain(name, lambda value: len(get(value)), bound, None, _itself, True)
-    return _Plain(name, get, bound, count, tuple if is_list else _itself, True)
-
-
-def _items(struct: type[Struct]) -> Count:
-    """How many items a list may have; one of a client no more than are answered within a fraction of a second."""
-    return bounds.CLIENT_ITEMS if struct.__module__ in _OF_CLIENTS else bounds.ITEMS
-
-
-def _inner(annotation: Any) -> tuple[Any, bool]:
-    """The type of a field or of its items, and whether it is a tuple."""
-    if get_origin(annotation) in (Union, UnionType):
-        (annotation,) = (a for a in get_args(annotation) if a is not type(None))
-    if get_origin(annotation) is tuple:
-        return get_args(annotation)[0], True
-    return annotation, False
+    return _Plain(name, get, bound, count, _itself if count is None else tuple, True)
 
 
 def _itself(value: Any) -> Iterable[Any]:

@@ -8,12 +8,14 @@ from typing import Final
 from msgspec import Struct
 
 from cluster.kafka_wire.connection import KafkaConnection
-from cluster.kafka_wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
-from cluster.kafka_wire.messages.create_topics_response import CreateTopicsResponse
-from cluster.kafka_wire.messages.elect_leaders_request import ElectLeadersRequest
-from cluster.kafka_wire.messages.elect_leaders_response import ElectLeadersResponse
-from cluster.kafka_wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from cluster.kafka_wire.messages.metadata_response import MetadataResponse, MetadataResponsePartition
+from cluster.kafka_wire.messages.data import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+)
+from cluster.kafka_wire.messages.partitions import ElectLeadersRequest, ElectLeadersResponse
+from cluster.kafka_wire.messages.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from cluster.model.broker import Endpoint
 from cluster.model.errors import PeerUnreachableError
 

@@ -15,12 +15,12 @@ from aiokafka import AIOKafkaProducer
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from cluster.kafka_wire.messages.alter_partition_reassignments_request import (
+from cluster.kafka_wire.messages.partitions import (
     AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
     ReassignablePartition,
     ReassignableTopic,
 )
-from cluster.kafka_wire.messages.alter_partition_reassignments_response import AlterPartitionReassignmentsResponse
 from deploy.local.kafka_clients import connect, elect_preferred, until_all_see
 from tests.controllers.plain_zookeeper import plain_client
 from tests.kafka.clusters import KafkaCluster

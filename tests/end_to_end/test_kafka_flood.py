@@ -14,8 +14,8 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 from cluster.kafka_wire.connection import KafkaConnection
-from cluster.kafka_wire.messages import create_topics_request as creation
-from cluster.kafka_wire.messages.create_topics_response import CreateTopicsResponse
+from cluster.kafka_wire.messages import topics as wire_topics
+from cluster.kafka_wire.messages.topics import CreateTopicsResponse
 from cluster.model.broker import Endpoint
 from cluster.model.errors import ErrorCode
 from tests.kafka.clusters import KafkaCluster
@@ -46,8 +46,8 @@ async def create(address: str, topic: str) -> ErrorCode:
     host, _, port = address.rpartition(":")
     client = await KafkaConnection.open(Endpoint(host, int(port)), client_id="new", timeout_s=10)
     try:
-        new = creation.CreatableTopic(name=topic, num_partitions=6, replication_factor=3)
-        request = creation.CreateTopicsRequest(topics=(new,), timeout_ms=20_000)
+        new = wire_topics.CreatableTopic(name=topic, num_partitions=6, replication_factor=3)
+        request = wire_topics.CreateTopicsRequest(topics=(new,), timeout_ms=20_000)
         answer = await client.call(request, 7, CreateTopicsResponse, timeout_s=30)
         return ErrorCode(answer.topics[0].error_code)
     finally:

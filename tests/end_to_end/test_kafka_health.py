@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from cluster.kafka_wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
-from cluster.kafka_wire.messages.create_topics_response import CreateTopicsResponse
+from cluster.kafka_wire.messages.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from cluster.model.errors import ErrorCode
 from cluster.model.exit_codes import ExitCode
 from deploy.local.kafka_broker import STARTED

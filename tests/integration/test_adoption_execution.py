@@ -16,14 +16,9 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from cluster.kafka_wire.api_keys import ApiKey
-from cluster.kafka_wire.messages import (
-    describe_acls_response,
-    describe_configs_response,
-    leader_and_isr_response,
-    metadata_response,
-    stop_replica_response,
-    update_metadata_response,
-)
+from cluster.kafka_wire.messages import configs as wire_configs
+from cluster.kafka_wire.messages import control as wire_control
+from cluster.kafka_wire.messages import data as wire_data
 from cluster.model.broker import Broker
 from cluster.model.errors import ErrorCode
 from cluster.znodes.registrations import encode_broker
@@ -54,39 +49,38 @@ class Brokers:
                 ApiKey.DESCRIBE_CONFIGS: self._configs,
                 ApiKey.DESCRIBE_ACLS: self._acls,
                 ApiKey.UPDATE_METADATA: self._update,
-                ApiKey.LEADER_AND_ISR: lambda _: leader_and_isr_response.LeaderAndIsrResponse(),
-                ApiKey.STOP_REPLICA: lambda _: stop_replica_response.StopReplicaResponse(),
+                ApiKey.LEADER_AND_ISR: lambda _: wire_control.LeaderAndIsrResponse(),
+                ApiKey.STOP_REPLICA: lambda _: wire_control.StopReplicaResponse(),
             }
         )
 
-    def _metadata(self, _: Any) -> metadata_response.MetadataResponse:
+    def _metadata(self, _: Any) -> wire_data.MetadataResponse:
         id_, endpoint = self.controller
         own = self.registered.values()
         found = [(broker.id, broker.endpoints[0].host, broker.endpoints[0].port) for broker in own]
         found += [] if endpoint is None else [(id_, endpoint.host, endpoint.port)]
         brokers = tuple(
-            metadata_response.MetadataResponseBroker(node_id=id_, host=host, port=port) for id_, host, port in found
+            wire_data.MetadataResponseBroker(node_id=id_, host=host, port=port) for id_, host, port in found
         )
-        return metadata_response.MetadataResponse(brokers=brokers, controller_id=id_)
+        return wire_data.MetadataResponse(brokers=brokers, controller_id=id_)
 
-    def _configs(self, request: Any) -> describe_configs_response.DescribeConfigsResponse:
+    def _configs(self, request: Any) -> wire_configs.DescribeConfigsResponse:
         configs = tuple(
-            describe_configs_response.DescribeConfigsResourceResult(name=name, value=value)
-            for name, value in self.settings.items()
+            wire_configs.DescribeConfigsResourceResult(name=name, value=value) for name, value in self.settings.items()
         )
         resource = request.resources[0]
-        result = describe_configs_response.DescribeConfigsResult(resource_name=resource.resource_name, configs=configs)
-        return describe_configs_response.DescribeConfigsResponse(results=(result,))
+        result = wire_configs.DescribeConfigsResult(resource_name=resource.resource_name, configs=configs)
+        return wire_configs.DescribeConfigsResponse(results=(result,))
 
-    def _acls(self, _: Any) -> describe_acls_response.DescribeAclsResponse:
+    def _acls(self, _: Any) -> wire_configs.DescribeAclsResponse:
         code = ErrorCode.NONE if self.has_authorizer else ErrorCode.SECURITY_DISABLED
-        return describe_acls_response.DescribeAclsResponse(error_code=code)
+        return wire_configs.DescribeAclsResponse(error_code=code)
 
-    def _update(self, request: Any) -> update_metadata_response.UpdateMetadataResponse:
+    def _update(self, request: Any) -> wire_control.UpdateMetadataResponse:
         if self.obeys:
             live = next(broker for broker in request.live_brokers if broker.id == request.controller_id)
             self.controller = (request.controller_id, live.endpoints[0])
-        return update_metadata_response.UpdateMetadataResponse()
+        return wire_control.UpdateMetadataResponse()
 
     async def rule(self) -> None:
         """As Kafka's brokers do it: the first takes `/controller` where there is none."""

@@ -300,7 +300,7 @@ async def test_an_agent_reads_refusals_as_the_error_of_the_whole_request() -> No
         endpoint = Endpoint(server.host, server.port)
         try:
             request = AlterPartitionRequest(BrokerId(1), BrokerEpoch(2), ())
-            answer = await client.alter_partition(endpoint, request)
+            answer = await client.ask_controller(endpoint, request, AlterPartitionResponse)
             assert answer == AlterPartitionResponse(ErrorCode.NOT_CONTROLLER)
             # A controller has no BrokerAgentService.
             with pytest.raises(PeerUnreachableError, match="UNIMPLEMENTED"):

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from cluster.config.settings import Settings
 from cluster.kafka_wire.api_keys import ApiKey
-from cluster.kafka_wire.messages.describe_acls_response import DescribeAclsResponse
-from cluster.kafka_wire.messages.stop_replica_response import StopReplicaResponse as StopReplicaAnswer
-from cluster.kafka_wire.messages.update_metadata_response import UpdateMetadataResponse as UpdateMetadataAnswer
+from cluster.kafka_wire.messages.configs import DescribeAclsResponse
+from cluster.kafka_wire.messages.control import StopReplicaResponse as StopReplicaAnswer
+from cluster.kafka_wire.messages.control import UpdateMetadataResponse as UpdateMetadataAnswer
 from cluster.model.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint
 from cluster.model.errors import ApiError, ErrorCode, PeerRefusesError, PeerUnreachableError
 from cluster.requests.control import (

@@ -8,32 +8,25 @@ from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.headers import decode_response, encode_request
 from cluster.kafka_wire.message import Message
-from cluster.kafka_wire.messages import alter_partition_request as isr_change
-from cluster.kafka_wire.messages import alter_partition_response as isr_changed
-from cluster.kafka_wire.messages import alter_user_scram_credentials_request as alteration
-from cluster.kafka_wire.messages import alter_user_scram_credentials_response as alteration_response
-from cluster.kafka_wire.messages import create_partitions_request as expansion
-from cluster.kafka_wire.messages import create_partitions_response as expanded
-from cluster.kafka_wire.messages import create_topics_request as creation
-from cluster.kafka_wire.messages import create_topics_response as created
-from cluster.kafka_wire.messages import delete_topics_request as deletion
-from cluster.kafka_wire.messages import delete_topics_response as deleted
-from cluster.kafka_wire.messages import describe_configs_request as configs
-from cluster.kafka_wire.messages import elect_leaders_request as election
-from cluster.kafka_wire.messages import elect_leaders_response as elected
-from cluster.kafka_wire.messages.api_versions_request import ApiVersionsRequest
-from cluster.kafka_wire.messages.api_versions_response import ApiVersionsResponse
-from cluster.kafka_wire.messages.controlled_shutdown_request import ControlledShutdownRequest
-from cluster.kafka_wire.messages.controlled_shutdown_response import ControlledShutdownResponse
-from cluster.kafka_wire.messages.describe_acls_response import DescribeAclsResponse
-from cluster.kafka_wire.messages.describe_configs_response import DescribeConfigsResponse, DescribeConfigsResult
-from cluster.kafka_wire.messages.describe_log_dirs_request import DescribeLogDirsRequest
-from cluster.kafka_wire.messages.describe_log_dirs_response import DescribeLogDirsResponse
-from cluster.kafka_wire.messages.list_groups_request import ListGroupsRequest
-from cluster.kafka_wire.messages.list_groups_response import ListGroupsResponse
-from cluster.kafka_wire.messages.metadata_request import MetadataRequest
-from cluster.kafka_wire.messages.metadata_response import MetadataResponse
-from cluster.kafka_wire.messages.produce_request import ProduceRequest
+from cluster.kafka_wire.messages import brokers as wire_brokers
+from cluster.kafka_wire.messages import configs as wire_configs
+from cluster.kafka_wire.messages import partitions as wire_partitions
+from cluster.kafka_wire.messages import topics as wire_topics
+from cluster.kafka_wire.messages.brokers import ControlledShutdownRequest, ControlledShutdownResponse
+from cluster.kafka_wire.messages.configs import DescribeAclsResponse, DescribeConfigsResponse, DescribeConfigsResult
+from cluster.kafka_wire.messages.connections import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from cluster.kafka_wire.messages.data import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
+)
 from cluster.model.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.requests import agents, topics
@@ -54,14 +47,14 @@ async def test_topics_are_created_in_every_version(version: int) -> None:
     handler = Scripted(lambda _: topics.CreateTopicsResponse((result,)))
     async with listener_with(KafkaPeer({}), handler) as servers, connected(servers) as client:
         assignments = (
-            creation.CreatableReplicaAssignment(partition_index=0, broker_ids=(1, 2)),
-            creation.CreatableReplicaAssignment(partition_index=1, broker_ids=(2, 1)),
+            wire_topics.CreatableReplicaAssignment(partition_index=0, broker_ids=(1, 2)),
+            wire_topics.CreatableReplicaAssignment(partition_index=1, broker_ids=(2, 1)),
         )
-        config = creation.CreatableTopicConfig(name="retention.ms", value="5")
-        wanted = creation.CreatableTopic(
+        config = wire_topics.CreatableTopicConfig(name="retention.ms", value="5")
+        wanted = wire_topics.CreatableTopic(
             name="t", num_partitions=-1, replication_factor=-1, assignments=assignments, configs=(config,)
         )
-        answer = await asked(client, creating(wanted), version, created.CreateTopicsResponse)
+        answer = await asked(client, creating(wanted), version, wire_topics.CreateTopicsResponse)
         ((context, request),) = handler.asked
         placed = {0: (BrokerId(1), BrokerId(2)), 1: (BrokerId(2), BrokerId(1))}
         new = topics.NewTopic("t", assignments=placed, configs={"retention.ms": "5"})
@@ -75,15 +68,15 @@ async def test_topics_are_created_in_every_version(version: int) -> None:
 @pytest.mark.rule("D-83")
 async def test_a_topic_that_contradicts_itself_is_refused_and_the_others_are_created() -> None:
     handler = Scripted(lambda _: topics.CreateTopicsResponse((topics.CreatableTopicResult("t", ErrorCode.NONE),)))
-    twice = (creation.CreatableReplicaAssignment(partition_index=0, broker_ids=(1,)),) * 2
-    empty = (creation.CreatableTopicConfig(name="retention.ms", value=None),)
+    twice = (wire_topics.CreatableReplicaAssignment(partition_index=0, broker_ids=(1,)),) * 2
+    empty = (wire_topics.CreatableTopicConfig(name="retention.ms", value=None),)
     async with listener_with(KafkaPeer({}), handler) as servers, connected(servers) as client:
         wanted = creating(
-            creation.CreatableTopic(name="t", num_partitions=1, replication_factor=1),
-            creation.CreatableTopic(name="u", assignments=twice),
-            creation.CreatableTopic(name="v", configs=empty),
+            wire_topics.CreatableTopic(name="t", num_partitions=1, replication_factor=1),
+            wire_topics.CreatableTopic(name="u", assignments=twice),
+            wire_topics.CreatableTopic(name="v", configs=empty),
         )
-        answer = await asked(client, wanted, NEWEST_CREATION, created.CreateTopicsResponse)
+        answer = await asked(client, wanted, NEWEST_CREATION, wire_topics.CreateTopicsResponse)
         assert [topic.name for topic in handler.asked[0][1].topics] == ["t"]
         found = {topic.name: (topic.error_code, topic.error_message) for topic in answer.topics}
         assert found == {
@@ -106,46 +99,46 @@ async def test_a_topic_that_contradicts_itself_is_refused_and_the_others_are_cre
 )
 async def test_what_is_refused_as_a_whole_is_refused_for_each_item(raised: Exception, code: ErrorCode) -> None:
     async with listener_with(KafkaPeer({}), Scripted(refuse(raised))) as servers, connected(servers) as client:
-        named = deletion.DeleteTopicsRequest(topic_names=("t", "u"))
-        answer = await asked(client, named, 5, deleted.DeleteTopicsResponse)
+        named = wire_topics.DeleteTopicsRequest(topic_names=("t", "u"))
+        answer = await asked(client, named, 5, wire_topics.DeleteTopicsResponse)
         assert [(topic.name, topic.error_code) for topic in answer.responses] == [("t", code), ("u", code)]
-        by_id = deletion.DeleteTopicsRequest(topics=(deletion.DeleteTopicState(topic_id=T_ID),))
-        answer = await asked(client, by_id, 6, deleted.DeleteTopicsResponse)
+        by_id = wire_topics.DeleteTopicsRequest(topics=(wire_topics.DeleteTopicState(topic_id=T_ID),))
+        answer = await asked(client, by_id, 6, wire_topics.DeleteTopicsResponse)
         assert [(topic.name, topic.topic_id, topic.error_code) for topic in answer.responses] == [(None, T_ID, code)]
-        more = expansion.CreatePartitionsRequest(topics=(expansion.CreatePartitionsTopic(name="t", count=2),))
-        answer = await asked(client, more, 3, expanded.CreatePartitionsResponse)
+        more = wire_topics.CreatePartitionsRequest(topics=(wire_topics.CreatePartitionsTopic(name="t", count=2),))
+        answer = await asked(client, more, 3, wire_topics.CreatePartitionsResponse)
         assert [(result.name, result.error_code) for result in answer.results] == [("t", code)]
-        wanted = election.TopicPartitions(topic="t", partitions=(0, 1))
+        wanted = wire_partitions.ElectLeadersRequestTopicPartitions(topic="t", partitions=(0, 1))
         for version in range(3):
-            asked_for = election.ElectLeadersRequest(topic_partitions=(wanted,))
-            answer = await asked(client, asked_for, version, elected.ElectLeadersResponse)
+            asked_for = wire_partitions.ElectLeadersRequest(topic_partitions=(wanted,))
+            answer = await asked(client, asked_for, version, wire_partitions.ElectLeadersResponse)
             (result,) = answer.replica_election_results
             assert answer.error_code == (code if version else ErrorCode.NONE)
             assert [(p.partition_id, p.error_code) for p in result.partition_result] == [(0, code), (1, code)]
-        own = configs.DescribeConfigsResource(resource_type=4, resource_name="1001")
-        described = configs.DescribeConfigsRequest(resources=(own,))
+        own = wire_configs.DescribeConfigsResource(resource_type=4, resource_name="1001")
+        described = wire_configs.DescribeConfigsRequest(resources=(own,))
         answer = await asked(client, described, 4, DescribeConfigsResponse)
         assert [(r.resource_name, r.error_code) for r in answer.results] == [("1001", code)]
 
 
 @pytest.mark.rule("D-83")
 async def test_credentials_of_users_are_altered_and_refused_for_each_user() -> None:
-    upsertion = alteration.ScramCredentialUpsertion(
+    upsertion = wire_configs.ScramCredentialUpsertion(
         name="ann", mechanism=1, iterations=4096, salt=b"s", salted_password=bytes(32)
     )
-    deletion_of_bob = alteration.ScramCredentialDeletion(name="bob", mechanism=2)
-    request = alteration.AlterUserScramCredentialsRequest(deletions=(deletion_of_bob,), upsertions=(upsertion,))
+    deletion_of_bob = wire_configs.ScramCredentialDeletion(name="bob", mechanism=2)
+    request = wire_configs.AlterUserScramCredentialsRequest(deletions=(deletion_of_bob,), upsertions=(upsertion,))
     results = (users.AlterUserScramCredentialsResult("ann", ErrorCode.NONE),)
     handler = Scripted(lambda _: users.AlterUserScramCredentialsResponse(results))
     async with listener_with(KafkaPeer({}), handler) as servers, connected(servers) as client:
-        answer = await asked(client, request, 0, alteration_response.AlterUserScramCredentialsResponse)
+        answer = await asked(client, request, 0, wire_configs.AlterUserScramCredentialsResponse)
     assert handler.asked[0][1] == users.AlterUserScramCredentialsRequest(
         (users.ScramCredentialDeletion("bob", 2),), (users.ScramCredentialUpsertion("ann", 1, 4096, b"s", bytes(32)),)
     )
     assert [(r.user, r.error_code, r.error_message) for r in answer.results] == [("ann", ErrorCode.NONE, None)]
     moved = Scripted(refuse(ApiError(ErrorCode.NOT_CONTROLLER, "ask 1002")))
     async with listener_with(KafkaPeer({}), moved) as servers, connected(servers) as client:
-        answer = await asked(client, request, 0, alteration_response.AlterUserScramCredentialsResponse)
+        answer = await asked(client, request, 0, wire_configs.AlterUserScramCredentialsResponse)
     assert {r.user: r.error_code for r in answer.results} == dict.fromkeys(("ann", "bob"), ErrorCode.NOT_CONTROLLER)
 
 
@@ -157,18 +150,20 @@ async def test_isr_changes_in_every_version(version: int) -> None:
         name, topic_id, 3, ErrorCode.NONE, BrokerId(1), LeaderEpoch(5), (BrokerId(1), BrokerId(2)), 0, PartitionEpoch(8)
     )
     handler = Scripted(lambda _: agents.AlterPartitionResponse(ErrorCode.NONE, (result,)))
-    members = tuple(isr_change.BrokerState(broker_id=b, broker_epoch=100 + b) for b in (1, 2))
-    proposed = isr_change.PartitionData(
+    members = tuple(wire_brokers.BrokerState(broker_id=b, broker_epoch=100 + b) for b in (1, 2))
+    proposed = wire_brokers.AlterPartitionRequestPartitionData(
         partition_index=3,
         leader_epoch=5,
         new_isr=(1, 2) if version < 3 else (),
         new_isr_with_epochs=members if version == 3 else (),
         partition_epoch=7,
     )
-    topic = isr_change.TopicData(topic_name=name, partitions=(proposed,), **({"topic_id": T_ID} if topic_id else {}))
-    request = isr_change.AlterPartitionRequest(broker_id=1, broker_epoch=44, topics=(topic,))
+    topic = wire_brokers.AlterPartitionRequestTopicData(
+        topic_name=name, partitions=(proposed,), **({"topic_id": T_ID} if topic_id else {})
+    )
+    request = wire_brokers.AlterPartitionRequest(broker_id=1, broker_epoch=44, topics=(topic,))
     async with listener_with(KafkaPeer({}), handler) as servers, connected(servers) as client:
-        answer = await asked(client, request, version, isr_changed.AlterPartitionResponse)
+        answer = await asked(client, request, version, wire_brokers.AlterPartitionResponse)
     ((_, received),) = handler.asked
     epochs = (BrokerEpoch(101), BrokerEpoch(102)) if version == 3 else ()
     item = agents.AlterPartitionItem(
@@ -259,8 +254,8 @@ async def test_where_brokers_have_an_authorizer_clients_are_refused_and_brokers_
     peer = KafkaPeer({ApiKey.DESCRIBE_ACLS: lambda _: DescribeAclsResponse()})
     handler = Scripted(lambda _: agents.ControlledShutdownResponse(ErrorCode.NONE))
     async with listener_with(peer, handler) as servers, connected(servers) as client:
-        new = creation.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-        (topic,) = (await asked(client, creating(new), NEWEST_CREATION, created.CreateTopicsResponse)).topics
+        new = wire_topics.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        (topic,) = (await asked(client, creating(new), NEWEST_CREATION, wire_topics.CreateTopicsResponse)).topics
         assert topic.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         assert "has an authorizer" in topic.error_message
         assert handler.asked == []
@@ -283,15 +278,15 @@ async def test_one_broker_with_an_authorizer_is_enough_to_refuse_what_changes_th
         to_other = await KafkaConnection.open(other.endpoints[0], client_id="klamm-1001", timeout_s=TIMEOUT_S)
         await authorizers.ask(other.id, to_other)
         to_other.close()
-        new = creating(creation.CreatableTopic(name="t", num_partitions=1, replication_factor=1))
-        (topic,) = (await asked(client, new, NEWEST_CREATION, created.CreateTopicsResponse)).topics
+        new = creating(wire_topics.CreatableTopic(name="t", num_partitions=1, replication_factor=1))
+        (topic,) = (await asked(client, new, NEWEST_CREATION, wire_topics.CreateTopicsResponse)).topics
         assert topic.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         assert topic.error_message.startswith("broker 3 has an authorizer")
         assert answer.asked == []
         # It has restarted without, or has gone.
         authorizers.forget(other.id)
         for _ in range(2):
-            (topic,) = (await asked(client, new, NEWEST_CREATION, created.CreateTopicsResponse)).topics
+            (topic,) = (await asked(client, new, NEWEST_CREATION, wire_topics.CreateTopicsResponse)).topics
             assert topic.error_code == ErrorCode.NONE
         # What a broker says holds as long as its connection: it gets an authorizer only by a restart.
         assert len(without.of(ApiKey.DESCRIBE_ACLS)) == 1
@@ -301,8 +296,8 @@ async def test_one_broker_with_an_authorizer_is_enough_to_refuse_what_changes_th
 async def test_without_a_broker_nobody_knows_whether_there_is_an_authorizer() -> None:
     handler = Scripted(lambda _: None)
     async with kafka_listener(handler) as servers, connected(servers) as client:
-        named = deletion.DeleteTopicsRequest(topic_names=("t",))
-        (topic,) = (await asked(client, named, 5, deleted.DeleteTopicsResponse)).responses
+        named = wire_topics.DeleteTopicsRequest(topic_names=("t",))
+        (topic,) = (await asked(client, named, 5, wire_topics.DeleteTopicsResponse)).responses
         assert topic.error_code == ErrorCode.BROKER_NOT_AVAILABLE
         assert handler.asked == []
 
@@ -326,8 +321,10 @@ async def test_configs_of_its_own_id_are_its_own_and_others_the_brokers() -> Non
     async with kafka_broker(peer) as broker, kafka_listener(handler, [broker]) as servers, connected(servers) as client:
 
         async def results(kind: int, name: str) -> Any:
-            resource = configs.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
-            request = configs.DescribeConfigsRequest(resources=(resource,))
+            resource = wire_configs.DescribeConfigsResource(
+                resource_type=kind, resource_name=name, configuration_keys=None
+            )
+            request = wire_configs.DescribeConfigsRequest(resources=(resource,))
             return (await asked(client, request, 4, DescribeConfigsResponse)).results
 
         (own,) = await results(4, "1001")

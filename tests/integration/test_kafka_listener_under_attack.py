@@ -14,18 +14,20 @@ from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.apis import api
 from cluster.kafka_wire.headers import decode_response, encode_request
 from cluster.kafka_wire.message import Message
-from cluster.kafka_wire.messages import alter_partition_request as isr_change
-from cluster.kafka_wire.messages import alter_partition_response as isr_changed
-from cluster.kafka_wire.messages import create_topics_request as creation
-from cluster.kafka_wire.messages import create_topics_response as created
-from cluster.kafka_wire.messages.describe_log_dirs_request import DescribeLogDirsRequest
-from cluster.kafka_wire.messages.describe_log_dirs_response import DescribeLogDirsResponse
-from cluster.kafka_wire.messages.list_groups_request import ListGroupsRequest
-from cluster.kafka_wire.messages.list_groups_response import ListGroupsResponse
-from cluster.kafka_wire.messages.list_transactions_request import ListTransactionsRequest
-from cluster.kafka_wire.messages.list_transactions_response import ListTransactionsResponse
-from cluster.kafka_wire.messages.metadata_request import MetadataRequest
-from cluster.kafka_wire.messages.metadata_response import MetadataResponse
+from cluster.kafka_wire.messages import brokers as wire_brokers
+from cluster.kafka_wire.messages import topics as wire_topics
+from cluster.kafka_wire.messages.connections import (
+    ListGroupsRequest,
+    ListGroupsResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from cluster.kafka_wire.messages.data import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
 from cluster.model.broker import Broker, BrokerId, Endpoint
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError, StartupError
 from cluster.requests import topics
@@ -41,7 +43,7 @@ from tests.processes.scripted_servers import Scripted, refuse
 @pytest.mark.parametrize(
     ("request_", "newest", "response"),
     [
-        (isr_change.AlterPartitionRequest(), 3, isr_changed.AlterPartitionResponse),
+        (wire_brokers.AlterPartitionRequest(), 3, wire_brokers.AlterPartitionResponse),
         (ListGroupsRequest(), 5, ListGroupsResponse),
         (DescribeLogDirsRequest(), 4, DescribeLogDirsResponse),
         (ListTransactionsRequest(), 1, ListTransactionsResponse),
@@ -112,18 +114,18 @@ async def test_a_request_that_is_not_admitted_is_answered_where_it_can_be() -> N
         return topics.CreateTopicsResponse((topics.CreatableTopicResult("t", ErrorCode.NONE),))
 
     peer = KafkaPeer({ApiKey.METADATA: lambda _: MetadataResponse()})
-    wanted = creating(creation.CreatableTopic(name="t", num_partitions=1, replication_factor=1))
+    wanted = creating(wire_topics.CreatableTopic(name="t", num_partitions=1, replication_factor=1))
     async with (
         kafka_broker(peer) as broker,
         kafka_listener(Waiting(wait), [broker], queued_max_requests=8) as servers,
         AsyncExitStack() as clients,
     ):
         all_places = [await clients.enter_async_context(connected(servers)) for _ in range(8)]
-        calls = [asyncio.ensure_future(asked(c, wanted, 7, created.CreateTopicsResponse)) for c in all_places]
+        calls = [asyncio.ensure_future(asked(c, wanted, 7, wire_topics.CreateTopicsResponse)) for c in all_places]
         async with connected(servers) as client:
             codes = []
             for version in (7, 5):
-                answer = await asked(client, wanted, version, created.CreateTopicsResponse)
+                answer = await asked(client, wanted, version, wire_topics.CreateTopicsResponse)
                 codes += [topic.error_code for topic in answer.topics]
             assert codes == [ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.REQUEST_TIMED_OUT]
             answer = await asked(client, ListGroupsRequest(), 4, ListGroupsResponse)
@@ -188,7 +190,7 @@ class Waiting:
 async def test_long_requests_leave_the_loop_to_others() -> None:
     """20,000 topics are decoded, converted, checked and answered beside the loop."""
     many = creating(
-        *(creation.CreatableTopic(name=f"t{n}", num_partitions=1, replication_factor=1) for n in range(20_000))
+        *(wire_topics.CreatableTopic(name=f"t{n}", num_partitions=1, replication_factor=1) for n in range(20_000))
     )
     results = tuple(topics.CreatableTopicResult(f"t{n}", ErrorCode.NONE) for n in range(20_000))
     handler = Scripted(lambda _: topics.CreateTopicsResponse(results))
@@ -197,7 +199,7 @@ async def test_long_requests_leave_the_loop_to_others() -> None:
         # Of three, as something else may run on the machine during one.
         held = [await longest_hold(client.call_raw(frame, timeout_s=TIMEOUT_S)) for _ in range(3)]
     for answer, _, _ in held:
-        assert len(decode_response(created.CreateTopicsResponse, NEWEST_CREATION, answer)[1].topics) == 20_000
+        assert len(decode_response(wire_topics.CreateTopicsResponse, NEWEST_CREATION, answer)[1].topics) == 20_000
     # By a part of the whole, as the machine may be slow.
     assert any(longest_ms < max(50, took_ms / 4) for _, longest_ms, took_ms in held), held
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from cluster.kafka_wire.connection import KafkaConnection
-from cluster.kafka_wire.messages.api_versions_request import ApiVersionsRequest
-from cluster.kafka_wire.messages.api_versions_response import ApiVersionsResponse
+from cluster.kafka_wire.messages.connections import ApiVersionsRequest, ApiVersionsResponse
 from cluster.model.broker import Endpoint
 from controller.kafka_configs.tables import release_of
 from deploy.local.kafka_jars import kafka_versions

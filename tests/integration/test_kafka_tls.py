@@ -15,12 +15,11 @@ from cluster.config.kafka_tls import KafkaTls, kafka_tls
 from cluster.config.settings import Settings
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.connection import KafkaConnection
-from cluster.kafka_wire.messages.controlled_shutdown_request import ControlledShutdownRequest as ShutdownRequest
-from cluster.kafka_wire.messages.controlled_shutdown_response import ControlledShutdownResponse as ShutdownAnswer
-from cluster.kafka_wire.messages.describe_acls_response import DescribeAclsResponse
-from cluster.kafka_wire.messages.metadata_request import MetadataRequest
-from cluster.kafka_wire.messages.metadata_response import MetadataResponse
-from cluster.kafka_wire.messages.update_metadata_response import UpdateMetadataResponse as UpdateMetadataAnswer
+from cluster.kafka_wire.messages.brokers import ControlledShutdownRequest as ShutdownRequest
+from cluster.kafka_wire.messages.brokers import ControlledShutdownResponse as ShutdownAnswer
+from cluster.kafka_wire.messages.configs import DescribeAclsResponse
+from cluster.kafka_wire.messages.control import UpdateMetadataResponse as UpdateMetadataAnswer
+from cluster.kafka_wire.messages.data import MetadataRequest, MetadataResponse
 from cluster.model.broker import Broker, Endpoint
 from cluster.model.errors import ConfigError, ErrorCode, PeerUnreachableError
 from cluster.requests.agents import ControlledShutdownResponse

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from cluster.config.settings import Settings
 from cluster.kafka_wire.api_keys import ApiKey
-from cluster.kafka_wire.messages import leader_and_isr_response as lai
-from cluster.kafka_wire.messages import metadata_response as metadata
+from cluster.kafka_wire.messages import control as wire_control
+from cluster.kafka_wire.messages import data as wire_data
 from cluster.model.broker import ZERO_TOPIC_ID, BrokerEpoch, ControllerEpoch, ControllerId, TopicId
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
 from controller.topic_id_questions import AskedTopic, TopicIdAnswer, TopicIdQuestion
@@ -28,27 +28,29 @@ class Broker:
         self.error = E.NONE
         self.peer = KafkaPeer({ApiKey.METADATA: self._metadata, ApiKey.LEADER_AND_ISR: self._leader_and_isr})
 
-    def _metadata(self, request: Any) -> metadata.MetadataResponse:
+    def _metadata(self, request: Any) -> wire_data.MetadataResponse:
         assert not request.allow_auto_topic_creation
         topics = tuple(
-            metadata.MetadataResponseTopic(
+            wire_data.MetadataResponseTopic(
                 name=topic.name,
                 topic_id=self.cached or ZERO_TOPIC_ID,
                 error_code=E.NONE if self.cached else E.UNKNOWN_TOPIC_OR_PARTITION,
             )
             for topic in request.topics
         )
-        return metadata.MetadataResponse(topics=topics)
+        return wire_data.MetadataResponse(topics=topics)
 
-    def _leader_and_isr(self, request: Any) -> lai.LeaderAndIsrResponse:
-        return lai.LeaderAndIsrResponse(error_code=self.error, topics=tuple(map(self._topic, request.topic_states)))
+    def _leader_and_isr(self, request: Any) -> wire_control.LeaderAndIsrResponse:
+        return wire_control.LeaderAndIsrResponse(
+            error_code=self.error, topics=tuple(map(self._topic, request.topic_states))
+        )
 
-    def _topic(self, topic: Any) -> lai.LeaderAndIsrTopicError:
+    def _topic(self, topic: Any) -> wire_control.LeaderAndIsrTopicError:
         (partition,) = topic.partition_states
         fits = self.logged is None or topic.topic_id == self.logged
         code = self.code or (E.STALE_CONTROLLER_EPOCH if fits else E.INCONSISTENT_TOPIC_ID)
-        error = lai.LeaderAndIsrPartitionError(partition_index=partition.partition_index, error_code=code)
-        return lai.LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=(error,))
+        error = wire_control.LeaderAndIsrPartitionError(partition_index=partition.partition_index, error_code=code)
+        return wire_control.LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=(error,))
 
 
 @pytest.mark.rule("D-102")

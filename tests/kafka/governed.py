@@ -9,13 +9,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from cluster.kafka_wire.api_keys import ApiKey
-from cluster.kafka_wire.messages import (
-    delete_records_response,
-    describe_configs_response,
-    describe_log_dirs_response,
-    list_offsets_response,
-    metadata_response,
-)
+from cluster.kafka_wire.messages import configs as wire_configs
+from cluster.kafka_wire.messages import data as wire_data
 from cluster.model.broker import (
     Broker,
     BrokerEpoch,
@@ -149,94 +144,82 @@ class KafkaGoverned:
             }
         )
 
-    def _metadata(self, request: Any) -> metadata_response.MetadataResponse:
+    def _metadata(self, request: Any) -> wire_data.MetadataResponse:
         assert not request.allow_auto_topic_creation
         brokers = tuple(
-            metadata_response.MetadataResponseBroker(node_id=b.id, host=b.endpoints[0].host, port=b.endpoints[0].port)
+            wire_data.MetadataResponseBroker(node_id=b.id, host=b.endpoints[0].host, port=b.endpoints[0].port)
             for b in self.brokers.values()
         )
         partitions = tuple(
-            metadata_response.MetadataResponsePartition(
+            wire_data.MetadataResponsePartition(
                 partition_index=p, leader_id=leader, leader_epoch=0, replica_nodes=(1, 2), isr_nodes=(1, 2)
             )
             for p, leader in enumerate(self.leaders)
         )
         topics = tuple(
-            metadata_response.MetadataResponseTopic(name=TOPIC, partitions=partitions)
+            wire_data.MetadataResponseTopic(name=TOPIC, partitions=partitions)
             if topic.name == TOPIC
-            else metadata_response.MetadataResponseTopic(
-                error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=topic.name
-            )
+            else wire_data.MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=topic.name)
             for topic in request.topics
         )
-        return metadata_response.MetadataResponse(brokers=brokers, cluster_id="c", controller_id=1001, topics=topics)
+        return wire_data.MetadataResponse(brokers=brokers, cluster_id="c", controller_id=1001, topics=topics)
 
     def _error(self, broker: int, partition: int) -> ErrorCode:
         if self.leaders[partition] != broker:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return self.errors.pop(0) if self.errors else ErrorCode.NONE
 
-    def _offsets(self, broker: int, request: Any) -> list_offsets_response.ListOffsetsResponse:
-        def of(part: Any) -> list_offsets_response.ListOffsetsPartitionResponse:
+    def _offsets(self, broker: int, request: Any) -> wire_data.ListOffsetsResponse:
+        def of(part: Any) -> wire_data.ListOffsetsPartitionResponse:
             known = self.starts if part.timestamp == EARLIEST_TIMESTAMP else self.ends
             error = self._error(broker, part.partition_index)
-            return list_offsets_response.ListOffsetsPartitionResponse(
+            return wire_data.ListOffsetsPartitionResponse(
                 partition_index=part.partition_index, error_code=error, offset=known[part.partition_index]
             )
 
-        return list_offsets_response.ListOffsetsResponse(
+        return wire_data.ListOffsetsResponse(
             topics=tuple(
-                list_offsets_response.ListOffsetsTopicResponse(
-                    name=topic.name, partitions=tuple(map(of, topic.partitions))
-                )
+                wire_data.ListOffsetsTopicResponse(name=topic.name, partitions=tuple(map(of, topic.partitions)))
                 for topic in request.topics
             )
         )
 
-    def _delete(self, broker: int, request: Any) -> delete_records_response.DeleteRecordsResponse:
-        def of(part: Any) -> delete_records_response.DeleteRecordsPartitionResult:
+    def _delete(self, broker: int, request: Any) -> wire_data.DeleteRecordsResponse:
+        def of(part: Any) -> wire_data.DeleteRecordsPartitionResult:
             error, p = self._error(broker, part.partition_index), part.partition_index
             if error is ErrorCode.NONE:
                 self.starts[p] = self.ends[p] if part.offset == -1 else part.offset
             low = self.starts[p] if error is ErrorCode.NONE else -1
-            return delete_records_response.DeleteRecordsPartitionResult(
-                partition_index=p, low_watermark=low, error_code=error
-            )
+            return wire_data.DeleteRecordsPartitionResult(partition_index=p, low_watermark=low, error_code=error)
 
-        return delete_records_response.DeleteRecordsResponse(
+        return wire_data.DeleteRecordsResponse(
             topics=tuple(
-                delete_records_response.DeleteRecordsTopicResult(
-                    name=topic.name, partitions=tuple(map(of, topic.partitions))
-                )
+                wire_data.DeleteRecordsTopicResult(name=topic.name, partitions=tuple(map(of, topic.partitions)))
                 for topic in request.topics
             )
         )
 
-    def _configs(self, request: Any) -> describe_configs_response.DescribeConfigsResponse:
-        config = describe_configs_response.DescribeConfigsResourceResult(
-            name="cleanup.policy", value=self.cleanup_policy
-        )
-        return describe_configs_response.DescribeConfigsResponse(
+    def _configs(self, request: Any) -> wire_configs.DescribeConfigsResponse:
+        config = wire_configs.DescribeConfigsResourceResult(name="cleanup.policy", value=self.cleanup_policy)
+        return wire_configs.DescribeConfigsResponse(
             results=tuple(
-                describe_configs_response.DescribeConfigsResult(
+                wire_configs.DescribeConfigsResult(
                     resource_type=r.resource_type, resource_name=r.resource_name, configs=(config,)
                 )
                 for r in request.resources
             )
         )
 
-    def _log_dirs(self, broker: int, request: Any) -> describe_log_dirs_response.DescribeLogDirsResponse:
-        partition = describe_log_dirs_response.DescribeLogDirsPartition(partition_size=1000, offset_lag=broker)
+    def _log_dirs(self, broker: int, request: Any) -> wire_data.DescribeLogDirsResponse:
+        partition = wire_data.DescribeLogDirsPartition(partition_size=1000, offset_lag=broker)
         named = (TOPIC,) if request.topics is None else tuple(topic.topic for topic in request.topics)
-        topics = tuple(
-            describe_log_dirs_response.DescribeLogDirsTopic(name=name, partitions=(partition,)) for name in named
-        )
-        result = describe_log_dirs_response.DescribeLogDirsResult(
+        topics = tuple(wire_data.DescribeLogDirsTopic(name=name, partitions=(partition,)) for name in named)
+        result = wire_data.DescribeLogDirsResult(
             error_code=self.log_dir_error, log_dir=LOG_DIR, topics=topics, total_bytes=5000, usable_bytes=4000
         )
         refused = self.log_dirs_refused[broker]
         results = (result,) if refused is ErrorCode.NONE else ()
-        return describe_log_dirs_response.DescribeLogDirsResponse(error_code=refused, results=results)
+        return wire_data.DescribeLogDirsResponse(error_code=refused, results=results)
 
 
 @asynccontextmanager

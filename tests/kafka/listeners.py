@@ -8,7 +8,7 @@ from cluster.kafka_wire.apis import api_of
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.headers import encode_request
 from cluster.kafka_wire.message import Message
-from cluster.kafka_wire.messages import create_topics_request as creation
+from cluster.kafka_wire.messages import topics as wire_topics
 from cluster.model.errors import ErrorCode
 from cluster.requests import topics
 from controller.adapters.kafka.server import KafkaServers
@@ -34,8 +34,8 @@ def creates() -> Scripted:
     return Scripted(lambda _: topics.CreateTopicsResponse((topics.CreatableTopicResult("t", ErrorCode.NONE),)))
 
 
-def creating(*new: creation.CreatableTopic) -> creation.CreateTopicsRequest:
-    return creation.CreateTopicsRequest(topics=new, timeout_ms=1000)
+def creating(*new: wire_topics.CreatableTopic) -> wire_topics.CreateTopicsRequest:
+    return wire_topics.CreateTopicsRequest(topics=new, timeout_ms=1000)
 
 
 def as_version(message: Message, version: int) -> bytes:

@@ -6,11 +6,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from cluster.kafka_wire.apis import struct_type
 from cluster.kafka_wire.message import Message
 from cluster.kafka_wire.names import snake_case
 from cluster.kafka_wire.schema import NUMBER_FORMATS, Field, load_schema
 from cluster.model.broker import TopicId
-from tests.kafka.messages import class_of
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.sampled_from(["", "a" * 130, "é" * 16_383])
 _BYTES = st.binary(max_size=20) | st.just(bytes(20_000))
@@ -25,7 +25,7 @@ def messages(name: str, version: int) -> st.SearchStrategy[Message]:
 def structs(message: str, name: str, version: int) -> st.SearchStrategy[Message]:
     fields = [field for field in load_schema(message).structs()[name].fields if version in field.versions]
     values = {snake_case(field.name): _values(message, field, version) for field in fields}
-    return st.fixed_dictionaries({}, optional=values).map(lambda drawn: class_of(message, name)(**drawn))
+    return st.fixed_dictionaries({}, optional=values).map(lambda drawn: struct_type(message, name)(**drawn))
 
 
 def _values(message: str, field: Field, version: int) -> st.SearchStrategy[Any]:

@@ -1,13 +1,13 @@
 """Example values of every message of Kafka's protocol, in Python and as the JSON that Kafka's converters read."""
 
 import base64
-import sys
 from struct import calcsize
 from typing import Any
 from zlib import crc32
 
-from cluster.kafka_wire.apis import message_type
+from cluster.kafka_wire.apis import Api, struct_type
 from cluster.kafka_wire.message import Message
+from cluster.kafka_wire.messages import MODULES
 from cluster.kafka_wire.names import snake_case
 from cluster.kafka_wire.schema import NUMBER_FORMATS, Field, MessageSchema, StructSchema, load_schema, schema_names
 from cluster.model.broker import TopicId
@@ -20,10 +20,9 @@ EVERY_VERSION = [
 """Names of messages, each with one of its versions."""
 
 
-def class_of(message: str, struct: str) -> type[Message]:
-    """The class of a struct of a message."""
-    found: type[Message] = getattr(sys.modules[message_type(message).__module__], struct)
-    return found
+def has_messages(called: Api) -> bool:
+    """Whether klamm itself reads or writes requests and responses of the API."""
+    return {f"{called.name}Request", f"{called.name}Response"} <= MODULES.keys()
 
 
 def full_example(name: str, version: int) -> Message:
@@ -38,8 +37,8 @@ def empty_example(name: str, version: int) -> Message:
 
 def as_json(message: Message, version: int) -> Any:
     """The message as Kafka's `…DataJsonConverter` has it."""
-    structs = load_schema(message.SCHEMA).structs()
-    fields = structs[type(message).__name__].fields
+    structs = load_schema(message.SCHEMA).structs().values()
+    (fields,) = (s.fields for s in structs if struct_type(message.SCHEMA, s.name) is type(message))
     return {
         field.name[0].lower() + field.name[1:]: _json_value(getattr(message, snake_case(field.name)), version)
         for field in fields
@@ -67,7 +66,7 @@ class _Examples:
     def struct(self, name: str, seed: str = "") -> Message:
         fields = [field for field in self._structs[name].fields if self._version in field.versions]
         values = {snake_case(field.name): self._field(field, f"{seed}{name}.{field.name}") for field in fields}
-        return class_of(self._schema.name, name)(**values)
+        return struct_type(self._schema.name, name)(**values)
 
     def _field(self, field: Field, seed: str) -> Any:
         if not self._is_full and self._version in field.nullable_versions:

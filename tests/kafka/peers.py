@@ -16,8 +16,8 @@ from cluster.kafka_wire.codec import decode
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.headers import RequestHeader, decode_request_header, encode_response
 from cluster.kafka_wire.message import Message
-from cluster.kafka_wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
-from cluster.kafka_wire.messages.describe_acls_response import DescribeAclsResponse
+from cluster.kafka_wire.messages.configs import DescribeAclsResponse
+from cluster.kafka_wire.messages.connections import ApiVersion, ApiVersionsResponse
 from cluster.metrics.registry import Metrics
 from cluster.metrics.requests import RequestMetrics
 from cluster.model.broker import Broker, BrokerId, ControllerId, Endpoint

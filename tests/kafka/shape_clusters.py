@@ -16,12 +16,12 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from adoption.broker_survey import connect, metadata
 from cluster.kafka_wire.connection import KafkaConnection
-from cluster.kafka_wire.messages.create_topics_request import (
+from cluster.kafka_wire.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreateTopicsRequest,
+    CreateTopicsResponse,
 )
-from cluster.kafka_wire.messages.create_topics_response import CreateTopicsResponse
 from cluster.kafka_wire.tls import TlsSettings, client_context
 from cluster.model.broker import Endpoint
 from deploy.local.kafka_broker import STARTED, KafkaBroker, prepare

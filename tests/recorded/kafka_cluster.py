@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from cluster.kafka_wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-from cluster.kafka_wire.messages.produce_response import ProduceResponse
+from cluster.kafka_wire.messages.data import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from cluster.model.errors import PeerUnreachableError
 from cluster.zookeeper.port import ZooKeeper
 from deploy.local.kafka_broker import STARTED, KafkaBroker, prepare

@@ -4,159 +4,47 @@ Source: Kafka KafkaApis.handleAlterPartitionRequest, handleControlledShutdownReq
 handleUpdateFeatures.
 """
 
-from itertools import groupby
+from collections.abc import Sequence
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from cluster.kafka_wire.api_keys import ApiKey
-from cluster.kafka_wire.messages import allocate_producer_ids_request as allocation
-from cluster.kafka_wire.messages import allocate_producer_ids_response as allocated
-from cluster.kafka_wire.messages import alter_partition_request as isr_change
-from cluster.kafka_wire.messages import alter_partition_response as isr_changed
-from cluster.kafka_wire.messages import controlled_shutdown_request as shutdown
-from cluster.kafka_wire.messages import controlled_shutdown_response as shut_down
-from cluster.kafka_wire.messages import update_features_request as features
-from cluster.kafka_wire.messages import update_features_response as updated
-from cluster.model.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
-from cluster.model.errors import ApiError
+from cluster.kafka_wire.conversion import convert
+from cluster.kafka_wire.messages.brokers import AlterPartitionRequest, BrokerState, UpdateFeaturesRequest
+from cluster.model.broker import BrokerEpoch, BrokerId
 from cluster.requests import agents, configs
-from controller.adapters.kafka.conversions import Conversion, topic_id_or_none, topic_id_or_zero
+from controller.adapters.kafka.conversions import AnsweredApi
 
 UNSAFE_DOWNGRADE: Final = 3
 """What `allow_downgrade` of version 0 became (KIP-778)."""
 
 
-def _isr_changes(message: isr_change.AlterPartitionRequest) -> agents.AlterPartitionRequest:
-    return agents.AlterPartitionRequest(
-        BrokerId(message.broker_id),
-        BrokerEpoch(message.broker_epoch),
-        tuple(_proposal(topic, partition) for topic in message.topics for partition in topic.partitions),
+def _isr_changes(message: AlterPartitionRequest) -> agents.AlterPartitionRequest:
+    request = convert(message, agents.AlterPartitionRequest)
+    members = [partition.new_isr_with_epochs for topic in message.topics for partition in topic.partitions]
+    return replace(request, partitions=tuple(map(_with_epochs, request.partitions, members)))
+
+
+def _with_epochs(item: agents.AlterPartitionItem, members: Sequence[BrokerState]) -> agents.AlterPartitionItem:
+    """The newest version has the epoch of each member of the ISR, the others the ISR alone."""
+    if not members:
+        return item
+    isr = tuple(BrokerId(member.broker_id) for member in members)
+    return replace(item, new_isr=isr, new_isr_epochs=tuple(BrokerEpoch(member.broker_epoch) for member in members))
+
+
+def _feature_updates(message: UpdateFeaturesRequest) -> configs.UpdateFeaturesRequest:
+    updates = (
+        replace(update, upgrade_type=UNSAFE_DOWNGRADE) if update.allow_downgrade else update
+        for update in message.feature_updates
     )
+    return convert(replace(message, feature_updates=tuple(updates)), configs.UpdateFeaturesRequest)
 
 
-def _proposal(topic: isr_change.TopicData, partition: isr_change.PartitionData) -> agents.AlterPartitionItem:
-    with_epochs = partition.new_isr_with_epochs
-    isr = tuple(member.broker_id for member in with_epochs) if with_epochs else partition.new_isr
-    return agents.AlterPartitionItem(
-        topic.topic_name,
-        topic_id_or_none(topic.topic_id),
-        partition.partition_index,
-        LeaderEpoch(partition.leader_epoch),
-        tuple(map(BrokerId, isr)),
-        PartitionEpoch(partition.partition_epoch),
-        partition.leader_recovery_state,
-        tuple(BrokerEpoch(member.broker_epoch) for member in with_epochs),
-    )
-
-
-def _isr_changed(
-    _: isr_change.AlterPartitionRequest, response: agents.AlterPartitionResponse
-) -> isr_changed.AlterPartitionResponse:
-    """The results by topic; each is found by id, or by name in the versions without ids."""
-    topics = groupby(response.partitions, lambda result: (result.topic_name, result.topic_id))
-    return isr_changed.AlterPartitionResponse(
-        error_code=response.error_code,
-        topics=tuple(
-            isr_changed.TopicData(
-                topic_name=name,
-                topic_id=topic_id_or_zero(topic_id),
-                partitions=tuple(
-                    isr_changed.PartitionData(
-                        partition_index=result.partition_index,
-                        error_code=result.error_code,
-                        leader_id=result.leader_id,
-                        leader_epoch=result.leader_epoch,
-                        isr=result.isr,
-                        leader_recovery_state=result.leader_recovery_state,
-                        partition_epoch=result.partition_epoch,
-                    )
-                    for result in results
-                ),
-            )
-            for (name, topic_id), results in topics
-        ),
-    )
-
-
-def _isr_change_refused(_: isr_change.AlterPartitionRequest, error: ApiError) -> isr_changed.AlterPartitionResponse:
-    return isr_changed.AlterPartitionResponse(error_code=error.code)
-
-
-def _shutdown(message: shutdown.ControlledShutdownRequest) -> agents.ControlledShutdownRequest:
-    return agents.ControlledShutdownRequest(BrokerId(message.broker_id), BrokerEpoch(message.broker_epoch))
-
-
-def _shut_down(
-    _: shutdown.ControlledShutdownRequest, response: agents.ControlledShutdownResponse
-) -> shut_down.ControlledShutdownResponse:
-    return shut_down.ControlledShutdownResponse(
-        error_code=response.error_code,
-        remaining_partitions=tuple(
-            shut_down.RemainingPartition(topic_name=p.topic_name, partition_index=p.partition_index)
-            for p in response.remaining_partitions
-        ),
-    )
-
-
-def _shutdown_refused(_: shutdown.ControlledShutdownRequest, error: ApiError) -> shut_down.ControlledShutdownResponse:
-    return shut_down.ControlledShutdownResponse(error_code=error.code)
-
-
-def _allocation(message: allocation.AllocateProducerIdsRequest) -> agents.AllocateProducerIdsRequest:
-    return agents.AllocateProducerIdsRequest(BrokerId(message.broker_id), BrokerEpoch(message.broker_epoch))
-
-
-def _allocated(
-    _: allocation.AllocateProducerIdsRequest, response: agents.AllocateProducerIdsResponse
-) -> allocated.AllocateProducerIdsResponse:
-    return allocated.AllocateProducerIdsResponse(
-        error_code=response.error_code,
-        producer_id_start=response.producer_id_start,
-        producer_id_len=response.producer_id_len,
-    )
-
-
-def _allocation_refused(
-    _: allocation.AllocateProducerIdsRequest, error: ApiError
-) -> allocated.AllocateProducerIdsResponse:
-    return allocated.AllocateProducerIdsResponse(error_code=error.code)
-
-
-def _feature_updates(message: features.UpdateFeaturesRequest) -> configs.UpdateFeaturesRequest:
-    return configs.UpdateFeaturesRequest(
-        tuple(
-            configs.FeatureUpdate(
-                update.feature,
-                update.max_version_level,
-                UNSAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type,
-            )
-            for update in message.feature_updates
-        ),
-        message.timeout_ms,
-        validate_only=message.validate_only,
-    )
-
-
-def _features_updated(
-    _: features.UpdateFeaturesRequest, response: configs.UpdateFeaturesResponse
-) -> updated.UpdateFeaturesResponse:
-    return updated.UpdateFeaturesResponse(
-        error_message=None,
-        results=tuple(
-            updated.UpdatableFeatureResult(
-                feature=result.feature, error_code=result.error_code, error_message=result.error_message
-            )
-            for result in response.results
-        ),
-    )
-
-
-def _feature_update_refused(_: features.UpdateFeaturesRequest, error: ApiError) -> updated.UpdateFeaturesResponse:
-    return updated.UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
-
-
-BROKER_APIS: Final[tuple[Conversion[Any], ...]] = (
-    Conversion(ApiKey.ALTER_PARTITION, _isr_changes, _isr_changed, _isr_change_refused),
-    Conversion(ApiKey.CONTROLLED_SHUTDOWN, _shutdown, _shut_down, _shutdown_refused),
-    Conversion(ApiKey.ALLOCATE_PRODUCER_IDS, _allocation, _allocated, _allocation_refused),
-    Conversion(ApiKey.UPDATE_FEATURES, _feature_updates, _features_updated, _feature_update_refused),
+BROKER_APIS: Final[tuple[AnsweredApi[Any], ...]] = (
+    AnsweredApi(ApiKey.ALTER_PARTITION, agents.AlterPartitionRequest, request=_isr_changes),
+    AnsweredApi(ApiKey.CONTROLLED_SHUTDOWN, agents.ControlledShutdownRequest),
+    AnsweredApi(ApiKey.ALLOCATE_PRODUCER_IDS, agents.AllocateProducerIdsRequest),
+    AnsweredApi(ApiKey.UPDATE_FEATURES, configs.UpdateFeaturesRequest, request=_feature_updates),
 )

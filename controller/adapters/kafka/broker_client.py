@@ -7,8 +7,7 @@ from typing import Final
 
 from cluster.config.settings import Settings
 from cluster.kafka_wire.connection import KafkaConnection
-from cluster.kafka_wire.messages.api_versions_request import ApiVersionsRequest
-from cluster.kafka_wire.messages.api_versions_response import ApiVersionsResponse
+from cluster.kafka_wire.messages.connections import ApiVersionsRequest, ApiVersionsResponse
 from cluster.model.broker import Broker, BrokerId, Endpoint, TopicId
 from cluster.model.errors import ApiError, ErrorCode, PeerRefusesError, PeerUnreachableError
 from cluster.requests import control

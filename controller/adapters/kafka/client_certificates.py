@@ -4,8 +4,7 @@ import asyncio
 import ssl
 from typing import Final
 
-from cluster.kafka_wire.messages.api_versions_request import ApiVersionsRequest
-from cluster.kafka_wire.messages.api_versions_response import ApiVersionsResponse
+from cluster.kafka_wire.messages.connections import ApiVersionsRequest, ApiVersionsResponse
 from cluster.model.broker import Endpoint
 from cluster.model.errors import ApiError, ErrorCode, PeerNotConnectedError, PeerUnreachableError
 from cluster.model.listeners import ListenerNames

@@ -6,18 +6,19 @@ Kafka ConfigHelper, ZkAdminManager, KafkaAdminClient.nodeFor.
 
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from cluster.kafka_wire.api_keys import ApiKey
-from cluster.kafka_wire.messages import describe_configs_request as description
-from cluster.kafka_wire.messages import describe_configs_response as described
-from cluster.kafka_wire.messages import incremental_alter_configs_request as alteration
-from cluster.kafka_wire.messages import incremental_alter_configs_response as altered
+from cluster.kafka_wire.conversion import convert
+from cluster.kafka_wire.messages import configs as wire_configs
 from cluster.model.broker import ControllerId
 from cluster.model.errors import ApiError
 from cluster.requests import configs
-from controller.adapters.kafka.conversions import Conversion
+from controller.adapters.kafka.conversions import AnsweredApi, each_refused
 
 _BROKER_LOGGER: Final = 8
 _STRING: Final = 2
+_NAMES: Final = ("resource_type", "resource_name")
 _THROTTLES: Final = frozenset(
     {
         "leader.replication.throttled.rate",
@@ -28,7 +29,7 @@ _THROTTLES: Final = frozenset(
 """kafka-reassign-partitions takes these off all nodes; a controller has no replicas, and so never has one."""
 
 
-def config_apis(controller: ControllerId) -> tuple[Conversion[Any], ...]:
+def config_apis(controller: ControllerId) -> tuple[AnsweredApi[Any], ...]:
     """The APIs of configs, as far as they are about the controller with this id."""
     own = str(controller)
 
@@ -37,96 +38,56 @@ def config_apis(controller: ControllerId) -> tuple[Conversion[Any], ...]:
         return any(r.resource_type in kinds and r.resource_name == own for r in message.resources)
 
     return (
-        Conversion(ApiKey.DESCRIBE_CONFIGS, _to_describe, _described, _description_refused, is_own),
-        Conversion(ApiKey.INCREMENTAL_ALTER_CONFIGS, _to_alter, _altered, _alteration_refused, is_own),
+        AnsweredApi(
+            ApiKey.DESCRIBE_CONFIGS,
+            configs.DescribeConfigsRequest,
+            _description_refused,
+            concerns=is_own,
+            response=_described,
+        ),
+        AnsweredApi(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            configs.AlterConfigsRequest,
+            _alteration_refused,
+            concerns=is_own,
+            request=_to_alter,
+        ),
     )
-
-
-def _to_describe(message: description.DescribeConfigsRequest) -> configs.DescribeConfigsRequest:
-    resources = (
-        configs.ConfigResource(r.resource_type, r.resource_name, r.configuration_keys) for r in message.resources
-    )
-    return configs.DescribeConfigsRequest(tuple(resources))
 
 
 def _described(
-    _: description.DescribeConfigsRequest, response: configs.DescribeConfigsResponse
-) -> described.DescribeConfigsResponse:
-    return described.DescribeConfigsResponse(
-        results=tuple(
-            described.DescribeConfigsResult(
-                error_code=result.error_code,
-                error_message=result.error_message,
-                resource_type=result.resource_type,
-                resource_name=result.resource_name,
-                configs=tuple(map(_config, result.configs)),
-            )
-            for result in response.results
-        )
-    )
+    _: wire_configs.DescribeConfigsRequest, response: configs.DescribeConfigsResponse
+) -> wire_configs.DescribeConfigsResponse:
+    described = convert(response, wire_configs.DescribeConfigsResponse)
+    return replace(described, results=tuple(map(_with_types, described.results)))
 
 
-def _config(config: configs.DescribedConfig) -> described.DescribeConfigsResourceResult:
-    return described.DescribeConfigsResourceResult(
-        name=config.name,
-        value=config.value,
-        read_only=config.read_only,
-        config_source=config.config_source,
-        is_sensitive=config.is_sensitive,
-        config_type=_STRING,
-        documentation=None,
-    )
+def _with_types(result: wire_configs.DescribeConfigsResult) -> wire_configs.DescribeConfigsResult:
+    return replace(result, configs=tuple(replace(config, config_type=_STRING) for config in result.configs))
 
 
 def _description_refused(
-    message: description.DescribeConfigsRequest, error: ApiError
-) -> described.DescribeConfigsResponse:
-    results = (
-        configs.DescribeConfigsResult(error.code, error.message, r.resource_type, r.resource_name)
-        for r in message.resources
-    )
-    return _described(message, configs.DescribeConfigsResponse(tuple(results)))
+    message: wire_configs.DescribeConfigsRequest, error: ApiError
+) -> wire_configs.DescribeConfigsResponse:
+    results = each_refused(wire_configs.DescribeConfigsResult, message.resources, error, *_NAMES)
+    return wire_configs.DescribeConfigsResponse(results=results)
 
 
-def _to_alter(message: alteration.IncrementalAlterConfigsRequest) -> configs.AlterConfigsRequest:
-    return configs.AlterConfigsRequest(
-        tuple(
-            configs.AlterConfigsResource(
-                r.resource_type,
-                r.resource_name,
-                tuple(
-                    configs.AlterableConfig(c.name, c.config_operation, c.value)
-                    for c in r.configs
-                    if not (c.config_operation == configs.DELETE_CONFIG and c.name in _THROTTLES)
-                ),
-            )
-            for r in message.resources
-        ),
-        validate_only=message.validate_only,
-    )
-
-
-def _altered(
-    _: alteration.IncrementalAlterConfigsRequest, response: configs.AlterConfigsResponse
-) -> altered.IncrementalAlterConfigsResponse:
-    return altered.IncrementalAlterConfigsResponse(
-        responses=tuple(
-            altered.AlterConfigsResourceResponse(
-                error_code=r.error_code,
-                error_message=r.error_message,
-                resource_type=r.resource_type,
-                resource_name=r.resource_name,
-            )
-            for r in response.responses
+def _to_alter(message: wire_configs.IncrementalAlterConfigsRequest) -> configs.AlterConfigsRequest:
+    def without_throttles(resource: wire_configs.AlterConfigsResource) -> wire_configs.AlterConfigsResource:
+        kept = (
+            config
+            for config in resource.configs
+            if not (config.config_operation == configs.DELETE_CONFIG and config.name in _THROTTLES)
         )
-    )
+        return replace(resource, configs=tuple(kept))
+
+    kept = replace(message, resources=tuple(map(without_throttles, message.resources)))
+    return convert(kept, configs.AlterConfigsRequest)
 
 
 def _alteration_refused(
-    message: alteration.IncrementalAlterConfigsRequest, error: ApiError
-) -> altered.IncrementalAlterConfigsResponse:
-    responses = (
-        configs.AlterConfigsResourceResponse(error.code, error.message, r.resource_type, r.resource_name)
-        for r in message.resources
-    )
-    return _altered(message, configs.AlterConfigsResponse(tuple(responses)))
+    message: wire_configs.IncrementalAlterConfigsRequest, error: ApiError
+) -> wire_configs.IncrementalAlterConfigsResponse:
+    responses = each_refused(wire_configs.AlterConfigsResourceResponse, message.resources, error, *_NAMES)
+    return wire_configs.IncrementalAlterConfigsResponse(responses=responses)

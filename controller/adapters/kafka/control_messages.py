@@ -11,18 +11,18 @@ from itertools import groupby
 from typing import Any, Final, assert_never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.codec import encode
+from cluster.kafka_wire.conversion import conversion, convert
 from cluster.kafka_wire.message import EncodedPart, Message
-from cluster.kafka_wire.messages import leader_and_isr_request as lai
-from cluster.kafka_wire.messages import stop_replica_request as stop
-from cluster.kafka_wire.messages import update_metadata_request as metadata
-from cluster.kafka_wire.messages.api_versions_response import ApiVersion
-from cluster.kafka_wire.messages.leader_and_isr_response import LeaderAndIsrResponse as LeaderAndIsrAnswer
-from cluster.kafka_wire.messages.stop_replica_response import StopReplicaResponse as StopReplicaAnswer
-from cluster.kafka_wire.messages.update_metadata_response import UpdateMetadataResponse as UpdateMetadataAnswer
-from cluster.model.broker import ZERO_TOPIC_ID, Broker, TopicId
+from cluster.kafka_wire.messages import control as wire_control
+from cluster.kafka_wire.messages.connections import ApiVersion
+from cluster.kafka_wire.messages.control import LeaderAndIsrResponse as LeaderAndIsrAnswer
+from cluster.kafka_wire.messages.control import StopReplicaResponse as StopReplicaAnswer
+from cluster.kafka_wire.messages.control import UpdateMetadataResponse as UpdateMetadataAnswer
+from cluster.model.broker import ZERO_TOPIC_ID, Broker
 from cluster.model.errors import known_code
 from cluster.model.protocol_version import ProtocolVersion
 from cluster.requests import control
@@ -77,15 +77,15 @@ class ControlMessages:
     def __init__(self, protocol: ProtocolVersion, controller: Broker) -> None:
         self.versions = versions = ControlVersions.of(protocol)
         self._controller = controller
+        partition = conversion(control.LeaderAndIsrPartitionState, wire_control.LeaderAndIsrPartitionState)
+        topic = conversion(control.UpdateMetadataTopicState, wire_control.UpdateMetadataTopicState)
         self._partitions = EncodedParts[control.LeaderAndIsrPartitionState](
-            lambda state: encode(_leader_and_isr_partition(state), versions.leader_and_isr)
+            lambda state: encode(partition(state), versions.leader_and_isr)
         )
         self._topics = EncodedParts[control.UpdateMetadataTopicState](
-            lambda topic: encode(_update_metadata_topic(topic), versions.update_metadata)
+            lambda state: encode(topic(state), versions.update_metadata)
         )
-        self._brokers = EncodedParts[Broker](
-            lambda broker: encode(_live_broker(broker), versions.update_metadata),
-        )
+        self._brokers = EncodedParts[Broker](lambda broker: encode(_live_broker(broker), versions.update_metadata))
 
     def message(self, request: control.ControlRequest) -> tuple[Message, int]:
         """The request as a message, and the version to encode it in."""
@@ -99,60 +99,42 @@ class ControlMessages:
             case _:
                 assert_never(request)
 
-    def _leader_and_isr(self, request: control.LeaderAndIsrRequest) -> lai.LeaderAndIsrRequest:
-        return lai.LeaderAndIsrRequest(
-            controller_id=request.controller_id,
-            controller_epoch=request.controller_epoch,
-            broker_epoch=request.broker_epoch,
-            topic_states=tuple(
-                lai.LeaderAndIsrTopicState(
-                    topic_name=topic.topic_name,
-                    topic_id=_topic_id(topic.topic_id),
-                    partition_states=_encoded(self._partitions, topic.partition_states),
-                )
-                for topic in request.topic_states
-            ),
-            live_leaders=tuple(
-                lai.LeaderAndIsrLiveLeader(broker_id=leader.broker_id, host_name=leader.host, port=leader.port)
-                for leader in request.live_leaders
-            ),
+    def _leader_and_isr(self, request: control.LeaderAndIsrRequest) -> wire_control.LeaderAndIsrRequest:
+        topics = (
+            _leader_and_isr_topic(topic, partition_states=_encoded(self._partitions, topic.partition_states))
+            for topic in request.topic_states
         )
+        return convert(request, wire_control.LeaderAndIsrRequest, topic_states=tuple(topics))
 
-    def _update_metadata(self, request: control.UpdateMetadataRequest) -> metadata.UpdateMetadataRequest:
-        return metadata.UpdateMetadataRequest(
-            controller_id=request.controller_id,
-            controller_epoch=request.controller_epoch,
-            broker_epoch=request.broker_epoch,
+    def _update_metadata(self, request: control.UpdateMetadataRequest) -> wire_control.UpdateMetadataRequest:
+        return convert(
+            request,
+            wire_control.UpdateMetadataRequest,
             topic_states=_encoded(self._topics, request.topic_states),
             live_brokers=_encoded(self._brokers, (*request.live_brokers, self._controller)),
         )
 
-    def _stop_replica(self, request: control.StopReplicaRequest) -> stop.StopReplicaRequest:
+    def _stop_replica(self, request: control.StopReplicaRequest) -> wire_control.StopReplicaRequest:
         states = sorted(request.partition_states, key=lambda state: state.topic_name)
-        topics = {topic: tuple(of_topic) for topic, of_topic in groupby(states, lambda state: state.topic_name)}
-        epochs: dict[str, Any] = {
-            "controller_id": request.controller_id,
-            "controller_epoch": request.controller_epoch,
-            "broker_epoch": request.broker_epoch,
-        }
-        if self.versions.stop_replica <= _ONE_FLAG_PER_REQUEST:
-            return stop.StopReplicaRequest(
-                **epochs,
-                delete_partitions=any(state.delete_partition for state in states),
-                topics=tuple(
-                    stop.StopReplicaTopicV1(name=topic, partition_indexes=tuple(s.partition_index for s in of_topic))
-                    for topic, of_topic in topics.items()
-                ),
-            )
-        return stop.StopReplicaRequest(
-            **epochs,
-            topic_states=tuple(
-                stop.StopReplicaTopicState(topic_name=topic, partition_states=tuple(map(_stopped_partition, of_topic)))
-                for topic, of_topic in topics.items()
-            ),
+        by_topic = replace(request, partition_states=tuple(states))
+        if self.versions.stop_replica > _ONE_FLAG_PER_REQUEST:
+            return convert(by_topic, wire_control.StopReplicaRequest)
+        topics = (
+            wire_control.StopReplicaTopicV1(name=topic, partition_indexes=tuple(s.partition_index for s in of_topic))
+            for topic, of_topic in groupby(states, lambda state: state.topic_name)
+        )
+        return wire_control.StopReplicaRequest(
+            controller_id=request.controller_id,
+            controller_epoch=request.controller_epoch,
+            broker_epoch=request.broker_epoch,
+            delete_partitions=any(state.delete_partition for state in states),
+            topics=tuple(topics),
         )
 
 
+_leader_and_isr_topic: Final = conversion(
+    control.LeaderAndIsrTopicState, wire_control.LeaderAndIsrTopicState, "partition_states"
+)
 _ONE_FLAG_PER_REQUEST: Final = 2
 """The last version of StopReplica that deletes all of its partitions or none; batches are made for that (RQ-13)."""
 
@@ -177,15 +159,9 @@ def response_of(request: control.ControlRequest, answer: Any) -> control.Control
             errors = _leader_errors(answer, request.topic_states)
             return control.LeaderAndIsrResponse(known_code(answer.error_code), tuple(errors))
         case control.StopReplicaRequest(), StopReplicaAnswer():
-            return control.StopReplicaResponse(
-                known_code(answer.error_code),
-                tuple(
-                    control.StopReplicaPartitionError(e.topic_name, e.partition_index, known_code(e.error_code))
-                    for e in answer.partition_errors
-                ),
-            )
+            return convert(answer, control.StopReplicaResponse)
         case control.UpdateMetadataRequest(), UpdateMetadataAnswer():
-            return control.UpdateMetadataResponse(known_code(answer.error_code))
+            return convert(answer, control.UpdateMetadataResponse)
     raise AssertionError(f"{type(answer).__name__} does not answer {type(request).__name__}")
 
 
@@ -199,7 +175,7 @@ def _leader_errors(
     for topic in topics:
         for state in topic.partition_states if topic.topic_id is None else ():
             without[state.partition_index].append(topic.topic_name)
-    names = {_topic_id(topic.topic_id): topic.topic_name for topic in topics}
+    names = {topic.topic_id or ZERO_TOPIC_ID: topic.topic_name for topic in topics}
     for error in answer.partition_errors:
         code = known_code(error.error_code)
         yield control.LeaderAndIsrPartitionError(error.topic_name, None, error.partition_index, code)
@@ -214,68 +190,18 @@ def _leader_errors(
                 yield control.LeaderAndIsrPartitionError(without[partition][0], None, partition, code)
 
 
-def _leader_and_isr_partition(state: control.LeaderAndIsrPartitionState) -> lai.LeaderAndIsrPartitionState:
-    return lai.LeaderAndIsrPartitionState(
-        partition_index=state.partition_index,
-        controller_epoch=state.controller_epoch,
-        leader=state.leader,
-        leader_epoch=state.leader_epoch,
-        isr=state.isr,
-        partition_epoch=state.partition_epoch,
-        replicas=state.replicas,
-        adding_replicas=state.adding_replicas,
-        removing_replicas=state.removing_replicas,
-        is_new=state.is_new,
-        leader_recovery_state=state.leader_recovery_state,
+def _live_broker(broker: Broker) -> wire_control.UpdateMetadataBroker:
+    endpoints = (
+        convert(
+            endpoint,
+            wire_control.UpdateMetadataEndpoint,
+            security_protocol=SECURITY_PROTOCOLS.get(endpoint.security_protocol, 0),
+        )
+        for endpoint in broker.endpoints
     )
-
-
-def _update_metadata_topic(topic: control.UpdateMetadataTopicState) -> metadata.UpdateMetadataTopicState:
-    return metadata.UpdateMetadataTopicState(
-        topic_name=topic.topic_name,
-        topic_id=_topic_id(topic.topic_id),
-        partition_states=tuple(
-            metadata.UpdateMetadataPartitionState(
-                partition_index=state.partition_index,
-                controller_epoch=state.controller_epoch,
-                leader=state.leader,
-                leader_epoch=state.leader_epoch,
-                isr=state.isr,
-                zk_version=state.zk_version,
-                replicas=state.replicas,
-                offline_replicas=state.offline_replicas,
-            )
-            for state in topic.partition_states
-        ),
-    )
-
-
-def _live_broker(broker: Broker) -> metadata.UpdateMetadataBroker:
-    return metadata.UpdateMetadataBroker(
-        id=broker.id,
-        endpoints=tuple(
-            metadata.UpdateMetadataEndpoint(
-                port=endpoint.port,
-                host=endpoint.host,
-                listener=endpoint.listener,
-                security_protocol=SECURITY_PROTOCOLS.get(endpoint.security_protocol, 0),
-            )
-            for endpoint in broker.endpoints
-        ),
-        rack=broker.rack,
-    )
-
-
-def _stopped_partition(state: control.StopReplicaPartitionState) -> stop.StopReplicaPartitionState:
-    return stop.StopReplicaPartitionState(
-        partition_index=state.partition_index, leader_epoch=state.leader_epoch, delete_partition=state.delete_partition
-    )
+    return convert(broker, wire_control.UpdateMetadataBroker, endpoints=tuple(endpoints))
 
 
 def _encoded(parts: EncodedParts[Any], states: Iterable[Any]) -> Any:
     """The states, each already encoded."""
     return tuple([EncodedPart(parts.bytes_of(state)) for state in states])
-
-
-def _topic_id(topic_id: TopicId | None) -> TopicId:
-    return ZERO_TOPIC_ID if topic_id is None else topic_id

@@ -8,11 +8,14 @@ from cluster.kafka_wire.apis import api
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.headers import RequestHeader, encode_response
 from cluster.kafka_wire.message import Message
-from cluster.kafka_wire.messages.api_versions_request import ApiVersionsRequest
-from cluster.kafka_wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
-from cluster.kafka_wire.messages.describe_log_dirs_response import DescribeLogDirsResponse, DescribeLogDirsResult
-from cluster.kafka_wire.messages.list_groups_response import ListGroupsResponse
-from cluster.kafka_wire.messages.list_transactions_response import ListTransactionsResponse
+from cluster.kafka_wire.messages.connections import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    ListGroupsResponse,
+    ListTransactionsResponse,
+)
+from cluster.kafka_wire.messages.data import DescribeLogDirsResponse, DescribeLogDirsResult
 from cluster.model.errors import ClusterError, ErrorCode
 from controller.adapters.kafka.versions import announced
 

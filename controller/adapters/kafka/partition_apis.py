@@ -8,152 +8,36 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from cluster.kafka_wire.api_keys import ApiKey
-from cluster.kafka_wire.messages import alter_partition_reassignments_request as alteration
-from cluster.kafka_wire.messages import alter_partition_reassignments_response as altered
-from cluster.kafka_wire.messages import elect_leaders_request as election
-from cluster.kafka_wire.messages import elect_leaders_response as elected
-from cluster.kafka_wire.messages import list_partition_reassignments_request as listing
-from cluster.kafka_wire.messages import list_partition_reassignments_response as listed
-from cluster.model.broker import BrokerId
+from cluster.kafka_wire.messages.partitions import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests import elections, reassignments
-from controller.adapters.kafka.conversions import Conversion
+from controller.adapters.kafka.conversions import AnsweredApi
 
 
-def _elections(message: election.ElectLeadersRequest) -> elections.ElectLeadersRequest:
-    wanted = message.topic_partitions
-    return elections.ElectLeadersRequest(
-        message.election_type,
-        None if wanted is None else tuple(elections.ElectLeadersTopic(t.topic, t.partitions) for t in wanted),
-        message.timeout_ms,
-    )
-
-
-def _elected(_: election.ElectLeadersRequest, response: elections.ElectLeadersResponse) -> elected.ElectLeadersResponse:
-    return elected.ElectLeadersResponse(
-        replica_election_results=tuple(
-            elected.ReplicaElectionResult(
-                topic=topic.topic,
-                partition_result=tuple(
-                    elected.PartitionResult(
-                        partition_id=result.partition_id,
-                        error_code=result.error_code,
-                        error_message=result.error_message,
-                    )
-                    for result in topic.partition_result
-                ),
-            )
-            for topic in response.results
-        )
-    )
-
-
-def _election_refused(message: election.ElectLeadersRequest, error: ApiError) -> elected.ElectLeadersResponse:
+def _election_refused(message: ElectLeadersRequest, error: ApiError) -> ElectLeadersResponse:
     """Version 0 has no error for the whole request, so each partition has it too."""
 
-    def refused(partition: int) -> elections.PartitionElectionResult:
-        return elections.PartitionElectionResult(partition, error.code, error.message)
+    def refused(partition: int) -> PartitionResult:
+        return PartitionResult(partition_id=partition, error_code=error.code, error_message=error.message)
 
     results = (
-        elections.ReplicaElectionResult(topic.topic, tuple(map(refused, topic.partitions)))
+        ReplicaElectionResult(topic=topic.topic, partition_result=tuple(map(refused, topic.partitions)))
         for topic in message.topic_partitions or ()
     )
-    return replace(_elected(message, elections.ElectLeadersResponse(tuple(results))), error_code=error.code)
+    return ElectLeadersResponse(error_code=error.code, replica_election_results=tuple(results))
 
 
-def _fitted(response: elected.ElectLeadersResponse, version: int) -> elected.ElectLeadersResponse:
+def _fitted(response: ElectLeadersResponse, version: int) -> ElectLeadersResponse:
     return response if version else replace(response, error_code=ErrorCode.NONE)
 
 
-def _reassignments(
-    message: alteration.AlterPartitionReassignmentsRequest,
-) -> reassignments.AlterPartitionReassignmentsRequest:
-    return reassignments.AlterPartitionReassignmentsRequest(
-        tuple(
-            reassignments.ReassignableTopic(
-                topic.name,
-                tuple(
-                    reassignments.ReassignablePartition(
-                        p.partition_index, None if p.replicas is None else tuple(map(BrokerId, p.replicas))
-                    )
-                    for p in topic.partitions
-                ),
-            )
-            for topic in message.topics
-        ),
-        message.timeout_ms,
-    )
-
-
-def _reassigned(
-    _: alteration.AlterPartitionReassignmentsRequest, response: reassignments.AlterPartitionReassignmentsResponse
-) -> altered.AlterPartitionReassignmentsResponse:
-    return altered.AlterPartitionReassignmentsResponse(
-        error_message=None,
-        responses=tuple(
-            altered.ReassignableTopicResponse(
-                name=topic.name,
-                partitions=tuple(
-                    altered.ReassignablePartitionResponse(
-                        partition_index=p.partition_index, error_code=p.error_code, error_message=p.error_message
-                    )
-                    for p in topic.partitions
-                ),
-            )
-            for topic in response.responses
-        ),
-    )
-
-
-def _reassignment_refused(
-    _: alteration.AlterPartitionReassignmentsRequest, error: ApiError
-) -> altered.AlterPartitionReassignmentsResponse:
-    return altered.AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
-
-
-def _listing(
-    message: listing.ListPartitionReassignmentsRequest,
-) -> reassignments.ListPartitionReassignmentsRequest:
-    wanted = message.topics
-    return reassignments.ListPartitionReassignmentsRequest(
-        None
-        if wanted is None
-        else tuple(reassignments.ListPartitionReassignmentsTopics(t.name, t.partition_indexes) for t in wanted),
-        message.timeout_ms,
-    )
-
-
-def _listed(
-    _: listing.ListPartitionReassignmentsRequest, response: reassignments.ListPartitionReassignmentsResponse
-) -> listed.ListPartitionReassignmentsResponse:
-    return listed.ListPartitionReassignmentsResponse(
-        error_message=None,
-        topics=tuple(
-            listed.OngoingTopicReassignment(
-                name=topic.name,
-                partitions=tuple(
-                    listed.OngoingPartitionReassignment(
-                        partition_index=p.partition_index,
-                        replicas=p.replicas,
-                        adding_replicas=p.adding_replicas,
-                        removing_replicas=p.removing_replicas,
-                    )
-                    for p in topic.partitions
-                ),
-            )
-            for topic in response.topics
-        ),
-    )
-
-
-def _listing_refused(
-    _: listing.ListPartitionReassignmentsRequest, error: ApiError
-) -> listed.ListPartitionReassignmentsResponse:
-    return listed.ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
-
-
-PARTITION_APIS: Final[tuple[Conversion[Any], ...]] = (
-    Conversion(ApiKey.ELECT_LEADERS, _elections, _elected, _election_refused, fitted=_fitted),
-    Conversion(ApiKey.ALTER_PARTITION_REASSIGNMENTS, _reassignments, _reassigned, _reassignment_refused),
-    Conversion(ApiKey.LIST_PARTITION_REASSIGNMENTS, _listing, _listed, _listing_refused),
+PARTITION_APIS: Final[tuple[AnsweredApi[Any], ...]] = (
+    AnsweredApi(ApiKey.ELECT_LEADERS, elections.ElectLeadersRequest, _election_refused, fitted=_fitted),
+    AnsweredApi(ApiKey.ALTER_PARTITION_REASSIGNMENTS, reassignments.AlterPartitionReassignmentsRequest),
+    AnsweredApi(ApiKey.LIST_PARTITION_REASSIGNMENTS, reassignments.ListPartitionReassignmentsRequest),
 )

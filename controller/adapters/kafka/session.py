@@ -30,7 +30,7 @@ from cluster.rpc.call_kinds import CallKind
 from controller.adapters.kafka.authorizers import Authorizers
 from controller.adapters.kafka.broker_apis import BROKER_APIS
 from controller.adapters.kafka.client_certificates import ClientCertificates
-from controller.adapters.kafka.conversions import Conversion
+from controller.adapters.kafka.conversions import AnsweredApi
 from controller.adapters.kafka.live_brokers import LiveBrokers
 from controller.adapters.kafka.local_answers import LocalAnswers
 from controller.adapters.kafka.partition_apis import PARTITION_APIS
@@ -73,7 +73,7 @@ class KafkaServices(Struct, frozen=True):
     metrics: RequestMetrics
     brokers: LiveBrokers
     local: LocalAnswers
-    conversions: Mapping[ApiKey, Conversion[Any]]
+    apis: Mapping[ApiKey, AnsweredApi[Any]]
     authorizers: Authorizers
     certificates: ClientCertificates
     threads: "LongRequests"
@@ -120,7 +120,7 @@ class KafkaSession:
         async def received() -> bytes:
             return frame
 
-        with services.metrics.measure(_name(called), len(frame)) as measured:
+        with services.metrics.measure(called.name, len(frame)) as measured:
             try:
                 call = services.admission.admit(kind, self._peer)
             except ApiError as error:
@@ -156,15 +156,15 @@ class KafkaSession:
 
         Raises RefusedConnectionError where the response has no place for one, or the request is too long to look at.
         """
-        conversion = self._services.conversions.get(called.key)
+        answered = self._services.apis.get(called.key)
         # Only these, in these versions, have a code of their own (KIP-599); older clients do not know it as retriable.
         quota = _WITH_QUOTA.get(called.key)
         is_known = quota is not None and header.api_version >= quota
         refused = ApiError(error.code if is_known else ErrorCode.REQUEST_TIMED_OUT, error.message)
-        if conversion is not None and called.has(header.api_version) and len(frame) <= _LARGE_BYTES:
+        if answered is not None and called.has(header.api_version) and len(frame) <= _LARGE_BYTES:
             message = decode(called.request_type, header.api_version, frame, start, elements_max=_LARGE_ELEMENTS)
-            if conversion.concerns(message):
-                return _encoded(conversion.refusal(message, refused), header, conversion)
+            if answered.concerns(message):
+                return _encoded(answered.refusal(message, refused), header, answered)
         return _refused(called, header, refused.code)
 
     async def _answer(
@@ -173,12 +173,12 @@ class KafkaSession:
         services = self._services
         if called.key is ApiKey.API_VERSIONS:
             return await services.local.api_versions(header, frame, start, self._connected)
-        conversion, own = services.conversions.get(called.key), services.local.answer(called.key)
-        if (conversion is not None or own is not None) and not called.has(header.api_version):
+        answered, own = services.apis.get(called.key), services.local.answer(called.key)
+        if (answered is not None or own is not None) and not called.has(header.api_version):
             return _refused(called, header, ErrorCode.UNSUPPORTED_VERSION)
         if own is not None:
             return _encoded(own, header)
-        if conversion is not None:
+        if answered is not None:
             thread = services.threads.of(called.key)
             token = THREAD.set(thread if len(frame) > _LARGE_BYTES else None)
             try:
@@ -186,15 +186,15 @@ class KafkaSession:
                 message = await off_loop(
                     decode, called.request_type, header.api_version, frame, start, elements_max=limit
                 )
-                if conversion.concerns(message):
-                    response = await self._converted(conversion, message, measured)
+                if answered.concerns(message):
+                    response = await self._handled(answered, message, measured)
                     if _is_large(response):
                         THREAD.set(thread)
-                    return await off_loop(_encoded, response, header, conversion)
+                    return await off_loop(_encoded, response, header, answered)
             finally:
                 THREAD.reset(token)
         if called.key in NEVER_PASSED_ON:
-            raise RefusedConnectionError(f"{_name(called)} is not for a controller")
+            raise RefusedConnectionError(f"{called.name} is not for a controller")
         async with parked():
             connection = (
                 await services.authorizers.require_none(self._connected)
@@ -203,26 +203,26 @@ class KafkaSession:
             )
             return await connection.call_raw(frame, timeout_s=_PASSED_ON_TIMEOUT_S)
 
-    async def _converted(self, conversion: Conversion[Any], message: Message, measured: MeasuredRequest) -> Message:
+    async def _handled(self, answered: AnsweredApi[Any], message: Message, measured: MeasuredRequest) -> Message:
         context = RequestContext(peer=self._peer.connection, is_kafka_client=True)
         try:
-            if conversion.key not in _OF_BROKERS:
+            if answered.key not in _OF_BROKERS:
                 await self._services.authorizers.require_none(self._connected)
             elif not self._is_authenticated:
                 await self._services.certificates.require_none()
-            request = await off_loop(conversion.request, message)
+            request = await off_loop(answered.request_of, message)
             response = await self._services.handler.handle(context, request)
             measured.handled(getattr(response, "error_code", ErrorCode.NONE))
-            return await off_loop(conversion.response, message, response)
+            return await off_loop(answered.response_to, message, response)
         except ApiError as error:
             refused = error
         except ClusterError as error:
             refused = ApiError(error.code, str(error))
         except Exception as error:
-            _log.exception("Request failed", api=conversion.key.name)
+            _log.exception("Request failed", api=answered.key.name)
             refused = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}")
         measured.error_code = refused.code
-        return await off_loop(conversion.refusal, message, refused)
+        return await off_loop(answered.refusal, message, refused)
 
     async def _connected(self) -> KafkaConnection:
         if self._upstream is None or not self._upstream.is_open:
@@ -232,9 +232,9 @@ class KafkaSession:
         return self._upstream
 
 
-def _encoded(message: Message, header: RequestHeader, conversion: Conversion[Any] | None = None) -> bytes:
+def _encoded(message: Message, header: RequestHeader, answered: AnsweredApi[Any] | None = None) -> bytes:
     """The response, without what its version cannot say."""
-    fitted = message if conversion is None else conversion.fitted(message, header.api_version)
+    fitted = message if answered is None else answered.fitted(message, header.api_version)
     try:
         return encode_response(fitted, header.api_version, header.correlation_id)
     except ClusterError:
@@ -266,8 +266,8 @@ def _refused(called: Api, header: RequestHeader, code: ErrorCode) -> bytes:
     if it has no place for an error of the whole request.
     """
     version = min(max(header.api_version, called.oldest_version), called.latest_version)
-    if not has_error_code(called.response_type.SCHEMA, version):
-        raise RefusedConnectionError(f"{_name(called)} {header.api_version}: {code.name}")
+    if not has_error_code(f"{called.name}Response", version):
+        raise RefusedConnectionError(f"{called.name} {header.api_version}: {code.name}")
     response = called.response_type(**{"error_code": code})
     return encode_response(response, version, header.correlation_id)
 
@@ -283,8 +283,3 @@ def _is_large(message: Message) -> bool:
                 fields = getattr(item, "__struct_fields__", ())
                 elements += sum(len(v) for f in fields if isinstance(v := getattr(item, f), tuple))
     return elements > _LARGE_ELEMENTS
-
-
-def _name(called: Api) -> str:
-    """As Kafka's metrics name it."""
-    return called.request_type.__name__.removesuffix("Request")

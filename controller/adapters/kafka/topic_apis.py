@@ -4,42 +4,27 @@ Source: Kafka KafkaApis.handleCreateTopicsRequest, handleDeleteTopicsRequest, ha
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from cluster.kafka_wire.api_keys import ApiKey
-from cluster.kafka_wire.messages import create_partitions_request as expansion
-from cluster.kafka_wire.messages import create_partitions_response as expanded
-from cluster.kafka_wire.messages import create_topics_request as creation
-from cluster.kafka_wire.messages import create_topics_response as created
-from cluster.kafka_wire.messages import delete_topics_request as deletion
-from cluster.kafka_wire.messages import delete_topics_response as deleted
-from cluster.model.broker import BrokerId
+from cluster.kafka_wire.conversion import convert
+from cluster.kafka_wire.messages import topics as wire_topics
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests import topics
-from controller.adapters.kafka.conversions import Conversion, topic_id_or_none, topic_id_or_zero
+from controller.adapters.kafka.conversions import AnsweredApi, each_refused
 
 _TOPIC_CONFIG: Final = 1
 
 
-def _new_topics(message: creation.CreateTopicsRequest) -> topics.CreateTopicsRequest:
-    return topics.CreateTopicsRequest(
-        tuple(_new_topic(topic) for topic in message.topics if _contradiction(topic) is None),
-        message.timeout_ms,
-        validate_only=message.validate_only,
-    )
+def _new_topics(message: wire_topics.CreateTopicsRequest) -> topics.CreateTopicsRequest:
+    consistent = tuple(topic for topic in message.topics if _contradiction(topic) is None)
+    return convert(replace(message, topics=consistent), topics.CreateTopicsRequest)
 
 
-def _new_topic(topic: creation.CreatableTopic) -> topics.NewTopic:
-    return topics.NewTopic(
-        topic.name,
-        topic.num_partitions,
-        topic.replication_factor,
-        {a.partition_index: tuple(map(BrokerId, a.broker_ids)) for a in topic.assignments},
-        {config.name: config.value for config in topic.configs if config.value is not None},
-    )
-
-
-def _contradiction(topic: creation.CreatableTopic) -> str | None:
+def _contradiction(topic: wire_topics.CreatableTopic) -> str | None:
     """What a request of the controller has no form for: values given twice, and configs without a value."""
     for field, values in (
         ("assignments.partition_index", [a.partition_index for a in topic.assignments]),
@@ -53,121 +38,69 @@ def _contradiction(topic: creation.CreatableTopic) -> str | None:
 
 
 def _created(
-    message: creation.CreateTopicsRequest, response: topics.CreateTopicsResponse
-) -> created.CreateTopicsResponse:
+    message: wire_topics.CreateTopicsRequest, response: topics.CreateTopicsResponse
+) -> wire_topics.CreateTopicsResponse:
     configs = {topic.name: topic.configs for topic in message.topics}
     refused = [
-        created.CreatableTopicResult(
+        wire_topics.CreatableTopicResult(
             name=topic.name, error_code=ErrorCode.INVALID_REQUEST, error_message=why, configs=None
         )
         for topic in message.topics
         if (why := _contradiction(topic)) is not None
     ]
     handled = [_creation_result(result, configs.get(result.name, ())) for result in response.topics]
-    return created.CreateTopicsResponse(topics=(*handled, *refused))
+    return wire_topics.CreateTopicsResponse(topics=(*handled, *refused))
 
 
 def _creation_result(
-    result: topics.CreatableTopicResult, configs: tuple[creation.CreatableTopicConfig, ...]
-) -> created.CreatableTopicResult:
+    result: topics.CreatableTopicResult, configs: tuple[wire_topics.CreatableTopicConfig, ...]
+) -> wire_topics.CreatableTopicResult:
     described = tuple(
-        created.CreatableTopicConfigs(name=config.name, value=config.value, config_source=_TOPIC_CONFIG)
+        wire_topics.CreatableTopicConfigs(name=config.name, value=config.value, config_source=_TOPIC_CONFIG)
         for config in configs
     )
-    return created.CreatableTopicResult(
-        name=result.name,
-        topic_id=topic_id_or_zero(result.topic_id),
-        error_code=result.error_code,
-        error_message=result.error_message or None,
-        num_partitions=result.num_partitions,
-        replication_factor=result.replication_factor,
-        configs=described if result.error_code is ErrorCode.NONE else None,
-    )
+    is_created = result.error_code is ErrorCode.NONE
+    return convert(result, wire_topics.CreatableTopicResult, configs=described if is_created else None)
 
 
-def _creation_refused(message: creation.CreateTopicsRequest, error: ApiError) -> created.CreateTopicsResponse:
-    return created.CreateTopicsResponse(
-        topics=tuple(
-            created.CreatableTopicResult(name=name, error_code=error.code, error_message=error.message, configs=None)
-            for name in dict.fromkeys(topic.name for topic in message.topics)
-        )
-    )
+def _creation_refused(message: wire_topics.CreateTopicsRequest, error: ApiError) -> wire_topics.CreateTopicsResponse:
+    results = each_refused(wire_topics.CreatableTopicResult, _by_name(message.topics), error, "name")
+    return wire_topics.CreateTopicsResponse(topics=tuple(replace(result, configs=None) for result in results))
 
 
-def _topics_to_delete(message: deletion.DeleteTopicsRequest) -> topics.DeleteTopicsRequest:
-    by_name = tuple(topics.TopicToDelete(name) for name in message.topic_names)
-    named_or_by_id = tuple(topics.TopicToDelete(t.name, topic_id_or_none(t.topic_id)) for t in message.topics)
-    return topics.DeleteTopicsRequest(by_name + named_or_by_id, message.timeout_ms)
+def _by_name(named: Iterable[Any]) -> Iterable[Any]:
+    """The topics, each name once."""
+    return {topic.name: topic for topic in named}.values()
 
 
-def _deleted(_: deletion.DeleteTopicsRequest, response: topics.DeleteTopicsResponse) -> deleted.DeleteTopicsResponse:
-    return deleted.DeleteTopicsResponse(
-        responses=tuple(
-            deleted.DeletableTopicResult(
-                name=result.name,
-                topic_id=topic_id_or_zero(result.topic_id),
-                error_code=result.error_code,
-                error_message=result.error_message,
-            )
-            for result in response.responses
-        )
-    )
+def _as_states(message: wire_topics.DeleteTopicsRequest) -> wire_topics.DeleteTopicsRequest:
+    """The request as the newest versions have it, which name topics by id too."""
+    by_name = (wire_topics.DeleteTopicState(name=name) for name in message.topic_names)
+    return replace(message, topics=(*by_name, *message.topics))
 
 
-def _deletion_refused(message: deletion.DeleteTopicsRequest, error: ApiError) -> deleted.DeleteTopicsResponse:
-    by_name = [deletion.DeleteTopicState(name=name) for name in message.topic_names]
-    return deleted.DeleteTopicsResponse(
-        responses=tuple(
-            deleted.DeletableTopicResult(
-                name=topic.name, topic_id=topic.topic_id, error_code=error.code, error_message=error.message
-            )
-            for topic in (*by_name, *message.topics)
-        )
-    )
-
-
-def _new_partitions(message: expansion.CreatePartitionsRequest) -> topics.CreatePartitionsRequest:
-    return topics.CreatePartitionsRequest(
-        tuple(
-            topics.NewPartitions(
-                topic.name,
-                topic.count,
-                None
-                if topic.assignments is None
-                else tuple(
-                    topics.NewPartitionsAssignment(tuple(map(BrokerId, a.broker_ids))) for a in topic.assignments
-                ),
-            )
-            for topic in message.topics
-        ),
-        message.timeout_ms,
-        validate_only=message.validate_only,
-    )
-
-
-def _expanded(
-    _: expansion.CreatePartitionsRequest, response: topics.CreatePartitionsResponse
-) -> expanded.CreatePartitionsResponse:
-    return expanded.CreatePartitionsResponse(
-        results=tuple(
-            expanded.CreatePartitionsTopicResult(
-                name=result.name, error_code=result.error_code, error_message=result.error_message
-            )
-            for result in response.results
-        )
-    )
+def _deletion_refused(message: wire_topics.DeleteTopicsRequest, error: ApiError) -> wire_topics.DeleteTopicsResponse:
+    states = _as_states(message).topics
+    refused = each_refused(wire_topics.DeletableTopicResult, states, error, "name", "topic_id")
+    return wire_topics.DeleteTopicsResponse(responses=refused)
 
 
 def _expansion_refused(
-    message: expansion.CreatePartitionsRequest, error: ApiError
-) -> expanded.CreatePartitionsResponse:
-    names = dict.fromkeys(topic.name for topic in message.topics)
-    results = (topics.CreatePartitionsResult(name, error.code, error.message) for name in names)
-    return _expanded(message, topics.CreatePartitionsResponse(tuple(results)))
+    message: wire_topics.CreatePartitionsRequest, error: ApiError
+) -> wire_topics.CreatePartitionsResponse:
+    refused = each_refused(wire_topics.CreatePartitionsTopicResult, _by_name(message.topics), error, "name")
+    return wire_topics.CreatePartitionsResponse(results=refused)
 
 
-TOPIC_APIS: Final[tuple[Conversion[Any], ...]] = (
-    Conversion(ApiKey.CREATE_TOPICS, _new_topics, _created, _creation_refused),
-    Conversion(ApiKey.DELETE_TOPICS, _topics_to_delete, _deleted, _deletion_refused),
-    Conversion(ApiKey.CREATE_PARTITIONS, _new_partitions, _expanded, _expansion_refused),
+TOPIC_APIS: Final[tuple[AnsweredApi[Any], ...]] = (
+    AnsweredApi(
+        ApiKey.CREATE_TOPICS, topics.CreateTopicsRequest, _creation_refused, request=_new_topics, response=_created
+    ),
+    AnsweredApi(
+        ApiKey.DELETE_TOPICS,
+        topics.DeleteTopicsRequest,
+        _deletion_refused,
+        request=lambda message: convert(_as_states(message), topics.DeleteTopicsRequest),
+    ),
+    AnsweredApi(ApiKey.CREATE_PARTITIONS, topics.CreatePartitionsRequest, _expansion_refused),
 )

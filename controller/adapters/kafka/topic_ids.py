@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from cluster.kafka_wire.connection import KafkaConnection
-from cluster.kafka_wire.messages import leader_and_isr_request as lai
-from cluster.kafka_wire.messages.leader_and_isr_response import LeaderAndIsrResponse
-from cluster.kafka_wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from cluster.kafka_wire.messages.metadata_response import MetadataResponse
+from cluster.kafka_wire.messages import control as wire_control
+from cluster.kafka_wire.messages.control import LeaderAndIsrResponse
+from cluster.kafka_wire.messages.data import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from cluster.model.broker import NO_LEADER, ZERO_TOPIC_ID, LeaderEpoch, TopicId
 from cluster.model.errors import ApiError, ErrorCode, known_code
 from controller.topic_id_questions import TopicIdAnswer, TopicIdQuestion
@@ -84,16 +83,16 @@ async def _offer(
     timeout_s: float,
 ) -> dict[str, ErrorCode]:
     """What the broker's logs say to these ids."""
-    request = lai.LeaderAndIsrRequest(
+    request = wire_control.LeaderAndIsrRequest(
         controller_id=question.controller_id,
         controller_epoch=question.controller_epoch,
         broker_epoch=question.broker_epoch,
         topic_states=tuple(
-            lai.LeaderAndIsrTopicState(
+            wire_control.LeaderAndIsrTopicState(
                 topic_name=topic,
                 topic_id=topic_id,
                 partition_states=(
-                    lai.LeaderAndIsrPartitionState(
+                    wire_control.LeaderAndIsrPartitionState(
                         partition_index=question.topics[topic].partition,
                         controller_epoch=question.controller_epoch,
                         leader=NO_LEADER,

@@ -2,46 +2,24 @@
 
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from cluster.kafka_wire.api_keys import ApiKey
-from cluster.kafka_wire.messages import alter_user_scram_credentials_request as alteration
-from cluster.kafka_wire.messages import alter_user_scram_credentials_response as altered
+from cluster.kafka_wire.conversion import convert
+from cluster.kafka_wire.messages import configs as wire_configs
 from cluster.model.errors import ApiError
-from controller import user_requests as users
-from controller.adapters.kafka.conversions import Conversion
-
-
-def _to_alter(message: alteration.AlterUserScramCredentialsRequest) -> users.AlterUserScramCredentialsRequest:
-    return users.AlterUserScramCredentialsRequest(
-        tuple(users.ScramCredentialDeletion(item.name, item.mechanism) for item in message.deletions),
-        tuple(
-            users.ScramCredentialUpsertion(item.name, item.mechanism, item.iterations, item.salt, item.salted_password)
-            for item in message.upsertions
-        ),
-    )
-
-
-def _altered(
-    _: alteration.AlterUserScramCredentialsRequest, response: users.AlterUserScramCredentialsResponse
-) -> altered.AlterUserScramCredentialsResponse:
-    return altered.AlterUserScramCredentialsResponse(
-        results=tuple(
-            altered.AlterUserScramCredentialsResult(
-                user=result.user, error_code=result.error_code, error_message=result.error_message
-            )
-            for result in response.results
-        )
-    )
+from controller.adapters.kafka.conversions import AnsweredApi
+from controller.user_requests import AlterUserScramCredentialsRequest
 
 
 def _refused(
-    message: alteration.AlterUserScramCredentialsRequest, error: ApiError
-) -> altered.AlterUserScramCredentialsResponse:
-    results = (
-        users.AlterUserScramCredentialsResult(user, error.code, error.message) for user in _to_alter(message).by_user
-    )
-    return _altered(message, users.AlterUserScramCredentialsResponse(tuple(results)))
+    message: wire_configs.AlterUserScramCredentialsRequest, error: ApiError
+) -> wire_configs.AlterUserScramCredentialsResponse:
+    result = wire_configs.AlterUserScramCredentialsResult(error_code=error.code, error_message=error.message)
+    users = convert(message, AlterUserScramCredentialsRequest).by_user
+    return wire_configs.AlterUserScramCredentialsResponse(results=tuple(replace(result, user=user) for user in users))
 
 
-USER_APIS: Final[tuple[Conversion[Any], ...]] = (
-    Conversion(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, _to_alter, _altered, _refused),
+USER_APIS: Final[tuple[AnsweredApi[Any], ...]] = (
+    AnsweredApi(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, AlterUserScramCredentialsRequest, _refused),
 )

@@ -8,7 +8,7 @@ from typing import Final
 
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.apis import api
-from cluster.kafka_wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
+from cluster.kafka_wire.messages.connections import ApiVersion, ApiVersionsResponse
 
 NEVER_PASSED_ON: Final = frozenset(
     {

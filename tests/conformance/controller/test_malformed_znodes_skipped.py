@@ -7,7 +7,7 @@ import pytest
 from cluster.model.broker import Broker, BrokerId, Endpoint
 from cluster.model.partition import ReplicaAssignment, TopicAssignment, TopicPartition
 from cluster.requests.control import UpdateMetadataRequest
-from cluster.rpc.control_encoding import encode_update_metadata
+from cluster.rpc.methods import encode_request
 from cluster.znodes.paths import BROKERS_IDS, CONTROLLER, CONTROLLER_EPOCH, broker_path, state_path, topic_path
 from cluster.znodes.registrations import encode_broker
 from cluster.znodes.topics import encode_topic
@@ -135,7 +135,7 @@ def test_registrations_under_names_that_are_no_broker_ids_are_passed_over() -> N
         await until(lambda: any(r.topic_states for r in c.brokers.of(1, UpdateMetadataRequest)))
         request = c.brokers.of(1, UpdateMetadataRequest)[-1]
         assert [b.id for b in request.live_brokers] == [1, 2**31 - 1]
-        assert encode_update_metadata(request)
+        assert encode_request(request)
         await c.stop()
 
     run_virtually(main)

@@ -41,7 +41,7 @@ def arrow_type(name: str, hint: object) -> pyarrow.DataType:
     if typing.get_origin(hint) is tuple:
         return pyarrow.list_(arrow_type(name, typing.get_args(hint)[0]))
     while hasattr(hint, "__supertype__"):
-        hint = hint.__supertype__
+        hint = getattr(hint.__supertype__, "__origin__", hint.__supertype__)
     assert isinstance(hint, type)
     if issubclass(hint, str):
         return pyarrow.string()

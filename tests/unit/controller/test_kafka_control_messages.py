@@ -6,9 +6,8 @@ import pytest
 
 from cluster.kafka_wire.codec import decode, encode
 from cluster.kafka_wire.message import EncodedPart
-from cluster.kafka_wire.messages import leader_and_isr_response as lai
-from cluster.kafka_wire.messages.stop_replica_response import StopReplicaPartitionError, StopReplicaResponse
-from cluster.kafka_wire.messages.update_metadata_response import UpdateMetadataResponse
+from cluster.kafka_wire.messages import control as wire_control
+from cluster.kafka_wire.messages.control import StopReplicaPartitionError, StopReplicaResponse, UpdateMetadataResponse
 from cluster.model.broker import (
     ZERO_TOPIC_ID,
     Broker,
@@ -181,8 +180,8 @@ def test_an_error_of_a_topic_without_an_id_counts_only_where_one_topic_can_be_me
         ),
     )
     code = ErrorCode.KAFKA_STORAGE_ERROR
-    errors = tuple(lai.LeaderAndIsrPartitionError(partition_index=p, error_code=code) for p in range(4))
-    answer = lai.LeaderAndIsrResponse(topics=(lai.LeaderAndIsrTopicError(partition_errors=errors),))
+    errors = tuple(wire_control.LeaderAndIsrPartitionError(partition_index=p, error_code=code) for p in range(4))
+    answer = wire_control.LeaderAndIsrResponse(topics=(wire_control.LeaderAndIsrTopicError(partition_errors=errors),))
     response = response_of(request, answer)
     assert [(e.topic_name, e.topic_id, e.partition_index) for e in response.partition_errors] == [  # type: ignore[union-attr]
         ("a", None, 0),
@@ -194,15 +193,15 @@ def test_an_error_of_a_topic_without_an_id_counts_only_where_one_topic_can_be_me
 def test_what_brokers_answer() -> None:
     request = leader_and_isr()
     stale = ErrorCode.STALE_CONTROLLER_EPOCH
-    older = lai.LeaderAndIsrPartitionError(
+    older = wire_control.LeaderAndIsrPartitionError(
         topic_name="t", partition_index=1, error_code=ErrorCode.STALE_CONTROLLER_EPOCH
     )
-    response = response_of(request, lai.LeaderAndIsrResponse(partition_errors=(older,)))
+    response = response_of(request, wire_control.LeaderAndIsrResponse(partition_errors=(older,)))
     (error,) = response.partition_errors  # type: ignore[union-attr]
     assert (error.topic_name, error.partition_index, error.error_code) == ("t", 1, stale)
-    newer = lai.LeaderAndIsrPartitionError(partition_index=0, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
-    of_topic = lai.LeaderAndIsrTopicError(topic_id=T_ID, partition_errors=(newer,))
-    response = response_of(request, lai.LeaderAndIsrResponse(topics=(of_topic,)))
+    newer = wire_control.LeaderAndIsrPartitionError(partition_index=0, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+    of_topic = wire_control.LeaderAndIsrTopicError(topic_id=T_ID, partition_errors=(newer,))
+    response = response_of(request, wire_control.LeaderAndIsrResponse(topics=(of_topic,)))
     (error,) = response.partition_errors  # type: ignore[union-attr]
     assert (error.topic_name, error.topic_id, error.error_code) == ("t", T_ID, ErrorCode.KAFKA_STORAGE_ERROR)
     stopped = StopReplicaPartitionError(topic_name="u", partition_index=1, error_code=999)
@@ -212,4 +211,4 @@ def test_what_brokers_answer() -> None:
     assert error.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
     refused = UpdateMetadataResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     assert response_of(update_metadata(), refused).error_code is ErrorCode.STALE_BROKER_EPOCH
-    assert answer_type(request) is lai.LeaderAndIsrResponse
+    assert answer_type(request) is wire_control.LeaderAndIsrResponse

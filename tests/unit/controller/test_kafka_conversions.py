@@ -11,7 +11,7 @@ from cluster.kafka_wire.codec import decode, encode
 from cluster.model.broker import ControllerId
 from cluster.model.errors import ApiError, ErrorCode
 from controller.adapters.kafka.config_apis import config_apis
-from controller.adapters.kafka.conversions import Conversion
+from controller.adapters.kafka.conversions import AnsweredApi
 from controller.adapters.kafka.session import OF_ACTIVE_CONTROLLER
 from tests.examples import examples
 from tests.kafka.message_strategies import messages
@@ -28,7 +28,7 @@ VERSIONS = [
 @pytest.mark.parametrize(("conversion", "version"), VERSIONS)
 @examples(15, deep=100)
 @given(data=st.data())
-def test_a_refusal_can_be_encoded_in_every_version(conversion: Conversion[Any], version: int, data: Any) -> None:
+def test_a_refusal_can_be_encoded_in_every_version(conversion: AnsweredApi[Any], version: int, data: Any) -> None:
     called = api(conversion.key)
     message = data.draw(messages(called.request_type.__name__, version))
     refused = conversion.refusal(message, ApiError(ErrorCode.NOT_CONTROLLER, "ask 1002"))

@@ -1,7 +1,7 @@
 """What a controller announces to Kafka's clients."""
 
 from cluster.kafka_wire.api_keys import ApiKey
-from cluster.kafka_wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
+from cluster.kafka_wire.messages.connections import ApiVersion, ApiVersionsResponse
 from controller.adapters.kafka.versions import announced
 
 

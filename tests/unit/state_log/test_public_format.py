@@ -35,7 +35,7 @@ def type_name(hint: object) -> str:
     if typing.get_origin(hint) in {types.UnionType, typing.Union}:
         hint = next(part for part in typing.get_args(hint) if part is not types.NoneType)
     while hasattr(hint, "__supertype__"):
-        hint = hint.__supertype__
+        hint = getattr(hint.__supertype__, "__origin__", hint.__supertype__)
     if typing.get_origin(hint) is tuple:
         return "array of integers" if type_name(typing.get_args(hint)[0]) == "integer" else "array of arrays"
     assert isinstance(hint, type)

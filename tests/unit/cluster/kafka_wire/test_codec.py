@@ -7,18 +7,22 @@ from cluster.kafka_wire.apis import message_type
 from cluster.kafka_wire.codec import decode, encode, encoded_part
 from cluster.kafka_wire.errors import MalformedMessageError, UnsupportedVersionError
 from cluster.kafka_wire.message import EncodedPart, Message
-from cluster.kafka_wire.messages.alter_partition_request import AlterPartitionRequest
-from cluster.kafka_wire.messages.api_versions_request import ApiVersionsRequest
-from cluster.kafka_wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse, SupportedFeatureKey
-from cluster.kafka_wire.messages.describe_topic_partitions_request import Cursor, DescribeTopicPartitionsRequest
-from cluster.kafka_wire.messages.heartbeat_request import HeartbeatRequest
-from cluster.kafka_wire.messages.leader_and_isr_request import (
+from cluster.kafka_wire.messages.brokers import AlterPartitionRequest
+from cluster.kafka_wire.messages.connections import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    HeartbeatRequest,
+    SupportedFeatureKey,
+)
+from cluster.kafka_wire.messages.control import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
-from cluster.kafka_wire.messages.metadata_request import MetadataRequest
+from cluster.kafka_wire.messages.data import MetadataRequest
+from cluster.kafka_wire.messages.topics import DescribeTopicPartitionsRequest, DescribeTopicPartitionsRequestCursor
 from cluster.kafka_wire.schema import load_schema, schema_names
 
 PARTITION = LeaderAndIsrPartitionState(partition_index=1, leader=3, leader_epoch=5, isr=(3, 2), replicas=(3, 2, 1))
@@ -77,7 +81,7 @@ def test_tagged_fields_are_written_in_order_where_they_are_not_their_default() -
 
 
 def test_a_struct_that_may_be_null() -> None:
-    for cursor in (None, Cursor(topic_name="t", partition_index=4)):
+    for cursor in (None, DescribeTopicPartitionsRequestCursor(topic_name="t", partition_index=4)):
         request = DescribeTopicPartitionsRequest(cursor=cursor)
         assert decode(DescribeTopicPartitionsRequest, 0, encode(request, 0)) == request
     assert encode(DescribeTopicPartitionsRequest(), 0) == b"\1\0\0\x07\xd0\xff\0"

@@ -7,9 +7,8 @@ import pytest
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.errors import UnsupportedVersionError
 from cluster.kafka_wire.headers import decode_request_header, encode_response
-from cluster.kafka_wire.messages.controlled_shutdown_request import ControlledShutdownRequest
-from cluster.kafka_wire.messages.heartbeat_request import HeartbeatRequest
-from cluster.kafka_wire.messages.heartbeat_response import HeartbeatResponse
+from cluster.kafka_wire.messages.brokers import ControlledShutdownRequest
+from cluster.kafka_wire.messages.connections import HeartbeatRequest, HeartbeatResponse
 from cluster.kafka_wire.tls import TlsSettings, client_context, server_context
 from cluster.model.broker import Endpoint
 from cluster.model.errors import PeerNotConnectedError, PeerUnreachableError, UnresolvableHostError

@@ -1,12 +1,14 @@
 """The generated files are what the schemas say."""
 
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
-from cluster.kafka_wire import make_messages, schema
+from cluster.kafka_wire import make_messages, make_schemas, schema
 from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.apis import api
+from cluster.kafka_wire.make_schemas import FAMILIES
 from cluster.kafka_wire.names import snake_case
 
 PACKAGE = Path(schema.__file__).parent
@@ -34,9 +36,25 @@ def test_names_are_in_snake_case(name: str, expected: str) -> None:
     assert snake_case(name) == expected
 
 
-@pytest.mark.parametrize("key", ApiKey, ids=lambda key: key.name)
-def test_request_and_response_have_the_same_versions(key: ApiKey) -> None:
-    request, response = (schema.load_schema(kind.SCHEMA) for kind in (api(key).request_type, api(key).response_type))
-    assert (request.api_key, request.type, response.api_key, response.type) == (key, "request", key, "response")
-    assert str(request.valid_versions) == str(response.valid_versions)
-    assert str(request.flexible_versions) == str(response.flexible_versions)
+@pytest.mark.parametrize("name", schema.schema_names())
+def test_messages_have_the_versions_of_their_api(name: str) -> None:
+    message = schema.load_schema(name)
+    if message.api_key is not None:
+        called = schema.load_apis()[message.api_key]
+        assert (api(ApiKey(message.api_key)).name, message.type) == (called.name, message.type)
+        assert message.name == called.name + message.type.capitalize()
+        assert str(message.valid_versions) == str(called.valid_versions)
+        assert str(message.flexible_versions) == str(called.flexible_versions)
+
+
+def test_every_listed_message_is_there() -> None:
+    named = {name.removesuffix("Request").removesuffix("Response") for name in schema.schema_names()}
+    assert {name.removesuffix("Request").removesuffix("Response") for name in chain(*FAMILIES.values())} <= named
+
+
+@pytest.mark.deep
+def test_the_schemas_are_made_from_kafkas_messages() -> None:
+    found = make_schemas.definitions(make_schemas.fetched_jar())
+    made = {definition["name"]: make_schemas.as_text(definition) for definition in make_schemas.kept(found)}
+    assert made == {name: (schema.SCHEMAS / f"{name}.json").read_text() for name in schema.schema_names()}
+    assert make_schemas.apis_as_text(found) == schema.APIS.read_text()

@@ -51,7 +51,7 @@ def test_every_release_reads_and_writes_the_same_bytes(release: str) -> None:
     sent = [(f"{name} {version}", encode(made, version).hex()) for name, version, made in examples()]
     answers = answers_of_kafka([f"repeat {version} {data}" for version, data in sent], release)
     known = [(row, answer) for row, answer in zip(sent, answers, strict=True) if answer != ABSENT]
-    assert len(known) > 500
+    assert len(known) > 0.45 * len(sent)
     assert [row for row, answer in known if row[1] != answer] == []
 
 
@@ -59,7 +59,7 @@ def test_every_release_reads_and_writes_the_same_bytes(release: str) -> None:
 @pytest.mark.real
 def test_headers_have_the_versions_that_kafka_gives_them() -> None:
     ours = {
-        f"header {api(key).request_type.SCHEMA.removesuffix('Request')}{kind} {version} x": str(
+        f"header {api(key).name}{kind} {version} x": str(
             api(key).request_header_version(version) if kind == "Request" else api(key).response_header_version(version)
         )
         for key in ApiKey

@@ -13,11 +13,10 @@ from cluster.kafka_wire.headers import (
     encode_request,
     encode_response,
 )
-from cluster.kafka_wire.messages.api_versions_response import ApiVersionsResponse
-from cluster.kafka_wire.messages.controlled_shutdown_request import ControlledShutdownRequest
-from cluster.kafka_wire.messages.create_topics_request import CreateTopicsRequest
-from cluster.kafka_wire.messages.create_topics_response import CreateTopicsResponse
-from cluster.kafka_wire.messages.leader_and_isr_request import LeaderAndIsrRequest
+from cluster.kafka_wire.messages.brokers import ControlledShutdownRequest
+from cluster.kafka_wire.messages.connections import ApiVersionsResponse
+from cluster.kafka_wire.messages.control import LeaderAndIsrRequest
+from cluster.kafka_wire.messages.topics import CreateTopicsRequest, CreateTopicsResponse
 
 
 @pytest.mark.parametrize(

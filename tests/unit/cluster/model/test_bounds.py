@@ -14,9 +14,10 @@ from cluster.model.bounds import Number, Text, parse_number, shortened, why_not
 from cluster.requests.agents import AllocateProducerIdsRequest, AlterPartitionItem, AlterPartitionRequest
 from cluster.requests.control import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState, LiveLeader
 from cluster.requests.data import MetadataRequest
-from cluster.rpc.codec import NOT_SENT
 from cluster.rpc.methods import METHOD_OF_REQUEST
 from cluster.rpc.request_bounds import check_of
+
+NOT_SENT = {("Broker", "features"), ("Broker", "has_damaged_replicas"), ("Broker", "klamm_version")}
 
 
 def fields_below(struct: type[Struct]) -> set[tuple[type[Struct], str]]:

@@ -52,6 +52,8 @@ def values(annotation: Any, name: str = "") -> st.SearchStrategy[Any]:
     if isinstance(annotation, NewType):
         return int_of(64) if annotation in WIDE else values(annotation.__supertype__, name)
     match get_origin(annotation), get_args(annotation):
+        case (typing.Annotated, (inner, *_)):
+            strategy = values(inner, name)
         case (typing.Union | types.UnionType, arguments):
             (inner,) = (a for a in arguments if a is not NoneType)
             strategy = st.none() | values(inner)

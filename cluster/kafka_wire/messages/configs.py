@@ -1,0 +1,182 @@
+"""Made by cluster/kafka_wire/make_messages.py; do not edit.
+
+Messages and their versions: AlterUserScramCredentialsRequest 0, AlterUserScramCredentialsResponse 0,
+DescribeAclsRequest 0-3, DescribeAclsResponse 0-3, DescribeConfigsRequest 0-4, DescribeConfigsResponse 0-4,
+IncrementalAlterConfigsRequest 0-1, IncrementalAlterConfigsResponse 0-1.
+"""
+
+from typing import ClassVar
+
+from cluster.kafka_wire.message import Message
+
+
+class ScramCredentialDeletion(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "AlterUserScramCredentialsRequest"
+
+    name: str = ""
+    mechanism: int = 0
+
+
+class ScramCredentialUpsertion(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "AlterUserScramCredentialsRequest"
+
+    name: str = ""
+    mechanism: int = 0
+    iterations: int = 0
+    salt: bytes = b""
+    salted_password: bytes = b""
+
+
+class AlterUserScramCredentialsRequest(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "AlterUserScramCredentialsRequest"
+
+    deletions: tuple[ScramCredentialDeletion, ...] = ()
+    upsertions: tuple[ScramCredentialUpsertion, ...] = ()
+
+
+class AlterUserScramCredentialsResult(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "AlterUserScramCredentialsResponse"
+
+    user: str = ""
+    error_code: int = 0
+    error_message: str | None = ""
+
+
+class AlterUserScramCredentialsResponse(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "AlterUserScramCredentialsResponse"
+
+    throttle_time_ms: int = 0
+    results: tuple[AlterUserScramCredentialsResult, ...] = ()
+
+
+class DescribeAclsRequest(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "DescribeAclsRequest"
+
+    resource_type_filter: int = 0
+    resource_name_filter: str | None = ""
+    pattern_type_filter: int = 3  # 1+
+    principal_filter: str | None = ""
+    host_filter: str | None = ""
+    operation: int = 0
+    permission_type: int = 0
+
+
+class AclDescription(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "DescribeAclsResponse"
+
+    principal: str = ""
+    host: str = ""
+    operation: int = 0
+    permission_type: int = 0
+
+
+class DescribeAclsResource(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "DescribeAclsResponse"
+
+    resource_type: int = 0
+    resource_name: str = ""
+    pattern_type: int = 3  # 1+
+    acls: tuple[AclDescription, ...] = ()
+
+
+class DescribeAclsResponse(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "DescribeAclsResponse"
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = ""
+    resources: tuple[DescribeAclsResource, ...] = ()
+
+
+class DescribeConfigsResource(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "DescribeConfigsRequest"
+
+    resource_type: int = 0
+    resource_name: str = ""
+    configuration_keys: tuple[str, ...] | None = ()
+
+
+class DescribeConfigsRequest(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "DescribeConfigsRequest"
+
+    resources: tuple[DescribeConfigsResource, ...] = ()
+    include_synonyms: bool = False  # 1+
+    include_documentation: bool = False  # 3+
+
+
+class DescribeConfigsSynonym(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "DescribeConfigsResponse"
+
+    name: str = ""  # 1+
+    value: str | None = ""  # 1+
+    source: int = 0  # 1+
+
+
+class DescribeConfigsResourceResult(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "DescribeConfigsResponse"
+
+    name: str = ""
+    value: str | None = ""
+    read_only: bool = False
+    is_default: bool = False  # 0
+    config_source: int = -1  # 1+
+    is_sensitive: bool = False
+    synonyms: tuple[DescribeConfigsSynonym, ...] = ()  # 1+
+    config_type: int = 0  # 3+
+    documentation: str | None = ""  # 3+
+
+
+class DescribeConfigsResult(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "DescribeConfigsResponse"
+
+    error_code: int = 0
+    error_message: str | None = ""
+    resource_type: int = 0
+    resource_name: str = ""
+    configs: tuple[DescribeConfigsResourceResult, ...] = ()
+
+
+class DescribeConfigsResponse(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "DescribeConfigsResponse"
+
+    throttle_time_ms: int = 0
+    results: tuple[DescribeConfigsResult, ...] = ()
+
+
+class AlterableConfig(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "IncrementalAlterConfigsRequest"
+
+    name: str = ""
+    config_operation: int = 0
+    value: str | None = ""
+
+
+class AlterConfigsResource(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "IncrementalAlterConfigsRequest"
+
+    resource_type: int = 0
+    resource_name: str = ""
+    configs: tuple[AlterableConfig, ...] = ()
+
+
+class IncrementalAlterConfigsRequest(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "IncrementalAlterConfigsRequest"
+
+    resources: tuple[AlterConfigsResource, ...] = ()
+    validate_only: bool = False
+
+
+class AlterConfigsResourceResponse(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "IncrementalAlterConfigsResponse"
+
+    error_code: int = 0
+    error_message: str | None = ""
+    resource_type: int = 0
+    resource_name: str = ""
+
+
+class IncrementalAlterConfigsResponse(Message, frozen=True, kw_only=True):
+    SCHEMA: ClassVar[str] = "IncrementalAlterConfigsResponse"
+
+    throttle_time_ms: int = 0
+    responses: tuple[AlterConfigsResourceResponse, ...] = ()
