@@ -20,7 +20,7 @@ from launcher.environment import unknown_variables
 
 _MODULES: Final = {
     "Cluster on this machine": {
-        "demo": "launcher.demo_command",
+        "demo": "launcher.demo.command",
         "up": "launcher.local_cluster",
         "down": "launcher.local_cluster",
         "status": "launcher.local_cluster",

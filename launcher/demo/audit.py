@@ -26,7 +26,7 @@ AUDIT_FOLDER: Final = "audit"
 REQUEST_FILE, FINISH_FILE, OUTCOME_FILE = "request.json", "finish", "outcome.json"
 REPORT_FILE: Final = "audit.html"
 LOG_FILE: Final = "audit.log"
-_APPLICATION: Final = Path(__file__).resolve().parents[1]
+_APPLICATION: Final = Path(__file__).resolve().parents[2]
 _TIMEOUT_S: Final = 600.0
 _WRITTEN_BY_CONTROLLERS: Final = (Kind.PARTITION, Kind.REPLICA, Kind.ISR)
 
@@ -62,7 +62,7 @@ class AuditRequest(Struct, frozen=True):
 
 def auditor(folder: Path) -> tuple[list[str], dict[str, str]]:
     """Command and environment of the process; in a wheel its modules are where nothing else looks for them."""
-    command = [sys.executable, "-P", "-m", "launcher.demo_auditor", str(folder)]
+    command = [sys.executable, "-P", "-m", "launcher.demo.auditor", str(folder)]
     return command, {**os.environ, "PYTHONPATH": str(_APPLICATION)}
 
 
