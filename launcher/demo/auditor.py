@@ -36,6 +36,7 @@ _TRIGGER_SECONDS: Final = 5.0
 
 
 def main(folder: Path) -> None:
+    """Audit as the request in this folder says, and write the outcome."""
     os.nice(_NICENESS)
     parent = os.getppid()
     request = msgspec.json.decode((folder / REQUEST_FILE).read_bytes(), type=AuditRequest)
