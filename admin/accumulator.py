@@ -1,15 +1,16 @@
 """Where a producer collects records: one queue of batches per partition, and which of them are due.
 
-Plain bookkeeping without I/O; `now` is the event loop's time in seconds. Source: Kafka RecordAccumulator.
+Plain bookkeeping without I/O; `now` is the event loop's time in seconds.
+Source: Kafka RecordAccumulator, BuiltInPartitioner.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
+from aiokafka.partitioner import murmur2
 from msgspec import Struct
 
-from admin.partitioner import next_sticky_partition, partition_for_key
 from admin.record_batches import BatchBuilder, Headers, Record, build_batches, decode_records
 from cluster.model.broker import Offset
 from cluster.model.compression import LARGEST_BATCH, Codec
@@ -37,7 +38,7 @@ class ProducerOptions(Struct, frozen=True, kw_only=True):
 
 
 class Batch:
-    """Records of one partition on their way. `encoded` is None while records may still be added."""
+    """A batch of records for one partition. `encoded` is None while records may still be added."""
 
     def __init__(self, *, deadline: float, due: float, batch_size: int, codec: Codec = Codec.NONE) -> None:
         self.deadline, self.due, self._codec = deadline, due, codec
@@ -67,7 +68,7 @@ class Batch:
         return self.encoded
 
     def split(self) -> "list[Batch]":
-        """Halves of a batch that was too large for its leader, in order; at least two records are needed."""
+        """Split a batch that was too large for its leader into halves, in order. It must have at least two records."""
         assert self.count > 1, "a batch of one record cannot be split"
         records = decode_records(self.close(), Offset(0)).records
         middle = len(records) // 2
@@ -83,7 +84,7 @@ class Batch:
 
 
 class PartitionQueue:
-    """Batches of one partition, oldest first; the first is on the wire while `in_flight`."""
+    """The batches of one partition, oldest first; the first is on the wire while `in_flight`."""
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
@@ -92,14 +93,14 @@ class PartitionQueue:
         self.not_before = 0.0
 
     def due_at(self, flushing: bool) -> float:
-        """When the first batch may be sent. A batch behind it means that it is full."""
+        """The time at which the first batch may be sent. A batch behind it means that it is full."""
         first = self.batches[0]
         waits_for_more = first.encoded is None and len(self.batches) == 1 and not flushing
         return max(self.not_before, first.due) if waits_for_more else self.not_before
 
 
 class Accumulator:
-    """All queues of a producer. `has_leader`: whether a partition has a known leader.
+    """The queues of a producer, one per partition. `has_leader`: whether a partition has a known leader.
 
     `random` says where the records without key of each topic begin, so that short runs do not all meet in one.
     """
@@ -154,7 +155,7 @@ class Accumulator:
         return True
 
     def waiting(self) -> list[PartitionQueue]:
-        """Queues with a batch that is not on the wire, in the order in which partitions were first used."""
+        """The queues with a batch that is not on the wire, in the order in which partitions were first used."""
         return [q for q in self._queues.values() if q.batches and not q.in_flight]
 
     @property
@@ -162,13 +163,13 @@ class Accumulator:
         return not any(q.batches for q in self._queues.values())
 
     def remove_first(self, queue: PartitionQueue) -> Batch:
-        """Take out a batch that reached its end."""
+        """Remove the first batch, which was acknowledged or given up."""
         batch = queue.batches.popleft()
         self.memory -= batch.memory
         return batch
 
     def split_first(self, queue: PartitionQueue) -> None:
-        """Put the parts of the first batch in its place."""
+        """Replace the first batch by its parts."""
         queue.batches.extendleft(reversed(queue.batches.popleft().split()))
 
     def _queue(self, topic_partition: TopicPartition) -> PartitionQueue:
@@ -192,6 +193,22 @@ class Accumulator:
 
 
 def record_memory(key: bytes | None, value: bytes | None, headers: Headers = ()) -> int:
-    """Bytes a record is counted with against `buffer.memory` and `max.request.size`."""
+    """The number of bytes that a record counts against `buffer.memory` and `max.request.size`."""
     contents = (key, value, *(part for name, of in headers for part in (name, of)))
     return _RECORD_OVERHEAD + sum(len(part) for part in contents if part is not None)
+
+
+def partition_for_key(key: bytes, partition_count: int) -> int:
+    """The partition of a key; equal for every client that uses Kafka's default partitioner."""
+    return int((murmur2(key) & 0x7FFFFFFF) % partition_count)
+
+
+def next_sticky_partition(current: int, partitions: Sequence[int], queued: Mapping[int, int]) -> int:
+    """The partition for the next batch of records without key. Source: Kafka BuiltInPartitioner; KIP-480, KIP-794.
+
+    The one with the fewest queued batches; among equals the next after `current` in rotation, so that
+    records spread evenly while all leaders keep up, and flow round a leader that does not.
+    `partitions` are those that may be used, in order and not empty.
+    """
+    highest = partitions[-1] + 1
+    return min(partitions, key=lambda p: (queued.get(p, 0), (p - current - 1) % highest))

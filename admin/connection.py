@@ -92,7 +92,7 @@ class ClusterConnection:
         return self._search.bootstrap
 
     def name(self, address: str) -> str:
-        """What the node at an address is called in messages."""
+        """The name of the node at an address, for messages."""
         return self._search.name(address)
 
     async def describe_cluster(self, *, require_controller: bool = False) -> DescribeClusterResponse:
@@ -102,7 +102,7 @@ class ClusterConnection:
         return await self._until_timeout(lambda _: self._first_description(require_controller=require_controller))
 
     async def describe_node(self, address: str, timeout_ms: int = PROBE_TIMEOUT_MS) -> DescribeClusterResponse:
-        """One node's description of the cluster, without retries."""
+        """Ask one node to describe the cluster, without retries."""
         try:
             response = await self.rpc.call(address, DescribeClusterRequest(), timeout_ms)
         except PeerUnreachableError as error:
@@ -188,7 +188,7 @@ class ClusterConnection:
         )
 
     async def ask_broker(self, address: str, request: Any, timeout_ms: int) -> Any:
-        """One broker's answer, without retries: of Apache Kafka's by Kafka's protocol, which some requests do not have.
+        """Ask one broker, without retries; one of Apache Kafka by Kafka's protocol, which lacks some requests.
 
         Raises PeerUnreachableError, ApiError.
         """
@@ -197,7 +197,7 @@ class ClusterConnection:
         return await self.rpc.call(address, request, timeout_ms)
 
     async def metadata(self, address: str, request: MetadataRequest, timeout_ms: int) -> MetadataResponse:
-        """One broker's metadata cache, without retries."""
+        """Ask one broker for its metadata cache, without retries."""
         response = await self.ask_broker(address, request, timeout_ms)
         assert isinstance(response, MetadataResponse)
         return response

@@ -40,14 +40,14 @@ class ConsumerOptions(Struct, frozen=True, kw_only=True):
 
 
 class ConsumedRecords(Struct, frozen=True):
-    """Records of one partition in offset order, never empty."""
+    """The records of one partition in offset order, never empty."""
 
     partition: int
     records: list[Record]
 
 
 class UnreadableBatchError(ClusterError):
-    """A batch that cannot be read; reading can go on at `next_offset`."""
+    """Raised for a batch that cannot be read; the next readable offset is `next_offset`."""
 
     code = ErrorCode.CORRUPT_MESSAGE
 
@@ -62,7 +62,7 @@ class UnreadableBatchError(ClusterError):
 
 
 class Consumer:
-    """Reads from `positions` (partition to offset); with `until`, each partition ends at that offset (exclusive).
+    """A reader from `positions` (partition to offset) on; with `until`, each partition ends at that offset (exclusive).
 
     Use as an async context manager and iterate `fetched()` once. A failure that another leader cannot mend
     is raised from there: ApiError(OFFSET_OUT_OF_RANGE) when a position is outside the log,

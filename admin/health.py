@@ -24,7 +24,7 @@ _ANSWERS_HERE: Final = (
 
 
 class Severity(StrEnum):
-    """How bad an issue is, in the words of the alerts, most severe first.
+    """The severity of an issue, with the names that alerts have, most severe first.
 
     Critical: clients fail, the controller cannot govern a broker, or records may be lost. Warning: all is served, but
     redundancy or control is reduced. Info: nothing is at risk.
@@ -120,7 +120,7 @@ def find_trouble(
     *,
     answering: Set[BrokerId] = frozenset(),
 ) -> list[HealthIssue]:
-    """All health issues, most severe kind first. Topics queued for deletion are skipped.
+    """Find all health issues, the most severe kind first. Topics queued for deletion are skipped.
 
     `findings`: what the controller and the brokers know to be wrong themselves; for each broker and kind one is kept
     where the controller and the command both report that the broker does not respond. `answering`: brokers that
@@ -179,7 +179,7 @@ def _check_partition(topic: DescribedTopic, p: DescribedPartition) -> Iterator[H
 
 
 def hosting_brokers(topics: Iterable[DescribedTopic]) -> set[BrokerId]:
-    """Those that have replicas to host, registered or not."""
+    """The brokers that have replicas to host, registered or not."""
     return {broker for topic in topics for p in topic.partitions for broker in p.replicas}
 
 

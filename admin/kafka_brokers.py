@@ -29,7 +29,7 @@ _Answer = TypeVar("_Answer", bound=Message)
 
 
 async def speaks_kafka(address: str) -> bool:
-    """Whether a PLAINTEXT listener of Kafka's answers at this address, HOST:PORT."""
+    """Whether a PLAINTEXT listener of Apache Kafka answers at this address, HOST:PORT."""
     try:
         opened = await _open(_endpoint(address), _CONNECT_TIMEOUT_S)
     except PeerUnreachableError:
@@ -58,12 +58,12 @@ class KafkaBrokers:
         self._opening: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def learn(self, brokers: Iterable[DescribedBroker]) -> None:
-        """Remember which security protocol each of them takes."""
+        """Remember which security protocol each broker takes."""
         self._described |= {broker.endpoint.address: broker for broker in brokers}
 
     @property
     def not_connected_to(self) -> Mapping[str, Sequence[int]]:
-        """Ids of the brokers that take something else than PLAINTEXT, by security protocol."""
+        """The ids of the brokers that do not take PLAINTEXT, by the security protocol that they take."""
         found: dict[str, list[int]] = {}
         for broker in self._described.values():
             if broker.endpoint.security_protocol != _PLAINTEXT:
@@ -71,7 +71,7 @@ class KafkaBrokers:
         return found
 
     async def call(self, address: str, request: Any, timeout_ms: int) -> Any:
-        """Carry out a request of klamm's, and answer as klamm's brokers do."""
+        """Carry out a request of klamm by Kafka's protocol, and return the response that klamm's brokers would send."""
         if type(request) not in RESPONSES:
             raise refusal(address, request)
         ask = partial(self._ask, address, timeout_ms / 1000)
@@ -83,7 +83,7 @@ class KafkaBrokers:
     async def describe_log_dirs(
         self, address: str, timeout_ms: int, *, with_replicas: bool
     ) -> Sequence[DescribeLogDirsResult]:
-        """Its log directories, each with an error if it has failed."""
+        """Describe the broker's log directories, each with an error if it has failed."""
         request = DescribeLogDirsRequest(topics=None if with_replicas else ())
         answer = await self._ask(address, timeout_ms / 1000, request, DescribeLogDirsResponse)
         if answer.error_code:

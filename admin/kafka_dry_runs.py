@@ -48,7 +48,7 @@ class Ask(Protocol):
 
 
 async def plan_deletion(ask: Ask, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """What the leader would answer; the low watermark is where its log begins now."""
+    """Predict the response of the leader to a deletion; the low watermark is the present start of its log."""
     starts = await _offsets(ask, request, EARLIEST_TIMESTAMP)
     ends = await _offsets(ask, request, LATEST_TIMESTAMP)
     policies = await _policies(ask, sorted({item.topic for item in request.partitions}))
@@ -62,7 +62,7 @@ async def plan_deletion(ask: Ask, request: DeleteRecordsRequest) -> DeleteRecord
 async def with_reasons(
     ask: Ask, request: DeleteRecordsRequest, response: DeleteRecordsResponse
 ) -> DeleteRecordsResponse:
-    """The answer of a leader, whose refusals have no reasons, with those that a dry run finds for the same errors."""
+    """Add the reasons that a dry run finds to the refusals in the response of a leader, which have none."""
     refused = {(r.topic, r.partition) for r in response.partitions if r.error_code in _EXPLAINED}
     if not refused:
         return response

@@ -33,7 +33,7 @@ _INSTEAD: Final[Mapping[type[Struct], str]] = {ShutdownRequest: HOW_TO_STOP}
 
 
 def refusal(address: str, request: Struct) -> ApiError:
-    """Why a request is not sent to a broker of Apache Kafka."""
+    """Explain why a request is not sent to a broker of Apache Kafka."""
     name = type(request).__name__.removesuffix("Request")
     why = _INSTEAD.get(type(request), f"brokers of Apache Kafka, such as that at {address}, have no {name}")
     return ApiError(ErrorCode.UNSUPPORTED_VERSION, why)
@@ -64,5 +64,5 @@ def response_of(request: Struct, answer: Message) -> Any:
 
 
 def _why(code: ErrorCode, number: int) -> str:
-    """What a code that has no name here is to Kafka; "" for the others."""
+    """The meaning that Kafka gives to an error code that has no name in klamm; "" for the other codes."""
     return f"error {number} of Kafka's protocol" if code is ErrorCode.UNKNOWN_SERVER_ERROR and number != code else ""

@@ -32,7 +32,10 @@ _OFFSETS_TIMEOUT_MS: Final = 3_000
 
 
 class Sample(Struct, frozen=True):
-    """One look. `at_s`: of the event loop; `ends`: end offsets for consumers, where the leader answered."""
+    """One observation of the cluster. `at_s`: by the event loop's clock.
+
+    `ends`: end offsets for consumers, where the leader answered.
+    """
 
     at_s: float
     cluster: DescribeClusterResponse
@@ -45,7 +48,7 @@ class Sample(Struct, frozen=True):
 
 
 class BusyPartition(Struct, frozen=True):
-    """`records_per_s`: appended to the leader and replicated, as consumers see them."""
+    """A partition with new records. `records_per_s`: appended to the leader and replicated, as consumers see them."""
 
     topic: str
     partition: int
@@ -55,7 +58,7 @@ class BusyPartition(Struct, frozen=True):
 
 
 class BrokerLoad(Struct, frozen=True):
-    """`records_per_s`: of the partitions that it leads."""
+    """The load of one broker. `records_per_s`: of the partitions that it leads."""
 
     id: BrokerId
     state: str
@@ -65,7 +68,7 @@ class BrokerLoad(Struct, frozen=True):
 
 
 class Load(Struct, frozen=True):
-    """What happened between two samples, `seconds` apart, and how the cluster was at the second.
+    """The load of a cluster between two samples, `seconds` apart, and its state at the second.
 
     `failovers`: elections of a controller. `counts`: partitions, and those to which each filter applies.
     """
@@ -83,7 +86,10 @@ class Load(Struct, frozen=True):
 
 
 async def take_sample(client: AdminClient) -> Sample:
-    """Raises as the client does when no controller answers; a leader that does not answer lacks its offsets."""
+    """Ask controller and leaders. Raises as the client does when no controller answers.
+
+    The offsets of a leader that does not answer are missing.
+    """
     described = await client.describe_controller()
     topics = (await client.describe_topics()).topics
     addresses = {broker.id: broker.endpoint.address for broker in described.brokers}
@@ -110,7 +116,7 @@ async def _ends(
 
 
 def compare(before: Sample, after: Sample, busiest: int) -> Load:
-    """`busiest`: how many partitions to name, most records first; those without new records are not named."""
+    """Compute the load between two samples; `busiest`: how many partitions with new records to name, busiest first."""
     seconds = after.at_s - before.at_s
     old, new = before.partitions, after.partitions
     elections = isr_changes = 0

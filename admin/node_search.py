@@ -25,8 +25,9 @@ Describe = Callable[[str], Awaitable[DescribeClusterResponse]]
 
 
 class NoAnswerError(PeerUnreachableError):
-    """No node gave the answer. `missing`: what was not found, `reasons`: what the nodes did, `cause`: why, if known.
+    """Raised when no node gives the wanted answer.
 
+    `missing`: what was not found, `reasons`: what the nodes did, `cause`: why, if known.
     `may_be_done`: a request that changes something was sent, and may still be carried out.
     """
 
@@ -41,12 +42,12 @@ class NoAnswerError(PeerUnreachableError):
 
     @property
     def so_far(self) -> str:
-        """What to say of it while the wait goes on."""
+        """The text that describes the search while it lasts."""
         return NoAnswerError(f"{self.missing} yet", self.reasons, self.cause).why
 
 
 class NodeSearch:
-    """The nodes of one cluster. `names`: what is known of them by address, such as "controller 1001"."""
+    """A search among the nodes of one cluster. `names`: by address, such as "controller 1001"."""
 
     def __init__(self, bootstrap: Iterable[str], names: Mapping[str, str], origin: str = "") -> None:
         """`origin`: where the addresses come from, such as an option; "" if nobody can correct them."""
@@ -61,7 +62,7 @@ class NodeSearch:
     async def first(
         self, describe: Describe, is_wanted: Callable[[DescribeClusterResponse], bool]
     ) -> DescribeClusterResponse | None:
-        """One round: the first description that is wanted, None if no node gives it.
+        """Ask all nodes once; return the first description that is wanted, None if no node gives it.
 
         A refusal says only that this node does not know. Where a node names the active controller, that is asked next.
         """
@@ -113,14 +114,14 @@ class NodeSearch:
 
     @property
     def advice(self) -> str:
-        """What to do about addresses at which nothing has ever answered; "" otherwise."""
+        """Advice about addresses at which nothing has ever answered; "" otherwise."""
         if not self.is_unproven:
             return ""
         this, it = ("this address", "it") if len(self._bootstrap) == 1 else ("these addresses", "them")
         return f"{self._origin} has {this}: correct {it}, or start the cluster"
 
     def name(self, address: str) -> str:
-        """What the node at an address is called in messages."""
+        """The name of the node at an address, for messages."""
         return self._names.get(address, address)
 
     async def survey(self, describe: Describe) -> None:
@@ -128,7 +129,7 @@ class NodeSearch:
         await asyncio.gather(*(self._ask(address, describe) for address in self._bootstrap))
 
     def called(self, controller: str, why: str | None = None) -> None:
-        """The active controller that the last round found was called, and did not answer for this reason, or not yet.
+        """Record why the active controller that the last round found has not answered a call, or not yet.
 
         That it is named by others does not mean that it runs: they may not have noticed its end.
         """
@@ -136,12 +137,12 @@ class NodeSearch:
         self._called = controller
 
     def refused(self, controller: str, error: ApiError) -> None:
-        """The active controller that the last round found was called, and refused for a reason of its own."""
+        """Record that the active controller that the last round found refused a call for a reason of its own."""
         self._outcomes[controller] = _refusal(error)
         self._called = controller
 
     def failure(self) -> NoAnswerError:
-        """What the nodes have answered since the last round began, those with the same answer together.
+        """Describe what the nodes have answered since the last round began, equal answers together.
 
         That controllers have no ZooKeeper is why there is no answer, and comes first; what is as it should be, last.
         """

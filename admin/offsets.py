@@ -31,7 +31,7 @@ RETRIABLE: Final = frozenset(
 async def list_offsets(
     topology: Topology, topic: str, timestamps: Mapping[int, int], timeout_s: float
 ) -> dict[int, Offset]:
-    """As `find_offsets`; raises PeerUnreachableError when a partition has no answer in time."""
+    """Find offsets as `find_offsets` does. Raises PeerUnreachableError when a partition has no answer in time."""
     found = await find_offsets(topology, topic, timestamps, timeout_s)
     if len(found) < len(timestamps):
         missing_names = ", ".join(f"{topic}-{p}" for p in sorted(timestamps) if p not in found)

@@ -68,12 +68,12 @@ class _OffsetsFile(msgspec.Struct):
 
 
 def parse_topics(data: bytes, source: str) -> list[str]:
-    """The topics of a topics-to-move file, each once. Raises ConfigError naming `source`."""
+    """Read the topics of a topics-to-move file, each once. Raises ConfigError naming `source`."""
     return list(dict.fromkeys(t.topic for t in _decode(data, _TopicsFile, source).topics))
 
 
 def parse_reassignment(data: bytes, source: str) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """The target replicas of each partition. Raises ConfigError with all errors of the file."""
+    """Read the target replicas of each partition. Raises ConfigError with all errors of the file."""
     moves: dict[TopicPartition, tuple[BrokerId, ...]] = {}
     errors: list[str] = []
     for move in _decode(data, _MovesFile, source).partitions:
@@ -90,7 +90,7 @@ def parse_reassignment(data: bytes, source: str) -> dict[TopicPartition, tuple[B
 
 
 def parse_partitions(data: bytes, source: str) -> list[TopicPartition]:
-    """The partitions of an election file, each once. Raises ConfigError naming `source`."""
+    """Read the partitions of an election file, each once. Raises ConfigError naming `source`."""
     partitions = _decode(data, _PartitionsFile, source).partitions
     if not partitions:
         raise ConfigError([f"{source}: partitions: must list at least one partition"])
@@ -98,7 +98,7 @@ def parse_partitions(data: bytes, source: str) -> list[TopicPartition]:
 
 
 def parse_offsets(data: bytes, source: str) -> dict[TopicPartition, Offset]:
-    """The new log start offset of each partition. Raises ConfigError with all errors of the file."""
+    """Read the new log start offset of each partition. Raises ConfigError with all errors of the file."""
     offsets: dict[TopicPartition, Offset] = {}
     errors: list[str] = []
     for item in _decode(data, _OffsetsFile, source).partitions:

@@ -13,7 +13,7 @@ from cluster.requests.topics import DescribedTopic
 
 
 class PartitionFilter(StrEnum):
-    """As the options of kafka-topics, without their ending `-partitions`."""
+    """A filter of partitions, named as the option of kafka-topics without its ending `-partitions`."""
 
     UNDER_REPLICATED = "under-replicated"
     UNAVAILABLE = "unavailable"
@@ -26,17 +26,17 @@ NEED_MIN_ISR: Final = frozenset({PartitionFilter.UNDER_MIN_ISR, PartitionFilter.
 
 
 def is_under_replicated(p: DescribedPartition) -> bool:
-    """Adding replicas of a reassignment are expected to be out of sync at first."""
+    """Whether replicas are out of sync, other than those that a reassignment adds, which are so at first."""
     return len(p.isr) < len(p.replicas) - len(p.adding_replicas)
 
 
 def wanted_in_sync(topic: DescribedTopic, p: DescribedPartition) -> int:
-    """`min.insync.replicas` in force; above the number of replicas it counts as that number."""
+    """The value of `min.insync.replicas` in force, but at most the number of replicas."""
     return min(topic.min_insync_replicas, len(p.replicas))
 
 
 def chosen(topics: Sequence[DescribedTopic], filters: Collection[PartitionFilter]) -> list[DescribedTopic]:
-    """The topics with those of their partitions to which any filter applies; without filters all, as they are.
+    """Choose the topics and partitions to which any filter applies; without filters, all.
 
     A topic with an error is kept, one of which no partition is left is not.
     """

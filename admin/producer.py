@@ -51,7 +51,7 @@ _Outcome = Offset | ClusterError
 
 
 class Delivery(Struct, frozen=True):
-    """The end of one batch. Without `error` it was acknowledged; `base_offset` is -1 with acks 0."""
+    """The outcome of one batch. Without `error` it was acknowledged; `base_offset` is -1 with acks 0."""
 
     topic_partition: TopicPartition
     values: list[bytes | None]
@@ -61,7 +61,7 @@ class Delivery(Struct, frozen=True):
 
 
 class ProducerTotals(Struct):
-    """Counts of records, but for the retries, which are of batches. `first_error`: why the first was given up."""
+    """Counts of records, and of batches that were sent again. `first_error`: why the first record was given up."""
 
     acknowledged: int = 0
     failed: int = 0
@@ -70,7 +70,10 @@ class ProducerTotals(Struct):
 
 
 class Producer:
-    """Use as an async context manager; leaving it without an error flushes. `on_delivery`: once per batch."""
+    """A producer, used as an async context manager; leaving it without an error flushes.
+
+    `on_delivery` is called once per batch.
+    """
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ _NAMED: Final = 3
 
 
 class Progress:
-    """How many of `total` items are done. `now` is the event loop's time in seconds."""
+    """The number of items done, of `total`. `now` is the event loop's time in seconds."""
 
     def __init__(self, total: int, now: float) -> None:
         self.total = total
@@ -23,16 +23,17 @@ class Progress:
         self._now = now
 
     def remaining_s(self) -> float | None:
-        """Estimated seconds until all is done; None until an item was done since the first call."""
+        """The estimated number of seconds until all is done; None until an item was done since the first call."""
         if self._at_begin is None or self.done <= self._at_begin:
             return None
         per_thing = (self._now - self._begun_at) / (self.done - self._at_begin)
         return per_thing * (self.total - self.done)
 
     def describe(self, what: str, hindrances: Iterable[tuple[str, str]]) -> str:
-        """A line of text: `3 of 7 partitions moved, about 2 s left`; without the estimate if anything is stuck.
+        """Describe the progress in a line of text: `3 of 7 partitions moved, about 2 s left`.
 
-        `hindrances`: each stuck item and the reason. Items with the same reason are grouped.
+        The estimate is left out if anything is stuck. `hindrances`: each stuck item and the reason; items with the
+        same reason are grouped.
         """
         text = f"{self.done} of {self.total} {what}"
         held: dict[str, list[str]] = {}
@@ -45,6 +46,6 @@ class Progress:
 
 
 def some_of(names: list[str]) -> str:
-    """At most three of them by name."""
+    """Name at most three of the items."""
     more = len(names) - _NAMED
     return ", ".join(names) if more <= 0 else f"{', '.join(names[:_NAMED])} and {more} more"

@@ -62,7 +62,7 @@ class BatchBuilder:
 
     @property
     def size(self) -> int:
-        """Bytes so far, header included."""
+        """The number of bytes so far, header included."""
         return int(self._builder.size())
 
     def build(self) -> bytes:
@@ -87,14 +87,14 @@ def build_batches(records: Iterable[Record], batch_size: int, codec: Codec = Cod
 
 
 class DecodedRecords(Struct, frozen=True):
-    """Records of a leader's answer, and where to fetch on: after the last whole batch of it."""
+    """The records in a leader's response, and the offset to fetch next, after its last whole batch."""
 
     records: list[Record]
     next_offset: Offset
 
 
 class BadBatchError(ClusterError):
-    """A batch that cannot be read, at `base_offset`; what follows it can be read from `next_offset` on."""
+    """Raised for a batch that cannot be read, at `base_offset`; what follows it can be read from `next_offset` on."""
 
     code = ErrorCode.CORRUPT_MESSAGE
 
@@ -104,7 +104,7 @@ class BadBatchError(ClusterError):
 
 
 def decode_records(data: bytes, wanted: Offset) -> DecodedRecords:
-    """Records with an offset of `wanted` or later; a leader's answer starts at a batch, not at a record.
+    """Decode the records from offset `wanted` on; a leader's response begins with a whole batch, so maybe before it.
 
     Control batches are passed over. A batch that cannot be read ends the records of those before it, so that they are
     not lost; when there are none, raises BadBatchError.

@@ -38,8 +38,9 @@ _RETRIABLE: Final = frozenset(
 async def delete_records(
     topology: Topology, offsets: Mapping[TopicPartition, Offset], *, wait_ms: int, validate_only: bool
 ) -> Results:
-    """One result per partition, in the order given; REQUEST_TIMED_OUT where no leader answered within `wait_ms`.
+    """Delete records, and return one result per partition, in the order given.
 
+    A partition whose leader has not answered within `wait_ms` has REQUEST_TIMED_OUT.
     Asking again does no harm: a log start never falls. Raises PeerUnreachableError when no node tells who leads.
     """
     loop = asyncio.get_running_loop()

@@ -25,7 +25,7 @@ class Proposal(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """How far a partition is: `completed`, `in progress`, `stuck`, `different` or `unknown`; `detail` says why."""
+    """The state of one move: `completed`, `in progress`, `stuck`, `different` or `unknown`; `detail` says why."""
 
     topic_partition: TopicPartition
     wanted: tuple[BrokerId, ...]

@@ -21,7 +21,7 @@ _ADDRESSES_NAMED = 3
 
 
 class Leader(NamedTuple):
-    """Address and leader epoch of a partition's leader."""
+    """The address and leader epoch of a partition's leader."""
 
     broker: BrokerId
     address: str
@@ -29,7 +29,7 @@ class Leader(NamedTuple):
 
 
 class Topology:
-    """Leaders of the partitions of the topics in use."""
+    """The leaders of the partitions of the topics in use."""
 
     def __init__(self, client: ClusterConnection) -> None:
         self.client = client
@@ -40,7 +40,7 @@ class Topology:
         self._generation: dict[str, int] = {}
 
     async def check_records_are_here(self, kafka_tool: str, topic: str) -> None:
-        """Raises ApiError(UNSUPPORTED_VERSION) where the brokers are of Apache Kafka, naming the tool of theirs."""
+        """Raise ApiError(UNSUPPORTED_VERSION), with the name of Kafka's tool, where the brokers are of Apache Kafka."""
         await self._find_brokers()
         if self.client.kafka is not None:
             addresses = ",".join(self._brokers[:_ADDRESSES_NAMED]) or "HOST:PORT"
@@ -48,7 +48,7 @@ class Topology:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"the brokers are of Apache Kafka: use its tool, {command}")
 
     async def partitions(self, topic: str) -> list[int]:
-        """Partition numbers of a topic, in order.
+        """The partition numbers of a topic, in order.
 
         Waits while brokers have not heard of a topic that the controller knows. Raises
         ApiError(UNKNOWN_TOPIC_OR_PARTITION) for a topic that does not exist, PeerUnreachableError when no

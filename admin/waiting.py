@@ -19,7 +19,9 @@ _LEFT_LEAST_S: Final = 1.5
 
 
 class Notice(NamedTuple):
-    """One line: what is waited for and until when. `has_limit`: whether the client's timeout says until when."""
+    """A line of text about a wait: what is waited for and until when. `has_limit`: whether the client's timeout says
+    until when.
+    """
 
     text: str
     has_limit: bool
@@ -29,7 +31,7 @@ OnWait = Callable[[Notice], None]
 
 
 class Wait(Struct, eq=False):
-    """`what` says why there is no answer yet; `ends_at`: None where the wait has no end. Times: of the event loop."""
+    """A wait for an answer. `what` says why there is none yet; `ends_at`, by the event loop's clock, None: no end."""
 
     what: Callable[[], str]
     began_at: float
@@ -47,7 +49,7 @@ class Waiting:
         self._fallback: tuple[float, Notice] | None = None
 
     def begin(self, what: Callable[[], str], limit_s: float | None) -> Wait:
-        """A wait begins, which `end` must end; without a limit it goes on until there is an answer."""
+        """Begin a wait, which `end` must end; without a limit it lasts until there is an answer."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         timer = loop.call_later(NOTICE_AFTER_S, self._notice)
@@ -61,7 +63,7 @@ class Waiting:
 
     @contextmanager
     def named(self, what: Callable[[], str], limit_s: float) -> Iterator[None]:
-        """A wait in this block, which ends after `limit_s` at the latest."""
+        """Wait in this block, for `limit_s` at most."""
         wait = self.begin(what, limit_s)
         try:
             yield
@@ -70,7 +72,7 @@ class Waiting:
 
     @contextmanager
     def falling_back(self, after_s: float, to: str, *, has_limit: bool) -> Iterator[None]:
-        """What is waited for in this block is had elsewhere after a while; `to` says where.
+        """Say that an answer that does not come in this block is taken from elsewhere later; `to` says where.
 
         `has_limit`: whether the client's timeout says after how long.
         """

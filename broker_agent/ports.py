@@ -6,6 +6,8 @@ Implemented by adapters and by the simulator. The port of the logs is the disk (
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
+from msgspec import Struct
+
 from cluster.model.broker import Endpoint
 from cluster.requests import data
 

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
+from typer._completion_classes import completion_init
 from typer.core import TyperGroup
 
 from admin.cli.output import examples, say
@@ -20,7 +21,7 @@ from launcher.environment import unknown_variables
 
 _MODULES: Final = {
     "Cluster on this machine": {
-        "demo": "launcher.demo_command",
+        "demo": "launcher.demo.command",
         "up": "launcher.local_cluster",
         "down": "launcher.local_cluster",
         "status": "launcher.local_cluster",
@@ -133,9 +134,7 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
-            from launcher.usage_errors import reworded
-
-            error.message = reworded(error)
+            error.message = _reworded(error)
             raise
         except BrokenPipeError:
             return None
@@ -144,6 +143,27 @@ class _Commands(TyperGroup):
                 typer.echo(nl=False)
             except BrokenPipeError:
                 _close_stdout()
+
+
+def _reworded(error: typer.BadParameter) -> str:
+    """The message with the value and what it must be; as it is where the library did not make it.
+
+    Recent versions of typer convert values by pydantic, whose error is the cause; others name the value themselves.
+    """
+    from pydantic import ValidationError
+
+    from cluster.config.files import shown
+    from cluster.config.validation_reasons import BOUNDED, reason
+
+    if not isinstance(error.__cause__, ValidationError):
+        return error.message
+    (detail, *_) = error.__cause__.errors()
+    option: Any = error.param
+    least, most = getattr(option, "min", None), getattr(option, "max", None)
+    if detail["type"] == "value_error":
+        return reason(detail)
+    bounded = detail["type"] in BOUNDED and least is not None and most is not None
+    return f"{shown(detail['input'])}: {f'must be from {least:,} to {most:,}' if bounded else reason(detail)}"
 
 
 def _close_stdout() -> None:
@@ -222,8 +242,6 @@ def main() -> None:
 
 def _complete() -> NoReturn:
     """Print names for a shell (launcher/completion.py); none where its variables are not what shells set."""
-    from typer._completion_classes import completion_init
-
     completion_init()
     try:
         app(prog_name="klamm")
@@ -233,7 +251,7 @@ def _complete() -> NoReturn:
 
 
 def error_lines(error: ApiError) -> list[str]:
-    """The message for an error: a single one with its field and value, several on a line each."""
+    """Format an error: a single violation with its field and value, several on a line each."""
     if len(error.violations) > 1:
         return [error.code.name, *(f"  {v.field}: {v.description}" for v in error.violations)]
     about = "" if error.field is None or error.value is None else f" ({error.field}: {error.value})"

@@ -9,6 +9,7 @@ import typer
 from admin.cli.output import examples
 from audit import cli
 from audit.commands.heads_options import BootstrapOption, ZooKeeperOption
+from deploy.local.java import find_java, spark_environment, user_shim_folder
 from launcher.installation import require_extras
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ def prepare(context: typer.Context) -> None:
     if context.invoked_subcommand != "heads":
         require_extras("audit")
     if context.invoked_subcommand == "run":
-        from deploy.local.java import find_java, spark_environment, user_shim_folder
-
         java = find_java()
         os.environ.update(spark_environment(java, user_shim_folder(java)))
 

@@ -22,7 +22,7 @@ KNOWN: Final = frozenset(
 
 
 def unknown_variables(names: Iterable[str]) -> list[str]:
-    """A line for each name of a variable that looks like one of ours and is none."""
+    """List a warning for each variable whose name looks like one of ours and is none."""
     wrong = sorted(
         name
         for name in names

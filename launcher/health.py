@@ -36,7 +36,7 @@ class _Answer(NamedTuple):
 
 
 def plain_options(arguments: Sequence[str]) -> dict[str, Any] | None:
-    """Arguments for `report`, from options with a value each; None for anything else, such as --help or a mistake."""
+    """Parse options with a value each into arguments for `report`; None for anything else, such as --help."""
     options: dict[str, Any] = {}
     for name, value in zip(arguments[::2], arguments[1::2], strict=False):
         if name not in _OPTIONS or value.startswith("-"):

@@ -13,7 +13,7 @@ _MODULES_OF_EXTRA: Final = {"embedded": ("jgo",), "audit": ("pyspark", "pandas",
 
 
 def require_extras(*extras: str) -> None:
-    """Raises StartupError that names those of the extras which are not installed. Imports nothing."""
+    """Raise StartupError, with the names of the extras that are not installed. Imports nothing."""
     missing = [extra for extra in extras if any(find_spec(module) is None for module in _MODULES_OF_EXTRA[extra])]
     if missing:
         named = " and ".join(f"the extra '{extra}'" for extra in missing)
@@ -21,6 +21,6 @@ def require_extras(*extras: str) -> None:
 
 
 def require_clone(folder: str, command: str) -> None:
-    """Raises StartupError where there is no such folder, as in a wheel. `command`: what to run in a clone."""
+    """Raise StartupError where there is no such folder, as in a wheel. `command`: what to run in a clone."""
     if not (ROOT / folder).is_dir():
         raise StartupError(f"this command needs the folder {folder} of the repository: run {command} in a clone")

@@ -31,7 +31,7 @@ _TIMEOUT_S: Final = 10.0
 
 
 def read_heads(zookeeper: str, bootstrap: str) -> list[GivenHead]:
-    """The heads in ZooKeeper and those of the nodes; "": not to be asked. Raises ClusterError."""
+    """Read the heads in ZooKeeper and those of the nodes; "": not to be asked. Raises ClusterError."""
     return run(_read(zookeeper, bootstrap))
 
 

@@ -9,6 +9,7 @@ import typer
 
 from admin.cli.output import examples, say
 from admin.cli.shared_options import with_options
+from launcher.health import report
 
 app = typer.Typer()
 
@@ -155,8 +156,6 @@ def health(
     For health checks of containers: takes under 0.1 s of CPU. A process whose event loop is stuck fails it, as does one
     without ZooKeeper.
     """
-    from launcher.health import report
-
     sys.exit(report(metrics, config, timeout))
 
 

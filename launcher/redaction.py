@@ -37,7 +37,7 @@ _BLOCK: Final = re.compile(r"-----BEGIN (?P<what>[A-Z ]*PRIVATE KEY)-----.*?(---
 
 
 def redact(text: str) -> str:
-    """The text with each secret replaced."""
+    """Replace each secret in a text."""
     text = _BLOCK.sub(REDACTED, text)
     text = _ASSIGNED.sub(_without_value, text)
     text = _OPTION.sub(_without_value, text)
@@ -47,7 +47,7 @@ def redact(text: str) -> str:
 
 
 def redact_document(document: Any) -> Any:
-    """A document of JSON or TOML with each secret replaced, whatever the type of its value.
+    """Replace each secret in a document of JSON or TOML, whatever the type of its value.
 
     Objects that describe a config, {"name": …, "value": …}, or a change of one, are of the config's name.
     """

@@ -24,7 +24,7 @@ _POLL_S = 0.2
 
 
 class ClusterStatus(Struct, frozen=True):
-    """Status of a cluster at one moment.
+    """The status of a cluster at one moment.
 
     `answers`: response by member name, or None. `refusing`: members that answered with an error, as a controller
     without ZooKeeper does.
@@ -34,19 +34,19 @@ class ClusterStatus(Struct, frozen=True):
     refusing: frozenset[str] = frozenset()
 
     def active(self) -> DescribeClusterResponse | None:
-        """The description of the cluster by the active controller."""
+        """The description of the cluster by the active controller; None without one."""
         for name, answer in self.answers.items():
             if answer is not None and name == f"{CONTROLLER}-{answer.controller_id}":
                 return answer
         return None
 
     def registered_brokers(self) -> set[int]:
-        """Brokers that are live by the active controller."""
+        """The ids of the brokers that the active controller knows as live."""
         active = self.active()
         return set() if active is None else {int(b.id) for b in active.brokers}
 
     def state_of(self, member: Member) -> str:
-        """What a member whose process runs does: UNRESPONSIVE, UNREGISTERED with an active controller, or RUNNING."""
+        """The state of a running process: UNRESPONSIVE, UNREGISTERED with an active controller, or RUNNING."""
         is_asked = member.name in self.answers  # A broker of Kafka's is not.
         if is_asked and self.answers[member.name] is None and member.name not in self.refusing:
             return UNRESPONSIVE
@@ -74,7 +74,7 @@ def wait_until_serving(cluster: LocalCluster, timeout_s: float) -> DescribeClust
 
 
 async def until_serving(cluster: LocalCluster, timeout_s: float) -> DescribeClusterResponse:
-    """As `wait_until_serving`, for callers on an event loop."""
+    """Wait as `wait_until_serving` does, on an event loop."""
     started = time.monotonic()
     wanted = {m.id for m in cluster.members(BROKER)}
     async with AdminClient(cluster.bootstrap) as client:
@@ -91,7 +91,7 @@ async def until_serving(cluster: LocalCluster, timeout_s: float) -> DescribeClus
 
 
 async def describe_status(cluster: LocalCluster) -> dict[str, Any]:
-    """The document of `klamm status`; see `shortcomings`."""
+    """Make the document of `klamm status`; see `shortcomings`."""
     async with AdminClient(cluster.bootstrap) as client:
         status = await probe(cluster, client)
     return {
@@ -106,7 +106,7 @@ async def describe_status(cluster: LocalCluster) -> dict[str, Any]:
 
 
 def shortcomings(document: dict[str, Any]) -> list[str]:
-    """What of the document of `klamm status` is not as it should be, one line each."""
+    """List what is wrong in the document of `klamm status`, one line each."""
     found = [] if document["zookeeper_state"] == RUNNING else [f"zookeeper is {document['zookeeper_state']}"]
     for role in (CONTROLLER, BROKER):
         members = document[f"{role}s"]

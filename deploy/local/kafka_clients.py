@@ -18,12 +18,12 @@ from cluster.kafka_wire.messages.partitions import ElectLeadersRequest, ElectLea
 from cluster.kafka_wire.messages.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from cluster.model.broker import Endpoint
 from cluster.model.errors import PeerUnreachableError
+from cluster.requests.data import MetadataPartition
 
 # What all versions of brokers from 2.4 on answer.
 METADATA, CREATE_TOPICS, ELECT_LEADERS = 7, 4, 1
 DEADLINE_S: Final = 600.0
 _POLL_MIN_S: Final = 0.05
-Partitions = Sequence[MetadataResponsePartition]
 
 
 class View(Struct, frozen=True):
@@ -31,7 +31,7 @@ class View(Struct, frozen=True):
 
     brokers: frozenset[int]
     controller: int
-    partitions: tuple[MetadataResponsePartition, ...]
+    partitions: tuple[MetadataResponsePartition | MetadataPartition, ...]
 
     def led_by(self, broker: int) -> int:
         return sum(partition.leader_id == broker for partition in self.partitions)

@@ -19,7 +19,7 @@ from admin.topology import Topology
 from cluster.aio.clock import SystemClock
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.requests.data import ProducePartition, ProduceRequest, ProduceResponse
-from tests.chaos.history import Acknowledged, Producers, RecordId
+from launcher.demo.history import Acknowledged, RecordId, Senders
 
 PARTITIONS: Final = 4
 _RECORDS: Final = 4
@@ -32,16 +32,12 @@ _AGAIN: Final = RETRIABLE - {ErrorCode.CORRUPT_MESSAGE}
 
 
 def value_of(id_: RecordId) -> bytes:
-    return f"{id_.producer} {id_.number} ".encode() + _PADDING
+    return id_.value(_PADDING)
 
 
 def id_of(value: bytes | None) -> RecordId | None:
     """The id in a record's value; None if no producer here makes such a value."""
-    producer, _, rest = (value or b"").partition(b" ")
-    number, _, padding = rest.partition(b" ")
-    if padding != _PADDING or not number.isdigit():
-        return None
-    return RecordId(producer.decode(errors="replace"), int(number))
+    return RecordId.of(value, _PADDING)
 
 
 class Acknowledgements:
@@ -69,8 +65,8 @@ class Acknowledgements:
         self._gaps[partition].append((self._last.get(partition, self._began), now))
         self._last[partition] = now
 
-    def producers(self) -> Producers:
-        return Producers(dict(self.sent), frozenset(self.idempotent))
+    def producers(self) -> Senders:
+        return Senders(dict(self.sent), frozenset(self.idempotent))
 
     def longest_gap(self) -> tuple[float, float]:
         """Begin and end, in monotonic seconds, of the longest time in which some partition took nothing.

@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from admin.consumer import Consumer
-from admin.offsets import list_offsets
 from admin.topology import Topology
 from broker_agent.log.record_batch import walk
-from cluster.requests.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from tests.chaos.history import Stored
+from launcher.demo.history import Stored
+from launcher.demo.klamm import read_all as read_topic
 from tests.chaos.producers import id_of
 
 _POLL_S: Final = 0.5
@@ -20,14 +18,9 @@ _POLL_S: Final = 0.5
 async def read_all(topology: Topology, topic: str, partitions: int, timeout_s: float) -> dict[int, list[Stored]]:
     """All records of a topic, by partition. Raises TimeoutError, and what the consumer raises."""
     async with asyncio.timeout(timeout_s):
-        await topology.partitions(topic)
-        first = await list_offsets(topology, topic, dict.fromkeys(range(partitions), EARLIEST_TIMESTAMP), timeout_s)
-        end = await list_offsets(topology, topic, dict.fromkeys(range(partitions), LATEST_TIMESTAMP), timeout_s)
-        stored: dict[int, list[Stored]] = {partition: [] for partition in range(partitions)}
-        async with Consumer(topology, topic, first, until=end) as consumer:
-            async for fetched in consumer.fetched():
-                stored[fetched.partition] += [Stored(int(r.offset), id_of(r.value)) for r in fetched.records]
-    return stored
+        read = await read_topic(topology, topic, timeout_s)
+    assert sorted(read) == list(range(partitions))
+    return {partition: [Stored(offset, id_of(value)) for offset, value in read[partition]] for partition in read}
 
 
 def batches_below(directory: Path, high_watermark: int) -> dict[int, bytes]:

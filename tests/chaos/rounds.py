@@ -17,13 +17,13 @@ from admin.topology import Topology
 from cluster.model.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError
 from cluster.requests.data import LATEST_TIMESTAMP
 from cluster.requests.topics import NewTopic
+from launcher.demo.history import check
 from state_log.chain import SEQUENCE_GAP
 from state_log.invariants import check_all
 from state_log.reader import read_state_changes, verify
 from tests.chaos.cluster import BROKERS, ChaosCluster
 from tests.chaos.faults.registry import Expected, Fault, Round, StuckError
 from tests.chaos.health_monitor import Answer, read_answers
-from tests.chaos.history import check
 from tests.chaos.producers import PARTITIONS, Acknowledgements, IdempotentProducer, run_plain
 from tests.chaos.reading import compare_replicas, read_all
 from tests.chaos.table import Row, Verdict

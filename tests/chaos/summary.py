@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.chaos.history import Rule
+from launcher.demo.history import HistoryRule
 from tests.chaos.table import Row, Verdict, read_rows
 
-_OF_RECORDS: Final = (Rule.LOST, Rule.DUPLICATED, Rule.MOVED)
+_OF_RECORDS: Final = (HistoryRule.LOST, HistoryRule.DUPLICATED, HistoryRule.MOVED)
 _VERDICTS: Final = (Verdict.SILENT, Verdict.STUCK)
 _SHOWN: Final = 3
 _SHOWN_CHARACTERS: Final = 240

@@ -82,7 +82,7 @@ def test_the_audit_of_the_demonstration_starts_from_a_wheel(installed: Environme
     program = (
         "import klamm, pathlib, subprocess, sys;"
         "sys.path.insert(0, str(pathlib.Path(klamm.__file__).parent / 'app'));"
-        "from launcher.demo_audit import auditor;"
+        "from launcher.demo.audit import auditor;"
         "command, environment = auditor(pathlib.Path('nowhere'));"
         "print(subprocess.run(command, env=environment, capture_output=True, text=True).stderr)"
     )

@@ -24,7 +24,7 @@ from msgspec import Struct, to_builtins
 from cluster.model.errors import ClusterError, PeerUnreachableError
 from cluster.process.identity import GONE
 from deploy.local.kafka_clients import create_topics, view
-from launcher.kafka_load import Load
+from launcher.demo.kafka_load import KafkaLoad
 from tests.chaos.isolation import Capability, find_missing, isolate
 from tests.chaos.network import Network
 from tests.kafka_chaos import faults_by_hand
@@ -71,7 +71,10 @@ async def run_round(cluster: KafkaChaosCluster, name: str, seed: int) -> Row:
 
 async def _carry_out(on: On, row: Row) -> None:
     bootstrap = [member.address for member in on.cluster.state.kafka_brokers]
-    load, transactions = Load(bootstrap, on.topic, PARTITIONS), Transactions(bootstrap, f"{on.topic}-tx", PARTITIONS)
+    load, transactions = (
+        KafkaLoad(bootstrap, on.topic, PARTITIONS),
+        Transactions(bootstrap, f"{on.topic}-tx", PARTITIONS),
+    )
     async with load.running():
         writing = asyncio.create_task(transactions.run())
         try:
@@ -89,7 +92,7 @@ async def _carry_out(on: On, row: Row) -> None:
             await writing
         found = await load.finish(HEALED_S)
     row.acknowledged, row.committed, row.replaced = found.acknowledged, len(transactions.committed), found.replaced
-    counts = {"lost": found.lost, "stored twice": found.twice, "not read by the group": found.unread}
+    counts = {**found.anomalies, "not read by the group": found.unread}
     row.problems += [f"{count} records {what}" for what, count in counts.items() if count]
     row.problems += await transactions.problems()
 

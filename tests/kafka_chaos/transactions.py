@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
 from aiokafka import AIOKafkaProducer
 
-from launcher.kafka_load import read_all, stop_client
+from launcher.demo.kafka_load import read_all, stop_client
 
 _PAUSE_S: Final = 0.05
 _ATTEMPT_S: Final = 30.0
@@ -63,7 +64,8 @@ class Transactions:
     async def problems(self) -> list[str]:
         """Those of what is stored; nothing may be under way any more."""
         # A transaction that nobody ended is aborted after its timeout.
-        stored = await read_all(self._bootstrap, self._topic, self._partitions, "read_committed")
+        read = await read_all(self._bootstrap, self._topic, self._partitions, "read_committed")
+        stored = Counter(value for records in read.values() for _, value in records if value is not None)
         found = [f"transaction {v!r} is there {stored[v]} times" for v in sorted(stored) if stored[v] != 2]
         found += [f"committed transaction {v!r} is lost" for v in sorted(self.committed - stored.keys())]
         return found + [f"aborted transaction {v!r} is read" for v in sorted(self.aborted & stored.keys())]

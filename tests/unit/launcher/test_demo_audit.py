@@ -6,7 +6,7 @@ import pytest
 
 from cluster.aio.clock import SystemClock
 from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
-from launcher.demo_audit import inject_second_leader
+from launcher.demo.audit import inject_second_leader
 from state_log.histories import ONE_LEADER_PER_EPOCH
 from state_log.reader import read_state_changes
 from state_log.record import Cause, Kind, StateChange

@@ -5,36 +5,37 @@ from pathlib import Path
 import pytest
 
 from deploy.local.cluster import LocalCluster
-from launcher.kafka_demo import CONTROLLER_DIES, LEADER_DIES, Report
-from launcher.kafka_demo_command import document_of, print_summary
-from launcher.kafka_load import Outcome
+from launcher.demo.history import HistoryRule
+from launcher.demo.kafka import CONTROLLER_DIES, LEADER_DIES, KafkaResult
+from launcher.demo.load import LoadOutcome
+from launcher.demo.summary import kafka_document, print_summary
 
-GOOD = Outcome(acknowledged=52_050, lost=0, twice=0, failed=0, unread=0, replaced=0)
+GOOD = LoadOutcome(52_050)
 
 
-def report(outcome: Outcome | None = GOOD) -> Report:
+def result(outcome: LoadOutcome = GOOD) -> KafkaResult:
     seconds = {LEADER_DIES: {"klamm": 5.11, "Kafka": 6.8}, CONTROLLER_DIES: {"klamm": 6.2, "Kafka": 6.84}}
-    return Report(seconds=seconds, to_kafka=1.5, to_klamm=6.2, outcome=outcome)
+    return KafkaResult(seconds=seconds, to_kafka=1.5, to_klamm=6.2, outcome=outcome)
 
 
 @pytest.mark.parametrize(
     "outcome",
     [
-        None,
-        Outcome(0, 0, 0, 0, 0, 0),
-        Outcome(10, 1, 0, 0, 0, 0),
-        Outcome(10, 0, 1, 0, 0, 0),
-        Outcome(10, 0, 0, 0, 1, 0),
+        LoadOutcome(),
+        LoadOutcome(10, {HistoryRule.LOST: 1}),
+        LoadOutcome(10, {HistoryRule.DUPLICATED: 1}, duplicates=1),
+        LoadOutcome(10, unread=1),
     ],
 )
-def test_it_passes_only_if_every_record_is_stored_once_and_read(outcome: Outcome | None) -> None:
-    assert report().passed
-    assert not report(outcome).passed
+def test_it_passes_only_if_every_record_is_stored_once_and_read(outcome: LoadOutcome, tmp_path: Path) -> None:
+    cluster = LocalCluster.create_or_open(tmp_path, kafka="3.9.1")
+    assert kafka_document(result(), cluster)["passed"]
+    assert not kafka_document(result(outcome), cluster)["passed"]
 
 
 def test_the_summary_has_klamm_beside_kafka(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cluster = LocalCluster.create_or_open(tmp_path, kafka="3.9.1")
-    document = document_of(report(), cluster, 101.84)
+    document = {**kafka_document(result(), cluster), "seconds": 101.8}
     assert document["failovers"][0] == {"failure": LEADER_DIES, "klamm": 5.11, "Kafka": 6.8}
     print_summary(document)
     shown = capsys.readouterr().out

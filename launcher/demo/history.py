@@ -1,25 +1,46 @@
-"""The history of a round: what producers sent and brokers acknowledged, checked against what can be read afterwards.
+"""The history of a topic: what producers sent and brokers acknowledged, checked against what can be read afterwards.
 
 Pure: no cluster, no clock. A record is known by its producer and its number, which rises from 0 with each record that
 the producer sends. One producer numbers its records over all partitions, and sends those of a partition in order.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from cluster.model.broker import UNKNOWN_OFFSET
+
 
 class RecordId(NamedTuple):
+    """The producer of a record and the number that it gave the record."""
+
     producer: str
     number: int
 
     def __str__(self) -> str:
         return f"{self.producer}:{self.number}"
 
+    def value(self, padding: bytes = b"") -> bytes:
+        """Encode the id as the value of its record."""
+        return f"{self.producer} {self.number} ".encode() + padding
+
+    @classmethod
+    def of(cls, value: bytes | None, padding: bytes = b"") -> "RecordId | None":
+        """Decode the value of a record; None for a value that no producer with this padding makes."""
+        producer, _, rest = (value or b"").partition(b" ")
+        number, _, found = rest.partition(b" ")
+        if found != padding or not number.isdigit():
+            return None
+        return cls(producer.decode(errors="replace"), int(number))
+
 
 class Acknowledged(NamedTuple):
-    """One record that a leader acknowledged with acks=all. `resent`: its batch was sent more than once."""
+    """One record that a leader acknowledged with acks=all.
+
+    `offset` is UNKNOWN_OFFSET where the leader no longer knew it when an idempotent producer sent the batch once more.
+    `resent`: whether its batch was sent more than once.
+    """
 
     id: RecordId
     partition: int
@@ -28,13 +49,13 @@ class Acknowledged(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """One record as it was read. `id` None: its value is none that a producer of the round makes."""
+    """One record as it was read. `id` None: no producer makes its value."""
 
     offset: int
     id: RecordId | None
 
 
-class Rule(StrEnum):
+class HistoryRule(StrEnum):
     """What may not happen to a record, most severe first."""
 
     LOST = "lost"
@@ -46,8 +67,10 @@ class Rule(StrEnum):
     GAP = "gap"
 
 
-class Violation(NamedTuple):
-    rule: Rule
+class Anomaly(NamedTuple):
+    """One record, or one offset, that breaks a rule."""
+
+    rule: HistoryRule
     partition: int
     message: str
 
@@ -55,53 +78,57 @@ class Violation(NamedTuple):
         return f"{self.rule} in partition {self.partition}: {self.message}"
 
 
-class Producers(NamedTuple):
-    """`sent`: how many records each producer sent or tried to send. `idempotent`: those with a producer id."""
+class Senders(NamedTuple):
+    """The number of records that each producer sent or tried to send, and the producers with a producer id."""
 
     sent: Mapping[str, int]
-    idempotent: frozenset[str] = frozenset()
+    idempotent: Set[str] = frozenset()
 
 
 NOTHING_STORED: Final[Sequence[Stored]] = ()
 
 
 def check(
-    acknowledged: Iterable[Acknowledged], stored: Mapping[int, Sequence[Stored]], producers: Producers
-) -> list[Violation]:
-    """All violations. `stored`: the records of each partition from its first offset on, in the order of reading."""
+    acknowledged: Iterable[Acknowledged], stored: Mapping[int, Sequence[Stored]], producers: Senders
+) -> list[Anomaly]:
+    """Find all anomalies, the most severe first.
+
+    `stored`: the records of each partition from its first offset on, in the order in which they were read.
+    """
     by_partition: dict[int, list[Acknowledged]] = defaultdict(list)
     for record in acknowledged:
         by_partition[record.partition].append(record)
-    found: list[Violation] = []
+    found: list[Anomaly] = []
     for partition in sorted({*by_partition, *stored}):
         acks, records = by_partition[partition], stored.get(partition, NOTHING_STORED)
+        placed = [ack for ack in acks if ack.offset != UNKNOWN_OFFSET]
         for rule, messages in (
-            (Rule.OVERWRITTEN, _two_for_one_offset(acks)),
-            (Rule.GAP, _gaps(records)),
-            (Rule.FOREIGN, _foreign(records, producers)),
-            (Rule.DUPLICATED, _duplicates(acks, records, producers)),
-            (Rule.REORDERED, _order(acks, records, producers)),
+            (HistoryRule.OVERWRITTEN, _two_for_one_offset(placed)),
+            (HistoryRule.GAP, _gaps(records)),
+            (HistoryRule.FOREIGN, _foreign(records, producers)),
+            (HistoryRule.DUPLICATED, _duplicates(acks, records, producers)),
+            (HistoryRule.REORDERED, _order(placed, records, producers)),
         ):
-            found += [Violation(rule, partition, message) for message in messages]
+            found += [Anomaly(rule, partition, message) for message in messages]
         found += _missing(partition, acks, records)
-    order = list(Rule)
+    order = list(HistoryRule)
     return sorted(found, key=lambda v: (order.index(v.rule), v.partition))
 
 
-def _missing(partition: int, acks: Sequence[Acknowledged], records: Sequence[Stored]) -> Iterator[Violation]:
+def _missing(partition: int, acks: Sequence[Acknowledged], records: Sequence[Stored]) -> Iterator[Anomaly]:
     """Acknowledged records that are not at their offset: moved if they are at another, else lost."""
     at = {record.offset: record.id for record in records}
     offsets = {record.id: record.offset for record in records}
     for ack in acks:
         present = at.get(ack.offset)
-        if present == ack.id:
+        if present == ack.id or (ack.offset == UNKNOWN_OFFSET and ack.id in offsets):
             continue
         instead = "nothing" if ack.offset not in at else str(present)
         message = f"{ack.id} was acknowledged at offset {ack.offset}, where {instead} is"
         if ack.id in offsets:
-            yield Violation(Rule.MOVED, partition, f"{message}; it is at {offsets[ack.id]}")
+            yield Anomaly(HistoryRule.MOVED, partition, f"{message}; it is at {offsets[ack.id]}")
         else:
-            yield Violation(Rule.LOST, partition, message)
+            yield Anomaly(HistoryRule.LOST, partition, message)
 
 
 def _two_for_one_offset(acks: Sequence[Acknowledged]) -> Iterator[str]:
@@ -121,13 +148,13 @@ def _gaps(records: Sequence[Stored]) -> Iterator[str]:
         expected = record.offset + 1
 
 
-def _foreign(records: Sequence[Stored], producers: Producers) -> Iterator[str]:
+def _foreign(records: Sequence[Stored], producers: Senders) -> Iterator[str]:
     for record in records:
         if record.id is None or not 0 <= record.id.number < producers.sent.get(record.id.producer, 0):
             yield f"nobody sent what is at offset {record.offset}: {record.id}"
 
 
-def _duplicates(acks: Sequence[Acknowledged], records: Sequence[Stored], producers: Producers) -> Iterator[str]:
+def _duplicates(acks: Sequence[Acknowledged], records: Sequence[Stored], producers: Senders) -> Iterator[str]:
     """With a producer id nothing is stored twice; without, only what was sent again may be."""
     once = {ack.id for ack in acks if not ack.resent}
     offsets: dict[RecordId, int] = {}
@@ -139,7 +166,7 @@ def _duplicates(acks: Sequence[Acknowledged], records: Sequence[Stored], produce
             yield f"{record.id} is at offsets {first} and {record.offset}"
 
 
-def _order(acks: Sequence[Acknowledged], records: Sequence[Stored], producers: Producers) -> Iterator[str]:
+def _order(acks: Sequence[Acknowledged], records: Sequence[Stored], producers: Senders) -> Iterator[str]:
     """Acknowledged offsets rise with the numbers; with a producer id so do all that are stored."""
     yield from _falling((ack.id, ack.offset) for ack in sorted(acks, key=lambda ack: ack.id))
     by_offset = [(r.id, r.offset) for r in records if r.id is not None and r.id.producer in producers.idempotent]

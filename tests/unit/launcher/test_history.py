@@ -1,13 +1,14 @@
-"""The history checker of the chaos suite finds each kind of fault that is injected into a sound history."""
+"""The checker of the demonstrations and the chaos suites finds each kind of fault in a history."""
 
 from random import Random
 
 import pytest
 
-from tests.chaos.history import Acknowledged, Producers, RecordId, Rule, Stored, Violation, check
+from cluster.model.broker import UNKNOWN_OFFSET
+from launcher.demo.history import Acknowledged, Anomaly, HistoryRule, RecordId, Senders, Stored, check
 
 PLAIN, NUMBERED = "plain", "numbered"
-PRODUCERS = Producers({PLAIN: 100, NUMBERED: 100}, frozenset({NUMBERED}))
+PRODUCERS = Senders({PLAIN: 100, NUMBERED: 100}, frozenset({NUMBERED}))
 
 
 class History:
@@ -29,10 +30,10 @@ class History:
     def replace(self, offset: int, id_: RecordId | None) -> None:
         self.stored[0][offset] = Stored(offset, id_)
 
-    def violations(self) -> list[Violation]:
+    def violations(self) -> list[Anomaly]:
         return check(self.acks, self.stored, PRODUCERS)
 
-    def rules(self) -> set[Rule]:
+    def rules(self) -> set[HistoryRule]:
         return {violation.rule for violation in self.violations()}
 
 
@@ -64,13 +65,13 @@ def test_an_acknowledged_record_at_the_end_is_lost() -> None:
 def test_an_acknowledged_record_under_another_is_lost() -> None:
     history = History()
     history.replace(3, RecordId(NUMBERED, 50))
-    assert Rule.LOST in history.rules()
+    assert HistoryRule.LOST in history.rules()
 
 
 def test_a_whole_partition_is_lost() -> None:
     history = History()
     del history.stored[0]
-    assert [v.rule for v in history.violations()] == [Rule.LOST] * 10
+    assert [v.rule for v in history.violations()] == [HistoryRule.LOST] * 10
 
 
 def test_a_moved_record_is_found() -> None:
@@ -86,24 +87,26 @@ def test_a_moved_record_is_found() -> None:
 def test_two_records_acknowledged_at_one_offset_are_found() -> None:
     history = History()
     history.acks.append(Acknowledged(RecordId(PLAIN, 60), 0, 2))
-    assert {Rule.OVERWRITTEN, Rule.LOST} <= history.rules()
+    assert {HistoryRule.OVERWRITTEN, HistoryRule.LOST} <= history.rules()
 
 
 def test_an_acknowledgement_that_came_twice_is_none() -> None:
     history = History()
     history.acks.append(history.acks[0])
-    assert Rule.OVERWRITTEN not in history.rules()
+    assert HistoryRule.OVERWRITTEN not in history.rules()
 
 
 def test_a_duplicate_of_an_idempotent_producer_is_found_even_unacknowledged() -> None:
     history = History()
     history.store(RecordId(NUMBERED, 20), 0, acknowledge=False)
     history.store(RecordId(NUMBERED, 20), 0, acknowledge=False)
-    assert history.rules() == {Rule.DUPLICATED}
+    assert history.rules() == {HistoryRule.DUPLICATED}
 
 
-@pytest.mark.parametrize(("resent", "found"), [(False, {Rule.DUPLICATED}), (True, set())])
-def test_without_a_producer_id_only_what_was_sent_again_may_be_stored_twice(resent: bool, found: set[Rule]) -> None:
+@pytest.mark.parametrize(("resent", "found"), [(False, {HistoryRule.DUPLICATED}), (True, set())])
+def test_without_a_producer_id_only_what_was_sent_again_may_be_stored_twice(
+    resent: bool, found: set[HistoryRule]
+) -> None:
     history = History()
     history.store(RecordId(PLAIN, 20), 0, acknowledge=False)
     history.store(RecordId(PLAIN, 20), 0, resent=resent)
@@ -132,7 +135,7 @@ def test_unacknowledged_records_of_an_idempotent_producer_are_in_order_too() -> 
 def test_a_record_that_nobody_sent_is_found(id_: RecordId | None) -> None:
     history = History()
     history.stored[0].append(Stored(10, id_))
-    assert history.rules() == {Rule.FOREIGN}
+    assert history.rules() == {HistoryRule.FOREIGN}
 
 
 def test_a_gap_in_the_offsets_is_found() -> None:
@@ -144,11 +147,26 @@ def test_a_gap_in_the_offsets_is_found() -> None:
 def test_records_before_the_first_one_read_are_missed() -> None:
     history = History()
     del history.stored[0][0]
-    assert {Rule.GAP, Rule.LOST} <= history.rules()
+    assert {HistoryRule.GAP, HistoryRule.LOST} <= history.rules()
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_any_single_record_taken_from_any_place_is_missed(seed: int) -> None:
     random, history = Random(seed), History()
     del history.stored[partition := random.randrange(2)][random.randrange(len(history.stored[partition]))]
-    assert Rule.LOST in history.rules()
+    assert HistoryRule.LOST in history.rules()
+
+
+def test_a_record_whose_offset_the_leader_no_longer_knew_may_be_anywhere_but_is_not_lost() -> None:
+    history = History()
+    history.acks = [ack._replace(offset=UNKNOWN_OFFSET) for ack in history.acks]
+    assert history.violations() == []
+    history.stored[0].pop()
+    assert history.rules() == {HistoryRule.LOST}
+
+
+@pytest.mark.parametrize("value", [None, b"", b"a", b"a b x", b"a 1 y", b"a 1x"])
+def test_the_value_of_another_record_has_no_id(value: bytes | None) -> None:
+    id_ = RecordId("a", 1)
+    assert RecordId.of(id_.value(b"x"), b"x") == id_
+    assert RecordId.of(value, b"x") is None

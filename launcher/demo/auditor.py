@@ -1,6 +1,6 @@
 """The audit of a demonstration, as a process beside it: it follows the logs, and concludes when it is told to.
 
-Run as `python -m launcher.demo_auditor FOLDER`. `request.json` in the folder says what to audit. When the file `finish`
+Run as `python -m launcher.demo.auditor FOLDER`. `request.json` in the folder says what to audit. When the file `finish`
 appears there the process reads what is left, audits the copy with the injected record, writes `outcome.json` and ends.
 It ends as well when the process that started it is gone.
 """
@@ -19,7 +19,7 @@ from audit.report.html.write import write_report
 from audit.spark.session import start_session
 from cluster.model.errors import ClusterError
 from deploy.local.java import find_java, spark_environment, user_shim_folder
-from launcher.demo_audit import (
+from launcher.demo.audit import (
     AUDIT_FOLDER,
     FINISH_FILE,
     OUTCOME_FILE,
@@ -36,6 +36,7 @@ _TRIGGER_SECONDS: Final = 5.0
 
 
 def main(folder: Path) -> None:
+    """Audit as the request in this folder says, and write the outcome."""
     os.nice(_NICENESS)
     parent = os.getppid()
     request = msgspec.json.decode((folder / REQUEST_FILE).read_bytes(), type=AuditRequest)

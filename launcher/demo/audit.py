@@ -26,13 +26,13 @@ AUDIT_FOLDER: Final = "audit"
 REQUEST_FILE, FINISH_FILE, OUTCOME_FILE = "request.json", "finish", "outcome.json"
 REPORT_FILE: Final = "audit.html"
 LOG_FILE: Final = "audit.log"
-_APPLICATION: Final = Path(__file__).resolve().parents[1]
+_APPLICATION: Final = Path(__file__).resolve().parents[2]
 _TIMEOUT_S: Final = 600.0
 _WRITTEN_BY_CONTROLLERS: Final = (Kind.PARTITION, Kind.REPLICA, Kind.ISR)
 
 
 class AuditOutcome(Struct):
-    """What `klamm audit run` said of the logs as they are, and of the copy with the injected record.
+    """The result of `klamm audit run` on the logs as they are, and on the copy with the injected record.
 
     `gaps`: what was missing or malformed in the logs as they are. `failure`: why not all of it could be said; `verdict`
     is then that of what could be, or "incomplete". `html`: the file of the report.
@@ -54,20 +54,20 @@ class AuditOutcome(Struct):
 
 
 class AuditRequest(Struct, frozen=True):
-    """Folders: of the logs to follow, and of the copies to audit after them."""
+    """The folders of the logs to follow, and of the copies to audit after them."""
 
     logs: list[str]
     copies: list[str]
 
 
 def auditor(folder: Path) -> tuple[list[str], dict[str, str]]:
-    """Command and environment of the process; in a wheel its modules are where nothing else looks for them."""
-    command = [sys.executable, "-P", "-m", "launcher.demo_auditor", str(folder)]
+    """The command and environment of the process; in a wheel its modules are on no path by themselves."""
+    command = [sys.executable, "-P", "-m", "launcher.demo.auditor", str(folder)]
     return command, {**os.environ, "PYTHONPATH": str(_APPLICATION)}
 
 
 class BackgroundAudit:
-    """A process that follows the logs from now on, because Spark takes longer to get going than to audit them.
+    """A process that follows the logs from now on, because Spark takes longer to start than to audit them.
 
     It ends with `finish` or `stop`, and by itself when this process is gone.
     """
@@ -102,7 +102,7 @@ class BackgroundAudit:
         return outcome
 
     def stop(self) -> None:
-        """End it, whatever it does."""
+        """Kill the process group, if it still runs."""
         if self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
