@@ -14,12 +14,13 @@ from msgspec import Struct
 NOTICE_AFTER_S: Final = 2.0
 _LASTING_AFTER_S: Final = 1.0
 """A wait that is younger may be one of many short ones."""
+_OUTLASTS_S: Final = 0.1
 _LEFT_LEAST_S: Final = 1.5
 """Where less is left, the failure says it all soon enough."""
 
 
 class Notice(NamedTuple):
-    """One line: what is waited for and until when. `has_limit`: whether the wait ends by itself."""
+    """One line: what is waited for and until when. `has_limit`: whether that is the limit of the whole wait."""
 
     text: str
     has_limit: bool
@@ -70,29 +71,37 @@ class Waiting:
 
     @contextmanager
     def falling_back(self, after_s: float, to: str) -> Iterator[None]:
-        """What is waited for in this block is had elsewhere after a while; `to` says where."""
-        self._fallback = (asyncio.get_running_loop().time() + after_s, to)
+        """What is waited for in this block is had elsewhere after a while; `to` says where.
+
+        A wait that outlasts the block is noticed again: there was nothing there either.
+        """
+        loop = asyncio.get_running_loop()
+        self._fallback = (loop.time() + after_s, to)
         try:
             yield
         finally:
             self._fallback = None
+            if any(wait.is_noticed for wait in self._waits):
+                for wait in self._waits:
+                    wait.is_noticed = False
+                loop.call_later(_OUTLASTS_S, self._notice)
 
     def _notice(self) -> None:
         if self._tell is None or any(wait.is_noticed for wait in self._waits):
             return
         now = asyncio.get_running_loop().time()
-        wait = next(wait for wait in reversed(self._waits) if now - wait.began_at >= _LASTING_AFTER_S)
-        until = self._until(wait.ends_at, now)
-        if until:
+        wait = next((wait for wait in reversed(self._waits) if now - wait.began_at >= _LASTING_AFTER_S), None)
+        if wait is not None and (until := self._until(wait.ends_at, now)):
             for known in self._waits:
                 known.is_noticed = True
-            self._tell(Notice(f"{wait.what()}; {until}", has_limit=wait.ends_at is not None))
+            has_limit = wait.ends_at is not None and self._fallback is None
+            self._tell(Notice(f"{wait.what()}; {until}", has_limit))
 
     def _until(self, ends_at: float | None, now: float) -> str:
         """What comes of the wait; "" where that is so near that nothing need be said."""
-        if self._fallback is not None and self._fallback[0] - now >= _LEFT_LEAST_S:
+        if self._fallback is not None:
             at, to = self._fallback
-            return f"{to} in {at - now:.0f} s"
+            return f"{to} in {max(1, at - now):.0f} s"
         if ends_at is None:
             return "waiting until one comes"
         return f"waiting up to {ends_at - now:.0f} s more" if ends_at - now >= _LEFT_LEAST_S else ""

@@ -10,11 +10,12 @@ import typer
 from msgspec import to_builtins
 
 from admin.cli.options import Cluster, talks_to_cluster
-from admin.cli.output import examples
+from admin.cli.output import examples, say_wait, wait_line
 from admin.cli.queue_metrics import QUEUE_METRICS, read_queue
 from admin.cli.target import parse_addresses
 from admin.client import AdminClient
 from admin.load import Load, compare, take_sample
+from admin.waiting import Notice
 from cluster.cli.documents import Format
 from cluster.cli.tables import table_lines
 from cluster.model.printable import counted, printable, printable_json
@@ -55,9 +56,11 @@ def top(
     given = [address for text in metrics or () for address in parse_addresses(text, "--metrics")]
     addresses = [*given, *_metrics_of_local_controllers(cluster)]
 
+    screen = _Screen(live=cluster.form is Format.TABLE and not once and sys.stdout.isatty())
+
     async def main(client: AdminClient) -> None:
         async with contextlib.aclosing(_loads(client, interval, lines, addresses)) as loads:
-            with _Screen(live=cluster.form is Format.TABLE and not once and sys.stdout.isatty()) as screen:
+            with screen:
                 async for document in loads:
                     if cluster.form is Format.TABLE:
                         screen.show(document)
@@ -66,7 +69,7 @@ def top(
                     if once:
                         return
 
-    cluster.ask(main)
+    cluster.ask(main, on_wait=screen.say_wait)
 
 
 async def _loads(
@@ -105,6 +108,7 @@ class _Screen:
         from rich.live import Live
 
         self._live = Live(auto_refresh=False, screen=True) if live else None
+        self._shown: list[str] = []
 
     def __enter__(self) -> "_Screen":
         if self._live is not None:
@@ -119,10 +123,21 @@ class _Screen:
         if self._live is None:
             typer.echo("\n".join(screen_lines(document)))
             return
+        self._shown = screen_lines(document, self._live.console.width)
+        self._draw(self._shown)
+
+    def say_wait(self, notice: Notice) -> None:
+        """Say what is waited for: above what is shown, until there is something newer."""
+        if self._live is None:
+            say_wait(notice)
+        else:
+            self._draw([wait_line(notice), "", *self._shown])
+
+    def _draw(self, lines: list[str]) -> None:
         from rich.text import Text
 
-        width = self._live.console.width
-        self._live.update(Text("\n".join(screen_lines(document, width)), no_wrap=True), refresh=True)
+        assert self._live is not None, "only a live screen is drawn"
+        self._live.update(Text("\n".join(lines), no_wrap=True), refresh=True)
 
 
 def screen_lines(document: dict[str, Any], width: int | None = None) -> list[str]:
@@ -157,7 +172,3 @@ def _table(rows: list[dict[str, Any]], columns: tuple[str, ...], width: int | No
         [f"{row[c]:,.0f}" if isinstance(row[c], float) else printable(str(row[c])) for c in columns] for row in rows
     ]
     return [line for lines in table_lines([c.upper() for c in columns], cells, width) for line in lines]
-
-
-def _cell(value: object) -> str:
-    return f"{value:,.0f}" if isinstance(value, float) else printable(str(value))

@@ -17,6 +17,8 @@ from cluster.requests.cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
     DescribedBroker,
+    DescribeFindingsRequest,
+    DescribeFindingsResponse,
 )
 from cluster.requests.context import RequestContext
 from cluster.requests.data import (
@@ -116,6 +118,10 @@ class ScriptedNode:
                     raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, NO_ZOOKEEPER)
                 role = "controller" if self.node >= FIRST_CONTROLLER else "broker"
                 return replace(self.cluster.describe(), node_id=self.node, node_role=role)
+            case DescribeFindingsRequest():
+                if self.node in self.cluster.without_zookeeper:
+                    raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, NO_ZOOKEEPER)
+                return DescribeFindingsResponse(())
             case MetadataRequest():
                 return self.cluster.metadata()
             case ListTopicsRequest() | DescribeTopicsRequest():

@@ -59,7 +59,7 @@ def test_story() -> None:
 
 def test_lines_are_folded_on_a_terminal_only() -> None:
     text = "log          broker-1/a: 12 records, " + "word " * 30 + "end"
-    program = f"from cluster.process.documents import write_line; write_line({text!r})"
+    program = f"from cluster.cli.documents import write_line; write_line({text!r})"
     command = [sys.executable, "-c", program]
     assert subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout == f"{text}\n"
     ours, of_command = pty.openpty()
