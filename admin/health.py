@@ -168,7 +168,7 @@ def find_trouble(
         *_imbalance(staying, live),
         *(
             HealthIssue(f.kind, f.detail, f.topic, f.partition, f.broker)
-            for f in _distinct(_judged(finding, topics) for finding in findings)
+            for f in _distinct([_with_consequence(finding, topics) for finding in findings])
         ),
     ]
     order = {str(kind): place for place, kind in enumerate(Trouble)}
@@ -178,8 +178,11 @@ def find_trouble(
     )
 
 
-def _judged(finding: Finding, topics: Iterable[DescribedTopic]) -> Finding:
-    """A broker that refuses connections is only silent as long as it leads nothing, as after a controlled shutdown."""
+def _with_consequence(finding: Finding, topics: Iterable[DescribedTopic]) -> Finding:
+    """The finding with what it means to clients.
+
+    A broker that refuses connections is only silent if it leads nothing, as after a controlled shutdown.
+    """
     if finding.kind != Trouble.UNREACHABLE_LEADER:
         return finding
     led = sum(p.leader == finding.broker for topic in topics for p in topic.partitions)
@@ -188,8 +191,7 @@ def _judged(finding: Finding, topics: Iterable[DescribedTopic]) -> Finding:
     return replace(finding, detail=f"{finding.detail}; it leads {counted(led, 'partition')}, whose clients fail")
 
 
-def _distinct(judged: Iterable[Finding]) -> Iterator[Finding]:
-    findings = list(judged)
+def _distinct(findings: Sequence[Finding]) -> Iterator[Finding]:
     silent = {finding.broker for finding in findings if finding.kind == Trouble.UNREACHABLE_LEADER}
     for finding in findings:
         if finding.kind == Trouble.SILENT_BROKER:

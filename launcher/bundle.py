@@ -42,7 +42,11 @@ TOTAL_BYTES_MAX: Final = 64 << 20
 _METRICS_TIMEOUT_S: Final = 5.0
 _PROGRESS_S: Final = 10.0
 _ROUNDS: Final = 3
-"""All commands end after this many times the timeout: each may wait for several answers."""
+_STARTS_S: Final = 30.0
+"""All commands end after this many timeouts, as each may wait for several answers, and what a busy machine takes to
+start them.
+"""
+_AT_ONCE: Final = 32
 _LOG_BYTES: Final = 256 << 10
 _COMMANDS: Final = {
     "doctor.json": ("doctor",),
@@ -108,7 +112,7 @@ def bundle(
         configs += _files_in(cluster.target.data / "config", "*.toml")
         logs += _files_in(cluster.target.data / "logs", "*.log")
         nodes += [f"{member.host}:{member.metrics_port}" for member in state.nodes]
-    ends_at = time.monotonic() + cluster.timeout * _ROUNDS
+    ends_at = time.monotonic() + cluster.timeout * _ROUNDS + _STARTS_S
     gather: list[Callable[[], _Part]] = [
         _versions,
         *(partial(_answer, cluster, ends_at, name, command) for name, command in _COMMANDS.items()),
@@ -116,7 +120,7 @@ def bundle(
         *(partial(_config, path) for path in configs),
         *(partial(_log, path) for path in logs),
     ]
-    with concurrent.futures.ThreadPoolExecutor(max_workers=len(_COMMANDS)) as pool:
+    with concurrent.futures.ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
         parts = _bounded(_awaited([pool.submit(part) for part in gather], ends_at))
     _write(path, name, parts)
     row = {"file": str(path), "bytes": path.stat().st_size, "parts": [part.name for part in parts]}

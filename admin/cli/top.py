@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import sys
+import textwrap
 from collections.abc import AsyncGenerator
 from typing import Annotated, Any, Final
 
@@ -131,7 +132,7 @@ class _Screen:
         if self._live is None:
             say_wait(notice)
         else:
-            self._draw([wait_line(notice), "", *self._shown])
+            self._draw([*textwrap.wrap(wait_line(notice), self._live.console.width), "", *self._shown])
 
     def _draw(self, lines: list[str]) -> None:
         from rich.text import Text

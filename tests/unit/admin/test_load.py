@@ -2,10 +2,12 @@
 
 import pytest
 from msgspec import to_builtins
+from rich.text import Text
 
 from admin.cli.queue_metrics import parse_queue
-from admin.cli.top import screen_lines
+from admin.cli.top import _Screen, screen_lines
 from admin.load import Load, Sample, compare
+from admin.waiting import Notice
 from cluster.model.broker import (
     BrokerEpoch,
     BrokerId,
@@ -102,3 +104,22 @@ def test_a_screen_fits_80_columns(queue: dict[str, float] | None) -> None:
     assert max(map(len, shown)) <= 80
     assert shown[1] == ("event queue: not known" if queue is None else "event queue: 3 events, median 1 ms, p99 12 ms")
     assert shown[-1].split() == ["t", "0", "1", "1,000,000", "1000000"]
+
+
+def test_a_live_screen_says_what_is_waited_for_above_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    load: Load = compare(sample(0, (1, 0, 0, 0)), sample(1, (1, 0, 0, 1_000_000)), 5)
+    screen = _Screen(live=True)
+
+    def shown() -> list[str]:
+        assert screen._live is not None
+        drawn = screen._live.get_renderable()
+        assert isinstance(drawn, Text)
+        return drawn.plain.splitlines()
+
+    screen.show({**to_builtins(load), "event_queue": None})
+    before = shown()
+    screen.say_wait(Notice("no controller; waiting up to 28 s more", has_limit=True))
+    assert shown() == ["no controller; waiting up to 28 s more; --timeout changes it", "", *before]
+    screen.show({**to_builtins(load), "event_queue": None})
+    assert shown() == before
+    assert capsys.readouterr().err == ""
