@@ -28,6 +28,14 @@ def all_broker_documents(described: DescribeClusterResponse) -> list[dict[str, A
     return sorted((*map(broker_document, described.brokers), *dead), key=lambda document: int(document["id"]))
 
 
+def by_registration(documents: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Documents of brokers as `brokers` and `dead_brokers`: programs take the former for those that are registered."""
+    return {
+        "brokers": [document for document in documents if document["state"] != "dead"],
+        "dead_brokers": [document for document in documents if document["state"] == "dead"],
+    }
+
+
 def load_of_brokers(topics: Sequence[DescribedTopic]) -> dict[int, dict[str, int]]:
     """Counts per broker: partitions it leads, is preferred leader of, hosts, and hosts out of sync."""
     load: dict[int, dict[str, int]] = defaultdict(

@@ -9,6 +9,7 @@ from admin.brokers_view import described_cluster, of_controller_or_brokers
 from admin.cli.broker_documents import (
     BROKER_COLUMNS,
     all_broker_documents,
+    by_registration,
     config_documents,
     load_of_brokers,
     write_configs,
@@ -104,7 +105,7 @@ def describe(
 
     described, controllers = cluster.ask(main)
     if cluster.form is not Format.TABLE:
-        write_document({"brokers": described, "controllers": controllers}, cluster.form)
+        write_document({**by_registration(described), "controllers": controllers}, cluster.form)
         return
     load = ("leaders", "preferred_leaders", "replicas", "out_of_sync")
     has_racks = any(b["rack"] is not None for b in described)

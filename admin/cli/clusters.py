@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from admin.brokers_view import answer_or_later, described_cluster, of_controller_or_brokers
-from admin.cli.broker_documents import BROKER_COLUMNS, all_broker_documents
+from admin.cli.broker_documents import BROKER_COLUMNS, all_broker_documents, by_registration
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import examples, say, say_source, source, write
 from admin.cli.recover import EPILOG, recover
@@ -54,7 +54,7 @@ def describe(*, cluster: Cluster) -> None:
         "cluster_id": described.cluster_id,
         "controller": controller,
         "controllers": controllers,
-        "brokers": brokers,
+        **by_registration(brokers),
         "broker_protocol": described.broker_protocol or KLAMM,
         "source": source(is_of_brokers),
     }
