@@ -6,7 +6,7 @@ and broker epochs are not in it.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
 from admin.client import AdminClient
@@ -34,7 +34,6 @@ async def of_controller_or_brokers(
     """The answer of the active controller; after ten seconds, or half the timeout, that of the brokers, and whether it
     is theirs. `names`: the topics to ask them for, None: all. Raises as `ask` does if no broker answers either.
     """
-    first_s = min(_CONTROLLER_FIRST_S, client.timeout_s / 2)
 
     async def ask_active() -> _T:
         # One that has lost ZooKeeper would answer from its memory what another controller may have changed.
@@ -45,13 +44,28 @@ async def of_controller_or_brokers(
             raise
         return await ask
 
-    asking = asyncio.create_task(ask_active())
+    async def ask_brokers(_: float) -> _T | None:
+        metadata = await _metadata(client, names)
+        return None if metadata is None else of_metadata(metadata)
+
+    return await answer_or_later(client, ask_active(), ask_brokers, "the brokers are asked")
+
+
+async def answer_or_later(
+    client: AdminClient, ask: Coroutine[Any, Any, _T], instead: Callable[[float], Awaitable[_T | None]], what: str
+) -> tuple[_T, bool]:
+    """The answer; after ten seconds, or half the timeout, what there is `instead`, and whether it is that.
+
+    `instead` is told the seconds that have passed; where it is None, the answer is waited for to the end. `what`: says
+    what comes after them.
+    """
+    first_s = min(_CONTROLLER_FIRST_S, client.timeout_s / 2)
+    asking = asyncio.create_task(ask)
     try:
-        is_of_timeout = first_s < _CONTROLLER_FIRST_S
-        with client.waiting.falling_back(first_s, "the brokers are asked", has_limit=is_of_timeout):
+        with client.waiting.falling_back(first_s, what):
             done, _ = await asyncio.wait({asking}, timeout=first_s)
-        if not done and (metadata := await _metadata(client, names)) is not None:
-            return of_metadata(metadata), True
+            if not done and (found := await instead(first_s)) is not None:
+                return found, True
         return await asking, False
     finally:
         asking.cancel()

@@ -1,7 +1,6 @@
 """The administrative client: one method per request."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from admin import record_deletion
@@ -9,7 +8,13 @@ from admin.connection import PROBE_TIMEOUT_MS, RETRY_PAUSE_S, ClusterConnection
 from admin.topology import Topology
 from cluster.kafka_wire.messages.data import DescribeLogDirsResult
 from cluster.model.broker import BrokerId, Offset
-from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError, known_code
+from cluster.model.errors import (
+    ApiError,
+    ConnectionRefusedByHostError,
+    ErrorCode,
+    PeerUnreachableError,
+    known_code,
+)
 from cluster.model.partition import TopicPartition
 from cluster.requests import cluster, configs, elections, reassignments, recovery, topics
 
@@ -120,7 +125,13 @@ class AdminClient(ClusterConnection):
     async def shut_down_broker(self, broker: cluster.DescribedBroker) -> elections.ShutdownResponse:
         """Request a controlled shutdown of this incarnation of a broker. Returns when it has begun."""
         request = elections.ShutdownRequest(broker.id, broker.epoch)
-        response = await self.ask_broker(broker.endpoint.address, request, PROBE_TIMEOUT_MS)
+        try:
+            response = await self.ask_broker(broker.endpoint.address, request, PROBE_TIMEOUT_MS)
+        except PeerUnreachableError as error:
+            why = (
+                f"{error.why}: it is not shutting down unless it gets the request later; if it hangs, kill its process"
+            )
+            raise PeerUnreachableError(f"broker {broker.id} at {error.address} does not answer", why) from error
         assert isinstance(response, elections.ShutdownResponse)
         return response
 
@@ -145,17 +156,26 @@ class AdminClient(ClusterConnection):
         """What the active controller knows to be wrong."""
         return await self.ask_controller(cluster.DescribeFindingsRequest(), cluster.DescribeFindingsResponse)
 
-    async def describe_candidates_findings(self) -> list[cluster.Finding]:
-        """What the known addresses that answer say while no controller is active; one round, each finding once."""
-        found: dict[cluster.Finding, None] = {}
+    async def describe_candidates_findings(self) -> list[cluster.Finding] | None:
+        """What the known addresses that answer say while no controller is active; one round, each finding once.
 
-        async def ask(address: str) -> None:
-            with contextlib.suppress(ApiError, PeerUnreachableError):
-                response = await self.rpc.call(address, cluster.DescribeFindingsRequest(), _LAST_WORD_MS)
-                found.update(dict.fromkeys(response.findings))
+        None if none of them answers.
+        """
 
-        await asyncio.gather(*map(ask, self.bootstrap))
-        return list(found)
+        async def ask(address: str) -> Sequence[cluster.Finding] | None:
+            try:
+                found = await self.rpc.call(address, cluster.DescribeFindingsRequest(), _LAST_WORD_MS)
+            except ApiError:
+                return ()
+            except PeerUnreachableError:
+                return None
+            assert isinstance(found, cluster.DescribeFindingsResponse)
+            return found.findings
+
+        answers = await asyncio.gather(*map(ask, self.bootstrap))
+        if all(answer is None for answer in answers):
+            return None
+        return list(dict.fromkeys(finding for answer in answers for finding in answer or ()))
 
     async def describe_findings_of(self, broker: cluster.DescribedBroker) -> tuple[cluster.Finding, ...]:
         """What one broker knows to be wrong, without retries; that it does not respond or refuses is a finding, too."""
@@ -169,6 +189,9 @@ class AdminClient(ClusterConnection):
                 kind = "requests_not_authorized"
             detail = f"broker {broker.id} does not say what is wrong with it, as with its log directories: {error}"
             return (cluster.Finding(kind, detail, broker=broker.id),)
+        except ConnectionRefusedByHostError:
+            detail = f"broker {broker.id} is registered, but refuses connections: its process has ended, or is starting"
+            return (cluster.Finding("unreachable_leader", detail, broker=broker.id),)
         except PeerUnreachableError as error:
             detail = (
                 f"broker {broker.id} is registered, but does not respond: {error}; read its log, restart it if it hangs"

@@ -152,8 +152,10 @@ class ClusterConnection:
 
     def without_controller(self, limit_s: float) -> NoAnswerError | None:
         """What the nodes answered, where a wait of `limit_s` has ended and no active controller is known; else None."""
-        if self._controller is not None:
-            return None
+        return None if self._controller is not None else self.no_answer_within(limit_s)
+
+    def no_answer_within(self, limit_s: float) -> NoAnswerError:
+        """What the nodes have answered until now, `limit_s` after they were asked."""
         last = self._search.failure()
         return self._with_advice(f"{last.missing} within {limit_s:g} s", last)
 

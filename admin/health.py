@@ -36,25 +36,46 @@ class Severity(StrEnum):
 
 
 class Trouble(StrEnum):
-    """Kinds of health issues with their severity, most severe first."""
+    """Kinds of health issues with their severity, most severe first.
+
+    `remedy`: what to do; "" where the detail of each issue says it.
+    """
 
     severity: Severity
+    remedy: str
 
-    def __new__(cls, kind: str, severity: Severity) -> Self:
+    def __new__(cls, kind: str, severity: Severity, remedy: str = "") -> Self:
         member = str.__new__(cls, kind)
-        member._value_, member.severity = kind, severity
+        member._value_, member.severity, member.remedy = kind, severity, remedy
         return member
 
-    NO_ACTIVE_CONTROLLER = "no_active_controller", Severity.CRITICAL
-    OFFLINE = "offline_partition", Severity.CRITICAL
+    NO_ACTIVE_CONTROLLER = (
+        "no_active_controller",
+        Severity.CRITICAL,
+        "start a controller; if one runs, see its log, and whether ZooKeeper serves: 'klamm doctor'",
+    )
+    OFFLINE = (
+        "offline_partition",
+        Severity.CRITICAL,
+        "start a broker that is in sync; only if none can be started: 'klamm elect unclean', which loses records",
+    )
+    UNREACHABLE_LEADER = (
+        "unreachable_leader",
+        Severity.CRITICAL,
+        "start the broker, or wait: when its session ends, replicas that are in sync lead instead",
+    )
     DAMAGED_REPLICA_WAITS = "damaged_replica_waits", Severity.CRITICAL
     REFUSES_CONTROLLER = "refuses_controller", Severity.CRITICAL
     REQUESTS_NOT_UNDERSTOOD = "requests_not_understood", Severity.CRITICAL
     REQUESTS_NOT_AUTHORIZED = "requests_not_authorized", Severity.CRITICAL
     REQUESTS_FAIL = "requests_fail", Severity.CRITICAL
     NO_LEADER_EPOCH_LEFT = "no_leader_epoch_left", Severity.CRITICAL
-    UNDER_MIN_ISR = "under_min_isr", Severity.CRITICAL
-    DEAD_BROKER = "dead_broker", Severity.CRITICAL
+    UNDER_MIN_ISR = "under_min_isr", Severity.CRITICAL, "start the brokers that are not in sync"
+    DEAD_BROKER = (
+        "dead_broker",
+        Severity.CRITICAL,
+        "start the broker; if it does not come back, move its replicas: 'klamm reassign generate'",
+    )
     BROKER_NOT_ADMITTED = "broker_not_admitted", Severity.CRITICAL
     FAILED_LOG_DIRECTORY = "failed_log_directory", Severity.CRITICAL
     UNFIT_CONTROLLER = "unfit_controller", Severity.WARNING
@@ -74,16 +95,25 @@ class Trouble(StrEnum):
     UNANSWERED_FETCHES = "unanswered_fetches", Severity.WARNING
     FEW_OPEN_FILES_LEFT = "few_open_files_left", Severity.WARNING
     STUCK_ISR_CHANGE = "stuck_isr_change", Severity.WARNING
-    UNDER_REPLICATED = "under_replicated", Severity.WARNING
+    UNDER_REPLICATED = (
+        "under_replicated",
+        Severity.WARNING,
+        "start the brokers that are not in sync; those that run catch up by themselves",
+    )
     STUCK_REASSIGNMENT = "stuck_reassignment", Severity.WARNING
     STUCK_DELETION = "stuck_deletion", Severity.WARNING
     STUCK_SHUTDOWN = "stuck_shutdown", Severity.WARNING
     LEFT_REPLICAS = "left_replicas", Severity.INFO
     SHUTTING_DOWN = "shutting_down", Severity.INFO
     UNACCEPTABLE_DIRECTORY = "unacceptable_directory", Severity.INFO
-    IMBALANCED_LEADERS = "imbalanced_leaders", Severity.INFO
+    IMBALANCED_LEADERS = (
+        "imbalanced_leaders",
+        Severity.INFO,
+        "wait for the automatic balance, or 'klamm elect preferred --all-topic-partitions'",
+    )
 
 
+_KINDS: Final = {str(kind): kind for kind in Trouble}
 _RANK: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
 
@@ -102,10 +132,13 @@ class HealthIssue(Struct, frozen=True):
     @property
     def severity(self) -> Severity:
         """A warning for kinds that only a later version knows."""
-        try:
-            return Trouble(self.trouble).severity  # type: ignore[call-arg]  # Found by its kind alone.
-        except ValueError:
-            return Severity.WARNING
+        kind = _KINDS.get(self.trouble)
+        return Severity.WARNING if kind is None else kind.severity
+
+    @property
+    def remedy(self) -> str:
+        kind = _KINDS.get(self.trouble)
+        return "" if kind is None else kind.remedy
 
     def is_at_least(self, severity: Severity) -> bool:
         return _RANK[self.severity] <= _RANK[severity]
@@ -141,7 +174,10 @@ def find_trouble(
         ),
         *(HealthIssue(Trouble.STUCK_DELETION, d.reason, d.topic) for d in deletions if d.reason),
         *_imbalance(staying, live),
-        *(HealthIssue(f.kind, f.detail, f.topic, f.partition, f.broker) for f in _distinct(findings, answering)),
+        *(
+            HealthIssue(f.kind, f.detail, f.topic, f.partition, f.broker)
+            for f in _distinct([_with_consequence(finding, topics) for finding in findings], answering)
+        ),
     ]
     order = {str(kind): place for place, kind in enumerate(Trouble)}
     return sorted(
@@ -150,8 +186,21 @@ def find_trouble(
     )
 
 
-def _distinct(findings: Iterable[Finding], answering: Set[BrokerId]) -> Iterator[Finding]:
-    silent: set[BrokerId] = set()
+def _with_consequence(finding: Finding, topics: Iterable[DescribedTopic]) -> Finding:
+    """The finding with what it means to clients.
+
+    A broker that refuses connections is only silent if it leads nothing, as after a controlled shutdown.
+    """
+    if finding.kind != Trouble.UNREACHABLE_LEADER:
+        return finding
+    led = sum(p.leader == finding.broker for topic in topics for p in topic.partitions)
+    if not led:
+        return replace(finding, kind=Trouble.SILENT_BROKER, detail=f"{finding.detail}; start it")
+    return replace(finding, detail=f"{finding.detail}; it leads {counted(led, 'partition')}, whose clients fail")
+
+
+def _distinct(findings: Sequence[Finding], answering: Set[BrokerId]) -> Iterator[Finding]:
+    silent = {finding.broker for finding in findings if finding.kind == Trouble.UNREACHABLE_LEADER}
     for finding in findings:
         if finding.kind == Trouble.SILENT_BROKER:
             if finding.broker in silent:

@@ -14,14 +14,13 @@ from msgspec import Struct
 NOTICE_AFTER_S: Final = 2.0
 _LASTING_AFTER_S: Final = 1.0
 """A wait that is younger may be one of many short ones."""
+_OUTLASTS_S: Final = 0.1
 _LEFT_LEAST_S: Final = 1.5
 """Where less is left, the failure says it all soon enough."""
 
 
 class Notice(NamedTuple):
-    """A line of text about a wait: what is waited for and until when. `has_limit`: whether the client's timeout says
-    until when.
-    """
+    """One line: what is waited for and until when. `has_limit`: whether that is the limit of the whole wait."""
 
     text: str
     has_limit: bool
@@ -31,7 +30,7 @@ OnWait = Callable[[Notice], None]
 
 
 class Wait(Struct, eq=False):
-    """A wait for an answer. `what` says why there is none yet; `ends_at`, by the event loop's clock, None: no end."""
+    """`what` says why there is no answer yet; `ends_at`: None where the wait has no end. Times: of the event loop."""
 
     what: Callable[[], str]
     began_at: float
@@ -46,10 +45,10 @@ class Waiting:
     def __init__(self, tell: OnWait | None = None) -> None:
         self._tell = tell
         self._waits: dict[Wait, None] = {}
-        self._fallback: tuple[float, Notice] | None = None
+        self._fallback: tuple[float, str] | None = None
 
     def begin(self, what: Callable[[], str], limit_s: float | None) -> Wait:
-        """Begin a wait, which `end` must end; without a limit it lasts until there is an answer."""
+        """A wait begins, which `end` must end; without a limit it goes on until there is an answer."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         timer = loop.call_later(NOTICE_AFTER_S, self._notice)
@@ -63,7 +62,7 @@ class Waiting:
 
     @contextmanager
     def named(self, what: Callable[[], str], limit_s: float) -> Iterator[None]:
-        """Wait in this block, for `limit_s` at most."""
+        """A wait in this block, which ends after `limit_s` at the latest."""
         wait = self.begin(what, limit_s)
         try:
             yield
@@ -71,34 +70,38 @@ class Waiting:
             self.end(wait)
 
     @contextmanager
-    def falling_back(self, after_s: float, to: str, *, has_limit: bool) -> Iterator[None]:
-        """Say that an answer that does not come in this block is taken from elsewhere later; `to` says where.
+    def falling_back(self, after_s: float, to: str) -> Iterator[None]:
+        """What is waited for in this block is had elsewhere after a while; `to` says where.
 
-        `has_limit`: whether the client's timeout says after how long.
+        A wait that outlasts the block is noticed again: there was nothing there either.
         """
-        self._fallback = (asyncio.get_running_loop().time() + after_s, Notice(to, has_limit))
+        loop = asyncio.get_running_loop()
+        self._fallback = (loop.time() + after_s, to)
         try:
             yield
         finally:
             self._fallback = None
+            if any(wait.is_noticed for wait in self._waits):
+                for wait in self._waits:
+                    wait.is_noticed = False
+                loop.call_later(_OUTLASTS_S, self._notice)
 
     def _notice(self) -> None:
         if self._tell is None or any(wait.is_noticed for wait in self._waits):
             return
         now = asyncio.get_running_loop().time()
-        wait = next(wait for wait in reversed(self._waits) if now - wait.began_at >= _LASTING_AFTER_S)
-        until = self._until(wait.ends_at, now)
-        if until is not None:
+        wait = next((wait for wait in reversed(self._waits) if now - wait.began_at >= _LASTING_AFTER_S), None)
+        if wait is not None and (until := self._until(wait.ends_at, now)):
             for known in self._waits:
                 known.is_noticed = True
-            self._tell(Notice(f"{wait.what()}; {until.text}", until.has_limit))
+            has_limit = wait.ends_at is not None and self._fallback is None
+            self._tell(Notice(f"{wait.what()}; {until}", has_limit))
 
-    def _until(self, ends_at: float | None, now: float) -> Notice | None:
-        """What comes of the wait; None where that is so near that nothing need be said."""
-        if self._fallback is not None and self._fallback[0] - now >= _LEFT_LEAST_S:
+    def _until(self, ends_at: float | None, now: float) -> str:
+        """What comes of the wait; "" where that is so near that nothing need be said."""
+        if self._fallback is not None:
             at, to = self._fallback
-            return Notice(f"{to.text} in {at - now:.0f} s", to.has_limit)
+            return f"{to} in {max(1, at - now):.0f} s"
         if ends_at is None:
-            return Notice("waiting until one comes", has_limit=False)
-        left_s = ends_at - now
-        return Notice(f"waiting up to {left_s:.0f} s more", has_limit=True) if left_s >= _LEFT_LEAST_S else None
+            return "waiting until one comes"
+        return f"waiting up to {ends_at - now:.0f} s more" if ends_at - now >= _LEFT_LEAST_S else ""

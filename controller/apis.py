@@ -36,6 +36,7 @@ from controller.handlers.reassignment.requests import (
     describe_reassignments,
     list_partition_reassignments,
 )
+from controller.handlers.recovery.questions import ask_brokers
 from controller.handlers.recovery.requests import plan_cluster_recovery, recover_cluster
 from controller.handlers.topics.deletion_requests import delete_topics, wait_for_deletions
 from controller.handlers.topics.requests import (
@@ -147,8 +148,10 @@ _ROWS: Final[tuple[ControllerApi[Any, Any], ...]] = (
     ControllerApi(configs.DescribeFeaturesRequest, *_QUERY, describe_features),
     _mutation(configs.UpdateFeaturesRequest, update_features, State.UPDATE_FEATURES),
     ControllerApi(configs.PlanFeatureUpdatesRequest, *_PRIVILEGED_QUERY, dry_runs.plan_feature_updates),
-    ControllerApi(PlanClusterRecoveryRequest, *_PRIVILEGED_QUERY, plan_cluster_recovery),
-    _mutation(RecoverClusterRequest, recover_cluster),
+    ControllerApi[Any, Any](PlanClusterRecoveryRequest, *_PRIVILEGED_QUERY, plan_cluster_recovery, gather=ask_brokers),
+    ControllerApi[Any, Any](
+        RecoverClusterRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, recover_cluster, gather=ask_brokers
+    ),
     ControllerApi(DescribeFindingsRequest, *_PRIVILEGED_QUERY, describe_findings),
     # Of Kafka's clients only: klamm's agents authenticate nobody by passwords.
     _mutation(AlterUserScramCredentialsRequest, alter_user_scram_credentials),

@@ -111,9 +111,13 @@ class ControllerNode:
 
     async def _ask(self, api: ControllerApi[Any, Any], context: RequestContext, request: Any) -> Any:
         """The response from the event loop, after what the caller waits for; the first one for a repeated mutation."""
+        handled, active = request, self._controller.active
+        if api.gather is not None and active is not None:
+            async with parked():
+                handled = await api.gather(active, request)
 
         def put(reply: asyncio.Future[Any]) -> None:
-            event = RequestEvent(api, request, reply, context, THREAD.get())
+            event = RequestEvent(api, handled, reply, context, THREAD.get())
             if self._controller.is_active:
                 self._controller.events.put(event)
             else:

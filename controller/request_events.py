@@ -23,6 +23,7 @@ class ControllerApi(Api[Request], Generic[Request, Answer], frozen=True):
     """An API that the active controller handles in its event loop.
 
     `event_name`, `state`: the cause in the state-change log, and the controller state while it is processed.
+    `gather` runs before the event is queued, and returns what the handler gets in place of the request.
     `refuse` puts an error code into a response; without it a request is refused with an ApiError. `follow_up` runs in
     the same turn of the event loop, after the reply. `finish` builds the response outside the event loop, after what
     the caller waits for. `dry_run_topics`: the topics with which a dry run (`validate_only`) is rehearsed; None if it
@@ -32,6 +33,7 @@ class ControllerApi(Api[Request], Generic[Request, Answer], frozen=True):
     handler: Callable[[ActiveController, Request], Awaitable[Answer]]
     event_name: str | None = None
     state: ControllerState = ControllerState.IDLE
+    gather: Callable[[ActiveController, Request], Awaitable[object]] | None = None
     refuse: Callable[[ErrorCode], Answer] | None = None
     follow_up: Callable[[ActiveController, Answer], Awaitable[object]] | None = None
     finish: Callable[[Answer, Request], Awaitable[object]] | None = None

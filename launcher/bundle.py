@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import tarfile
+import time
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -26,6 +27,7 @@ from admin.cli.metrics_text import read_metrics
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import examples, say, write
 from admin.cli.target import parse_addresses
+from admin.waiting import NOTICE_AFTER_S
 from cluster.model.bounds import FILE_BYTES
 from cluster.model.errors import StartupError
 from cluster.model.printable import counted
@@ -38,6 +40,13 @@ FILE_BYTES_MAX: Final = 2 << 20
 """Of one file in the archive, before compression; of a log its end is kept, of others their beginning."""
 TOTAL_BYTES_MAX: Final = 64 << 20
 _METRICS_TIMEOUT_S: Final = 5.0
+_PROGRESS_S: Final = 10.0
+_ROUNDS: Final = 3
+_STARTS_S: Final = 30.0
+"""All commands end after this many timeouts, as each may wait for several answers, and what a busy machine takes to
+start them.
+"""
+_AT_ONCE: Final = 32
 _LOG_BYTES: Final = 256 << 10
 _COMMANDS: Final = {
     "doctor.json": ("doctor",),
@@ -103,19 +112,30 @@ def bundle(
         configs += _files_in(cluster.target.data / "config", "*.toml")
         logs += _files_in(cluster.target.data / "logs", "*.log")
         nodes += [f"{member.host}:{member.metrics_port}" for member in state.nodes]
+    ends_at = time.monotonic() + cluster.timeout * _ROUNDS + _STARTS_S
     gather: list[Callable[[], _Part]] = [
         _versions,
-        *(partial(_answer, cluster, name, command) for name, command in _COMMANDS.items()),
+        *(partial(_answer, cluster, ends_at, name, command) for name, command in _COMMANDS.items()),
         *(partial(_metrics, address) for address in dict.fromkeys(nodes)),
         *(partial(_config, path) for path in configs),
         *(partial(_log, path) for path in logs),
     ]
-    with concurrent.futures.ThreadPoolExecutor(max_workers=4) as pool:
-        parts = _bounded(pool.map(lambda part: part(), gather))
+    with concurrent.futures.ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+        parts = _bounded(_awaited([pool.submit(part) for part in gather], ends_at))
     _write(path, name, parts)
     row = {"file": str(path), "bytes": path.stat().st_size, "parts": [part.name for part in parts]}
     write(row, cluster.form, ("file", "bytes"), [(row["file"], row["bytes"])])
     say(f"{counted(len(parts), 'file')} in the archive; look through it before you send it")
+
+
+def _awaited(parts: Sequence["concurrent.futures.Future[_Part]"], ends_at: float) -> list[_Part]:
+    """The parts in their order; while they are waited for, how many there are is said, and how long it may take."""
+    pause_s = NOTICE_AFTER_S
+    while (waiting := concurrent.futures.wait(parts, timeout=pause_s).not_done) and ends_at > time.monotonic():
+        left_s = ends_at - time.monotonic()
+        say(f"{len(parts) - len(waiting)} of {len(parts)} files collected; waiting up to {left_s:.0f} s more")
+        pause_s = _PROGRESS_S
+    return [part.result() for part in parts]
 
 
 def _files_in(folder: Path, pattern: str) -> list[Path]:
@@ -187,17 +207,18 @@ def _versions() -> _Part:
     return _Part("versions.json", json.dumps(document, indent=1))
 
 
-def _answer(cluster: Cluster, name: str, command: Sequence[str]) -> _Part:
-    """What a command says; an error is an answer, too."""
+def _answer(cluster: Cluster, ends_at: float, name: str, command: Sequence[str]) -> _Part:
+    """What a command says until all have to end; an error is an answer, too."""
     target = cluster.target
     where = ["--bootstrap", target.bootstrap] if target.bootstrap is not None else ["--data", str(target.data)]
     full = [sys.executable, "-P", "-m", "klamm", *command, *where, "--timeout", f"{cluster.timeout:g}", "-o", "json"]
+    left_s = max(0, ends_at - time.monotonic())
     try:
         ended = subprocess.run(
-            full, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=cluster.timeout * 3, check=False
+            full, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=left_s, check=False
         )
     except subprocess.TimeoutExpired:
-        return _Part(name, f"no answer within {cluster.timeout * 3:g} s\n")
+        return _Part(name, f"no answer within {left_s:.0f} s\n")
     try:
         answer = json.dumps(redact_document(json.loads(ended.stdout)), ensure_ascii=False, indent=1)
     except ValueError:

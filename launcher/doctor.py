@@ -26,7 +26,7 @@ from cluster.config.config import host_and_port, load_config
 from cluster.model.errors import ClusterError, ConfigError, StartupError
 from cluster.model.exit_codes import ExitCode
 from cluster.model.printable import counted
-from cluster.process.identity import GONE, state_of
+from cluster.process.identity import GONE, RUNNING, state_of
 from cluster.process.local_cluster import ClusterState, Member, read_cluster_state
 from deploy.local.java import find_java
 from deploy.local.processes import is_free
@@ -77,7 +77,7 @@ def doctor(
     if state is not None:
         found += [_member(member, cluster.target.data) for member in state.members]
         found.append(_disk(cluster.target.data))
-        nodes += [f"{m.host}:{m.metrics_port}" for m in state.nodes if state_of(m.process) != GONE]
+        nodes += [f"{m.host}:{m.metrics_port}" for m in state.nodes if state_of(m.process) == RUNNING]
     found += [skew for node in nodes if (skew := _skew(node)) is not None]
     if cluster.target.bootstrap is not None or state is not None:
         found.append(_health(cluster))
@@ -173,7 +173,9 @@ def _member(member: Member, data: Path) -> Diagnosis:
     state = state_of(member.process)
     in_use = [port for port in member.ports if not is_free(port)] if state == GONE else []
     log = data / "logs" / f"{member.name}.log"
-    start = f"start it with 'klamm up --detach --data {data}'" if state == GONE else "continue it with kill -CONT"
+    start = f"start it with 'klamm up --detach --data {data}'"
+    if state != GONE and member.process is not None:
+        start = f"continue it with kill -CONT {member.process.pid}"
     return checks.check_member(member.name, state, in_use, f"{start}; its log is {log}")
 
 

@@ -121,7 +121,7 @@ def check_health(issues: Sequence[HealthIssue]) -> Diagnosis:
     worst = issues[0]
     detail = f"{counted(len(issues), 'issue')}, the most severe ({worst.severity}): {worst.trouble}: {worst.detail}"
     is_problem = worst.is_at_least(Severity.WARNING)
-    remedy = "'klamm cluster health' lists all issues"
+    remedy = "; ".join(filter(None, (worst.remedy, "'klamm cluster health' lists all issues")))
     return Diagnosis("cluster", Level.PROBLEM if is_problem else Level.OK, detail, remedy if is_problem else "")
 
 

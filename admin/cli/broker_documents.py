@@ -8,7 +8,7 @@ from msgspec.structs import asdict
 
 from cluster.cli.documents import write_table
 from cluster.model.broker import UNKNOWN_BROKER_EPOCH
-from cluster.requests.cluster import DescribedBroker
+from cluster.requests.cluster import DescribeClusterResponse, DescribedBroker
 from cluster.requests.configs import DescribedConfig
 from cluster.requests.elections import PlanControlledShutdownResponse
 from cluster.requests.topics import DescribedTopic
@@ -22,9 +22,18 @@ def broker_document(b: DescribedBroker) -> dict[str, Any]:
     return {"id": b.id, "address": b.endpoint.address, "rack": b.rack, "epoch": epoch, "state": b.state}
 
 
-def dead_broker_document(broker_id: int) -> dict[str, Any]:
-    """Of a broker that hosts replicas and is not registered."""
-    return {"id": broker_id, "address": None, "rack": None, "epoch": None, "state": "dead"}
+def all_broker_documents(described: DescribeClusterResponse) -> list[dict[str, Any]]:
+    """All brokers by id, with those that host replicas and are not registered."""
+    dead = ({"id": b, "address": None, "rack": None, "epoch": None, "state": "dead"} for b in described.dead_brokers)
+    return sorted((*map(broker_document, described.brokers), *dead), key=lambda document: int(document["id"]))
+
+
+def by_registration(documents: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Documents of brokers as `brokers` and `dead_brokers`: programs take the former for those that are registered."""
+    return {
+        "brokers": [document for document in documents if document["state"] != "dead"],
+        "dead_brokers": [document for document in documents if document["state"] == "dead"],
+    }
 
 
 def load_of_brokers(topics: Sequence[DescribedTopic]) -> dict[int, dict[str, int]]:

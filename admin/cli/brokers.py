@@ -8,9 +8,9 @@ import typer
 from admin.brokers_view import described_cluster, of_controller_or_brokers
 from admin.cli.broker_documents import (
     BROKER_COLUMNS,
-    broker_document,
+    all_broker_documents,
+    by_registration,
     config_documents,
-    dead_broker_document,
     load_of_brokers,
     write_configs,
 )
@@ -53,8 +53,7 @@ def list_(*, cluster: Cluster) -> None:
         lambda client: of_controller_or_brokers(client, client.describe_controller(), (), described_cluster)
     )
     kind = described.broker_protocol or KLAMM
-    listed = [*map(broker_document, described.brokers), *map(dead_broker_document, described.dead_brokers)]
-    brokers = sorted(listed, key=lambda broker: int(broker["id"]))
+    brokers = all_broker_documents(described)
     shown = () if kind == KLAMM else (kind,)
     columns = (*BROKER_COLUMNS, *("kind" for _ in shown))
     rows = ((*broker.values(), *shown) for broker in brokers)
@@ -89,9 +88,9 @@ def describe(
     async def main(client: AdminClient) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         known = await client.describe_controller()
         _check_registered(ids or (), known)
-        chosen = [broker for broker in sorted(known.brokers, key=lambda b: b.id) if not ids or broker.id in ids]
+        chosen = [document for document in all_broker_documents(known) if not ids or document["id"] in ids]
         load = load_of_brokers((await client.describe_topics()).topics) if chosen else {}
-        described = [broker_document(b) | load[b.id] for b in chosen]
+        described = [document | load[document["id"]] for document in chosen]
         controllers = [
             {"id": c.id, "address": c.address, "active": c.id == known.controller_id}
             for c in sorted(known.controllers, key=lambda c: c.id)
@@ -106,7 +105,7 @@ def describe(
 
     described, controllers = cluster.ask(main)
     if cluster.form is not Format.TABLE:
-        write_document({"brokers": described, "controllers": controllers}, cluster.form)
+        write_document({**by_registration(described), "controllers": controllers}, cluster.form)
         return
     load = ("leaders", "preferred_leaders", "replicas", "out_of_sync")
     has_racks = any(b["rack"] is not None for b in described)
@@ -192,7 +191,8 @@ def alter(
 
 
 def _check_registered(ids: Iterable[int], known: DescribeClusterResponse) -> None:
-    registered = {int(b.id) for b in known.brokers} | {int(c.id) for c in known.controllers}
+    brokers = [*(int(b.id) for b in known.brokers), *map(int, known.dead_brokers)]
+    registered = {*brokers, *(int(c.id) for c in known.controllers)}
     missing = [str(id_) for id_ in ids if id_ not in registered]
     if missing:
         message = f"no broker or controller {', '.join(missing)} is registered; registered: {sorted(registered)}"

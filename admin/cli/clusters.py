@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from admin.brokers_view import described_cluster, of_controller_or_brokers
-from admin.cli.broker_documents import BROKER_COLUMNS, broker_document
+from admin.brokers_view import answer_or_later, described_cluster, of_controller_or_brokers
+from admin.cli.broker_documents import BROKER_COLUMNS, all_broker_documents, by_registration
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import examples, say, say_source, source, write
 from admin.cli.recover import EPILOG, recover
@@ -31,7 +31,7 @@ app.command(epilog=EPILOG)(recover)
 @app.command(epilog=examples("klamm cluster describe", "klamm cluster describe --bootstrap localhost:9092 -o json"))
 @talks_to_cluster()
 def describe(*, cluster: Cluster) -> None:
-    """Show the cluster id, the active controller with its epoch, the other controllers, and the live brokers.
+    """Show the cluster id, the active controller with its epoch, the other controllers, and the brokers.
 
     While no controller is active, from the metadata of the brokers.
     """
@@ -49,12 +49,12 @@ def describe(*, cluster: Cluster) -> None:
         {"id": c.id, "address": c.address, "is_active": c.id == described.controller_id, "unfit": c.unfit}
         for c in described.controllers
     ]
-    brokers = [broker_document(b) for b in sorted(described.brokers, key=lambda b: b.id)]
+    brokers = all_broker_documents(described)
     document = {
         "cluster_id": described.cluster_id,
         "controller": controller,
         "controllers": controllers,
-        "brokers": brokers,
+        **by_registration(brokers),
         "broker_protocol": described.broker_protocol or KLAMM,
         "source": source(is_of_brokers),
     }
@@ -121,6 +121,8 @@ def health(
         f", {len(grave) or 'none'} of them {at_least} or above" if findings and at_least is not Severity.INFO else ""
     )
     say(f"{seen if is_complete else 'brokers and partitions are not checked'}: {issues}")
+    for kind, remedy in {f.trouble: f.remedy for f in findings if f.remedy}.items():
+        say(f"{kind}: {remedy}")
     for protocol, ids in unchecked.items():
         say(f"not checked: log directories of brokers {', '.join(map(str, ids))}, which take {protocol} only")
     if any(f.trouble == Trouble.REFUSES_CONTROLLER for f in findings):
@@ -132,16 +134,32 @@ def health(
 
 
 async def examine(client: AdminClient) -> tuple[list[HealthIssue], dict[str, int | None]]:
-    """The issues, and how much was examined: None without a controller, which alone knows."""
-    try:
-        brokers = (await client.describe_controller()).brokers
-    except (ApiError, PeerUnreachableError) as error:
+    """The issues, and how much was examined: None without a controller, which alone knows. Raises if nobody answers."""
+
+    async def without_controller(why: object) -> list[HealthIssue] | None:
         # A candidate may know the znode that prevents its election, and brokers what is wrong with their disks.
-        if not (found := await client.describe_candidates_findings()):
-            raise
-        detail = f"{error}; leaders, ISRs, reassignments and deletions are not checked: only an active controller knows"
-        missing = Finding(Trouble.NO_ACTIVE_CONTROLLER, detail)
-        return find_trouble((), (), (), (), (missing, *found)), dict.fromkeys(_COUNTED)
+        if (found := await client.describe_candidates_findings()) is None:
+            return None
+        detail = f"{why}; leaders, ISRs, reassignments and deletions are not checked: only an active controller knows"
+        return find_trouble((), (), (), (), (Finding(Trouble.NO_ACTIVE_CONTROLLER, detail), *found))
+
+    async def ask() -> DescribeClusterResponse | list[HealthIssue]:
+        try:
+            return await client.describe_controller()
+        except (ApiError, PeerUnreachableError) as error:
+            if (issues := await without_controller(error)) is None:
+                raise
+            return issues
+
+    described, _ = await answer_or_later(
+        client,
+        ask(),
+        lambda after_s: without_controller(client.no_answer_within(after_s)),
+        "what brokers and standby controllers know is shown",
+    )
+    if not isinstance(described, DescribeClusterResponse):
+        return described, dict.fromkeys(_COUNTED)
+    brokers = described.brokers
     topics = (await client.describe_topics()).topics
     if hosting_brokers(topics) - {broker.id for broker in brokers}:
         # They may have joined since, or the controller that was asked first has lost its place.
@@ -150,6 +168,11 @@ async def examine(client: AdminClient) -> tuple[list[HealthIssue], dict[str, int
     deletions = (await client.describe_topic_deletions()).deletions
     known = (await client.describe_findings()).findings
     of_brokers = await asyncio.gather(*(client.describe_findings_of(broker) for broker in brokers))
+    if any(finding.kind == Trouble.UNREACHABLE_LEADER for of_broker in of_brokers for finding in of_broker):
+        # They may have shut down meanwhile, and lead nothing any more.
+        topics, brokers = (await client.describe_topics()).topics, (await client.describe_controller()).brokers
+        registered = {broker.id for broker in brokers}
+        of_brokers = [tuple(f for f in of_broker if f.broker in registered) for of_broker in of_brokers]
     counts: dict[str, int | None] = {
         "brokers": len(brokers),
         "topics": len(topics),
@@ -188,6 +211,7 @@ def _issue_document(issue: HealthIssue) -> dict[str, Any]:
         "partition": issue.partition,
         "broker": issue.broker,
         "detail": issue.detail,
+        "remedy": issue.remedy,
     }
 
 

@@ -18,6 +18,7 @@ from admin.client import AdminClient
 from admin.node_search import NoAnswerError
 from admin.waiting import OnWait
 from cluster.cli.documents import Format
+from cluster.cli.typed_command import name_cluster
 from cluster.model.errors import StartupError
 
 _T = TypeVar("_T")
@@ -86,8 +87,8 @@ class Cluster(NamedTuple):
     ) -> _T:
         """Connect, and run the part of a command that needs a client.
 
-        `check`: the command that shows whether the change was carried out, for when its answer was lost. `on_wait`:
-        told what a long wait is for.
+        `check`: the command that shows whether the change was carried out, for when its answer was lost; `on_wait`:
+        what says that it waits.
         """
 
         async def main() -> _T:
@@ -97,9 +98,11 @@ class Cluster(NamedTuple):
         try:
             return run(main())
         except NoAnswerError as error:
-            if not (check and error.may_be_done):
-                raise
-            raise StartupError(f"{error}: check with '{check}' before you repeat it") from error
+            if check and error.may_be_done:
+                raise StartupError(f"{error}: check with '{check}' before you repeat it") from error
+            if self.target.lacks_processes():
+                raise StartupError(f"{error}; 'klamm up --detach' starts the processes that do not run") from error
+            raise
 
 
 _TARGET_OPTIONS: Final[dict[str, tuple[Any, object]]] = {
@@ -112,7 +115,12 @@ _TARGET_OPTIONS: Final[dict[str, tuple[Any, object]]] = {
 
 def names_cluster(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that make up its keyword argument `target`."""
-    return with_options(command, "target", _TARGET_OPTIONS, find_target)
+    return with_options(command, "target", _TARGET_OPTIONS, _target)
+
+
+def _target(**named: Any) -> Target:
+    name_cluster(**named)
+    return find_target(**named)
 
 
 def talks_to_cluster(timeout: float = 30) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -120,7 +128,7 @@ def talks_to_cluster(timeout: float = 30) -> Callable[[Callable[..., None]], Cal
     options = {**_TARGET_OPTIONS, "timeout": (TimeoutOption, timeout), "form": (FormatOption, Format.TABLE)}
 
     def make(timeout: float, form: Format, **named: Any) -> Cluster:
-        return Cluster(find_target(**named), timeout, form)
+        return Cluster(_target(**named), timeout, form)
 
     return lambda command: with_options(command, "cluster", options, make)
 

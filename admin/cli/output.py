@@ -25,7 +25,11 @@ def say(message: str) -> None:
 
 def say_wait(notice: Notice) -> None:
     """Say what a command waits for, and which of its options changes for how long."""
-    say(f"{notice.text}; --timeout changes it" if notice.has_limit else notice.text)
+    say(wait_line(notice))
+
+
+def wait_line(notice: Notice) -> str:
+    return f"{notice.text}; --timeout changes it" if notice.has_limit else notice.text
 
 
 def source(is_of_brokers: bool) -> str:

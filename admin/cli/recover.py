@@ -48,6 +48,10 @@ def recover(
     LOG_END_OFFSET is where the new leader's log ends, ABSENT the replicas
     that did not answer.
 
+    Brokers have ten seconds to answer, and the controller does everything
+    else meanwhile. Also where nothing is to be written it resigns: brokers
+    obey only the next controller.
+
     Refused while a replica of a partition's last known ISR is absent: start
     its broker, or pass --accept-loss.
     """

@@ -27,6 +27,12 @@ class Target(NamedTuple):
     data: Path = DEFAULT_DATA
     origin: str = _BOOTSTRAP_OPTION
 
+    def lacks_processes(self) -> bool:
+        """Whether it is a cluster on this machine of which some process does not run."""
+        if self.bootstrap is not None:
+            return False
+        return any(state_of(member.process) == GONE for member in read_cluster_state(self.data).members)
+
     def connect(self, timeout_s: float, on_wait: OnWait | None = None) -> AdminClient:
         """A client. Raises ConfigError for a malformed address, StartupError if the folder holds no running cluster.
 

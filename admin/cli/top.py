@@ -11,7 +11,7 @@ import typer
 from msgspec import to_builtins
 
 from admin.cli.options import Cluster, talks_to_cluster
-from admin.cli.output import examples, say_wait
+from admin.cli.output import examples, say_wait, wait_line
 from admin.cli.queue_metrics import QUEUE_METRICS, read_queue
 from admin.cli.target import parse_addresses
 from admin.client import AdminClient
@@ -134,7 +134,7 @@ class Screen:
     def say_wait(self, notice: Notice) -> None:
         """Say what is waited for, on a terminal above what was shown last and until the next document."""
         if self._live is not None and self._live.is_started:
-            self._draw(self._live, [*wrap(notice.text, self._live.console.width), ""])
+            self._draw(self._live, [*wrap(wait_line(notice), self._live.console.width), ""])
         else:
             say_wait(notice)
 
@@ -177,7 +177,3 @@ def _table(rows: list[dict[str, Any]], columns: tuple[str, ...], width: int | No
         [f"{row[c]:,.0f}" if isinstance(row[c], float) else printable(str(row[c])) for c in columns] for row in rows
     ]
     return [line for lines in table_lines([c.upper() for c in columns], cells, width) for line in lines]
-
-
-def _cell(value: object) -> str:
-    return f"{value:,.0f}" if isinstance(value, float) else printable(str(value))

@@ -108,6 +108,7 @@ _UNSENT: Final = {
     "address lookup failed": _UNRESOLVABLE,
     "Failed parsing HTTP/2": "it is no gRPC port of klamm's, perhaps a metrics port",
     "Timeout occurred": "connection timed out",
+    "SETTINGS frame": "it accepts connections, but does not answer",
     "tcp handshaker shutdown": "connection timed out",
     "connect() timed out": "connection timed out",
     "connection attempt timed out": "connection timed out",

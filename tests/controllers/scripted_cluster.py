@@ -17,6 +17,8 @@ from cluster.requests.cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
     DescribedBroker,
+    DescribeFindingsRequest,
+    DescribeFindingsResponse,
 )
 from cluster.requests.context import RequestContext
 from cluster.requests.data import (
@@ -111,11 +113,10 @@ class ScriptedNode:
         if self.node in self.cluster.hanging:
             await asyncio.Event().wait()
         match request:
-            case DescribeClusterRequest():
+            case DescribeClusterRequest() | DescribeFindingsRequest():
                 if self.node in self.cluster.without_zookeeper:
                     raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, NO_ZOOKEEPER)
-                role = "controller" if self.node >= FIRST_CONTROLLER else "broker"
-                return replace(self.cluster.describe(), node_id=self.node, node_role=role)
+                return self._describe(request)
             case MetadataRequest():
                 return self.cluster.metadata()
             case ListTopicsRequest() | DescribeTopicsRequest():
@@ -136,6 +137,12 @@ class ScriptedNode:
                 )
                 return ListOffsetsResponse(tuple(results))
         raise AssertionError(f"no script for {request}")
+
+    def _describe(self, request: DescribeClusterRequest | DescribeFindingsRequest) -> Any:
+        if isinstance(request, DescribeFindingsRequest):
+            return DescribeFindingsResponse()
+        role = "controller" if self.node >= FIRST_CONTROLLER else "broker"
+        return replace(self.cluster.describe(), node_id=self.node, node_role=role)
 
     def _administer(self, request: ListTopicsRequest | DescribeTopicsRequest) -> Any:
         if self.cluster.controller != self.node:

@@ -62,6 +62,8 @@ class RecordingBrokers:
     def __init__(self) -> None:
         self.received: list[tuple[BrokerId, ControlRequest]] = []
         self.unreachable: set[BrokerId] = set()
+        self.hanging: set[BrokerId] = set()
+        """Those that do not say what they have, as one that is paused; they answer everything else."""
         self.refusal: PeerRefusesError | None = None
         """What all brokers do with every request."""
         self.with_authorizer: set[BrokerId] = set()
@@ -127,6 +129,8 @@ class RecordingBrokers:
         await asyncio.sleep(0.001)
         if broker.id in self.unreachable:
             raise PeerUnreachableError(str(broker.id), "unplugged")
+        if broker.id in self.hanging:
+            await asyncio.Event().wait()
         self.recovering += [broker.id] if recovers else []
         return self.descriptions.get(broker.id, DescribeReplicasResponse(broker.id, ControllerEpoch(0)))
 

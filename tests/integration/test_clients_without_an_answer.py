@@ -1,12 +1,14 @@
 """What a client says of a cluster that does not answer, and what the brokers answer in the controller's place."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 
 import pytest
 
 from admin.accumulator import ProducerOptions
 from admin.brokers_view import UNKNOWN_PARTITION_EPOCH, described_topics, listed_topics, of_controller_or_brokers
+from admin.cli.clusters import examine
 from admin.client import AdminClient
 from admin.consumer import Consumer
 from admin.producer import Producer
@@ -16,6 +18,7 @@ from cluster.aio.clock import SystemClock
 from cluster.model.broker import Offset
 from cluster.model.errors import ErrorCode, PeerUnreachableError
 from tests.controllers.scripted_cluster import FIRST_CONTROLLER, TOPIC, ScriptedCluster, served_cluster
+from tests.processes.commands import run_klamm
 from tests.timeouts import TIMEOUT_S
 
 
@@ -88,6 +91,37 @@ async def test_topics_are_described_by_the_brokers_while_no_controller_is_active
 async def stop_all(cluster: ScriptedCluster) -> None:
     for server in cluster.servers.values():
         await server.stop(0)
+
+
+@pytest.mark.parametrize("why", ["it is stopped", "it has no ZooKeeper", "it hangs"])
+async def test_health_without_a_controller_is_what_the_others_know(cluster: ScriptedCluster, why: str) -> None:
+    addresses = [cluster.servers[node].address for node in (FIRST_CONTROLLER, 0, 1, 2)]
+    match why:
+        case "it is stopped":
+            cluster.controller = -1
+            await cluster.servers[FIRST_CONTROLLER].stop(0)
+        case "it has no ZooKeeper":
+            cluster.controller, cluster.without_zookeeper = -1, {FIRST_CONTROLLER}
+        case _:
+            cluster.hanging = {FIRST_CONTROLLER}
+    answer = await asyncio.to_thread(
+        run_klamm, "cluster", "health", "--bootstrap", ",".join(addresses), "--timeout", "20", "-o", "json"
+    )
+    assert answer.returncode == 1, answer.stderr
+    document = json.loads(answer.stdout)
+    assert (document["severity"], [f["kind"] for f in document["findings"]]) == ("critical", ["no_active_controller"])
+    assert "brokers 0, 1, 2 running" in document["findings"][0]["detail"]
+    assert "what brokers and standby controllers know is shown in 8 s" in answer.stderr
+    assert "--timeout changes it" not in answer.stderr
+    assert "no_active_controller: start a controller" in answer.stderr
+
+
+async def test_health_of_a_cluster_of_which_nothing_runs_is_no_answer(cluster: ScriptedCluster) -> None:
+    addresses = [cluster.servers[node].address for node in (FIRST_CONTROLLER, 0)]
+    await stop_all(cluster)
+    async with AdminClient(addresses, timeout_ms=1_000) as client:
+        with pytest.raises(PeerUnreachableError, match="no answer within 1 s"):
+            await examine(client)
 
 
 async def test_that_controllers_have_no_zookeeper_is_named_first(cluster: ScriptedCluster) -> None:

@@ -16,7 +16,7 @@ from cluster.model.partition import LeaderAndIsr, TopicPartition
 from cluster.requests.data import FetchPartition, FetchRequest, FetchResponse, ProducePartition, ProduceRequest
 from cluster.requests.recovery import RecoverClusterRequest, RecoverClusterResponse
 from cluster.requests.topics import CreateTopicsRequest, NewTopic
-from cluster.znodes.paths import state_path, topic_path
+from cluster.znodes.paths import broker_path, state_path, topic_path
 from cluster.znodes.topics import decode_state, decode_topic
 from simulator.cluster import SimulatedCluster, simulate
 from simulator.record_batches import encode_client_batch
@@ -74,6 +74,12 @@ class Restored:
             return all(s is not None and s.leader >= 0 and len(s.isr) == 3 for s in states)
 
         await self._wait_for(are)
+
+    def all_are_registered(self) -> bool:
+        """Before, brokers may not have noticed the restore yet, and refuse controllers once they do."""
+        znodes, agents = self.cluster.zookeeper.tree.znodes, self.cluster.agents.values()
+        own = {broker_path(agent.id): agent.incarnations[-1].zookeeper.session_id for agent in agents}
+        return all(path in znodes and znodes[path].owner == session for path, session in own.items())
 
     async def recover(self) -> RecoverClusterResponse:
         """As an operator does: again, where the controller was replaced meanwhile or a broker was not there yet."""
@@ -161,6 +167,7 @@ async def restore_and_recover(seed: int) -> None:
         if active is not None:
             active.incarnations[-1].zookeeper.expire()
         await asyncio.sleep(10)
+    await run.cluster.until(run.all_are_registered, "every broker has a session with the restored ZooKeeper")
     recovered = await run.recover()
     assert "later" in recovered.recovery.only_on_brokers
     await run.all_in_sync()

@@ -1,57 +1,47 @@
-"""RecoverCluster and its dry run: asks every broker, decides, writes, and resigns.
+"""RecoverCluster and its dry run: decides from what every broker answered (`questions`), writes, and resigns.
 
 Agents obey only the next controller, whose epoch is above all that they know. If a write is refused, this controller
 steps down as well, because its memory is of the cluster before; running the recovery again does what is left.
 """
 
-import asyncio
-
 import structlog
 
-from cluster.model.broker import Broker, BrokerId
-from cluster.model.errors import ApiError, ErrorCode, MalformedZnodeError, PeerUnreachableError
+from cluster.model.broker import BrokerId
+from cluster.model.errors import ApiError, ErrorCode, MalformedZnodeError
 from cluster.model.partition import TopicPartition
 from cluster.model.printable import counted
-from cluster.requests.recovery import (
-    DescribeReplicasResponse,
-    PlanClusterRecoveryRequest,
-    PlanClusterRecoveryResponse,
-    RecoverClusterRequest,
-    RecoverClusterResponse,
-)
+from cluster.requests.recovery import PlanClusterRecoveryResponse, RecoverClusterResponse
 from controller.active_controller import ActiveController, RecoveryInterruptedError
 from controller.changes import LeadershipsWritten, ReassignmentsWritten
 from controller.decisions.recovery.descriptions import described_recovery
 from controller.decisions.recovery.plan import RecoveryPlan, RestoredCluster, TopicRecovery, plan_recovery
 from controller.decisions.recovery.producer_ids import block_above
-from controller.handlers.topics.controller_replicas import only_brokers
+from controller.handlers.recovery.questions import AskedBrokers, answers_of, check_unchanged
 
 _NAMED = 3
 _log = structlog.stdlib.get_logger()
 
 
-async def plan_cluster_recovery(
-    active: ActiveController, request: PlanClusterRecoveryRequest
-) -> PlanClusterRecoveryResponse:
-    """Ask every broker and decide, without writing."""
-    restored, plan = await _plan(active, accept_loss=request.accept_loss)
+async def plan_cluster_recovery(active: ActiveController, asked: AskedBrokers) -> PlanClusterRecoveryResponse:
+    """Decide, without writing."""
+    restored, plan = await _plan(active, asked)
     return PlanClusterRecoveryResponse(described_recovery(restored, plan))
 
 
-async def recover_cluster(active: ActiveController, request: RecoverClusterRequest) -> RecoverClusterResponse:
+async def recover_cluster(active: ActiveController, asked: AskedBrokers) -> RecoverClusterResponse:
     """Carry out the recovery and resign.
 
     Raises ApiError if it is refused, ELIGIBLE_LEADERS_NOT_AVAILABLE where accepting loss would help and
     POLICY_VIOLATION where not; RecoveryInterruptedError if a write was refused.
     """
-    restored, plan = await _plan(active, accept_loss=request.accept_loss)
+    restored, plan = await _plan(active, asked)
     if plan.obstacles:
         raise ApiError(ErrorCode.POLICY_VIOLATION, f"nothing was written: {_first(plan.obstacles)}")
     if plan.refusals:
         message = f"records may be lost: {_first(plan.refusals)}; start those brokers, or accept it"
         raise ApiError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, message)
     # Now, and not before it is decided: brokers then obey the next controller above the epochs that they named.
-    await _ask_all(active, recovers=True)
+    await answers_of(active, asked.answering, recovers=True)
     failed = await active.recovery.write_topics(plan.topics)
     await _commit(active, plan.topics)
     if failed:
@@ -73,30 +63,10 @@ def _first(reasons: tuple[str, ...]) -> str:
     return f"{'; '.join(reasons[:_NAMED])}{f' and {more} more' if more > 0 else ''}"
 
 
-async def _plan(active: ActiveController, *, accept_loss: bool) -> tuple[RestoredCluster, RecoveryPlan]:
-    answers = await _ask_all(active, recovers=False)
-    answered = {broker: answer for broker, answer in answers.items() if answer is not None}
-    restored = await _read(active, tuple(b for b, answer in answers.items() if answer is None))
-    return restored, plan_recovery(restored, answered, accept_loss=accept_loss)
-
-
-async def _ask_all(active: ActiveController, *, recovers: bool) -> dict[BrokerId, DescribeReplicasResponse | None]:
-    """The answers of all that are registered, joined or not: who waits to join may have the only copy of a record.
-
-    None for who does not answer, and for who cannot be asked because its registration is malformed.
-    """
-    brokers = [found.broker for found in only_brokers(active, await active.store.read_brokers())]
-    answers = await asyncio.gather(*(_ask(active, broker, recovers=recovers) for broker in brokers))
-    asked = {broker.id: answer for broker, answer in zip(brokers, answers, strict=True)}
-    return {**dict.fromkeys(sorted(active.store.unreadable_brokers)), **asked}
-
-
-async def _ask(active: ActiveController, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse | None:
-    try:
-        return await active.brokers.describe_replicas(broker, recovers=recovers)
-    except (PeerUnreachableError, ApiError) as error:
-        _log.warning("Broker did not describe its replicas", broker=broker.id, error=str(error))
-        return None
+async def _plan(active: ActiveController, asked: AskedBrokers) -> tuple[RestoredCluster, RecoveryPlan]:
+    await check_unchanged(active, asked)
+    restored = await _read(active, asked.silent)
+    return restored, plan_recovery(restored, asked.answers, accept_loss=asked.request.accept_loss)
 
 
 async def _read(active: ActiveController, silent: tuple[BrokerId, ...]) -> RestoredCluster:

@@ -1,5 +1,6 @@
 """RecoverCluster on a running controller: what it asks, writes and refuses, and who is active afterwards."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from msgspec.structs import replace
 from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.model.partition import ReplicaAssignment
+from cluster.requests.agents import AlterPartitionItem, AlterPartitionRequest
 from cluster.requests.control import LeaderAndIsrRequest
 from cluster.requests.recovery import (
     DescribedReplica,
@@ -16,11 +18,13 @@ from cluster.requests.recovery import (
     PlanClusterRecoveryRequest,
     RecoverClusterRequest,
 )
+from cluster.requests.topics import ListTopicsRequest
 from cluster.znodes.cluster_wide import decode_producer_id_block
 from cluster.znodes.controller import decode_controller_epoch
 from cluster.znodes.paths import CONTROLLER_EPOCH, PRODUCER_ID_BLOCK, broker_path
 from cluster.zookeeper.port import SetData
 from controller.active_controller import RESUMPTION_PAUSE_S
+from controller.handlers.recovery.questions import ANSWER_MAX_S
 from tests.controllers.contexts import ids
 from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster, until
 
@@ -141,6 +145,69 @@ def test_it_is_refused_while_a_member_of_the_last_isr_is_absent(how: str) -> Non
         await until(lambda: c.is_active and c.context.epoch == 13, "active again")
         await world.leads("t", leader=2, isr=[2])
         await quiesce(RESUMPTION_PAUSE_S)
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("RC-10")
+@pytest.mark.parametrize("accept_loss", [False, True])
+def test_a_broker_that_hangs_holds_up_nobody_else(accept_loss: bool) -> None:
+    async def main() -> None:
+        _, c = await stale_cluster()
+        await quiesce()
+        c.brokers.hanging.add(BrokerId(2))
+        now = asyncio.get_running_loop().time
+        asked_at = now()
+        planning = asyncio.create_task(c.ask(PlanClusterRecoveryRequest(accept_loss)))
+        await quiesce()
+        await c.ask(ListTopicsRequest())
+        assert now() - asked_at < 1
+        planned = (await planning).recovery
+        assert now() - asked_at <= ANSWER_MAX_S + 1
+        assert planned.silent_brokers == ids(2)
+        silence = "broker 2 is registered, but does not answer: what it has is not known"
+        assert (silence in planned.refusals) == (not accept_loss)
+        if accept_loss:
+            await c.ask(RecoverClusterRequest(accept_loss=True))
+            assert set(c.brokers.recovering) == {1, 3}
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("RC-10")
+@pytest.mark.parametrize("change", ["broker joins", "broker restarts", "broker dies", "isr"])
+@pytest.mark.parametrize("changes", [1, 2])
+def test_answers_are_not_used_after_the_cluster_has_changed(change: str, changes: int) -> None:
+    """Brokers are asked again once."""
+
+    async def main() -> None:
+        world, c = await stale_cluster()
+        await quiesce()
+        c.brokers.hanging.add(BrokerId(2))
+        planning = asyncio.create_task(c.ask(RecoverClusterRequest(accept_loss=True)))
+        for done in range(changes):
+            await quiesce(1 + done * ANSWER_MAX_S)
+            match change:
+                case "broker joins":
+                    await world.start_broker(4 + done)
+                case "broker restarts":
+                    await world.stop_broker(3)
+                    await world.start_broker(3)
+                case "broker dies":
+                    await world.stop_broker(1 + 2 * done)
+                case _:
+                    epoch = await world.broker_epoch(1)
+                    isr = (ids(1), ids(1, 2))[done]
+                    item = AlterPartitionItem("t", T, 0, LeaderEpoch(0), isr, PartitionEpoch(done))
+                    await c.ask(AlterPartitionRequest(BrokerId(1), epoch, (item,)))
+        if changes == 1:
+            await planning
+        else:
+            with pytest.raises(ApiError, match="changed while the brokers were asked"):
+                await planning
+            assert c.brokers.recovering == []
         await c.stop()
 
     run_virtually(main)

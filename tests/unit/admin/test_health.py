@@ -127,6 +127,31 @@ def test_a_broker_that_only_the_controller_does_not_reach_is_named_with_what_tha
     ]
 
 
+def test_a_broker_that_refuses_connections_is_critical_only_while_it_leads() -> None:
+    """One that was shut down orderly leads nothing any more: a rolling restart is no alarm."""
+    refuses = Finding("unreachable_leader", "broker 2 refuses connections", broker=BrokerId(2))
+    silent = Finding("silent_broker", "has not responded for 4 s", broker=BrokerId(2))
+    (issue,) = find_trouble([topic(partition(0, 2, [1, 2], [2, 1]))], BROKERS, [], [], [silent, refuses])
+    assert (issue.trouble, issue.severity) == (Trouble.UNREACHABLE_LEADER, Severity.CRITICAL)
+    assert "leads 1 partition, whose clients fail" in issue.detail
+    (issue,) = find_trouble([topic(partition(0, 1, [1, 2], [1, 2]))], BROKERS, [], [], [silent, refuses])
+    assert (issue.trouble, issue.severity) == (Trouble.SILENT_BROKER, Severity.WARNING)
+
+
+def test_what_the_client_finds_itself_says_what_to_do() -> None:
+    found_here = (
+        Trouble.NO_ACTIVE_CONTROLLER,
+        Trouble.OFFLINE,
+        Trouble.UNREACHABLE_LEADER,
+        Trouble.UNDER_MIN_ISR,
+        Trouble.DEAD_BROKER,
+        Trouble.UNDER_REPLICATED,
+        Trouble.IMBALANCED_LEADERS,
+    )
+    assert all(HealthIssue(kind, "").remedy for kind in found_here)
+    assert HealthIssue("what_comes_later", "").remedy == ""
+
+
 @pytest.mark.rule("BD-4", "BD-5")
 def test_a_malformed_znode_is_the_first_issue_and_a_directory_that_is_left_alone_one_of_the_last() -> None:
     directory = Finding("unacceptable_directory", "/data: '-0' cannot be a partition", broker=BrokerId(3))

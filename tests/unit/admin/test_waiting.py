@@ -78,6 +78,27 @@ def test_what_is_had_elsewhere_is_noticed_with_when(has_limit: bool) -> None:
     assert noticed(scenario) == [Notice("no controller; the brokers are asked in 8 s", has_limit)]
 
 
+def test_a_wait_says_where_it_is_soon_had_elsewhere() -> None:
+    async def scenario(waiting: Waiting) -> None:
+        with waiting.falling_back(3, "the brokers are asked"):
+            await waits(waiting, "no controller", 2.5, limit_s=6)
+
+    assert noticed(scenario) == [Notice("no controller; the brokers are asked in 1 s", has_limit=False)]
+
+
+def test_a_wait_that_goes_on_after_nothing_was_had_elsewhere_is_noticed_again() -> None:
+    async def scenario(waiting: Waiting) -> None:
+        with waiting.named(lambda: "no controller", 30):
+            with waiting.falling_back(10, "the brokers are asked"):
+                await asyncio.sleep(10)
+            await asyncio.sleep(5)
+
+    assert noticed(scenario) == [
+        Notice("no controller; the brokers are asked in 8 s", has_limit=False),
+        Notice("no controller; waiting up to 20 s more", has_limit=True),
+    ]
+
+
 def test_a_wait_without_an_end_has_no_limit() -> None:
     async def scenario(waiting: Waiting) -> None:
         wait = waiting.begin(lambda: "no records", None)

@@ -3,16 +3,23 @@
 import json
 import os
 import tarfile
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from admin.cli.options import Cluster
+from admin.cli.target import Target
+from cluster.cli.documents import Format
 from cluster.model import bounds
 from deploy.local.cluster import LocalCluster
 from launcher.bundle import (
     FILE_BYTES_MAX,
     TOTAL_BYTES_MAX,
+    _answer,
+    _awaited,
     _begin,
     _bounded,
     _config,
@@ -221,3 +228,20 @@ def test_what_cannot_be_the_archive_is_refused_before_anything_is_asked(tmp_path
     assert said in " ".join(answer.stderr.replace("\u2502", " ").split())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["notes", "there.tgz"]
     assert (tmp_path / "there.tgz").read_text() == "something else"
+
+
+def test_a_command_that_does_not_end_in_time_is_named_and_ended() -> None:
+    cluster = Cluster(Target("127.0.0.1:1"), 60, Format.JSON)
+    part = _answer(cluster, time.monotonic(), "health.json", ("cluster", "health"))
+    assert part == _Part("health.json", "no answer within 0 s\n")
+
+
+def test_a_long_wait_for_the_parts_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    done: Future[_Part] = Future()
+    done.set_result(_Part("a", ""))
+    with ThreadPoolExecutor() as pool:
+        late = pool.submit(lambda: (time.sleep(3), _Part("b", ""))[1])
+        parts = _awaited([late, done], time.monotonic() + 60)
+    assert [part.name for part in parts] == ["b", "a"]
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("1 of 2 files collected; waiting up to 5")

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.aio.clock import SystemClock
-from cluster.cli.typed_command import as_typed
+from cluster.cli.typed_command import as_typed, name_cluster
 from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch
 from cluster.model.errors import ApiError, ErrorCode, FieldViolation
 from cluster.model.exit_codes import ExitCode
@@ -25,6 +25,7 @@ from state_log.record import Cause, Kind, StateChange
 from state_log.writer import FileStateChangeLog
 from tests.processes.commands import LAUNCHER, run_klamm
 from tests.timeouts import TIMEOUT_S
+from tests.unit.launcher.test_every_command import ALL, options
 
 HEAVY = ("pyspark", "kazoo", "pandas", "pyarrow", "aiokafka", "uvicorn")
 
@@ -357,3 +358,41 @@ def test_a_command_in_quotes_is_named_as_it_is_to_be_typed(monkeypatch: pytest.M
     assert as_typed(text) == text
     monkeypatch.setenv("_KLAMM_COMMAND", "./klamm")
     assert as_typed(text) == "see `./klamm cluster health`, './klamm up'; klamm is there"
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "typed"),
+    [
+        ({"data": Path("/d x")}, "'klamm topics list' shows", "'klamm topics list --data '/d x'' shows"),
+        ({"data": Path("/d")}, "start it with 'klamm up --detach'", "start it with 'klamm up --detach --data /d'"),
+        ({"data": Path("/d")}, "'klamm up --detach --data /d'", "'klamm up --detach --data /d'"),
+        ({"bootstrap": "b:9092"}, "see `klamm cluster health`!", "see `klamm cluster health --bootstrap b:9092`!"),
+        ({"bootstrap": "b:9092"}, "'klamm up --detach'", "'klamm up --detach'"),
+        (
+            {"context": "prod"},
+            "'klamm reassign list', 'klamm contexts'",
+            "'klamm reassign list --context prod', 'klamm contexts'",
+        ),
+        ({"data": None}, "'klamm topics list'", "'klamm topics list'"),
+    ],
+)
+def test_a_command_in_a_message_names_the_cluster_as_this_one_did(
+    options: dict[str, object], text: str, typed: str
+) -> None:
+    name_cluster(**options)
+    try:
+        assert as_typed(text) == typed
+    finally:
+        name_cluster()
+
+
+def test_the_commands_that_take_the_cluster_are_those_that_messages_give_it_to() -> None:
+    try:
+        name_cluster(bootstrap="b:1")
+        asking = {name for name in ALL if as_typed(f"'klamm {name}'").endswith("--bootstrap b:1'")}
+        name_cluster(data="d")
+        of_data = {name for name in ALL if as_typed(f"'klamm {name}'").endswith("--data d'")}
+    finally:
+        name_cluster()
+    assert asking == {name for name, c in ALL.items() if {"--bootstrap", "--data", "--context"} <= options(c)}
+    assert of_data == asking | {"down", "status", "up"}

@@ -2,7 +2,9 @@
 
 import json
 import re
+import signal
 import socket
+import subprocess
 from collections.abc import Iterator
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -14,8 +16,11 @@ from typing import Any
 import pytest
 
 from admin.health import HealthIssue
+from cluster.process.identity import PAUSED, identify, state_of
+from cluster.process.local_cluster import Member
 from deploy.local.cluster import LocalCluster
 from launcher import doctor_checks as checks
+from launcher.doctor import _member
 from launcher.doctor_checks import Level
 from tests.processes.commands import run_klamm
 
@@ -81,6 +86,19 @@ def test_a_stopped_cluster_whose_port_others_have_is_found(tmp_path: Path) -> No
     assert problems["process"]["detail"].endswith("is stopped")
     assert "klamm up --detach" in problems["process"]["remedy"]
     assert "is stopped; start it" in problems["cluster"]["detail"]
+
+
+def test_a_paused_process_is_named_with_what_continues_it(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "600"]) as process:
+        try:
+            process.send_signal(signal.SIGSTOP)
+            while state_of(identify(process.pid)) != PAUSED:
+                pass
+            found = _member(Member("broker", 1, 1, 0, process=identify(process.pid)), tmp_path)
+        finally:
+            process.kill()
+    assert (found.level, found.detail) == (Level.PROBLEM, "broker-1 is paused")
+    assert found.remedy.startswith(f"continue it with kill -CONT {process.pid};")
 
 
 def test_every_error_of_a_configuration_is_found(tmp_path: Path) -> None:

@@ -21,7 +21,11 @@ def test_every_error_has_a_status_that_is_no_success() -> None:
             "the connection broke: nothing was acknowledged",
             False,
         ),
-        ("connection attempt timed out before receiving SETTINGS frame", "connection timed out", True),
+        (
+            "connection attempt timed out before receiving SETTINGS frame",
+            "it accepts connections, but does not answer",
+            True,
+        ),
         ("last error: UNKNOWN: ipv4:h:1: tcp handshaker shutdown", "connection timed out", True),
         ("Failed to connect to remote host: connect() timed out", "connection timed out", True),
         (
