@@ -232,7 +232,7 @@ def report(
     --html writes one file with findings, timelines and failovers; it needs no
     network.
     """
-    from audit.report.html.write import write_report  # noqa: PLC0415
+    from audit.report.html.page import write_report  # noqa: PLC0415
     from audit.report.report import read_result  # noqa: PLC0415
     from audit.storage.committed_state import OutputError  # noqa: PLC0415
     from audit.storage.output_folder import OutputFolder  # noqa: PLC0415

@@ -154,6 +154,16 @@ def group_starts(*columns: NDArray[numpy.generic]) -> Longs:
     return numpy.concatenate(([0], numpy.flatnonzero(changed) + 1)).astype(numpy.int64)
 
 
+def unique_pairs(key: Keys, sub: Longs) -> tuple[Keys, Longs]:
+    """Each (key, sub) once, sorted; aligned with each other."""
+    if are_in_order(key, sub):
+        return key, sub
+    order = numpy.lexsort((sub, key))
+    key, sub = key[order], sub[order]
+    starts = group_starts(key, sub)
+    return key[starts], sub[starts]
+
+
 def order_in_groups(order: Longs, starts: Longs, ties: Callable[[Longs], Sequence[NDArray[Any]]]) -> Longs:
     """Sort the rows of each group by further columns. `order`: rows, by groups; `starts`: the places in it where these
     begin.

@@ -7,11 +7,13 @@ from typing import Self
 
 import typer
 
+from audit.reading.log_files import LogFiles, advance, ends
+from audit.report.backlog import positions_of
 from audit.report.metrics import AuditMetrics
-from audit.report.report import AuditResult
-from audit.report.until_clean import UntilClean
+from audit.report.report import CLEAN, AuditResult
 from audit.report.webhook import Webhook, check_url
 from audit.storage.file_store import Location
+from audit.storage.output_folder import OutputFolder
 from cluster.config.config import host_and_port
 from cluster.metrics.registry import Metrics
 from cluster.metrics.server import serve_metrics
@@ -64,3 +66,19 @@ def _checked(option: str, address: str, check: Callable[[str], object]) -> str:
         except ValueError as error:
             raise typer.BadParameter(f"{address}: {error}", param_hint=option) from None
     return address
+
+
+class UntilClean:
+    """Tells when an audit that follows the logs may stop: once what was there at its start is read and all is well."""
+
+    def __init__(self, log_dirs: Sequence[Path], output: Location) -> None:
+        self._folder = OutputFolder(output)
+        self._target = advance({}, ends(LogFiles(log_dirs).logs(), {}), None)
+
+    def reached(self, result: AuditResult) -> bool:
+        """Whether everything was read, and nothing is wrong or missing."""
+        commit = self._folder.last_commit()
+        if result.verdict != CLEAN or commit is None:
+            return False
+        read = positions_of(commit)
+        return all(log in read and read[log] >= end for log, end in self._target.items())

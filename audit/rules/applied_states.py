@@ -14,7 +14,7 @@ import pyarrow
 from audit.reading.kafka.rows import without_kafka
 from audit.records.findings import Finding, Violation, changes
 from audit.records.sorted_runs import NOTHING, Bounds, Run, gather, neighbours
-from audit.records.vectors import Flags, Keys, Longs, group_starts, is_one_of, keys, longs
+from audit.records.vectors import Flags, Keys, Longs, group_starts, is_one_of, keys, longs, unique_pairs
 from audit.rules.leaderships_taken import TAKEN, TAKEN_READ
 from audit.rules.partition_states import (
     STATES,
@@ -75,7 +75,8 @@ UNTAKEN: Final = Awaited("untaken", _NAMED_STATES, _untaken)
 
 def _check(batch: BucketBatch) -> list[Finding]:
     new_written, new_applied = batch.added(WRITTEN), batch.added(APPLIED)
-    key, sub = _epochs(new_written, new_applied)
+    new = pyarrow.concat_tables([new_written.select(["key", "sub"]), new_applied.select(["key", "sub"])])
+    key, sub = unique_pairs(keys(new["key"]), longs(new["sub"]))
     if not len(key):
         return []
     written = gather(batch.runs(WRITTEN), key, sub, WRITTEN.schema.empty_table())
@@ -83,16 +84,6 @@ def _check(batch: BucketBatch) -> list[Finding]:
     before = _contradictions(written, applied, batch.subjects)
     written_now, applied_now = map(pyarrow.concat_tables, ((written, new_written), (applied, new_applied)))
     return changes(before, _contradictions(written_now, applied_now, batch.subjects))
-
-
-def _epochs(*tables: pyarrow.Table) -> tuple[Keys, Longs]:
-    """Each (key, partition epoch) of these tables once, sorted."""
-    key = numpy.concatenate([keys(table["key"]) for table in tables])
-    sub = numpy.concatenate([longs(table["sub"]) for table in tables])
-    order = numpy.lexsort((sub, key))
-    key, sub = key[order], sub[order]
-    starts = group_starts(key, sub)
-    return key[starts], sub[starts]
 
 
 def _present(runs: Sequence[Run], key: Keys, sub: Longs) -> Flags:

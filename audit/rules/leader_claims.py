@@ -17,6 +17,7 @@ from audit.records.vectors import (
     keys,
     longs,
     order_in_groups,
+    unique_pairs,
 )
 from audit.rules.recreations import comparable, earlier
 from audit.rules.rule import KEY, REFERENCE, BucketBatch, Explanation, Kept, Rule
@@ -65,8 +66,8 @@ def _check(batch: BucketBatch) -> list[Finding]:
     new = batch.added(CLAIMS)
     if not new.num_rows:
         return []
-    starts = group_starts(keys(new["key"]), longs(new["sub"]))
-    known = gather(batch.runs(CLAIMS), keys(new["key"])[starts], longs(new["sub"])[starts], CLAIMS_SCHEMA.empty_table())
+    touched = unique_pairs(keys(new["key"]), longs(new["sub"]))
+    known = gather(batch.runs(CLAIMS), *touched, CLAIMS_SCHEMA.empty_table())
     now = reduce_claims(pyarrow.concat_tables([known, new]))
     return changes(_contradictions(reduce_claims(known), batch.subjects), _contradictions(now, batch.subjects))
 

@@ -12,7 +12,7 @@ import numpy
 import pyarrow
 
 from audit.records.sorted_runs import NOTHING, Run, expand, gather, joined
-from audit.records.vectors import ABSENT, Flags, Keys, Longs, group_starts, keys, longs
+from audit.records.vectors import ABSENT, Flags, Keys, Longs, group_starts, keys, longs, unique_pairs
 from audit.rules.deleted_partitions import DELETIONS
 from audit.rules.intervals import Intervals
 from audit.rules.leaderships_taken import TAKEN, reduce_taken
@@ -158,10 +158,7 @@ def _range(runs: Sequence[Run], key: Keys, low: Longs, high: Longs) -> pyarrow.T
 def _window(states: pyarrow.Table, runs: Sequence[Run], new: pyarrow.Table | None) -> Intervals:
     """These states, with the leaderships of their leader epochs in the runs and the new ones."""
     groups = Groups(states)
-    order = numpy.lexsort((groups.leader_epoch, groups.key))
-    starts = group_starts(groups.key[order], groups.leader_epoch[order])
-    key, epoch = groups.key[order][starts], groups.leader_epoch[order][starts]
-    taken = gather(runs, key, epoch, TAKEN.schema.empty_table())
+    taken = gather(runs, *unique_pairs(groups.key, groups.leader_epoch), TAKEN.schema.empty_table())
     if new is not None:
         taken = pyarrow.concat_tables([taken, new])
     return Intervals(groups, reduce_taken(taken.unify_dictionaries()))

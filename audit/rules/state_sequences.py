@@ -13,8 +13,8 @@ import numpy
 import pyarrow
 
 from audit.records.findings import Finding, Violation, changes
-from audit.records.sorted_runs import NOTHING, Run, gather, neighbours
-from audit.records.vectors import BrokerLists, Flags, Keys, Longs, group_starts, keys, longs
+from audit.records.sorted_runs import NOTHING, gather, neighbours
+from audit.records.vectors import BrokerLists, Flags, Keys, Longs, keys, longs, unique_pairs
 from audit.rules.partition_states import STATES_READ, WRITTEN, Groups, describe_state
 from audit.rules.recreations import earlier
 from audit.rules.rule import BucketBatch, Explanation, Rule
@@ -49,13 +49,11 @@ def _check(batch: BucketBatch) -> list[Finding]:
     runs, new, subjects = batch.runs(WRITTEN), batch.added(WRITTEN), batch.subjects
     if not new.num_rows:
         return []
-    starts = group_starts(keys(new["key"]), longs(new["sub"]))
-    key, sub = keys(new["key"])[starts], longs(new["sub"])[starts]
+    key, sub = unique_pairs(keys(new["key"]), longs(new["sub"]))
     lower, higher, present = neighbours(runs, key, sub)
     near_key = numpy.concatenate((key, key[lower != NOTHING], key[higher != NOTHING]))
     near_sub = numpy.concatenate((sub, lower[lower != NOTHING], higher[higher != NOTHING]))
-    near = Run(_unique(near_key, near_sub))
-    known = gather(runs, near.key, near.sub, WRITTEN.schema.empty_table())
+    known = gather(runs, *unique_pairs(near_key, near_sub), WRITTEN.schema.empty_table())
     before, now = Groups(known), Groups(pyarrow.concat_tables([known, new]))
     touched = numpy.zeros(len(now.key), bool)
     touched[now.where(key, sub)] = True
@@ -73,14 +71,6 @@ def _found(groups: Groups, touched: Flags, subjects: Subjects) -> Iterator[Findi
     """What there is to find about the touched groups. `touched`: aligned with the groups."""
     yield from _contradictions(groups, numpy.flatnonzero(touched), subjects)
     yield from _of_pairs(groups, _pairs_now(groups, touched), subjects)
-
-
-def _unique(key: Keys, sub: Longs) -> pyarrow.Table:
-    """Each (key, sub) once, sorted."""
-    order = numpy.lexsort((sub, key))
-    key, sub = key[order], sub[order]
-    starts = group_starts(key, sub)
-    return pyarrow.table({"key": key[starts], "sub": sub[starts]})
 
 
 def _pairs_now(groups: Groups, touched: Flags) -> _Pairs:

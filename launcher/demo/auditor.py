@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from audit.job import run_audit
 from audit.options import AuditOptions
-from audit.report.html.write import write_report
+from audit.report.html.page import write_report
 from audit.spark.session import start_session
 from cluster.model.errors import ClusterError
 from deploy.local.java import find_java, spark_environment, user_shim_folder

@@ -16,11 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from audit.batches.bucket import Place, write_findings
 from audit.reading.log_files import LogFiles
 from audit.records.findings import WITHDRAWN
-from audit.report.alerts import Alerts
+from audit.report.alerts import Alerts, UntilClean
 from audit.report.backlog import backlog_bytes
 from audit.report.metrics import AuditMetrics
 from audit.report.report import read_result
-from audit.report.until_clean import UntilClean
 from audit.report.webhook import FINDINGS_MAX, Webhook, check_url
 from audit.storage.output_folder import OutputFolder
 from cluster.metrics.registry import Metrics
