@@ -59,7 +59,7 @@ async def zk_partition_reassignment(active: ActiveController) -> set[TopicPartit
     if found is None:
         return set()
     plan = plan_requested_moves(active.context, found.targets, is_new=found.is_new)
-    dropped = plan.dropped | await _accept(active, plan.moves)
+    dropped = plan.dropped | await reassign(active, plan.moves)
     if dropped:
         _log_dropped(dropped)
         # Only the entries as they were read: one that was changed meanwhile is another request.
@@ -143,21 +143,14 @@ async def describe_reassignments(
 
 
 async def _trigger(active: ActiveController, moves: Moves) -> Refusals:
-    """Start the reassignments that are possible; returns the failures (RA-3)."""
+    """Start the reassignments that are possible; returns those that are not recorded (RA-3, RA-4)."""
     context = active.context
     refusals = {
         tp: refusal for tp, wanted in moves.items() if (refusal := refuse_trigger(context, tp, wanted)) is not None
     }
-    return refusals | await _accept(active, {tp: wanted for tp, wanted in moves.items() if tp not in refusals})
-
-
-async def _accept(active: ActiveController, moves: Moves) -> Refusals:
-    """Record reassignments and start them; returns those that are not recorded (RA-4).
-
-    What is recorded goes on although ZooKeeper refused a later step: it is resumed, here and by the next controller.
-    """
-    failures = await reassign(active, moves)
-    return {tp: refusal for tp, refusal in failures.items() if active.context.assignment(tp) != moves[tp]}
+    failures = await reassign(active, {tp: wanted for tp, wanted in moves.items() if tp not in refusals})
+    # What is recorded goes on although a later step failed: it is resumed, here and by the next controller.
+    return refusals | {tp: refusal for tp, refusal in failures.items() if context.assignment(tp) != moves[tp]}
 
 
 def _log_dropped(dropped: Refusals) -> None:
