@@ -50,7 +50,7 @@ def everything(world: World, c: RunningController) -> Everything:
     return Everything(
         frozen((active, c.controller.election.epoch.known, c.controller.fitness.why)),
         {path: (znode.data, znode.stat()) for path, znode in world.server.tree.znodes.items()},
-        (frozenset(session._data), frozenset(session._children)),
+        (frozenset(session.watches.data), frozenset(session.watches.children)),
         metrics(c),
         len(c.brokers.received),
         len(c.sink.changes),

@@ -194,11 +194,9 @@ class PlainController:
             self.leaderships[tp] = replace(now, controller_epoch=self.epoch)
 
     def _stays_in_isr(self, broker: BrokerId, tp: TopicPartition) -> bool:
-        """Whether the other members are all offline, too, so that none of them is the last one (D-120)."""
-        now = self.states[tp]
-        others = set(now.isr) - {broker}
-        able = self.live | ({now.leader} & self.known.keys())
-        return bool(others) and others.isdisjoint(able) and broker not in self.assignments[tp].removing
+        """Whether no broker is registered at all, so that none of the members is the last one (D-120)."""
+        has_others = set(self.states[tp].isr) != {broker}
+        return has_others and not self.known and broker not in self.assignments[tp].removing
 
     def _write_next(
         self, tp: TopicPartition, leader: BrokerId, isr: tuple[BrokerId, ...], *, recovering: bool = False

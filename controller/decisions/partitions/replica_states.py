@@ -65,11 +65,15 @@ def step_down(leadership: LeaderAndIsr, broker: BrokerId, controller_epoch: Cont
 def _nobody_is_left(view: ContextView, tp: TopicPartition, leadership: LeaderAndIsr, broker: BrokerId) -> bool:
     """Whether no other member of the ISR leads or can be elected now, though there are others (D-120).
 
-    Who is to lead is decided by what each member has when it is back; the last one that happens to stay in the ISR may
-    lack what the others have. A replica that moves away is removed in any case.
+    It matters after a power failure: no broker is registered, or a member is in doubt. Who is to lead is then decided
+    by what each member has when it is back; the last one that happens to stay in the ISR may lack what the others have.
+    Otherwise, and where a replica moves away, the ISR shrinks as in Kafka (RM-10).
     """
     others = [b for b in leadership.isr if b != broker]
     if not others or broker in view.topics.assignment(tp).removing:
+        return False
+    is_in_doubt = any(b in view.damage.awaited_reports or tp in view.damage.held_on(b) for b in leadership.isr)
+    if view.brokers.registered_ids and not is_in_doubt:
         return False
     there = view.brokers.online_for(tp, include_shutting_down=True)
     is_led = leadership.leader in others and leadership.leader in there

@@ -59,7 +59,7 @@ async def zk_partition_reassignment(active: ActiveController) -> set[TopicPartit
     if found is None:
         return set()
     plan = plan_requested_moves(active.context, found.targets, is_new=found.is_new)
-    dropped = plan.dropped | await _accept(active, plan.moves)
+    dropped = plan.dropped | await reassign(active, plan.moves)
     if dropped:
         _log_dropped(dropped)
         # Only the entries as they were read: one that was changed meanwhile is another request.
@@ -148,16 +148,16 @@ async def _trigger(active: ActiveController, moves: Moves) -> Refusals:
     refusals = {
         tp: refusal for tp, wanted in moves.items() if (refusal := refuse_trigger(context, tp, wanted)) is not None
     }
-    return refusals | await _accept(active, {tp: wanted for tp, wanted in moves.items() if tp not in refusals})
+    failures = await reassign(active, {tp: wanted for tp, wanted in moves.items() if tp not in refusals})
+    return refusals | {
+        tp: _going_on(refusal) if context.topics.assignment(tp) == moves[tp] else refusal
+        for tp, refusal in failures.items()
+    }
 
 
-async def _accept(active: ActiveController, moves: Moves) -> Refusals:
-    """Record reassignments and start them; returns those that are not recorded (RA-4).
-
-    What is recorded goes on although ZooKeeper refused a later step: it is resumed, here and by the next controller.
-    """
-    failures = await reassign(active, moves)
-    return {tp: refusal for tp, refusal in failures.items() if active.context.topics.assignment(tp) != moves[tp]}
+def _going_on(refusal: RefusedMove) -> RefusedMove:
+    """Say of a reassignment that is recorded that it is carried out later (D-28), although Kafka answers an error."""
+    return RefusedMove(refusal.code, f"{refusal.message}; the reassignment is recorded, and resumed until it succeeds")
 
 
 def _log_dropped(dropped: Refusals) -> None:

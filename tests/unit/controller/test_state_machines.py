@@ -153,10 +153,10 @@ class Going(NamedTuple):
     [
         pytest.param(Going([], (1, 2)), id="nobody is online"),
         pytest.param(Going([2], (2,)), id="the other member is online"),
-        pytest.param(Going([3], (1, 2)), id="only a replica outside of the ISR is online"),
+        pytest.param(Going([3], (2,)), id="only a replica outside of the ISR is online, and none is in doubt"),
         pytest.param(Going([2], (1, 2), held=2), id="the other member is held back"),
         pytest.param(Going([2], (2,), leader=2, held=2), id="the other member leads, though it is held back"),
-        pytest.param(Going([2], (1, 2), shutting_down=2), id="the other member shuts down"),
+        pytest.param(Going([2], (2,), shutting_down=2), id="the other member shuts down, and none is in doubt"),
         pytest.param(Going([2], (2,), leader=2, shutting_down=2), id="the other member shuts down, and leads still"),
         pytest.param(Going([], (2,), moves_away=True), id="its replica moves away"),
     ],
