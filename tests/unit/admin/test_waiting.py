@@ -3,8 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-import pytest
-
 from admin.waiting import Notice, Waiting
 from simulator.virtual_time_loop import VirtualTimeLoop
 
@@ -69,13 +67,12 @@ def test_waits_at_the_same_time_are_one_line_and_a_later_one_is_another() -> Non
     ]
 
 
-@pytest.mark.parametrize("has_limit", [False, True])
-def test_what_is_had_elsewhere_is_noticed_with_when(has_limit: bool) -> None:
+def test_what_is_had_elsewhere_is_noticed_with_when() -> None:
     async def scenario(waiting: Waiting) -> None:
-        with waiting.falling_back(10, "the brokers are asked", has_limit=has_limit):
+        with waiting.falling_back(10, "the brokers are asked"):
             await waits(waiting, "no controller", 5)
 
-    assert noticed(scenario) == [Notice("no controller; the brokers are asked in 8 s", has_limit)]
+    assert noticed(scenario) == [Notice("no controller; the brokers are asked in 8 s", has_limit=False)]
 
 
 def test_a_wait_says_where_it_is_soon_had_elsewhere() -> None:
