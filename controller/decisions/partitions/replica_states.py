@@ -72,12 +72,13 @@ def _nobody_is_left(view: ContextView, tp: TopicPartition, leadership: LeaderAnd
     others = [b for b in leadership.isr if b != broker]
     if not others or broker in view.topics.assignment(tp).removing:
         return False
+    there = view.brokers.online_for(tp, include_shutting_down=True)
+    if leadership.leader in others and leadership.leader in there:
+        return False
     is_in_doubt = any(b in view.damage.awaited_reports or tp in view.damage.held_on(b) for b in leadership.isr)
     if view.brokers.registered_ids and not is_in_doubt:
         return False
-    there = view.brokers.online_for(tp, include_shutting_down=True)
-    is_led = leadership.leader in others and leadership.leader in there
-    return not is_led and view.damage.electable_brokers(tp).isdisjoint(others)
+    return view.damage.electable_brokers(tp).isdisjoint(others)
 
 
 class IsrRemovalPlan(Struct, frozen=True):
