@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from admin.record_batches import BatchBuilder, Headers, Record, build_batches, decode_records
 from cluster.model.broker import Offset
-from cluster.model.compression import LARGEST_BATCH, Codec
+from cluster.model.compression import LARGEST_BATCH, CompressionCodec
 from cluster.model.errors import ClusterError
 from cluster.model.partition import TopicPartition
 
@@ -27,7 +27,7 @@ class ProducerOptions(Struct, frozen=True, kw_only=True):
     """
 
     acks: int = -1
-    compression_type: Codec = Codec.NONE
+    compression_type: CompressionCodec = CompressionCodec.NONE
     batch_size: int = 262_144
     linger_ms: int = 5
     buffer_memory: int = 33_554_432
@@ -37,10 +37,12 @@ class ProducerOptions(Struct, frozen=True, kw_only=True):
     retry_backoff_ms: int = 100
 
 
-class Batch:
+class AccumulatedBatch:
     """A batch of records for one partition. `encoded` is None while records may still be added."""
 
-    def __init__(self, *, deadline: float, due: float, batch_size: int, codec: Codec = Codec.NONE) -> None:
+    def __init__(
+        self, *, deadline: float, due: float, batch_size: int, codec: CompressionCodec = CompressionCodec.NONE
+    ) -> None:
         self.deadline, self.due, self._codec = deadline, due, codec
         self.encoded: bytes | None = None
         self.values: list[bytes | None] = []
@@ -67,15 +69,15 @@ class Batch:
             self.encoded = self._builder.build()
         return self.encoded
 
-    def split(self) -> "list[Batch]":
+    def split(self) -> "list[AccumulatedBatch]":
         """Split a batch that was too large for its leader into halves, in order. It must have at least two records."""
         assert self.count > 1, "a batch of one record cannot be split"
         records = decode_records(self.close(), Offset(0)).records
         middle = len(records) // 2
         return [self._part(records[:middle]), self._part(records[middle:])]
 
-    def _part(self, records: Sequence[Record]) -> "Batch":
-        part = Batch(deadline=self.deadline, due=self.due, batch_size=LARGEST_BATCH, codec=self._codec)
+    def _part(self, records: Sequence[Record]) -> "AccumulatedBatch":
+        part = AccumulatedBatch(deadline=self.deadline, due=self.due, batch_size=LARGEST_BATCH, codec=self._codec)
         (part.encoded,) = build_batches(records, LARGEST_BATCH, self._codec)
         part.values = [r.value for r in records]
         part.memory = sum(record_memory(r.key, r.value, r.headers) for r in records)
@@ -88,7 +90,7 @@ class PartitionQueue:
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
-        self.batches: deque[Batch] = deque()
+        self.batches: deque[AccumulatedBatch] = deque()
         self.in_flight = False
         self.not_before = 0.0
 
@@ -143,7 +145,7 @@ class Accumulator:
             if queue.batches and queue.batches[-1].append(timestamp, key, value, headers):
                 return True
         queue.batches.append(
-            Batch(
+            AccumulatedBatch(
                 deadline=now + self._options.delivery_timeout_ms / 1000,
                 due=now + self._options.linger_ms / 1000,
                 batch_size=self._options.batch_size,
@@ -162,7 +164,7 @@ class Accumulator:
     def is_empty(self) -> bool:
         return not any(q.batches for q in self._queues.values())
 
-    def remove_first(self, queue: PartitionQueue) -> Batch:
+    def remove_first(self, queue: PartitionQueue) -> AccumulatedBatch:
         """Remove the first batch, which was acknowledged or given up."""
         batch = queue.batches.popleft()
         self.memory -= batch.memory

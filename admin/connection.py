@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from admin.node_search import NoAnswerError, NodeSearch
 from admin.request_parts import send_in_parts
-from admin.waiting import OnWait, Waiting
+from admin.waiting import ClientWaits, OnWait
 from cluster.model.errors import (
     ApiError,
     ErrorCode,
@@ -70,7 +70,7 @@ class ClusterConnection:
         assert bootstrap, "a client needs an address to start from"
         self.timeout_s = timeout_ms / 1000
         self.rpc = RpcClient(connect_timeout_ms=_CONNECT_TIMEOUT_MS, connect_timeout_max_ms=_CONNECT_TIMEOUT_MS)
-        self.waiting = Waiting(on_wait)
+        self.waiting = ClientWaits(on_wait)
         self._search = NodeSearch(bootstrap, names or {}, origin)
         self._timeout_ms = timeout_ms
         self._controller: str | None = None

@@ -9,7 +9,14 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from msgspec import Struct
 
 from cluster.model.broker import Offset
-from cluster.model.compression import CODEC_MASK, LARGEST_BATCH, Codec, CompressionError, decompress, find_codec
+from cluster.model.compression import (
+    CODEC_MASK,
+    LARGEST_BATCH,
+    CompressionCodec,
+    CompressionError,
+    decompress,
+    find_codec,
+)
 from cluster.model.errors import ClusterError, ErrorCode
 
 _MAGIC = 2
@@ -41,7 +48,7 @@ class BatchBuilder:
     Without a producer id: idempotent producing would set id, epoch and sequence here.
     """
 
-    def __init__(self, batch_size: int, codec: Codec = Codec.NONE) -> None:
+    def __init__(self, batch_size: int, codec: CompressionCodec = CompressionCodec.NONE) -> None:
         self._builder = DefaultRecordBatchBuilder(
             magic=_MAGIC,
             compression_type=int(codec),
@@ -69,7 +76,9 @@ class BatchBuilder:
         return bytes(self._builder.build())
 
 
-def build_batches(records: Iterable[Record], batch_size: int, codec: Codec = Codec.NONE) -> list[bytes]:
+def build_batches(
+    records: Iterable[Record], batch_size: int, codec: CompressionCodec = CompressionCodec.NONE
+) -> list[bytes]:
     """Encode records into as many batches of at most `batch_size` bytes as they need, in order.
 
     The size is that before compression.
@@ -193,7 +202,7 @@ def _decompressed(batch: DefaultRecordBatch, content: bytes) -> DefaultRecordBat
     codec = find_codec(batch.attributes)
     if codec is None:
         raise _UnreadableError(f"its attributes {batch.attributes:#06x} name no known compression")
-    if codec is Codec.NONE:
+    if codec is CompressionCodec.NONE:
         return batch
     records = decompress(codec, memoryview(content)[BATCH_OVERHEAD:], LARGEST_BATCH)
     attributes = (batch.attributes & ~CODEC_MASK).to_bytes(2, "big", signed=True)

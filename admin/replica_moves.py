@@ -19,7 +19,7 @@ from cluster.requests.topics import DescribedTopic
 Assignment = dict[TopicPartition, tuple[BrokerId, ...]]
 
 
-class Proposal(NamedTuple):
+class ProposedMoves(NamedTuple):
     current: Assignment
     proposed: Assignment
 
@@ -35,7 +35,7 @@ class Arrival(NamedTuple):
 
 def propose_moves(
     topics: Sequence[DescribedTopic], brokers: Sequence[DescribedBroker], random: Random, *, rack_aware: bool = True
-) -> Proposal:
+) -> ProposedMoves:
     """Spread these topics over these brokers as if they were created now (TP-5).
 
     The target of a partition that is being reassigned counts as where it is. Partitions that keep their
@@ -67,7 +67,7 @@ def propose_moves(
         # A topic that somebody wrote by hand need not have the partitions 0 to n-1.
         proposed |= dict(zip(sorted(targets), placed.values(), strict=True))
     moved = {tp: replicas for tp, replicas in proposed.items() if current.get(tp) != replicas}
-    return Proposal({tp: current[tp] for tp in moved}, moved)
+    return ProposedMoves({tp: current[tp] for tp in moved}, moved)
 
 
 def _too_few(topic: str, factor: int, brokers: int) -> str:

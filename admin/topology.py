@@ -20,7 +20,7 @@ _METADATA_TIMEOUT_MS = 5_000
 _ADDRESSES_NAMED = 3
 
 
-class Leader(NamedTuple):
+class LeaderAddress(NamedTuple):
     """The address and leader epoch of a partition's leader."""
 
     broker: BrokerId
@@ -33,7 +33,7 @@ class Topology:
 
     def __init__(self, client: ClusterConnection) -> None:
         self.client = client
-        self._leaders: dict[str, dict[int, Leader | None]] = {}
+        self._leaders: dict[str, dict[int, LeaderAddress | None]] = {}
         self._epochs: dict[tuple[str, int], LeaderEpoch] = {}
         self._brokers: list[str] = []
         self._refreshing: dict[str, asyncio.Lock] = {}
@@ -71,7 +71,7 @@ class Topology:
             if topic not in self._leaders:
                 await self._assert_exists(topic)
 
-    def leader(self, topic: str, partition: int) -> Leader | None:
+    def leader(self, topic: str, partition: int) -> LeaderAddress | None:
         """The leader by the last metadata; None if there is none."""
         return self._leaders.get(topic, {}).get(partition)
 
@@ -130,7 +130,7 @@ class Topology:
             if partition.leader_id == NO_LEADER or address is None:
                 leaders[partition.partition_index] = None
             else:
-                leaders[partition.partition_index] = Leader(partition.leader_id, address, partition.leader_epoch)
+                leaders[partition.partition_index] = LeaderAddress(partition.leader_id, address, partition.leader_epoch)
 
     async def _assert_exists(self, topic: str) -> None:
         described = await self.client.ask_controller(DescribeTopicsRequest((topic,)), DescribeTopicsResponse)

@@ -39,7 +39,7 @@ class Wait(Struct, eq=False):
     is_noticed: bool = False
 
 
-class Waiting:
+class ClientWaits:
     """The waits of one client. `tell`: takes each notice; None: nobody reads it."""
 
     def __init__(self, tell: OnWait | None = None) -> None:

@@ -11,7 +11,7 @@ from admin.cli.options import FormatOption, run
 from admin.cli.output import examples, say, write
 from adoption.broker_survey import ask_all
 from adoption.command_config import CommandConfig, read_command_config
-from adoption.execution import Execution, Outcome
+from adoption.execution import AdoptionOutcome, Execution
 from adoption.findings import SCRAPE_JOB, Findings, examine
 from adoption.handover import Handover, Handovers, why_not_complete
 from adoption.refusals import releases_of
@@ -128,7 +128,7 @@ def adopt(
         raise typer.Exit(ExitCode.REFUSED)
 
 
-def _execute(zookeeper: str, config: CommandConfig, execution: Execution) -> Outcome:
+def _execute(zookeeper: str, config: CommandConfig, execution: Execution) -> AdoptionOutcome:
     """Adopt; whatever ends it before it has succeeded, give the cluster back, with a session of its own."""
     try:
         outcome = run(_with_zookeeper(zookeeper, config, execution.adopt))

@@ -30,7 +30,7 @@ _PROOF_S: Final = 15
 _GIVE_BACK_S: Final = 120
 
 
-class Outcome(Struct, frozen=True):
+class AdoptionOutcome(Struct, frozen=True):
     """`refusals`: why nothing was changed; then there is no `handover`."""
 
     refusals: tuple[str, ...] = ()
@@ -58,16 +58,16 @@ class Execution:
         self._tls, self._timeout_s, self._say = tls, timeout_s, say
         self.withdrawal = Withdrawal()
 
-    async def adopt(self, zookeeper: ZooKeeper) -> Outcome:
+    async def adopt(self, zookeeper: ZooKeeper) -> AdoptionOutcome:
         """Raises ZooKeeperError."""
         self._end_on_sigterm()
         found = await self._with_candidates(zookeeper)
         if not found.candidates:
-            return Outcome((f"no controller of klamm registered within {self._timeout_s:g} s",))
+            return AdoptionOutcome((f"no controller of klamm registered within {self._timeout_s:g} s",))
         if refused := examine(found, self._address, self._mode).refusals:
-            return Outcome(refused)
+            return AdoptionOutcome(refused)
         if failed := await Proofs(self._tls, _PROOF_S).before(found):
-            return Outcome(tuple(failed))
+            return AdoptionOutcome(tuple(failed))
         by = f"{getpass.getuser()}@{socket.gethostname()}"
         brokers = tuple(broker.id for broker in found.asked)
         adoption = Adoption(self._mode, by, time.time_ns() // 1_000_000, brokers=brokers)
@@ -75,7 +75,7 @@ class Execution:
         ended = await handovers.adopt(adoption, wanted(found).inter_broker_listener, self.withdrawal)
         if self.withdrawal.is_due:
             self._say(f"klamm: {why_not_complete(ended)}")
-        return Outcome(handover=ended)
+        return AdoptionOutcome(handover=ended)
 
     async def give_back(self, zookeeper: ZooKeeper) -> bool:
         """See Handovers."""

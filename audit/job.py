@@ -26,7 +26,7 @@ from audit.batches.batch import BatchSettings, check_batch
 from audit.chains.witnesses import LAG_MS, LOG_CUT, SEALED_LAG_MS
 from audit.options import AuditOptions
 from audit.reading.hadoop_files import stream_files
-from audit.reading.source import FORMAT, Plan, StateChangeSource
+from audit.reading.source import FORMAT, ReadPlan, StateChangeSource
 from audit.report.report import AuditResult, read_result
 from audit.spark.errors import LOG, AuditFailedError, explained
 from audit.spark.interrupts import deferred_interrupts
@@ -87,7 +87,7 @@ def run_audit(
             _register(spark, listener)
             buckets = folder.bucket_count(settings.buckets)
             batches = _Batches(folder, BatchSettings(settings.tasks, buckets, checkpoint, limits, options.keep_days))
-            plan = Plan(options.batch_bytes, settings.tasks, buckets, options.timezone)
+            plan = ReadPlan(options.batch_bytes, settings.tasks, buckets, options.timezone)
             rows = partial(_rows, spark, inputs, plan, folder)
             report = None if on_progress is None else lambda: on_progress(result()) is True
             watch = _Watch(output, interrupted, report, stop, options.timeout_seconds)
@@ -219,7 +219,7 @@ class _Batches:
             raise
 
 
-def _rows(spark: SparkSession, inputs: Inputs, plan: Plan, output: OutputFolder) -> DataFrame:
+def _rows(spark: SparkSession, inputs: Inputs, plan: ReadPlan, output: OutputFolder) -> DataFrame:
     """The rows that are read of the logs, as a stream. Local folders and topics are read as they grow, others by whole
     files.
     """

@@ -34,7 +34,7 @@ _BLOCK_LINES: Final = 10_000
 _BYTES: Final = DIGEST_KEPT // 2
 
 
-class Gap(Struct, frozen=True):
+class VerificationGap(Struct, frozen=True):
     """Something that was not read or could not be compared: `what` names it, `why` says more."""
 
     what: str
@@ -47,7 +47,7 @@ class Verification(Struct, frozen=True):
     verdict: str
     records: int
     breaks: tuple[Break, ...]
-    incomplete: tuple[Gap, ...]
+    incomplete: tuple[VerificationGap, ...]
     ends: str
 
 
@@ -59,7 +59,7 @@ def verify_logs(directories: Iterable[Path], heads: Sequence[GivenHead] = ()) ->
         logs.read(path)
     files = LogFiles(folders)
     files.logs()
-    logs.gaps += [Gap(fault.file, why_unread(fault)) for fault in ignored_faults(files.ignored)]
+    logs.gaps += [VerificationGap(fault.file, why_unread(fault)) for fault in ignored_faults(files.ignored)]
     joined, faults = join_all(logs.segments)
     breaks = _summed([*faults, *logs.converted])
     add_witnessed(logs.latest, witnessed_by_heads(heads))
@@ -72,13 +72,15 @@ def verify_logs(directories: Iterable[Path], heads: Sequence[GivenHead] = ()) ->
     for finding in ends.findings:
         node, _, incarnation = finding.subject.removeprefix("log ").partition("/")
         breaks.append(Break(finding.rule, node, incarnation, finding.message))
-    unread = (Gap(path_text(path), why) for name, (path, why) in sorted(logs.unread.items()) if name not in joined)
-    gaps = [*logs.gaps, *unread, *(Gap(*undecided) for undecided in ends.undecided)]
+    unread = (
+        VerificationGap(path_text(path), why) for name, (path, why) in sorted(logs.unread.items()) if name not in joined
+    )
+    gaps = [*logs.gaps, *unread, *(VerificationGap(*undecided) for undecided in ends.undecided)]
     for name, log in joined.items():
         if log.missing and log.missing[0][0] == 0:
-            gaps.append(Gap(name, f"records 0 to {log.missing[0][1]} were not there: the log begins later"))
+            gaps.append(VerificationGap(name, f"records 0 to {log.missing[0][1]} were not there: the log begins later"))
     if not joined:
-        gaps.append(Gap("records", "no record was read: is this the folder of the state-change logs?"))
+        gaps.append(VerificationGap("records", "no record was read: is this the folder of the state-change logs?"))
     verdict = FINDINGS if breaks else INCOMPLETE if gaps else CLEAN
     records = sum(log.records for log in joined.values())
     return Verification(verdict, records, tuple(breaks), tuple(gaps), unchecked_ends(heads, joined))
@@ -107,7 +109,7 @@ class _Logs:
         self.latest: Latest = {}
         self.boots: dict[str, str] = {}
         self.malformed: set[str] = set()
-        self.gaps: list[Gap] = []
+        self.gaps: list[VerificationGap] = []
         self.converted: list[Break] = []
         self.unread: dict[str, tuple[Path, str]] = {}
         self._digests: list[tuple[ChainSegment, bytes]] = []
@@ -130,10 +132,10 @@ class _Logs:
                 digests += bytes.fromhex("".join([digest[:DIGEST_KEPT] for digest in found]))
                 self._read_boots_and_witnesses(records)
         except OSError as error:
-            self.gaps.append(Gap(path_text(path), f"cannot be read: {error.strerror}"))
+            self.gaps.append(VerificationGap(path_text(path), f"cannot be read: {error.strerror}"))
         self._add_file_faults(path, segments, converted)
         if malformed:
-            self.gaps.append(Gap(path_text(path), f"{malformed} malformed lines"))
+            self.gaps.append(VerificationGap(path_text(path), f"{malformed} malformed lines"))
             self.malformed |= {f"{s.node}/{s.incarnation}" for s in segments}
             self.malformed |= set() if name is None else {f"{name.node}/{name.incarnation}"}
         position = 0

@@ -21,7 +21,7 @@ from rich.table import Table
 from admin.client import AdminClient
 from broker_agent.log.record_batch import walk
 from cluster.model.broker import BrokerId, Offset
-from cluster.model.compression import Codec
+from cluster.model.compression import CompressionCodec
 from cluster.model.errors import ErrorCode
 from cluster.model.partition import TopicPartition
 from cluster.process.local_cluster import BROKER
@@ -42,7 +42,7 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
-def encode_batch(records: int, size: int, codec: Codec = Codec.NONE) -> bytes:
+def encode_batch(records: int, size: int, codec: CompressionCodec = CompressionCodec.NONE) -> bytes:
     """A batch of a client: values of `size` bytes that compress to about half."""
     builder = DefaultRecordBatchBuilder(
         magic=2,
@@ -117,7 +117,9 @@ async def latency(clients: Clients, topic: str, acks: int, count: int) -> dict[s
     }
 
 
-async def throughput(clients: Clients, topic: str, *, acks: int, codec: Codec, count: int) -> dict[str, float]:
+async def throughput(
+    clients: Clients, topic: str, *, acks: int, codec: CompressionCodec, count: int
+) -> dict[str, float]:
     """Send many batches of 100 KB at once, to all partitions in turn; then read all of it."""
     leaders, batch = await clients.leaders(topic), encode_batch(100, 993, codec)
     turns = asyncio.Semaphore(32)
@@ -154,7 +156,7 @@ class Plan(Struct, frozen=True):
     """What to measure. `codec`: how the batches of `throughput` are compressed; `partitions`: of `idle`."""
 
     cases: tuple[str, ...] = CASES
-    codec: Codec = Codec.NONE
+    codec: CompressionCodec = CompressionCodec.NONE
     partitions: int = 1000
 
 

@@ -17,17 +17,17 @@ from broker_agent.damage.log_scrub import LogScrub
 from broker_agent.log.log_directories import LogDirectories
 from broker_agent.metadata_cache import MetadataCache
 from broker_agent.ports import ClusterClient, Workers
-from broker_agent.registration.controlled_shutdown import ControlledShutdown
+from broker_agent.registration.controlled_shutdown import ControlledShutdownAttempts
 from broker_agent.registration.controller_finder import ControllerFinder
 from broker_agent.registration.registration import Registration
-from broker_agent.registration.session_keeper import SessionKeeper
+from broker_agent.registration.session_keeper import BrokerSessionKeeper
 from broker_agent.replica_changes import ReplicaOffline
 from broker_agent.replication.isr_proposals import IsrProposals
 from broker_agent.replication.log_reconciliation import FetchSetup
 from broker_agent.replication.replica_fetchers import ReplicaFetchers
 from broker_agent.replication.replica_manager import ReplicaManager
 from broker_agent.requests.control import ControlRequests
-from broker_agent.requests.dynamic_settings import DynamicSettings, TopicConfigChanges
+from broker_agent.requests.dynamic_settings import DynamicBrokerSettings, TopicConfigChanges
 from broker_agent.requests.replica_descriptions import RecordedRoles
 from broker_agent.requests.role_changes import RoleChanges
 from broker_agent.requests.topic_configs import TopicConfigs
@@ -91,7 +91,7 @@ class Agent:
     `broker` has no endpoints yet: they are known once the server is bound, and passed to `start`.
     """
 
-    _session: SessionKeeper | None = None
+    _session: BrokerSessionKeeper | None = None
 
     def __init__(self, broker: Broker, dependencies: AgentDependencies, tasks: TaskSet) -> None:
         self.broker_id = broker.id
@@ -135,7 +135,7 @@ class Agent:
             restored=self.registration.restored,
             heads=WitnessedHeads(dependencies.sink, settings.klamm_state_change_log_head_interval_ms),
         )
-        self._setting_changes = DynamicSettings(
+        self._setting_changes = DynamicBrokerSettings(
             broker.id,
             dependencies.zookeeper,
             dependencies.clock,
@@ -155,7 +155,7 @@ class Agent:
         self._report_logs()
         await self.registration.register()
         dependencies = self._dependencies
-        session = SessionKeeper(
+        session = BrokerSessionKeeper(
             self.manager,
             dependencies.zookeeper,
             dependencies.zookeeper_events,
@@ -191,7 +191,7 @@ class Agent:
         self.manager.commit(*(ReplicaOffline(tp) for tp in logs.unloadable))
         self.damaged.add_known_at_start()
 
-    def _start_background_work(self, session: SessionKeeper) -> None:
+    def _start_background_work(self, session: BrokerSessionKeeper) -> None:
         settings = self._dependencies.settings
         lag_ms = settings.replica_lag_time_max_ms
         logs = self._dependencies.logs
@@ -242,7 +242,7 @@ class Agent:
         # Demoted replicas need not fetch any more: they are in no ISR, and would only propose to rejoin (R12.4).
         self.control.is_stopping = True
         self.metrics.broker_state.set(PENDING_CONTROLLED_SHUTDOWN)
-        shutdown = ControlledShutdown(
+        shutdown = ControlledShutdownAttempts(
             self.broker_id,
             settings=settings,
             broker_epoch=lambda: self.registration.epoch,

@@ -36,7 +36,7 @@ from controller.handlers.activation import activate
 from controller.metrics import ControllerMetrics
 from controller.ports import BrokerClient
 from controller.request_events import RequestEvent
-from controller.session_keeper import SessionKeeper
+from controller.session_keeper import ControllerSessionKeeper
 from controller.watched_znodes import event_of_watch
 from state_log.head_publisher import HeadPublisher
 from state_log.record import Cause, StateChangeLog
@@ -94,7 +94,7 @@ class Controller:
         )
         self._own_registration = controller_registration_path(config.id)
         self._active: ActiveController | None = None
-        self._session = SessionKeeper(zookeeper, lambda: self.events.put(events.RegisterAndReelect()))
+        self._session = ControllerSessionKeeper(zookeeper, lambda: self.events.put(events.RegisterAndReelect()))
         self.registered = asyncio.Event()
         """Set while clients can find this candidate, and it takes part in elections."""
         self.is_connected = False

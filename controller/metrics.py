@@ -13,7 +13,7 @@ from cluster.model.broker import NO_CONTROLLER, ControllerEpoch, ControllerId
 from cluster.model.partition import TopicPartition
 from cluster.model.state_machines import ReplicaState
 from controller.context.controller_context import ControllerContext
-from controller.context.since import Since
+from controller.context.since import AddedSince
 from controller.controller_state import TIMER_OF_STATE, ControllerState
 
 DOMAIN: Final = "kafka.controller"
@@ -49,8 +49,8 @@ class ControllerMetrics:
         self.queue_time_ms = registry.histogram(DOMAIN, "ControllerEventManager", "EventQueueTimeMs")
         self.oldest_event_at: float | None = None
         """When the oldest event that is queued or being processed arrived, in event loop time."""
-        self._deletions: Since[str] = Since()
-        self._reassignments: Since[TopicPartition] = Since()
+        self._deletions: AddedSince[str] = AddedSince()
+        self._reassignments: AddedSince[TopicPartition] = AddedSince()
         self._register_ages()
         # Counted by the channels of an active controller; registered here so that the other candidates expose 0.
         registry.gauge(DOMAIN, "ControllerChannelManager", "TotalQueueSize")
@@ -79,8 +79,8 @@ class ControllerMetrics:
         """Set the gauges from the context; zeros for a candidate that is not active (INV-11)."""
         for name, value in _counts(context).items():
             self._gauges[name].set(value)
-        self._deletions = Since() if context is None else context.deletions.queued_since
-        self._reassignments = Since() if context is None else context.topics.reassigned_since
+        self._deletions = AddedSince() if context is None else context.deletions.queued_since
+        self._reassignments = AddedSince() if context is None else context.topics.reassigned_since
 
     def _register_ages(self) -> None:
         """A scrape subtracts two numbers; what is the oldest is known by then."""
@@ -93,7 +93,7 @@ class ControllerMetrics:
 
             return read
 
-        def show(type_: str, members: Callable[[], Since[Any]]) -> None:
+        def show(type_: str, members: Callable[[], AddedSince[Any]]) -> None:
             self.registry.readings(_OWN_DOMAIN, type_, "OldestAgeMs", age(lambda: members().oldest))
             self.registry.readings(_OWN_DOMAIN, type_, "InProgressCount", lambda: [({}, len(members()))])
 

@@ -35,7 +35,7 @@ from controller.events import Event
 from controller.handlers.topics.deletions import deletion_answer
 from controller.metrics import ControllerMetrics, FailoverTimings
 from controller.ports import BrokerQueries, ZooKeeperReads
-from controller.rehearsal_zookeeper import RehearsalZooKeeper, Written
+from controller.rehearsal_zookeeper import RehearsalZooKeeper, RehearsedZnode
 from controller.watched_znodes import event_of_watch
 from state_log.record import StateChange
 
@@ -252,7 +252,7 @@ def _watched_data(context: ControllerContext, config: ControllerConfig, topics: 
             )
 
 
-def _planned_settings(written: Written) -> Iterable[PlannedSetting]:
+def _planned_settings(written: RehearsedZnode) -> Iterable[PlannedSetting]:
     entity = config_entity_of_path(written.path)
     if entity is None or entity.type not in _RESOURCE_TYPES:
         return

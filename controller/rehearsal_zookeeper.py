@@ -12,7 +12,7 @@ from cluster.zookeeper.znode_tree import SEQUENCE_DIGITS, SessionIdentity, Sessi
 from controller.ports import ZooKeeperReads
 
 
-class Written(Struct, frozen=True):
+class RehearsedZnode(Struct, frozen=True):
     """A znode that the rehearsal changed, before and after; None where it does not exist."""
 
     path: str
@@ -54,9 +54,9 @@ class RehearsalZooKeeper:
     def last_zxid(self) -> int:
         return 0
 
-    def written(self) -> list[Written]:
+    def written(self) -> list[RehearsedZnode]:
         """All changed znodes, in the order of their first change."""
-        return [Written(path, self._real.get(path), self._tree.get(path)) for path in self._changed]
+        return [RehearsedZnode(path, self._real.get(path), self._tree.get(path)) for path in self._changed]
 
     def listen(self, listener: Listener) -> None:
         raise AssertionError("a rehearsal has no session")

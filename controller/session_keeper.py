@@ -12,7 +12,7 @@ from controller.election_pauses import NEXT_ATTEMPT_S
 _log = structlog.stdlib.get_logger()
 
 
-class SessionKeeper:
+class ControllerSessionKeeper:
     """`opened` is called after each new session; it must only enqueue an event."""
 
     def __init__(self, zookeeper: ZooKeeper, opened: Callable[[], None]) -> None:

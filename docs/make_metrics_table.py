@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from cluster.metrics.catalogue import COUNTER, Described, catalogue
+from cluster.metrics.catalogue import COUNTER, DescribedMetric, catalogue
 from cluster.metrics.registry import exposition_name
 
 PAGE = Path(__file__).resolve().parent / "metrics.md"
@@ -21,13 +21,13 @@ _TITLES: Final = {
 }
 
 
-def exposed_name(metric: Described) -> str:
+def exposed_name(metric: DescribedMetric) -> str:
     """The name in Prometheus; a summary has `_count` and `_sum` beside its quantiles."""
     domain, _, type_ = metric.bean.partition(":type=")
     return exposition_name(domain, type_, metric.name) + ("_total" if metric.type == COUNTER else "")
 
 
-def row(metric: Described) -> str:
+def row(metric: DescribedMetric) -> str:
     labels = "; or ".join(", ".join(f"`{label}`" for label in names) or "none" for names in metric.labels)
     only = " Only with `klamm.metrics.partitions`." if metric.per_partition else ""
     only += " Only once the controller has been active." if metric.once_active else ""

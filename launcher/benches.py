@@ -89,10 +89,10 @@ def data_path(
     """
     require_clone("benchmarks", "./klamm bench")
     from benchmarks.data_path import CASES, Plan, run
-    from cluster.model.compression import Codec
+    from cluster.model.compression import CompressionCodec
 
     output_json = _is_json(form)
-    plan = Plan(tuple(case) if case else CASES, Codec[compression.name], partitions)
+    plan = Plan(tuple(case) if case else CASES, CompressionCodec[compression.name], partitions)
     with _cluster(data) as cluster:
         run(cluster, plan, output_json)
 

@@ -31,7 +31,7 @@ from admin.waiting import NOTICE_AFTER_S
 from cluster.model.bounds import FILE_BYTES
 from cluster.model.errors import StartupError
 from cluster.model.printable import counted
-from cluster.process.local_cluster import ClusterState, read_cluster_state
+from cluster.process.local_cluster import LocalClusterState, read_cluster_state
 from launcher.redaction import redact, redact_document
 
 app = typer.Typer()
@@ -279,7 +279,7 @@ def _begin(text: str) -> str:
     return text if len(text) <= FILE_BYTES_MAX else text[: FILE_BYTES_MAX - len(_CUT)] + _CUT
 
 
-def _local_state(cluster: Cluster) -> ClusterState | None:
+def _local_state(cluster: Cluster) -> LocalClusterState | None:
     if cluster.target.bootstrap is not None:
         return None
     try:

@@ -27,7 +27,7 @@ from cluster.model.errors import ClusterError, ConfigError, StartupError
 from cluster.model.exit_codes import ExitCode
 from cluster.model.printable import counted
 from cluster.process.identity import GONE, RUNNING, state_of
-from cluster.process.local_cluster import ClusterState, Member, read_cluster_state
+from cluster.process.local_cluster import LocalClusterState, Member, read_cluster_state
 from deploy.local.java import find_java
 from deploy.local.processes import is_free
 from deploy.local.zookeeper import is_serving
@@ -138,7 +138,7 @@ def _disk(folder: Path) -> Diagnosis:
     return checks.check_disk(str(folder), usage.free, usage.total)
 
 
-def _local_state(cluster: Cluster) -> ClusterState | None:
+def _local_state(cluster: Cluster) -> LocalClusterState | None:
     """The cluster on this machine, None if there is none or another is meant."""
     if cluster.target.bootstrap is not None:
         return None
@@ -149,7 +149,7 @@ def _local_state(cluster: Cluster) -> ClusterState | None:
         return None
 
 
-def _servers(named: str | None, files: list[Path] | tuple[Path, ...], state: ClusterState | None) -> list[str]:
+def _servers(named: str | None, files: list[Path] | tuple[Path, ...], state: LocalClusterState | None) -> list[str]:
     """The addresses of all ZooKeeper servers that are named anywhere."""
     connects = [] if named is None else [",".join(parse_addresses(named, "--zookeeper"))]
     for file in files:

@@ -25,7 +25,7 @@ from simulator.actions import Limit
 from simulator.cluster_simulation import ClusterSimulation, LoadedClusterSimulation
 from simulator.memory_state_log import write_segment
 from simulator.replication_simulation import ReplicationSimulation
-from simulator.run import Run, RunResult, Simulation, run_simulation
+from simulator.run import RunResult, Simulation, SimulationRun, run_simulation
 from simulator.seeds import run_all
 from simulator.topic_simulation import TopicSimulation
 from state_log.writer import SegmentName
@@ -51,7 +51,7 @@ def draw_simulation(seed: int) -> Simulation:
     return make(seed)
 
 
-def run_seed(seed: int, minutes: float) -> Run:
+def run_seed(seed: int, minutes: float) -> SimulationRun:
     """Inject requests and faults for `minutes` of virtual time; then the cluster must converge."""
     return run_simulation(seed, lambda: draw_simulation(seed), Limit(seconds=minutes * 60))
 
@@ -67,7 +67,7 @@ class Order(NamedTuple):
     form: Format
 
 
-def execute(order: Order, run: Callable[[int, float], Run] = run_seed) -> int:
+def execute(order: Order, run: Callable[[int, float], SimulationRun] = run_seed) -> int:
     """Run every seed with `run` (seed, virtual minutes), print the results and return the exit code.
 
     Raises ConfigError for invalid options.
@@ -102,7 +102,9 @@ def _validate(order: Order) -> None:
             raise ConfigError(existing)
 
 
-def _run_and_save(run: Callable[[int, float], Run], minutes: float, output: Path | None, seed: int) -> RunResult:
+def _run_and_save(
+    run: Callable[[int, float], SimulationRun], minutes: float, output: Path | None, seed: int
+) -> RunResult:
     """Run one seed, in any process. Only the result is returned; logs and actions are written here."""
     with _without_diagnostics():
         done = run(seed, minutes)
@@ -111,7 +113,7 @@ def _run_and_save(run: Callable[[int, float], Run], minutes: float, output: Path
     return done.result
 
 
-def _save(run: Run, minutes: float, folder: Path) -> None:
+def _save(run: SimulationRun, minutes: float, folder: Path) -> None:
     """Write `run.json` and, in a directory per node, one segment for each process that recorded anything."""
     folder.mkdir(parents=True)
     for log in run.logs:

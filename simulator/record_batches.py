@@ -16,7 +16,7 @@ from broker_agent.log.record_batch import (
     UP_TO_CHECKSUM,
     crc32c,
 )
-from cluster.model.compression import Codec
+from cluster.model.compression import CompressionCodec
 
 
 def encode_batch(
@@ -82,7 +82,7 @@ def encode_client_batch(
     return encode_batch(
         zlib.compress(records, wbits=16 + zlib.MAX_WBITS) if gzip else records,
         count,
-        attributes=Codec.GZIP if gzip else Codec.NONE,
+        attributes=CompressionCodec.GZIP if gzip else CompressionCodec.NONE,
         base_timestamp=timestamp,
         max_timestamp=timestamp,
         producer_id=producer_id,

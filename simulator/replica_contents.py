@@ -12,7 +12,7 @@ from simulator.partition_znodes import assignments
 from simulator.violations import violated
 
 
-class Batch(NamedTuple):
+class BatchIdentity(NamedTuple):
     """The identity of a batch: offsets (`last` inclusive), leader epoch and checksum."""
 
     base: int
@@ -21,8 +21,8 @@ class Batch(NamedTuple):
     crc: int
 
 
-def batch_of(header: BatchHeader) -> Batch:
-    return Batch(header.base_offset, header.last_offset, header.leader_epoch, header.crc)
+def batch_of(header: BatchHeader) -> BatchIdentity:
+    return BatchIdentity(header.base_offset, header.last_offset, header.leader_epoch, header.crc)
 
 
 def headers(log: PartitionLog, start: Offset) -> Iterator[BatchHeader]:
@@ -67,10 +67,10 @@ def _log(cluster: SimulatedCluster, broker: BrokerId, tp: TopicPartition) -> Par
     return None if partition is None else partition.log
 
 
-def _read(tp: TopicPartition, log: PartitionLog | None) -> list[Batch]:
+def _read(tp: TopicPartition, log: PartitionLog | None) -> list[BatchIdentity]:
     """All batches of a log, which must follow one another without a gap."""
     assert isinstance(log, PartitionLog), f"{tp} is hosted"
-    batches: list[Batch] = []
+    batches: list[BatchIdentity] = []
     at: int = log.log_start_offset
     for header in headers(log, log.log_start_offset):
         if header.base_offset != at:

@@ -8,7 +8,7 @@ from broker_agent.log.partition_log import PartitionLog
 from broker_agent.replication.hosted_partition import HostedPartition
 from cluster.model.broker import BrokerId
 from cluster.model.partition import LeaderAndIsr
-from simulator.replica_contents import Batch
+from simulator.replica_contents import BatchIdentity
 from simulator.violations import violated
 
 
@@ -34,18 +34,18 @@ class ReplicaView(NamedTuple):
         return self.partition.remote[BrokerId(member)].log_end_offset
 
 
-class Replica:
+class ObservedReplica:
     """The observed state of one broker's replica: last view, and its batches by base offset, in order."""
 
     def __init__(self, view: ReplicaView) -> None:
         self.view = view
-        self.batches: dict[int, Batch] = {}
+        self.batches: dict[int, BatchIdentity] = {}
         self.controller_epoch = 0
 
-    def last(self) -> Batch | None:
+    def last(self) -> BatchIdentity | None:
         return next(reversed(self.batches.values()), None)
 
-    def ending_at(self, end: int) -> Batch | None:
+    def ending_at(self, end: int) -> BatchIdentity | None:
         """The batch whose last offset is `end` - 1."""
         return next((batch for batch in reversed(self.batches.values()) if batch.last == end - 1), None)
 
@@ -74,13 +74,13 @@ def check_offsets(broker: int, before: ReplicaView, view: ReplicaView) -> None:
         raise violated("P24", f"broker {broker}: the log start went from {before.start} back to {view.start}")
 
 
-def check_successor(broker: int, before: Batch | None, batch: Batch) -> None:
+def check_successor(broker: int, before: BatchIdentity | None, batch: BatchIdentity) -> None:
     """Batches are contiguous, and their epochs never decrease. Raises ViolationError (P2)."""
     if before is not None and (batch.base != before.last + 1 or batch.epoch < before.epoch):
         raise violated("P2", f"broker {broker}: {before} then {batch}")
 
 
-def check_epochs(broker: int, replica: Replica, view: ReplicaView) -> None:
+def check_epochs(broker: int, replica: ObservedReplica, view: ReplicaView) -> None:
     """The epoch cache increases and agrees with the batches. Raises ViolationError (P3)."""
     entries = view.log.epoch_entries
     for earlier, later in pairwise(entries):

@@ -14,9 +14,9 @@ from cluster.znodes.paths import state_path
 from cluster.znodes.topics import decode_state
 from simulator.cluster import SimulatedCluster
 from simulator.nodes import SimulatedAgent
-from simulator.replica_contents import Batch, batch_of, headers
+from simulator.replica_contents import BatchIdentity, batch_of, headers
 from simulator.replica_view import (
-    Replica,
+    ObservedReplica,
     ReplicaView,
     check_epochs,
     check_epochs_rise,
@@ -44,9 +44,9 @@ class ReplicationChecker:
         self._path = state_path(tp)
         self._mzxid = -1
         self.state: LeaderAndIsr | None = None
-        self.replicas: dict[int, Replica] = {}
+        self.replicas: dict[int, ObservedReplica] = {}
         self._ended: dict[int, object] = {}
-        self._stamped: dict[tuple[int, int], tuple[Batch, Batch | None]] = {}
+        self._stamped: dict[tuple[int, int], tuple[BatchIdentity, BatchIdentity | None]] = {}
         self._leaders: dict[int, int] = {}
         self._read: dict[int, int] = {}
         self._committed: dict[int, int] = {}
@@ -116,7 +116,9 @@ class ReplicationChecker:
             return False
         if known is None or known.view.log is not log:
             # The high watermark loaded from disk was not advanced by this process.
-            known = self.replicas[simulated.id] = Replica(view._replace(end=0, start=0, leads=False, leader_epoch=-1))
+            known = self.replicas[simulated.id] = ObservedReplica(
+                view._replace(end=0, start=0, leads=False, leader_epoch=-1)
+            )
         self._check_log(simulated.id, known, view)
         self._check_role(simulated.id, known, view)
         if agent.control.known_controller_epoch < known.controller_epoch:
@@ -125,7 +127,7 @@ class ReplicationChecker:
         known.view = view
         return True
 
-    def _check_log(self, broker: int, replica: Replica, view: ReplicaView) -> None:
+    def _check_log(self, broker: int, replica: ObservedReplica, view: ReplicaView) -> None:
         before, log = replica.view, view.log
         check_offsets(broker, before, view)
         if view.end < before.end:
@@ -152,7 +154,7 @@ class ReplicationChecker:
                         "P20", f"member {broker} cut to {view.end}, leader {leader} is at HW {presumed.high_watermark}"
                     )
 
-    def _check_appended(self, broker: int, replica: Replica, header: BatchHeader, view: ReplicaView) -> None:
+    def _check_appended(self, broker: int, replica: ObservedReplica, header: BatchHeader, view: ReplicaView) -> None:
         batch, before = batch_of(header), replica.last()
         check_successor(broker, before, batch)
         if batch.crc not in self.sent:
@@ -166,7 +168,7 @@ class ReplicationChecker:
 
     # Leadership
 
-    def _check_role(self, broker: int, replica: Replica, view: ReplicaView) -> None:
+    def _check_role(self, broker: int, replica: ObservedReplica, view: ReplicaView) -> None:
         before = replica.view
         check_epochs_rise(broker, before, view)
         if not view.leads:
@@ -203,7 +205,7 @@ class ReplicationChecker:
             if end < view.high_watermark:
                 raise violated("P16", f"HW {view.high_watermark} of {broker}, but {member} is at {end}")
 
-    def _add_committed(self, replica: Replica, start: int, end: int) -> None:
+    def _add_committed(self, replica: ObservedReplica, start: int, end: int) -> None:
         for batch in reversed(replica.batches.values()):
             if batch.base < start:
                 return
@@ -212,7 +214,7 @@ class ReplicationChecker:
                 if known != batch.crc:
                     raise violated("P32", f"two batches were committed at {batch.base}")
 
-    def _check_acknowledged(self, broker: int, replica: Replica) -> None:
+    def _check_acknowledged(self, broker: int, replica: ObservedReplica) -> None:
         """Records acknowledged by the leader alone must be present once a high watermark has passed them, too."""
         for rule, kept in (("P28", self.acknowledged), ("P32", self._committed)):
             for base, crc in kept.items():
@@ -237,7 +239,7 @@ class ReplicationChecker:
                 if state.leader_epoch == view.leader_epoch and not set(state.isr) <= view.maximal:
                     raise violated("P11", f"{state} for {view}")
 
-    def _check_holders(self, rule: str, leader: int, replica: Replica, members: frozenset[int]) -> None:
+    def _check_holders(self, rule: str, leader: int, replica: ObservedReplica, members: frozenset[int]) -> None:
         committed = replica.ending_at(replica.view.high_watermark)
         if committed is None:
             return

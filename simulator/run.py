@@ -105,7 +105,7 @@ class NodeLog(NamedTuple):
     lines: Sequence[bytes]
 
 
-class Run(NamedTuple):
+class SimulationRun(NamedTuple):
     """A result with its logs and actions."""
 
     result: RunResult
@@ -118,10 +118,10 @@ class Run(NamedTuple):
         return "\n".join([*(f"{v.rule}: {v.message}" for v in self.result.violations), *self.actions])
 
 
-def run_simulation(seed: int, make: Callable[[], Simulation], limit: Limit) -> Run:
+def run_simulation(seed: int, make: Callable[[], Simulation], limit: Limit) -> SimulationRun:
     """Run the simulation that `make` returns, on its own loop. Never raises for errors of the run itself."""
     started: list[tuple[Simulation, VirtualTimeLoop]] = []
-    ended: list[Run] = []
+    ended: list[SimulationRun] = []
     violations: tuple[Violation, ...] = ()
 
     async def main() -> None:
@@ -142,7 +142,7 @@ def run_simulation(seed: int, make: Callable[[], Simulation], limit: Limit) -> R
     return ended[0]._replace(result=replace(ended[0].result, violations=violations))
 
 
-def _describe(seed: int, simulation: Simulation, loop: VirtualTimeLoop) -> Run:
+def _describe(seed: int, simulation: Simulation, loop: VirtualTimeLoop) -> SimulationRun:
     digest = hashlib.sha256(f"{loop.steps} {loop.time():.6f} {simulation.cluster.trace_hash()}\n".encode())
     digest.update("\n".join(simulation.actions).encode())
     result = RunResult(
@@ -153,7 +153,7 @@ def _describe(seed: int, simulation: Simulation, loop: VirtualTimeLoop) -> Run:
         for node in simulation.cluster.nodes
         for incarnation in node.incarnations
     ]
-    return Run(result, tuple(simulation.actions), logs)
+    return SimulationRun(result, tuple(simulation.actions), logs)
 
 
 def _now() -> float:

@@ -4,7 +4,7 @@ import traceback
 
 from msgspec import Struct
 
-from state_log.invariants import Finding
+from state_log.invariants import InvariantViolation
 
 CONVERGENCE = "convergence"
 """Once the faults have ended, all requested operations complete in bounded time."""
@@ -35,7 +35,7 @@ def violated(rule: str, message: str) -> ViolationError:
     return ViolationError(Violation(rule, message))
 
 
-def from_finding(finding: Finding) -> Violation:
+def from_finding(finding: InvariantViolation) -> Violation:
     """Convert a finding of the state-change log's invariants."""
     return Violation(finding.rule, finding.message, finding.records, finding.topic, finding.partition)
 

@@ -19,7 +19,7 @@ from cluster.zookeeper.znode_tree import SessionIdentity, SessionWatches, ZnodeT
 from simulator.virtual_time_loop import OUTSIDE, START_MS
 
 
-class Peer(Protocol):
+class ClientEnd(Protocol):
     """The client's end of a connection, as used by the server."""
 
     def send_event(self, event: WatchEvent) -> None:
@@ -79,7 +79,7 @@ class SimulatedZooKeeper:
         if session_id not in self._sessions:
             self._notify(self.tree.end_session(session_id))
 
-    def open_session(self, client: Peer, timeout_seconds: float, author: SessionIdentity) -> "ServerSession":
+    def open_session(self, client: ClientEnd, timeout_seconds: float, author: SessionIdentity) -> "ServerSession":
         self._last_session_id += 1
         session = ServerSession(self, client, replace(author, session_id=self._last_session_id), timeout_seconds)
         self._sessions[session.id] = session
@@ -111,7 +111,7 @@ class ServerSession:
     """One session on the server: its watches, and its expiry."""
 
     def __init__(
-        self, server: SimulatedZooKeeper, client: Peer, author: SessionIdentity, timeout_seconds: float
+        self, server: SimulatedZooKeeper, client: ClientEnd, author: SessionIdentity, timeout_seconds: float
     ) -> None:
         self.server, self.client, self.author, self.id = server, client, author, author.session_id
         self.is_alive = True
@@ -190,7 +190,7 @@ class ServerSession:
                 self.notify(WatchEvent(path, WatchKind.CHILDREN))
 
 
-class Connection:
+class SimulatedConnection:
     """One direction of a connection: messages arrive in order, each after its latency, unless it is cut.
 
     They arrive in the receiver's context: a paused process receives them on resumption.

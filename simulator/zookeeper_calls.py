@@ -13,7 +13,7 @@ from simulator.zookeeper import ServerSession
 READS_PER_REQUEST: Final = 1000
 
 
-class Call:
+class PendingCall:
     """One request: its operation on the server, and the future of its response. `on_answer` is not called on errors."""
 
     __slots__ = ("_on_answer", "_perform", "answer", "is_write")
@@ -47,19 +47,19 @@ class CallQueue:
     """The calls of one client in order: those not sent yet, and those in flight."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Call] = deque()
-        self._in_flight: deque[Call] = deque()
+        self._waiting: deque[PendingCall] = deque()
+        self._in_flight: deque[PendingCall] = deque()
 
-    def add(self, calls: Sequence[Call]) -> None:
+    def add(self, calls: Sequence[PendingCall]) -> None:
         self._waiting.extend(calls)
 
-    def take_waiting(self) -> Iterator[Call]:
+    def take_waiting(self) -> Iterator[PendingCall]:
         """All calls to send now."""
         while self._waiting:
             self._in_flight.append(self._waiting.popleft())
             yield self._in_flight[-1]
 
-    def answered(self, call: Call, answer: Any) -> None:
+    def answered(self, call: PendingCall, answer: Any) -> None:
         assert self._in_flight.popleft() is call, "answers come in the order of the requests"
         call.complete(answer)
 

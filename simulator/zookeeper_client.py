@@ -16,8 +16,8 @@ from cluster.zookeeper.chroot import Chroot
 from cluster.zookeeper.port import Create, Listener, Op, OpResult, SessionEvent, SessionState, Stat, WatchEvent, Znode
 from cluster.zookeeper.znode_tree import SessionIdentity
 from simulator.virtual_time_loop import OUTSIDE, Process, virtual_loop
-from simulator.zookeeper import Connection, ServerSession, SimulatedZooKeeper
-from simulator.zookeeper_calls import Call, CallQueue, ClientWatches, in_requests, list_children
+from simulator.zookeeper import ServerSession, SimulatedConnection, SimulatedZooKeeper
+from simulator.zookeeper_calls import CallQueue, ClientWatches, PendingCall, in_requests, list_children
 
 RECONNECT_SECONDS: Final = 0.1
 Refusals = Callable[[Sequence[Op]], list[OpResult] | None]
@@ -52,7 +52,10 @@ class SimulatedZooKeeperClient:
         self._paused_at = 0.0
         self._opened: Future[None] | None = None
         self._is_connected = self._is_crashed = self._loses_next_answer = False
-        self._up, self._down = Connection(server.latency, OUTSIDE), Connection(server.latency, self._process.context)
+        self._up, self._down = (
+            SimulatedConnection(server.latency, OUTSIDE),
+            SimulatedConnection(server.latency, self._process.context),
+        )
         self._calls = CallQueue()
         self._refuses: Refusals | None = None
         self._watches = ClientWatches()
@@ -112,7 +115,7 @@ class SimulatedZooKeeperClient:
                 self._watches.left_on(absolute, is_absent=stat is None)
 
         stat: Stat | None
-        (stat,) = await self._ask([Call(lambda session: session.exists(absolute, watch), remember)])
+        (stat,) = await self._ask([PendingCall(lambda session: session.exists(absolute, watch), remember)])
         return stat
 
     async def children(self, path: str, *, watch: bool = False) -> tuple[str, ...] | None:
@@ -123,7 +126,7 @@ class SimulatedZooKeeperClient:
                 self._watches.children.add(absolute)
 
         names: tuple[str, ...] | None
-        (names,) = await self._ask([Call(lambda session: session.children(absolute, watch), remember)])
+        (names,) = await self._ask([PendingCall(lambda session: session.children(absolute, watch), remember)])
         return names
 
     async def get_many(self, paths: Sequence[str], *, watch: bool = False) -> list[Znode | None]:
@@ -133,7 +136,7 @@ class SimulatedZooKeeperClient:
 
     async def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
         absolute = [self._chroot.absolute(path) for path in paths]
-        calls = [Call(partial(list_children, paths=chunk)) for chunk in in_requests(absolute)]
+        calls = [PendingCall(partial(list_children, paths=chunk)) for chunk in in_requests(absolute)]
         return [names for part in await self._ask(calls) for names in part]
 
     async def multi(self, ops: Sequence[Op]) -> list[OpResult]:
@@ -288,23 +291,23 @@ class SimulatedZooKeeperClient:
         self._watches.fired(event)
         self._tell(WatchEvent(self._chroot.relative(event.path), event.kind))
 
-    def _read_call(self, paths: Sequence[str], watch: bool) -> Call:
+    def _read_call(self, paths: Sequence[str], watch: bool) -> PendingCall:
         def remember(znodes: list[Znode | None]) -> None:
             for path, znode in zip(paths, znodes, strict=True):
                 self._watches.left_on(path, is_absent=znode is None)
 
-        return Call(lambda session: session.get_many(paths, watch), remember if watch else None)
+        return PendingCall(lambda session: session.get_many(paths, watch), remember if watch else None)
 
-    def _write_call(self, ops: Sequence[Op]) -> Call:
+    def _write_call(self, ops: Sequence[Op]) -> PendingCall:
         if self._chroot.path:
             ops = [structs.replace(op, path=self._chroot.absolute(op.path)) for op in ops]
-        return Call(lambda session: self._write(session, ops), is_write=True)
+        return PendingCall(lambda session: self._write(session, ops), is_write=True)
 
     def _write(self, session: ServerSession, ops: Sequence[Op]) -> list[OpResult]:
         refused = None if self._refuses is None else self._refuses(ops)
         return self._server.write(session, ops) if refused is None else refused
 
-    async def _ask(self, calls: Sequence[Call]) -> list[Any]:
+    async def _ask(self, calls: Sequence[PendingCall]) -> list[Any]:
         """Queue the calls and wait for all responses. Raises the first error."""
         self._queue(calls)
         answers = [await call.answer for call in calls]
@@ -313,7 +316,7 @@ class SimulatedZooKeeperClient:
                 raise answer
         return answers
 
-    def _queue(self, calls: Sequence[Call]) -> None:
+    def _queue(self, calls: Sequence[PendingCall]) -> None:
         self.requests += len(calls)
         self._calls.add(calls)
         if self._session is None:
@@ -326,7 +329,7 @@ class SimulatedZooKeeperClient:
             for call in self._calls.take_waiting():
                 self._up.send(self._perform_at_server, self._session, call)
 
-    def _perform_at_server(self, session: ServerSession, call: Call) -> None:
+    def _perform_at_server(self, session: ServerSession, call: PendingCall) -> None:
         if not session.is_alive:
             # The server has closed the connection; the notification is in flight.
             return
@@ -338,7 +341,7 @@ class SimulatedZooKeeperClient:
             # Else the connection broke during the write: its answer, and the zxid in it, do not arrive.
             self._down.send(self._receive, self._on_answer, call, answer, self._server.tree.zxid)
 
-    def _on_answer(self, call: Call, answer: Any, zxid: int) -> None:
+    def _on_answer(self, call: PendingCall, answer: Any, zxid: int) -> None:
         self._watches.since_zxid = zxid
         self._last_zxid = max(self._last_zxid, zxid)
         self._calls.answered(call, answer)

@@ -38,7 +38,7 @@ EventOnTopic = tuple[ControllerEvent, str | None]
 """One event may create or delete topics that several callers asked for. The topic is None for records without one."""
 
 
-class Call(Struct, frozen=True):
+class ControllerCall(Struct, frozen=True):
     """A call that a controller handled as `event`: as its first record about it names the call, and when that was."""
 
     event: str
@@ -57,33 +57,33 @@ def controller_event(record: LoggedStateChange) -> ControllerEvent | None:
     return None if epoch is None else ControllerEvent(epoch, cause.id)
 
 
-def calls_by_event(records: Iterable[LoggedStateChange]) -> dict[EventOnTopic, Call]:
+def calls_by_event(records: Iterable[LoggedStateChange]) -> dict[EventOnTopic, ControllerCall]:
     """The calls that these records name, by event and topic. Records of version 1 name none."""
-    calls: dict[EventOnTopic, Call] = {}
+    calls: dict[EventOnTopic, ControllerCall] = {}
     for record in records:
         event = controller_event(record)
         if event is None or record.cause is None or record.principal is None:
             continue
-        call = Call(record.cause.event, record.request_id, record.principal, record.peer, record.at_ms)
+        call = ControllerCall(record.cause.event, record.request_id, record.principal, record.peer, record.at_ms)
         known = calls.get((event, record.topic))
         if known is None or call.at_ms < known.at_ms:
             calls[event, record.topic] = call
     return calls
 
 
-def call_of(record: LoggedStateChange, calls: Mapping[EventOnTopic, Call]) -> Call | None:
+def call_of(record: LoggedStateChange, calls: Mapping[EventOnTopic, ControllerCall]) -> ControllerCall | None:
     """The call that the record goes back to, None where it does not go back to one."""
     event = controller_event(record)
     return None if event is None else calls.get((event, record.topic), calls.get((event, None)))
 
 
-def origin_text(record: LoggedStateChange, call: Call | None) -> str | None:
+def origin_text(record: LoggedStateChange, call: ControllerCall | None) -> str | None:
     """What led to the record: the call with all that is known of it, or else the event."""
     event = event_text(record, call)
     return event if event is None or call is None else f"{event}, {request_text(call)}"
 
 
-def request_text(call: Call) -> str:
+def request_text(call: ControllerCall) -> str:
     """All that is known of a call but its event."""
     parts = (
         call.request_id and f"request id {call.request_id}",
@@ -94,7 +94,7 @@ def request_text(call: Call) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def event_text(record: LoggedStateChange, call: Call | None) -> str | None:
+def event_text(record: LoggedStateChange, call: ControllerCall | None) -> str | None:
     """The controller's event or request that led to the record; None where none is known."""
     cause = record.cause
     if call is not None:

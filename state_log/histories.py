@@ -41,7 +41,7 @@ LEADER_FROM_ISR: Final = "leader-from-isr"
 WRITTEN_BY_CONTROLLERS: Final = frozenset({Kind.LOADED, Kind.PARTITION, Kind.REPLICA, Kind.ISR})
 
 
-class Violation(NamedTuple):
+class HistoryViolation(NamedTuple):
     """A violated invariant: message and references of the records concerned."""
 
     rule: str
@@ -97,7 +97,7 @@ class PartitionHistory(Struct):
     incarnations: dict[str, TopicIncarnation] = field(default_factory=dict)
 
 
-def remember(history: PartitionHistory, record: LoggedStateChange) -> Iterator[Violation]:
+def remember(history: PartitionHistory, record: LoggedStateChange) -> Iterator[HistoryViolation]:
     """Insert a record of this partition (see `by_partition`) and compare it with the history."""
     if record.kind is Kind.PARTITION and record.to_state == PartitionState.NON_EXISTENT and record.topic_id is None:
         history.incarnations.pop("", None)
@@ -146,7 +146,7 @@ def _state(record: LoggedStateChange) -> State | None:
     )
 
 
-def _place(topic_incarnation: TopicIncarnation, state: State) -> Iterator[Violation]:
+def _place(topic_incarnation: TopicIncarnation, state: State) -> Iterator[HistoryViolation]:
     states = topic_incarnation.states
     at = bisect_left(states, state.partition_epoch, key=lambda s: s.partition_epoch)
     known = states[at] if at < len(states) and states[at].partition_epoch == state.partition_epoch else None
@@ -176,32 +176,32 @@ def _place(topic_incarnation: TopicIncarnation, state: State) -> Iterator[Violat
         topic_incarnation.forgotten_partition_epoch = states.pop(0).partition_epoch
 
 
-def _same_state(known: State, state: State) -> Iterator[Violation]:
+def _same_state(known: State, state: State) -> Iterator[HistoryViolation]:
     same = (
         known.leader == state.leader and known.leader_epoch == state.leader_epoch and set(known.isr) == set(state.isr)
     )
     if not same:
         message = f"partition epoch {state.partition_epoch} was written as {_describe(known)} and as {_describe(state)}"
-        yield Violation(ONE_STATE_PER_PARTITION_EPOCH, message, (known.record, state.record))
+        yield HistoryViolation(ONE_STATE_PER_PARTITION_EPOCH, message, (known.record, state.record))
 
 
-def _follows(before: State, after: State) -> Iterator[Violation]:
+def _follows(before: State, after: State) -> Iterator[HistoryViolation]:
     """Check a state against the preceding known one (INV-1); some rules hold only between adjacent partition epochs."""
     records = (before.record, after.record)
     if after.leader_epoch < before.leader_epoch:
         message = f"leader epoch went from {before.leader_epoch} back to {after.leader_epoch}"
-        yield Violation(LEADER_EPOCH_NEVER_BACK, message, records)
+        yield HistoryViolation(LEADER_EPOCH_NEVER_BACK, message, records)
     if after.partition_epoch != before.partition_epoch + 1:
         return
     if after.leader_epoch > before.leader_epoch + 1:
         message = f"one write raised the leader epoch from {before.leader_epoch} to {after.leader_epoch}"
-        yield Violation(LEADER_EPOCH_BY_ONE, message, records)
+        yield HistoryViolation(LEADER_EPOCH_BY_ONE, message, records)
     if after.leader >= 0 and after.leader not in before.isr and after.isr != (after.leader,):
         message = f"leader {after.leader} was not in the ISR {list(before.isr)} and does not start an ISR of its own"
-        yield Violation(LEADER_FROM_ISR, message, records)
+        yield HistoryViolation(LEADER_FROM_ISR, message, records)
 
 
-def _controller_epochs_in_order(before: State, after: State, record: str) -> Iterator[Violation]:
+def _controller_epochs_in_order(before: State, after: State, record: str) -> Iterator[HistoryViolation]:
     """A controller that knew a state as current has fenced all earlier ones, which write no later state (INV-5)."""
     if after.first_controller_epoch < before.last_controller_epoch:
         message = (
@@ -209,10 +209,10 @@ def _controller_epochs_in_order(before: State, after: State, record: str) -> Ite
             f"controller epoch {before.last_controller_epoch} had seen partition epoch {before.partition_epoch}"
         )
         others = [r for r in (before.record, after.record) if r != record]
-        yield Violation(CONTROLLER_EPOCH_NEVER_BACK, message, (*others, record))
+        yield HistoryViolation(CONTROLLER_EPOCH_NEVER_BACK, message, (*others, record))
 
 
-def _claim(topic_incarnation: TopicIncarnation, record: LoggedStateChange) -> Iterator[Violation]:
+def _claim(topic_incarnation: TopicIncarnation, record: LoggedStateChange) -> Iterator[HistoryViolation]:
     """At most one leader per leader epoch, over records of controllers, leaders and followers (P7)."""
     epoch, leader = record.leader_epoch, record.leader
     if record.kind is Kind.ROLE:
@@ -227,13 +227,13 @@ def _claim(topic_incarnation: TopicIncarnation, record: LoggedStateChange) -> It
         claims.append(LeaderClaim(leader, record.reference))
         if len(claims) > 1:
             message = f"leader epoch {epoch} has {' and '.join(_describe_leader(c.leader) for c in claims)}"
-            yield Violation(ONE_LEADER_PER_EPOCH, message, tuple(c.record for c in claims))
+            yield HistoryViolation(ONE_LEADER_PER_EPOCH, message, tuple(c.record for c in claims))
     if len(topic_incarnation.claims) > HISTORY_LIMIT:
         topic_incarnation.forgotten_leader_epoch = min(topic_incarnation.claims)
         del topic_incarnation.claims[topic_incarnation.forgotten_leader_epoch]
 
 
-def _view(topic_incarnation: TopicIncarnation, record: LoggedStateChange) -> Iterator[Violation]:
+def _view(topic_incarnation: TopicIncarnation, record: LoggedStateChange) -> Iterator[HistoryViolation]:
     """Each epoch that an incarnation of a node records is at least the one that it recorded before (P17)."""
     if record.kind is Kind.TRUNCATION:
         # An agent writes these in batches, possibly after it has received a newer epoch.
@@ -261,7 +261,7 @@ def _view(topic_incarnation: TopicIncarnation, record: LoggedStateChange) -> Ite
         before = view.get(name)
         if before is not None and epoch < before.epoch:
             message = f"{record.node} showed {name} {epoch} after {before.epoch}"
-            yield Violation(rule, message, (before.record, record.reference))
+            yield HistoryViolation(rule, message, (before.record, record.reference))
         view[name] = Shown(epoch, record.reference)
     if len(views) > HISTORY_LIMIT:
         del views[next(iter(views))]

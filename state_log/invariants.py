@@ -22,7 +22,7 @@ _State = TypeVar("_State", bound=StrEnum)
 ONE_CONTROLLER_PER_EPOCH: Final = "one-controller-per-epoch"
 
 
-class Finding(Struct, frozen=True):
+class InvariantViolation(Struct, frozen=True):
     """A violated rule: rule id, message, references of the records concerned, and the partition, if there is one."""
 
     rule: str
@@ -46,14 +46,19 @@ def check_record(record: LoggedStateChange) -> Iterator[tuple[str, str]]:
             yield rule, message
 
 
-def check_partition(history: PartitionHistory, record: LoggedStateChange) -> list[Finding]:
+def check_partition(history: PartitionHistory, record: LoggedStateChange) -> list[InvariantViolation]:
     """Check one record of a partition (see `by_partition`) and add it to `history`."""
     topic, partition = record.topic, record.partition
-    found = [Finding(rule, message, (record.reference,), topic, partition) for rule, message in check_record(record)]
-    return found + [Finding(v.rule, v.message, v.records, topic, partition) for v in remember(history, record)]
+    found = [
+        InvariantViolation(rule, message, (record.reference,), topic, partition)
+        for rule, message in check_record(record)
+    ]
+    return found + [
+        InvariantViolation(v.rule, v.message, v.records, topic, partition) for v in remember(history, record)
+    ]
 
 
-def check_controller_epoch(epochs: ControllerEpochs, record: LoggedStateChange) -> list[Finding]:
+def check_controller_epoch(epochs: ControllerEpochs, record: LoggedStateChange) -> list[InvariantViolation]:
     """At most one controller becomes active per controller epoch, as every election increments it (EL-6)."""
     epoch = record.controller_epoch
     if record.kind is not Kind.CONTROLLER or record.to_state != "active" or epoch is None:
@@ -62,7 +67,7 @@ def check_controller_epoch(epochs: ControllerEpochs, record: LoggedStateChange) 
     if first == record.reference:
         return []
     message = f"two controllers became active in controller epoch {epoch}"
-    return [Finding(ONE_CONTROLLER_PER_EPOCH, message, (first, record.reference))]
+    return [InvariantViolation(ONE_CONTROLLER_PER_EPOCH, message, (first, record.reference))]
 
 
 def _illegal_move(kind: Kind, previous: Mapping[_State, frozenset[_State]], record: LoggedStateChange) -> str | None:
@@ -135,14 +140,14 @@ class Checker:
         self._histories: dict[TopicPartition, PartitionHistory] = {}
         self._epochs = ControllerEpochs()
 
-    def check(self, record: LoggedStateChange) -> list[Finding]:
+    def check(self, record: LoggedStateChange) -> list[InvariantViolation]:
         found = check_controller_epoch(self._epochs, record)
         for tp, part in by_partition(record):
             found += check_partition(self._histories.setdefault(tp, PartitionHistory()), part)
         return found
 
 
-def check_all(records: Iterable[LoggedStateChange]) -> list[Finding]:
+def check_all(records: Iterable[LoggedStateChange]) -> list[InvariantViolation]:
     """All violations in these records, in the order of detection."""
     checker = Checker()
     return [finding for record in records for finding in checker.check(record)]

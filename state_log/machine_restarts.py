@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from state_log.invariants import TRUNCATED_BELOW_HIGH_WATERMARK, Finding
+from state_log.invariants import TRUNCATED_BELOW_HIGH_WATERMARK, InvariantViolation
 from state_log.record import LoggedStateChange, by_partition
 
 _DIGITS_MAX: Final = 15
@@ -66,7 +66,7 @@ def restarts_of_others(
     return [restart for restart in restarts if restart.node in others and restart.by_ms <= at_ms]
 
 
-def is_explained(finding: Finding, records: Sequence[LoggedStateChange]) -> bool:
+def is_explained(finding: InvariantViolation, records: Sequence[LoggedStateChange]) -> bool:
     """Whether what it found may be what a machine had not flushed when it was started anew."""
     if finding.rule != TRUNCATED_BELOW_HIGH_WATERMARK:
         return False

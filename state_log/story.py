@@ -13,7 +13,7 @@ from cluster.model.broker import NO_LEADER
 from state_log.causal_order import in_causal_order
 from state_log.causes import (
     BY_AGENTS,
-    Call,
+    ControllerCall,
     call_of,
     calls_by_event,
     event_text,
@@ -42,7 +42,7 @@ class StoryLine(Struct, frozen=True):
     change: str
     cause: str
     record: LoggedStateChange
-    call: Call | None
+    call: ControllerCall | None
 
     @property
     def message(self) -> str:
@@ -67,7 +67,7 @@ class LeadershipSpan(Struct, frozen=True):
     cause: str
     topic_id: str | None = None
     deleted: bool = False
-    call: Call | None = None
+    call: ControllerCall | None = None
 
     @property
     def why(self) -> str:
@@ -101,7 +101,7 @@ def leadership_history(records: Iterable[LoggedStateChange]) -> list[LeadershipS
     return spans
 
 
-def _span(record: LoggedStateChange, call: Call | None) -> LeadershipSpan | None:
+def _span(record: LoggedStateChange, call: ControllerCall | None) -> LeadershipSpan | None:
     """The leadership that a controller's record tells of, or the end of the topic; None where it is neither."""
     cause = _cause(record, call) or _NO_CAUSE
     if record.kind is Kind.TOPIC and record.to_state in _ENDS:
@@ -178,11 +178,11 @@ def _move(record: LoggedStateChange) -> str:
     return " to ".join(state for state in (record.from_state, record.to_state) if state is not None)
 
 
-def _cause(record: LoggedStateChange, call: Call | None) -> str:
+def _cause(record: LoggedStateChange, call: ControllerCall | None) -> str:
     # Some elections are for the reason that the event has its name from.
     texts = dict.fromkeys((event_text(record, call), record.reason))
     return ", ".join(text for text in texts if text is not None)
 
 
-def _reasons(record: LoggedStateChange, call: Call | None) -> str:
+def _reasons(record: LoggedStateChange, call: ControllerCall | None) -> str:
     return ", ".join(text for text in (origin_text(record, call), record.reason) if text is not None)

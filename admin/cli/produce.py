@@ -23,7 +23,7 @@ from admin.producer import Producer
 from admin.record_batches import Headers
 from admin.topology import Topology
 from cluster.aio.clock import SystemClock
-from cluster.model.compression import Codec
+from cluster.model.compression import CompressionCodec
 from cluster.model.errors import ApiError, ClusterError, ErrorCode
 from cluster.model.printable import counted
 
@@ -64,7 +64,7 @@ class _Order(Struct, frozen=True):
     separator: bytes
     as_json: bool
     headers: Headers
-    codec: Codec
+    codec: CompressionCodec
     batch_size: int
     linger_ms: int
     timeout_s: float
@@ -133,7 +133,7 @@ def produce(
         separator=os.fsencode("\t" if key_separator is None else key_separator),
         as_json=input_ is _Input.JSON,
         headers=_parse_headers(header or ()),
-        codec=Codec[compression.name],
+        codec=CompressionCodec[compression.name],
         batch_size=batch_size,
         linger_ms=linger_ms,
         timeout_s=default_timeout if timeout is None else timeout,

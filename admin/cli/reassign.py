@@ -23,7 +23,7 @@ from admin.cli.reassignment_outcomes import (
 )
 from admin.client import AdminClient
 from admin.partition_files import parse_reassignment, parse_topics, reassignment_document
-from admin.replica_moves import Assignment, Proposal, compare, propose_moves
+from admin.replica_moves import Assignment, ProposedMoves, compare, propose_moves
 from cluster.cli.documents import Format
 from cluster.model.broker import BrokerId
 from cluster.model.errors import ApiError, ConfigError, ErrorCode
@@ -216,7 +216,7 @@ def _read_moves(argument: Path | None, option: Path | None) -> Assignment:
     return parse_reassignment(read_input(named[0]), str(named[0]))
 
 
-async def _propose(client: AdminClient, names: list[str], brokers: list[BrokerId], rack_aware: bool) -> Proposal:
+async def _propose(client: AdminClient, names: list[str], brokers: list[BrokerId], rack_aware: bool) -> ProposedMoves:
     topics = (await client.describe_topics(names)).topics
     for topic in topics:
         if topic.error_code is not ErrorCode.NONE:

@@ -18,7 +18,7 @@ from cluster.aio.clock import SystemClock
 from cluster.cli.documents import Format, write_table
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError, StartupError
 from cluster.model.partition import TopicPartition
-from state_log.causes import Call, request_text, utc_text
+from state_log.causes import ControllerCall, request_text, utc_text
 from state_log.kafka.reader import read_kafka_state_changes, with_topic_id
 from state_log.reader import merge, read_state_changes
 from state_log.record import LoggedStateChange
@@ -127,12 +127,12 @@ def _row(span: LeadershipSpan, request: int | None) -> tuple[object, ...]:
     return span.topic_id, leader, span.leader_epoch, since, until, span.cause, request
 
 
-def _numbered(calls: Iterable[Call | None]) -> dict[Call, int]:
+def _numbered(calls: Iterable[ControllerCall | None]) -> dict[ControllerCall, int]:
     """The requests, numbered from 1 in the order in which they are shown."""
     return {call: number for number, call in enumerate(dict.fromkeys(c for c in calls if c is not None), 1)}
 
 
-def _number(numbers: Mapping[Call, int], call: Call | None) -> int | None:
+def _number(numbers: Mapping[ControllerCall, int], call: ControllerCall | None) -> int | None:
     return None if call is None else numbers[call]
 
 

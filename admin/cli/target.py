@@ -11,7 +11,7 @@ from admin.waiting import OnWait
 from cluster.model import bounds
 from cluster.model.errors import ConfigError, StartupError
 from cluster.process.identity import GONE, state_of
-from cluster.process.local_cluster import ClusterState, read_cluster_state
+from cluster.process.local_cluster import LocalClusterState, read_cluster_state
 
 _BOOTSTRAP, _DATA, _CONTEXT = "KLAMM_BOOTSTRAP", "KLAMM_CLUSTER", "KLAMM_CONTEXT"
 _BOOTSTRAP_OPTION = "--bootstrap"
@@ -98,7 +98,7 @@ def _of_context(name: str, context: Context) -> Target:
     return Target(context.bootstrap, origin=f"the context {name}")
 
 
-def _running_cluster(data: Path) -> ClusterState:
+def _running_cluster(data: Path) -> LocalClusterState:
     """The cluster of a data folder. Raises StartupError when there is none, or none of its nodes is running."""
     state = read_cluster_state(data)
     if all(state_of(member.process) == GONE for member in state.nodes):

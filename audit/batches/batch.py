@@ -12,7 +12,7 @@ import pyarrow
 from msgspec.structs import replace
 from pyspark.sql import DataFrame
 
-from audit.batches.bucket import Place, check_bucket, concatenated
+from audit.batches.bucket import BucketPlace, check_bucket, concatenated
 from audit.batches.cluster_state import Reported, check_cluster
 from audit.reading.changed_files import FileFault
 from audit.reading.lines_read import ReadRange
@@ -149,7 +149,7 @@ def check_rows(output: OutputFolder, before: Commit, rows: Iterable[Mapping[str,
     for bucket in sorted(streams):
         # Rows arrive in any order: sorted, so that a task which is run again, or twice, writes the same files.
         records = concatenated([from_stream(data) for data in sorted(streams.pop(bucket))])
-        place, state = Place(bucket, before.batch + 1), before.buckets.get(str(bucket), BucketState())
+        place, state = BucketPlace(bucket, before.batch + 1), before.buckets.get(str(bucket), BucketState())
         try:
             if bucket == before.bucket_count:
                 result = check_cluster(output, place, state, records, Reported(read, faults), limits=before.limits)

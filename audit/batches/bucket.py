@@ -7,7 +7,7 @@ import msgspec
 import pyarrow
 
 from audit.records.columns import RECORDS
-from audit.records.findings import Finding
+from audit.records.findings import AuditFinding
 from audit.records.sorted_runs import joined_runs
 from audit.records.vectors import in_one_chunk
 from audit.rules.clock_differences import clock_differences
@@ -35,14 +35,14 @@ KEPT: Final[Sequence[Kept]] = (*(table for rule in RULES for table in rule.keeps
 AWAITED: Final[Sequence[Awaited]] = tuple(table for rule in RULES for table in rule.awaits)
 
 
-class Place(NamedTuple):
+class BucketPlace(NamedTuple):
     """Which bucket of which batch."""
 
     bucket: int
     batch: int
 
 
-def check_rules(batch: BucketBatch) -> list[Finding]:
+def check_rules(batch: BucketBatch) -> list[AuditFinding]:
     """What the records of a batch change about the findings, rule by rule."""
     found = [finding for rule in RULES for finding in rule.check(batch)]
     if len(created_anew(batch).new):
@@ -51,7 +51,7 @@ def check_rules(batch: BucketBatch) -> list[Finding]:
 
 
 def check_bucket(
-    output: OutputFolder, place: Place, state: BucketState, rows: pyarrow.Table, limits: Limits
+    output: OutputFolder, place: BucketPlace, state: BucketState, rows: pyarrow.Table, limits: Limits
 ) -> BucketResult:
     """Check the records of partitions in one bucket, write its tables, and return its new state."""
     stored = {table.name: state.runs.get(table.name, ()) for table in KEPT}
@@ -91,7 +91,7 @@ def controllers_named(rows: pyarrow.Table) -> tuple[int, ...]:
     return tuple(sorted(rows["cause_controller"].drop_null().unique().to_pylist()))
 
 
-def write_findings(output: OutputFolder, place: Place, findings: list[Finding]) -> None:
+def write_findings(output: OutputFolder, place: BucketPlace, findings: list[AuditFinding]) -> None:
     """Write a table of findings, if there are any."""
     if findings:
         rows = pyarrow.Table.from_pylist([msgspec.to_builtins(finding) for finding in findings], FINDINGS)

@@ -8,7 +8,7 @@ import msgspec
 import pyarrow
 from msgspec import Struct, field
 
-from audit.batches.bucket import Place, controllers_named, write_findings
+from audit.batches.bucket import BucketPlace, controllers_named, write_findings
 from audit.batches.cluster_tables import Read, TablesState, write_cluster_tables
 from audit.chains.incarnations import Span, findings_of_span, joined
 from audit.chains.line_digests import DIGESTS, digests_of, joined_digests
@@ -18,7 +18,7 @@ from audit.reading.file_faults import converted_found, faults_found
 from audit.reading.kafka.log_state import KafkaLog, KafkaState, add_lines
 from audit.reading.lines_read import QuarantinedLine, ReadRange
 from audit.reading.unclear_records import Unclear, joined_unclear
-from audit.records.findings import Finding, changes
+from audit.records.findings import AuditFinding, changes
 from audit.records.vectors import is_one_of
 from audit.rules.limits import Limits
 from audit.rules.subjects import reference
@@ -87,7 +87,7 @@ class Reported(NamedTuple):
 
 def check_cluster(
     output: OutputFolder,
-    place: Place,
+    place: BucketPlace,
     state: BucketState,
     rows: pyarrow.Table,
     reported: Reported,
@@ -154,7 +154,7 @@ def _digests(
     return (*stored[:kept], file.add_run(run))
 
 
-def _chains(known: ClusterState, read: Sequence[ReadRange]) -> list[Finding]:
+def _chains(known: ClusterState, read: Sequence[ReadRange]) -> list[AuditFinding]:
     """The findings about chains: one for each incarnation and rule, with the first records that it is about."""
     changed: set[tuple[str, str]] = set()
 
@@ -186,12 +186,12 @@ def _chains(known: ClusterState, read: Sequence[ReadRange]) -> list[Finding]:
     return [_chain_finding(known.faults[name][rule], name, rule) for name, rule in sorted(changed)]
 
 
-def _chain_finding(faults: ChainFaults, name: str, rule: str) -> Finding:
+def _chain_finding(faults: ChainFaults, name: str, rule: str) -> AuditFinding:
     more = "" if faults.count == 1 else f"; {faults.count} times in all"
-    return Finding(rule, f"log {name}", f"{name}: {faults.first}{more}", faults.records)
+    return AuditFinding(rule, f"log {name}", f"{name}: {faults.first}{more}", faults.records)
 
 
-def _spans(known: ClusterState, read: Sequence[ReadRange]) -> list[Finding]:
+def _spans(known: ClusterState, read: Sequence[ReadRange]) -> list[AuditFinding]:
     found = []
     for part in sorted(read, key=lambda part: part.file):
         for span in part.spans:
@@ -203,7 +203,7 @@ def _spans(known: ClusterState, read: Sequence[ReadRange]) -> list[Finding]:
     return found
 
 
-def _controllers(known: ClusterState, rows: pyarrow.Table) -> list[Finding]:
+def _controllers(known: ClusterState, rows: pyarrow.Table) -> list[AuditFinding]:
     found = []
     columns = ["node", "incarnation", "seq", "kind", "controller_epoch", "to_state", "broker", "at_ms"]
     for row in rows.select(columns).to_pylist():
@@ -220,11 +220,13 @@ def _controllers(known: ClusterState, rows: pyarrow.Table) -> list[Finding]:
             if len(active) > 1:
                 message = f"{len(active)} controllers became active in controller epoch {epoch}"
                 subject = f"controller-epoch {epoch}"
-                found.append(Finding(ONE_CONTROLLER_PER_EPOCH, subject, message, tuple(active), at_ms=row["at_ms"]))
+                found.append(
+                    AuditFinding(ONE_CONTROLLER_PER_EPOCH, subject, message, tuple(active), at_ms=row["at_ms"])
+                )
     return found
 
 
-def _deletions(known: ClusterState, rows: pyarrow.Table, limits: Limits) -> list[Finding]:
+def _deletions(known: ClusterState, rows: pyarrow.Table, limits: Limits) -> list[AuditFinding]:
     before = {name: list(steps) for name, steps in known.deletions.items()}
     found = []
     for name in sorted(add_deletions(known.deletions, rows)):
@@ -233,7 +235,7 @@ def _deletions(known: ClusterState, rows: pyarrow.Table, limits: Limits) -> list
     return found
 
 
-def _kafka_logs(known: ClusterState, read: Sequence[ReadRange]) -> list[Finding]:
+def _kafka_logs(known: ClusterState, read: Sequence[ReadRange]) -> list[AuditFinding]:
     """The findings about Kafka's logs. Ranges of one file come in their order: a batch has one range of a file."""
     found = []
     for part in sorted(read, key=lambda part: part.file):

@@ -7,10 +7,10 @@ import numpy
 import pyarrow
 from msgspec import Struct, field
 
-from audit.batches.bucket import Place
+from audit.batches.bucket import BucketPlace
 from audit.reading.lines_read import ReadRange
 from audit.reading.node_work import Work
-from audit.records.sorted_runs import Run, joined_runs
+from audit.records.sorted_runs import SortedRun, joined_runs
 from audit.records.vectors import keys
 from audit.storage.commits import StoredFile
 from audit.storage.output_folder import OutputFolder
@@ -58,7 +58,7 @@ class Read(NamedTuple):
 
 
 def write_cluster_tables(
-    output: OutputFolder, place: Place, known: TablesState, stored: Stored, read: Read, *, file: StateFile
+    output: OutputFolder, place: BucketPlace, known: TablesState, stored: Stored, read: Read, *, file: StateFile
 ) -> ClusterRuns:
     """Add what was read to `known`, and write what that changes about the tables.
 
@@ -90,7 +90,7 @@ def _add(known: TablesState, read: Read) -> None:
         known.terms[term.name] = term.joined(known.terms.get(term.name, term))
 
 
-def _of_subjects(runs: Sequence[Run], new: pyarrow.Table) -> dict[str, pyarrow.Table]:
+def _of_subjects(runs: Sequence[SortedRun], new: pyarrow.Table) -> dict[str, pyarrow.Table]:
     """What the new events change about brokers and topics."""
     earlier = known_events(runs, new)
     now = reduce_events(pyarrow.concat_tables([earlier, new]))

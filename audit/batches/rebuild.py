@@ -21,7 +21,7 @@ import pyarrow
 from msgspec.structs import replace
 
 from audit.batches.batch import next_commit
-from audit.batches.bucket import Place, check_bucket
+from audit.batches.bucket import BucketPlace, check_bucket
 from audit.reading.source import split
 from audit.records.columns import RECORDS, partition_keys
 from audit.records.vectors import in_one_chunk
@@ -188,7 +188,7 @@ def _rebuilt_bucket(changes: _Changes, start: Commit, bucket: int, divided: _Div
     clocks: list[ClockDifference] = []
     controllers: set[int] = set()
     for step, rows in enumerate(divided.steps(RECORDS_TABLE, bucket)):
-        result = check_bucket(scratch, Place(bucket, step), state, rows.select(RECORDS.names), start.limits)
+        result = check_bucket(scratch, BucketPlace(bucket, step), state, rows.select(RECORDS.names), start.limits)
         state = result.state
         clocks += result.clocks
         controllers |= set(result.controllers)

@@ -14,7 +14,7 @@ import pyarrow
 from msgspec import Struct
 from msgspec.structs import replace
 
-from audit.records.findings import Finding
+from audit.records.findings import AuditFinding
 from audit.records.vectors import ABSENT, Longs, group_starts, is_one_of, longs, ranked
 from state_log.causes import ISR_GRANTED
 from state_log.record import Kind
@@ -122,7 +122,7 @@ def _joined_late(before: Span, span: Span) -> Span:
     )
 
 
-def findings_of_span(span: Span) -> list[Finding]:
+def findings_of_span(span: Span) -> list[AuditFinding]:
     """The findings about a time or controller epoch that fell."""
     name = f"{span.node}/{span.incarnation}"
     found = []
@@ -135,7 +135,7 @@ def findings_of_span(span: Span) -> list[Finding]:
     return found
 
 
-def overlaps(spans: Sequence[Span]) -> list[Finding]:
+def overlaps(spans: Sequence[Span]) -> list[AuditFinding]:
     """The findings about incarnations of one node that wrote at the same time."""
     found = []
     in_order = sorted(spans, key=lambda span: (span.node, span.first_at_ms, span.incarnation))
@@ -159,5 +159,5 @@ def _falls(seq: Longs, values: Longs, tolerance: int) -> tuple[tuple[int, int, i
     return tuple(rows)
 
 
-def _finding(rule: str, record: str, message: str) -> Finding:
-    return Finding(rule, f"record {record}", message, (record,))
+def _finding(rule: str, record: str, message: str) -> AuditFinding:
+    return AuditFinding(rule, f"record {record}", message, (record,))

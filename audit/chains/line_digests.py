@@ -10,7 +10,7 @@ from typing import Final
 import numpy
 import pyarrow
 
-from audit.records.sorted_runs import Run, gather, joined_runs
+from audit.records.sorted_runs import SortedRun, gather, joined_runs
 from audit.records.vectors import keys, longs, text_hash
 from state_log.chain import ChainSegment
 
@@ -44,7 +44,7 @@ def _rows(segments: Sequence[ChainSegment], digests: bytes) -> Iterator[_Row]:
             first, position = first + count, position + count * DIGEST_BYTES
 
 
-def joined_digests(runs: Sequence[Run], added: pyarrow.Table) -> tuple[int, pyarrow.Table]:
+def joined_digests(runs: Sequence[SortedRun], added: pyarrow.Table) -> tuple[int, pyarrow.Table]:
     """Merge the last runs with new rows, as `audit.records.sorted_runs.joined_runs`."""
     return joined_runs(runs, added, _reduce)
 
@@ -65,7 +65,7 @@ def _reduce(rows: pyarrow.Table) -> pyarrow.Table:
     return _table(found)
 
 
-def find_digests(runs: Sequence[Run], wanted: Iterable[tuple[str, int]]) -> dict[tuple[str, int], set[str]]:
+def find_digests(runs: Sequence[SortedRun], wanted: Iterable[tuple[str, int]]) -> dict[tuple[str, int], set[str]]:
     """The digests of the lines that were read under each (log, number), as hexadecimal digits."""
     found: dict[tuple[str, int], set[str]] = {line: set() for line in wanted}
     by_row: dict[tuple[int, int], list[tuple[str, int]]] = {}

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from audit.records.findings import Finding
+from audit.records.findings import AuditFinding
 from state_log.heads_file import GivenHead
 
 LOG_CUT: Final = "log-cut"
@@ -77,7 +77,7 @@ class ReadLog(Struct, frozen=True):
         return any(first <= seq <= last for first, last in self.missing)
 
 
-class Undecided(NamedTuple):
+class UndecidedWitness(NamedTuple):
     """What cannot be compared with a witness: `what` names it, `why` says more."""
 
     what: str
@@ -87,8 +87,8 @@ class Undecided(NamedTuple):
 class Ends(NamedTuple):
     """What the witnesses show."""
 
-    findings: list[Finding]
-    undecided: list[Undecided]
+    findings: list[AuditFinding]
+    undecided: list[UndecidedWitness]
 
 
 Latest = dict[str, dict[str, Witnessed]]
@@ -147,7 +147,9 @@ def check_ends(
                 _check_end(ends, logs[name], boots[name], beyond, cut)
     for witness, count in sorted(_logs_of(latest).items()):
         if count >= LOGS_MAX:
-            ends.undecided.append(Undecided(witness, f"names {count} logs or more, and only these were compared"))
+            ends.undecided.append(
+                UndecidedWitness(witness, f"names {count} logs or more, and only these were compared")
+            )
     return ends
 
 
@@ -160,7 +162,9 @@ def _differs(ends: Ends, name: str, log: ReadLog, seen: Sequence[Witnessed], dig
         message = f"{_seen(differing[-1])} of {name} with another digest than it has now{_more(differing)}"
         ends.findings.append(_finding(LOG_REWRITTEN, name, message, differing))
     elif any(not known for _, known in kept):
-        ends.undecided.append(Undecided(name, "its lines were read by an earlier version, without their digests"))
+        ends.undecided.append(
+            UndecidedWitness(name, "its lines were read by an earlier version, without their digests")
+        )
     return bool(differing)
 
 
@@ -179,16 +183,16 @@ def _check_end(
     elif not cut:
         why = f"{ended} so far; {last} of it shortly before. Read it to its end: 'klamm audit run --once'"
     if why:
-        ends.undecided.append(Undecided(name, why))
+        ends.undecided.append(UndecidedWitness(name, why))
     else:
         ends.findings.append(_finding(LOG_CUT, name, f"{ended}, but {last} of it{_more(cut)}", cut))
 
 
-def _without_log(seen: Witnessed, nodes: Collection[str]) -> Undecided:
+def _without_log(seen: Witnessed, nodes: Collection[str]) -> UndecidedWitness:
     if seen.node in nodes:
         why = f"there is no log of this incarnation, though {_seen(seen)} of it; retention may have deleted it"
-        return Undecided(seen.log, why)
-    return Undecided(seen.node, f"there is no log of this node, though {_seen(seen)} of it")
+        return UndecidedWitness(seen.log, why)
+    return UndecidedWitness(seen.node, f"there is no log of this node, though {_seen(seen)} of it")
 
 
 def _boots_after(logs: Mapping[str, ReadLog]) -> dict[str, str]:
@@ -217,6 +221,6 @@ def _more(seen: Sequence[Witnessed]) -> str:
     return "" if len(seen) == 1 else f"; {len(seen)} witnesses in all"
 
 
-def _finding(rule: str, name: str, message: str, seen: Sequence[Witnessed]) -> Finding:
+def _finding(rule: str, name: str, message: str, seen: Sequence[Witnessed]) -> AuditFinding:
     records = tuple(each.by for each in seen if each.by)[:_NAMED_MAX]
-    return Finding(rule, f"log {name}", message, records)
+    return AuditFinding(rule, f"log {name}", message, records)

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from audit.reading.log_files import START, Position, Positions, Segment
+from audit.reading.log_files import START, FileSegment, Position, Positions
 from cluster.model.printable import path_text
 from state_log.chain import ChainSegment, extend
 from state_log.kafka.files import KAFKA_LOG, is_compressed
@@ -30,7 +30,7 @@ _OLDER_PER_CHECK: Final = 200
 _RUN: Final = re.compile(r"(?P<node>.+)-(?P<incarnation>[0-9]{13}\.[0-9]+)")
 
 
-class Fault(StrEnum):
+class FaultKind(StrEnum):
     EMPTY = "empty"
     SHRANK = "shrank"
     VANISHED = "vanished"
@@ -47,7 +47,7 @@ class FileFault(Struct, frozen=True):
     `log`: the file itself where it cannot be read.
     """
 
-    fault: Fault
+    fault: FaultKind
     log: str
     file: str
     read: int
@@ -70,7 +70,7 @@ class ReadFiles:
         self._active: dict[str, Path] = {}
 
     def faults(
-        self, logs: Mapping[str, Sequence[Segment]], ignored: Sequence[Path], read: Positions, *, everything: bool
+        self, logs: Mapping[str, Sequence[FileSegment]], ignored: Sequence[Path], read: Positions, *, everything: bool
     ) -> list[FileFault]:
         """What is wrong now. `ignored`: files beside the logs that were not read. `everything`: look at all files; else
         at some of the older ones, in turn.
@@ -94,21 +94,23 @@ class ReadFiles:
             found += self._older(log, before, after)
         return found
 
-    def _emptied(self, logs: Mapping[str, Sequence[Segment]], read: Positions) -> Iterator[FileFault]:
+    def _emptied(self, logs: Mapping[str, Sequence[FileSegment]], read: Positions) -> Iterator[FileFault]:
         """Logs of Kafka that were cut without being copied or renamed before: another log begins in their place."""
         for log, path in list(self._active.items()):
             if log not in logs:
                 del self._active[log]
                 status = _status(path)
                 if status is not None and log in read:
-                    yield FileFault(Fault.SHRANK, log, path_text(path), read[log].byte, status.size)
+                    yield FileFault(FaultKind.SHRANK, log, path_text(path), read[log].byte, status.size)
         for log, (first, *_) in logs.items():
             if first.is_kafka:
                 self._active.pop(log, None)
                 if first.path.name.endswith(KAFKA_LOG):
                     self._active[log] = first.path
 
-    def _in_turn(self, older: Sequence[tuple[str, Segment, Segment]]) -> Sequence[tuple[str, Segment, Segment]]:
+    def _in_turn(
+        self, older: Sequence[tuple[str, FileSegment, FileSegment]]
+    ) -> Sequence[tuple[str, FileSegment, FileSegment]]:
         """The files that are looked at in this round: all are within a few rounds, however many there are."""
         if len(older) <= _OLDER_PER_CHECK:
             return older
@@ -117,7 +119,7 @@ class ReadFiles:
         self._next += _OLDER_PER_CHECK
         return chosen
 
-    def _older(self, log: str, before: Segment, after: Segment) -> Iterator[FileFault]:
+    def _older(self, log: str, before: FileSegment, after: FileSegment) -> Iterator[FileFault]:
         status = _status(before.path)
         if status is None:
             return
@@ -125,7 +127,7 @@ class ReadFiles:
         self._seen[before.path] = status
         is_new = seen is None and bool(self._since_ns) and status.modified_ns > self._since_ns
         if (is_new or (seen is not None and seen != status)) and not _is_whole(before, after):
-            yield FileFault(Fault.CHANGED, log, path_text(before.path), 0, status.size)
+            yield FileFault(FaultKind.CHANGED, log, path_text(before.path), 0, status.size)
 
 
 def ignored_faults(paths: Sequence[Path]) -> list[FileFault]:
@@ -133,15 +135,15 @@ def ignored_faults(paths: Sequence[Path]) -> list[FileFault]:
     return [FileFault(_why_ignored(path), path_text(path), path_text(path), 0, 0) for path in paths]
 
 
-def _why_ignored(path: Path) -> Fault:
+def _why_ignored(path: Path) -> FaultKind:
     if path.is_symlink() and path.is_dir():
-        return Fault.LINK
+        return FaultKind.LINK
     if path.is_dir() and not parse_segment_name(path.name):
-        return Fault.UNREADABLE
-    return Fault.COMPRESSED if is_compressed(path.name) and path.is_file() else Fault.NO_FILE
+        return FaultKind.UNREADABLE
+    return FaultKind.COMPRESSED if is_compressed(path.name) and path.is_file() else FaultKind.NO_FILE
 
 
-def _unreadable(segments: Sequence[Segment], position: Position) -> Iterator[FileFault]:
+def _unreadable(segments: Sequence[FileSegment], position: Position) -> Iterator[FileFault]:
     """Segments with something that was not read, and cannot be."""
     for segment in segments:
         if segment.first_seq < position.first_seq:
@@ -157,21 +159,21 @@ def _unreadable(segments: Sequence[Segment], position: Position) -> Iterator[Fil
             continue
         except OSError:
             name = path_text(segment.path)
-            yield FileFault(Fault.UNREADABLE, name, name, done, status.size)
+            yield FileFault(FaultKind.UNREADABLE, name, name, done, status.size)
 
 
-def _has_rotated(segment: Segment, logs: Mapping[str, Sequence[Segment]]) -> bool:
+def _has_rotated(segment: FileSegment, logs: Mapping[str, Sequence[FileSegment]]) -> bool:
     """Whether it is a log of Kafka that others come from: it may be empty until the broker writes again."""
     rotated = f"{segment.path}."
     return segment.is_kafka and any(str(other[0].path).startswith(rotated) for other in logs.values())
 
 
-def _without_lines(log: str, segments: Sequence[Segment]) -> Iterator[FileFault]:
+def _without_lines(log: str, segments: Sequence[FileSegment]) -> Iterator[FileFault]:
     """Find logs with nothing to read in any segment: they are not read, and that must be said."""
     first = segments[0].path
     status = _status(first)
     if status is not None and not any(complete_lines_present(segment.path) for segment in segments):
-        yield FileFault(Fault.EMPTY, log, path_text(first), 0, status.size)
+        yield FileFault(FaultKind.EMPTY, log, path_text(first), 0, status.size)
 
 
 def complete_lines_present(path: Path) -> bool:
@@ -187,20 +189,20 @@ def complete_lines_present(path: Path) -> bool:
 
 
 def _newest(
-    log: str, segments: Sequence[Segment], position: Position, logs: Mapping[str, Sequence[Segment]]
+    log: str, segments: Sequence[FileSegment], position: Position, logs: Mapping[str, Sequence[FileSegment]]
 ) -> Iterator[FileFault]:
     """The segment up to which a log was read."""
     current = next((segment for segment in segments if segment.first_seq == position.first_seq), None)
     if current is not None:
         status = _status(current.path)
         if status is not None and status.size < position.byte:
-            yield FileFault(Fault.SHRANK, log, path_text(current.path), position.byte, status.size)
+            yield FileFault(FaultKind.SHRANK, log, path_text(current.path), position.byte, status.size)
         return
     run = _RUN.fullmatch(log)
     if run is None:
         if log.endswith(SEGMENT_SUFFIX):
             # Not named by a node, so that no retention deletes it.
-            yield FileFault(Fault.VANISHED, log, log, position.byte, 0)
+            yield FileFault(FaultKind.VANISHED, log, log, position.byte, 0)
         return
     if any(segment.first_seq > position.first_seq for segment in segments):
         return
@@ -208,10 +210,10 @@ def _newest(
     if not any(
         other and other["node"] == run["node"] and other["incarnation"] > run["incarnation"] for other in others
     ):
-        yield FileFault(Fault.VANISHED, log, log, position.byte, 0)
+        yield FileFault(FaultKind.VANISHED, log, log, position.byte, 0)
 
 
-def _is_whole(before: Segment, after: Segment) -> bool:
+def _is_whole(before: FileSegment, after: FileSegment) -> bool:
     """Whether the lines of a segment are one chain, from its first number to the line before the next segment."""
     segment: ChainSegment | None = None
     for line in complete_lines(before.path):
@@ -255,5 +257,5 @@ def new_faults(start: Positions, end: Positions) -> list[FileFault]:
     for name, (read, size) in sorted(end.items()):
         if is_fault(name) and name not in start:
             fault, log, file = name[1:].split("\t", 2)
-            found.append(FileFault(Fault(fault), log, file, read, size))
+            found.append(FileFault(FaultKind(fault), log, file, read, size))
     return found

@@ -13,10 +13,10 @@ from urllib.parse import unquote
 import pyarrow
 from pyspark.sql import DataFrame, SparkSession
 
-from audit.reading.changed_files import Fault, FileFault
-from audit.reading.log_files import Content, Range
+from audit.reading.changed_files import FaultKind, FileFault
+from audit.reading.log_files import FileContent, Range
 from audit.reading.schema import SOURCE
-from audit.reading.source import Plan, faults_row, read_ranges
+from audit.reading.source import ReadPlan, faults_row, read_ranges
 from state_log.kafka.files import identity_of
 from state_log.writer import SEGMENT_SUFFIX, parse_segment_name
 
@@ -24,7 +24,7 @@ _FILES: Final = "path string, modificationTime timestamp, length long, content b
 _NAMES: Final = "{*.jsonl,*state-change.log*}"
 
 
-def stream_files(spark: SparkSession, folders: Sequence[str], plan: Plan) -> DataFrame:
+def stream_files(spark: SparkSession, folders: Sequence[str], plan: ReadPlan) -> DataFrame:
     """The rows of `audit.reading.source` of the files in these folders, searched in depth, as a stream."""
     reader = spark.readStream.format("binaryFile").schema(_FILES).option("recursiveFileLookup", "true")
     reader = reader.option("pathGlobFilter", _NAMES).option("maxBytesPerTrigger", str(plan.max_bytes))
@@ -32,7 +32,7 @@ def stream_files(spark: SparkSession, folders: Sequence[str], plan: Plan) -> Dat
     return files.repartition(plan.tasks).mapInArrow(_decoder(plan), SOURCE)
 
 
-def _decoder(plan: Plan) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
+def _decoder(plan: ReadPlan) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
     def decode(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         for batch in batches:
             for row in range(batch.num_rows):
@@ -42,7 +42,7 @@ def _decoder(plan: Plan) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[p
     return decode
 
 
-def read_file(url: str, content: bytes, modified_ns: int, plan: Plan) -> Iterator[pyarrow.RecordBatch]:
+def read_file(url: str, content: bytes, modified_ns: int, plan: ReadPlan) -> Iterator[pyarrow.RecordBatch]:
     """The rows of one file. A line without an end is left out, as in a local file."""
     name = PurePosixPath(unquote(url)).name
     segment = parse_segment_name(name)
@@ -52,7 +52,7 @@ def read_file(url: str, content: bytes, modified_ns: int, plan: Plan) -> Iterato
     log = kafka_log or (name if segment is None else f"{segment.node}-{segment.incarnation}")
     end = content.rfind(b"\n") + 1
     if not end:
-        yield faults_row(plan.buckets, [FileFault(Fault.EMPTY, log, url, 0, len(content))])
+        yield faults_row(plan.buckets, [FileFault(FaultKind.EMPTY, log, url, 0, len(content))])
         return
-    wanted = Range(log, Content(url, content, modified_ns), 0, end, kafka_log is not None)
+    wanted = Range(log, FileContent(url, content, modified_ns), 0, end, kafka_log is not None)
     yield from read_ranges([wanted], plan.buckets, plan.zone)

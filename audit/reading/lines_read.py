@@ -9,7 +9,7 @@ import msgspec
 
 from audit.chains.incarnations import Span
 from audit.reading.kafka.log_state import KafkaLines
-from audit.reading.log_files import Content, Range, file_text
+from audit.reading.log_files import FileContent, Range, file_text
 from audit.reading.node_work import TopicSize, Work
 from audit.reading.unclear_records import Unclear
 from state_log.chain import ChainSegment
@@ -78,7 +78,7 @@ class ReadRange(msgspec.Struct, frozen=True):
 class Quarantine:
     """The malformed lines of one range: all are counted, the first are kept."""
 
-    def __init__(self, path: Path | Content) -> None:
+    def __init__(self, path: Path | FileContent) -> None:
         self._path = path
         self.count = 0
         self.lines: list[QuarantinedLine] = []
@@ -90,9 +90,9 @@ class Quarantine:
             self.lines.append(QuarantinedLine(file_text(self._path), offset, len(line), text, why[:_SHOWN_BYTES]))
 
 
-def modified_ns(path: Path | Content) -> int:
+def modified_ns(path: Path | FileContent) -> int:
     """When a file was changed last; 0 if it is gone."""
-    if isinstance(path, Content):
+    if isinstance(path, FileContent):
         return path.modified_ns
     try:
         return path.stat().st_mtime_ns
@@ -105,7 +105,7 @@ def line_blocks(part: Range) -> Iterator[tuple[int, Sequence[bytes]]]:
     read.
     """
     try:
-        file = BytesIO(part.path.data) if isinstance(part.path, Content) else part.path.open("rb")
+        file = BytesIO(part.path.data) if isinstance(part.path, FileContent) else part.path.open("rb")
     except OSError:
         return
     with file:

@@ -35,7 +35,7 @@ Positions = Mapping[str, Position]
 """By log: the name of node and incarnation, or of a file that is named otherwise."""
 
 
-class Segment(NamedTuple):
+class FileSegment(NamedTuple):
     """A segment of a log. `is_kafka`: it is a state-change.log of Apache Kafka, which is a log of its own."""
 
     first_seq: int
@@ -43,7 +43,7 @@ class Segment(NamedTuple):
     is_kafka: bool = False
 
 
-class Content(Struct, frozen=True):
+class FileContent(Struct, frozen=True):
     """The whole content of a file that Spark has read."""
 
     url: str
@@ -51,16 +51,16 @@ class Content(Struct, frozen=True):
     modified_ns: int
 
 
-def file_text(path: Path | Content) -> str:
+def file_text(path: Path | FileContent) -> str:
     """The name of a file in results: its URL, or its path with escapes."""
-    return path.url if isinstance(path, Content) else path_text(path)
+    return path.url if isinstance(path, FileContent) else path_text(path)
 
 
 class Range(NamedTuple):
     """Bytes of a file: whole lines."""
 
     log: str
-    path: Path | Content
+    path: Path | FileContent
     first: int
     end: int
     is_kafka: bool = False
@@ -109,9 +109,9 @@ class LogFiles:
         to folders that are not searched: who may write a link must not choose what else is read.
         """
 
-    def logs(self) -> dict[str, list[Segment]]:
+    def logs(self) -> dict[str, list[FileSegment]]:
         """The segments of each log, the oldest first; of several copies of a segment the longest."""
-        found: dict[str, dict[int, Segment]] = {}
+        found: dict[str, dict[int, FileSegment]] = {}
         self.ignored = []
         for path in self._files():
             log, segment = self._segment(path)
@@ -124,15 +124,15 @@ class LogFiles:
                 segments[segment.first_seq] = segment
         return {log: [segments[n] for n in sorted(segments)] for log, segments in sorted(found.items())}
 
-    def _segment(self, path: Path) -> tuple[str, Segment]:
+    def _segment(self, path: Path) -> tuple[str, FileSegment]:
         """The log of which a file is a segment; empty if it is none."""
         name = parse_segment_name(path.name)
         if name is not None:
-            return path_text(f"{name.node}-{name.incarnation}"), Segment(name.first_seq, path)
+            return path_text(f"{name.node}-{name.incarnation}"), FileSegment(name.first_seq, path)
         kafka_log = self._kafka_files.identify(path)
         if kafka_log is not None:
-            return kafka_log, Segment(0, path, is_kafka=True)
-        return (path_text(path.name) if path.name.endswith(SEGMENT_SUFFIX) else ""), Segment(0, path)
+            return kafka_log, FileSegment(0, path, is_kafka=True)
+        return (path_text(path.name) if path.name.endswith(SEGMENT_SUFFIX) else ""), FileSegment(0, path)
 
     def _files(self) -> Iterable[Path]:
         waiting = [path.resolve() for path in self._directories]
@@ -166,7 +166,7 @@ class LogFiles:
         return known
 
 
-def ends(logs: Mapping[str, Sequence[Segment]], start: Positions) -> dict[str, list[tuple[Segment, int, int]]]:
+def ends(logs: Mapping[str, Sequence[FileSegment]], start: Positions) -> dict[str, list[tuple[FileSegment, int, int]]]:
     """What can be read of each log: segments with the first byte and the end of the last complete line.
 
     `logs` were listed before: a segment with a successor among them is complete.
@@ -188,7 +188,7 @@ def ends(logs: Mapping[str, Sequence[Segment]], start: Positions) -> dict[str, l
 
 
 def advance(
-    start: Positions, available: Mapping[str, Sequence[tuple[Segment, int, int]]], budget: int | None
+    start: Positions, available: Mapping[str, Sequence[tuple[FileSegment, int, int]]], budget: int | None
 ) -> dict[str, Position]:
     """The positions after a batch of about `budget` bytes, of which each log has an equal share.
 
@@ -212,7 +212,7 @@ def advance(
     return positions
 
 
-def ranges(logs: Mapping[str, Sequence[Segment]], start: Positions, end: Positions) -> list[Range]:
+def ranges(logs: Mapping[str, Sequence[FileSegment]], start: Positions, end: Positions) -> list[Range]:
     """The bytes between two positions, segment by segment."""
     found = []
     for log, last in end.items():

@@ -29,7 +29,7 @@ from audit.chains.line_digests import packed
 from audit.reading.changed_files import FileFault, ReadFiles, is_fault, new_faults, to_offsets
 from audit.reading.kafka.reading import KafkaSummary
 from audit.reading.lines_read import Quarantine, ReadRange, line_blocks, modified_ns
-from audit.reading.log_files import LogFiles, Position, Positions, Range, Segment, advance, ends, file_text, ranges
+from audit.reading.log_files import FileSegment, LogFiles, Position, Positions, Range, advance, ends, file_text, ranges
 from audit.reading.node_work import WorkRead
 from audit.reading.schema import SOURCE
 from audit.reading.unclear_records import Unclear, joined_unclear, unclear_records
@@ -60,11 +60,11 @@ class StateChangeSource(DataSource):
         max_bytes, tasks, buckets, since_ns = (
             int(self.options[name]) for name in ("max_bytes", "tasks", "buckets", "since_ns")
         )
-        plan = Plan(max_bytes, tasks, buckets, self.options["zone"])
+        plan = ReadPlan(max_bytes, tasks, buckets, self.options["zone"])
         return StateChangeReader(directories, plan, ReadFiles(since_ns))
 
 
-class Plan(NamedTuple):
+class ReadPlan(NamedTuple):
     """`max_bytes` of a batch, its `tasks`, the number of `buckets`, and the time `zone` of Kafka's logs."""
 
     max_bytes: int
@@ -84,7 +84,7 @@ class TaskRanges(InputPartition):
 class StateChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans batches by file sizes on the driver; reads them in tasks. Method names are Spark's."""
 
-    def __init__(self, directories: Sequence[Path], plan: Plan, read_files: ReadFiles) -> None:
+    def __init__(self, directories: Sequence[Path], plan: ReadPlan, read_files: ReadFiles) -> None:
         self._files, self._plan, self._read_files = LogFiles(directories), plan, read_files
         self._stop_at: dict[str, Position] | None = None
 
@@ -110,7 +110,7 @@ class StateChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             }
         return faults | end
 
-    def _faults(self, logs: Mapping[str, Sequence[Segment]], begin: Positions) -> dict[str, Position]:
+    def _faults(self, logs: Mapping[str, Sequence[FileSegment]], begin: Positions) -> dict[str, Position]:
         """The faults of files. All files are looked at where the query ends with what is there."""
         read = {log: position for log, position in begin.items() if not is_fault(log)}
         everything = self._stop_at is not None
@@ -145,14 +145,14 @@ def read_ranges(wanted: Sequence[Range], buckets: int, zone: str = UTC) -> Itera
     return read_summaries((KafkaSummary(r, zone) if r.is_kafka else RangeSummary(r) for r in wanted), buckets)
 
 
-class Summary(Protocol):
+class ReadSummary(Protocol):
     """Reads lines: `columns` has their records, and `result`, once these are read, what the lines were."""
 
     def columns(self) -> Iterator[pyarrow.RecordBatch]: ...
     def result(self) -> ReadRange: ...
 
 
-def read_summaries(summaries: Iterable[Summary], buckets: int) -> Iterator[pyarrow.RecordBatch]:
+def read_summaries(summaries: Iterable[ReadSummary], buckets: int) -> Iterator[pyarrow.RecordBatch]:
     """The rows of what these summaries read."""
     blocks: list[pyarrow.RecordBatch] = []
     for summary in summaries:

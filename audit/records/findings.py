@@ -10,7 +10,7 @@ HOLDS = "holds"
 """The status of rows of tables other than the findings that were not withdrawn."""
 
 
-class Violation(Struct, frozen=True):
+class RuleViolation(Struct, frozen=True):
     """What a rule says of a partition. `subject`: the part that it is about, such as an epoch. `records`: the earlier
     first.
     """
@@ -23,7 +23,7 @@ class Violation(Struct, frozen=True):
     at_ms: int | None
 
 
-class Finding(Struct, frozen=True):
+class AuditFinding(Struct, frozen=True):
     """A violated rule.
 
     `subject` and `rule` together name the finding: a later one of the same name replaces it, so that a repeated batch
@@ -46,7 +46,7 @@ class Finding(Struct, frozen=True):
         return self.rule, self.subject
 
 
-def changes(before: Iterable[Finding], now: Iterable[Finding]) -> list[Finding]:
+def changes(before: Iterable[AuditFinding], now: Iterable[AuditFinding]) -> list[AuditFinding]:
     """The findings of `now` that are new or differ, and as withdrawn those of `before` that are not there any more.
 
     Of several with one name the last counts.

@@ -30,7 +30,7 @@ class Bounds(NamedTuple):
     stop: Longs
 
 
-class Run:
+class SortedRun:
     """Rows sorted by (key, sub). `key` and `sub` are columns of `rows`, and aligned with them."""
 
     def __init__(self, rows: pyarrow.Table) -> None:
@@ -67,13 +67,13 @@ class Run:
         return is_there & (self.sub[numpy.where(is_there, place, 0)] < sub)
 
 
-def gather(runs: Sequence[Run], key: Keys, sub: Longs, empty: pyarrow.Table) -> pyarrow.Table:
+def gather(runs: Sequence[SortedRun], key: Keys, sub: Longs, empty: pyarrow.Table) -> pyarrow.Table:
     """All rows of these (key, sub), oldest run first; `empty` has their columns."""
     bounds = (run.find(key, sub) for run in runs)
     return joined([run.rows.take(expand(b.first, b.end)) for run, b in zip(runs, bounds, strict=True)], empty)
 
 
-def gather_all(runs: Sequence[Run], key: Keys, empty: pyarrow.Table) -> pyarrow.Table:
+def gather_all(runs: Sequence[SortedRun], key: Keys, empty: pyarrow.Table) -> pyarrow.Table:
     """All rows of these keys, oldest run first; `empty` has their columns."""
     bounds = (run.find(key, numpy.zeros(len(key), numpy.int64)) for run in runs)
     return joined([run.rows.take(expand(b.start, b.stop)) for run, b in zip(runs, bounds, strict=True)], empty)
@@ -95,7 +95,7 @@ def expand(first: Longs, end: Longs) -> Longs:
     return found if are_in_order(found) else numpy.unique(found)
 
 
-def neighbours(runs: Sequence[Run], key: Keys, sub: Longs) -> tuple[Longs, Longs, Flags]:
+def neighbours(runs: Sequence[SortedRun], key: Keys, sub: Longs) -> tuple[Longs, Longs, Flags]:
     """Find the neighbours of each (key, sub) in the runs; all results are aligned with `key` and `sub`.
 
     The next lower and the next higher sub of the key, NOTHING if there is none, and whether there are rows of the (key,
@@ -129,7 +129,7 @@ def merge_plan(sizes: Sequence[int], added: int) -> int:
 
 
 def joined_runs(
-    runs: Sequence[Run], added: pyarrow.Table, reduce: Callable[[pyarrow.Table], pyarrow.Table]
+    runs: Sequence[SortedRun], added: pyarrow.Table, reduce: Callable[[pyarrow.Table], pyarrow.Table]
 ) -> tuple[int, pyarrow.Table]:
     """Merge the last runs with new rows. `added` is reduced.
 

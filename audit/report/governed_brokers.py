@@ -12,12 +12,12 @@ import pyarrow
 from audit.batches.cluster_state import ClusterState
 from audit.reading.kafka.rows import kafka_keys
 from audit.records.columns import partition_keys
-from audit.records.findings import Finding
+from audit.records.findings import AuditFinding
 from audit.records.sorted_runs import joined
 from audit.records.vectors import Keys
 from audit.report.open_conditions import Open, add_unwritten
 from audit.rules.applied_states import APPLIED
-from audit.rules.governed_brokers import Disagreement, Since, leaders_unlike, states_unlike, states_unwritten
+from audit.rules.governed_brokers import Disagreement, GovernedSince, leaders_unlike, states_unlike, states_unwritten
 from audit.rules.leader_claims import CLAIMS
 from audit.rules.partition_states import STATES, WRITTEN
 from audit.storage.commits import Commit
@@ -61,7 +61,7 @@ def check_governed(folder: OutputFolder, commit: Commit | None, state: ClusterSt
         _rows(folder, commit, CLAIMS.name, CLAIMS.schema, names, by_klamm=klamm) for klamm in (True, False)
     )
     always = all(controller in controllers for ids in state.kafka.ruled.values() for controller in ids)
-    since = Since(always, commit.limits.clock_ms)
+    since = GovernedSince(always, commit.limits.clock_ms)
     for shown in (sent, applied):
         found.findings.extend(_findings(states_unlike(written, shown, since), names))
     found.findings.extend(_findings(leaders_unlike(claims, named, since), names))
@@ -82,7 +82,7 @@ def _controllers(nodes: Iterable[str]) -> set[int]:
     return {int(text) for text in ids if text.isascii() and text.isdigit()}
 
 
-def _two_controllers(state: ClusterState) -> Iterator[Finding]:
+def _two_controllers(state: ClusterState) -> Iterator[AuditFinding]:
     for epoch, ids in sorted(state.kafka.ruled.items()):
         own = _active(state, epoch)
         others = sorted(set(ids) - own)
@@ -92,7 +92,7 @@ def _two_controllers(state: ClusterState) -> Iterator[Finding]:
                 f"controller {' and '.join(map(str, others))}"
             )
             records = (*state.active[epoch], *(ids[controller] for controller in others))
-            yield Finding(ONE_CONTROLLER_PER_EPOCH, f"controller-epoch {epoch} of brokers", message, records)
+            yield AuditFinding(ONE_CONTROLLER_PER_EPOCH, f"controller-epoch {epoch} of brokers", message, records)
 
 
 class _Names(NamedTuple):
@@ -144,10 +144,10 @@ def _rows(
     return joined(found, schema.empty_table())
 
 
-def _findings(disagreements: Iterator[Disagreement], names: _Names) -> Iterator[Finding]:
+def _findings(disagreements: Iterator[Disagreement], names: _Names) -> Iterator[AuditFinding]:
     for found in disagreements:
         topic, number = names.places[found.key]
         subject = f"{topic}-{number} {found.subject} of brokers"
-        yield Finding(
+        yield AuditFinding(
             found.rule, subject, found.message, found.records, topic=topic, partition=number, at_ms=found.at_ms
         )

@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from audit.batches.cluster_state import ClusterState
-from audit.records.findings import Finding
+from audit.records.findings import AuditFinding
 from audit.rules.durations import LEADERLESS, OPEN, UNDER_MIN_ISR
 from audit.rules.limits import Limits
 from audit.rules.unfinished_work import DELETION_STALLED, REASSIGNING, REASSIGNMENT_STALLED, open_deletions
@@ -63,12 +63,12 @@ def lasting_conditions(
     return sorted(late, key=lambda c: (-c.until_now_ms, c.rule, c.subject))
 
 
-def lasting_findings(folder: OutputFolder, commit: Commit | None, state: ClusterState) -> list[Finding]:
+def lasting_findings(folder: OutputFolder, commit: Commit | None, state: ClusterState) -> list[AuditFinding]:
     """The findings about conditions that have lasted too long by the records alone."""
     if commit is None:
         return []
     return [
-        Finding(
+        AuditFinding(
             c.rule,
             c.subject,
             f"{_TEXTS[c.rule]} for {c.by_records_ms / 1000:.0f} s, since {utc_text(c.since_ms)}, and still at the end "

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from audit.batches.cluster_state import ClusterState
 from audit.chains.witnesses import Witnessed
-from audit.records.findings import Finding
+from audit.records.findings import AuditFinding
 from audit.rules.applied_states import UNTAKEN, UNWRITTEN
 from audit.rules.rule import Awaited
 from audit.rules.subjects import reference
@@ -28,8 +28,8 @@ APPLY_WITHIN_MS: Final = 60_000
 class Open(NamedTuple):
     """What waits at the end. `unknown`: conditions that a log which was not read, or not far enough, may explain."""
 
-    findings: list[Finding]
-    unknown: list[Finding]
+    findings: list[AuditFinding]
+    unknown: list[AuditFinding]
 
 
 def open_conditions(folder: OutputFolder, commit: Commit | None, state: ClusterState) -> Open:
@@ -98,10 +98,10 @@ def _waiting(folder: OutputFolder, commit: Commit | None, table: Awaited) -> Ite
             yield from run.rows.to_pylist()
 
 
-def _finding(rule: str, subject: str, rows: Sequence[Mapping[str, Any]], message: str) -> Finding:
+def _finding(rule: str, subject: str, rows: Sequence[Mapping[str, Any]], message: str) -> AuditFinding:
     records = tuple(reference(row) for row in rows)
     names = ("topic", "topic_id", "partition", "at_ms")
-    return Finding(rule, subject, message, records, **{name: rows[0][name] for name in names})
+    return AuditFinding(rule, subject, message, records, **{name: rows[0][name] for name in names})
 
 
 def _partition(row: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from audit.reading.file_faults import why_unread
 from audit.reading.kafka.log_state import describe_time
 from audit.reading.kafka.log_state import gaps as kafka_gaps
 from audit.reading.lines_read import QUARANTINED_MAX
-from audit.records.findings import FOUND, NOT_COMPARED, Finding
+from audit.records.findings import FOUND, NOT_COMPARED, AuditFinding
 from audit.report.governed_brokers import check_governed, governed_nodes, governing
 from audit.report.lasting_conditions import LastingCondition, lasting_conditions, lasting_findings
 from audit.report.log_ends import CheckedEnds, check_log_ends
@@ -197,9 +197,9 @@ def _partition_of(finding: Mapping[str, Any]) -> tuple[Any, ...]:
 class _End(NamedTuple):
     """What holds at the end of what was read. `unknown`: what only logs that were not read could decide."""
 
-    findings: list[Finding]
-    clocks: list[Finding]
-    unknown: list[Finding]
+    findings: list[AuditFinding]
+    clocks: list[AuditFinding]
+    unknown: list[AuditFinding]
     log_ends: CheckedEnds
 
 

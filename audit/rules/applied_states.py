@@ -12,8 +12,8 @@ import numpy
 import pyarrow
 
 from audit.reading.kafka.rows import without_kafka
-from audit.records.findings import Finding, Violation, changes
-from audit.records.sorted_runs import NOTHING, Bounds, Run, gather, neighbours
+from audit.records.findings import AuditFinding, RuleViolation, changes
+from audit.records.sorted_runs import NOTHING, Bounds, SortedRun, gather, neighbours
 from audit.records.vectors import Flags, Keys, Longs, group_starts, is_one_of, keys, longs, unique_pairs
 from audit.rules.leaderships_taken import TAKEN, TAKEN_READ
 from audit.rules.partition_states import (
@@ -47,7 +47,7 @@ def _unwritten(batch: BucketBatch) -> pyarrow.Table:
     # A log of Apache Kafka does not say where it begins, so that it may lack what was written before.
     new = batch.subjects.named(without_kafka(batch.added(APPLIED)))
     unwritten = pyarrow.concat_tables([compared(batch.awaited(UNWRITTEN), batch), new]).unify_dictionaries()
-    written = [*batch.runs(WRITTEN), Run(_own_written(batch))]
+    written = [*batch.runs(WRITTEN), SortedRun(_own_written(batch))]
     return unwritten.filter(pyarrow.array(~_present(written, keys(unwritten["key"]), longs(unwritten["sub"]))))
 
 
@@ -57,7 +57,7 @@ def _untaken(batch: BucketBatch) -> pyarrow.Table:
     is_newest = neighbours(batch.runs(WRITTEN), keys(new["key"]), longs(new["sub"]))[1] == NOTHING
     newest = batch.subjects.named(new.filter(pyarrow.array(is_newest)).select(STATES.names))
     untaken = _newest(pyarrow.concat_tables([compared(batch.awaited(UNTAKEN), batch), newest]).unify_dictionaries())
-    taken = [*batch.runs(TAKEN), Run(batch.added(TAKEN))]
+    taken = [*batch.runs(TAKEN), SortedRun(batch.added(TAKEN))]
     done = _present(taken, keys(untaken["key"]), longs(untaken["leader_epoch"]))
     return untaken.filter(pyarrow.array(~done | (longs(untaken["leader"]) < 0)))
 
@@ -73,7 +73,7 @@ UNTAKEN: Final = Awaited("untaken", _NAMED_STATES, _untaken)
 """The newest state of each partition, if its leader has not taken the leadership."""
 
 
-def _check(batch: BucketBatch) -> list[Finding]:
+def _check(batch: BucketBatch) -> list[AuditFinding]:
     new_written, new_applied = batch.added(WRITTEN), batch.added(APPLIED)
     new = pyarrow.concat_tables([new_written.select(["key", "sub"]), new_applied.select(["key", "sub"])])
     key, sub = unique_pairs(keys(new["key"]), longs(new["sub"]))
@@ -86,7 +86,7 @@ def _check(batch: BucketBatch) -> list[Finding]:
     return changes(before, _contradictions(written_now, applied_now, batch.subjects))
 
 
-def _present(runs: Sequence[Run], key: Keys, sub: Longs) -> Flags:
+def _present(runs: Sequence[SortedRun], key: Keys, sub: Longs) -> Flags:
     """Whether one of the runs has a row of each (key, sub); aligned with these."""
     found = numpy.zeros(len(key), bool)
     for run in runs:
@@ -103,7 +103,7 @@ def _newest(states: pyarrow.Table) -> pyarrow.Table:
     return states.take(order[numpy.append(starts[1:], len(order))[: len(starts)] - 1])
 
 
-def _contradictions(written: pyarrow.Table, applied: pyarrow.Table, subjects: Subjects) -> Iterator[Finding]:
+def _contradictions(written: pyarrow.Table, applied: pyarrow.Table, subjects: Subjects) -> Iterator[AuditFinding]:
     """The applied contents that differ from all that controllers wrote at the same partition epoch."""
     written, applied = reduce_states(written), reduce_states(applied)
     known, other = unlike(written, applied)
@@ -116,7 +116,7 @@ def _contradictions(written: pyarrow.Table, applied: pyarrow.Table, subjects: Su
         )
         subject = f"partition-epoch {found['sub']} content {found['content']:016x}"
         records = (reference(state), reference(found))
-        violation = Violation(AGENT_DISAGREES, found["key"], subject, message, records, found["at_ms"])
+        violation = RuleViolation(AGENT_DISAGREES, found["key"], subject, message, records, found["at_ms"])
         yield subjects.finding(violation)
 
 
@@ -126,8 +126,8 @@ def unlike(written: pyarrow.Table, shown: pyarrow.Table) -> tuple[Bounds, Flags]
     Returns where those written are, and whether the row has none of them and there are some; both aligned with the rows
     of `shown`. `written` is sorted by (key, sub).
     """
-    known = Run(written).find(keys(shown["key"]), longs(shown["sub"]))
-    content = Run(_by_content(written)).find(*_content_keys(shown))
+    known = SortedRun(written).find(keys(shown["key"]), longs(shown["sub"]))
+    content = SortedRun(_by_content(written)).find(*_content_keys(shown))
     return known, (known.first < known.end) & (content.first == content.end)
 
 

@@ -15,7 +15,7 @@ import numpy
 import pyarrow
 from msgspec import Struct
 
-from audit.records.findings import Finding
+from audit.records.findings import AuditFinding
 from audit.records.vectors import ABSENT, Longs, group_starts, is_one_of, longs, ranked
 from audit.rules.durations import LEADERLESS, UNDER_MIN_ISR
 from audit.rules.partition_windows import Window
@@ -73,7 +73,7 @@ def _order(difference: ClockDifference) -> tuple[int, int, int]:
     return -difference.ms, second, first
 
 
-def clock_findings(differences: Iterable[ClockDifference], jumping: AbstractSet[str]) -> Iterator[Finding]:
+def clock_findings(differences: Iterable[ClockDifference], jumping: AbstractSet[str]) -> Iterator[AuditFinding]:
     """Yield one finding for each node whose clock is wrong: the one that differs from most others, until none differ.
 
     `jumping`: processes (node/incarnation) whose clock was set back: they are found by that.
@@ -91,11 +91,11 @@ def clock_findings(differences: Iterable[ClockDifference], jumping: AbstractSet[
         message = f"the clock of {wrong} is {worst.ms / 1000:.1f} s or more {side} that of {other}"
         others = len({_node(d.behind) for d in own} | {_node(d.ahead) for d in own}) - 2
         more = f", and differs from {others} more" if others else ""
-        yield Finding(CLOCK_DIFFERS, f"{_SUBJECT}{wrong}", message + more, worst.records)
+        yield AuditFinding(CLOCK_DIFFERS, f"{_SUBJECT}{wrong}", message + more, worst.records)
         left = [d for d in left if d not in own]
 
 
-def node_of(finding: Finding) -> str:
+def node_of(finding: AuditFinding) -> str:
     """The node whose clock is wrong."""
     return finding.subject.removeprefix(_SUBJECT)
 

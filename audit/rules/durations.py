@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy
 import pyarrow
 
-from audit.records.findings import Finding, Violation, changes
+from audit.records.findings import AuditFinding, RuleViolation, changes
 from audit.records.vectors import Flags, Longs, group_starts, keys
 from audit.rules.deleted_partitions import DELETIONS, KnownDeletions, deletions_among
 from audit.rules.leaderships_taken import TAKEN_READ
@@ -58,7 +58,7 @@ def deletions(batch: BucketBatch) -> KnownDeletions:
     return deletions_among(batch, windows(batch).now.intervals.key)
 
 
-def _durations(window: Window, limits: Limits, subjects: Subjects) -> Iterator[Finding]:
+def _durations(window: Window, limits: Limits, subjects: Subjects) -> Iterator[AuditFinding]:
     """All findings in a window."""
     of = window.intervals
     too_few = "had fewer replicas in sync than min.insync.replicas"
@@ -110,7 +110,7 @@ def _open(batch: BucketBatch) -> pyarrow.Table:
 OPEN: Final = Awaited("open", OPEN_SCHEMA, _open)
 
 
-def _check(batch: BucketBatch) -> list[Finding]:
+def _check(batch: BucketBatch) -> list[AuditFinding]:
     before, now = (_durations(window, batch.limits, batch.subjects) for window in windows(batch))
     return changes(before, now)
 
@@ -120,7 +120,7 @@ def _newest(window: Window) -> Flags:
     return numpy.asarray(~window.intervals.goes_on & window.checked, bool)
 
 
-def _ended(window: Window, condition: _Condition) -> Iterator[Violation]:
+def _ended(window: Window, condition: _Condition) -> Iterator[RuleViolation]:
     rule, flags, limit_ms, text = condition
     of = window.intervals
     firsts = of.first_of_same(flags)
@@ -132,10 +132,10 @@ def _ended(window: Window, condition: _Condition) -> Iterator[Violation]:
         message = f"it {text} for {ms / 1000:.0f} s, from {since} on: more than {limit_ms // 1000} s"
         records = reference_at(of.rows, first), reference_at(of.rows, end)
         subject = f"partition-epoch {of.sub[first]}"
-        yield Violation(rule, int(of.key[end]), subject, message, records, int(of.at_ms[end]))
+        yield RuleViolation(rule, int(of.key[end]), subject, message, records, int(of.at_ms[end]))
 
 
-def _series(window: Window, condition: _Condition, calm_ms: int) -> Iterator[Violation]:
+def _series(window: Window, condition: _Condition, calm_ms: int) -> Iterator[RuleViolation]:
     rule, flags, most, text = condition
     of = window.intervals
     changed = numpy.flatnonzero(flags & window.checked)
@@ -149,7 +149,7 @@ def _series(window: Window, condition: _Condition, calm_ms: int) -> Iterator[Vio
         message = f"{text} {len(rows)} times within {ms / 1000:.0f} s, never {calm_ms // 1000} s apart"
         records = tuple(reference_at(of.rows, row) for row in rows[:_NAMED_MAX].tolist())
         subject = f"partition-epoch {of.sub[first]}"
-        yield Violation(rule, int(of.key[first]), subject, message, records, int(of.at_ms[last]))
+        yield RuleViolation(rule, int(of.key[first]), subject, message, records, int(of.at_ms[last]))
 
 
 def _parts(time: Longs, calm_ms: int) -> Longs:

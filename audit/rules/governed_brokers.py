@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy
 import pyarrow
 
-from audit.records.sorted_runs import Run
+from audit.records.sorted_runs import SortedRun
 from audit.records.vectors import Flags, Longs, group_starts, keys, longs, mixed
 from audit.rules.applied_states import AGENT_DISAGREES, unlike
 from audit.rules.leader_claims import reduce_claims
@@ -32,7 +32,7 @@ class Disagreement(NamedTuple):
     at_ms: int
 
 
-class Since(NamedTuple):
+class GovernedSince(NamedTuple):
     """The time from which brokers show what klamm's controllers wrote, where they do not name a controller epoch.
 
     `always`: no other controller is named. Otherwise it follows from the times of the records, which may differ by
@@ -43,7 +43,7 @@ class Since(NamedTuple):
     clock_ms: int
 
 
-def states_unlike(written: pyarrow.Table, shown: pyarrow.Table, since: Since) -> Iterator[Disagreement]:
+def states_unlike(written: pyarrow.Table, shown: pyarrow.Table, since: GovernedSince) -> Iterator[Disagreement]:
     """Yield the states that brokers were sent or applied and klamm did not write. Both as STATES, of the same keys."""
     written, shown = reduce_states(written), reduce_states(shown)
     for state, found in _unlike(written, shown, since):
@@ -62,7 +62,7 @@ def states_unlike(written: pyarrow.Table, shown: pyarrow.Table, since: Since) ->
         )
 
 
-def leaders_unlike(written: pyarrow.Table, shown: pyarrow.Table, since: Since) -> Iterator[Disagreement]:
+def leaders_unlike(written: pyarrow.Table, shown: pyarrow.Table, since: GovernedSince) -> Iterator[Disagreement]:
     """Yield the leaders that brokers name and klamm did not. Both as CLAIMS, of the same keys."""
     for claim, found in _unlike(_with_content(written), _with_content(shown), since):
         message = (
@@ -79,13 +79,13 @@ def states_unwritten(written: pyarrow.Table, shown: pyarrow.Table, epochs: Longs
     nothing, as STATES.
     """
     shown = reduce_states(shown)
-    known = Run(reduce_states(written)).find(keys(shown["key"]), longs(shown["sub"]))
+    known = SortedRun(reduce_states(written)).find(keys(shown["key"]), longs(shown["sub"]))
     missing = (known.first == known.end) & numpy.isin(longs(shown["last_controller_epoch"]), epochs)
     return shown.filter(pyarrow.array(missing))
 
 
 def _unlike(
-    written: pyarrow.Table, shown: pyarrow.Table, since: Since
+    written: pyarrow.Table, shown: pyarrow.Table, since: GovernedSince
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Yield the first row that was written and the one shown instead.
 
@@ -98,7 +98,7 @@ def _unlike(
         yield written.slice(int(known.first[row]), 1).to_pylist()[0], shown.slice(row, 1).to_pylist()[0]
 
 
-def _are_governed(written: pyarrow.Table, shown: pyarrow.Table, first: Longs, since: Since) -> Flags:
+def _are_governed(written: pyarrow.Table, shown: pyarrow.Table, first: Longs, since: GovernedSince) -> Flags:
     """Whether klamm knew what is in the `first` rows of `written` when brokers showed theirs, aligned with these."""
     if since.always or not len(first):
         return numpy.ones(len(first), bool)

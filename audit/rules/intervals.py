@@ -11,7 +11,7 @@ from typing import Final
 import numpy
 import pyarrow
 
-from audit.records.sorted_runs import Run
+from audit.records.sorted_runs import SortedRun
 from audit.records.vectors import ABSENT, BrokerLists, Flags, Longs, is_one_of, longs
 from audit.rules.partition_states import Groups
 
@@ -47,7 +47,7 @@ class Intervals:
         self.goes_on = numpy.zeros(count, bool)
         """Whether the row after is of the same partition."""
         self.goes_on[:-1] = self.follows[1:]
-        bounds = Run(taken).find(self.key, self.leader_epoch)
+        bounds = SortedRun(taken).find(self.key, self.leader_epoch)
         self.is_taken: Flags = (bounds.first < bounds.end) & (self.leader >= 0)
         self.taken = taken.take(numpy.where(self.is_taken, bounds.first, 0)) if len(taken) else None
 

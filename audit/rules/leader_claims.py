@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy
 import pyarrow
 
-from audit.records.findings import Finding, Violation, changes
+from audit.records.findings import AuditFinding, RuleViolation, changes
 from audit.records.sorted_runs import gather
 from audit.records.vectors import (
     ABSENT,
@@ -62,7 +62,7 @@ CLAIMS: Final = Kept("claims", CLAIMS_SCHEMA, lambda batch: claims_of(comparable
 """One row for each leader (-1: none) that a record names in a leader epoch (`sub`)."""
 
 
-def _check(batch: BucketBatch) -> list[Finding]:
+def _check(batch: BucketBatch) -> list[AuditFinding]:
     new = batch.added(CLAIMS)
     if not new.num_rows:
         return []
@@ -72,14 +72,14 @@ def _check(batch: BucketBatch) -> list[Finding]:
     return changes(_contradictions(reduce_claims(known), batch.subjects), _contradictions(now, batch.subjects))
 
 
-def _contradictions(claims: pyarrow.Table, subjects: Subjects) -> Iterator[Finding]:
+def _contradictions(claims: pyarrow.Table, subjects: Subjects) -> Iterator[AuditFinding]:
     key, sub = keys(claims["key"]), longs(claims["sub"])
     starts = group_starts(key, sub)
     ends = numpy.append(starts[1:], len(key))
     for start, end in zip(starts[ends - starts > 1].tolist(), ends[ends - starts > 1].tolist(), strict=True):
         rows = sorted(claims.slice(start, end - start).to_pylist(), key=_reference_order)
         epoch = rows[0]["sub"]
-        violation = Violation(
+        violation = RuleViolation(
             ONE_LEADER_PER_EPOCH,
             int(key[start]),
             f"leader-epoch {epoch}",

@@ -6,8 +6,8 @@ import numpy
 import pyarrow
 
 from audit.reading.kafka.rows import are_kafka, is_first_role, without_kafka_requests
-from audit.records.findings import Finding, Violation
-from audit.records.sorted_runs import Run, gather
+from audit.records.findings import AuditFinding, RuleViolation
+from audit.records.sorted_runs import SortedRun, gather
 from audit.records.vectors import ABSENT, Flags, Keys, Longs, group_starts, is_one_of, keys, longs, mixed, text_hashes
 from audit.rules.rule import KEY, BucketBatch, Explanation, Kept, Rule, once
 from cluster.model.state_machines import PartitionState
@@ -41,7 +41,7 @@ _NEEDED: Final = (
 class _Compared(NamedTuple):
     """The epochs that fell, and the new rows of VIEWS: each follows from the epochs before a record."""
 
-    findings: list[Finding]
+    findings: list[AuditFinding]
     views: pyarrow.Table
 
 
@@ -57,7 +57,7 @@ def _compared(batch: BucketBatch) -> _Compared:
     # The view so far stands before the records of its group, so that each is compared with the one before it.
     known = reduce_views(gather(batch.runs(VIEWS), key[starts], who[starts], _SCHEMA.empty_table()))
     deletions, loads = _are_deletions(part), _begin_without_id(part)
-    findings: list[Finding] = []
+    findings: list[AuditFinding] = []
     views: dict[str, Longs] = {}
     for name, rule in zip(_SHOWN, _RULES, strict=True):
         shown = _shown(part, name)
@@ -138,7 +138,7 @@ def _of_groups(known: pyarrow.Table, name: str, key: Keys, who: Longs) -> tuple[
     `known`: as VIEWS, reduced.
     """
     values, numbers = numpy.full(len(key), ABSENT), numpy.full(len(key), ABSENT)
-    bounds = Run(known).find(key, who)
+    bounds = SortedRun(known).find(key, who)
     present = bounds.first < bounds.end
     values[present] = longs(known[name])[bounds.first[present]]
     numbers[present] = longs(known[f"{name}_seq"])[bounds.first[present]]
@@ -173,7 +173,7 @@ def _previous(
     return values[before], numbers[before], values[last], numbers[last]
 
 
-def _violation(rows: pyarrow.Table, row: int, rule: str, before: tuple[int, int]) -> Violation:
+def _violation(rows: pyarrow.Table, row: int, rule: str, before: tuple[int, int]) -> RuleViolation:
     """A record's epoch that fell. `before`: the greater epoch that was shown before, and the number of that record."""
     name = _SHOWN[_RULES.index(rule)]
     columns = ("key", "node", "incarnation", "seq", "at_ms", name)
@@ -181,7 +181,7 @@ def _violation(rows: pyarrow.Table, row: int, rule: str, before: tuple[int, int]
     reference = f"{node}/{incarnation}/"
     message = f"{node} showed {name.replace('_', ' ')} {shown} after {before[0]}"
     records = (f"{reference}{before[1]}", f"{reference}{seq}")
-    return Violation(rule, key, f"record {reference}{seq}", message, records, at_ms)
+    return RuleViolation(rule, key, f"record {reference}{seq}", message, records, at_ms)
 
 
 RULE: Final = Rule(

@@ -6,7 +6,7 @@ import numpy
 import pyarrow
 import pyarrow.compute
 
-from audit.records.sorted_runs import Run
+from audit.records.sorted_runs import SortedRun
 from audit.records.vectors import (
     ABSENT,
     BrokerLists,
@@ -146,7 +146,7 @@ class Groups:
 
     def where(self, key: Keys, sub: Longs) -> Longs:
         """The group of each (key, partition epoch), all of which exist."""
-        return Run(pyarrow.table({"key": self.key, "sub": self.sub})).find(key, sub).first
+        return SortedRun(pyarrow.table({"key": self.key, "sub": self.sub})).find(key, sub).first
 
     def references(self, group: int) -> list[tuple[dict[str, Any], str]]:
         """The contents of a group, each with the name of its record."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy
 import pyarrow
 
-from audit.records.sorted_runs import NOTHING, Run, expand, gather, joined
+from audit.records.sorted_runs import NOTHING, SortedRun, expand, gather, joined
 from audit.records.vectors import ABSENT, Flags, Keys, Longs, group_starts, keys, longs, unique_pairs
 from audit.rules.deleted_partitions import DELETIONS
 from audit.rules.intervals import Intervals
@@ -102,11 +102,11 @@ def earlier_window(batch: BucketBatch) -> Window:
     return whole(earlier(batch, WRITTEN), earlier(batch, TAKEN))
 
 
-def _changed(runs: Sequence[Run], new: pyarrow.Table) -> pyarrow.Table:
+def _changed(runs: Sequence[SortedRun], new: pyarrow.Table) -> pyarrow.Table:
     """The new leaderships that are not known yet, or differ from what is known."""
     known = reduce_taken(gather(runs, keys(new["key"]), longs(new["sub"]), TAKEN.schema.empty_table()))
     now = reduce_taken(pyarrow.concat_tables([known, new]).unify_dictionaries())
-    place = Run(known).find(keys(now["key"]), longs(now["sub"]))
+    place = SortedRun(known).find(keys(now["key"]), longs(now["sub"]))
     differs = place.first == place.end
     if known.num_rows:
         was = known.take(numpy.minimum(place.first, known.num_rows - 1))
@@ -133,7 +133,7 @@ def _touched(states: pyarrow.Table, taken: pyarrow.Table, ended: Keys) -> _Touch
     return _Touched(key[starts], sub[starts], sub[ends], numpy.logical_or.reduceat(of_epoch, starts))
 
 
-def _reached(runs: Sequence[Run], touched: _Touched, reach: int) -> tuple[Longs, Longs]:
+def _reached(runs: Sequence[SortedRun], touched: _Touched, reach: int) -> tuple[Longs, Longs]:
     """The partition epochs between which all states are known when each run gives `reach` states on either side.
 
     The lowest and the highest, aligned with the touched; NOTHING and `_HIGHEST` where the runs have no more.
@@ -148,14 +148,14 @@ def _reached(runs: Sequence[Run], touched: _Touched, reach: int) -> tuple[Longs,
     return low, high
 
 
-def _range(runs: Sequence[Run], key: Keys, low: Longs, high: Longs) -> pyarrow.Table:
+def _range(runs: Sequence[SortedRun], key: Keys, low: Longs, high: Longs) -> pyarrow.Table:
     """All states of each key from `low` to `high`, both included; these are aligned with `key`."""
     ends = numpy.minimum(high, _HIGHEST - 1)
     found = [run.rows.take(expand(run.find(key, low).first, run.find(key, ends).end)) for run in runs]
     return joined(found, WRITTEN.schema.empty_table())
 
 
-def _window(states: pyarrow.Table, runs: Sequence[Run], new: pyarrow.Table | None) -> Intervals:
+def _window(states: pyarrow.Table, runs: Sequence[SortedRun], new: pyarrow.Table | None) -> Intervals:
     """These states, with the leaderships of their leader epochs in the runs and the new ones."""
     groups = Groups(states)
     taken = gather(runs, *unique_pairs(groups.key, groups.leader_epoch), TAKEN.schema.empty_table())

@@ -12,7 +12,7 @@ import numpy
 import pyarrow
 
 from audit.records.columns import RECORDS
-from audit.records.findings import Finding, Violation
+from audit.records.findings import AuditFinding, RuleViolation
 from audit.records.vectors import ABSENT, BrokerLists, Flags, is_one_of, keys, longs, ranked
 from audit.rules.rule import BucketBatch, Explanation, Rule
 from audit.rules.subjects import Subjects
@@ -37,7 +37,7 @@ _AT_ONCE: Final = 10_000
 """Records made into findings at a time: one by one takes ten times as long, and all of a hostile log the memory."""
 
 
-def _check(batch: BucketBatch) -> list[Finding]:
+def _check(batch: BucketBatch) -> list[AuditFinding]:
     rows = batch.rows
     of_partitions = keys(rows["key"]) != 0
     if not of_partitions.all():
@@ -80,12 +80,12 @@ def _truncated_below_high_watermark(rows: pyarrow.Table) -> Flags:
     return numpy.asarray(of_kind & below, bool)
 
 
-def _finding(fields: Mapping[str, Any], rule: str, subjects: Subjects) -> Finding:
+def _finding(fields: Mapping[str, Any], rule: str, subjects: Subjects) -> AuditFinding:
     record = msgspec.convert({n: v for n, v in fields.items() if v is not None}, LoggedStateChange)
     message = RECORD_RULES[rule](record)
     assert message is not None, f"{rule} holds for {record}"
     subject = f"record {record.reference}"
-    violation = Violation(rule, fields["key"], subject, message, (record.reference,), record.at_ms)
+    violation = RuleViolation(rule, fields["key"], subject, message, (record.reference,), record.at_ms)
     return subjects.finding(violation)
 
 

@@ -11,7 +11,7 @@ import numpy
 import pyarrow
 
 from audit.reading.kafka.rows import are_kafka, is_first_role
-from audit.records.findings import NOT_COMPARED, Finding, Violation
+from audit.records.findings import NOT_COMPARED, AuditFinding, RuleViolation
 from audit.records.sorted_runs import gather_all
 from audit.records.vectors import Flags, Keys, Longs, group_starts, is_one_of, keys, longs, ranks, text_hashes
 from audit.rules.rule import KEY, TEXT, BucketBatch, Kept, Rule, once
@@ -129,10 +129,10 @@ def earlier(batch: BucketBatch, table: Kept) -> pyarrow.Table:
     return table.reduce(gather_all(batch.runs(table), created_anew(batch).new, table.schema.empty_table()))
 
 
-def _not_compared(batch: BucketBatch) -> list[Finding]:
+def _not_compared(batch: BucketBatch) -> list[AuditFinding]:
     message = "it was deleted and created anew without a topic id: its states and leaders are not compared"
     return [
-        batch.subjects.finding(Violation(CREATED_ANEW, key, "created anew", message, (), None), NOT_COMPARED)
+        batch.subjects.finding(RuleViolation(CREATED_ANEW, key, "created anew", message, (), None), NOT_COMPARED)
         for key in created_anew(batch).new.tolist()
     ]
 

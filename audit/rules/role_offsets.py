@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pyarrow
 
-from audit.records.findings import Finding, Violation
+from audit.records.findings import AuditFinding, RuleViolation
 from audit.records.vectors import ABSENT, is_one_of, keys, longs
 from audit.rules.rule import REFERENCE, BucketBatch, Explanation, Rule
 from audit.rules.subjects import reference
@@ -14,7 +14,7 @@ from state_log.record import Kind
 HIGH_WATERMARK_WITHIN_LOG: Final = "high-watermark-within-log"
 
 
-def _check(batch: BucketBatch) -> list[Finding]:
+def _check(batch: BucketBatch) -> list[AuditFinding]:
     rows = batch.rows
     end, high_watermark = longs(rows["log_end_offset"]), longs(rows["high_watermark"])
     above = (end != ABSENT) & (high_watermark > end) & (keys(rows["key"]) != 0)
@@ -23,10 +23,10 @@ def _check(batch: BucketBatch) -> list[Finding]:
     return [batch.subjects.finding(_violation(row)) for row in part.to_pylist()]
 
 
-def _violation(row: Mapping[str, Any]) -> Violation:
+def _violation(row: Mapping[str, Any]) -> RuleViolation:
     name = reference(row)
     message = f"the high watermark {row['high_watermark']} is above the log end offset {row['log_end_offset']}"
-    return Violation(HIGH_WATERMARK_WITHIN_LOG, row["key"], f"record {name}", message, (name,), row["at_ms"])
+    return RuleViolation(HIGH_WATERMARK_WITHIN_LOG, row["key"], f"record {name}", message, (name,), row["at_ms"])
 
 
 RULE: Final = Rule(

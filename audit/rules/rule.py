@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow
 
-from audit.records.findings import Finding
-from audit.records.sorted_runs import Run
+from audit.records.findings import AuditFinding
+from audit.records.sorted_runs import SortedRun
 from audit.rules.limits import Limits
 from audit.rules.subjects import Subjects
 
@@ -66,7 +66,7 @@ class BucketBatch:
     def __init__(
         self,
         rows: pyarrow.Table,
-        runs: Mapping[str, Sequence[Run]],
+        runs: Mapping[str, Sequence[SortedRun]],
         awaited: Mapping[str, pyarrow.Table],
         limits: Limits,
     ) -> None:
@@ -76,7 +76,7 @@ class BucketBatch:
         """What `once` has computed, by function."""
         self._runs, self._awaited = runs, awaited
 
-    def runs(self, table: Kept) -> Sequence[Run]:
+    def runs(self, table: Kept) -> Sequence[SortedRun]:
         """The rows of earlier batches."""
         return self._runs[table.name]
 
@@ -102,7 +102,7 @@ def once(compute: Callable[[BucketBatch], _Value]) -> Callable[[BucketBatch], _V
     return found
 
 
-def _nothing(_: BucketBatch) -> Iterable[Finding]:
+def _nothing(_: BucketBatch) -> Iterable[AuditFinding]:
     return ()
 
 
@@ -117,7 +117,7 @@ class Rule(NamedTuple):
 
     explains: Mapping[str, Explanation]
     reads: tuple[str, ...]
-    check: Callable[[BucketBatch], Iterable[Finding]]
+    check: Callable[[BucketBatch], Iterable[AuditFinding]]
     keeps: tuple[Kept, ...] = ()
     awaits: tuple[Awaited, ...] = ()
-    withdraw: Callable[[BucketBatch], Iterable[Finding]] = _nothing
+    withdraw: Callable[[BucketBatch], Iterable[AuditFinding]] = _nothing

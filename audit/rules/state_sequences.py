@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy
 import pyarrow
 
-from audit.records.findings import Finding, Violation, changes
+from audit.records.findings import AuditFinding, RuleViolation, changes
 from audit.records.sorted_runs import NOTHING, gather, neighbours
 from audit.records.vectors import BrokerLists, Flags, Keys, Longs, keys, longs, unique_pairs
 from audit.rules.partition_states import STATES_READ, WRITTEN, Groups, describe_state
@@ -45,7 +45,7 @@ class _Pairs(NamedTuple):
     after: Longs
 
 
-def _check(batch: BucketBatch) -> list[Finding]:
+def _check(batch: BucketBatch) -> list[AuditFinding]:
     runs, new, subjects = batch.runs(WRITTEN), batch.added(WRITTEN), batch.subjects
     if not new.num_rows:
         return []
@@ -62,12 +62,12 @@ def _check(batch: BucketBatch) -> list[Finding]:
     return changes(chain(old, _of_pairs(before, old_pairs, subjects)), _found(now, touched, subjects))
 
 
-def _withdraw(batch: BucketBatch) -> list[Finding]:
+def _withdraw(batch: BucketBatch) -> list[AuditFinding]:
     groups = Groups(earlier(batch, WRITTEN))
     return changes(_found(groups, numpy.ones(len(groups.key), bool), batch.subjects), ())
 
 
-def _found(groups: Groups, touched: Flags, subjects: Subjects) -> Iterator[Finding]:
+def _found(groups: Groups, touched: Flags, subjects: Subjects) -> Iterator[AuditFinding]:
     """What there is to find about the touched groups. `touched`: aligned with the groups."""
     yield from _contradictions(groups, numpy.flatnonzero(touched), subjects)
     yield from _of_pairs(groups, _pairs_now(groups, touched), subjects)
@@ -95,13 +95,13 @@ def _pairs_before(groups: Groups, touched: _Touched) -> _Pairs:
     return _Pairs(pairs[0], pairs[1])
 
 
-def _contradictions(groups: Groups, which: Longs, subjects: Subjects) -> Iterator[Finding]:
+def _contradictions(groups: Groups, which: Longs, subjects: Subjects) -> Iterator[AuditFinding]:
     """The findings about those of these groups that have more than one content."""
     for group in which[groups.ends[which] - groups.starts[which] > 1].tolist():
         contents = groups.references(group)
         epoch = int(groups.sub[group])
         texts = " and as ".join(describe_state(row) for row, _ in contents)
-        violation = Violation(
+        violation = RuleViolation(
             ONE_STATE_PER_PARTITION_EPOCH,
             int(groups.key[group]),
             f"partition-epoch {epoch}",
@@ -112,7 +112,7 @@ def _contradictions(groups: Groups, which: Longs, subjects: Subjects) -> Iterato
         yield subjects.finding(violation)
 
 
-def _of_pairs(groups: Groups, pairs: _Pairs, subjects: Subjects) -> Iterator[Finding]:
+def _of_pairs(groups: Groups, pairs: _Pairs, subjects: Subjects) -> Iterator[AuditFinding]:
     for rule, violated in _violations(groups, pairs).items():
         for before, after in zip(pairs.before[violated].tolist(), pairs.after[violated].tolist(), strict=True):
             (first, first_record), (second, second_record) = (groups.references(n)[0] for n in (before, after))
@@ -124,7 +124,7 @@ def _of_pairs(groups: Groups, pairs: _Pairs, subjects: Subjects) -> Iterator[Fin
             )
             subject = f"partition-epoch {groups.sub[after]}"
             records = (first_record, second_record)
-            violation = Violation(rule, int(groups.key[after]), subject, message, records, second["at_ms"])
+            violation = RuleViolation(rule, int(groups.key[after]), subject, message, records, second["at_ms"])
             yield subjects.finding(violation)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy
 import pyarrow
 
-from audit.records.findings import FOUND, Finding, Violation
+from audit.records.findings import FOUND, AuditFinding, RuleViolation
 from audit.records.vectors import Keys, Longs, keys
 
 
@@ -41,12 +41,12 @@ class Subjects:
         """The keys, sorted, and the first row of each; aligned."""
         return numpy.unique(keys(self._rows["key"]), return_index=True)
 
-    def finding(self, violation: Violation, status: str = FOUND) -> Finding:
+    def finding(self, violation: RuleViolation, status: str = FOUND) -> AuditFinding:
         """The finding, with the partition that the key stands for."""
         row = self._first_rows[violation.key]
         topic, topic_id, partition = (self._rows[name][row].as_py() for name in ("topic", "topic_id", "partition"))
         name = f"{topic}-{partition}" if topic_id is None else f"{topic}-{partition} ({topic_id})"
-        return Finding(
+        return AuditFinding(
             rule=violation.rule,
             subject=f"{name} {violation.subject}",
             message=violation.message,

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy
 import pyarrow
 
-from audit.records.findings import Finding, Violation, changes
+from audit.records.findings import AuditFinding, RuleViolation, changes
 from audit.records.sorted_runs import gather_all
 from audit.records.vectors import (
     ABSENT,
@@ -112,7 +112,7 @@ UNCLEAN: Final = Kept("unclean", _PARTITIONS, _unclean_of, reduce_unclean)
 """The partitions that have had unclean elections; `sub` is 0."""
 
 
-def _check(batch: BucketBatch) -> list[Finding]:
+def _check(batch: BucketBatch) -> list[AuditFinding]:
     """What a batch changes about unclean elections, and about truncations that these explain.
 
     A truncation below the high watermark that nothing explains is found by the rule on single records; here it is taken
@@ -134,13 +134,13 @@ def _check(batch: BucketBatch) -> list[Finding]:
     return changes(chain(fresh, before), _findings(whole(now[0], now[1]), now[2], batch.subjects))
 
 
-def _withdraw(batch: BucketBatch) -> list[Finding]:
+def _withdraw(batch: BucketBatch) -> list[AuditFinding]:
     """Elections between states that are not compared are none, so they explain no truncation."""
     offsets = earlier(batch, OFFSETS)
     return changes(_findings(earlier_window(batch), offsets, batch.subjects), _truncations(offsets, batch.subjects))
 
 
-def _findings(window: Window, offsets: pyarrow.Table, subjects: Subjects) -> Iterator[Finding]:
+def _findings(window: Window, offsets: pyarrow.Table, subjects: Subjects) -> Iterator[AuditFinding]:
     """The unclean elections in a window, and the truncations below the high watermark that none of them explains.
 
     `offsets`: as OFFSETS, reduced, of the window's partitions.
@@ -163,7 +163,7 @@ def _findings(window: Window, offsets: pyarrow.Table, subjects: Subjects) -> Ite
     yield from _truncations(pyarrow.Table.from_pylist(cuts, _OFFSETS), subjects)
 
 
-def _election(of: Intervals, row: int, offsets: Sequence[Mapping[str, Any]], earlier: int | None) -> Violation:
+def _election(of: Intervals, row: int, offsets: Sequence[Mapping[str, Any]], earlier: int | None) -> RuleViolation:
     """The finding about the election in a row. `offsets`: those of the partition.
 
     `earlier`: the leader epoch of the unclean election before.
@@ -193,7 +193,7 @@ def _election(of: Intervals, row: int, offsets: Sequence[Mapping[str, Any]], ear
         text += f"; how many records were lost is unknown: brokers {missing} have recorded no role since"
     else:
         text += "; no record below the high watermark was lost"
-    return Violation(rule, int(of.key[row]), f"leader-epoch {epoch}", text, tuple(evidence), int(of.at_ms[row]))
+    return RuleViolation(rule, int(of.key[row]), f"leader-epoch {epoch}", text, tuple(evidence), int(of.at_ms[row]))
 
 
 def _known_before(offsets: Sequence[Mapping[str, Any]], epoch: int, earlier: int | None) -> Iterator[Mapping[str, Any]]:
@@ -213,12 +213,12 @@ def _explained(cut: Mapping[str, Any], unclean: Sequence[int], offsets: Sequence
     return any(epoch <= cut["sub"] and not any(epoch <= sub < cut["sub"] for sub in own) for epoch in unclean)
 
 
-def _truncations(rows: pyarrow.Table, subjects: Subjects) -> Iterator[Finding]:
+def _truncations(rows: pyarrow.Table, subjects: Subjects) -> Iterator[AuditFinding]:
     """The findings about those of these rows that are truncations below the high watermark."""
     for row in rows.filter(pyarrow.array(longs(rows["to_offset"]) != ABSENT)).to_pylist():
         message = f"the log was truncated to {row['to_offset']}, below its high watermark {row['high_watermark']}"
         name = reference(row)
-        violation = Violation(
+        violation = RuleViolation(
             TRUNCATED_BELOW_HIGH_WATERMARK, row["key"], f"record {name}", message, (name,), row["at_ms"]
         )
         yield subjects.finding(violation)

@@ -12,7 +12,7 @@ import numpy
 import pyarrow
 from msgspec import Struct
 
-from audit.records.findings import Finding, Violation, changes
+from audit.records.findings import AuditFinding, RuleViolation, changes
 from audit.records.sorted_runs import gather_all
 from audit.records.vectors import ABSENT, Flags, Longs, group_starts, is_one_of, keys, longs
 from audit.rules.durations import OPEN_SCHEMA, OPEN_UNNAMED
@@ -82,7 +82,7 @@ def _steps(batch: BucketBatch) -> tuple[pyarrow.Table, pyarrow.Table]:
     return reduce_steps(known), reduce_steps(pyarrow.concat_tables([known, new]))
 
 
-def _check(batch: BucketBatch) -> list[Finding]:
+def _check(batch: BucketBatch) -> list[AuditFinding]:
     before, now = (_stalled(steps, batch.limits.reassignment_ms, batch.subjects) for steps in _steps(batch))
     return changes(before, now)
 
@@ -115,13 +115,15 @@ def add_deletions(deletions: dict[str, list[DeletionStep]], rows: pyarrow.Table)
     return changed
 
 
-def stalled_deletions(name: str, steps: Sequence[DeletionStep], limit_ms: int) -> Iterator[Finding]:
+def stalled_deletions(name: str, steps: Sequence[DeletionStep], limit_ms: int) -> Iterator[AuditFinding]:
     """The deletions of a topic that took too long. `steps`: sorted."""
     for step, after in pairwise(steps):
         if step.begins and after.at_ms - step.at_ms > limit_ms:
             message = _text("the deletion of the topic", after.at_ms - step.at_ms, step.at_ms, limit_ms)
             subject, records = f"{name} record {step.record}", (step.record, after.record)
-            yield Finding(DELETION_STALLED, subject, message, records, topic=name.partition(" ")[0], at_ms=after.at_ms)
+            yield AuditFinding(
+                DELETION_STALLED, subject, message, records, topic=name.partition(" ")[0], at_ms=after.at_ms
+            )
 
 
 def open_deletions(deletions: Mapping[str, Sequence[DeletionStep]]) -> Iterator[dict[str, Any]]:
@@ -141,14 +143,14 @@ def open_deletions(deletions: Mapping[str, Sequence[DeletionStep]]) -> Iterator[
             }
 
 
-def _stalled(steps: pyarrow.Table, limit_ms: int, subjects: Subjects) -> Iterator[Finding]:
+def _stalled(steps: pyarrow.Table, limit_ms: int, subjects: Subjects) -> Iterator[AuditFinding]:
     key, at_ms = keys(steps["key"]), longs(steps["at_ms"])
     late = (key[1:] == key[:-1]) & _begin(steps)[:-1] & (at_ms[1:] - at_ms[:-1] > limit_ms)
     for row in numpy.flatnonzero(late).tolist():
         message = _text("the reassignment", int(at_ms[row + 1] - at_ms[row]), int(at_ms[row]), limit_ms)
         records = reference_at(steps, row), reference_at(steps, row + 1)
         subject = f"record {records[0]}"
-        violation = Violation(REASSIGNMENT_STALLED, int(key[row]), subject, message, records, int(at_ms[row + 1]))
+        violation = RuleViolation(REASSIGNMENT_STALLED, int(key[row]), subject, message, records, int(at_ms[row + 1]))
         yield subjects.finding(violation)
 
 

@@ -15,7 +15,7 @@ import msgspec
 import pyarrow
 from msgspec import Struct
 
-from audit.records.sorted_runs import Run
+from audit.records.sorted_runs import SortedRun
 from audit.rules.limits import Limits
 from audit.storage.commits import BucketState, Commit, StoredFile, content_digest
 from audit.storage.file_store import Location, open_store
@@ -123,9 +123,9 @@ class CommittedState:
         except DECODE_ERRORS as error:
             raise OutputError(f"{path}: is not a commit of an audit: {first_line(error)}; {REMEDY}") from error
 
-    def runs(self, stored: Sequence[StoredFile]) -> list[Run]:
+    def runs(self, stored: Sequence[StoredFile]) -> list[SortedRun]:
         """Map these runs into memory. Raises OutputError."""
-        return [Run(self._read_run(run)) for run in stored]
+        return [SortedRun(self._read_run(run)) for run in stored]
 
     def _read_run(self, run: StoredFile) -> pyarrow.Table:
         path = self.path(run.file)

@@ -11,7 +11,7 @@ import numpy
 import pyarrow
 
 from audit.records.findings import HOLDS
-from audit.records.sorted_runs import Run, gather, gather_all
+from audit.records.sorted_runs import SortedRun, gather, gather_all
 from audit.records.vectors import ABSENT, Flags, Keys, Longs, group_starts, is_one_of, keys, longs, mixed
 from audit.rules.leaderships_taken import TAKEN
 from audit.rules.rule import KEY, BucketBatch, Kept, once
@@ -144,7 +144,7 @@ BY_EPOCH: Final = Kept("elections_by_epoch", _EPOCHS, lambda batch: _new_electio
 
 def touched_events(batch: BucketBatch) -> Keys:
     """The events that have new elections, or whose leaders have newly taken their roles; sorted, each once."""
-    known, taken = [*batch.runs(BY_EPOCH), Run(batch.added(BY_EPOCH))], batch.added(TAKEN)
+    known, taken = [*batch.runs(BY_EPOCH), SortedRun(batch.added(BY_EPOCH))], batch.added(TAKEN)
     taken_now = gather(known, keys(taken["key"]), longs(taken["sub"]), _EPOCHS.empty_table())
     return numpy.unique(numpy.concatenate((keys(batch.added(ELECTIONS)["key"]), keys(taken_now["event"]))))
 
@@ -171,7 +171,7 @@ def _in_order(elections: pyarrow.Table) -> pyarrow.Array:
     return pyarrow.array(numpy.argsort(keys(elections["key"]), kind="stable"))
 
 
-def _elections(runs: Mapping[str, Sequence[Run]], events: Keys) -> pyarrow.Table:
+def _elections(runs: Mapping[str, Sequence[SortedRun]], events: Keys) -> pyarrow.Table:
     """The elections of these events in one bucket, with the times at which the leaders took their roles."""
     found = reduce_elections(gather_all(runs.get(ELECTIONS.name, ()), events, _ELECTIONS.empty_table()))
     partition, epoch = longs(found["sub"]).view(numpy.uint64), longs(found["leader_epoch"])

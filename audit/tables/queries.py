@@ -43,7 +43,7 @@ class Answer(NamedTuple):
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
-class Described(NamedTuple):
+class DescribedTable(NamedTuple):
     """A table and its number of rows, for a revised one those that hold."""
 
     table: Table
@@ -62,15 +62,15 @@ def run_query(folder: OutputFolder, sql: str, limit: int | None = None) -> Answe
     return on_tables(folder, lambda tables: answer(tables, sql, limit=limit))
 
 
-def describe_tables(folder: OutputFolder) -> list[Described]:
+def describe_tables(folder: OutputFolder) -> list[DescribedTable]:
     """All tables, also those without rows. Raises OutputError."""
 
-    def describe(tables: duckdb.DuckDBPyConnection) -> list[Described]:
+    def describe(tables: duckdb.DuckDBPyConnection) -> list[DescribedTable]:
         found = []
         for name, table in TABLES.items():
             (rows,) = tables.execute(f"SELECT count(*) FROM {name}").fetchone() or (0,)
             columns = tables.execute(f"DESCRIBE {name}").fetchall()
-            found.append(Described(table, rows, [(column[0], column[1].lower()) for column in columns]))
+            found.append(DescribedTable(table, rows, [(column[0], column[1].lower()) for column in columns]))
         return found
 
     return on_tables(folder, describe)

@@ -12,7 +12,7 @@ import numpy
 import pyarrow
 
 from audit.reading.node_work import TopicSize
-from audit.records.sorted_runs import Run, gather_all
+from audit.records.sorted_runs import SortedRun, gather_all
 from audit.records.vectors import group_starts, is_one_of, keys, longs, text_hash
 from state_log.record import Kind
 
@@ -69,7 +69,7 @@ def reduce_events(rows: pyarrow.Table) -> pyarrow.Table:
     return rows.take(pyarrow.array(order[group_starts(key[order], sub[order])]))
 
 
-def known_events(runs: Sequence[Run], new: pyarrow.Table) -> pyarrow.Table:
+def known_events(runs: Sequence[SortedRun], new: pyarrow.Table) -> pyarrow.Table:
     """The known events of the subjects that have new ones, reduced."""
     return reduce_events(gather_all(runs, numpy.unique(keys(new["key"])), EVENTS.empty_table()))
 

@@ -7,7 +7,7 @@ import pyarrow
 import pyarrow.compute
 
 from audit.records.findings import HOLDS, WITHDRAWN
-from audit.records.sorted_runs import Run
+from audit.records.sorted_runs import SortedRun
 from audit.records.vectors import ABSENT, Flags, Keys, Longs, keys, longs, mixed
 from audit.rules.deleted_partitions import DELETIONS, deleted_at
 from audit.rules.durations import deletions
@@ -33,7 +33,7 @@ def _revised(batch: BucketBatch) -> pyarrow.Table:
     until = _until(now.intervals, deleted.now)
     content = _contents(now.intervals, until)
     earlier = _contents(before.intervals, _until(before.intervals, deleted.before))
-    known = Run(pyarrow.table({"key": before.intervals.key, "sub": before.intervals.sub}))
+    known = SortedRun(pyarrow.table({"key": before.intervals.key, "sub": before.intervals.sub}))
     place = known.find(now.intervals.key, now.intervals.sub)
     was = place.first < place.end
     same = numpy.zeros(len(content), bool)

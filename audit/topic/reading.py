@@ -19,9 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from audit.chains.line_digests import DIGEST_BYTES, DIGESTS, find_digests
 from audit.reading.lines_read import ReadRange
-from audit.reading.log_files import Content, Range
+from audit.reading.log_files import FileContent, Range
 from audit.reading.schema import SOURCE
-from audit.reading.source import Plan, RangeSummary, read_summaries
+from audit.reading.source import RangeSummary, ReadPlan, read_summaries
 from audit.records.vectors import group_starts
 from audit.storage.commits import BucketState
 from audit.storage.file_store import Location
@@ -36,7 +36,7 @@ _COLUMNS: Final = ("key", "value", "partition", "offset")
 _DIGITS: Final = 2 * DIGEST_BYTES
 
 
-def stream_topic(spark: SparkSession, topic: Topic, plan: Plan, output: Location) -> DataFrame:
+def stream_topic(spark: SparkSession, topic: Topic, plan: ReadPlan, output: Location) -> DataFrame:
     """The rows of `audit.reading.source` of the records in a topic, from its beginning, as a stream."""
     options = {
         "kafka.bootstrap.servers": topic.bootstrap,
@@ -122,7 +122,7 @@ class TopicSummary(RangeSummary):
         lines = list(dict.fromkeys(values))
         self._starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
         self._next_offset, self._before, self._repeated_bytes = offsets[-1] + 1, before, 0
-        content = Content(f"kafka:{topic}/{partition}/{name}", b"\n".join([*lines, b""]), 0)
+        content = FileContent(f"kafka:{topic}/{partition}/{name}", b"\n".join([*lines, b""]), 0)
         super().__init__(Range(name.replace("/", "-", 1), content, 0, len(content.data)))
 
     def _unread(

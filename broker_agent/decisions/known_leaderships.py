@@ -10,7 +10,7 @@ from state_log.record import LoggedStateChange
 _ROLES = ("leader", "follower")
 
 
-class Replica(NamedTuple):
+class KnownReplica(NamedTuple):
     """A partition of one topic; a later topic of the same name has another id."""
 
     topic: str
@@ -18,11 +18,11 @@ class Replica(NamedTuple):
     partition: int
 
 
-def newest(known: Iterable[KnownLeadership]) -> dict[Replica, KnownLeadership]:
+def newest(known: Iterable[KnownLeadership]) -> dict[KnownReplica, KnownLeadership]:
     """The newest of each partition; of equal ones the first, so name the source that knows most first."""
-    found: dict[Replica, KnownLeadership] = {}
+    found: dict[KnownReplica, KnownLeadership] = {}
     for leadership in known:
-        replica = Replica(leadership.topic, leadership.topic_id, leadership.partition)
+        replica = KnownReplica(leadership.topic, leadership.topic_id, leadership.partition)
         present = found.get(replica)
         if present is None or epochs_of(leadership) > epochs_of(present):
             found[replica] = leadership

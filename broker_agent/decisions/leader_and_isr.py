@@ -40,7 +40,7 @@ def validate_epochs(
     return ErrorCode.NONE
 
 
-class Admission(Enum):
+class RoleAction(Enum):
     """The action for one partition state of a LeaderAndIsr request."""
 
     LEAD = "lead"
@@ -59,9 +59,9 @@ class Admission(Enum):
 
 
 _ADMISSION_CODES: Final = {
-    Admission.REFUSE_TOPIC_ID: ErrorCode.INCONSISTENT_TOPIC_ID,
-    Admission.REFUSE_NOT_REPLICA: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    Admission.REFUSE_EPOCH: ErrorCode.STALE_CONTROLLER_EPOCH,
+    RoleAction.REFUSE_TOPIC_ID: ErrorCode.INCONSISTENT_TOPIC_ID,
+    RoleAction.REFUSE_NOT_REPLICA: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    RoleAction.REFUSE_EPOCH: ErrorCode.STALE_CONTROLLER_EPOCH,
 }
 
 
@@ -73,7 +73,7 @@ def classify_state(
     topic_id: TopicId | None,
     log_topic_id: TopicId | None,
     log_epoch: LeaderEpoch = NO_LEADER_EPOCH,
-) -> Admission:
+) -> RoleAction:
     """Choose the action for one partition state (R2.3). Topic ids are compared before any epoch.
 
     An equal leader epoch is a repeated request; it can only set or clear the topic id. One below `log_epoch`, the
@@ -81,17 +81,17 @@ def classify_state(
     would truncate acknowledged records (R2.18).
     """
     if topic_id is not None and log_topic_id is not None and topic_id != log_topic_id:
-        return Admission.REFUSE_TOPIC_ID
+        return RoleAction.REFUSE_TOPIC_ID
     if state.leader_epoch > current_epoch and state.leader_epoch >= log_epoch:
         if own_id not in state.replicas:
-            return Admission.REFUSE_NOT_REPLICA
-        return Admission.LEAD if state.leader == own_id else Admission.FOLLOW
+            return RoleAction.REFUSE_NOT_REPLICA
+        return RoleAction.LEAD if state.leader == own_id else RoleAction.FOLLOW
     if state.leader_epoch == current_epoch:
         if topic_id is not None and log_topic_id is None:
-            return Admission.STORE_TOPIC_ID
+            return RoleAction.STORE_TOPIC_ID
         if topic_id is None and log_topic_id is not None and state.leader != own_id:
-            return Admission.CLEAR_TOPIC_ID
-    return Admission.REFUSE_EPOCH
+            return RoleAction.CLEAR_TOPIC_ID
+    return RoleAction.REFUSE_EPOCH
 
 
 def validate_stop(

@@ -50,7 +50,7 @@ class CheckedBatch(NamedTuple):
     batch: memoryview
 
 
-class Fault(NamedTuple):
+class BatchFault(NamedTuple):
     """Where the sound part of a file ends, and why the bytes from there on are no valid batch."""
 
     position: int
@@ -111,27 +111,27 @@ class BatchWalk:
 
     def __init__(self, read: Callable[[int, int], bytes], size: int, expected: Expected, *, start: int = 0) -> None:
         self.end, self.expected = start, expected
-        self.fault: Fault | None = None
+        self.fault: BatchFault | None = None
         self._read, self._size = read, size
         self._buffer, self._buffer_start = b"", start
 
     def __iter__(self) -> Iterator[CheckedBatch]:
         while self.end < self._size:
             found = self._check_next()
-            if isinstance(found, Fault):
+            if isinstance(found, BatchFault):
                 self.fault = found
                 return
             self.end += found.header.size
             self.expected = self.expected.after(found.header)
             yield found
 
-    def _check_next(self) -> CheckedBatch | Fault:
+    def _check_next(self) -> CheckedBatch | BatchFault:
         available = self._size - self.end
         if available < HEADER_SIZE:
-            return Fault(self.end, f"{available} bytes are less than a header")
+            return BatchFault(self.end, f"{available} bytes are less than a header")
         at = self._load(HEADER_SIZE)
         if len(self._buffer) - at < HEADER_SIZE:
-            return Fault(self.end, f"the file has {len(self._buffer) - at} bytes more, not {available}")
+            return BatchFault(self.end, f"the file has {len(self._buffer) - at} bytes more, not {available}")
         header = parse_header(self._buffer, at)
         why = find_length_fault(header, available)
         if why is None:
@@ -140,7 +140,7 @@ class BatchWalk:
             why = find_batch_fault(header, batch, self.expected) or self._find_gap_fault(header)
             if why is None:
                 return CheckedBatch(self.end, header, batch)
-        return Fault(self.end, why)
+        return BatchFault(self.end, why)
 
     def _find_gap_fault(self, header: BatchHeader) -> str | None:
         """Why a batch that leaves a gap behind its predecessor, which is permitted, is yet the wrong one of two.

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from broker_agent.log.batch_check import BatchWalk, Expected, Fault, expected_in_segment, find_header_fault
+from broker_agent.log.batch_check import BatchFault, BatchWalk, Expected, expected_in_segment, find_header_fault
 from broker_agent.log.config import LogConfig
 from broker_agent.log.directory_names import offset_name
 from broker_agent.log.disk import Disk
@@ -88,7 +88,7 @@ class Segment:
     def path(self) -> str:
         return self._stem + LOG_SUFFIX
 
-    def load(self, next_base: Offset | None = None) -> Fault | None:
+    def load(self, next_base: Offset | None = None) -> BatchFault | None:
         """Load the indexes, rebuild them unless they match the file, and check the batches they do not cover.
 
         `next_base`: where the next segment begins. Returns why the file is not sound from some position on; None if it
@@ -138,7 +138,7 @@ class Segment:
                 return header.base_offset <= offset and header.max_timestamp == timestamp
         return False
 
-    def _check_uncovered(self, next_base: Offset | None = None) -> Fault | None:
+    def _check_uncovered(self, next_base: Offset | None = None) -> BatchFault | None:
         """Check from the last index entry to the end of the file and update everything derived from the batches."""
         expected = expected_in_segment(self.base_offset, next_base=next_base)
         first = next(self.batches(), None)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import structlog
 from msgspec import Struct
 
-from broker_agent.log.batch_check import Fault
+from broker_agent.log.batch_check import BatchFault
 from broker_agent.log.epoch_history import EpochHistory
 from broker_agent.log.index import MAX_RELATIVE_OFFSET
 from broker_agent.log.record_batch import BatchHeader
@@ -44,7 +44,7 @@ class SegmentRecovery:
         self.is_whole = False
         """Whether the last file ends with a sound batch: what followed it, if anything, is not known."""
         self._opened, self._epochs = opened, epochs
-        self._recovered: dict[Offset, tuple[Fault | None, list[BatchHeader]]] = {}
+        self._recovered: dict[Offset, tuple[BatchFault | None, list[BatchHeader]]] = {}
 
     def run(self, recovery_point: Offset | None, on_segments_left: Callable[[int], None]) -> None:
         """Load and check all segments. `recovery_point` None: the last stop was clean, only what is torn is checked."""
@@ -75,7 +75,7 @@ class SegmentRecovery:
         """The base offset of the next segment; None for the last one."""
         return self._opened[index + 1].base_offset if index + 1 < len(self._opened) else None
 
-    def _load(self, index: int) -> Fault | None:
+    def _load(self, index: int) -> BatchFault | None:
         return self._opened[index].load(self._end(index))
 
     def _recover(self, index: int) -> None:
@@ -118,12 +118,14 @@ class SegmentRecovery:
             return recovery_point
         return Offset(0)
 
-    def _keep_as_it_is(self, index: int, fault: Fault | None) -> None:
+    def _keep_as_it_is(self, index: int, fault: BatchFault | None) -> None:
         segment, next_base = self._opened[index], self._end(index)
         self.kept.append(segment)
         if fault is None and next_base is not None and 0 < next_base - segment.next_offset <= MAX_RELATIVE_OFFSET:
             # A new segment begins where its predecessor ends, unless that is too far away for its index.
-            fault = Fault(segment.size, f"offset {segment.next_offset} would follow, the next segment has {next_base}")
+            fault = BatchFault(
+                segment.size, f"offset {segment.next_offset} would follow, the next segment has {next_base}"
+            )
         if fault is not None:
             self._report(index, fault, was_cut=False)
 
@@ -152,7 +154,7 @@ class SegmentRecovery:
         self.removed = list(self._opened[index:])
         self.cut_size += sum(segment.size for segment in self.removed)
 
-    def _report(self, index: int, fault: Fault, *, was_cut: bool) -> None:
+    def _report(self, index: int, fault: BatchFault, *, was_cut: bool) -> None:
         segment, next_base = self._opened[index], self._end(index)
         end = segment.next_offset if next_base is None else next_base
         why = f"{segment.path} at byte {fault.position}: {fault.why}"

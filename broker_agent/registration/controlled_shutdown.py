@@ -18,7 +18,7 @@ from cluster.requests.agents import ControlledShutdownRequest, ControlledShutdow
 _log = structlog.stdlib.get_logger()
 
 
-class ControlledShutdown:
+class ControlledShutdownAttempts:
     """The retry loop; each attempt uses the controller that is active then."""
 
     def __init__(

@@ -29,7 +29,7 @@ _EXPIRED: Final = Cause("SessionExpired")
 _log = structlog.stdlib.get_logger()
 
 
-class SessionKeeper:
+class BrokerSessionKeeper:
     """Maintains the session as long as the agent runs. `follow` does the work."""
 
     def __init__(

@@ -39,7 +39,7 @@ class ProtocolViolationError(ClusterError):
     """A leader responded for a partition that was not requested; the whole response is dropped (R5.14)."""
 
 
-class Leader(NamedTuple):
+class LeaderEndPoint(NamedTuple):
     """The broker to fetch from and its address."""
 
     broker: BrokerId
@@ -64,7 +64,9 @@ class LogReconciliation:
     `client_id`: of the lag gauges; `failed`: the agent-wide set of failed partitions (R5.4).
     """
 
-    def __init__(self, client_id: str, leader: Leader, setup: FetchSetup, failed: dict[TopicPartition, None]) -> None:
+    def __init__(
+        self, client_id: str, leader: LeaderEndPoint, setup: FetchSetup, failed: dict[TopicPartition, None]
+    ) -> None:
         self.leader = leader
         self.silence = LeaderSilence(leader.broker)
         self.setup = setup

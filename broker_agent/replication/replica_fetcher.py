@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.replication.fetch_states import FetchState
-from broker_agent.replication.log_reconciliation import FetchSetup, Leader, LogReconciliation
+from broker_agent.replication.log_reconciliation import FetchSetup, LeaderEndPoint, LogReconciliation
 from cluster.model.broker import Offset
 from cluster.model.errors import ErrorCode, LogAppendError, LogOperationError, PeerUnreachableError, StorageError
 from cluster.model.partition import TopicPartition
@@ -34,7 +34,7 @@ class ReplicaFetcher:
     def __init__(
         self,
         name: str,
-        leader: Leader,
+        leader: LeaderEndPoint,
         setup: FetchSetup,
         failed: dict[TopicPartition, None],
         on_records_fetched: Callable[[TopicPartition], None],

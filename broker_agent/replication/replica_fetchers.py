@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from broker_agent.replication.fetch_states import FetchState, FetchStates
 from broker_agent.replication.leader_silence import Unanswered, silence_findings
-from broker_agent.replication.log_reconciliation import FetchSetup, Leader
+from broker_agent.replication.log_reconciliation import FetchSetup, LeaderEndPoint
 from broker_agent.replication.replica_fetcher import BUSY_SUFFIX, ReplicaFetcher
 from cluster.aio.tasks import TaskSet
 from cluster.model.broker import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
@@ -38,7 +38,7 @@ class FetchStart(Struct, frozen=True):
     """
 
     topic_id: TopicId | None
-    leader: Leader
+    leader: LeaderEndPoint
     leader_epoch: LeaderEpoch
     offset: Offset
     latest_epoch: LeaderEpoch | None
@@ -228,7 +228,7 @@ class ReplicaFetchers:
         # Not hash(): it is salted per process, and a partition's fetcher should be the same after a restart.
         return (31 * crc32(tp.topic.encode()) + tp.partition) % self._fetchers_per_leader
 
-    def _fetcher(self, key: _FetcherKey, leader: Leader) -> ReplicaFetcher:
+    def _fetcher(self, key: _FetcherKey, leader: LeaderEndPoint) -> ReplicaFetcher:
         """The fetcher for the key at this address; if the address changed, its partitions move to a new one (R5.2)."""
         present = self._running.get(key)
         if present is not None and present.fetcher.leader == leader:

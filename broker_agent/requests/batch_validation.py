@@ -12,7 +12,7 @@ from broker_agent.ports import Workers
 from broker_agent.requests.client_batches import check_client_batch
 from cluster.aio.clock import WallClock
 from cluster.config.settings import Settings
-from cluster.model.compression import Codec, find_codec, largest_size
+from cluster.model.compression import CompressionCodec, find_codec, largest_size
 from cluster.model.errors import LogAppendError
 
 AT_ONCE_MAX: Final = 64 * 1024
@@ -84,7 +84,10 @@ class BatchValidation:
         """Whether validating takes so little that it may be done on the event loop."""
         if len(records) > AT_ONCE_MAX:
             return False
-        return len(records) < HEADER_SIZE or find_codec(parse_header(records).attributes) in (Codec.NONE, None)
+        return len(records) < HEADER_SIZE or find_codec(parse_header(records).attributes) in (
+            CompressionCodec.NONE,
+            None,
+        )
 
     def validate(self, records: bytes, config: LogConfig) -> bytes:
         """Validate on the event loop; returns the batch to append. Raises LogAppendError."""
@@ -107,6 +110,6 @@ class BatchValidation:
 
     def _memory_for(self, records: bytes) -> int:
         codec = find_codec(parse_header(records).attributes) if len(records) >= HEADER_SIZE else None
-        if codec in (Codec.NONE, None):
+        if codec in (CompressionCodec.NONE, None):
             return 0
         return largest_size(codec, len(records) - HEADER_SIZE, self._decompressed_max)

@@ -10,7 +10,7 @@ from broker_agent.log.config import UNLIMITED, LogConfig
 from broker_agent.log.record_batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, stamp_max_timestamp
 from broker_agent.log.record_sets import check_batch_of_client
 from broker_agent.requests.record_walk import MalformedRecordsError, Walked, walk_records
-from cluster.model.compression import Codec, CompressionError, TooLargeError, decompress, find_codec
+from cluster.model.compression import CompressionCodec, CompressionError, TooLargeError, decompress, find_codec
 from cluster.model.errors import ErrorCode, LogAppendError, RecordError
 
 NO_KEY_METER: Final = "NoKeyCompactedTopicRecordsPerSec"
@@ -38,7 +38,7 @@ def check_client_batch(records: bytes, config: LogConfig, now_ms: int, decompres
     return records
 
 
-def _section(records: bytes, codec: Codec, decompressed_max: int) -> memoryview:
+def _section(records: bytes, codec: CompressionCodec, decompressed_max: int) -> memoryview:
     try:
         return decompress(codec, memoryview(records)[HEADER_SIZE:], decompressed_max)
     except TooLargeError as error:

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import structlog
 from msgspec.structs import replace
 
-from broker_agent.decisions.leader_and_isr import Admission, classify_state, validate_epochs, validate_stop
+from broker_agent.decisions.leader_and_isr import RoleAction, classify_state, validate_epochs, validate_stop
 from broker_agent.decisions.restored_zookeeper import RestoredZooKeeper
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.replica_changes import ReplicaRemoved, ReplicaStopped
@@ -198,7 +198,7 @@ class ControlRequests:
         Fills `newer`: the leader epochs known here of partitions whose requested one is lower.
         """
         codes: dict[TopicPartition, ErrorCode] = {}
-        orders: dict[Admission, list[BecomeLeaderOrFollower]] = {Admission.LEAD: [], Admission.FOLLOW: []}
+        orders: dict[RoleAction, list[BecomeLeaderOrFollower]] = {RoleAction.LEAD: [], RoleAction.FOLLOW: []}
         refreshed: dict[TopicPartition, TopicId | None] = {}
         cause = self._cause(request)
         for topic in request.topic_states:
@@ -210,15 +210,15 @@ class ControlRequests:
                 admission, order = self._admit(tp, topic.topic_id, state, cause)
                 codes[tp] = admission.code
                 known = self._known_epoch(tp)
-                if admission is Admission.REFUSE_EPOCH and known > state.leader_epoch:
+                if admission is RoleAction.REFUSE_EPOCH and known > state.leader_epoch:
                     newer[tp] = known
                 if admission in orders:
                     orders[admission].append(order)
-                elif admission is Admission.CLEAR_TOPIC_ID:
+                elif admission is RoleAction.CLEAR_TOPIC_ID:
                     refreshed[tp] = None
-                elif admission is Admission.STORE_TOPIC_ID and order.state.leader != self._manager.own_id:
+                elif admission is RoleAction.STORE_TOPIC_ID and order.state.leader != self._manager.own_id:
                     refreshed[tp] = topic.topic_id
-        codes |= await self._carry_out(orders[Admission.LEAD], orders[Admission.FOLLOW])
+        codes |= await self._carry_out(orders[RoleAction.LEAD], orders[RoleAction.FOLLOW])
         for tp, topic_id in refreshed.items():
             self._fetchers.set_topic_id(tp, topic_id)
         self.has_roles.set()
@@ -227,7 +227,7 @@ class ControlRequests:
 
     def _admit(
         self, tp: TopicPartition, topic_id: TopicId | None, state: control.LeaderAndIsrPartitionState, cause: Cause
-    ) -> tuple[Admission, BecomeLeaderOrFollower]:
+    ) -> tuple[RoleAction, BecomeLeaderOrFollower]:
         partition = self._manager.host(tp)
         log = partition.log
         admission = classify_state(
@@ -238,7 +238,7 @@ class ControlRequests:
             log_topic_id=None if log is None else log.topic_id,
             log_epoch=_latest_epoch(self._manager.logs.get(tp)),
         )
-        if admission is Admission.STORE_TOPIC_ID and log is not None and topic_id is not None:
+        if admission is RoleAction.STORE_TOPIC_ID and log is not None and topic_id is not None:
             log.set_topic_id(topic_id)
         return admission, BecomeLeaderOrFollower(partition, topic_id, state, cause)
 

@@ -61,7 +61,7 @@ class TopicConfigChanges:
             _log.info("Topic configs changed", topics=sorted(changed))
 
 
-class DynamicSettings:
+class DynamicBrokerSettings:
     """Watches `/config/changes` for one agent."""
 
     def __init__(

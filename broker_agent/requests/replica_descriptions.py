@@ -7,7 +7,7 @@ the state-change log, which outlives a restart.
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from broker_agent.decisions.known_leaderships import (
-    Replica,
+    KnownReplica,
     highest_epoch,
     newest,
     recorded_controller_epoch,
@@ -51,7 +51,7 @@ class ReplicaDescriptions:
         replicas: list[DescribedReplica] = []
         async for tp, log in in_slices(sorted(logs.items())):
             hosted = self._manager.online(tp)
-            known = leaderships.get(Replica(tp.topic, log.topic_id, tp.partition))
+            known = leaderships.get(KnownReplica(tp.topic, log.topic_id, tp.partition))
             replicas.append(
                 DescribedReplica(
                     tp.topic,

@@ -17,7 +17,7 @@ from broker_agent.log.log_directories import LogDirectories
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.replica_changes import ReplicaOffline, ReplicaRemoved, RoleTaken
 from broker_agent.replication.hosted_partition import HostedPartition
-from broker_agent.replication.log_reconciliation import Leader
+from broker_agent.replication.log_reconciliation import LeaderEndPoint
 from broker_agent.replication.replica_fetchers import FetchStart, ReplicaFetchers
 from broker_agent.replication.replica_manager import ReplicaManager
 from broker_agent.requests.topic_configs import TopicConfigs
@@ -155,7 +155,7 @@ class RoleChanges:
         from_end = by_fetch and log.latest_epoch is not None
         return FetchStart(
             topic_id=role.topic_id,
-            leader=Leader(role.state.leader, endpoint),
+            leader=LeaderEndPoint(role.state.leader, endpoint),
             leader_epoch=role.state.leader_epoch,
             offset=log.log_end_offset if from_end else log.high_watermark,
             latest_epoch=log.latest_epoch,

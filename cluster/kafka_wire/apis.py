@@ -11,7 +11,7 @@ from cluster.kafka_wire.messages import MODULES
 from cluster.kafka_wire.schema import load_apis, load_schema
 
 
-class Api(Struct, frozen=True):
+class KafkaApi(Struct, frozen=True):
     """One API. `latest_version`: the newest of Kafka 3.9; `flexible_from`: None if no version is flexible."""
 
     key: ApiKey
@@ -51,10 +51,10 @@ class Api(Struct, frozen=True):
 
 
 @cache
-def api(key: ApiKey) -> Api:
+def api(key: ApiKey) -> KafkaApi:
     """The API of a key."""
     found = load_apis()[key]
-    return Api(
+    return KafkaApi(
         key=key,
         name=found.name,
         oldest_version=found.valid_versions.first,
@@ -63,7 +63,7 @@ def api(key: ApiKey) -> Api:
     )
 
 
-def api_of(message_type: type[Message]) -> Api:
+def api_of(message_type: type[Message]) -> KafkaApi:
     """The API that a request or response belongs to."""
     key = load_schema(message_type.SCHEMA).api_key
     assert key is not None, f"{message_type.__name__} is no request or response"

@@ -20,7 +20,7 @@ from cluster.kafka_wire.message import Message
 from cluster.kafka_wire.names import snake_case
 from cluster.kafka_wire.primitives import ValueLeftOutError
 from cluster.kafka_wire.schema import NUMBER_FORMATS, Field, load_schema
-from cluster.kafka_wire.source_text import Owner, SourceText
+from cluster.kafka_wire.source_text import LineOwner, SourceText
 
 ENCODE_ERRORS: Final = (StructError, ValueError, TypeError, AttributeError, ValueLeftOutError)
 """What a compiled encoder raises where a value does not fit; UnicodeEncodeError is a ValueError."""
@@ -35,7 +35,7 @@ class Compiled(NamedTuple):
     label: str
     """`LeaderAndIsrRequest v7`."""
     functions: dict[str, Callable[..., Any]]
-    owners: dict[int, Owner]
+    owners: dict[int, LineOwner]
 
     @property
     def file_name(self) -> str:
@@ -85,7 +85,7 @@ def encode_failure(compiled: Compiled, error: Exception) -> Exception:
     value = getattr(frame.f_locals["value"], snake_case(field.name), None)
     if owner.is_element:
         value = frame.f_locals["element"]
-    path = ".".join([*(_step(*step) for step in steps[:-1]), _step(frame, Owner((field,), owner.is_element))])
+    path = ".".join([*(_step(*step) for step in steps[:-1]), _step(frame, LineOwner((field,), owner.is_element))])
     if isinstance(error, ValueLeftOutError):
         return UnsupportedVersionError(f"{compiled.label} has no room for {path} = {_shown(value)}")
     return MalformedMessageError(compiled.label, path, f"{_shown(value)} does not fit {_kind(field, owner)}: {error}")
@@ -108,20 +108,20 @@ def _frames(compiled: Compiled, traceback: TracebackType | None) -> Iterator[tup
         traceback = traceback.tb_next
 
 
-def _steps(compiled: Compiled, traceback: TracebackType | None) -> Iterator[tuple[FrameType, Owner]]:
+def _steps(compiled: Compiled, traceback: TracebackType | None) -> Iterator[tuple[FrameType, LineOwner]]:
     for frame, line in _frames(compiled, traceback):
         if (owner := compiled.owners.get(line)) is not None:
             yield frame, owner
 
 
-def _step(frame: FrameType, owner: Owner) -> str:
+def _step(frame: FrameType, owner: LineOwner) -> str:
     """A part of a path; a run of fields that were read at once is named by its first and last."""
     names = [snake_case(field.name) for field in owner.fields]
     name = names[0] if len(names) == 1 else f"{names[0]}…{names[-1]}"
     return f"{name}[{frame.f_locals['index']}]" if owner.is_element else name
 
 
-def _unfit(value: Any, owner: Owner) -> Field:
+def _unfit(value: Any, owner: LineOwner) -> Field:
     """The field of a run that cannot be packed."""
     for field in owner.fields[:-1]:
         try:
@@ -131,7 +131,7 @@ def _unfit(value: Any, owner: Owner) -> Field:
     return owner.fields[-1]
 
 
-def _kind(field: Field, owner: Owner) -> str:
+def _kind(field: Field, owner: LineOwner) -> str:
     return field.element_type if owner.is_element else field.type
 
 

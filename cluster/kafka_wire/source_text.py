@@ -5,7 +5,7 @@ from typing import NamedTuple
 from cluster.kafka_wire.schema import Field
 
 
-class Owner(NamedTuple):
+class LineOwner(NamedTuple):
     """What a line is about: fields of the struct; whether it is one element of the field's array, at `index`."""
 
     fields: tuple[Field, ...]
@@ -17,14 +17,14 @@ class SourceText:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.owners: dict[int, Owner] = {}
+        self.owners: dict[int, LineOwner] = {}
         """By line number, from 1."""
 
     def add(self, line: str, *fields: Field, element: bool = False) -> None:
         """Add a line; `fields`: those that an error in it is about."""
         self.lines.append(line)
         if fields:
-            self.owners[len(self.lines)] = Owner(fields, element)
+            self.owners[len(self.lines)] = LineOwner(fields, element)
 
     def __str__(self) -> str:
         return "\n".join(self.lines) + "\n"

@@ -15,7 +15,7 @@ FILE: Final = Path(__file__).with_name("metrics.toml")
 GAUGE, COUNTER, SUMMARY, STATE = TYPES = ("gauge", "counter", "summary", "state")
 
 
-class Described(Struct, frozen=True):
+class DescribedMetric(Struct, frozen=True):
     """One metric. `labels`: the sets of label names with which it occurs. `per_partition`: only with
     `klamm.metrics.partitions`. `once_active`: on controllers that are or were active.
     """
@@ -33,7 +33,7 @@ class Described(Struct, frozen=True):
 
 
 @cache
-def catalogue() -> tuple[Described, ...]:
+def catalogue() -> tuple[DescribedMetric, ...]:
     """All metrics, in the order of the file."""
     return tuple(
         _described(group, row) for group in tomllib.loads(FILE.read_text("utf-8"))["group"] for row in group["metrics"]
@@ -46,12 +46,12 @@ def meanings() -> Mapping[str, str]:
     return {f"{d.bean},name={d.name}": f"{d.meaning} Unit: {d.unit}." if d.unit else d.meaning for d in catalogue()}
 
 
-def _described(group: Mapping[str, Any], row: list[str]) -> Described:
+def _described(group: Mapping[str, Any], row: list[str]) -> DescribedMetric:
     name, type_, unit, meaning, action = row
     assert type_ in TYPES, f"{group['bean']} {name}: {type_} is none of {TYPES}"
     labels = group.get("labels", [])
     sets = labels if labels and isinstance(labels[0], list) else [labels]
-    return Described(
+    return DescribedMetric(
         group["bean"],
         name,
         type_,

@@ -62,7 +62,7 @@ class Meter:
         self.count += n
 
 
-class Text:
+class TextGauge:
     """A state as text; exposed as 1 with the text in the label `value`."""
 
     __slots__ = ("value",)
@@ -113,8 +113,8 @@ class Timer(Histogram):
         self.update(duration_ms)
 
 
-Instrument = Gauge | Readings | Meter | Text | Histogram
-_I = TypeVar("_I", Gauge, Meter, Text, Timer, Histogram)
+Instrument = Gauge | Readings | Meter | TextGauge | Histogram
+_I = TypeVar("_I", Gauge, Meter, TextGauge, Timer, Histogram)
 
 
 class _Key(NamedTuple):
@@ -143,8 +143,8 @@ class Metrics(Collector):
     def meter(self, domain: str, type_: str, name: str, **tags: object) -> Meter:
         return self._get(Meter, domain, type_, name, tags)
 
-    def text(self, domain: str, type_: str, name: str, **tags: object) -> Text:
-        return self._get(Text, domain, type_, name, tags)
+    def text(self, domain: str, type_: str, name: str, **tags: object) -> TextGauge:
+        return self._get(TextGauge, domain, type_, name, tags)
 
     def timer(self, domain: str, type_: str, name: str, **tags: object) -> Timer:
         return self._get(Timer, domain, type_, name, tags)
@@ -203,7 +203,7 @@ def _add_samples(family: Family, instrument: Instrument, labels: dict[str, str])
                 family.add_sample(family.name, dict(tags), value)
         case Meter():
             family.add_sample(f"{family.name}_total", labels, instrument.count)
-        case Text():
+        case TextGauge():
             family.add_sample(family.name, {**labels, "value": instrument.value}, 1)
         case Histogram():
             for quantile, value in zip(QUANTILES, instrument.quantiles(), strict=True):

@@ -15,7 +15,7 @@ from typing import Final
 import cramjam
 
 
-class Codec(IntEnum):
+class CompressionCodec(IntEnum):
     """The lowest three bits of a batch's attributes; 5 to 7 are unknown."""
 
     NONE = 0
@@ -32,7 +32,7 @@ LARGEST_BATCH: Final = 1 << 30
 Buffer = bytes | bytearray | memoryview
 
 _GZIP_FORMAT: Final = 16 + zlib.MAX_WBITS
-_EXPANSION_MAX: Final = {Codec.GZIP: 1032, Codec.SNAPPY: 22, Codec.LZ4: 255}
+_EXPANSION_MAX: Final = {CompressionCodec.GZIP: 1032, CompressionCodec.SNAPPY: 22, CompressionCodec.LZ4: 255}
 """Most bytes that one compressed byte can become. zstd has no such limit."""
 _SMALLEST_BUFFER: Final = 4096
 
@@ -57,25 +57,25 @@ class _BufferFullError(Exception):
     pass
 
 
-def find_codec(attributes: int) -> Codec | None:
+def find_codec(attributes: int) -> CompressionCodec | None:
     """The codec in a batch's attributes, None for an unknown one."""
     number = attributes & CODEC_MASK
-    return Codec(number) if number <= Codec.ZSTD else None
+    return CompressionCodec(number) if number <= CompressionCodec.ZSTD else None
 
 
-def largest_size(codec: Codec, size: int, limit: int) -> int:
+def largest_size(codec: CompressionCodec, size: int, limit: int) -> int:
     """The most bytes that `size` compressed bytes can become, at most `limit`."""
     expansion = _EXPANSION_MAX.get(codec)
     return limit if expansion is None else min(limit, max(_SMALLEST_BUFFER, size * expansion))
 
 
-def decompress(codec: Codec, data: Buffer, limit: int) -> memoryview:
+def decompress(codec: CompressionCodec, data: Buffer, limit: int) -> memoryview:
     """Decompress the whole of `data`, one stream without anything behind it, to at most `limit` bytes.
 
     Raises CompressionError; TooLargeError where the limit is exceeded.
     """
     view = memoryview(data)
-    if codec is Codec.NONE:
+    if codec is CompressionCodec.NONE:
         return view
     room = largest_size(codec, len(view), limit)
     try:
@@ -174,9 +174,9 @@ def _new_buffer(size: int) -> memoryview:
     return memoryview(mmap.mmap(-1, size))
 
 
-_DECODERS: Final[dict[Codec, Callable[[memoryview, int], memoryview]]] = {
-    Codec.GZIP: _gunzip,
-    Codec.SNAPPY: _unsnap,
-    Codec.LZ4: _unlz4,
-    Codec.ZSTD: _unzstd,
+_DECODERS: Final[dict[CompressionCodec, Callable[[memoryview, int], memoryview]]] = {
+    CompressionCodec.GZIP: _gunzip,
+    CompressionCodec.SNAPPY: _unsnap,
+    CompressionCodec.LZ4: _unlz4,
+    CompressionCodec.ZSTD: _unzstd,
 }

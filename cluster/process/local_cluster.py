@@ -58,7 +58,7 @@ class Member(Struct):
         return f"{self.host}:{self.kafka_port}"
 
 
-class ClusterState(Struct):
+class LocalClusterState(Struct):
     """The content of `cluster.json`. `supervisor`: the `klamm up` that supervises the members, if any.
 
     `first_port`: the one that all ports are counted from; 0: free ones were chosen. `kafka`: the version of Apache
@@ -84,11 +84,11 @@ class ClusterState(Struct):
         return [m for m in self.members if m.role == BROKER and self.kafka]
 
 
-def read_cluster_state(folder: Path) -> ClusterState:
+def read_cluster_state(folder: Path) -> LocalClusterState:
     """The state written last. Raises StartupError if there is none, or it is malformed."""
     file = folder / STATE_FILE
     try:
-        state = msgspec.json.decode(file.read_bytes(), type=ClusterState)
+        state = msgspec.json.decode(file.read_bytes(), type=LocalClusterState)
     except (FileNotFoundError, NotADirectoryError):
         raise StartupError(
             f"no cluster in {folder}: start one with 'klamm up --detach --data {folder}', or connect to one with"

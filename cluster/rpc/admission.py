@@ -48,10 +48,10 @@ class Admission:
         }
         self._expose(metrics)
 
-    def admit(self, kind: CallKind, peer: Peer) -> "Call":
+    def admit(self, kind: CallKind, peer: Peer) -> "AdmittedCall":
         """Let a call in; raises ApiError that says which budget is used up."""
         self.check(kind, peer)
-        return Call(self, kind, peer)
+        return AdmittedCall(self, kind, peer)
 
     def check(self, kind: CallKind, peer: Peer, *, is_open: bool = False) -> None:
         """Raises ApiError if there is no room for a call, or, for one that is open, to handle it."""
@@ -110,7 +110,7 @@ class Admission:
         return sum(map(len, tuple(self._connections.values())))
 
 
-class Call:
+class AdmittedCall:
     """A call that was let in. `end` is called once, however it ends."""
 
     __slots__ = ("_admission", "_bytes", "_is_handled", "_reserved", "_response_bytes", "_turn", "kind", "peer")

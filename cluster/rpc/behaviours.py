@@ -18,7 +18,7 @@ from cluster.model.errors import ApiError, ClusterError, ErrorCode
 from cluster.requests.context import RequestContext, RequestHandler
 from cluster.requests.data import FetchRequest, FetchResponse
 from cluster.rpc import large_messages
-from cluster.rpc.admission import Admission, Call
+from cluster.rpc.admission import Admission, AdmittedCall
 from cluster.rpc.budgets import Peer
 from cluster.rpc.call_kinds import CallKind, kind_of
 from cluster.rpc.methods import REPLICA_FETCH, Method
@@ -102,7 +102,7 @@ class Behaviours:
 
         return behave
 
-    async def _receive(self, method: Method, call: ServicerContext) -> tuple[RequestContext, Call, bytes]:
+    async def _receive(self, method: Method, call: ServicerContext) -> tuple[RequestContext, AdmittedCall, bytes]:
         try:
             context = request_context(call, self._listener)
             admitted, data = await admit_and_receive(self._admission, self._kind_of(method), call)
@@ -119,13 +119,13 @@ class Behaviours:
         # Whether the caller is a follower, its request will tell.
         return CallKind.REPLICATION if method is REPLICA_FETCH else kind
 
-    async def _begin_handling(self, admitted: Call, request: Any) -> None:
+    async def _begin_handling(self, admitted: AdmittedCall, request: Any) -> None:
         admitted.handle_as(self._admission.recognize(request) or admitted.kind)
         if isinstance(request, FetchRequest):
             await admitted.expect_response(request.max_bytes)
 
     @staticmethod
-    async def _encode(method: Method, response: Any, admitted: Call) -> bytes:
+    async def _encode(method: Method, response: Any, admitted: AdmittedCall) -> bytes:
         if not large_messages.is_large(response):
             return method.response.encode(response)
         if not isinstance(response, FetchResponse):
@@ -134,7 +134,7 @@ class Behaviours:
         return await large_messages.encode(method.response, response, admitted.kind)
 
 
-async def admit_and_receive(admission: Admission, kind: CallKind, call: ServicerContext) -> tuple[Call, bytes]:
+async def admit_and_receive(admission: Admission, kind: CallKind, call: ServicerContext) -> tuple[AdmittedCall, bytes]:
     """Let a call in until it has ended, make it the current one, and receive its request. Raises ApiError."""
     admitted = admission.admit(kind, Peer.parse(call.peer()))
     call.add_done_callback(lambda _: admitted.end())  # type: ignore[arg-type]  # The stubs want a generic function.

@@ -16,7 +16,7 @@ from msgspec.structs import fields, replace
 from cluster.aio.off_loop import off_loop
 from cluster.model.errors import ApiError
 from cluster.rpc.methods import DOMAIN_TYPES, METHOD_OF_REQUEST
-from cluster.rpc.request_bounds import Checked, Violation, check_of
+from cluster.rpc.request_bounds import BoundViolation, Checked, check_of
 
 _NAMED_IN_LOG: Final = 3
 _log = structlog.stdlib.get_logger()
@@ -70,7 +70,7 @@ class _Refused(NamedTuple):
     """
 
     chain: tuple[Any, ...]
-    violation: Violation
+    violation: BoundViolation
     position: int
 
 
@@ -83,14 +83,14 @@ class _Sieve:
         self.items = 0
         """Number of items that get a result, refused or not."""
 
-    def sift(self, request: Any, check: Checked) -> tuple[Violation | None, Any]:
+    def sift(self, request: Any, check: Checked) -> tuple[BoundViolation | None, Any]:
         """The violation of the whole request, and the request without what is beyond its bounds."""
         if check.accepts_all((request,)):
             return None, request
         violation = self.whole_violation(request, check)
         return violation, request if violation is not None else self.keep(request, check, (request,), ())
 
-    def whole_violation(self, request: Any, check: Checked) -> Violation | None:
+    def whole_violation(self, request: Any, check: Checked) -> BoundViolation | None:
         """The violation for which the request is refused as a whole."""
         if self._form.has_code or self._form.results:
             return check.own_violation(request, "")
@@ -126,7 +126,7 @@ class _Sieve:
             return item
         return self.keep(item, check, chain, path)
 
-    def _refuse(self, chain: tuple[Any, ...], violation: Violation, path: tuple[str, ...]) -> None:
+    def _refuse(self, chain: tuple[Any, ...], violation: BoundViolation, path: tuple[str, ...]) -> None:
         """Refuse an item, or all items that get a result below it."""
         if path == self._form.path:
             self.refused.append(_Refused(chain, violation, self.items))
@@ -139,7 +139,7 @@ class _Sieve:
             self.refused.append(_Refused(chain, violation, -1))
 
 
-def _refuse(form: _Form, violation: Violation) -> Any:
+def _refuse(form: _Form, violation: BoundViolation) -> Any:
     if form.has_code and all(not f.required for f in fields(form.response) if f.name != "error_code"):
         return form.response(error_code=violation.code)
     raise ApiError(violation.code, violation.message, field=violation.field, value=violation.value)

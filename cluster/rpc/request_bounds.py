@@ -19,7 +19,7 @@ from cluster.model.errors import ErrorCode
 from cluster.rpc.codec import sent_fields
 
 
-class Violation(NamedTuple):
+class BoundViolation(NamedTuple):
     """A field whose value is beyond its bound; `field` is its path in the request, `value` is shortened."""
 
     field: str
@@ -50,7 +50,7 @@ class _Plain(Struct, frozen=True):
             return self.bound.accepts_all(values)
         return all(value is None or self._accepts(value) for value in values)
 
-    def violation(self, struct: Any, where: str) -> Violation | None:
+    def violation(self, struct: Any, where: str) -> BoundViolation | None:
         value = self.get(struct)
         if value is None or self._accepts(value):
             return None
@@ -60,7 +60,7 @@ class _Plain(Struct, frozen=True):
             bound, code = self.count, ErrorCode.INVALID_REQUEST
         else:
             value = next(single for single in self.flat(value) if not self.bound.accepts(single))
-        return Violation(f"{where}{self.name}", bounds.shortened(value), code, bounds.why_not(bound, value))
+        return BoundViolation(f"{where}{self.name}", bounds.shortened(value), code, bounds.why_not(bound, value))
 
     def _accepts(self, value: Any) -> bool:
         if self.count is not None and not self.count.accepts(value):
@@ -80,13 +80,13 @@ class Checked(Struct, frozen=True):
             field.accepts_all(structs) for field in self.nested
         )
 
-    def own_violation(self, struct: Any, where: str) -> Violation | None:
+    def own_violation(self, struct: Any, where: str) -> BoundViolation | None:
         """The first field beyond its bounds, those of nested structs not included."""
         fields: tuple[_Plain | _Nested, ...] = (*self.plain, *self.nested)
         found = (field.violation(struct, where) for field in fields)
         return next((violation for violation in found if violation is not None), None)
 
-    def violation(self, struct: Any, where: str = "") -> Violation | None:
+    def violation(self, struct: Any, where: str = "") -> BoundViolation | None:
         """The first field beyond its bounds, anywhere in the struct; None if there is none."""
         own = self.own_violation(struct, where)
         if own is not None or not self.nested:
@@ -117,13 +117,13 @@ class _Nested(Struct, frozen=True):
         items = [item for struct in structs for item in self.items(struct)]
         return not items or self.check.accepts_all(items)
 
-    def violation(self, struct: Any, where: str) -> Violation | None:
+    def violation(self, struct: Any, where: str) -> BoundViolation | None:
         """Only if there are too many items."""
         count = len(self.items(struct))
         if count <= self.count.maximum:
             return None
         why = f"{count} items: the {self.count.what} {self.count.rule}"
-        return Violation(f"{where}{self.name}", f"{count} items", ErrorCode.INVALID_REQUEST, why)
+        return BoundViolation(f"{where}{self.name}", f"{count} items", ErrorCode.INVALID_REQUEST, why)
 
 
 @cache

@@ -32,7 +32,7 @@ ATTEMPTS_MIN: Final = 2
 _EVENT_KINDS: Final = {1: WatchKind.CREATED, 2: WatchKind.DELETED, 3: WatchKind.CHANGED, 4: WatchKind.CHILDREN}
 
 
-class Owner(Protocol):
+class ConnectionOwner(Protocol):
     """The session of a connection: it has kazoo's queues and receives what arrives."""
 
     granted_timeout_seconds: float
@@ -63,13 +63,13 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo is not 
         return super().create_connection(*args, timeout=timeout / self._attempts, **options)
 
 
-class Connection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed.
+class LimitedConnection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed.
     """kazoo's connection with a limit of requests in flight; responses are passed on by this thread."""
 
-    client: Owner
+    client: ConnectionOwner
     _xid: int
 
-    def __init__(self, client: Owner, retry: Any, max_in_flight: int, sasl: dict[str, str] | None) -> None:
+    def __init__(self, client: ConnectionOwner, retry: Any, max_in_flight: int, sasl: dict[str, str] | None) -> None:
         super().__init__(client, retry, logger=KAZOO_LOGGER, sasl_options=sasl)
         self._max_in_flight = max_in_flight
         self._received = bytearray()

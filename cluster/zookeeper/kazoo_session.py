@@ -22,7 +22,7 @@ from kazoo.retry import KazooRetry
 
 from cluster.model.errors import SessionExpiredError
 from cluster.zookeeper.armed_watches import Watches
-from cluster.zookeeper.kazoo_connection import KAZOO_LOGGER, Connection, Handler
+from cluster.zookeeper.kazoo_connection import KAZOO_LOGGER, Handler, LimitedConnection
 from cluster.zookeeper.kazoo_requests import LostAnswer, Request
 from cluster.zookeeper.login import Credentials, Scheme
 from cluster.zookeeper.port import SessionEvent, SessionState, WatchEvent
@@ -93,7 +93,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo is not typed.
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_delay=1.0),
             logger=KAZOO_LOGGER,
         )
-        self._connection = Connection(self, self._conn_retry.copy(), max_in_flight, _sasl_options(credentials))
+        self._connection = LimitedConnection(self, self._conn_retry.copy(), max_in_flight, _sasl_options(credentials))
         self._on_delivery = on_delivery
         self._over = threading.Event()
         self._last_beat = monotonic()

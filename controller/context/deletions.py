@@ -6,7 +6,7 @@ from typing import assert_never
 from cluster.model.broker import BrokerId
 from cluster.znodes.left_replicas import LeftReplicas
 from controller import changes
-from controller.context.since import Since
+from controller.context.since import AddedSince
 
 
 class DeletionControl:
@@ -15,7 +15,7 @@ class DeletionControl:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self.queued: set[str] = set()
-        self.queued_since: Since[str] = Since()
+        self.queued_since: AddedSince[str] = AddedSince()
         """Since when this controller knows of the deletion of each queued topic."""
         self.started: set[str] = set()
         self.ineligible: set[str] = set()

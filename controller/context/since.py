@@ -7,7 +7,7 @@ from typing import TypeVar
 _K = TypeVar("_K")
 
 
-class Since(OrderedDict[_K, float]):
+class AddedSince(OrderedDict[_K, float]):
     """Member -> when it was added. Its first key is found at once however many were removed before it, unlike that of a
     dict.
     """

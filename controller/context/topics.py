@@ -12,7 +12,7 @@ from cluster.model.errors import ClusterError
 from cluster.model.partition import EMPTY_ASSIGNMENT, ReplicaAssignment, TopicPartition
 from controller import changes
 from controller.context.deletions import DeletionControl
-from controller.context.since import Since
+from controller.context.since import AddedSince
 
 
 class TopicIdConflictError(ClusterError):
@@ -29,7 +29,7 @@ class TopicControl:
         self.names_by_id: dict[TopicId, str] = {}
         self.assignments: dict[str, dict[int, ReplicaAssignment]] = {}
         self.being_reassigned: set[TopicPartition] = set()
-        self.reassigned_since: Since[TopicPartition] = Since()
+        self.reassigned_since: AddedSince[TopicPartition] = AddedSince()
         """Since when this controller knows of each of these reassignments."""
         self._hosted_by: dict[BrokerId, dict[TopicPartition, None]] = {}
 

@@ -19,7 +19,7 @@ from cluster.model.errors import StartupError
 from cluster.model.exit_codes import ExitCode
 from cluster.process import identity
 from cluster.process.identity import GONE
-from cluster.process.local_cluster import BROKER, CONTROLLER, STATE_VERSION, ZOOKEEPER, ClusterState, Member
+from cluster.process.local_cluster import BROKER, CONTROLLER, STATE_VERSION, ZOOKEEPER, LocalClusterState, Member
 from deploy.local import ports, processes
 from deploy.local.cluster_folder import ClusterFolder
 from deploy.local.ports import Ports
@@ -38,7 +38,7 @@ _MAX_RESTARTS = 12
 class LocalCluster:
     """One cluster and its directory. Methods block; those that change members hold the directory's lock."""
 
-    def __init__(self, folder: Path, state: ClusterState) -> None:
+    def __init__(self, folder: Path, state: LocalClusterState) -> None:
         self.folder = folder.resolve()
         self.state = state
         self._files = ClusterFolder(self.folder)
@@ -299,13 +299,13 @@ def _member(role: str, identifier: int, of_it: Ports, is_kafka: bool) -> Member:
     return Member(role, identifier, of_it.client, of_it.metrics, control_port=of_it.control, kafka_port=kafka_port)
 
 
-def _new_state(zookeeper: str | None, owns_nodes: bool, first_port: int, kafka: str) -> ClusterState:
+def _new_state(zookeeper: str | None, owns_nodes: bool, first_port: int, kafka: str) -> LocalClusterState:
     # On shutdown of the whole cluster the last agents cannot hand their partitions over, so their retries are short.
     settings: dict[str, Any] = {"zookeeper.session.timeout.ms": 6000, "controlled.shutdown.retry.backoff.ms": 500}
     if zookeeper is not None:
-        return ClusterState(STATE_VERSION, zookeeper, [], settings, first_port=first_port, kafka=kafka)
+        return LocalClusterState(STATE_VERSION, zookeeper, [], settings, first_port=first_port, kafka=kafka)
     port = first_port or processes.choose_free_ports(1)[0]
     # Write permission on a znode includes deletion of its children, and the root is open to everyone.
     chroot = "/klamm" if owns_nodes else ""
     connect, server = f"127.0.0.1:{port}{chroot}", Member(ZOOKEEPER, 0, port, 0)
-    return ClusterState(STATE_VERSION, connect, [server], settings, first_port=first_port, kafka=kafka)
+    return LocalClusterState(STATE_VERSION, connect, [server], settings, first_port=first_port, kafka=kafka)

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from cluster.model.errors import StartupError
-from cluster.process.local_cluster import STATE_FILE, ZOOKEEPER, ClusterState, Member, read_cluster_state
+from cluster.process.local_cluster import STATE_FILE, ZOOKEEPER, LocalClusterState, Member, read_cluster_state
 from deploy.local.kafka_broker import KafkaBroker, prepare
 from deploy.local.kafka_jars import find_kafka_jars
 from deploy.local.kafka_settings import settings_of_broker, settings_of_controller
@@ -36,11 +36,11 @@ class ClusterFolder:
     def has_cluster(self) -> bool:
         return self._state.exists()
 
-    def read(self) -> ClusterState:
+    def read(self) -> LocalClusterState:
         """The state written last. Raises StartupError if there is none, or it is malformed."""
         return read_cluster_state(self.path)
 
-    def write(self, state: ClusterState) -> None:
+    def write(self, state: LocalClusterState) -> None:
         _replace(self._state, msgspec.json.format(msgspec.json.encode(state)))
         _replace(self.path / "bootstrap", _addresses(state.nodes))
         if state.kafka:
@@ -83,7 +83,7 @@ class ClusterFolder:
         said = [line for line in lines if line.strip() and not line[0].isspace()]
         return said[-1] if said else "it said nothing"
 
-    def make_ready(self, member: Member, state: ClusterState) -> list[str]:
+    def make_ready(self, member: Member, state: LocalClusterState) -> list[str]:
         """Create the files that a member needs to start; returns its arguments of `klamm`."""
         for sub_folder in ("config", "logs", "data", "state-changes"):
             (self.path / sub_folder).mkdir(exist_ok=True)
@@ -96,7 +96,7 @@ class ClusterFolder:
         config.write_text(self._config(member, state, data))
         return [member.role, "--config", str(config)]
 
-    def make_kafka_ready(self, member: Member, state: ClusterState) -> list[str]:
+    def make_kafka_ready(self, member: Member, state: LocalClusterState) -> list[str]:
         """Create the files that a broker of Kafka's needs to start; returns its command."""
         broker = KafkaBroker(
             id=member.id,
@@ -111,7 +111,7 @@ class ClusterFolder:
         (self.path / "logs").mkdir(exist_ok=True)
         return prepare(broker, self.path / "config", find_kafka_jars(state.kafka))
 
-    def _config(self, member: Member, state: ClusterState, data: Path) -> str:
+    def _config(self, member: Member, state: LocalClusterState, data: Path) -> str:
         of_role = settings_of_controller(state, member) if state.kafka else state.settings
         settings = {"klamm.state.change.log.dir": str(self.state_changes(member.name)), **of_role}
         # Strings and numbers are spelled alike in JSON and TOML.
@@ -139,7 +139,7 @@ def _addresses(members: list[Member]) -> bytes:
     return ",".join(m.address for m in members).encode() + b"\n"
 
 
-def _targets(state: ClusterState) -> list[dict[str, Any]]:
+def _targets(state: LocalClusterState) -> list[dict[str, Any]]:
     return [
         {"targets": [f"{m.host}:{m.metrics_port}"], "labels": {"job": f"klamm-{m.role}", "node": m.name}}
         for m in state.nodes

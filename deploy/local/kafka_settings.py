@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cluster.config.settings import Settings
-from cluster.process.local_cluster import BROKER, ClusterState, Member
+from cluster.process.local_cluster import BROKER, LocalClusterState, Member
 from deploy.local.kafka_jars import protocol_of
 
 _OWN: Final = "klamm."
@@ -20,7 +20,7 @@ def known_to_klamm(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if key in known or key.startswith(_OWN)}
 
 
-def settings_of_controller(state: ClusterState, controller: Member) -> dict[str, Any]:
+def settings_of_controller(state: LocalClusterState, controller: Member) -> dict[str, Any]:
     """Kafka's brokers compete for /controller, and keep it only while no controller of klamm's is there.
 
     Brokers before 3.0 send a controlled shutdown to where the controller is registered as a broker. Brokers with racks
@@ -38,7 +38,7 @@ def settings_of_controller(state: ClusterState, controller: Member) -> dict[str,
     }
 
 
-def settings_of_broker(state: ClusterState) -> dict[str, Any]:
+def settings_of_broker(state: LocalClusterState) -> dict[str, Any]:
     """Internal topics have as many replicas as there are brokers, up to Kafka's default."""
     replicas = min(_INTERNAL_REPLICAS, sum(member.role == BROKER for member in state.members))
     return {

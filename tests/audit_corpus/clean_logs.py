@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from audit.report.report import AuditResult, read_findings
-from state_log.invariants import Finding
+from state_log.invariants import InvariantViolation
 from state_log.machine_restarts import is_explained
 from state_log.reader import read_state_changes
 from tests.audits.log_audits import audit_folder
@@ -54,7 +54,7 @@ def _sorted(seed: int, logs: Path, result: AuditResult, findings: Iterable[Mappi
     records = list(read_state_changes([logs]))
     explained, unexplained = [], [f"{gap.what}: {gap.why}" for gap in result.incomplete]
     for row in findings:
-        found = Finding(row["rule"], row["message"], tuple(row["records"]), row["topic"], row["partition"])
+        found = InvariantViolation(row["rule"], row["message"], tuple(row["records"]), row["topic"], row["partition"])
         of_power_failure = is_explained(found, records)
         assert of_power_failure == any("started anew" in cause for cause in row["causes"]), row
         text = f"{found.rule} {found.topic}-{found.partition}: {found.message} [{', '.join(found.records)}]"

@@ -6,8 +6,8 @@ import pyarrow
 
 from audit.batches.bucket import AWAITED, KEPT, check_rules, concatenated
 from audit.records.columns import to_columns
-from audit.records.findings import WITHDRAWN, Finding
-from audit.records.sorted_runs import Run, joined_runs
+from audit.records.findings import WITHDRAWN, AuditFinding
+from audit.records.sorted_runs import SortedRun, joined_runs
 from audit.rules.clock_differences import ClockDifference, clock_differences, greatest
 from audit.rules.limits import Limits
 from audit.rules.partition_windows import windows
@@ -30,12 +30,12 @@ class ColumnarAudit:
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
         self.timelines: dict[tuple[object, ...], dict[str, object]] = {}
-        self.runs: dict[str, list[Run]] = {table.name: [] for table in KEPT}
-        self.findings: dict[tuple[str, str], Finding] = {}
+        self.runs: dict[str, list[SortedRun]] = {table.name: [] for table in KEPT}
+        self.findings: dict[tuple[str, str], AuditFinding] = {}
         self.clocks: list[ClockDifference] = []
         self.waiting = {table.name: table.schema.empty_table() for table in AWAITED}
 
-    def check(self, records: Sequence[LoggedStateChange]) -> list[Finding]:
+    def check(self, records: Sequence[LoggedStateChange]) -> list[AuditFinding]:
         """Judge a batch; returns what it has changed."""
         batch = BucketBatch(table_of(records), self.runs, self.waiting, self.limits)
         found = check_rules(batch)
@@ -47,7 +47,7 @@ class ColumnarAudit:
         for table in KEPT:
             if added[table.name].num_rows:
                 kept, run = joined_runs(self.runs[table.name], added[table.name], table.reduce)
-                self.runs[table.name][kept:] = [Run(run)]
+                self.runs[table.name][kept:] = [SortedRun(run)]
         for finding in found:
             if finding.status == WITHDRAWN:
                 del self.findings[finding.name]
@@ -56,7 +56,7 @@ class ColumnarAudit:
         return found
 
 
-def audit_batches(batches: Iterable[Sequence[LoggedStateChange]]) -> dict[tuple[str, str], Finding]:
+def audit_batches(batches: Iterable[Sequence[LoggedStateChange]]) -> dict[tuple[str, str], AuditFinding]:
     """The findings that stand after these batches."""
     audit = ColumnarAudit()
     for batch in batches:

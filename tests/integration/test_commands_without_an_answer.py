@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from cluster.process.identity import identify
-from cluster.process.local_cluster import STATE_FILE, STATE_VERSION, ClusterState, Member
+from cluster.process.local_cluster import STATE_FILE, STATE_VERSION, LocalClusterState, Member
 from tests.processes.commands import run_klamm
 from tests.unit.launcher.test_every_command import ALL, options
 
@@ -138,6 +138,6 @@ def test_an_address_that_a_cluster_has_been_found_by_is_waited_for(tmp_path: Pat
 def a_cluster_of(folder: Path, address: str) -> Path:
     """What `klamm up` leaves of a cluster with one controller, whose process runs and does not listen."""
     members = [Member("controller", 1001, int(address.rpartition(":")[2]), 0, process=identify(os.getpid()))]
-    state = ClusterState(STATE_VERSION, "127.0.0.1:1", members, {})
+    state = LocalClusterState(STATE_VERSION, "127.0.0.1:1", members, {})
     (folder / STATE_FILE).write_bytes(msgspec.json.encode(state))
     return folder

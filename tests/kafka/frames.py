@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from cluster.aio.tasks import TaskSet
 from cluster.model.broker import Endpoint
 from controller.adapters.kafka.connection_table import ConnectionBounds, ConnectionTable
-from controller.adapters.kafka.served_connection import Peer, ServerLimits
+from controller.adapters.kafka.served_connection import ClientAddress, ServerLimits
 from controller.adapters.kafka.wire_server import KafkaServer
 from tests.timeouts import TIMEOUT_S
 
@@ -30,10 +30,10 @@ class Scripted:
     def __init__(self, answer: Callable[[bytes], Awaitable[bytes | None]]) -> None:
         self.answer = answer
         self.asked: list[bytes] = []
-        self.opened: list[Peer] = []
+        self.opened: list[ClientAddress] = []
         self.closed = 0
 
-    def open(self, peer: Peer) -> "Scripted":
+    def open(self, peer: ClientAddress) -> "Scripted":
         self.opened.append(peer)
         return self
 

@@ -5,7 +5,7 @@ from struct import calcsize
 from typing import Any
 from zlib import crc32
 
-from cluster.kafka_wire.apis import Api, struct_type
+from cluster.kafka_wire.apis import KafkaApi, struct_type
 from cluster.kafka_wire.message import Message
 from cluster.kafka_wire.messages import MODULES
 from cluster.kafka_wire.names import snake_case
@@ -20,7 +20,7 @@ EVERY_VERSION = [
 """Names of messages, each with one of its versions."""
 
 
-def has_messages(called: Api) -> bool:
+def has_messages(called: KafkaApi) -> bool:
     """Whether klamm itself reads or writes requests and responses of the API."""
     return {f"{called.name}Request", f"{called.name}Response"} <= MODULES.keys()
 

@@ -32,7 +32,7 @@ from controller.adapters.kafka.config_apis import config_apis
 from controller.adapters.kafka.connection_table import ConnectionBounds, ConnectionTable
 from controller.adapters.kafka.live_brokers import LiveBrokers
 from controller.adapters.kafka.local_answers import LocalAnswers
-from controller.adapters.kafka.served_connection import Peer, ServerLimits
+from controller.adapters.kafka.served_connection import ClientAddress, ServerLimits
 from controller.adapters.kafka.server import KafkaServers, serve_kafka
 from controller.adapters.kafka.session import OF_ACTIVE_CONTROLLER, KafkaServices, LongRequests
 from controller.adapters.kafka.wire_server import KafkaServer
@@ -73,7 +73,7 @@ class KafkaPeer:
         self.connections = 0
         self.closed = 0
 
-    def open(self, _: Peer) -> "KafkaPeer":
+    def open(self, _: ClientAddress) -> "KafkaPeer":
         self.connections += 1
         return self
 

@@ -82,6 +82,18 @@ def test_no_function_is_longer_than_a_page() -> None:
     assert long == []
 
 
+def test_public_class_names_are_unique() -> None:
+    """A reader who searches for a class finds one. Kafka's generated messages have their schemas' names."""
+    places: dict[str, list[str]] = {}
+    for path in sources():
+        if name(path).startswith(("cluster/kafka_wire/messages/", "benchmarks/")):
+            continue
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(name(path))
+    assert {class_name: files for class_name, files in places.items() if len(files) > 1} == {}
+
+
 def imported(path: Path) -> Iterator[str]:
     """What a file names in its imports, those for type checkers and late ones included."""
     for node in ast.walk(ast.parse(path.read_text())):

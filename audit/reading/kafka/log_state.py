@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from audit.chains.incarnations import OVERLAP_MS
-from audit.records.findings import Finding
+from audit.records.findings import AuditFinding
 from state_log.invariants import ONE_CONTROLLER_PER_EPOCH
 from state_log.kafka.lines import BROKER
 
@@ -19,7 +19,7 @@ _KEPT: Final = 20
 _NAMED_MAX: Final = 20
 
 
-class Level(Struct, frozen=True):
+class LevelChange(Struct, frozen=True):
     """The level at which a file is written from this byte on."""
 
     level: str
@@ -57,7 +57,7 @@ class KafkaLines(Struct, frozen=True):
     lines: int
     without_facts: int
     has_trace: bool
-    levels: tuple[Level, ...]
+    levels: tuple[LevelChange, ...]
     untraced: Occurrences
     skipped_times: Occurrences
     nodes: tuple[int, ...]
@@ -97,7 +97,7 @@ class KafkaState(Struct):
         return {node for log in self.logs.values() for node in log.content.nodes}
 
 
-def add_lines(state: KafkaState, log: str, read: KafkaLog) -> list[Finding]:
+def add_lines(state: KafkaState, log: str, read: KafkaLog) -> list[AuditFinding]:
     """Add lines that follow those known of the log; return the findings about controllers that this brings."""
     known = state.logs.get(log)
     state.logs[log] = read if known is None else _joined(known, read)
@@ -135,11 +135,11 @@ def _joined(known: KafkaLog, read: KafkaLog) -> KafkaLog:
     return KafkaLog(read.file, known.records + read.records, known.quarantined + read.quarantined, content)
 
 
-def _two_controllers(epoch: int, controllers: dict[int, str]) -> Finding:
+def _two_controllers(epoch: int, controllers: dict[int, str]) -> AuditFinding:
     ids = sorted(controllers)
     message = f"brokers {' and '.join(map(str, ids))} were the controller in controller epoch {epoch}"
     records = tuple(controllers[controller] for controller in ids)
-    return Finding(ONE_CONTROLLER_PER_EPOCH, f"controller-epoch {epoch} of Apache Kafka's logs", message, records)
+    return AuditFinding(ONE_CONTROLLER_PER_EPOCH, f"controller-epoch {epoch} of Apache Kafka's logs", message, records)
 
 
 def gaps(state: KafkaState, require_trace: bool, governing: Collection[int] = ()) -> Iterator[tuple[str, str]]:

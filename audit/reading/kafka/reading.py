@@ -12,7 +12,7 @@ import numpy
 import pyarrow
 
 from audit.chains.incarnations import CLOCK_STEP_MS, Span, joined, spans_of
-from audit.reading.kafka.log_state import INFO, TRACE, KafkaLines, Level, Occurrences, Ruled
+from audit.reading.kafka.log_state import INFO, TRACE, KafkaLines, LevelChange, Occurrences, Ruled
 from audit.reading.kafka.rows import kafka_keys
 from audit.reading.lines_read import Quarantine, ReadRange, line_blocks, modified_ns
 from audit.reading.log_files import Range, file_text
@@ -206,7 +206,7 @@ class _Levels:
     """
 
     def __init__(self) -> None:
-        self.shown: list[Level] = []
+        self.shown: list[LevelChange] = []
         self.untraced = Occurrences()
         self._details: dict[str, int] = {}
         self._summed: set[str] = set()
@@ -223,7 +223,7 @@ class _Levels:
             return
         level = TRACE if details else INFO
         if not self.shown or self.shown[-1].level != level:
-            self.shown.append(Level(level, line.offset))
+            self.shown.append(LevelChange(level, line.offset))
         if 0 < details < count:
             self.untraced += Occurrences(1, line.offset)
 

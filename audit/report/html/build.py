@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from audit.report.html.content import FAILOVERS_MAX, FINDINGS_MAX, Content
+from audit.report.html.content import FAILOVERS_MAX, FINDINGS_MAX, ReportContent
 from audit.report.html.partitions import Timelines, TopicName
 from audit.report.html.stories import stories
 from audit.report.report import AuditResult, read_findings, read_lasting_conditions, read_result
@@ -23,7 +23,7 @@ from audit.storage.table_schemas import (
 )
 
 
-def content(output: Location, made_at_ms: int, expected_nodes: Sequence[str] = ()) -> Content:
+def content(output: Location, made_at_ms: int, expected_nodes: Sequence[str] = ()) -> ReportContent:
     """Collect the report on an output folder. Raises OutputError."""
     folder = OutputFolder(output)
     result = read_result(output, expected_nodes)
@@ -34,7 +34,7 @@ def content(output: Location, made_at_ms: int, expected_nodes: Sequence[str] = (
     timelines = Timelines(folder.current_table(TIMELINES_TABLE), until_ms, _gone(folder.current_rows(TOPICS_TABLE)))
     partitions, total = timelines.worst(_by_partition(found))
     failovers = sorted(folder.current_rows(FAILOVERS_TABLE), key=lambda row: -(row["leaderless_max_ms"] or 0))
-    return Content(
+    return ReportContent(
         verdict=result.verdict,
         output=str(output),
         made_at_ms=made_at_ms,

@@ -36,7 +36,7 @@ class Curve(Struct, frozen=True):
     under_replicated: list[int]
 
 
-class Content(Struct, frozen=True):
+class ReportContent(Struct, frozen=True):
     """All of a report. Rows are those of the tables of the same names; `*_total` counts also what is not shown."""
 
     verdict: str

@@ -12,7 +12,7 @@ import vl_convert
 
 from audit.report.html.build import content
 from audit.report.html.charts import CHARTS
-from audit.report.html.content import Content
+from audit.report.html.content import ReportContent
 from audit.storage.file_store import Location
 
 _FOLDER: Final = Path(__file__).parent
@@ -30,7 +30,7 @@ def write_report(output: Location, file: Path, expected_nodes: Sequence[str] = (
     return file
 
 
-def page(shown: Content) -> str:
+def page(shown: ReportContent) -> str:
     """The file as text. What logs say is data in it, never markup or script."""
     parts = {
         "STYLE": (_FOLDER / "page.css").read_text(),

@@ -37,7 +37,7 @@ class Use(IntEnum):
     """A request is being handled, or its answer is being sent."""
 
 
-class Place:
+class ConnectionPlace:
     """The place of one connection. `close`: called when another connection needs it."""
 
     __slots__ = ("address", "close", "is_open", "opened_s", "use")
@@ -66,18 +66,18 @@ class _Group:
     __slots__ = ("_of_use", "count")
 
     def __init__(self) -> None:
-        self._of_use: tuple[OrderedDict[Place, None], ...] = tuple(OrderedDict() for _ in Use)
+        self._of_use: tuple[OrderedDict[ConnectionPlace, None], ...] = tuple(OrderedDict() for _ in Use)
         self.count = 0
 
-    def add(self, place: Place) -> None:
+    def add(self, place: ConnectionPlace) -> None:
         self._of_use[place.use][place] = None
         self.count += 1
 
-    def remove(self, place: Place) -> None:
+    def remove(self, place: ConnectionPlace) -> None:
         del self._of_use[place.use][place]
         self.count -= 1
 
-    def longest_idle(self, now_s: float) -> Place | None:
+    def longest_idle(self, now_s: float) -> ConnectionPlace | None:
         """The one to close for another; None if there is none."""
         fresh, idle, _ = self._of_use
         oldest = next(iter(fresh), None)
@@ -85,7 +85,7 @@ class _Group:
             return next(iter(idle))
         return next((next(iter(places)) for places in self._of_use if places), None)
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[ConnectionPlace]:
         return [place for places in self._of_use for place in places]
 
 
@@ -111,7 +111,7 @@ class ConnectionTable:
         """Whether it may soon matter which addresses are those of brokers."""
         return self.count * _FILLING >= self._bounds.in_all
 
-    def enter(self, place: Place) -> Place | None:
+    def enter(self, place: ConnectionPlace) -> ConnectionPlace | None:
         """Give a connection a place. Returns the one that is to be closed for it: it has lost its place.
 
         That may be the new one itself, where no connection may be open at all.
@@ -127,7 +127,7 @@ class ConnectionTable:
         self._add(place)
         return closed
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: ConnectionPlace) -> None:
         """The connection has ended, or is being closed; any number of times."""
         if not place.is_open:
             return
@@ -138,7 +138,7 @@ class ConnectionTable:
         if not own.count:
             del self._of_address[place.address]
 
-    def use(self, place: Place, use: Use) -> None:
+    def use(self, place: ConnectionPlace, use: Use) -> None:
         """A connection does something else, or begins the same anew."""
         if not place.is_open:
             return
@@ -148,7 +148,7 @@ class ConnectionTable:
         for group in (self._of_address[place.address], self._group(place.address)):
             group.add(place)
 
-    def give_up(self, now_s: float) -> Place | None:
+    def give_up(self, now_s: float) -> ConnectionPlace | None:
         """The connection to close where the process has no file left for a new one."""
         found = self._others.longest_idle(now_s) or self._brokers.longest_idle(now_s)
         if found is not None:
@@ -167,7 +167,7 @@ class ConnectionTable:
         for place in moved:
             self._group(place.address).add(place)
 
-    def _add(self, place: Place) -> None:
+    def _add(self, place: ConnectionPlace) -> None:
         place.is_open = True
         self._of_address.setdefault(place.address, _Group()).add(place)
         self._group(place.address).add(place)

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from cluster.kafka_wire.frames import FrameMemory, checked_size, read_frame_into, with_size
 from cluster.model.errors import ClusterError
-from controller.adapters.kafka.connection_table import ConnectionTable, Place, Use
+from controller.adapters.kafka.connection_table import ConnectionPlace, ConnectionTable, Use
 
 _log = structlog.stdlib.get_logger()
 
@@ -20,7 +20,7 @@ ORDINARY_ENDS: Final = (ClusterError, OSError, asyncio.IncompleteReadError)
 """How connections end: bytes that are no request, a client that is gone or too slow, a failed handshake."""
 
 
-class Peer(NamedTuple):
+class ClientAddress(NamedTuple):
     """The address of a client."""
 
     host: str
@@ -80,7 +80,12 @@ class ServedConnection:
     """A connection that was let in to `place`. `has_begun`: whether it is being served, or was."""
 
     def __init__(
-        self, peer: Peer, limits: ServerLimits, memory: FrameMemory, table: ConnectionTable, place: Place
+        self,
+        peer: ClientAddress,
+        limits: ServerLimits,
+        memory: FrameMemory,
+        table: ConnectionTable,
+        place: ConnectionPlace,
     ) -> None:
         self.peer, self.has_begun = peer, False
         self._limits, self._memory = limits, memory

@@ -13,7 +13,7 @@ from cluster.model.errors import StartupError
 from cluster.rpc.admission_limits import AdmissionLimits
 from controller.adapters.kafka.broker_hosts import BrokerHosts
 from controller.adapters.kafka.connection_table import ConnectionBounds, ConnectionTable
-from controller.adapters.kafka.served_connection import Peer, ServerLimits
+from controller.adapters.kafka.served_connection import ClientAddress, ServerLimits
 from controller.adapters.kafka.session import KafkaServices, KafkaSession
 from controller.adapters.kafka.wire_server import KafkaServer
 
@@ -66,7 +66,7 @@ async def serve_kafka(
     return KafkaServers(servers, endpoints)
 
 
-def _open(services: KafkaServices, listener: str, is_authenticated: bool, peer: Peer) -> KafkaSession:
+def _open(services: KafkaServices, listener: str, is_authenticated: bool, peer: ClientAddress) -> KafkaSession:
     # As gRPC names it in records and metrics.
     family = "ipv6" if ":" in peer.host else "ipv4"
     return KafkaSession(services, listener, f"{family}:{peer}", is_authenticated=is_authenticated)

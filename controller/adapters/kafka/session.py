@@ -15,7 +15,7 @@ from msgspec import Struct
 from cluster.aio.off_loop import THREAD, off_loop
 from cluster.aio.parking import CURRENT, parked
 from cluster.kafka_wire.api_keys import ApiKey
-from cluster.kafka_wire.apis import Api, api
+from cluster.kafka_wire.apis import KafkaApi, api
 from cluster.kafka_wire.codec import decode
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.headers import RequestHeader, decode_request_header, encode_response
@@ -151,7 +151,9 @@ class KafkaSession:
         if self._upstream is not None:
             self._upstream.close()
 
-    def _not_admitted(self, called: Api, header: RequestHeader, frame: bytes, start: int, error: ApiError) -> bytes:
+    def _not_admitted(
+        self, called: KafkaApi, header: RequestHeader, frame: bytes, start: int, error: ApiError
+    ) -> bytes:
         """The answer to a request of which nothing was done because too many are open: an error that clients retry.
 
         Raises RefusedConnectionError where the response has no place for one, or the request is too long to look at.
@@ -168,7 +170,7 @@ class KafkaSession:
         return _refused(called, header, refused.code)
 
     async def _answer(
-        self, called: Api, header: RequestHeader, frame: bytes, start: int, measured: MeasuredRequest
+        self, called: KafkaApi, header: RequestHeader, frame: bytes, start: int, measured: MeasuredRequest
     ) -> bytes:
         services = self._services
         if called.key is ApiKey.API_VERSIONS:
@@ -261,7 +263,7 @@ def _shortened(value: Any) -> Any:
     return type(value)(**fields)
 
 
-def _refused(called: Api, header: RequestHeader, code: ErrorCode) -> bytes:
+def _refused(called: KafkaApi, header: RequestHeader, code: ErrorCode) -> bytes:
     """A response that says no more than the error, of the nearest version that is known. Raises RefusedConnectionError
     if it has no place for an error of the whole request.
     """

@@ -13,12 +13,12 @@ import structlog
 from cluster.aio.tasks import TaskSet
 from cluster.kafka_wire.frames import FrameMemory
 from cluster.model.errors import StartupError
-from controller.adapters.kafka.connection_table import ConnectionTable, Place
+from controller.adapters.kafka.connection_table import ConnectionPlace, ConnectionTable
 from controller.adapters.kafka.served_connection import (
     ORDINARY_ENDS,
+    ClientAddress,
     ClientReader,
     ConnectionHandler,
-    Peer,
     ServedConnection,
     ServerLimits,
 )
@@ -43,7 +43,7 @@ class KafkaServer:
 
     def __init__(
         self,
-        open_handler: Callable[[Peer], ConnectionHandler],
+        open_handler: Callable[[ClientAddress], ConnectionHandler],
         limits: ServerLimits,
         tasks: TaskSet,
         table: ConnectionTable,
@@ -105,7 +105,7 @@ class KafkaServer:
                     if error.errno in _OUT_OF_FILES:
                         await self._free_a_file(listening, loop.time())
                     continue
-                self._let_in(accepted, Peer(*address[:2]), loop.time())
+                self._let_in(accepted, ClientAddress(*address[:2]), loop.time())
 
     async def _free_a_file(self, listening: socket.socket, now_s: float) -> None:
         """Close the longest idle connection if a client waits for a file. Linux says so even if nobody waits."""
@@ -117,11 +117,11 @@ class KafkaServer:
             given_up.close()
         await asyncio.sleep(_PAUSE_S)
 
-    def _let_in(self, accepted: socket.socket, peer: Peer, now_s: float) -> None:
+    def _let_in(self, accepted: socket.socket, peer: ClientAddress, now_s: float) -> None:
         """Give a connection a place, for which the one that was idle for longest may have to be closed."""
         if self._table.is_filling:
             self._on_filling()
-        place = Place(peer.host, now_s, lambda: _cancel(task))
+        place = ConnectionPlace(peer.host, now_s, lambda: _cancel(task))
         closed = self._table.enter(place)
         if closed is not None:
             why = "max.connections, max.connections.per.ip or the limit of open files"
@@ -136,7 +136,7 @@ class KafkaServer:
         if closed is not None:
             closed.close()
 
-    def _forget(self, connection: ServedConnection, place: Place, accepted: socket.socket) -> None:
+    def _forget(self, connection: ServedConnection, place: ConnectionPlace, accepted: socket.socket) -> None:
         del self._connections[connection]
         self._table.leave(place)
         self._on_freed(_BYTES_OF_CONNECTION)

@@ -21,7 +21,7 @@ from controller.decisions.context_view import ContextView
 _RECOVERY_STATES: Final = (RECOVERED, RECOVERING)
 
 
-class Proposal(Struct, frozen=True):
+class AcceptedProposal(Struct, frozen=True):
     """An accepted item: write `leadership` if the partition epoch in ZooKeeper is one less."""
 
     position: int
@@ -36,7 +36,7 @@ class IsrChangePlan(Struct, frozen=True):
     """
 
     results: tuple[AlterPartitionResult | None, ...]
-    accepted: tuple[Proposal, ...]
+    accepted: tuple[AcceptedProposal, ...]
     partitions: tuple[TopicPartition, ...]
 
 
@@ -54,7 +54,7 @@ def refuse_alter_partition(view: ContextView, request: AlterPartitionRequest) ->
 def plan_isr_changes(view: ContextView, request: AlterPartitionRequest) -> IsrChangePlan:
     """Validate each item against the leadership in the view (IS-9, IS-10)."""
     results: list[AlterPartitionResult | None] = []
-    accepted: list[Proposal] = []
+    accepted: list[AcceptedProposal] = []
     partitions: dict[TopicPartition, None] = {}
     for position, item in enumerate(request.partitions):
         topic = item.topic_name if item.topic_id is None else view.topics.names_by_id.get(item.topic_id)
@@ -72,7 +72,7 @@ def plan_isr_changes(view: ContextView, request: AlterPartitionRequest) -> IsrCh
             results.append(refusal(item, code))
         else:
             results.append(None)
-            accepted.append(Proposal(position, tp, _proposed(request.broker_id, item, view.epoch)))
+            accepted.append(AcceptedProposal(position, tp, _proposed(request.broker_id, item, view.epoch)))
     return IsrChangePlan(tuple(results), tuple(accepted), tuple(partitions))
 
 

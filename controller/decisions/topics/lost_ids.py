@@ -25,7 +25,7 @@ class TopicIdsRead(Struct, frozen=True):
     without: tuple[str, ...]
 
 
-class Undecided(Struct, frozen=True):
+class UndecidedId(Struct, frozen=True):
     """`why`: in words that follow "it is served without one: "."""
 
     why: str
@@ -54,7 +54,7 @@ def ids_in_logs(described: DescribeReplicasResponse, topics: Collection[str]) ->
 
 def decide_id(
     topic: str, hosts: Iterable[BrokerId], answers: Mapping[BrokerId, TopicIdAnswer]
-) -> TopicId | Undecided | None:
+) -> TopicId | UndecidedId | None:
     """The id that brokers know the topic by; None if each of them has none. `hosts`: all brokers with a replica of it,
     registered or not.
     """
@@ -73,11 +73,11 @@ def decide_id(
     if len(known) == 1:
         return next(iter(known))
     if known:
-        return Undecided("; ".join(f"broker {_names(brokers)} knows it as {i}" for i, brokers in known.items()))
+        return UndecidedId("; ".join(f"broker {_names(brokers)} knows it as {i}" for i, brokers in known.items()))
     if undisclosed:
-        return Undecided(f"broker {_names(undisclosed)} has it under an id that only its log directories say")
+        return UndecidedId(f"broker {_names(undisclosed)} has it under an id that only its log directories say")
     if silent:
-        return Undecided(f"no broker knows its id, and broker {_names(silent)} has a replica, but does not answer")
+        return UndecidedId(f"no broker knows its id, and broker {_names(silent)} has a replica, but does not answer")
     return None
 
 

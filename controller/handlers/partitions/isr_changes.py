@@ -10,7 +10,7 @@ from controller.active_controller import ActiveController
 from controller.changes import LeadershipsWritten
 from controller.context.controller_context import ControllerContext
 from controller.decisions.partitions.isr_change import (
-    Proposal,
+    AcceptedProposal,
     plan_isr_changes,
     refusal,
     refuse_alter_partition,
@@ -72,8 +72,8 @@ def _changed_partitions(context: ControllerContext, response: AlterPartitionResp
 
 def _result(
     request: AlterPartitionRequest,
-    proposal: Proposal,
-    written: dict[TopicPartition, Proposal],
+    proposal: AcceptedProposal,
+    written: dict[TopicPartition, AcceptedProposal],
     outcomes: dict[TopicPartition, Outcome],
 ) -> AlterPartitionResult:
     item = request.partitions[proposal.position]

@@ -23,7 +23,7 @@ from controller.changes import TopicIdRead
 from controller.context.controller_context import ControllerContext
 from controller.context.topics import TopicIdConflictError
 from controller.decisions.topics.creation import new_topic_id
-from controller.decisions.topics.lost_ids import Undecided, decide_id, ids_in_logs, read_ids
+from controller.decisions.topics.lost_ids import UndecidedId, decide_id, ids_in_logs, read_ids
 from controller.events import PartitionModifications, TopicIdsAnswered, TopicIdsLost
 from controller.fenced_writes import Failed, Written
 from controller.handlers.partitions.replica_transitions import move_replicas, replicas_of
@@ -215,7 +215,7 @@ def _decided(
         answers = {**event.answers, **_on_failed_disks(active.context, topic, event.answers)}
         decided = decide_id(topic, _hosts(active.context, topic), answers)
         in_znode = current[topic][0].topic_id
-        if isinstance(decided, Undecided):
+        if isinstance(decided, UndecidedId):
             lost.topics[topic] = decided.why
         elif decided is not None:
             named[topic] = decided

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from broker_agent.replication.log_reconciliation import Leader
+from broker_agent.replication.log_reconciliation import LeaderEndPoint
 from broker_agent.replication.replica_fetchers import FetchStart
 from cluster.model.broker import BrokerId, LeaderEpoch, Offset
 from cluster.model.errors import ErrorCode
@@ -38,7 +38,7 @@ async def test_a_long_poll_may_be_interrupted_again_while_it_is_on_its_way_to_an
     await world.start(1, 2)
     await world.create(1, (1, 2))
     await asyncio.sleep(0.2)
-    leader = Leader(BrokerId(1), world.agents[1].endpoint)
+    leader = LeaderEndPoint(BrokerId(1), world.agents[1].endpoint)
     for number in range(1, 12):
         start = FetchStart(TOPIC_ID, leader, LeaderEpoch(0), Offset(0), None)
         world.agents[2].agent.fetchers.add({TopicPartition(TP.topic, number): start})

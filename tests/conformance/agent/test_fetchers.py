@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from broker_agent.replication.log_reconciliation import Leader
+from broker_agent.replication.log_reconciliation import LeaderEndPoint
 from broker_agent.replication.replica_fetchers import FetchStart
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import Broker, BrokerId, Endpoint, LeaderEpoch, Offset
@@ -321,7 +321,9 @@ async def test_a_partition_that_is_added_again_in_the_same_epoch_goes_on_as_it_w
     await until(lambda: follower.offsets()[1] == 5)
     fetchers = follower.agent.fetchers
     before = fetchers.state(TP)
-    start = FetchStart(TOPIC_ID, Leader(BrokerId(2), Endpoint("broker-2", 9092)), LeaderEpoch(0), Offset(0), None)
+    start = FetchStart(
+        TOPIC_ID, LeaderEndPoint(BrokerId(2), Endpoint("broker-2", 9092)), LeaderEpoch(0), Offset(0), None
+    )
     fetchers.add({TP: start})
     assert fetchers.state(TP) is before
     fetchers.add({TP: replace(start, leader_epoch=LeaderEpoch(1))})

@@ -24,7 +24,7 @@ from cluster.zookeeper.port import (
     ZkError,
     ZooKeeper,
 )
-from controller.rehearsal_zookeeper import RehearsalZooKeeper, Written
+from controller.rehearsal_zookeeper import RehearsalZooKeeper, RehearsedZnode
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
 from tests.controllers.worlds import run_virtually
@@ -149,7 +149,7 @@ def test_what_is_written_is_reported_in_the_order_of_the_first_change_and_refuse
         assert [r.error for r in refused] == [ZkError.RUNTIME_INCONSISTENCY, ZkError.BAD_VERSION]
         found = [(w.path, w.before and w.before.data, w.after and w.after.data) for w in rehearsal.written()]
         assert found == [("/b", b"", b"newest"), ("/c", None, b"c")]
-        assert isinstance(rehearsal.written()[0], Written)
+        assert isinstance(rehearsal.written()[0], RehearsedZnode)
 
     run_virtually(main)
 

@@ -8,7 +8,7 @@ import pytest
 from admin.accumulator import Accumulator, ProducerOptions
 from admin.record_batches import decode_records
 from cluster.model.broker import Offset
-from cluster.model.compression import Codec, find_codec
+from cluster.model.compression import CompressionCodec, find_codec
 from cluster.model.partition import TopicPartition
 
 PARTITIONS = [0, 1, 2]
@@ -105,7 +105,7 @@ def test_a_batch_that_is_too_large_is_split_in_order_and_without_loss() -> None:
 
 
 def test_a_compressed_batch_with_headers_is_split_into_such_batches() -> None:
-    queues = accumulator(ProducerOptions(batch_size=10_000, compression_type=Codec.GZIP))
+    queues = accumulator(ProducerOptions(batch_size=10_000, compression_type=CompressionCodec.GZIP))
     headers = tuple((f"name-{n}", b"") for n in range(100))
     for n in range(4):
         queues.append("t", PARTITIONS, 0, (None, b"%d" % n, headers), timestamp=1, now=100.0)
@@ -116,5 +116,5 @@ def test_a_compressed_batch_with_headers_is_split_into_such_batches() -> None:
     assert [b.values for b in queue.batches] == [[b"0"], [b"1"], [b"2", b"3"]]
     parts = [decode_records(b.close(), Offset(0)).records for b in queue.batches]
     assert [r.headers for records in parts for r in records] == [headers] * 4
-    assert all(find_codec(int.from_bytes(b.close()[21:23], "big")) is Codec.GZIP for b in queue.batches)
+    assert all(find_codec(int.from_bytes(b.close()[21:23], "big")) is CompressionCodec.GZIP for b in queue.batches)
     assert sum(b.memory for b in queue.batches) == before

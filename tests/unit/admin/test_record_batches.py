@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from admin.record_batches import BadBatchError, BatchBuilder, Record, build_batches, decode_records
 from cluster.model.broker import Offset
-from cluster.model.compression import Codec
+from cluster.model.compression import CompressionCodec
 from tests.examples import examples
 
 optional_bytes = st.none() | st.binary(max_size=40)
@@ -161,11 +161,11 @@ def test_cutting_into_batches_keeps_every_record_in_order(values: list[bytes], b
     assert [r.value for batch in batches for r in decode_records(batch, Offset(0)).records] == values
 
 
-@pytest.mark.parametrize("codec", Codec)
-def test_headers_and_compression_are_read_back(codec: Codec) -> None:
+@pytest.mark.parametrize("codec", CompressionCodec)
+def test_headers_and_compression_are_read_back(codec: CompressionCodec) -> None:
     headers = (("source", b"shell"), ("source", None), ("binary", b"\xff"))
     records = [Record(Offset(i), 5, b"k", b"v" * 100, headers) for i in range(50)]
     (batch,) = build_batches(records, 1 << 20, codec)
     assert decode_records(batch, Offset(0)).records == records
     (plain,) = build_batches(records, 1 << 20)
-    assert (len(batch) < len(plain)) is (codec is not Codec.NONE)
+    assert (len(batch) < len(plain)) is (codec is not CompressionCodec.NONE)

@@ -3,15 +3,15 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from admin.waiting import Notice, Waiting
+from admin.waiting import ClientWaits, Notice
 from simulator.virtual_time_loop import VirtualTimeLoop
 
 
-def noticed(scenario: Callable[[Waiting], Awaitable[None]]) -> list[Notice]:
+def noticed(scenario: Callable[[ClientWaits], Awaitable[None]]) -> list[Notice]:
     notices: list[Notice] = []
 
     async def main() -> None:
-        await scenario(Waiting(notices.append))
+        await scenario(ClientWaits(notices.append))
 
     loop = VirtualTimeLoop()
     loop.run_until_complete(main())
@@ -19,7 +19,7 @@ def noticed(scenario: Callable[[Waiting], Awaitable[None]]) -> list[Notice]:
     return notices
 
 
-async def waits(waiting: Waiting, what: str, seconds: float, limit_s: float = 30) -> None:
+async def waits(waiting: ClientWaits, what: str, seconds: float, limit_s: float = 30) -> None:
     with waiting.named(lambda: what, limit_s):
         await asyncio.sleep(seconds)
 
@@ -39,7 +39,7 @@ def test_of_a_wait_that_ends_soon_the_failure_says_it_all() -> None:
 
 
 def test_the_innermost_wait_that_has_lasted_a_while_is_noticed() -> None:
-    async def scenario(waiting: Waiting) -> None:
+    async def scenario(waiting: ClientWaits) -> None:
         with waiting.named(lambda: "no metadata", 30):
             await asyncio.sleep(0.5)
             await waits(waiting, "no controller", 20, limit_s=40)
@@ -48,7 +48,7 @@ def test_the_innermost_wait_that_has_lasted_a_while_is_noticed() -> None:
 
 
 def test_many_short_waits_within_a_long_one_are_not_noticed_for_it() -> None:
-    async def scenario(waiting: Waiting) -> None:
+    async def scenario(waiting: ClientWaits) -> None:
         with waiting.named(lambda: "no metadata", 30):
             for _ in range(100):
                 await waits(waiting, "no controller", 0.2)
@@ -57,7 +57,7 @@ def test_many_short_waits_within_a_long_one_are_not_noticed_for_it() -> None:
 
 
 def test_waits_at_the_same_time_are_one_line_and_a_later_one_is_another() -> None:
-    async def scenario(waiting: Waiting) -> None:
+    async def scenario(waiting: ClientWaits) -> None:
         await asyncio.gather(*(waits(waiting, f"wait {number}", 10) for number in range(5)))
         await waits(waiting, "again", 10)
 
@@ -68,7 +68,7 @@ def test_waits_at_the_same_time_are_one_line_and_a_later_one_is_another() -> Non
 
 
 def test_what_is_had_elsewhere_is_noticed_with_when() -> None:
-    async def scenario(waiting: Waiting) -> None:
+    async def scenario(waiting: ClientWaits) -> None:
         with waiting.falling_back(10, "the brokers are asked"):
             await waits(waiting, "no controller", 5)
 
@@ -76,7 +76,7 @@ def test_what_is_had_elsewhere_is_noticed_with_when() -> None:
 
 
 def test_a_wait_says_where_it_is_soon_had_elsewhere() -> None:
-    async def scenario(waiting: Waiting) -> None:
+    async def scenario(waiting: ClientWaits) -> None:
         with waiting.falling_back(3, "the brokers are asked"):
             await waits(waiting, "no controller", 2.5, limit_s=6)
 
@@ -84,7 +84,7 @@ def test_a_wait_says_where_it_is_soon_had_elsewhere() -> None:
 
 
 def test_a_wait_that_goes_on_after_nothing_was_had_elsewhere_is_noticed_again() -> None:
-    async def scenario(waiting: Waiting) -> None:
+    async def scenario(waiting: ClientWaits) -> None:
         with waiting.named(lambda: "no controller", 30):
             with waiting.falling_back(10, "the brokers are asked"):
                 await asyncio.sleep(10)
@@ -97,7 +97,7 @@ def test_a_wait_that_goes_on_after_nothing_was_had_elsewhere_is_noticed_again() 
 
 
 def test_a_wait_without_an_end_has_no_limit() -> None:
-    async def scenario(waiting: Waiting) -> None:
+    async def scenario(waiting: ClientWaits) -> None:
         wait = waiting.begin(lambda: "no records", None)
         await asyncio.sleep(100)
         waiting.end(wait)

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from audit.batches.bucket import Place, write_findings
+from audit.batches.bucket import BucketPlace, write_findings
 from audit.reading.log_files import LogFiles
 from audit.records.findings import WITHDRAWN
 from audit.report.alerts import Alerts, UntilClean
@@ -82,7 +82,7 @@ def test_metrics_are_those_of_the_last_result(tmp_path: Path) -> None:
     write(logs)
     registry = Metrics()
     metrics = AuditMetrics(registry, [logs], output)
-    write_findings(OutputFolder(output), Place(0, 0), [finding("n/i/0")])
+    write_findings(OutputFolder(output), BucketPlace(0, 0), [finding("n/i/0")])
     read_up_to(logs, output, FIRST, 6)
     metrics.update(read_result(output, ["broker-9"]))
     found = samples(registry)
@@ -91,7 +91,7 @@ def test_metrics_are_those_of_the_last_result(tmp_path: Path) -> None:
     assert found["klamm_audit_job_records_total", ""] == 1
     assert found["klamm_audit_job_incompletereasons", ""] == 1
     assert found["klamm_audit_job_backlogbytes", ""] == found["klamm_audit_log_backlogbytes", LOG] == 6
-    write_findings(OutputFolder(output), Place(0, 1), [finding("n/i/0", status=WITHDRAWN)])
+    write_findings(OutputFolder(output), BucketPlace(0, 1), [finding("n/i/0", status=WITHDRAWN)])
     read_up_to(logs, output, SECOND, 6, batch=1)
     metrics.update(read_result(output))
     found = samples(registry)
@@ -151,11 +151,11 @@ def receiver() -> Iterator[Receiver]:
 
 def test_the_webhook_gets_each_finding_once_and_those_withdrawn(tmp_path: Path, receiver: Receiver) -> None:
     webhook = Webhook(receiver.url, tmp_path, Metrics())
-    write_findings(OutputFolder(tmp_path), Place(0, 0), [finding("n/i/0"), finding("n/i/1", subject="other")])
+    write_findings(OutputFolder(tmp_path), BucketPlace(0, 0), [finding("n/i/0"), finding("n/i/1", subject="other")])
     commit(tmp_path)
     webhook.update(read_result(tmp_path))
     webhook.update(read_result(tmp_path))
-    write_findings(OutputFolder(tmp_path), Place(0, 1), [finding("n/i/1", subject="other", status=WITHDRAWN)])
+    write_findings(OutputFolder(tmp_path), BucketPlace(0, 1), [finding("n/i/1", subject="other", status=WITHDRAWN)])
     commit(tmp_path, 1)
     # What was accepted is known to the next process, too.
     Webhook(receiver.url, tmp_path, Metrics()).update(read_result(tmp_path))
@@ -173,7 +173,7 @@ def test_the_webhook_gets_each_finding_once_and_those_withdrawn(tmp_path: Path, 
 def test_what_the_webhook_refused_is_sent_again(tmp_path: Path, receiver: Receiver) -> None:
     metrics = Metrics()
     webhook = Webhook(receiver.url, tmp_path, metrics)
-    write_findings(OutputFolder(tmp_path), Place(0, 0), [finding("n/i/0")])
+    write_findings(OutputFolder(tmp_path), BucketPlace(0, 0), [finding("n/i/0")])
     commit(tmp_path)
     receiver.status = 503
     webhook.update(read_result(tmp_path))
@@ -216,7 +216,7 @@ def test_a_webhook_that_is_down_costs_nothing_but_a_later_attempt(tmp_path: Path
 
 def test_a_request_to_the_webhook_is_bounded(tmp_path: Path, receiver: Receiver) -> None:
     found = [finding("n/i/0", subject=f"orders-{n}") for n in range(FINDINGS_MAX + 7)]
-    write_findings(OutputFolder(tmp_path), Place(0, 0), found)
+    write_findings(OutputFolder(tmp_path), BucketPlace(0, 0), found)
     commit(tmp_path)
     Webhook(receiver.url, tmp_path, Metrics()).update(read_result(tmp_path))
     (document,) = receiver.documents

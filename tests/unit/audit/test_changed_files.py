@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.reading.changed_files import Fault, ReadFiles
+from audit.reading.changed_files import FaultKind, ReadFiles
 from audit.reading.log_files import LogFiles, Position
 from audit.report.report import read_findings, read_result
 from audit.verification import verify_logs
@@ -101,7 +101,7 @@ def test_a_change_while_no_audit_ran_is_found_by_the_time_of_the_last_batch(tmp_
     os.utime(paths[0], ns=(since + 1, since + 1))
     logs, read = LogFiles([tmp_path / "logs"]).logs(), {f"broker-1-{OLD}": Position(10, paths[2].stat().st_size)}
     found = ReadFiles(since).faults(logs, [], read, everything=True)
-    assert [fault.fault for fault in found] == [Fault.CHANGED]
+    assert [fault.fault for fault in found] == [FaultKind.CHANGED]
     assert ReadFiles(0).faults(logs, [], read, everything=True) == []
 
 

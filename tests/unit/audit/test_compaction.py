@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.batches.batch import commit_batch
-from audit.records.findings import FOUND, WITHDRAWN, Finding
+from audit.records.findings import FOUND, WITHDRAWN, AuditFinding
 from audit.storage.commits import BucketResult, BucketState, Commit
 from audit.storage.committed_state import OutputError
 from audit.storage.output_folder import OutputFolder
@@ -32,11 +32,11 @@ def record(at_ms: int, seq: int) -> LoggedStateChange:
     return LoggedStateChange(kind=Kind.BROKER, v=2, seq=seq, node="n", incarnation="i", at_ms=at_ms)
 
 
-def finding(random: Random) -> Finding:
+def finding(random: Random) -> AuditFinding:
     """One of few subjects, so that later ones take the places of earlier ones, also on other days."""
     status = random.choice([FOUND, FOUND, WITHDRAWN])
     at_ms = random.randrange(3) * DAY_MS
-    return Finding("rule", f"subject {random.randrange(6)}", f"{random.random()}", (), status, at_ms=at_ms)
+    return AuditFinding("rule", f"subject {random.randrange(6)}", f"{random.random()}", (), status, at_ms=at_ms)
 
 
 def run_batch(folder: OutputFolder, number: int, seed: int, keep_days: int | None = None) -> None:

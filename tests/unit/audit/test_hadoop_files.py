@@ -7,14 +7,14 @@ import pytest
 from typer.testing import CliRunner
 
 from audit.cli import app
-from audit.reading.changed_files import Fault, FileFault
+from audit.reading.changed_files import FaultKind, FileFault
 from audit.reading.hadoop_files import read_file
 from audit.reading.log_files import Range
-from audit.reading.source import FILES_ROW, Plan, read_ranges
+from audit.reading.source import FILES_ROW, ReadPlan, read_ranges
 from tests.kafka.logs import RECORDED
 from tests.unit.audit.test_changed_files import OLD, write_run
 
-PLAN = Plan(1 << 20, 2, 4)
+PLAN = ReadPlan(1 << 20, 2, 4)
 KAFKA = RECORDED / "3.9.1-trace" / "broker-1.state-change.log"
 
 
@@ -39,7 +39,7 @@ def test_a_file_without_lines_is_named() -> None:
     ((row,),) = [batch.to_pylist() for batch in read_file(url, b"", 0, PLAN)]
     assert row["what"] == FILES_ROW
     assert msgspec.json.decode(row["data"], type=list[FileFault]) == [
-        FileFault(Fault.EMPTY, f"broker-1-{OLD}", url, 0, 0)
+        FileFault(FaultKind.EMPTY, f"broker-1-{OLD}", url, 0, 0)
     ]
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from audit.report.html.build import content
 from audit.report.html.charts import CHARTS
-from audit.report.html.content import POINTS_MAX, STATES_MAX, Content, Curve
+from audit.report.html.content import POINTS_MAX, STATES_MAX, Curve, ReportContent
 from audit.report.html.page import page
 from audit.report.html.partitions import Timelines
 from audit.storage.table_schemas import TABLES, TIMELINES_TABLE
@@ -154,11 +154,11 @@ class Elements(HTMLParser):
         self.count[tag] = self.count.get(tag, 0) + 1
 
 
-def empty(**changes: Any) -> Content:
-    fields: dict[str, Any] = dict.fromkeys(Content.__struct_fields__, 0)
+def empty(**changes: Any) -> ReportContent:
+    fields: dict[str, Any] = dict.fromkeys(ReportContent.__struct_fields__, 0)
     lists = ("incomplete", "notes", "open_conditions", "rules", "findings", "terms", "sessions", "failovers", "ledgers")
     fields |= {name: [] for name in (*lists, "partitions")}
-    return Content(**{**fields, "verdict": "clean", "output": "o", "curve": Curve([], [], []), **changes})
+    return ReportContent(**{**fields, "verdict": "clean", "output": "o", "curve": Curve([], [], []), **changes})
 
 
 def test_what_logs_say_cannot_leave_the_data_of_the_page() -> None:

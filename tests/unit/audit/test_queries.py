@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from audit.cli import app
-from audit.records.findings import FOUND, WITHDRAWN, Finding
+from audit.records.findings import FOUND, WITHDRAWN, AuditFinding
 from audit.storage.commits import Commit
 from audit.storage.output_folder import OutputFolder
 from audit.storage.state_versions import VERSION
@@ -17,8 +17,8 @@ from tests.audits.columnar_audits import table_of
 from tests.audits.findings_tables import findings_table
 
 
-def finding(subject: str, message: str, status: str = FOUND, at_ms: int | None = 0) -> Finding:
-    return Finding("rule", subject, message, ("n/i/0",), status, at_ms=at_ms)
+def finding(subject: str, message: str, status: str = FOUND, at_ms: int | None = 0) -> AuditFinding:
+    return AuditFinding("rule", subject, message, ("n/i/0",), status, at_ms=at_ms)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pyarrow
 import pytest
 
 from audit.batches.rebuild import changed_rows, rebuild
-from audit.records.findings import FOUND, WITHDRAWN, Finding
+from audit.records.findings import FOUND, WITHDRAWN, AuditFinding
 from audit.report.report import read_result
 from audit.rules import state_sequences
 from audit.rules.rule import BucketBatch
@@ -148,7 +148,7 @@ class DyingFolder(OutputFolder):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def leave_out(patch: pytest.MonkeyPatch, check: Callable[[BucketBatch], Iterable[Finding]]) -> None:
+def leave_out(patch: pytest.MonkeyPatch, check: Callable[[BucketBatch], Iterable[AuditFinding]]) -> None:
     """Check the sequences of states in this way instead."""
     rule = state_sequences.RULE._replace(check=check)
     patch.setattr("audit.batches.bucket.RULES", [rule if each is state_sequences.RULE else each for each in RULES])

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from audit.batches.bucket import Place, write_findings
+from audit.batches.bucket import BucketPlace, write_findings
 from audit.records.findings import NOT_COMPARED
 from audit.report.report import read_result
 from audit.rules.recreations import CREATED_ANEW
@@ -94,7 +94,7 @@ def test_what_is_not_compared_makes_the_audit_incomplete(tmp_path: Path) -> None
         [record(0, from_state=OFFLINE, to_state=ABSENT), record(1, from_state=ABSENT, to_state=NEW, replicas=(1,))]
     )
     assert [finding.status for finding in found] == [NOT_COMPARED]
-    write_findings(folder, Place(0, 0), found)
+    write_findings(folder, BucketPlace(0, 0), found)
     folder.commit(Commit(VERSION, 0, "", {}, records=2))
     result = read_result(tmp_path)
     assert (result.verdict, result.findings) == ("incomplete", {})

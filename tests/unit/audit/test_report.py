@@ -7,11 +7,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from audit.batches.bucket import Place, write_findings
+from audit.batches.bucket import BucketPlace, write_findings
 from audit.batches.cluster_state import ClusterState
 from audit.chains.incarnations import Span
 from audit.records.columns import to_columns
-from audit.records.findings import WITHDRAWN, Finding
+from audit.records.findings import WITHDRAWN, AuditFinding
 from audit.report.report import CLEAN, FINDINGS, INCOMPLETE, read_findings, read_result
 from audit.storage.commits import BUCKETS, BucketState, Commit
 from audit.storage.output_folder import OutputFolder
@@ -56,9 +56,9 @@ LEADS = LoggedStateChange(
 )
 
 
-def finding(*records: str, subject: str = "orders-0 leader-epoch 4", **fields: object) -> Finding:
+def finding(*records: str, subject: str = "orders-0 leader-epoch 4", **fields: object) -> AuditFinding:
     given = {"topic": "orders", "partition": 0, "at_ms": 1, **fields}
-    return Finding("one-leader-per-epoch", subject, "brokers 1 and 2 lead", records, **given)  # type: ignore[arg-type]
+    return AuditFinding("one-leader-per-epoch", subject, "brokers 1 and 2 lead", records, **given)  # type: ignore[arg-type]
 
 
 def commit(output: Path, batch: int = 0, state: ClusterState | None = None, **fields: object) -> OutputFolder:
@@ -72,9 +72,11 @@ def commit(output: Path, batch: int = 0, state: ClusterState | None = None, **fi
     return folder
 
 
-def write_batch(output: Path, batch: int, findings: Sequence[Finding], records: Sequence[LoggedStateChange]) -> None:
+def write_batch(
+    output: Path, batch: int, findings: Sequence[AuditFinding], records: Sequence[LoggedStateChange]
+) -> None:
     folder = commit(output, batch)
-    write_findings(folder, Place(0, batch), list(findings))
+    write_findings(folder, BucketPlace(0, batch), list(findings))
     folder.write_rows(RECORDS_TABLE, table_of(records).drop_columns(["key"]), batch, 0)
 
 
@@ -108,7 +110,7 @@ def test_a_truncation_names_the_other_replicas_whose_machine_was_started_anew_be
     found = replace(found, rule="no-truncation-below-high-watermark")
     records = [replace(LEADS, replicas=ids(*replicas)), truncated]
     folder = commit(tmp_path, 0, ClusterState(spans=spans))
-    write_findings(folder, Place(0, 0), [found])
+    write_findings(folder, BucketPlace(0, 0), [found])
     folder.write_rows(RECORDS_TABLE, table_of(records).drop_columns(["key"]), 0, 0)
     (shown,) = read_findings(tmp_path, 10)
     last = "broker-2/1700000000200.3: its machine was started anew before (boot c, earlier b)"
@@ -125,7 +127,7 @@ def test_a_later_version_of_a_finding_takes_the_place_of_an_earlier_one(tmp_path
 
 
 def test_the_most_severe_findings_come_first(tmp_path: Path) -> None:
-    broken = Finding("chain-break", "log n/i", "the chain is broken", ("n/i/3",))
+    broken = AuditFinding("chain-break", "log n/i", "the chain is broken", ("n/i/3",))
     write_batch(tmp_path, 0, [broken, finding("n/i/0")], [])
     assert [found["severity"] for found in read_findings(tmp_path, 10)] == ["critical", "log"]
     assert [found["rule"] for found in read_findings(tmp_path, 1)] == ["one-leader-per-epoch"]
@@ -133,7 +135,7 @@ def test_the_most_severe_findings_come_first(tmp_path: Path) -> None:
 
 def test_what_a_batch_wrote_that_did_not_commit_does_not_count(tmp_path: Path) -> None:
     commit(tmp_path)
-    write_findings(OutputFolder(tmp_path), Place(0, 1), [finding("n/i/0")])
+    write_findings(OutputFolder(tmp_path), BucketPlace(0, 1), [finding("n/i/0")])
     assert read_findings(tmp_path, 10) == []
     assert read_result(tmp_path).verdict == CLEAN
 
@@ -170,7 +172,7 @@ def test_a_log_that_begins_later_makes_it_incomplete(tmp_path: Path) -> None:
 @pytest.mark.parametrize("incomplete", [False, True])
 def test_findings_outweigh_what_was_missing_which_is_named_all_the_same(tmp_path: Path, incomplete: bool) -> None:
     commit(tmp_path)
-    write_findings(OutputFolder(tmp_path), Place(0, 0), [finding("n/i/0")])
+    write_findings(OutputFolder(tmp_path), BucketPlace(0, 0), [finding("n/i/0")])
     result = read_result(tmp_path, ["broker-9"] if incomplete else [])
     assert result.verdict == FINDINGS
     assert bool(result.incomplete) == incomplete

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from audit.batches.cluster_state import ClusterState, _controllers
-from audit.records.findings import Finding
+from audit.records.findings import AuditFinding
 from audit.rules.applied_states import UNTAKEN, UNWRITTEN
 from audit.rules.rule import Awaited
 from audit.rules.unclean_elections import UNCLEAN_ELECTION
@@ -151,7 +151,7 @@ def known_epoch(parts: Iterable[LoggedStateChange], reference: str, partition: i
     return epoch
 
 
-def by_columns(findings: Iterable[Finding]) -> set[Name]:
+def by_columns(findings: Iterable[AuditFinding]) -> set[Name]:
     return {
         (finding.rule, finding.subject.partition(" ")[2].removeprefix("(id) "), finding.partition or 0)
         for finding in findings

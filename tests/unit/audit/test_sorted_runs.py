@@ -7,7 +7,7 @@ import pyarrow
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.records.sorted_runs import NOTHING, Run, expand, gather, merge_plan, merged, neighbours
+from audit.records.sorted_runs import NOTHING, SortedRun, expand, gather, merge_plan, merged, neighbours
 
 SCHEMA = pyarrow.schema({"key": pyarrow.uint64(), "sub": pyarrow.int64(), "value": pyarrow.int64()})
 KEYS = st.sampled_from([0, 1, 5, 1 << 63, (1 << 64) - 1])
@@ -36,7 +36,7 @@ def wanted(places: list[tuple[int, int]]) -> tuple[numpy.ndarray, numpy.ndarray]
 @settings(max_examples=300, deadline=None)
 @given(rows=ROWS, places=st.lists(st.tuples(KEYS, SUBS), max_size=6))
 def test_find_gives_the_rows_of_a_place_and_those_of_its_key(rows: list[Row], places: list[tuple[int, int]]) -> None:
-    run = Run(table(rows))
+    run = SortedRun(table(rows))
     bounds = run.find(*wanted(places))
     for number, (key, sub) in enumerate(places):
         start, first, end, stop = (int(bound[number]) for bound in bounds)
@@ -49,14 +49,14 @@ def test_find_gives_the_rows_of_a_place_and_those_of_its_key(rows: list[Row], pl
 @settings(max_examples=200, deadline=None)
 @given(runs=st.lists(ROWS, max_size=4), places=st.lists(st.tuples(KEYS, SUBS), max_size=6))
 def test_gather_gives_all_rows_of_the_places_each_once(runs: list[list[Row]], places: list[tuple[int, int]]) -> None:
-    found = gather([Run(table(rows)) for rows in runs], *wanted(places), SCHEMA.empty_table())
+    found = gather([SortedRun(table(rows)) for rows in runs], *wanted(places), SCHEMA.empty_table())
     assert rows_of(found) == sorted(row for rows in runs for row in rows if row[:2] in places)
 
 
 @settings(max_examples=200, deadline=None)
 @given(runs=st.lists(ROWS, max_size=4), places=st.lists(st.tuples(KEYS, SUBS), min_size=1, max_size=6))
 def test_neighbours_are_the_next_subs_of_a_key_in_any_run(runs: list[list[Row]], places: list[tuple[int, int]]) -> None:
-    lower, higher, present = neighbours([Run(table(rows)) for rows in runs], *wanted(places))
+    lower, higher, present = neighbours([SortedRun(table(rows)) for rows in runs], *wanted(places))
     for number, (key, sub) in enumerate(places):
         subs = {row[1] for rows in runs for row in rows if row[0] == key}
         assert lower[number] == max((s for s in subs if s < sub), default=NOTHING)

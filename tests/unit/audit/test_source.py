@@ -18,7 +18,7 @@ from audit.reading.log_files import Position, Range
 from audit.reading.node_work import Work
 from audit.reading.source import (
     LINES_ROW,
-    Plan,
+    ReadPlan,
     StateChangeReader,
     TaskRanges,
     from_stream,
@@ -35,7 +35,7 @@ BUCKETS = 4
 
 
 def reader(*directories: Path, tasks: int = 2) -> StateChangeReader:
-    return StateChangeReader(directories, Plan(1 << 20, tasks, BUCKETS), ReadFiles(0))
+    return StateChangeReader(directories, ReadPlan(1 << 20, tasks, BUCKETS), ReadFiles(0))
 
 
 def of_file(path: Path, first: int = 0, end: int | None = None) -> Range:

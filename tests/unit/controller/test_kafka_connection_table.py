@@ -4,7 +4,13 @@ from time import perf_counter
 
 import pytest
 
-from controller.adapters.kafka.connection_table import ConnectionBounds, ConnectionTable, Place, Use, address_of
+from controller.adapters.kafka.connection_table import (
+    ConnectionBounds,
+    ConnectionPlace,
+    ConnectionTable,
+    Use,
+    address_of,
+)
 
 pytestmark = pytest.mark.rule("D-106")
 UNBOUNDED = 2**31 - 1
@@ -18,16 +24,18 @@ class Connections:
         self.table = ConnectionTable(bounds)
         self.now_s = 0.0
 
-    def open(self, host: str, use: Use = Use.FRESH, after_s: float = 3600) -> tuple[Place, Place | None]:
+    def open(
+        self, host: str, use: Use = Use.FRESH, after_s: float = 3600
+    ) -> tuple[ConnectionPlace, ConnectionPlace | None]:
         """The new place, and the one that was closed for it."""
         self.now_s += after_s
-        place = Place(host, self.now_s, lambda: None)
+        place = ConnectionPlace(host, self.now_s, lambda: None)
         closed = self.table.enter(place)
         for step in (Use.WORKING, Use.IDLE)[: 2 if use is Use.IDLE else 1] if use else ():
             self.table.use(place, step)
         return place, closed
 
-    def fill(self, host: str, count: int, use: Use = Use.FRESH) -> list[Place]:
+    def fill(self, host: str, count: int, use: Use = Use.FRESH) -> list[ConnectionPlace]:
         return [self.open(host, use)[0] for _ in range(count)]
 
 
@@ -145,10 +153,10 @@ def test_a_place_costs_the_same_however_many_there_are() -> None:
         table = ConnectionTable(ConnectionBounds(places, UNBOUNDED))
         table.expect_brokers_at({"b"})
         for number in range(places):
-            table.enter(Place("b", number, lambda: None))
+            table.enter(ConnectionPlace("b", number, lambda: None))
         began = perf_counter()
         for number in range(5000):
-            assert table.enter(Place("b", places + number, lambda: None)) is not None
+            assert table.enter(ConnectionPlace("b", places + number, lambda: None)) is not None
         return perf_counter() - began
 
     assert min(seconds(50_000) for _ in range(3)) < 10 * min(seconds(100) for _ in range(3))

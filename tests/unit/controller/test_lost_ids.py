@@ -7,7 +7,7 @@ import pytest
 from cluster.model.broker import BrokerId, ControllerEpoch, TopicId
 from cluster.model.partition import ReplicaAssignment, TopicAssignment
 from cluster.requests.recovery import DescribedReplica, DescribeReplicasResponse
-from controller.decisions.topics.lost_ids import TopicIdsRead, Undecided, decide_id, ids_in_logs, read_ids
+from controller.decisions.topics.lost_ids import TopicIdsRead, UndecidedId, decide_id, ids_in_logs, read_ids
 from controller.topic_id_questions import TopicIdAnswer
 from tests.controllers.contexts import ids
 
@@ -40,7 +40,7 @@ def test_one_id_is_taken_and_none_invented_unless_every_host_has_none(
     answers: Mapping[int, TopicIdAnswer], expected: str | None
 ) -> None:
     decided = decide_id("t", ids(2, 1), {BrokerId(broker): answer for broker, answer in answers.items()})
-    assert decided == expected or decided == Undecided(str(expected))
+    assert decided == expected or decided == UndecidedId(str(expected))
 
 
 @pytest.mark.rule("D-103", "BD-10")

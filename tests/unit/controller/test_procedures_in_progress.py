@@ -4,14 +4,14 @@ from cluster.model.broker import BrokerId, ControllerEpoch, ZkVersion
 from cluster.model.partition import ReplicaAssignment, TopicPartition
 from controller import changes
 from controller.context.controller_context import ControllerContext
-from controller.context.since import Since
+from controller.context.since import AddedSince
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 TARGET = ReplicaAssignment((BrokerId(1),))
 
 
 def test_the_oldest_is_the_first_that_is_left() -> None:
-    since: Since[str] = Since()
+    since: AddedSince[str] = AddedSince()
     since.add(["a", "b"], 1.0)
     since.add(["a", "c"], 2.0)
     assert (since.oldest, list(since)) == (1.0, ["a", "b", "c"])

@@ -11,7 +11,7 @@ import yaml
 
 from cluster.metrics.catalogue import COUNTER, SUMMARY, catalogue
 from cluster.metrics.registry import exposition_name
-from cluster.process.local_cluster import BROKER, CONTROLLER, ZOOKEEPER, ClusterState, Member
+from cluster.process.local_cluster import BROKER, CONTROLLER, ZOOKEEPER, LocalClusterState, Member
 from deploy.local.cluster_folder import TARGETS_FILE, ClusterFolder
 from deploy.prometheus.dashboard_rules import rendered
 
@@ -115,7 +115,7 @@ def test_both_scrape_configurations_have_the_same_rules_and_jobs() -> None:
 
 def test_a_local_cluster_names_its_targets_with_the_jobs_of_the_rules(tmp_path: Path) -> None:
     members = [Member(ZOOKEEPER, 0, 2181, 0), Member(CONTROLLER, 1001, 9001, 9101), Member(BROKER, 1, 9002, 9102)]
-    ClusterFolder(tmp_path).write(ClusterState(1, "127.0.0.1:2181", members, {}))
+    ClusterFolder(tmp_path).write(LocalClusterState(1, "127.0.0.1:2181", members, {}))
     assert yaml.safe_load((tmp_path / TARGETS_FILE).read_text()) == [
         {"targets": ["127.0.0.1:9101"], "labels": {"job": "klamm-controller", "node": "controller-1001"}},
         {"targets": ["127.0.0.1:9102"], "labels": {"job": "klamm-broker", "node": "broker-1"}},

@@ -18,7 +18,7 @@ from cluster.model.broker import BrokerId, ControllerEpoch, LeaderEpoch
 from cluster.model.errors import ApiError, ErrorCode, FieldViolation
 from cluster.model.exit_codes import ExitCode
 from cluster.process.identity import identify
-from cluster.process.local_cluster import BROKER, CONTROLLER, STATE_FILE, ClusterState, Member
+from cluster.process.local_cluster import BROKER, CONTROLLER, STATE_FILE, LocalClusterState, Member
 from deploy.local.cluster import LocalCluster
 from launcher.__main__ import error_lines
 from state_log.record import Cause, Kind, StateChange
@@ -119,7 +119,7 @@ def test_commands_on_a_stopped_cluster_say_so_without_waiting(arguments: list[st
 
 def test_commands_say_so_when_kafkas_brokers_run_without_klamms_controllers(tmp_path: Path) -> None:
     broker = Member(BROKER, 1, 9092, 0, identify(os.getpid()))
-    state = ClusterState(1, "127.0.0.1:2181", [Member(CONTROLLER, 1001, 9701, 7701), broker], {}, kafka="3.9.1")
+    state = LocalClusterState(1, "127.0.0.1:2181", [Member(CONTROLLER, 1001, 9701, 7701), broker], {}, kafka="3.9.1")
     (tmp_path / ".klamm").mkdir()
     (tmp_path / ".klamm" / STATE_FILE).write_bytes(msgspec.json.encode(state))
     answer = run_klamm("topics", "list", folder=tmp_path, timeout_s=TIMEOUT_S)

@@ -24,7 +24,7 @@ from simulator.cluster_simulation import ClusterSimulation, LoadedClusterSimulat
 from simulator.command import Order, execute, replay
 from simulator.partition_znodes import assignments, partition_state
 from simulator.replication_simulation import ReplicationSimulation
-from simulator.run import Run, Simulation, run_simulation
+from simulator.run import Simulation, SimulationRun, run_simulation
 from state_log.invariants import TRUNCATED_BELOW_HIGH_WATERMARK
 from state_log.reader import find_segments, read_state_changes
 from state_log.record import Kind, StateChange
@@ -106,7 +106,7 @@ class WithWriteThatSkipsAnEpoch(ClusterSimulation):
         await active.incarnations[-1].zookeeper.multi([SetData(state_path(tp), body, state.partition_epoch)])
 
 
-def run_with_record_outside_the_tables(seed: int, minutes: float) -> Run:
+def run_with_record_outside_the_tables(seed: int, minutes: float) -> SimulationRun:
     return run_simulation(seed, lambda: WithRecordOutsideTheTables(seed), Limit(seconds=60 * minutes))
 
 

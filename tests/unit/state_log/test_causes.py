@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from cluster.model.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch, PartitionEpoch
-from state_log.causes import ISR_GRANTED, Call, call_of, calls_by_event, origin_text
+from state_log.causes import ISR_GRANTED, ControllerCall, call_of, calls_by_event, origin_text
 from state_log.record import Cause, Kind, LoggedStateChange
 from state_log.story import leadership_history, story
 
@@ -47,7 +47,7 @@ LEADS = replace(
     peer=None,
 )
 CUT = replace(LEADS, kind=Kind.TRUNCATION, node="broker-1", broker=1, leader=2, partition_epoch=None, reason="9 to 7")
-CALL = Call("ElectLeadersReceived", "r-1", "ANONYMOUS", "ipv4:127.0.0.1:5555", 1_700_000_000_500)
+CALL = ControllerCall("ElectLeadersReceived", "r-1", "ANONYMOUS", "ipv4:127.0.0.1:5555", 1_700_000_000_500)
 CALL_TEXT = "ElectLeaders, request id r-1, from ipv4:127.0.0.1:5555, at 2023-11-14 22:13:20.500"
 
 
@@ -81,7 +81,7 @@ def test_where_nobody_asked_the_event_and_its_controller_are_named() -> None:
 
 
 def test_a_principal_is_named_where_there_is_one_and_what_is_missing_is_left_out() -> None:
-    call = Call("CreateTopicsReceived", None, "User:operator", None, 1_700_000_000_500)
+    call = ControllerCall("CreateTopicsReceived", None, "User:operator", None, 1_700_000_000_500)
     assert origin_text(ELECTED, call) == "CreateTopics, by User:operator, at 2023-11-14 22:13:20.500"
 
 

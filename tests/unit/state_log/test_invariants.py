@@ -15,7 +15,7 @@ from cluster.model.state_machines import (
     ReplicaState,
 )
 from state_log.histories import HISTORY_LIMIT, INCARNATIONS_LIMIT, PartitionHistory
-from state_log.invariants import RECORD_RULES, Checker, Finding, check_all, check_partition
+from state_log.invariants import RECORD_RULES, Checker, InvariantViolation, check_all, check_partition
 from state_log.record import Cause, Kind, LoggedStateChange, StateChange, by_partition
 from tests.audits.state_change_histories import Cluster, draw, shuffled, stamped
 
@@ -49,7 +49,7 @@ def written(
     )
 
 
-def rules(findings: list[Finding]) -> set[str]:
+def rules(findings: list[InvariantViolation]) -> set[str]:
     return {finding.rule for finding in findings}
 
 
@@ -238,7 +238,7 @@ def test_a_finding_names_the_records_that_show_it() -> None:
     role = record(Kind.ROLE, seq=4, node="broker-2", broker=2, to_state="leader", leader=2, leader_epoch=0)
     found = check_all([written(0, 0, 1, (1, 2)), role])
     assert found == [
-        Finding(
+        InvariantViolation(
             "one-leader-per-epoch",
             "leader epoch 0 has leader 1 and leader 2",
             ("controller-1001/1700000000000.1/0", "broker-2/1700000000000.1/4"),

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.model.broker import BrokerId, Offset
-from state_log.invariants import TRUNCATED_BELOW_HIGH_WATERMARK, Finding, check_all
+from state_log.invariants import TRUNCATED_BELOW_HIGH_WATERMARK, InvariantViolation, check_all
 from state_log.machine_restarts import MachineRestart, boots_of, is_explained, machine_restarts, restarts_of_others
 from state_log.record import Kind, LoggedStateChange
 from tests.controllers.contexts import ids
@@ -40,7 +40,7 @@ def truncation(broker: int = 1, at_ms: int = 1_700_000_002_500) -> LoggedStateCh
     )
 
 
-def finding(records: Sequence[LoggedStateChange]) -> Finding:
+def finding(records: Sequence[LoggedStateChange]) -> InvariantViolation:
     (found,) = [found for found in check_all(records) if found.rule == TRUNCATED_BELOW_HIGH_WATERMARK]
     return found
 
@@ -107,5 +107,5 @@ def test_a_truncation_is_explained_by_the_power_failure_of_another_replica_befor
 
 def test_no_power_failure_explains_anything_else() -> None:
     runs = [starts(1, FIRST, "c"), starts(2, FIRST, "a"), starts(2, SECOND, "b")]
-    other = Finding("one-leader-per-epoch", "", (runs[0].reference,), "orders", 0)
+    other = InvariantViolation("one-leader-per-epoch", "", (runs[0].reference,), "orders", 0)
     assert not is_explained(other, runs)

@@ -5,7 +5,7 @@ import pyarrow
 import pytest
 
 from audit.rules.applied_states import AGENT_DISAGREES
-from audit.rules.governed_brokers import Since, leaders_unlike, states_unlike, states_unwritten
+from audit.rules.governed_brokers import GovernedSince, leaders_unlike, states_unlike, states_unwritten
 from audit.rules.leader_claims import CLAIMS
 from audit.rules.partition_states import STATES
 from state_log.histories import NO_EPOCH, ONE_LEADER_PER_EPOCH, ONE_STATE_PER_PARTITION_EPOCH
@@ -37,13 +37,13 @@ def test_what_brokers_show_counts_from_when_klamm_governs(
 ) -> None:
     """By the controller epoch that they name; where they name none, by time."""
     written, shown = states(CONTROLLER, 1, 5, 5_000), states("kafka-broker-1", 2, controller_epoch, at_ms)
-    found = list(states_unlike(written, shown, Since(always, 1_000)))
+    found = list(states_unlike(written, shown, GovernedSince(always, 1_000)))
     assert [each.rule for each in found] == [AGENT_DISAGREES] * counts
 
 
 def test_another_state_of_a_controller_of_kafkas_is_a_second_one_at_a_partition_epoch() -> None:
     written, shown = states(CONTROLLER, 1, 5, 5_000), states("kafka-controller-1", 2, 6, 6_000)
-    (found,) = states_unlike(written, shown, Since(False, 1_000))
+    (found,) = states_unlike(written, shown, GovernedSince(False, 1_000))
     assert (found.rule, found.records) == (
         ONE_STATE_PER_PARTITION_EPOCH,
         ("controller-1002/1/0", "kafka-controller-1/1/0"),
@@ -52,7 +52,7 @@ def test_another_state_of_a_controller_of_kafkas_is_a_second_one_at_a_partition_
 
 def test_what_differs_is_said_of_the_broker_and_the_controller() -> None:
     written, shown = states(CONTROLLER, 1, 5, 5_000), states("kafka-broker-1", 2, 5, 6_000)
-    (found,) = states_unlike(written, shown, Since(False, 0))
+    (found,) = states_unlike(written, shown, GovernedSince(False, 0))
     assert found == (
         AGENT_DISAGREES,
         1,
@@ -62,7 +62,7 @@ def test_what_differs_is_said_of_the_broker_and_the_controller() -> None:
         ("controller-1002/1/0", "kafka-broker-1/1/0"),
         6_000,
     )
-    assert list(states_unlike(written, states("kafka-broker-1", 1, 5, 6_000), Since(False, 0))) == []
+    assert list(states_unlike(written, states("kafka-broker-1", 1, 5, 6_000), GovernedSince(False, 0))) == []
 
 
 def claims(node: str, leader: int, at_ms: int) -> pyarrow.Table:
@@ -73,7 +73,9 @@ def claims(node: str, leader: int, at_ms: int) -> pyarrow.Table:
 @pytest.mark.parametrize(("leader", "at_ms", "counts"), [(1, 6_000, 0), (2, 6_000, 1), (2, 4_000, 1), (2, 3_999, 0)])
 def test_a_leader_that_klamm_did_not_name_counts_from_when_it_governs(leader: int, at_ms: int, counts: int) -> None:
     found = list(
-        leaders_unlike(claims(CONTROLLER, 1, 5_000), claims("kafka-broker-1", leader, at_ms), Since(False, 1_000))
+        leaders_unlike(
+            claims(CONTROLLER, 1, 5_000), claims("kafka-broker-1", leader, at_ms), GovernedSince(False, 1_000)
+        )
     )
     assert [(each.rule, each.subject, each.message) for each in found] == [
         (

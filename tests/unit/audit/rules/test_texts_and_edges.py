@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from audit.records.findings import NOT_COMPARED, Finding
+from audit.records.findings import NOT_COMPARED, AuditFinding
 from audit.rules.applied_states import AGENT_DISAGREES
 from audit.rules.recreations import CREATED_ANEW
 from audit.rules.role_offsets import HIGH_WATERMARK_WITHIN_LOG
@@ -19,7 +19,7 @@ ROLE = replace(
 )
 
 
-def found_in(*records: LoggedStateChange) -> list[Finding]:
+def found_in(*records: LoggedStateChange) -> list[AuditFinding]:
     audit = ColumnarAudit()
     return audit.check(records)
 
@@ -45,7 +45,7 @@ def test_leaders_of_an_epoch_are_named_in_the_order_of_their_records(order: tupl
     audit = ColumnarAudit()
     audit.check([known[n] for n in order])
     found = audit.findings[ONE_LEADER_PER_EPOCH, "t-0 leader-epoch 4"]
-    assert found == Finding(
+    assert found == AuditFinding(
         ONE_LEADER_PER_EPOCH,
         "t-0 leader-epoch 4",
         "leader epoch 4 has leader 2 and no leader and leader 1",
@@ -60,7 +60,7 @@ def test_leaders_of_an_epoch_are_named_in_the_order_of_their_records(order: tupl
 def test_a_high_watermark_above_the_end_of_the_log(end: int, kind: Kind, is_found: int) -> None:
     given = replace(ROLE, kind=kind, high_watermark=Offset(10), log_end_offset=Offset(end))
     assert [finding for finding in found_in(given) if finding.rule == HIGH_WATERMARK_WITHIN_LOG] == [
-        Finding(
+        AuditFinding(
             HIGH_WATERMARK_WITHIN_LOG,
             "t-0 record broker-1/1.1/7",
             "the high watermark 10 is above the log end offset 9",
@@ -82,7 +82,7 @@ def test_a_partition_that_is_not_compared_is_named() -> None:
     deleted, created = record(0, from_state=OFFLINE, to_state=ABSENT), record(1, from_state=ABSENT, to_state=NEW)
     message = "it was deleted and created anew without a topic id: its states and leaders are not compared"
     assert found_in(deleted, created) == [
-        Finding(CREATED_ANEW, "t-0 created anew", message, (), NOT_COMPARED, topic="t", partition=0)
+        AuditFinding(CREATED_ANEW, "t-0 created anew", message, (), NOT_COMPARED, topic="t", partition=0)
     ]
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from broker_agent.decisions.known_leaderships import (
-    Replica,
+    KnownReplica,
     epochs_of,
     highest_epoch,
     newest,
@@ -69,7 +69,7 @@ ROLE = LoggedStateChange(
 def test_the_newest_leadership_of_a_partition_is_kept(
     what: str, leaderships: Sequence[KnownLeadership], expected: int
 ) -> None:
-    assert newest(leaderships) == {Replica("t", A, 0): leaderships[expected]}, what
+    assert newest(leaderships) == {KnownReplica("t", A, 0): leaderships[expected]}, what
 
 
 @pytest.mark.rule("RC-4")
@@ -83,11 +83,11 @@ def test_partitions_and_topics_of_one_name_are_kept_apart() -> None:
         known(3, 3, topic="u"),
     ]
     assert newest(each) == {
-        Replica("t", A, 0): each[0],
-        Replica("t", B, 0): each[1],
-        Replica("t", None, 0): each[2],
-        Replica("t", A, 1): each[3],
-        Replica("u", A, 0): each[4],
+        KnownReplica("t", A, 0): each[0],
+        KnownReplica("t", B, 0): each[1],
+        KnownReplica("t", None, 0): each[2],
+        KnownReplica("t", A, 1): each[3],
+        KnownReplica("u", A, 0): each[4],
     }
 
 
@@ -98,9 +98,9 @@ EPOCHS = st.integers(-1, 4)
 @given(st.lists(st.builds(known, EPOCHS, EPOCHS, topic_id=st.sampled_from([A, B, None]), partition=st.integers(0, 1))))
 def test_nothing_known_is_newer_than_what_is_kept(leaderships: list[KnownLeadership]) -> None:
     kept = newest(leaderships)
-    assert set(kept) == {Replica(k.topic, k.topic_id, k.partition) for k in leaderships}
+    assert set(kept) == {KnownReplica(k.topic, k.topic_id, k.partition) for k in leaderships}
     for replica, chosen in kept.items():
-        of_replica = [k for k in leaderships if Replica(k.topic, k.topic_id, k.partition) == replica]
+        of_replica = [k for k in leaderships if KnownReplica(k.topic, k.topic_id, k.partition) == replica]
         assert chosen in of_replica
         assert epochs_of(chosen) == max(map(epochs_of, of_replica))
 

@@ -1,6 +1,6 @@
 import pytest
 
-from broker_agent.decisions.leader_and_isr import Admission, classify_state, validate_epochs, validate_stop
+from broker_agent.decisions.leader_and_isr import RoleAction, classify_state, validate_epochs, validate_stop
 from cluster.model.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
 from cluster.model.errors import ErrorCode
 from cluster.requests.control import LeaderAndIsrPartitionState
@@ -37,24 +37,24 @@ def test_a_request_with_a_stale_epoch_is_refused_whole(
 @pytest.mark.parametrize(
     ("epoch", "leader", "replicas", "topic_id", "log_id", "expected"),
     [
-        (6, 1, (1, 2), A, A, Admission.LEAD),
-        (6, 1, (1, 2), A, None, Admission.LEAD),
-        (6, 1, (1, 2), None, A, Admission.LEAD),
-        (6, 2, (1, 2), A, A, Admission.FOLLOW),
-        (6, -1, (1, 2), A, A, Admission.FOLLOW),
-        (6, 2, (2, 3), A, A, Admission.REFUSE_NOT_REPLICA),
-        (6, 1, (2, 3), A, A, Admission.REFUSE_NOT_REPLICA),
-        (6, 1, (1, 2), B, A, Admission.REFUSE_TOPIC_ID),
-        (5, 1, (1, 2), B, A, Admission.REFUSE_TOPIC_ID),
-        (4, 1, (1, 2), B, A, Admission.REFUSE_TOPIC_ID),
-        (4, 1, (1, 2), A, A, Admission.REFUSE_EPOCH),
-        (4, 2, (1, 2), A, None, Admission.REFUSE_EPOCH),
-        (5, 1, (1, 2), A, A, Admission.REFUSE_EPOCH),
-        (5, 1, (1, 2), None, None, Admission.REFUSE_EPOCH),
-        (5, 1, (1, 2), A, None, Admission.STORE_TOPIC_ID),
-        (5, 2, (1, 2), A, None, Admission.STORE_TOPIC_ID),
-        (5, 2, (1, 2), None, A, Admission.CLEAR_TOPIC_ID),
-        (5, 1, (1, 2), None, A, Admission.REFUSE_EPOCH),
+        (6, 1, (1, 2), A, A, RoleAction.LEAD),
+        (6, 1, (1, 2), A, None, RoleAction.LEAD),
+        (6, 1, (1, 2), None, A, RoleAction.LEAD),
+        (6, 2, (1, 2), A, A, RoleAction.FOLLOW),
+        (6, -1, (1, 2), A, A, RoleAction.FOLLOW),
+        (6, 2, (2, 3), A, A, RoleAction.REFUSE_NOT_REPLICA),
+        (6, 1, (2, 3), A, A, RoleAction.REFUSE_NOT_REPLICA),
+        (6, 1, (1, 2), B, A, RoleAction.REFUSE_TOPIC_ID),
+        (5, 1, (1, 2), B, A, RoleAction.REFUSE_TOPIC_ID),
+        (4, 1, (1, 2), B, A, RoleAction.REFUSE_TOPIC_ID),
+        (4, 1, (1, 2), A, A, RoleAction.REFUSE_EPOCH),
+        (4, 2, (1, 2), A, None, RoleAction.REFUSE_EPOCH),
+        (5, 1, (1, 2), A, A, RoleAction.REFUSE_EPOCH),
+        (5, 1, (1, 2), None, None, RoleAction.REFUSE_EPOCH),
+        (5, 1, (1, 2), A, None, RoleAction.STORE_TOPIC_ID),
+        (5, 2, (1, 2), A, None, RoleAction.STORE_TOPIC_ID),
+        (5, 2, (1, 2), None, A, RoleAction.CLEAR_TOPIC_ID),
+        (5, 1, (1, 2), None, A, RoleAction.REFUSE_EPOCH),
     ],
 )
 def test_each_partition_state_is_admitted_by_topic_id_then_leader_epoch_then_role(
@@ -64,7 +64,7 @@ def test_each_partition_state_is_admitted_by_topic_id_then_leader_epoch_then_rol
     replicas: tuple[int, ...],
     topic_id: TopicId | None,
     log_id: TopicId | None,
-    expected: Admission,
+    expected: RoleAction,
 ) -> None:
     state = LeaderAndIsrPartitionState(
         partition_index=0,
@@ -85,16 +85,16 @@ def test_each_partition_state_is_admitted_by_topic_id_then_leader_epoch_then_rol
 @pytest.mark.parametrize(
     ("admission", "code"),
     [
-        (Admission.LEAD, ErrorCode.NONE),
-        (Admission.FOLLOW, ErrorCode.NONE),
-        (Admission.STORE_TOPIC_ID, ErrorCode.NONE),
-        (Admission.CLEAR_TOPIC_ID, ErrorCode.NONE),
-        (Admission.REFUSE_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID),
-        (Admission.REFUSE_NOT_REPLICA, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (Admission.REFUSE_EPOCH, ErrorCode.STALE_CONTROLLER_EPOCH),
+        (RoleAction.LEAD, ErrorCode.NONE),
+        (RoleAction.FOLLOW, ErrorCode.NONE),
+        (RoleAction.STORE_TOPIC_ID, ErrorCode.NONE),
+        (RoleAction.CLEAR_TOPIC_ID, ErrorCode.NONE),
+        (RoleAction.REFUSE_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID),
+        (RoleAction.REFUSE_NOT_REPLICA, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (RoleAction.REFUSE_EPOCH, ErrorCode.STALE_CONTROLLER_EPOCH),
     ],
 )
-def test_each_admission_has_its_code(admission: Admission, code: ErrorCode) -> None:
+def test_each_admission_has_its_code(admission: RoleAction, code: ErrorCode) -> None:
     assert admission.code is code
 
 
@@ -130,16 +130,16 @@ def test_a_stop_for_another_topic_of_the_name_is_refused_whatever_its_epoch(
 @pytest.mark.parametrize(
     ("epoch", "current", "log_epoch", "expected"),
     [
-        (6, -1, 7, Admission.REFUSE_EPOCH),
-        (7, -1, 7, Admission.FOLLOW),
-        (8, -1, 7, Admission.FOLLOW),
-        (6, 5, 6, Admission.FOLLOW),
-        (6, 6, 6, Admission.REFUSE_EPOCH),
-        (0, -1, -1, Admission.FOLLOW),
+        (6, -1, 7, RoleAction.REFUSE_EPOCH),
+        (7, -1, 7, RoleAction.FOLLOW),
+        (8, -1, 7, RoleAction.FOLLOW),
+        (6, 5, 6, RoleAction.FOLLOW),
+        (6, 6, 6, RoleAction.REFUSE_EPOCH),
+        (0, -1, -1, RoleAction.FOLLOW),
     ],
 )
 def test_an_epoch_below_the_latest_in_the_log_is_refused_although_nothing_newer_is_in_memory(
-    epoch: int, current: int, log_epoch: int, expected: Admission
+    epoch: int, current: int, log_epoch: int, expected: RoleAction
 ) -> None:
     state = LeaderAndIsrPartitionState(
         partition_index=0,

@@ -8,7 +8,14 @@ import cramjam
 import pytest
 from aiokafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
 
-from cluster.model.compression import Codec, CompressionError, TooLargeError, decompress, find_codec, largest_size
+from cluster.model.compression import (
+    CompressionCodec,
+    CompressionError,
+    TooLargeError,
+    decompress,
+    find_codec,
+    largest_size,
+)
 
 TEXT = b"the same text again and again, " * 5000 + os.urandom(1000)
 
@@ -20,15 +27,15 @@ def lz4_frame(**options: bool) -> bytes:
 
 
 VECTORS = {
-    "none": (Codec.NONE, TEXT),
-    "gzip": (Codec.GZIP, gzip_encode(TEXT)),
-    "gzip of level 0": (Codec.GZIP, zlib.compress(TEXT, 0, wbits=31)),
-    "snappy in xerial's blocks": (Codec.SNAPPY, snappy_encode(TEXT)),
-    "raw snappy": (Codec.SNAPPY, bytes(snappy_encode(TEXT, xerial_compatible=False))),
-    "lz4": (Codec.LZ4, lz4_encode(TEXT)),
-    "lz4 with checksum": (Codec.LZ4, lz4_frame(content_checksum=True)),
-    "zstd": (Codec.ZSTD, zstd_encode(TEXT)),
-    "zstd of a large window": (Codec.ZSTD, bytes(cramjam.zstd.compress(TEXT, level=19))),
+    "none": (CompressionCodec.NONE, TEXT),
+    "gzip": (CompressionCodec.GZIP, gzip_encode(TEXT)),
+    "gzip of level 0": (CompressionCodec.GZIP, zlib.compress(TEXT, 0, wbits=31)),
+    "snappy in xerial's blocks": (CompressionCodec.SNAPPY, snappy_encode(TEXT)),
+    "raw snappy": (CompressionCodec.SNAPPY, bytes(snappy_encode(TEXT, xerial_compatible=False))),
+    "lz4": (CompressionCodec.LZ4, lz4_encode(TEXT)),
+    "lz4 with checksum": (CompressionCodec.LZ4, lz4_frame(content_checksum=True)),
+    "zstd": (CompressionCodec.ZSTD, zstd_encode(TEXT)),
+    "zstd of a large window": (CompressionCodec.ZSTD, bytes(cramjam.zstd.compress(TEXT, level=19))),
 }
 
 
@@ -55,16 +62,16 @@ def test_cut_off_or_followed_by_something_it_is_refused(name: str) -> None:
 
 
 BOMBS = {
-    Codec.GZIP: zlib.compress(bytes(1 << 28), wbits=31),
-    Codec.SNAPPY: snappy_encode(bytes(1 << 26)),
-    Codec.LZ4: lz4_encode(bytes(1 << 28)),
-    Codec.ZSTD: zstd_encode(bytes(1 << 30)),
+    CompressionCodec.GZIP: zlib.compress(bytes(1 << 28), wbits=31),
+    CompressionCodec.SNAPPY: snappy_encode(bytes(1 << 26)),
+    CompressionCodec.LZ4: lz4_encode(bytes(1 << 28)),
+    CompressionCodec.ZSTD: zstd_encode(bytes(1 << 30)),
 }
 
 
 @pytest.mark.rule("R7.17")
 @pytest.mark.parametrize("codec", BOMBS)
-def test_a_bomb_is_stopped_at_the_bound(codec: Codec) -> None:
+def test_a_bomb_is_stopped_at_the_bound(codec: CompressionCodec) -> None:
     with pytest.raises(TooLargeError):
         decompress(codec, BOMBS[codec], 1 << 24)
 
@@ -73,9 +80,9 @@ def test_a_bomb_is_stopped_at_the_bound(codec: Codec) -> None:
 def test_a_size_that_the_format_cannot_reach_is_refused_before_it_is_reserved() -> None:
     claims_4_gb = b"\xff\xff\xff\xff\x0f" + b"\0" * 20
     with pytest.raises(CompressionError, match="claims more bytes than the format allows"):
-        decompress(Codec.SNAPPY, claims_4_gb, 1 << 30)
-    assert largest_size(Codec.SNAPPY, 1000, 1 << 30) == 22_000
-    assert largest_size(Codec.ZSTD, 1000, 1 << 30) == 1 << 30
+        decompress(CompressionCodec.SNAPPY, claims_4_gb, 1 << 30)
+    assert largest_size(CompressionCodec.SNAPPY, 1000, 1 << 30) == 22_000
+    assert largest_size(CompressionCodec.ZSTD, 1000, 1 << 30) == 1 << 30
 
 
 def test_blocks_of_xerial_that_do_not_fit_are_refused() -> None:
@@ -83,14 +90,23 @@ def test_blocks_of_xerial_that_do_not_fit_are_refused() -> None:
     block = bytes(cramjam.snappy.compress_raw(b"abcd"))
     for rest in (b"\0\0", struct.pack(">i", -1) + block, struct.pack(">i", 0), struct.pack(">i", 99) + block):
         with pytest.raises(CompressionError):
-            decompress(Codec.SNAPPY, header + rest, 1000)
+            decompress(CompressionCodec.SNAPPY, header + rest, 1000)
     with pytest.raises(CompressionError, match="version"):
-        decompress(Codec.SNAPPY, header[:-1] + b"\2" + struct.pack(">i", len(block)) + block, 1000)
-    assert bytes(decompress(Codec.SNAPPY, header + (struct.pack(">i", len(block)) + block) * 2, 1000)) == b"abcdabcd"
+        decompress(CompressionCodec.SNAPPY, header[:-1] + b"\2" + struct.pack(">i", len(block)) + block, 1000)
+    assert (
+        bytes(decompress(CompressionCodec.SNAPPY, header + (struct.pack(">i", len(block)) + block) * 2, 1000))
+        == b"abcdabcd"
+    )
 
 
 def test_attributes_name_the_codec() -> None:
     assert [find_codec(attributes) for attributes in (0, 1, 2, 3, 4, 5, 7, 8, 0x14, -1)] == [
-        *(Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD),
-        *(None, None, Codec.NONE, Codec.ZSTD, None),
+        *(
+            CompressionCodec.NONE,
+            CompressionCodec.GZIP,
+            CompressionCodec.SNAPPY,
+            CompressionCodec.LZ4,
+            CompressionCodec.ZSTD,
+        ),
+        *(None, None, CompressionCodec.NONE, CompressionCodec.ZSTD, None),
     ]

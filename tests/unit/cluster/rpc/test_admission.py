@@ -13,7 +13,7 @@ from cluster.aio.parking import CURRENT, parked
 from cluster.config.settings import Settings
 from cluster.metrics.registry import Metrics
 from cluster.model.errors import ApiError, ErrorCode
-from cluster.rpc.admission import Admission, Call
+from cluster.rpc.admission import Admission, AdmittedCall
 from cluster.rpc.admission_limits import AdmissionLimits
 from cluster.rpc.budgets import Bound, Peer
 from cluster.rpc.call_kinds import CallKind
@@ -35,16 +35,16 @@ def peer(number: int) -> Peer:
     return Peer.parse(f"ipv4:10.1.{number // 250}.{number % 250}:4711")
 
 
-def handle(target: Admission, kind: CallKind, caller: Peer) -> Call:
+def handle(target: Admission, kind: CallKind, caller: Peer) -> AdmittedCall:
     """A call whose request was read."""
     call = target.admit(kind, caller)
     call.handle_as(kind)
     return call
 
 
-def handle_all(target: Admission, kind: CallKind) -> list[Call]:
+def handle_all(target: Admission, kind: CallKind) -> list[AdmittedCall]:
     """As many calls as may be, each from an address of its own."""
-    calls = list[Call]()
+    calls = list[AdmittedCall]()
     while True:
         try:
             calls.append(handle(target, kind, peer(len(calls))))
@@ -138,7 +138,7 @@ def test_gauges_equal_a_recount_of_the_calls_at_hand(acts: list[Act]) -> None:
     metrics = Metrics()
     target = admission(metrics)
 
-    async def act(calls: list[Call], what: str, kind: CallKind, number: int, size: int) -> None:
+    async def act(calls: list[AdmittedCall], what: str, kind: CallKind, number: int, size: int) -> None:
         if what == "admit":
             calls.append(target.admit(kind, peer(number)))
             return
@@ -160,7 +160,7 @@ def test_gauges_equal_a_recount_of_the_calls_at_hand(acts: list[Act]) -> None:
 
     @virtually
     async def run() -> None:
-        calls = list[Call]()
+        calls = list[AdmittedCall]()
         for what, kind, number, size in acts:
             with contextlib.suppress(ApiError):
                 await act(calls, what, kind, number, size)
@@ -172,7 +172,7 @@ def test_gauges_equal_a_recount_of_the_calls_at_hand(acts: list[Act]) -> None:
     run()
 
 
-def recounted(calls: list[Call]) -> dict[str, float]:
+def recounted(calls: list[AdmittedCall]) -> dict[str, float]:
     """The gauges, by the calls that have not ended."""
     of_kinds = {
         f"{name} {kind.label}": sum(call.kind is kind and counts(call) for call in calls)
@@ -267,7 +267,7 @@ async def test_a_large_kind_of_request_has_room_before_it_is_read() -> None:
 async def test_requests_wait_for_room_and_the_newest_is_read_first() -> None:
     target, order = admission(), list[int]()
     share = target.memory.budget.limit(CallKind.PRODUCE)
-    holders = list[Call]()
+    holders = list[AdmittedCall]()
     for number in range(share // REQUEST_BYTES_MAX):
         holders.append(target.admit(CallKind.PRODUCE, peer(number)))
         await holders[-1].receive(arriving(bytes(REQUEST_BYTES_MAX), 0))
@@ -392,7 +392,7 @@ async def test_a_connection_that_takes_no_responses_holds_up_itself_only() -> No
     target = admission()
     hoarding = [target.admit(CallKind.FETCH, HERE) for _ in range(10)]
 
-    async def answer(call: Call) -> None:
+    async def answer(call: AdmittedCall) -> None:
         await call.expect_response(REQUEST_BYTES_MAX)
         call.answered(REQUEST_BYTES_MAX)
 
