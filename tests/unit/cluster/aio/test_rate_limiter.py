@@ -76,6 +76,6 @@ async def test_the_same_rate_set_again_wakes_nobody() -> None:
 
 
 @pytest.mark.parametrize("rate", [0, -1])
-def test_a_rate_that_lets_nothing_pass_is_a_mistake(rate: float) -> None:
+def test_a_rate_that_lets_nothing_pass_is_refused(rate: float) -> None:
     with pytest.raises(AssertionError, match="never lets anything pass"):
         RateLimiter(rate)
