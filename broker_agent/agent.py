@@ -30,6 +30,7 @@ from broker_agent.requests.control import ControlRequests
 from broker_agent.requests.dynamic_settings import DynamicBrokerSettings, TopicConfigChanges
 from broker_agent.requests.replica_descriptions import RecordedRoles
 from broker_agent.requests.role_changes import RoleChanges
+from broker_agent.requests.throttle_findings import throttle_findings
 from broker_agent.requests.topic_configs import TopicConfigs
 from cluster.aio.clock import WallClock
 from cluster.aio.tasks import TaskSet
@@ -142,6 +143,7 @@ class Agent:
             topics=TopicConfigChanges(dependencies.configs, self.manager, self.control.lock),
             fetchers=self.fetchers,
             fetchers_of_file=settings.num_replica_fetchers,
+            quotas=(self.manager.leader_quota, self.manager.follower_quota),
             log_level=dependencies.log_level,
         ).changes
 
@@ -184,6 +186,7 @@ class Agent:
             yield from self._session.findings()
         yield from self.proposals.findings()
         yield from self.fetchers.findings()
+        yield from throttle_findings(self.manager)
 
     def _report_logs(self) -> None:
         """Take the replicas whose logs could not be loaded offline, and record what others have lost (R9.22)."""

@@ -21,6 +21,7 @@ from admin.cli.reassignment_outcomes import (
     refusals,
     wait_for_moves,
 )
+from admin.cli.reassignment_throttles import PreserveOption, ThrottleOption, clear_throttle, set_throttle
 from admin.client import AdminClient
 from admin.partition_files import parse_reassignment, parse_topics, reassignment_document
 from admin.replica_moves import Assignment, ProposedMoves, compare, propose_moves
@@ -102,6 +103,7 @@ def generate(
     epilog=examples(
         "klamm reassign execute moves.json --dry-run",
         "klamm reassign execute moves.json --wait --timeout 600",
+        "klamm reassign execute moves.json --throttle 10000000   (10 MB per second)",
         'echo \'{"partitions": [{"topic": "t", "partition": 0, "replicas": [2, 3]}]}\' | klamm reassign execute -',
     )
 )
@@ -115,13 +117,15 @@ def execute(
     ] = False,
     wait: WaitForMoves = False,
     rollback: RollbackOption = None,
+    throttle: ThrottleOption = None,
     dry_run: DryRunOption = False,
     cluster: Cluster,
 ) -> None:
     """Start the reassignments of a file.
 
     Returns once they are accepted and stored in ZooKeeper; they continue
-    through controller failovers. --wait waits until they are complete.
+    through controller failovers. --wait waits until they are complete, and
+    then removes the --throttle; without it 'klamm reassign verify' does.
     """
     moves = _read_moves(file, reassignment_json_file)
 
@@ -131,8 +135,13 @@ def execute(
         if rollback is not None:
             present = await _present_assignment(client, sorted({tp.topic for tp in moves}))
             _save({tp: present[tp] for tp in moves if tp in present}, rollback)
+        if throttle is not None and not dry_run:
+            await set_throttle(client, moves, throttle)
         response = await _alter(client, moves, dry_run)
-        return response, await wait_for_moves(client, set(moves), cluster.timeout) if wait and not dry_run else []
+        left = await wait_for_moves(client, set(moves), cluster.timeout) if wait and not dry_run else []
+        if wait and throttle is not None and not dry_run and not left:
+            await clear_throttle(client, {tp.topic for tp in moves})
+        return response, left
 
     response, left = cluster.ask(main, check="klamm reassign list")
     _report(response, left, dry_run, cluster.form, "moved" if wait or dry_run else "moving")
@@ -145,13 +154,26 @@ def execute(
     )
 )
 @talks_to_cluster()
-def verify(file: FileArgument = None, *, reassignment_json_file: FileOption = None, cluster: Cluster) -> None:
-    """Compare a reassignment file with the cluster: complete, in progress, stuck (and why) or different."""
+def verify(
+    file: FileArgument = None,
+    *,
+    reassignment_json_file: FileOption = None,
+    preserve_throttles: PreserveOption = False,
+    cluster: Cluster,
+) -> None:
+    """Compare a reassignment file with the cluster: complete, in progress, stuck (and why) or different.
+
+    Once nothing is being reassigned any more, throttles are removed from the
+    topics of the file and from all brokers.
+    """
     moves = _read_moves(file, reassignment_json_file)
 
     async def main(client: AdminClient) -> tuple[Assignment, list[DescribedReassignment]]:
         names = sorted({tp.topic for tp in moves})
-        return await _present_assignment(client, names), await describe_moves(client, names)
+        present, going_on = await _present_assignment(client, names), await describe_moves(client, names)
+        if not going_on and not preserve_throttles:
+            await clear_throttle(client, names)
+        return present, going_on
 
     present, going_on = cluster.ask(main)
     rows = [
@@ -171,12 +193,14 @@ def cancel(
     *,
     reassignment_json_file: FileOption = None,
     all_: Annotated[bool, typer.Option("--all", help="Cancel all ongoing reassignments.")] = False,
+    preserve_throttles: PreserveOption = False,
     dry_run: DryRunOption = False,
     cluster: Cluster,
 ) -> None:
     """Cancel ongoing reassignments: partitions go back to their original replicas.
 
-    Adding replicas are stopped and deleted, whether in sync or not.
+    Adding replicas are stopped and deleted, whether in sync or not. Throttles
+    are removed if nothing else is being reassigned.
     """
     named = file is not None or reassignment_json_file is not None
     if named == all_:
@@ -187,7 +211,10 @@ def cancel(
         partitions = chosen
         if partitions is None:
             partitions = [TopicPartition(r.topic, r.partition) for r in await describe_moves(client, None)]
-        return await _alter(client, dict.fromkeys(partitions), dry_run)
+        response = await _alter(client, dict.fromkeys(partitions), dry_run)
+        if not dry_run and not preserve_throttles:
+            await clear_throttle(client, {tp.topic for tp in partitions})
+        return response
 
     _report(cluster.ask(main, check="klamm reassign list"), [], dry_run, cluster.form, "cancelled")
 

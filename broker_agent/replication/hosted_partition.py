@@ -61,6 +61,8 @@ class HostedPartition:
         self.assignment: ReplicaAssignment = EMPTY_ASSIGNMENT
         self.isr_state: IsrState = CommittedIsr(())
         self.remote: dict[BrokerId, ReplicaProgress] = {}
+        self.times_followed = 0
+        """How often it became a follower. What is appended is this leader's as long as the number stays the same."""
         self._fetched: set[BrokerId] = set()
         """Followers that have fetched in this leader epoch."""
         self.log: PartitionLog | None = None
@@ -148,6 +150,7 @@ class HostedPartition:
 
     def make_follower(self, state: LeaderAndIsrPartitionState) -> None:
         """Become follower of the given leader (R3.10)."""
+        self.times_followed += 1
         self.controller_epoch = state.controller_epoch
         self.leader_id = state.leader
         self.leader_epoch = state.leader_epoch

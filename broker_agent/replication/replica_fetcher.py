@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.replication.fetch_states import FetchState
 from broker_agent.replication.log_reconciliation import FetchSetup, LeaderEndPoint, LogReconciliation
+from broker_agent.replication.replica_manager import ReplicaManager
 from cluster.model.broker import Offset
 from cluster.model.errors import ErrorCode, LogAppendError, LogOperationError, PeerUnreachableError, StorageError
 from cluster.model.partition import TopicPartition
@@ -154,26 +155,32 @@ class ReplicaFetcher:
                 self.reconciliation.give_up(tp, str(error))
 
     def _choose_ready(self) -> dict[TopicPartition, tuple[FetchState, FetchPartition]]:
+        """The partitions to fetch now; without those that are throttled while the quota is exceeded."""
         asked = {}
+        throttle = _Throttle(self._setup.manager)
         for tp, ready in self.states.ready(asyncio.get_running_loop().time(), truncating=False):
             log = self.reconciliation.log(tp)
             if log is None:
                 self.reconciliation.delay(tp)
                 continue
+            max_bytes = throttle.allow(log, ready, self._setup.settings.replica_fetch_max_bytes)
+            if max_bytes == 0:
+                continue
             state = ready
             if state.delayed_until is not None:
                 state = replace(state, delayed_until=None)
                 self.states.put(tp, state)
-            asked[tp] = (state, self._item(tp, state, log))
+            asked[tp] = (state, self._item(tp, state, log, max_bytes))
         return asked
 
-    def _item(self, tp: TopicPartition, state: FetchState, log: PartitionLog) -> FetchPartition:
+    @staticmethod
+    def _item(tp: TopicPartition, state: FetchState, log: PartitionLog, max_bytes: int) -> FetchPartition:
         return FetchPartition(
             topic=tp.topic,
             topic_id=state.topic_id,
             partition=tp.partition,
             fetch_offset=state.fetch_offset,
-            partition_max_bytes=self._setup.settings.replica_fetch_max_bytes,
+            partition_max_bytes=max_bytes,
             current_leader_epoch=state.leader_epoch,
             last_fetched_epoch=state.last_fetched_epoch,
             log_start_offset=log.log_start_offset,
@@ -223,6 +230,9 @@ class ReplicaFetcher:
         lag = max(0, data.high_watermark - offset)
         if size > 0 or state.lag is None:
             self.states.put(tp, replace(state, fetch_offset=offset, last_fetched_epoch=epoch, lag=lag))
+        quota = self._setup.manager.follower_quota
+        if size > 0 and quota.is_throttled(log):
+            quota.record(size, self._setup.manager.now_ms())
         if size > 0:
             self.states.move_to_end(tp)
             self._bytes.mark(size)
@@ -265,3 +275,22 @@ class ReplicaFetcher:
             self._window_start, self._window_requests = now, 0
         self._window_requests += 1
         self._requests.mark()
+
+
+class _Throttle:
+    """What one request may fetch of throttled partitions. Source: Kafka ReplicaFetcherThread.shouldFollowerThrottle."""
+
+    def __init__(self, manager: ReplicaManager) -> None:
+        self._quota = manager.follower_quota
+        self._left = self._quota.burst_bytes
+        """Bytes; None: there is no rate."""
+        self._is_exceeded = self._quota.is_exceeded(manager.now_ms())
+
+    def allow(self, log: PartitionLog, state: FetchState, max_bytes: int) -> int:
+        """The most bytes of this partition; 0: it is left out. A replica without lag is never throttled."""
+        is_in_sync = state.lag == 0
+        if self._left is None or is_in_sync or not self._quota.is_throttled(log):
+            return max_bytes
+        allowed = 0 if self._is_exceeded else min(max_bytes, self._left)
+        self._left -= allowed
+        return allowed

@@ -27,6 +27,7 @@ from broker_agent.replica_changes import (
 from broker_agent.replication.hosted_partition import HostedPartition
 from broker_agent.replication.isr_proposals import IsrProposals
 from broker_agent.replication.purgatory import Purgatory
+from broker_agent.replication.replication_quota import ReplicationQuota, ThrottledSide
 from cluster.config.settings import Settings
 from cluster.model.broker import BrokerId, LeaderEpoch
 from cluster.model.errors import ErrorCode, StorageError
@@ -69,6 +70,10 @@ class ReplicaManager:
             self.follower_fetch_purgatory,
             self.delete_records_purgatory,
             self.fetch_purgatory,
+        )
+        self.leader_quota, self.follower_quota = (
+            ReplicationQuota(side, own_id, settings, metrics.registry)
+            for side in (ThrottledSide.LEADER, ThrottledSide.FOLLOWER)
         )
         self._proposals, self._sink = proposals, sink
         self._hosted: dict[TopicPartition, HostedPartition | None] = {}

@@ -12,6 +12,7 @@ import structlog
 
 from broker_agent.replication.replica_fetchers import ReplicaFetchers
 from broker_agent.replication.replica_manager import ReplicaManager
+from broker_agent.replication.replication_quota import ReplicationQuota
 from broker_agent.requests.topic_configs import TopicConfigs
 from cluster.aio.clock import WallClock
 from cluster.model import bounds
@@ -73,6 +74,7 @@ class DynamicBrokerSettings:
         topics: TopicConfigChanges,
         fetchers: ReplicaFetchers,
         fetchers_of_file: int,
+        quotas: Sequence[ReplicationQuota],
         log_level: LogLevel,
     ) -> None:
         """`fetchers_of_file`: the number of fetchers per leader without an override."""
@@ -82,6 +84,7 @@ class DynamicBrokerSettings:
         self._topics = topics
         self._fetchers = fetchers
         self._fetchers_of_file = fetchers_of_file
+        self._quotas = quotas
         self._log_level = log_level
 
     async def _take_over(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> None:
@@ -94,20 +97,21 @@ class DynamicBrokerSettings:
         stored = await read_configs(self._zookeeper, self._layers)
         own, of_all = (overrides_of(stored[layer]) for layer in self._layers)
         self._log_level.override(own=own, of_all=of_all)
-        found = map(_fetchers_in, (own, of_all))
-        self._fetchers.resize(next((number for number in found if number is not None), self._fetchers_of_file))
+        fetchers = _first_number(_NUM_REPLICA_FETCHERS, (own, of_all), 1, bounds.INT32_MAX)
+        self._fetchers.resize(self._fetchers_of_file if fetchers is None else fetchers)
+        for quota in self._quotas:
+            rates = [_first_number(quota.side.rate_key, (layer,), 0, bounds.INT64_MAX) for layer in (own, of_all)]
+            quota.set_rate(own=rates[0], of_all=rates[1])
 
 
-def _fetchers_in(overrides: Mapping[str, str]) -> int | None:
-    """The override, None if there is none or it is invalid."""
-    text = overrides.get(_NUM_REPLICA_FETCHERS)
-    if text is None:
-        return None
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if not 1 <= number <= bounds.INT32_MAX:
-        _log.warning("Ignored an invalid broker config", key=_NUM_REPLICA_FETCHERS, value=text)
-        return None
-    return number
+def _first_number(key: str, layers: Sequence[Mapping[str, str]], lowest: int, highest: int) -> int | None:
+    """The override in the first layer that has a valid one; None without any."""
+    for text in (layer[key] for layer in layers if key in layer):
+        try:
+            number = int(text)
+        except ValueError:
+            number = lowest - 1
+        if lowest <= number <= highest:
+            return number
+        _log.warning("Ignored an invalid broker config", key=key, value=text)
+    return None

@@ -10,6 +10,7 @@ from typing import Final
 import structlog
 from msgspec.structs import replace
 
+from broker_agent.decisions.throttled_replicas import is_list_of_replicas
 from broker_agent.log.config import LogConfig
 from cluster.config.settings import Settings
 from cluster.model import bounds
@@ -35,6 +36,7 @@ _MAXIMUM: Final = dict.fromkeys(
 )
 """The largest valid value of each key that has 32 bits; the others have 64."""
 _CHOICES: Final = {"message_timestamp_type": ("CreateTime", "LogAppendTime")}
+_REPLICA_LISTS: Final = frozenset({"leader_replication_throttled_replicas", "follower_replication_throttled_replicas"})
 _CLEANUP_POLICIES: Final = frozenset({"delete", "compact"})
 """Logs are not compacted: without `delete` all records are kept."""
 _log = structlog.stdlib.get_logger()
@@ -79,6 +81,8 @@ def override(defaults: LogConfig, overrides: Mapping[str, str], topic: str) -> L
 def _parse(field: str, text: str) -> int | str | None:
     if field == "cleanup_policy":
         return text if {part.strip() for part in text.split(",")} <= _CLEANUP_POLICIES else None
+    if field in _REPLICA_LISTS:
+        return text if is_list_of_replicas(text) else None
     choices = _CHOICES.get(field)
     if choices is not None:
         return text if text in choices else None

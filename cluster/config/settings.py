@@ -190,6 +190,10 @@ class _ReplicationKeys(Keys):
     """Which replica a consumer reads from: not set, the leader; with Kafka's class for racks, one that is in sync in
     the consumer's own rack.
     """
+    replication_quota_window_num: SizeInt32 = 11
+    """Samples over which the rates of throttled replicas are measured."""
+    replication_quota_window_size_seconds: SizeInt32 = 1
+    """Length of such a sample, in seconds."""
     num_replica_alter_log_dirs_threads: MoverThreads = None
     """Must not be given: replicas are not moved between the directories of a broker."""
     replica_high_watermark_checkpoint_interval_ms: Positive = 5000

@@ -19,6 +19,8 @@ from controller.decisions.configs.values import INT32_MAX, Check, boolean, check
 _CHECKS_OF_BROKERS: Final[Mapping[str, Check]] = {
     "num.replica.fetchers": whole_number(1, INT32_MAX),
     UNCLEAN_LEADER_ELECTION: boolean,
+    "leader.replication.throttled.rate": whole_number(0),
+    "follower.replication.throttled.rate": whole_number(0),
     LOG_LEVEL: lambda value: one_of(*LOG_LEVELS)(value.lower()),
 }
 DYNAMIC_BROKER_KEYS: Final = frozenset(_CHECKS_OF_BROKERS)

@@ -76,13 +76,17 @@ def describe_overrides(overrides: Mapping[str, str], wanted: Collection[str] | N
 def describe_broker_configs(
     own: Mapping[str, str], of_all: Mapping[str, str], file: Settings, wanted: Collection[str] | None
 ) -> tuple[DescribedConfig, ...]:
-    """Every config that can change at run time and every override; the rest is in each broker's file."""
+    """Every config that can change at run time and every override; the rest is in each broker's file.
+
+    Rates of throttled replicas are in no file: without an override there is none.
+    """
     described: list[DescribedConfig] = []
-    for key in sorted({*DYNAMIC_BROKER_KEYS, *own, *of_all}):
+    in_files = {key for key in DYNAMIC_BROKER_KEYS if key.replace(".", "_") in Settings.model_fields}
+    for key in sorted({*in_files, *own, *of_all}):
         if wanted is not None and key not in wanted:
             continue
         layers = [(own.get(key), OF_THIS_BROKER), (of_all.get(key), OF_ALL_BROKERS)]
-        if key in DYNAMIC_BROKER_KEYS:
+        if key in in_files:
             layers.append(_of_file(file, key))
         described.append(_described(key, layers, read_only=key not in DYNAMIC_BROKER_KEYS))
     return tuple(described)

@@ -94,6 +94,7 @@ FETCHERS_KEY = "num.replica.fetchers"
             [(UNCLEAN_KEY, SET_CONFIG, "true"), (RETENTION, SET_CONFIG, "1")],
             E.INVALID_CONFIG,
             "unknown config 'retention.ms'; those that can be changed:"
+            " follower.replication.throttled.rate, leader.replication.throttled.rate,"
             " log.level, num.replica.fetchers, unclean.leader.election.enable",
             RETENTION,
             "1",

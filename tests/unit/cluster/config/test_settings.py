@@ -41,6 +41,8 @@ DEFAULTS: dict[str, Any] = {
     "replica.fetch.backoff.ms": 1000,
     "num.replica.fetchers": 1,
     "replica.selector.class": None,
+    "replication.quota.window.num": 11,
+    "replication.quota.window.size.seconds": 1,
     "num.replica.alter.log.dirs.threads": None,
     "replica.socket.timeout.ms": 30_000,
     "replica.high.watermark.checkpoint.interval.ms": 5000,
