@@ -61,15 +61,19 @@ class ClusterConnection:
         names: Mapping[str, str] | None = None,
         origin: str = "",
         on_wait: OnWait | None = None,
+        client_id: str = "klamm",
     ) -> None:
         """`names`: what messages call the nodes at these addresses, such as "controller 1001"; `origin`: where the
-        addresses come from, such as "--bootstrap"; `on_wait`: told once what a wait of two seconds is for.
+        addresses come from, such as "--bootstrap"; `on_wait`: told once what a wait of two seconds is for; `client_id`:
+        of the quotas that brokers apply.
         """
         from cluster.rpc.client import RpcClient  # noqa: PLC0415 - gRPC loads slowly; the help of a command needs none.
 
         assert bootstrap, "a client needs an address to start from"
         self.timeout_s = timeout_ms / 1000
-        self.rpc = RpcClient(connect_timeout_ms=_CONNECT_TIMEOUT_MS, connect_timeout_max_ms=_CONNECT_TIMEOUT_MS)
+        self.rpc = RpcClient(
+            connect_timeout_ms=_CONNECT_TIMEOUT_MS, connect_timeout_max_ms=_CONNECT_TIMEOUT_MS, client_id=client_id
+        )
         self.waiting = ClientWaits(on_wait)
         self._search = NodeSearch(bootstrap, names or {}, origin)
         self._timeout_ms = timeout_ms

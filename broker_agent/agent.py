@@ -26,6 +26,7 @@ from broker_agent.replication.isr_proposals import IsrProposals
 from broker_agent.replication.log_reconciliation import FetchSetup
 from broker_agent.replication.replica_fetchers import ReplicaFetchers
 from broker_agent.replication.replica_manager import ReplicaManager
+from broker_agent.requests.client_quotas import ClientQuotas
 from broker_agent.requests.control import ControlRequests
 from broker_agent.requests.dynamic_settings import DynamicBrokerSettings, TopicConfigChanges
 from broker_agent.requests.replica_descriptions import RecordedRoles
@@ -136,6 +137,7 @@ class Agent:
             restored=self.registration.restored,
             heads=WitnessedHeads(dependencies.sink, settings.klamm_state_change_log_head_interval_ms),
         )
+        self.client_quotas = ClientQuotas(settings, dependencies.metrics)
         self._setting_changes = DynamicBrokerSettings(
             broker.id,
             dependencies.zookeeper,
@@ -144,6 +146,7 @@ class Agent:
             fetchers=self.fetchers,
             fetchers_of_file=settings.num_replica_fetchers,
             quotas=(self.manager.leader_quota, self.manager.follower_quota),
+            client_quotas=self.client_quotas,
             log_level=dependencies.log_level,
         ).changes
 

@@ -1,6 +1,7 @@
 """Routes each request of an agent to the part that handles it. Source: Kafka KafkaApis."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import structlog
@@ -60,7 +61,8 @@ class AgentNode:
         if api is None:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"an agent does not serve {type(request).__name__}")
         check_listener(api, context, self._listeners, self._agent.registration.broker.endpoints)
-        return await handle_within_bounds(request, api.handler)
+        handle = partial(handle_within_bounds, handle=api.handler)
+        return await self._agent.client_quotas.handle(context, request, handle)
 
     def recognize(self, request: Any) -> CallKind | None:
         """The kind of a fetch, which only its request tells. None: that of its method."""

@@ -164,13 +164,12 @@ class ReplicaFetcher:
                 self.reconciliation.delay(tp)
                 continue
             max_bytes = throttle.allow(log, ready, self._setup.settings.replica_fetch_max_bytes)
-            if max_bytes == 0:
-                continue
-            state = ready
-            if state.delayed_until is not None:
-                state = replace(state, delayed_until=None)
+            state, joins = ready, max_bytes > 0 and throttle.is_newly_in_sync(ready)
+            if state.delayed_until is not None or joins:
+                state = replace(state, delayed_until=None, is_in_sync=state.is_in_sync or joins)
                 self.states.put(tp, state)
-            asked[tp] = (state, self._item(tp, state, log, max_bytes))
+            if max_bytes > 0:
+                asked[tp] = (state, self._item(tp, state, log, max_bytes))
         return asked
 
     @staticmethod
@@ -229,7 +228,10 @@ class ReplicaFetcher:
         self._take_over_bounds(tp, log, data)
         lag = max(0, data.high_watermark - offset)
         if size > 0 or state.lag is None:
-            self.states.put(tp, replace(state, fetch_offset=offset, last_fetched_epoch=epoch, lag=lag))
+            in_sync = state.is_in_sync and lag == 0
+            self.states.put(
+                tp, replace(state, fetch_offset=offset, last_fetched_epoch=epoch, lag=lag, is_in_sync=in_sync)
+            )
         quota = self._setup.manager.follower_quota
         if size > 0 and quota.is_throttled(log):
             quota.record(size, self._setup.manager.now_ms())
@@ -287,10 +289,17 @@ class _Throttle:
         self._is_exceeded = self._quota.is_exceeded(manager.now_ms())
 
     def allow(self, log: PartitionLog, state: FetchState, max_bytes: int) -> int:
-        """The most bytes of this partition; 0: it is left out. A replica without lag is never throttled."""
-        is_in_sync = state.lag == 0
-        if self._left is None or is_in_sync or not self._quota.is_throttled(log):
+        """The most bytes of this partition; 0: it is left out.
+
+        A replica that has just caught up waits once more, until its last records have been paid for by time: with its
+        next fetch it joins the ISR. From then on, without lag, it is never held up.
+        """
+        if self._left is None or state.is_in_sync or not self._quota.is_throttled(log):
             return max_bytes
         allowed = 0 if self._is_exceeded else min(max_bytes, self._left)
         self._left -= allowed
         return allowed
+
+    def is_newly_in_sync(self, state: FetchState) -> bool:
+        """Whether a partition that is fetched now counts as in sync from now on."""
+        return self._left is not None and state.lag == 0 and not state.is_in_sync

@@ -225,6 +225,15 @@ def _retention_ms(keys: dict[str, Any]) -> int:
     return 604_800_000
 
 
+class _QuotaKeys(Keys):
+    """How the rates of clients are measured."""
+
+    quota_window_num: SizeInt32 = 11
+    """Samples over which the rates of clients with quotas are measured."""
+    quota_window_size_seconds: SizeInt32 = 1
+    """Length of such a sample, in seconds."""
+
+
 class _LogKeys(Keys):
     """Logs. Times in ms, sizes in bytes; the finest unit given takes precedence."""
 
@@ -351,7 +360,7 @@ class _KlammKeys(Keys):
     """What a broker decompresses at a time, all batches together; one batch always fits."""
 
 
-class Settings(KafkaKeys, _KlammKeys, _LogKeys, _ReplicationKeys, _ControllerKeys, _NetworkKeys):
+class Settings(KafkaKeys, _KlammKeys, _LogKeys, _QuotaKeys, _ReplicationKeys, _ControllerKeys, _NetworkKeys):
     """All settings, validated; see the groups above."""
 
     @property

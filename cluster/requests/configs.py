@@ -1,4 +1,4 @@
-"""Topic and broker configs, and finalized features."""
+"""Topic and broker configs, quotas of clients, and finalized features."""
 
 from msgspec import Struct
 
@@ -9,12 +9,15 @@ from cluster.requests.plans import Plan
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+CLIENT_RESOURCE = 64
+"""The quotas of a client id. Kafka has requests of their own for them (KIP-546), and no resource of this number."""
 SET_CONFIG = 0
 DELETE_CONFIG = 1
 
 
 class ConfigResource(Struct, frozen=True):
-    """`resource_type`: TOPIC_RESOURCE or BROKER_RESOURCE; an empty broker name is the cluster-wide default.
+    """`resource_type`: TOPIC_RESOURCE, BROKER_RESOURCE or CLIENT_RESOURCE; an empty name of a broker or client is the
+    default of all.
 
     `configuration_keys` None: all.
     """

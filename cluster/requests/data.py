@@ -88,8 +88,11 @@ class FetchPartitionData(Struct, frozen=True):
 
 
 class FetchResponse(Struct, frozen=True):
+    """`throttle_time_ms`: for how long a client over its quota is not heard; its records follow later."""
+
     error_code: ErrorCode
     partitions: tuple[FetchPartitionData, ...] = ()
+    throttle_time_ms: int = 0
 
 
 class OffsetForLeaderPartition(Struct, frozen=True):
@@ -182,7 +185,10 @@ class ProducePartitionResult(Struct, frozen=True):
 
 
 class ProduceResponse(Struct, frozen=True):
+    """`throttle_time_ms`: for how long a client over its quota is not heard."""
+
     partitions: tuple[ProducePartitionResult, ...]
+    throttle_time_ms: int = 0
 
 
 UP_TO_HIGH_WATERMARK: Final = Offset(-1)

@@ -29,6 +29,8 @@ PRINCIPAL_HEADER: Final = "klamm-principal"
 HEADER_LENGTH_MAX: Final = 256
 """Principal and request id are repeated in every record of what a request leads to."""
 REQUEST_ID_HEADER: Final = "x-request-id"
+CLIENT_ID_HEADER: Final = "klamm-client-id"
+"""What the client calls itself: its quotas are those of this name."""
 
 _log = structlog.stdlib.get_logger()
 
@@ -155,7 +157,7 @@ async def abort(call: ServicerContext, error: ClusterError) -> NoReturn:
 def request_context(call: ServicerContext, listener: str) -> RequestContext:
     """The caller's data from the call's metadata and deadline. Raises ApiError for a header that is too long."""
     headers = {str(key): value for key, value in call.invocation_metadata() or ()}
-    for name in (PRINCIPAL_HEADER, REQUEST_ID_HEADER):
+    for name in (PRINCIPAL_HEADER, REQUEST_ID_HEADER, CLIENT_ID_HEADER):
         if len(headers.get(name, "")) > HEADER_LENGTH_MAX:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
@@ -170,6 +172,7 @@ def request_context(call: ServicerContext, listener: str) -> RequestContext:
         timeout_ms=None if remaining_s is None else max(0, int(remaining_s * 1000)),
         request_id=str(headers.get(REQUEST_ID_HEADER, "")),
         listener=listener,
+        client_id=str(headers.get(CLIENT_ID_HEADER, "")),
     )
 
 

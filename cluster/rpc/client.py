@@ -47,7 +47,11 @@ class RpcClient:
     `connect_timeout_max_ms`, as in Kafka (KIP-601).
     """
 
-    def __init__(self, *, connect_timeout_ms: int = 10_000, connect_timeout_max_ms: int = 30_000) -> None:
+    def __init__(
+        self, *, connect_timeout_ms: int = 10_000, connect_timeout_max_ms: int = 30_000, client_id: str = ""
+    ) -> None:
+        """`client_id`: what it calls itself in each request; quotas of brokers go by it."""
+        self._metadata = (("klamm-client-id", client_id),) if client_id else ()
         self._connect_timeout_ms, self._connect_timeout_max_ms = connect_timeout_ms, connect_timeout_max_ms
         self._failed_attempts: dict[str, int] = {}
         self._connections: dict[str, _Connection] = {}
@@ -60,7 +64,7 @@ class RpcClient:
         """
         method = METHOD_OF_REQUEST[type(request)]
         connection = self._connection(address)
-        metadata = (("x-request-id", request_id),) if request_id else None
+        metadata = (*self._metadata, *((("x-request-id", request_id),) if request_id else ())) or None
         if connection.offers_replica_fetch and isinstance(request, FetchRequest) and request.replica_id >= 0:
             method = REPLICA_FETCH
         data = encode_request(request)

@@ -68,7 +68,7 @@ def describe_topic_configs(
 
 
 def describe_overrides(overrides: Mapping[str, str], wanted: Collection[str] | None) -> tuple[DescribedConfig, ...]:
-    """The overrides of a topic, sorted by name."""
+    """The overrides of a topic or client, sorted by name."""
     found = {key: value for key, value in overrides.items() if wanted is None or key in wanted}
     return tuple(_described(key, [(value, OF_TOPIC)], read_only=False) for key, value in sorted(found.items()))
 

@@ -155,6 +155,8 @@ def _describe(
 ) -> tuple[DescribedConfig, ...]:
     if entity.type == "topics":
         return describe_topic_configs(own, layers, wanted)
+    if entity.type == "clients":
+        return describe_overrides(own, wanted)
     return describe_broker_configs({} if entity.name == DEFAULT_ENTITY else own, layers.of_all, layers.file, wanted)
 
 

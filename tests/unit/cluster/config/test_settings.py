@@ -41,6 +41,8 @@ DEFAULTS: dict[str, Any] = {
     "replica.fetch.backoff.ms": 1000,
     "num.replica.fetchers": 1,
     "replica.selector.class": None,
+    "quota.window.num": 11,
+    "quota.window.size.seconds": 1,
     "replication.quota.window.num": 11,
     "replication.quota.window.size.seconds": 1,
     "num.replica.alter.log.dirs.threads": None,

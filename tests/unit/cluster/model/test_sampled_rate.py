@@ -33,3 +33,10 @@ def test_what_is_older_than_all_samples_is_forgotten() -> None:
     rate.record(10_000_000, 0)
     assert rate.per_second(10_999) > 0
     assert rate.per_second(11_000) == 0
+
+
+def test_a_longer_time_lets_through_what_was_not_used() -> None:
+    rate = SampledRate(11, 1000, lowest_ms=10_000)
+    rate.record(2000, 0)
+    assert (rate.per_second(0), rate.window_ms(0)) == (200, 10_000)
+    assert (rate.per_second(10_500), rate.window_ms(10_500)) == (pytest.approx(2000 / 10.5), 10_500)

@@ -1,4 +1,4 @@
-"""A throttled reassignment between real brokers takes no less than its size at the rate, and leaves nothing set."""
+"""Throttles and quotas between real brokers and clients: what is limited takes its time, and nothing is left set."""
 
 import json
 import time
@@ -78,3 +78,27 @@ def test_a_throttled_move_takes_its_time_and_what_limits_it_is_removed(cluster: 
     eventually(lambda: forgotten(cluster) == [], "the brokers know of it")
     read = klamm(cluster, "consume", "moved", "--from-beginning", "--until-end").stdout
     assert read == f"{'x' * RECORD_BYTES}\n" * RECORDS
+
+
+def test_a_consumer_over_its_quota_takes_its_time_and_misses_nothing(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    klamm(cluster, "topics", "create", "read")
+    klamm(cluster, "produce", "read", stdin=f"{'x' * RECORD_BYTES}\n" * RECORDS)
+    set_ = klamm(cluster, "clients", "alter", "reports", "--config", "consumer_byte_rate=100000")
+    assert "quotas of client reports changed" in set_.stderr
+    refused = klamm(cluster, "clients", "alter", "reports", "--config", "request_percentage=1", code=1)
+    assert "unknown client config" in refused.stderr
+    assert as_json(cluster, "clients", "describe", "reports")["configs"][0]["value"] == "100000"
+
+    def seconds_to_read() -> float:
+        begun = time.monotonic()
+        read = klamm(cluster, "consume", "read", "--from-beginning", "--until-end").stdout
+        assert read == f"{'x' * RECORD_BYTES}\n" * RECORDS
+        return time.monotonic() - begun
+
+    # 2 MB: the window of ten seconds has room for the first, the second takes as long as the first is in it.
+    monkeypatch.setenv("KLAMM_CLIENT_ID", "reports")
+    eventually(lambda: seconds_to_read() > 9, "the brokers know the quota")
+    klamm(cluster, "clients", "alter", "reports", "--delete-config", "consumer_byte_rate")
+    assert as_json(cluster, "clients", "describe", "reports")["configs"] == []
