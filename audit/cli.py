@@ -15,7 +15,13 @@ import typer
 
 from audit.commands import publish as topic_command
 from audit.commands import rebuild_command, table_commands
-from audit.commands.heads_options import BootstrapOption, HeadsOption, ZooKeeperOption, given_heads
+from audit.commands.heads_options import (
+    BootstrapOption,
+    HeadsOption,
+    RequireHeadsOption,
+    ZooKeeperOption,
+    given_heads,
+)
 from audit.commands.input_options import LogDirOrUrlOption, inputs_of
 from audit.commands.spark_options import (
     CheckpointOption,
@@ -118,6 +124,7 @@ def run(
     heads: HeadsOption = None,
     zookeeper: ZooKeeperOption = "",
     bootstrap: BootstrapOption = "",
+    require_heads: RequireHeadsOption = False,
     timezone: TimezoneOption = "UTC",
     require_trace: RequireTraceOption = False,
     webhook: Annotated[str, typer.Option(metavar="URL", help="Post new and withdrawn findings to this address.")] = "",
@@ -156,6 +163,7 @@ def run(
         expected_nodes=_nodes(expect or []),
         heads=given_heads(context, heads, zookeeper, bootstrap),
         require_trace=require_trace,
+        require_heads=require_heads,
         checkpoint=checkpoint,
         limits=_rule_limits(rule_limit or []),
     )
@@ -220,6 +228,7 @@ def report(
     *,
     expect: ExpectOption = None,
     require_trace: RequireTraceOption = False,
+    require_heads: RequireHeadsOption = False,
     form: FormatOption = Format.TABLE,
     limit: LimitOption = 20,
     html: Annotated[
@@ -246,7 +255,8 @@ def report(
         OutputFolder(output).check()
         if html is not None:
             typer.echo(f"the report is {write_report(output, html, expected)}", err=True)
-        show_result(read_result(output, expected, require_trace=require_trace), output, form, limit)
+        result = read_result(output, expected, require_trace=require_trace, require_heads=require_heads)
+        show_result(result, output, form, limit)
     except ConfigError as error:
         raise typer.BadParameter(str(error), param_hint="--output") from None
     except BrokenPipeError:
@@ -277,6 +287,7 @@ def verify(
     heads: HeadsOption = None,
     zookeeper: ZooKeeperOption = "",
     bootstrap: BootstrapOption = "",
+    require_heads: RequireHeadsOption = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Check the logs themselves: finds lines that are missing, altered or repeated, and logs that were cut.
@@ -284,9 +295,10 @@ def verify(
     Compares numbers, hash chains, and what nodes have seen of one another's
     logs. Needs the extra 'audit', but no Java.
     """
-    from audit.verification import CLEAN, FINDINGS, verify_logs  # noqa: PLC0415
+    from audit.records.findings import CLEAN, FINDINGS  # noqa: PLC0415
+    from audit.verification import verify_logs  # noqa: PLC0415
 
-    result = verify_logs(log_dir, given_heads(context, heads, zookeeper, bootstrap))
+    result = verify_logs(log_dir, given_heads(context, heads, zookeeper, bootstrap), require_heads=require_heads)
     if form is not Format.TABLE:
         write_document(msgspec.to_builtins(result), form)
     else:
