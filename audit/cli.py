@@ -144,21 +144,18 @@ def run(
     """Check the invariants on state-change logs with Spark, and follow the logs until Ctrl-C.
 
     Resumes where the last run with the same --output stopped. --once stops
-    when the present logs have been read, --until-clean when moreover nothing
-    is wrong or missing. Needs the extra 'audit' and Java 17.
+    when the present logs are read, --until-clean when moreover nothing is
+    wrong or missing. Needs the extra 'audit' and Java 17.
     """
-    # A second of imports that --help must not pay.
-    from audit.options import AuditOptions  # noqa: PLC0415
+    from audit.options import AuditOptions  # noqa: PLC0415 - a second of imports that --help must not pay.
     from audit.report.alerts import Alerts  # noqa: PLC0415
 
-    _check_mode(once, follow, until_clean, timeout)
     inputs, local = inputs_of(log_dir, kafka, topic, kafka_connector, until_clean=until_clean)
-    settings = spark_settings(master, memory, cores, shuffle_partitions, conf, class_archive=class_archive)
     options = AuditOptions(
         timezone=_time_zone(timezone),
         once=once,
         trigger_seconds=trigger,
-        timeout_seconds=timeout,
+        timeout_seconds=_run_time(timeout, once, follow, until_clean),
         keep_days=keep_days,
         expected_nodes=_nodes(expect or []),
         heads=given_heads(context, heads, zookeeper, bootstrap),
@@ -168,6 +165,7 @@ def run(
         limits=_rule_limits(rule_limit or []),
     )
     alerts = partial(Alerts, local, output, metrics_listen, webhook, until_clean=until_clean)
+    settings = spark_settings(master, memory, cores, shuffle_partitions, conf, class_archive=class_archive)
     show_result(_audited(inputs, output, options, settings, alerts), output, form, limit)
 
 
@@ -188,11 +186,13 @@ def _audited(
     return result
 
 
-def _check_mode(once: bool, follow: bool, until_clean: bool, timeout: float | None) -> None:
+def _run_time(timeout: float | None, once: bool, follow: bool, until_clean: bool) -> float | None:
+    """Return the time-out of the run; refuse modes that exclude one another."""
     if once + follow + until_clean > 1:
         raise typer.BadParameter("--once, --follow and --until-clean are mutually exclusive", param_hint="--once")
     if once and timeout is not None:
         raise typer.BadParameter("is for --follow and --until-clean; --once ends by itself", param_hint="--timeout")
+    return timeout
 
 
 def _time_zone(name: str) -> str:
