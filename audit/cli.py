@@ -4,7 +4,7 @@ The result goes to stdout, messages to stderr. Exit codes: `cluster.model.exit_c
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -259,9 +259,6 @@ def report(
         show_result(result, output, form, limit)
     except ConfigError as error:
         raise typer.BadParameter(str(error), param_hint="--output") from None
-    except BrokenPipeError:
-        # Who reads the output has enough of it, as `head` does.
-        raise
     except (OutputError, OSError) as error:
         typer.echo(f"there is no report: {error}", err=True)
         raise typer.Exit(ExitCode.REFUSED) from None
@@ -299,10 +296,11 @@ def verify(
     from audit.verification import verify_logs  # noqa: PLC0415
 
     result = verify_logs(log_dir, given_heads(context, heads, zookeeper, bootstrap), require_heads=require_heads)
-    if form is not Format.TABLE:
-        write_document(msgspec.to_builtins(result), form)
-    else:
-        show_verification(result)
+    with suppress(BrokenPipeError):
+        if form is not Format.TABLE:
+            write_document(msgspec.to_builtins(result), form)
+        else:
+            show_verification(result)
     codes = {CLEAN: ExitCode.OK, FINDINGS: ExitCode.FINDINGS}
     raise typer.Exit(codes.get(result.verdict, ExitCode.INCOMPLETE))
 
