@@ -180,7 +180,13 @@ def _audited(
 
     with _errors(), alerts() as each:
         result = run_audit(
-            inputs, output, options, on_progress=each.progress, listener=each.listener, settings=settings
+            inputs,
+            output,
+            options,
+            on_progress=each.progress,
+            stop=each.retry,
+            listener=each.listener,
+            settings=settings,
         )
         each.finish(result)
     return result

@@ -52,6 +52,12 @@ class Alerts:
         self.finish(result)
         return self._until_clean is not None and self._until_clean.reached(result)
 
+    def retry(self) -> bool:
+        """Send again what the webhook did not accept, if it is time; never a reason to stop the audit."""
+        if self._webhook is not None:
+            self._webhook.retry()
+        return False
+
     def finish(self, result: AuditResult) -> None:
         """Report the last result."""
         if self.listener is not None:
