@@ -17,6 +17,8 @@ from audit.chains.witnesses import (
     add_witnessed,
     check_ends,
     open_ends,
+    unconfirmed,
+    with_unconfirmed,
     witnessed_by_heads,
 )
 from audit.reading.changed_files import complete_lines_present, ignored_faults
@@ -74,7 +76,9 @@ def verify_logs(
         name: ReadLog(log.next_seq, log.missing, logs.boots.get(name, ""), name in logs.malformed, name in broken)
         for name, log in joined.items()
     }
-    ends = check_ends(logs.latest, read, logs.digests(), lambda _: False)
+    digests = logs.digests()
+    latest = with_unconfirmed(logs.latest, unconfirmed(logs.witnessed, digests), read)
+    ends = check_ends(latest, read, digests, lambda _: False)
     for finding in ends.findings:
         node, _, incarnation = finding.subject.removeprefix("log ").partition("/")
         breaks.append(Break(finding.rule, node, incarnation, finding.message))
@@ -116,6 +120,7 @@ class _Logs:
     def __init__(self) -> None:
         self.segments: list[tuple[ChainSegment, int | None]] = []
         self.latest: Latest = {}
+        self.witnessed: list[Witnessed] = []
         self.boots: dict[str, str] = {}
         self.malformed: set[str] = set()
         self.gaps: list[VerificationGap] = []
@@ -175,6 +180,7 @@ class _Logs:
                 )
         if seen:
             add_witnessed(self.latest, seen)
+            self.witnessed += seen
 
     def digests(self) -> "_Digests":
         return _Digests(self._digests)
