@@ -31,7 +31,7 @@ app = typer.Typer()
 
 
 class _Order(Struct, frozen=True):
-    """What to read, from where, and up to where."""
+    """Says what to read, from where and up to where."""
 
     topic: str
     partition: int | None
@@ -51,7 +51,7 @@ class _Order(Struct, frozen=True):
 
 
 class _Format(StrEnum):
-    """How records are printed."""
+    """Says how records are printed."""
 
     TEXT = "text"
     JSON = "json"
@@ -167,7 +167,7 @@ async def _copy(order: _Order, target: Target) -> AsyncGenerator[int]:
 
 
 async def _range(topology: Topology, order: _Order) -> tuple[dict[int, Offset], dict[int, Offset] | None]:
-    """Where each partition starts, and with --until-end where it stops."""
+    """Find the offset where each partition starts and, with --until-end, where it stops."""
     partitions = await topology.partitions(order.topic)
     if order.partition is not None:
         if order.partition not in partitions:
