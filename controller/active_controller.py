@@ -176,6 +176,7 @@ class ActiveController:
         follow from it.
         """
         records: list[StateChange] = []
+        # A record describes the change against the state before it, so it is made first.
         for change in changes:
             records += state_changes(change, self.context, self.cause, self._caller)
             self.context.apply(change)

@@ -188,7 +188,8 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo is not typed.
     def _guard(self) -> None:
         """Close the session if the event loop was blocked for one session timeout.
 
-        The rest of the cluster must be able to take over from a blocked program, while kazoo would go on pinging.
+        A blocked program must lose its session as a dead one does, so that others can take over, but kazoo's thread
+        would continue to ping for it. This runs in a thread because the event loop is what may be blocked.
         """
         while not self._over.wait(self.granted_timeout_seconds / 10):
             silence = monotonic() - self._last_beat
