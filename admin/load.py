@@ -122,7 +122,7 @@ def compare(before: Sample, after: Sample, busiest: int) -> Load:
     old, new = before.partitions, after.partitions
     elections = isr_changes = 0
     for key, p in new.items():
-        # A partition that is new, or that was deleted and created anew, begins with its first epochs.
+        # A partition that is new, or that was deleted and created again, begins with its first epochs.
         if (was := old.get(key)) is not None and p.partition_epoch >= was.partition_epoch:
             elections += (elected := max(0, p.leader_epoch - was.leader_epoch))
             isr_changes += max(0, p.partition_epoch - was.partition_epoch - elected)

@@ -104,7 +104,7 @@ class NodeSearch:
     def is_hopeless(self) -> bool:
         """Whether it is no use to wait: every address is wrong.
 
-        An address is wrong if it cannot be resolved, is no port of klamm's, or refuses and is the only one that a user
+        An address is wrong if it cannot be resolved, is no klamm port, or refuses and is the only one that a user
         gave; of several that refuse, one may be about to start.
         """
         return not self._has_ever_answered and self._wrong.issuperset(self._bootstrap)

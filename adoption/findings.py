@@ -60,9 +60,9 @@ def _notes(survey: Survey, needed: Wanted) -> Iterator[str]:
             f"{_listed(list(absent))}; they are down, or were removed before their partitions were moved"
         )
     if survey.deleting:
-        yield f"topics are being deleted, which klamm will go on with: {_listed(survey.deleting)}"
+        yield f"topics are being deleted, which klamm will continue: {_listed(survey.deleting)}"
     if survey.reassigning:
-        yield f"partitions are being reassigned, which klamm will go on with: {_listed(survey.reassigning)}"
+        yield f"partitions are being reassigned, which klamm will continue: {_listed(survey.reassigning)}"
     for path, why in sorted(survey.malformed.items())[:_SHOWN]:
         yield f"{path} is malformed: {why}; klamm will leave it alone and report it"
     if len(survey.malformed) > _SHOWN:

@@ -258,7 +258,7 @@ def _tell_writers(output: Location) -> None:
     for name, end in commit.taken.values():
         path = Path(name)
         if parse_segment_name(path.name) is None:
-            # Nobody waits for it: a log of Kafka's, in a folder that is not klamm's to write to.
+            # Nobody waits for it: a Kafka log, in a folder that is not klamm's to write to.
             continue
         by_directory.setdefault(path.parent, {})[path.name] = end
     for directory, ends in sorted(by_directory.items()):

@@ -43,7 +43,7 @@ class Partition:
 
 
 def write_logs(folder: Path, records: int, keys: int, case: str = STEADY) -> int:
-    """Write at least so many records of so many partitions; returns how many bytes."""
+    """Write at least this many records of this many partitions; return the number of bytes."""
     nodes = [*(f"controller-{id_}" for id_ in _CONTROLLERS), *(f"broker-{id_}" for id_ in _BROKERS)]
     stampers = {node: Stamper(node, _INCARNATION) for node in nodes}
     waiting: dict[str, list[StateChange]] = {node: [] for node in nodes}

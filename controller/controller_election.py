@@ -140,7 +140,7 @@ class ControllerElection:
     async def say_unfit(self, why: str) -> None:
         """Write into this session's registration why this candidate does not stand for election; empty: it does again.
 
-        It stays there when the candidate registers anew. Does nothing where the registration is another session's.
+        It stays there when the candidate registers again. Does nothing where the registration is another session's.
         """
         self._unfit = why
         path = controller_registration_path(self._config.id)
@@ -181,7 +181,7 @@ class ControllerElection:
         """Record, once, that this candidate takes part in elections, so that it can be missed (D-110)."""
         is_waiting = self._seen is None or self._seen.candidate.gives_way
         if is_waiting or self._is_recorded:
-            # After the cluster was left, and is adopted again, it is recorded anew.
+            # After the cluster was left, and is adopted again, it is recorded again.
             self._is_recorded &= not is_waiting
             return
         path = known_controller_path(self._config.id)

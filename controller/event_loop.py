@@ -99,7 +99,7 @@ class EventLoop:
         self._filled.set()
 
     def clear_and_put(self, event: Event) -> None:
-        """Preempt all queued events in order, then queue `event`. The event being processed goes on (EV-5)."""
+        """Preempt all queued events in order, then queue `event`. The event being processed continues (EV-5)."""
         waiting, self._queue = self._queue, deque()
         for preempted, _ in waiting:
             preempt(preempted)

@@ -188,7 +188,7 @@ def _fetch(runs_zookeeper: bool, kafka: str | None) -> None:
 
 
 def _is_kafka(data: Path, kafka: str | None) -> bool:
-    """Whether the cluster of a directory has brokers of Kafka's, or the one that would be created there."""
+    """Whether the cluster of a directory has brokers of Kafka, or the one that would be created there."""
     return bool(read_cluster_state(data).kafka) if ClusterFolder(data).has_cluster else kafka is not None
 
 

@@ -109,7 +109,7 @@ class LoadedClusterSimulation(ClusterSimulation):
         check_contents(self.cluster, self.producers.acknowledged, may_lose=self.power_fails)
 
     async def converge(self) -> None:
-        # On a slow network followers would never catch up with a leader that goes on appending.
+        # On a slow network followers would never catch up with a leader that continues to append.
         self.producers.stop()
         await super().converge()
 

@@ -48,7 +48,7 @@ class HandWritesSimulation(ClusterSimulation):
         return super().weights() | by_hand
 
     async def write_controller(self) -> None:
-        """A candidate's id, or another one, or nonsense; in place, or anew as a persistent znode."""
+        """A candidate's id, or another one, or nonsense; in place, or again as a persistent znode."""
         ids = (*self.cluster.controllers, *self.cluster.agents, _STRANGER)
         bodies = [*(encode_controller(ControllerId(int(id_)), 1) for id_ in ids), b"", b"{", b"[]"]
         body = self._random.choice(bodies)

@@ -81,7 +81,7 @@ class SimulatedWorkers:
 
 
 class Machine:
-    """The machine of a node, which starts anew after each power failure."""
+    """The machine of a node, which restarts after each power failure."""
 
     def __init__(self, node: str) -> None:
         self._node = node

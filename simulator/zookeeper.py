@@ -64,7 +64,7 @@ class SimulatedZooKeeper:
             session.let_expire()
 
     def restore(self, backup: ZnodeTree, timeout_seconds: float) -> None:
-        """Go on from the copy of an earlier tree. Clients have to open new sessions, because they have seen a later
+        """Continue from the copy of an earlier tree. Clients have to open new sessions, because they have seen a later
         zxid; the sessions that the backup knows expire after the timeout.
         """
         for session in list(self._sessions.values()):

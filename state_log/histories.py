@@ -244,7 +244,7 @@ def _view(topic_incarnation: TopicIncarnation, record: LoggedStateChange) -> Ite
         return
     view = views.setdefault(incarnation, {})
     if record.kind is Kind.LOADED and record.topic_id is None:
-        # Between two terms of one controller another may have deleted the topic and created it anew.
+        # Between two terms of one controller another may have deleted the topic and created it again.
         view.pop("leader epoch", None)
         view.pop("partition epoch", None)
     if record.leader_epoch is None or record.leader_epoch < 0:

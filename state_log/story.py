@@ -1,6 +1,6 @@
 """The history of one partition as text: leaders over time, why they changed, and which request led to it.
 
-In causal order (`state_log.causal_order`). A topic that was deleted and created anew has a history for each of its ids.
+It is in causal order (`state_log.causal_order`). A topic that was deleted and created again has a history for each id.
 """
 
 from collections.abc import Iterable

@@ -48,7 +48,7 @@ def show(
         typer.Option(help="Read the state-change logs, Kafka's too, in this folder. Repeatable."),
     ] = None,
     timezone: Annotated[
-        str, typer.Option(metavar="NAME", help="Time zone of the local times in logs of Apache Kafka's.")
+        str, typer.Option(metavar="NAME", help="Time zone of the local times in logs of Apache Kafka.")
     ] = "UTC",
     since: Annotated[
         str | None,
@@ -56,7 +56,7 @@ def show(
             metavar="TIME", help="Only what happened since: 30s, 10m, 2h, 1d, or a UTC time '2026-01-31 09:00'."
         ),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the last so many leaders and events.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only this many leaders and events, the last ones.")] = None,
     timeout: Annotated[float, typer.Option(min=0.1, max=TIMEOUT_MAX_S, help="Seconds to wait for each node.")] = 10,
     form: FormatOption = Format.TABLE,
     target: Target,

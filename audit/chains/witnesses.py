@@ -179,7 +179,7 @@ def _check_end(
     if log.is_malformed:
         why = f"{ended} and has malformed lines; {last} of it"
     elif boot and boot_after and boot != boot_after:
-        why = f"{ended}; {last} of it. The rest may have been lost: the machine was started anew after it"
+        why = f"{ended}; {last} of it. The rest may have been lost: the machine was restarted after it"
     elif not cut:
         why = f"{ended} so far; {last} of it shortly before. Read it to its end: 'klamm audit run --once'"
     if why:

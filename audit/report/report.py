@@ -49,7 +49,7 @@ class Gap(Struct, frozen=True):
 
 
 class ReadKafkaLog(Struct, frozen=True):
-    """A state-change.log of Apache Kafka's. `log` names it in the records: its file may have been renamed since.
+    """A state-change.log of Apache Kafka. `log` names it in the records: its file may have been renamed since.
     `first` and `last`: times, as ISO 8601 in UTC.
     """
 
@@ -88,7 +88,7 @@ class AuditResult(Struct, frozen=True):
 
 
 def read_result(output: Location, expected_nodes: Sequence[str] = (), *, require_trace: bool = False) -> AuditResult:
-    """The verdict on everything that was read so far; incomplete where `require_trace` and a log of Kafka's has no
+    """The verdict on everything that was read so far; incomplete where `require_trace` and a Kafka log has no
     TRACE. Raises OutputError.
     """
     folder = OutputFolder(output)

@@ -130,7 +130,7 @@ def earlier(batch: BucketBatch, table: Kept) -> pyarrow.Table:
 
 
 def _not_compared(batch: BucketBatch) -> list[AuditFinding]:
-    message = "it was deleted and created anew without a topic id: its states and leaders are not compared"
+    message = "it was deleted and created again without a topic id: its states and leaders are not compared"
     return [
         batch.subjects.finding(RuleViolation(CREATED_ANEW, key, "created anew", message, (), None), NOT_COMPARED)
         for key in created_anew(batch).new.tolist()

@@ -55,7 +55,7 @@ class PublishedFile:
         except FileNotFoundError:
             return Published(topic)
         except DECODE_ERRORS as error:
-            raise TopicError(f"{self.path}: {error}; delete it to publish everything anew") from error
+            raise TopicError(f"{self.path}: {error}; delete it to publish everything again") from error
         if found.topic != topic:
             raise TopicError(f"{self.path}: is of the topic {found.topic}, not {topic}; pass another --state")
         return found
@@ -84,7 +84,7 @@ class Publisher:
         unnamed = [s.path for log in logs.values() for s in log if parse_segment_name(s.path.name) is None]
         return [
             *(f"{fault.file}: was not published: it {why_unread(fault)}" for fault in faults),
-            *(f"{path_text(path)}: was not published: it is not named like a segment of klamm's" for path in unnamed),
+            *(f"{path_text(path)}: was not published: it is not named like a klamm segment" for path in unnamed),
         ]
 
     async def publish(self) -> None:

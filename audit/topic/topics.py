@@ -43,5 +43,5 @@ class Topic(Struct, frozen=True):
                 "to the version of Spark, or the nearest one that there is"
             )
         if "failOnDataLoss" in why or "data may have been lost" in why:
-            return f"{self}: records that were not read yet are gone; audit it anew into a new --output"
+            return f"{self}: records that were not read yet are gone; audit it again into a new --output"
         return f"{self}: {why}"

@@ -1,6 +1,6 @@
 """Long computations beside the event loop: pure functions of large requests, in a thread that takes turns with it.
 
-Python runs one thread at a time and changes over every 5 ms, so that heartbeats and short requests go on. Without a
+Python runs one thread at a time and changes over every 5 ms, so that heartbeats and short requests continue. Without a
 thread of the request, as in a simulation, the function runs where it is.
 """
 

@@ -18,7 +18,7 @@ class Parkable(Protocol):
         ...
 
     async def resume(self) -> None:
-        """Wait for the turn to go on: thousands of requests may be woken at once."""
+        """Wait for the turn to continue: thousands of requests may be woken at once."""
         ...
 
 

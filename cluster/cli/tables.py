@@ -7,8 +7,8 @@ from typing import Final
 _GAPS: Final = ("  ", " ")
 """Between columns; the narrow one where it makes the table fit."""
 _BREAKS: Final = re.compile(r"(?<=[ ,;])(?<!\d{4}-\d\d-\d\d )(?=[^ ])")
-"""Where a cell may go on in the next line: behind a blank, but not that between date and time, and between the items of
-a list.
+"""The places where a cell may continue in the next line: behind a blank, except that between date and time, and between
+the items of a list.
 """
 _BREAKS_OF_HEADERS: Final = re.compile(r"(?<=_)")
 

@@ -12,7 +12,7 @@ _CHUNK: Final = 65_536
 
 
 class FrameError(ClusterError):
-    """The bytes of a connection are no frames of Kafka's, or one is larger than may be."""
+    """The bytes of a connection are no Kafka frames, or one is larger than may be."""
 
     code = ErrorCode.INVALID_REQUEST
 

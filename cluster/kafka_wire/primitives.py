@@ -118,7 +118,7 @@ def encoded_numbers(numbers: tuple[int, ...], character: str) -> bytes:
 
 
 def read_count(data: bytes, at: int, least: int, room: ElementsLeft) -> tuple[int, int]:
-    """The count of an array whose elements have at least so many bytes each; -1 for null."""
+    """Read the count of an array whose elements have at least this many bytes each; -1 for null."""
     (count,) = _INT32.unpack_from(data, at)
     count, at = _checked(count, data, at + 4, least)
     room.take(count)

@@ -80,7 +80,7 @@ class LocalClusterState(Struct):
 
     @property
     def kafka_brokers(self) -> list[Member]:
-        """Brokers of Apache Kafka's, running or not."""
+        """Brokers of Apache Kafka, running or not."""
         return [m for m in self.members if m.role == BROKER and self.kafka]
 
 

@@ -106,7 +106,7 @@ _UNSENT: Final = {
     "Connection refused": _REFUSED,
     "DNS resolution failed": _UNRESOLVABLE,
     "address lookup failed": _UNRESOLVABLE,
-    "Failed parsing HTTP/2": "it is no gRPC port of klamm's, perhaps a metrics port",
+    "Failed parsing HTTP/2": "it is no klamm gRPC port, perhaps a metrics port",
     "Timeout occurred": "connection timed out",
     "SETTINGS frame": "it accepts connections, but does not answer",
     "tcp handshaker shutdown": "connection timed out",

@@ -106,7 +106,7 @@ class LimitedConnection(ConnectionHandler):  # type: ignore[misc] # kazoo is not
         should have expired.
 
         A server whose last zxid is lower closes the connection without a response, for ever if it was restored from a
-        backup. So does one that has no quorum yet; it refuses this attempt, too, and its sessions go on. A restored
+        backup. So does one that has no quorum yet; it refuses this attempt, too, and its sessions continue. A restored
         server does not know the session, or it is closed here: what this client has seen no longer exists.
         """
         self._socket.close()

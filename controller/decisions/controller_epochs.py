@@ -59,7 +59,7 @@ class KnownEpochs(Struct, frozen=True):
     def missing_versions(self, stored: ControllerEpoch | None, version: int) -> int:
         """By how much the version of `/controller_epoch` is to be raised before it is won, by writing its content.
 
-        If the znode was deleted, its versions begin anew, and a controller that has not noticed yet could still write
+        If the znode was deleted, its versions begin again, and a controller that has not noticed yet could still write
         under one that it won with. There are no more versions than elections, but for what is written by hand.
         """
         is_set_back = stored is None or stored < self.highest
@@ -88,7 +88,7 @@ def next_epoch(stored: ControllerEpoch | None, known: KnownEpochs, margin: int) 
 def outranking(own: ControllerEpoch, in_states: Iterable[ControllerEpoch]) -> ControllerEpoch | None:
     """The highest epoch in the states, if another controller wrote it under `own`, which has not written yet, or above.
 
-    None if none did. What no elections lead to is passed over: one such state must not keep everybody from acting.
+    None if none did. What no elections lead to is passed over: one such state must not keep everyone from acting.
     """
     limit = max(DOUBTED_ABOVE, own)
     highest = max((epoch for epoch in in_states if epoch <= limit), default=UNKNOWN_CONTROLLER_EPOCH)

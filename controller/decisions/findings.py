@@ -145,8 +145,8 @@ def _why_it_waits(view: ContextView, broker: BrokerId, tp: TopicPartition, held:
     in_sync = set() if leadership is None else set(leadership.isr) - {broker}
     if not view.damage.electable_brokers(tp).isdisjoint(in_sync):
         return (
-            f"the replica on broker {broker}, whose {damaged} are damaged, is to leave the ISR and to be fetched anew, "
-            "but ZooKeeper refused that; it is tried again"
+            f"the replica on broker {broker}, whose {damaged} are damaged, is to leave the ISR and to be fetched again,"
+            " but ZooKeeper refused that; it is tried again"
         )
     others = set(view.topics.assignment(tp).replicas) - {broker}
     if in_sync:
@@ -167,8 +167,8 @@ def _why_it_waits(view: ContextView, broker: BrokerId, tp: TopicPartition, held:
 
 def _why_it_waits_in_doubt(view: ContextView, broker: BrokerId, tp: TopicPartition, held: HeldReplica) -> str:
     lacks = (
-        f"broker {broker} may lack records from offset {held.damage.from_offset} on, because its machine was started "
-        "anew without a clean shutdown,"
+        f"broker {broker} may lack records from offset {held.damage.from_offset} on, because its machine was "
+        "restarted without a clean shutdown,"
     )
     if not held.is_scheduled:
         return (

@@ -27,7 +27,7 @@ class Said(Struct, frozen=True):
 
     `sent_to`: brokers that the controller sends something to. `by`: the controller whose request a broker handles, and
     its epoch. `detail_of`: the request about which this is one of the messages that only TRACE has; `sum_of`: the
-    request about which this INFO message sums up so many of them. `writer_epoch`: of the controller that wrote the
+    request about which this INFO message sums up that many of them. `writer_epoch`: of the controller that wrote the
     state; one that was replaced while it loaded sends states of its successor.
     """
 

@@ -182,4 +182,4 @@ def read_message(message: str) -> Said:
             return make(found)
     if message.startswith(WITHOUT_FACTS):
         return Said()
-    raise UnclearMessageError("no message of Kafka's state.change.logger begins or goes on like that")
+    raise UnclearMessageError("no message of Kafka's state.change.logger begins or continues like that")

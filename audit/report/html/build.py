@@ -65,7 +65,7 @@ def _notes(result: AuditResult) -> list[str]:
     """What the rules were not applied to and that does not affect the verdict."""
     notes = [f"{rule}: {why}" for rule, why in sorted(result.not_applicable.items())]
     if result.timezone is not None:
-        notes.append(f"local times in the logs of Apache Kafka's are taken as those of {result.timezone}")
+        notes.append(f"local times in the logs of Apache Kafka are taken as those of {result.timezone}")
     if result.rules:
         notes = [f"rules: {result.rules}", *notes]
     return [f"ends of logs: {result.ends}", *notes] if result.ends else notes

@@ -139,7 +139,7 @@ class ConnectionTable:
             del self._of_address[place.address]
 
     def use(self, place: ConnectionPlace, use: Use) -> None:
-        """A connection does something else, or begins the same anew."""
+        """A connection does something else, or begins the same again."""
         if not place.is_open:
             return
         for group in (self._of_address[place.address], self._group(place.address)):

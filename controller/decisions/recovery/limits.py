@@ -62,7 +62,7 @@ def unwritable(tp: TopicPartition, before: LeaderAndIsr | None, after: LeaderAnd
         known = f"leader epoch {seen} of {tp}, more than elections lead to (at most {EPOCH_MAX})"
         brokers = [b for b in sorted(answers) if seen in _leader_epochs(tp, b, answers)]
         if not brokers:
-            return f"{state_path(tp)} has {known}: create the topic anew, under another name, and delete this one"
+            return f"{state_path(tp)} has {known}: create the topic again, under another name, and delete this one"
         return f"{_named(brokers)} {known}: {_FORGET}, or, if it is in its log, the directory {tp}"
     if after.partition_epoch - version > WRITES_MAX:
         seen = after.partition_epoch - 1

@@ -160,8 +160,9 @@ def forget_healed(active: ActiveController, written: Mapping[TopicPartition, Lea
 def _release_longest(
     active: ActiveController, partitions: Iterable[TopicPartition], *, of_those_online: bool = False
 ) -> dict[TopicPartition, BrokerId]:
-    """Let the longest of replicas in doubt be elected; returns it for each partition where there is one. The others go
-    on waiting, and so leave the ISR when it leads.
+    """Let the longest of the replicas in doubt be elected, and return it for each partition that has one.
+
+    The others continue to wait, and so leave the ISR when it leads.
     """
     chosen = {tp: choose_longest(active.context, tp, of_those_online=of_those_online) for tp in partitions}
     longest = {tp: broker for tp, broker in chosen.items() if broker is not None}

@@ -48,8 +48,8 @@ async def zk_partition_reassignment(active: ActiveController) -> set[TopicPartit
     """Process what is new in `/admin/reassign_partitions`, and arm its watch (RA-30, RA-32, D-95).
 
     Returns the partitions whose reassignment began. Entries that are refused or in place already are removed, with the
-    reason in the log; the others stay until they complete. What is no longer listed goes on: removing an entry cancels
-    nothing.
+    reason in the log; the others stay until they complete. A move that is no longer listed continues: to remove an
+    entry cancels nothing.
     """
     try:
         found = await active.admin_requests.next_reassignments()

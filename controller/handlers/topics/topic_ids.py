@@ -72,7 +72,7 @@ async def record_ids(active: ActiveController, topics: Mapping[str, TopicAssignm
 
 
 async def record_missing_ids(active: ActiveController) -> None:
-    """Go on with topics whose znode ZooKeeper refused to write before."""
+    """Continue with topics whose znode ZooKeeper refused to write before."""
     context = active.context
     for topic in sorted(active.lost_topic_ids.unwritten):
         await restore_id(active, topic)
@@ -84,7 +84,7 @@ async def record_missing_ids(active: ActiveController) -> None:
 async def restore_id(active: ActiveController, topic: str) -> None:
     """Write the known id of a topic back into its znode, from which somebody else's write dropped it (D-102).
 
-    Only if it has none: another id may be that of a topic created anew.
+    Only if it has none: another id may be that of a topic created again.
     """
     lost, known = active.lost_topic_ids, active.context.topics.ids.get(topic)
     lost.unwritten.discard(topic)
