@@ -148,7 +148,7 @@ class ActiveController:
 
     @property
     def reassignments_read(self) -> ReadUpTo | None:
-        """What of `/admin/reassign_partitions` was processed."""
+        """The part of `/admin/reassign_partitions` that was processed."""
         return self.admin_requests.reassignments_read
 
     @property

@@ -166,7 +166,7 @@ class BrokerChannels:
         return waiter
 
     def states(self) -> dict[BrokerId, ChannelState]:
-        """What each broker refuses, for how long it has not responded, and why."""
+        """Report what each broker refuses, for how long it has not responded, and why."""
         now = _now()
         return {broker: channel.state(now) for broker, channel in self._channels.items()}
 

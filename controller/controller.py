@@ -110,7 +110,7 @@ class Controller:
 
     @property
     def active(self) -> ActiveController | None:
-        """None unless this candidate is active."""
+        """The active controller; None unless this candidate is active."""
         return self._active
 
     @property

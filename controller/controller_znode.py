@@ -123,7 +123,7 @@ class ControllerZnode:
         return [*adopted, *self.removal(seen), self._creation(seen.candidate)]
 
     def taken(self, seen: Seen) -> Seen:
-        """What is there once `taking` was carried out."""
+        """The content after `taking` was carried out."""
         candidate = seen.candidate
         is_persistent = candidate.takeover == "persistent"
         owner, session = (NO_SESSION, candidate.session) if is_persistent else (candidate.session, None)

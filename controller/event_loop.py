@@ -182,7 +182,9 @@ class EventLoop:
 
 
 def _traceback_of(error: Exception) -> Exception | None:
-    """What to log besides the message: nothing where ZooKeeper's content or answer is the cause, which it names."""
+    """Choose what to log besides the message: nothing where ZooKeeper's content or answer is the cause, which it
+    names.
+    """
     return None if isinstance(error, MalformedZnodeError | ZooKeeperError) else error
 
 

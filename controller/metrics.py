@@ -166,7 +166,7 @@ class FailoverTimings:
         self._phase_began = now
 
     def sent(self, now: float) -> None:
-        """All requests of the failover were queued."""
+        """Record that all requests of the failover were queued."""
         self._sending = False
         self._gauges["Sent"].set((now - self._elected_at) * 1000)
         self._see_last(now)

@@ -65,7 +65,7 @@ class RequestChannels(Protocol):
         """True once the broker responded to every request queued for it now; False if its channel is removed before."""
 
     def states(self) -> Mapping[BrokerId, ChannelState]:
-        """What each broker refuses, and for how long it has not responded."""
+        """Report what each broker refuses, and for how long it has not responded."""
         ...
 
 

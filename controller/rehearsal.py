@@ -264,7 +264,7 @@ def _planned_settings(written: RehearsedZnode) -> Iterable[PlannedSetting]:
 
 
 def _overrides(path: str, znode: Znode | None) -> dict[str, str]:
-    """Those of a malformed config, which the controller in earnest has logged, are none."""
+    """Read the overrides of a topic; a malformed config, which the controller in earnest has logged, has none."""
     try:
         return {} if znode is None else decode_config(path, znode.data)
     except MalformedZnodeError:

@@ -48,7 +48,7 @@ def boots_of(records: Iterable[LoggedStateChange]) -> dict[tuple[str, str], str]
 
 
 def machine_restarts(boots: Mapping[tuple[str, str], str]) -> list[MachineRestart]:
-    """Those between the runs of each node, by time; `boots` as of `boots_of`."""
+    """Find the restarts between the runs of each node, by time; `boots` as `boots_of` has them."""
     return [
         MachineRestart(node, incarnation, boots[before], boots[node, incarnation])
         for before, (node, incarnation) in pairwise(sorted(boots))

@@ -46,7 +46,7 @@ class StoryLine(Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """All of it in one line."""
+        """The whole entry in one line."""
         reasons = _reasons(self.record, self.call)
         if self.record.kind not in BY_AGENTS:
             return f"{self.change}: {reasons or _NO_CAUSE}"

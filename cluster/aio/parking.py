@@ -14,7 +14,7 @@ class Parkable(Protocol):
     """A request that is being handled."""
 
     def park(self) -> None:
-        """From now on the request counts as waiting; no effect the second time."""
+        """Count the request as waiting from now on; a second call has no effect."""
         ...
 
     async def resume(self) -> None:
@@ -28,7 +28,7 @@ CURRENT: Final[ContextVar[Parkable | None]] = ContextVar("CURRENT", default=None
 
 @asynccontextmanager
 async def parked() -> AsyncIterator[None]:
-    """Where a request waits: inside, it does not count as being handled."""
+    """Mark the block in which a request waits: meanwhile it does not count as being handled."""
     request = CURRENT.get()
     if request is None:
         yield

@@ -10,7 +10,7 @@ _T = TypeVar("_T")
 
 
 async def in_slices(items: Iterable[_T]) -> AsyncIterator[_T]:
-    """Each of the items. State that the loop reads may change between two slices, as between two requests."""
+    """Yield each of the items. State that the loop reads may change between two slices, as between two requests."""
     for number, item in enumerate(items, 1):
         yield item
         if number % SLICE == 0:

@@ -41,7 +41,9 @@ class ElementsLeft:
         self.left = left
 
     def take(self, count: int) -> None:
-        """`count`: of one array, -1 for null. Raises ValueRefusedError if there are too many."""
+        """Count the elements of one array (-1: null) against the limit. Raises ValueRefusedError if there are too
+        many.
+        """
         if count > self.left:
             raise ValueRefusedError(f"{count} elements where {self.left} more are taken")
         self.left -= max(0, count)
@@ -181,12 +183,12 @@ def read_uuid(data: bytes, at: int) -> tuple[TopicId, int]:
 
 
 def read_numbers(data: bytes, at: int, count: int, character: str) -> tuple[int, ...]:
-    """`count` numbers, whose bytes are known to be there."""
+    """Read `count` numbers, whose bytes are known to be there."""
     return unpack_from(f">{count}{character}", data, at)
 
 
 def read_number(data: bytes, at: int, character: str) -> tuple[int, int]:
-    """One number by itself, as the value of a tagged field."""
+    """Read one number by itself, as the value of a tagged field."""
     (number,) = unpack_from(f">{character}", data, at)
     return number, at + calcsize(f">{character}")
 

@@ -254,5 +254,5 @@ def shortened(value: object) -> str:
 
 
 def why_not(bound: Bound | Count, value: object) -> str:
-    """`VALUE: the WHAT must be …`: why the bound does not accept a value."""
+    """Say `VALUE: the WHAT must be …`, why the bound does not accept a value."""
     return f"{shortened(value)}: the {bound.what} {bound.rule}"

@@ -85,14 +85,14 @@ def warn_if_low(plan: DescriptorPlan) -> None:
 
 
 def few_open_files_left(who: str, broker: BrokerId = NO_LEADER) -> Iterator[Finding]:
-    """What a process has to report of itself if it can hardly open any more files. `broker`: -1 for a controller."""
+    """Report that a process can hardly open any more files. `broker`: -1 for a controller."""
     why = shortage()
     if why is not None:
         yield Finding(FEW_OPEN_FILES_LEFT, f"{who}: {why}", broker=broker)
 
 
 def shortage() -> str | None:
-    """Why this process can open hardly any more files and connections; None if it can, or if that is not known."""
+    """Say why this process can open hardly any more files and connections; None if it can, or if that is not known."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft in (resource.RLIM_INFINITY, -1):
         return None

@@ -41,7 +41,7 @@ class Member(Struct):
 
     @property
     def ports(self) -> list[int]:
-        """All that it listens at, if they are fixed."""
+        """The ports at which it listens, if they are fixed."""
         return [port for port in (self.port, self.metrics_port, self.control_port, self.kafka_port) if port]
 
     @property
@@ -54,7 +54,7 @@ class Member(Struct):
 
     @property
     def kafka_address(self) -> str:
-        """Of a controller, where it answers Kafka's requests."""
+        """The address where a controller answers Kafka's requests."""
         return f"{self.host}:{self.kafka_port}"
 
 
@@ -75,7 +75,7 @@ class LocalClusterState(Struct):
 
     @property
     def nodes(self) -> list[Member]:
-        """Those that are klamm's and answer its requests, running or not: controllers and agents."""
+        """The processes of klamm that answer its requests, running or not: controllers and agents."""
         return [m for m in self.members if m.role == CONTROLLER or (m.role == BROKER and not self.kafka)]
 
     @property

@@ -112,7 +112,7 @@ def topic_config_path(topic: str) -> str:
 
 
 def state_log_path(node: str) -> str:
-    """`node`: `controller-<id>` or `broker-<id>`."""
+    """The path of a node's log head. `node`: `controller-<id>` or `broker-<id>`."""
     return f"{STATE_LOG}/{node}"
 
 

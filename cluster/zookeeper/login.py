@@ -30,7 +30,7 @@ class Credentials(Struct, frozen=True):
     password: str
 
     def __repr__(self) -> str:
-        """Without the password, to keep it out of logs."""
+        """Leave out the password, to keep it out of logs."""
         return f"Credentials({self.scheme.value}, {self.username!r})"
 
 

@@ -39,7 +39,9 @@ class SessionMetrics:
         self._state = metrics.text(*listener, "SessionState")
 
     def sent(self, requests: int, round_trips: int) -> None:
-        """`round_trips`: how often the network's latency was paid, once per `max_in_flight` requests."""
+        """Count what was sent. `round_trips`: how often the network's latency was paid, once per `max_in_flight`
+        requests.
+        """
         self._requests.mark(requests)
         self._round_trips.mark(round_trips)
 

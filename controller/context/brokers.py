@@ -43,8 +43,8 @@ class BrokerControl:
         return self.registered_controllers | (self.former_controllers - self.registered_ids)
 
     def away_since(self, broker: BrokerId) -> float:
-        """When a broker that is away left, in seconds of the event loop's clock; when this controller began if it was
-        away then: nothing in ZooKeeper says when a broker was there last.
+        """The time at which a broker that is away left, in seconds of the event loop's clock; when this controller
+        began if it was away then: nothing in ZooKeeper says when a broker was there last.
         """
         return self._left_at.get(broker, self._began_at)
 

@@ -70,7 +70,7 @@ class DamageControl:
         return {} if report is None else report.held
 
     def electable_brokers(self, tp: TopicPartition) -> frozenset[BrokerId]:
-        """Those of `brokers.online_for` whose replica is not held back because it is damaged (D-41)."""
+        """The brokers of `brokers.online_for` whose replica is not held back because it is damaged (D-41)."""
         online = self._brokers.online_for(tp)
         if not self.reports:
             return online

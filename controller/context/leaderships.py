@@ -79,7 +79,7 @@ class LeadershipControl:
         return [tp for tp in self.known if tp.topic not in queued] if queued else list(self.known)
 
     def partitions_with_offline_leader(self) -> list[TopicPartition]:
-        """Those of `partitions_with_leaders` whose leader's replica is not online (CX-5)."""
+        """The partitions of `partitions_with_leaders` whose leader's replica is not online (CX-5)."""
         found: list[TopicPartition] = []
         for broker in sorted(self._led_by):
             led = self._led_by[broker]
@@ -213,7 +213,7 @@ class PreferredLeaders:
         return self._meant_to_lead[broker]
 
     def led_by_others(self, broker: BrokerId) -> AbstractSet[TopicPartition]:
-        """Those of them whose leader is not the broker, in the order in which it lost them."""
+        """The partitions among them whose leader is not the broker, in the order in which it lost them."""
         return self._led_by_others.get(broker, {}).keys()
 
     def __eq__(self, other: object) -> bool:

@@ -68,7 +68,7 @@ class TopicControl:
         return [TopicPartition(topic, p) for p in self.assignments.get(topic, ())]
 
     def partitions_on(self, broker: BrokerId) -> list[TopicPartition]:
-        """All partitions whose full replica list contains the broker (CX-3)."""
+        """The partitions whose full replica list contains the broker (CX-3)."""
         return list(self._hosted_by.get(broker, ()))
 
     def hosting_brokers(self) -> list[BrokerId]:

@@ -49,7 +49,7 @@ def findings(
     now_ms: int,
     with_authorizer: Iterable[BrokerId] = (),
 ) -> Iterator[Finding]:
-    """All findings, by broker and then by topic. `now_ms`: of the wall clock. `with_authorizer`: such brokers."""
+    """Make all findings, by broker and then by topic. `now_ms`: of the wall clock. `with_authorizer`: such brokers."""
     for broker, state in sorted(channels.items()):
         refused = _of_known_topics(view, state.refusals)
         yield from refusal_findings(broker, refused, view.epoch, view.brokers.epochs.get(broker, UNKNOWN_BROKER_EPOCH))
@@ -96,7 +96,7 @@ def _shutdown(view: ContextView, broker: BrokerId, lasting_s: int) -> Finding:
 
 
 def _left_replicas(view: ContextView) -> Iterator[Finding]:
-    """What brokers still have of deleted topics: of those that are away it is the operator who knows whether they will
+    """Report what brokers still have of deleted topics: only the operator knows whether those that are away will
     ever be back.
     """
     for broker, topics in sorted(view.deletions.left_replicas.items()):
@@ -196,7 +196,7 @@ def _names(brokers: Iterable[BrokerId]) -> str:
 
 
 def _of_known_topics(view: ContextView, refusals: Refusals) -> Refusals:
-    """Without partitions of topics that were deleted since."""
+    """Leave out partitions of topics that were deleted since."""
     return replace(
         refusals,
         leader_epochs={tp: epochs for tp, epochs in refusals.leader_epochs.items() if tp.topic in view.topics.names},

@@ -46,7 +46,7 @@ class KafkaFiles:
         self._known: dict[Path, tuple[tuple[int, int, int], str | None]] = {}
 
     def identify(self, path: Path) -> str | None:
-        """`<local time of the first line>-<digest of that line>`; None if it is no Kafka log.
+        """Name a file as `<local time of the first line>-<digest of that line>`; None if it is no Kafka log.
 
         A file without a first line is named by its path: it is one by its name only.
         """
@@ -70,7 +70,7 @@ def _identity(path: Path) -> str | None:
 
 
 def identity_of(content: bytes, path: str, name: str) -> str | None:
-    """As `KafkaFiles.identify`, of a file that begins with this content."""
+    """Identify a file that begins with this content, as `KafkaFiles.identify` does."""
     by_name = bool(_NAME.fullmatch(name)) and not is_compressed(name)
     head = content[:HEAD_BYTES]
     line, newline, _ = head.partition(b"\n")

@@ -175,7 +175,7 @@ _BY_WORD: Final = _beginnings()
 
 
 def read_message(message: str) -> Said:
-    """What a message states. Raises UnclearMessageError if it is none of Kafka's."""
+    """Read what a message states. Raises UnclearMessageError if it is none of Kafka's."""
     for form, make in _BY_WORD.get(message.partition(" ")[0], ()):
         found = form.fullmatch(message)
         if found is not None:

@@ -24,7 +24,7 @@ class ClientCertificates:
         """Address -> whether it demands a certificate, and when that was tried."""
 
     async def require_none(self) -> None:
-        """Raises ApiError if brokers demand a certificate, or if none of those with TLS says whether they do."""
+        """Raise ApiError if brokers demand a certificate, or if none of those with TLS says whether they do."""
         endpoints = [self._listeners.control_endpoint(b.endpoints) for b in await self._brokers.registered()]
         secured = [endpoint for endpoint in endpoints if endpoint is not None and endpoint.security_protocol == "SSL"]
         if not secured:

@@ -103,7 +103,7 @@ class ConnectionTable:
 
     @property
     def count(self) -> int:
-        """How many are open."""
+        """The number of open connections."""
         return self._brokers.count + self._others.count
 
     @property
@@ -156,7 +156,7 @@ class ConnectionTable:
         return found
 
     def expect_brokers_at(self, hosts: Set[str]) -> None:
-        """`hosts`: the addresses of the registered brokers. Costs something only for those that changed."""
+        """Expect registered brokers at the addresses `hosts`. Costs something only for those that changed."""
         addresses = frozenset(map(address_of, hosts))
         moved = [
             place for a in self._hosts ^ addresses if a in self._of_address for place in self._of_address[a].places()
@@ -191,7 +191,9 @@ class ConnectionTable:
 
 
 def address_of(host: str) -> str:
-    """One text for each address: IPv4 as such where a socket of both versions writes it as IPv6, without a zone."""
+    """Write each address in one way only: IPv4 as such where a socket of both versions writes it as IPv6, without a
+    zone.
+    """
     try:
         parsed = ip_address(host.partition("%")[0])
     except ValueError:

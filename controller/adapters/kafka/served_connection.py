@@ -147,7 +147,7 @@ class ServedConnection:
 
 
 async def _while_connected(reader: ClientReader, handling: Coroutine[Any, Any, bytes | None]) -> bytes | None:
-    """What the handler answers; it is cancelled when the client goes. Raises ConnectionResetError, ClusterError."""
+    """Await the handler's answer; cancel it when the client leaves. Raises ConnectionResetError, ClusterError."""
     task, gone = asyncio.ensure_future(handling), asyncio.ensure_future(reader.ended.wait())
     try:
         await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)

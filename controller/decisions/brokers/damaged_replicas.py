@@ -31,7 +31,9 @@ class DamagePlan(Struct, frozen=True):
 
     @property
     def not_to_be_elected(self) -> frozenset[TopicPartition]:
-        """Where the damaged replica is not to lead until another one does, or until it has waited long enough."""
+        """The partitions where the damaged replica is not to lead until another one does, or until it has waited long
+        enough.
+        """
         return frozenset((*self.held, *self.unknown, *chain.from_iterable(self.replaced.values())))
 
 

@@ -55,7 +55,7 @@ def incredible_producer_ids(answers: Answers) -> Iterator[str]:
 
 
 def unwritable(tp: TopicPartition, before: LeaderAndIsr | None, after: LeaderAndIsr, answers: Answers) -> str | None:
-    """Why the state of a partition is not raised to this one; None if it may be."""
+    """Say why the state of a partition is not raised to this one; None if it may be."""
     version = -1 if before is None else before.partition_epoch
     if after.leader_epoch > EPOCH_MAX:
         seen = after.leader_epoch - 1

@@ -110,7 +110,7 @@ def is_given_up(view: ContextView, broker: BrokerId, topic: str) -> bool:
 def plan_left_replicas(
     view: ContextView, left: Mapping[BrokerId, Iterable[TopicPartition]]
 ) -> dict[BrokerId, dict[str, LeftReplicas]]:
-    """What is to be recorded of these replicas: broker -> topic -> replicas (D-98).
+    """Plan what to record of these replicas: broker -> topic -> replicas (D-98).
 
     What is recorded already stays: as long as it stands, the broker gets nothing of a newer topic of that name.
     """

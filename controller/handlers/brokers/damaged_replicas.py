@@ -94,8 +94,8 @@ async def _joins(active: ActiveController, request: ReportDamagedReplicasRequest
 
 
 def _unreadable(active: ActiveController, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-    """Those of which it is not known who leads, because a znode is malformed; of a topic with a known assignment only
-    partitions that it has.
+    """Find the partitions of which it is not known who leads, because a znode is malformed; of a topic with a known
+    assignment only partitions that it has.
     """
     malformed, assignments = active.store.malformed, active.context.topics.assignments
     return {

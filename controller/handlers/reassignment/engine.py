@@ -189,7 +189,7 @@ def _staying(assignment: ReplicaAssignment) -> list[BrokerId]:
 
 
 def _deleted(context: ControllerContext, tp: TopicPartition, replicas: Sequence[BrokerId]) -> list[BrokerId]:
-    """Those that were removed by an earlier attempt to complete the move, whose end ZooKeeper refused."""
+    """The replicas that were removed by an earlier attempt to complete the move, whose end ZooKeeper refused."""
     return [b for b in replicas if context.replicas.state(b, tp) is ReplicaState.NON_EXISTENT]
 
 

@@ -161,7 +161,7 @@ def _going_on(refusal: RefusedMove) -> RefusedMove:
 
 
 def _log_dropped(dropped: Refusals) -> None:
-    """One line per reason, however many entries share it."""
+    """Log one line for each reason, however many entries share it."""
     by_reason: dict[str, list[TopicPartition]] = {}
     for tp, refusal in dropped.items():
         by_reason.setdefault(refusal.message, []).append(tp)
