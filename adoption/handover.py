@@ -205,7 +205,7 @@ class Handovers:
 
 
 def why_not_complete(ended: Handover) -> str:
-    """In words, for a handover that did not succeed."""
+    """Say why a handover did not succeed."""
     if ended.failed:
         return "; ".join(ended.failed)
     late = sorted(broker for broker, obeyed in ended.obeyed.items() if obeyed != ended.controller)

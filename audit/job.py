@@ -107,7 +107,7 @@ def run_audit(
 
 
 def _lag_ms(inputs: Inputs, *, once: bool) -> int:
-    """How far behind the logs the audit may be, in ms."""
+    """The time by which the audit may be behind the logs, in ms."""
     if isinstance(inputs, Topic):
         return LAG_MS
     if any(isinstance(folder, str) for folder in inputs):
@@ -177,7 +177,7 @@ class _Watch:
         stop: Callable[[], bool],
         timeout_seconds: float | None,
     ) -> None:
-        """`report`: reports the news, and says whether that is enough."""
+        """Run on an output. `report` reports the news, and says whether that is enough."""
         self.interrupted = interrupted
         self._output, self._report, self._stop = output, report, stop
         self._deadline = inf if timeout_seconds is None else time.monotonic() + timeout_seconds

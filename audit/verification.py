@@ -87,7 +87,7 @@ def verify_logs(directories: Iterable[Path], heads: Sequence[GivenHead] = ()) ->
 
 
 def _summed(breaks: Sequence[Break]) -> list[Break]:
-    """One for each log and rule, as the audit has it: the first, and how many there are."""
+    """Sum up breaks, one for each log and rule, as the audit has it: the first, and how many there are."""
     by_log: dict[tuple[str, str, str], list[Break]] = {}
     for each in breaks:
         by_log.setdefault((each.rule, each.node, each.incarnation), []).append(each)

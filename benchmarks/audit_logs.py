@@ -75,7 +75,9 @@ def _write(folder: Path, stampers: dict[str, Stamper], waiting: dict[str, list[S
 
 
 def _steady(random: Random, keys: int) -> Iterator[tuple[int, list[Written]]]:
-    """Each partition has an event in ten minutes: more would be a cluster in which all leaders change all the time."""
+    """Yield an event of each partition in ten minutes: more would be a cluster in which all leaders change all the
+    time.
+    """
     partitions = _partitions(keys)
     for event in count(1):
         epoch = ControllerEpoch(1 + event // 100_000)
@@ -96,7 +98,7 @@ def _steady(random: Random, keys: int) -> Iterator[tuple[int, list[Written]]]:
 
 
 def _incident(random: Random, keys: int) -> Iterator[tuple[int, list[Written]]]:
-    """All partitions are created, then a broker dies, returns, another one dies."""
+    """Yield the creation of all partitions; then a broker dies, returns, another one dies."""
     del random
     partitions, controller, epoch = _partitions(keys), ControllerId(_CONTROLLERS[0]), ControllerEpoch(1)
     yield _START_MS, [_active(controller, epoch, 1)]

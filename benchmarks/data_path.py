@@ -100,7 +100,7 @@ class Clients:
 
 
 async def latency(clients: Clients, topic: str, acks: int, count: int) -> dict[str, float]:
-    """One batch of 1 KiB at a time."""
+    """Measure with one batch of 1 KiB at a time."""
     leaders, batch = await clients.leaders(topic), encode_batch(10, 95)
     tp, took = TopicPartition(topic, 0), []
     cpu = clients.cpu()

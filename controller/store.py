@@ -62,7 +62,7 @@ class ControllerStore:
     # Brokers
 
     async def read_brokers(self) -> list[RegisteredBroker]:
-        """All registered brokers sorted by id; arms watches on the list and on each registration."""
+        """Read all registered brokers, sorted by id; arms watches on the list and on each registration."""
         names = await self._children(BROKERS_IDS)
         ids = {broker: name for name in names if (broker := broker_of_name(name)) is not None}
         self.malformed.name_children(BROKERS_IDS, names, [*ids.values()], why_not(bounds.BROKER_ID, "its name"))
@@ -70,7 +70,7 @@ class ControllerStore:
         return list((await self._read_registrations(sorted(ids))).values())
 
     async def read_broker(self, broker: BrokerId) -> RegisteredBroker | None:
-        """One broker registration; arms a watch. None if it is missing or malformed."""
+        """Read one broker registration and arm a watch. None if it is missing or malformed."""
         return (await self._read_registrations([broker])).get(broker)
 
     async def registered_epoch(self, broker: BrokerId) -> BrokerEpoch | None:

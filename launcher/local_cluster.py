@@ -178,7 +178,7 @@ def _check_settings(data: Path, kafka: str | None, zookeeper: str | None, settin
 
 
 def _fetch(runs_zookeeper: bool, kafka: str | None) -> None:
-    """What is missing is fetched, or named, before anything is written. Raises StartupError."""
+    """Fetch what is missing, or name it, before anything is written. Raises StartupError."""
     if runs_zookeeper or kafka is not None:
         find_java()
     if runs_zookeeper:

@@ -135,7 +135,7 @@ def _prometheus(jobs: Sequence[dict[str, Any]], alertmanager: str) -> str:
 
 
 def _write(folder: Path, contents: dict[str, str], *, force: bool) -> None:
-    """Raises StartupError where files are there already, or cannot be written.
+    """Write the files. Raises StartupError if some are there already, or cannot be written.
 
     Prometheus would load copies of an earlier call: they are removed if they are not among the contents.
     """

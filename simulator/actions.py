@@ -35,7 +35,7 @@ class BackgroundRequests:
     """Requests without a waiting caller. They may fail during faults; their effects are checked at the end."""
 
     def __init__(self, timeout_s: float | None = None) -> None:
-        """`timeout_s`: timeout of a request, in virtual seconds."""
+        """Send requests with the timeout `timeout_s`, in virtual seconds."""
         self._timeout_s = timeout_s
         self._tasks: set[asyncio.Task[None]] = set()
         self._errors: list[Exception] = []

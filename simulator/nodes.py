@@ -159,7 +159,7 @@ class SimulatedNode:
 
     @property
     def address(self) -> str:
-        """Where clients find it."""
+        """The address where clients find it."""
         return f"{self.name}:{_PORT}"
 
     @property

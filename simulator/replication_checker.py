@@ -226,7 +226,7 @@ class ReplicationChecker:
                     raise violated(rule, f"{kind} at {base} is not on broker {broker}, which leads in {epoch}")
 
     def _check_leaders(self) -> None:
-        """What each broker that believes to be leader has committed must be on every possible next leader."""
+        """Check that all that a broker which believes to be leader has committed is on every possible next leader."""
         state = self.state
         for leader, replica in self.replicas.items():
             view = replica.view

@@ -45,7 +45,7 @@ class ReplicationSimulation(Simulation):
     workload = "replication"
 
     def __init__(self, seed: int, truncation_mode: TruncationMode) -> None:
-        """`truncation_mode`: the followers' setting `klamm.replica.truncation.mode`."""
+        """Simulate followers with `klamm.replica.truncation.mode` set to `truncation_mode`."""
         chance = Random(f"replication-safety/{seed}/{truncation_mode}")
         settings = Settings(
             min_insync_replicas=chance.choice((1, 2)),
@@ -161,7 +161,9 @@ class ReplicationSimulation(Simulation):
             self.checker.process_ended(victim, power_failed=False)
 
     async def lose_power(self) -> None:
-        """Only if an intact ISR member stays alive and registered; otherwise records may legitimately be lost."""
+        """Cut the power only if an intact ISR member stays alive and registered; otherwise records may legitimately
+        be lost.
+        """
         with suppress(TimeoutError):
             await self.cluster.until(self._is_calm, "all that run are registered", timeout_s=8)
             running = self._running()

@@ -78,7 +78,7 @@ class TopicSimulation(Simulation):
         self.supervisor.end_failed_starts()
 
     async def create(self, topic: str, broker: BrokerId) -> None:
-        """As tools do, check first whether a topic of the name is being deleted."""
+        """Create a topic; as tools do, check first whether one of the name is being deleted."""
         tree = self.cluster.zookeeper.tree
         if tree.get(delete_topic_path(topic)) is None and tree.get(topic_path(topic)) is None:
             partitions = {p: self._replicas(broker) for p in range(self._random.randint(1, 3))}

@@ -40,7 +40,7 @@ class Contexts(Struct, frozen=True, omit_defaults=True):
 
     @property
     def all(self) -> dict[str, Context]:
-        """All contexts by name, with `local`."""
+        """The contexts by name, with `local`."""
         return {LOCAL: Context(data=str(DEFAULT_DATA)), **dict(sorted(self.contexts.items()))}
 
     def named(self, name: str) -> Context:

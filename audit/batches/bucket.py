@@ -43,7 +43,7 @@ class BucketPlace(NamedTuple):
 
 
 def check_rules(batch: BucketBatch) -> list[AuditFinding]:
-    """What the records of a batch change about the findings, rule by rule."""
+    """Find what the records of a batch change about the findings, rule by rule."""
     found = [finding for rule in RULES for finding in rule.check(batch)]
     if len(created_anew(batch).new):
         found += (finding for rule in RULES for finding in rule.withdraw(batch))

@@ -91,7 +91,7 @@ def _add(known: TablesState, read: Read) -> None:
 
 
 def _of_subjects(runs: Sequence[SortedRun], new: pyarrow.Table) -> dict[str, pyarrow.Table]:
-    """What the new events change about brokers and topics."""
+    """Compute what the new events change about brokers and topics."""
     earlier = known_events(runs, new)
     now = reduce_events(pyarrow.concat_tables([earlier, new]))
     found = {}

@@ -42,7 +42,7 @@ class LastingCondition(Struct, frozen=True):
 
 
 def limit_of(rule: str, limits: Limits) -> int:
-    """How long a condition may last, in ms."""
+    """The time that a condition may last, in ms."""
     return {
         LEADERLESS: limits.leaderless_ms,
         UNDER_MIN_ISR: limits.under_min_isr_ms,

@@ -236,7 +236,9 @@ def read_findings(output: Location, limit: int) -> list[dict[str, Any]]:
 
 
 def read_lasting_conditions(output: Location, limit: int) -> list[LastingCondition]:
-    """What still holds and has lasted too long, by the records or by the clock of this machine; the longest first."""
+    """Find what still holds and has lasted too long, by the records or by the clock of this machine; the longest
+    first.
+    """
     folder = OutputFolder(output)
     commit = folder.last_commit()
     now_ms = time.time_ns() // 1_000_000

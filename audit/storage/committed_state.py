@@ -157,7 +157,7 @@ class CommittedState:
 
 
 def files_of(state: BucketState) -> Iterator[StoredFile]:
-    """All files that a bucket has kept."""
+    """Yield all files that a bucket has kept."""
     yield from (run for runs in state.runs.values() for run in runs)
     if state.file is not None:
         yield state.file

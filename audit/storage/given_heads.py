@@ -26,7 +26,7 @@ class Given(Struct, frozen=True):
 
 
 def read_given(folder: OutputFolder) -> Given:
-    """What the runs on this output were given; nothing if there was none. Raises OutputError."""
+    """Read what the runs on this output were given; nothing if there was none. Raises OutputError."""
     try:
         return decode(folder.files.read(FILE).to_pybytes(), type=Given)
     except FileNotFoundError:

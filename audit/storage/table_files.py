@@ -161,7 +161,7 @@ def _is_number(kind: pyarrow.DataType) -> bool:
 
 
 def metadata(table: str) -> Mapping[str, str]:
-    """What each file says of itself."""
+    """Make what each file says of itself."""
     return {"klamm.table": table, "klamm.version": str(VERSION)}
 
 

@@ -104,7 +104,9 @@ def _numbers(name: str) -> tuple[int, int]:
 
 
 def _with_neighbours(terms: list[TermEvents]) -> Iterator[tuple[TermEvents, TermEvents | None, TermEvents | None]]:
-    """Each term, with one of the next lower and one of the next higher controller epoch. `terms`: sorted by these."""
+    """Yield each term, with one of the next lower and one of the next higher controller epoch. `terms`: sorted by
+    these.
+    """
     groups = [list(of_epoch) for _, of_epoch in groupby(terms, key=lambda term: term.controller_epoch)]
     for place, group in enumerate(groups):
         lower = groups[place - 1][-1] if place else None

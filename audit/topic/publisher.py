@@ -78,7 +78,7 @@ class Publisher:
         self.lines = 0
 
     def left_out(self) -> list[str]:
-        """What lies beside the segments and stays here, file by file with the reason."""
+        """Name what lies beside the segments and stays here, file by file with the reason."""
         logs = self._files.logs()
         faults = ReadFiles(0).faults(logs, self._files.ignored, {}, everything=False)
         unnamed = [s.path for log in logs.values() for s in log if parse_segment_name(s.path.name) is None]

@@ -36,7 +36,7 @@ class Topic(Struct, frozen=True):
         return f"topic {self.name} at {self.bootstrap}"
 
     def explain(self, why: str) -> str:
-        """What Spark says of an audit of the topic, and what to do about it."""
+        """Explain what Spark says of an audit of the topic, and what to do about it."""
         if _MISFITS.search(why):
             return (
                 f"Spark's connector to Kafka {self.connector} does not fit this Spark ({why}): set --kafka-connector "

@@ -97,7 +97,7 @@ class Histogram:
         self.count, self.sum, self._newest = 0, 0, []
 
     def quantiles(self) -> list[float]:
-        """One value per entry of QUANTILES, by nearest rank; zeros if nothing was recorded."""
+        """Compute a value for each entry of QUANTILES, by nearest rank; zeros if nothing was recorded."""
         ranked = sorted(self._newest)
         if not ranked:
             return [0.0] * len(QUANTILES)
@@ -157,7 +157,7 @@ class Metrics(Collector):
         self._instruments.pop(_key(domain, type_, name, tags), None)
 
     def collect(self) -> Iterator[Family]:
-        """All metric families, sorted by name. Called on the scraper's thread."""
+        """Yield all metric families, sorted by name. Called on the scraper's thread."""
         # The list is copied in one step of the interpreter, so the event loop may register more meanwhile.
         instruments = list(self._instruments.items())
         families: dict[str, Family] = {}

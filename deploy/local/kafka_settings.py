@@ -15,7 +15,7 @@ _INTERNAL_REPLICAS: Final = 3
 
 
 def known_to_klamm(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that a controller can have; a wrong key of klamm's stays in, to be refused."""
+    """Take the settings that a controller can have; a wrong key of klamm's stays in, to be refused."""
     known = {field.alias for field in Settings.model_fields.values()}
     return {key: value for key, value in settings.items() if key in known or key.startswith(_OWN)}
 
