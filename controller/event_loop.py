@@ -46,6 +46,9 @@ class Disposition(Enum):
 
 
 def error_disposition(event: Event, error: Exception) -> Disposition:
+    """Decide what follows from an error of an event: only those that make memory or the epoch doubtful end an active
+    controller.
+    """
     match error:
         case ControllerMovedError():
             return Disposition.RESIGN_IF_MOVED
@@ -65,11 +68,17 @@ def error_disposition(event: Event, error: Exception) -> Disposition:
 class EventProcessor(Protocol):
     """Callbacks of the event loop. Source: Kafka ControllerEventProcessor."""
 
-    async def process(self, event: Event, cause: Cause) -> None: ...
+    async def process(self, event: Event, cause: Cause) -> None:
+        """Process one event. `cause`: its name and number for the records that follow from it."""
+        ...
 
-    async def resign_if_moved(self) -> None: ...
+    async def resign_if_moved(self) -> None:
+        """Find out, after a refused write, whether another controller was elected."""
+        ...
 
-    async def step_down(self) -> None: ...
+    async def step_down(self) -> None:
+        """Stop being active, because memory may differ from ZooKeeper."""
+        ...
 
     def after_event(self) -> None:
         """Called after every event, successful or not."""

@@ -172,6 +172,7 @@ class Rehearsal:
 
     @property
     def after(self) -> ControllerContext:
+        """The context as the procedure would leave it."""
         return self.active.context
 
     async def run(self, handler: Awaitable[_T]) -> _T:

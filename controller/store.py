@@ -184,6 +184,7 @@ class ControllerStore:
         return {e.name: c if isinstance(c, MalformedZnodeError) else c.overrides for e, c in found.items()}
 
     async def marked_for_deletion(self, topics: Sequence[str]) -> set[str]:
+        """Read which of these topics are marked for deletion."""
         znodes = await self._zookeeper.get_many([delete_topic_path(topic) for topic in topics])
         return {topic for topic, znode in zip(topics, znodes, strict=True) if znode is not None}
 
@@ -198,6 +199,7 @@ class ControllerStore:
         )
 
     async def delete_markers(self, topics: Collection[str]) -> None:
+        """Delete the marks that ask for the deletion of these topics."""
         await self._writer.write([(Delete(delete_topic_path(topic)),) for topic in topics])
 
     async def delete_topics(self, topics: Collection[str]) -> list[str]:
@@ -296,12 +298,14 @@ class ControllerStore:
         return {path: None if znode is None else znode.data for path, znode in zip(paths, znodes, strict=True)}
 
     async def delete_znodes(self, paths: Collection[str]) -> None:
+        """Delete these znodes, if they are there."""
         await self._writer.write([(Delete(path),) for path in paths])
 
     async def _children(self, parent: str) -> tuple[str, ...]:
         return await watched_children(self._zookeeper, parent) or ()
 
     async def read_znode(self, path: str) -> bytes | None:
+        """Read the data of a znode; None if it is missing."""
         znode = await self._zookeeper.get(path)
         return None if znode is None else znode.data
 

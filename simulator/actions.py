@@ -26,6 +26,7 @@ class Limit(NamedTuple):
     seconds: float | None = None
 
     def is_reached(self, actions: int, seconds: float) -> bool:
+        """Whether a run has had this many actions, or these virtual seconds."""
         return (self.actions is not None and actions >= self.actions) or (
             self.seconds is not None and seconds >= self.seconds
         )
@@ -41,6 +42,7 @@ class BackgroundRequests:
         self._errors: list[Exception] = []
 
     def start(self, request: Awaitable[object]) -> None:
+        """Send a request without waiting for its response; its error is kept."""
         task = asyncio.get_running_loop().create_task(self._run(request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -66,5 +68,6 @@ class BackgroundRequests:
 
 
 def draw_action(random: Random, weights: Mapping[Act, int]) -> Action:
+    """Draw an action by its weight."""
     [act] = random.choices(list(weights), list(weights.values()))
     return Action(act.__name__, act)

@@ -77,6 +77,7 @@ class ReplicationChecker:
         return set(isr) - self._lossy_in_znode
 
     def observe(self) -> None:
+        """Read all replicas after a step, and check what must hold at every moment. Raises ViolationError."""
         changed = self._observe_znode()
         for agent in self._cluster.agents.values():
             changed |= self._observe_agent(agent)

@@ -59,6 +59,7 @@ class TaskSet:
         return task
 
     def cancel_all(self) -> None:
+        """Cancel all tasks, without waiting for their ends."""
         for task in tuple(self._running):
             task.cancel()
 
@@ -84,6 +85,7 @@ class Backoff:
         self._next_ms = self._initial_ms
 
     async def pause(self) -> None:
+        """Wait before the next attempt."""
         await asyncio.sleep(self.next_ms() / 1000)
 
 

@@ -74,6 +74,7 @@ def plan_descriptors(limit: int, *, disk_threads: int = 0, log_files: int | None
 
 
 def warn_if_low(plan: DescriptorPlan) -> None:
+    """Log a warning if the limit of open files is low for what the process may need."""
     if plan.limit < _AMPLE:
         _log.warning(
             "The limit of open files is low",

@@ -55,6 +55,7 @@ class RpcServer:
 
     @property
     def address(self) -> str:
+        """The address `host:port`, with brackets around an IPv6 host."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     async def set_serving(self, serving: bool) -> None:

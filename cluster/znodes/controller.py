@@ -60,11 +60,13 @@ _controller_decoder = msgspec.json.Decoder(ControllerBody)
 
 
 def encode_controller_epoch(epoch: ControllerEpoch) -> bytes:
+    """Encode `/controller_epoch`."""
     assert epoch >= 0, f"controller epoch {epoch} is negative"
     return str(epoch).encode()
 
 
 def decode_controller_epoch(data: bytes) -> ControllerEpoch:
+    """Decode `/controller_epoch`. Raises MalformedZnodeError."""
     if not data.isdigit():
         raise MalformedZnodeError(CONTROLLER_EPOCH, data, "not a decimal number")
     if len(data) > 10 or int(data) >= INT32_MAX:

@@ -142,6 +142,7 @@ class OpResult(Struct, frozen=True, gc=False):
 
     @property
     def ok(self) -> bool:
+        """Whether the operation was applied."""
         return self.error is ZkError.OK
 
 

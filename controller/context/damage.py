@@ -35,6 +35,7 @@ class DamageControl:
         """Registered brokers that have not joined, because they have not named their damaged replicas yet (D-42)."""
 
     def apply(self, change: changes.DamageChange) -> None:
+        """Take a change into memory."""
         match change:
             case changes.DamagedReplicasReported(broker, epoch, held, until_ms=until_ms):
                 self._hold(broker, epoch, {tp: HeldReplica(damage, until_ms) for tp, damage in held.items()})
@@ -123,6 +124,7 @@ class DamageControl:
                     del report.held[tp]
 
     def copy_to(self, copy: "DamageControl") -> None:
+        """Copy everything into the context of a rehearsal."""
         copy.reports = {
             broker: DamageReport(report.broker_epoch, dict(report.held), set(report.replaced))
             for broker, report in self.reports.items()

@@ -71,6 +71,7 @@ class DeletionStart(Struct, frozen=True):
 
 
 def plan_start(view: ContextView, topics: Iterable[str]) -> DeletionStart:
+    """Sort the replicas of topics whose deletion starts or continues by what can be done about each now."""
     names = tuple(topics)
     fresh = [t for t in names if t not in view.deletions.started]
     held: dict[str, None] = {}

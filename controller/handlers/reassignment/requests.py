@@ -125,6 +125,7 @@ async def resume_stopped_reassignments(active: ActiveController) -> None:
 async def list_partition_reassignments(
     active: ActiveController, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
+    """List the ongoing reassignments of the named partitions, or all."""
     context = active.context
     if request.topics is None:
         return ListPartitionReassignmentsResponse(list_reassignments(context, context.topics.being_reassigned))
@@ -136,6 +137,7 @@ async def list_partition_reassignments(
 async def describe_reassignments(
     active: ActiveController, request: DescribeReassignmentsRequest
 ) -> DescribeReassignmentsResponse:
+    """Describe the progress of ongoing reassignments, and why one is stuck."""
     context = active.context
     asked = None if request.topics is None else set(request.topics)
     ongoing = sorted(tp for tp in context.topics.being_reassigned if asked is None or tp.topic in asked)
