@@ -1,4 +1,4 @@
-"""Waiting inside a request: while it waits, it does not count among the requests that are being handled.
+"""Lets a request wait without a place: meanwhile it does not count among the requests that are being handled.
 
 A request that waits for records, replicas or a change of the cluster may do so for minutes, and thousands may wait at
 once. Source: Kafka's purgatories, in which a request occupies no handler thread.
@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 
 class Parkable(Protocol):
-    """A request that is being handled."""
+    """Stands for a request that is being handled."""
 
     def park(self) -> None:
         """Count the request as waiting from now on; a second call has no effect."""

@@ -1,11 +1,11 @@
-"""Long loops over the items of a request, in slices: others have their turn on the event loop in between."""
+"""Runs long loops over the items of a request in slices: others have their turn on the event loop in between."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import Final, TypeVar
 
 SLICE: Final = 50
-"""Items handled before others have their turn: a few milliseconds of work."""
+"""The number of items that are handled before others have their turn: a few milliseconds of work."""
 _T = TypeVar("_T")
 
 

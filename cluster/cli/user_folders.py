@@ -1,4 +1,4 @@
-"""Where klamm keeps files of the user who runs it.
+"""Finds the folders where klamm keeps files of the user who runs it.
 
 Source: XDG Base Directory Specification, by which a relative folder in the environment is ignored.
 """

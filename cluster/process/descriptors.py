@@ -1,4 +1,4 @@
-"""The limit of open files of this process, and what it is divided into.
+"""Divides the limit of open files of this process.
 
 Files and connections draw on the same limit. What is needed beside them is set aside; the rest goes half to log files
 and half to connections, so that neither clients nor replicas can take all of it.
@@ -19,27 +19,27 @@ from cluster.requests.cluster import Finding
 
 FEW_OPEN_FILES_LEFT: Final = "few_open_files_left"
 UNLIMITED: Final = 1 << 20
-"""What stands for no limit: more descriptors would be of no use."""
+"""The number that stands for no limit: more descriptors would be of no use."""
 _PROCESS: Final = 40
-"""Standard streams, listeners, event loops, libraries, ZooKeeper, the state-change log."""
+"""The descriptors for standard streams, listeners, event loops, libraries, ZooKeeper, the state-change log."""
 _PEERS: Final = 40
-"""Own connections to controllers and brokers, two for each."""
+"""The descriptors for own connections to controllers and brokers, two for each."""
 _METRICS: Final = 48
-"""Connections of the metrics listener."""
+"""The descriptors for connections of the metrics listener."""
 _LEAST: Final = 64
-"""Fewer than this for connections and log files together are of no use."""
+"""The least useful number of descriptors for connections and log files together."""
 _AMPLE: Final = 16_384
 """No warning is given from this limit on."""
 
 _SHORT: Final = 16
-"""With fewer left than this, connections and files fail soon: what is set aside is being used up."""
+"""With fewer descriptors left than this, connections and files fail soon: the reserve is being used up."""
 _REMEDY: Final = "ulimit -n in the shell, LimitNOFILE= of systemd, --ulimit nofile= of docker"
 
 _log = structlog.stdlib.get_logger()
 
 
 class DescriptorPlan(Struct, frozen=True):
-    """`limit` of the process; `log_files`: kept open while they are not in use; `connections`: accepted from others."""
+    """Holds the `limit` of the process, the `log_files` kept open while not in use, and the accepted `connections`."""
 
     limit: int
     log_files: int
