@@ -10,7 +10,8 @@ from cluster.znodes.candidates import CandidateProfile
 
 
 class BrokerAnswers(Struct, frozen=True):
-    """What a broker says of itself. `versions`: API key -> its highest version. `has_authorizer`: None if unknown.
+    """Holds what a broker says of itself. `versions`: API key -> its highest version. `has_authorizer`: None if
+    unknown.
 
     `configs`: its effective settings, those with the prefix of a listener among them. `hidden`: settings that are
     given, and whose values it does not tell. `no_configs`: why it tells none of its settings. `controller`: whom it

@@ -98,7 +98,7 @@ def _summed(breaks: Sequence[Break]) -> list[Break]:
 
 
 class _Logs:
-    """What the files have: segments of chained lines with their digests, witnesses, boots, malformed lines.
+    """Holds what the files have: segments of chained lines with their digests, witnesses, boots, malformed lines.
 
     `converted`: files with CR LF line ends, which are checked as if they had none. `unread`: files without a line, by
     log.

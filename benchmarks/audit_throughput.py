@@ -44,7 +44,9 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 @dataclass
 class Used:
-    """What the processes below this one have used, by the name of their program: CPU seconds, and MB in memory now."""
+    """Holds what the processes below this one have used, by the name of their program: CPU seconds, and MB in memory
+    now.
+    """
 
     cpu: dict[str, float] = field(default_factory=dict)
     memory_mb: dict[str, float] = field(default_factory=dict)
@@ -52,7 +54,7 @@ class Used:
 
 @dataclass
 class Measured:
-    """What was used at each progress of an audit."""
+    """Holds what was used at each progress of an audit."""
 
     points: list[tuple[float, int, Used]] = field(default_factory=list)
 

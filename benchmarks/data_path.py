@@ -153,7 +153,7 @@ async def idle(clients: Clients, seconds: float) -> dict[str, float]:
 
 
 class Plan(Struct, frozen=True):
-    """What to measure. `codec`: how the batches of `throughput` are compressed; `partitions`: of `idle`."""
+    """Holds what to measure. `codec`: how the batches of `throughput` are compressed; `partitions`: of `idle`."""
 
     cases: tuple[str, ...] = CASES
     codec: CompressionCodec = CompressionCodec.NONE

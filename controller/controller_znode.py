@@ -22,7 +22,7 @@ _log = structlog.stdlib.get_logger()
 
 
 class Seen(Struct, frozen=True):
-    """What was read: `holding` None for no `/controller`.
+    """Holds what was read: `holding` None for no `/controller`.
 
     `adoption`: the version of `/klamm/adoption`, if the candidate competes by it.
     """

@@ -32,7 +32,9 @@ _log = structlog.stdlib.get_logger()
 
 
 class Disposition(Enum):
-    """What the event loop does after an event failed. The event itself is always abandoned at the failing step."""
+    """Names what the event loop does after an event failed. The event itself is always abandoned at the failing
+    step.
+    """
 
     RESIGN_IF_MOVED = "resign if moved"
     """A write was fenced: re-read `/controller` and resign if another controller was elected."""

@@ -184,7 +184,7 @@ class UpdateMetadataResponseReceived(Event, frozen=True):
 
 
 class TopicIdsAnswered(Event, frozen=True):
-    """What the brokers that answered said of topic ids. `new_ids`: topic -> its id if no broker has one."""
+    """Holds what the brokers that answered said of topic ids. `new_ids`: topic -> its id if no broker has one."""
 
     controller_epoch: ControllerEpoch
     new_ids: Mapping[str, TopicId]

@@ -22,7 +22,7 @@ def _trimmer() -> Callable[[int], int] | None:
 
 
 class FreedMemory:
-    """What was freed since memory was given back last."""
+    """Holds what was freed since memory was given back last."""
 
     def __init__(self, trim: Callable[[int], int] | None = None) -> None:
         self._trim = _trimmer() if trim is None else trim

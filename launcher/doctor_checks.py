@@ -22,7 +22,7 @@ _OLDEST_PYTHON: Final = (3, 11)
 
 
 class Level(StrEnum):
-    """How much a result matters; only problems end the command with an exit code of their own."""
+    """Says how much a result matters; only problems end the command with an exit code of their own."""
 
     OK = "ok"
     UNKNOWN = "unknown"

@@ -17,7 +17,7 @@ BY_AGENTS: Final = frozenset({Kind.ROLE, Kind.TRUNCATION, Kind.REGISTRATION})
 
 
 class ControllerEvent(NamedTuple):
-    """What names an event of an active controller."""
+    """Holds what names an event of an active controller."""
 
     controller_epoch: int
     id: int

@@ -36,7 +36,7 @@ AWAITED: Final[Sequence[Awaited]] = tuple(table for rule in RULES for table in r
 
 
 class BucketPlace(NamedTuple):
-    """Which bucket of which batch."""
+    """Names which bucket of which batch."""
 
     bucket: int
     batch: int

@@ -60,7 +60,7 @@ class Witnessed(Struct, frozen=True):
 
 
 class ReadLog(Struct, frozen=True):
-    """What was read of the log of one incarnation: the number after its last line, and ranges that are missing.
+    """Holds what was read of the log of one incarnation: the number after its last line, and ranges that are missing.
 
     `boot_id`: that of its first record. `is_malformed`: it has lines that are no records. `is_broken`: its chain is
     broken.
@@ -78,21 +78,21 @@ class ReadLog(Struct, frozen=True):
 
 
 class UndecidedWitness(NamedTuple):
-    """What cannot be compared with a witness: `what` names it, `why` says more."""
+    """Holds what cannot be compared with a witness: `what` names it, `why` says more."""
 
     what: str
     why: str
 
 
 class Ends(NamedTuple):
-    """What the witnesses show."""
+    """Holds what the witnesses show."""
 
     findings: list[AuditFinding]
     undecided: list[UndecidedWitness]
 
 
 Latest = dict[str, dict[str, Witnessed]]
-"""By log and witness: the last line that the witness has seen of the log; and every head that was given."""
+"""Keyed by log and witness: the last line that the witness has seen of the log; and every head that was given."""
 
 
 def add_witnessed(latest: Latest, seen: Iterable[Witnessed]) -> None:

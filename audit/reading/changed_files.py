@@ -42,7 +42,7 @@ class FaultKind(StrEnum):
 
 
 class FileFault(Struct, frozen=True):
-    """What is wrong with a file. `read`: the byte up to which it was read; `size`: its size now.
+    """Holds what is wrong with a file. `read`: the byte up to which it was read; `size`: its size now.
 
     `log`: the file itself where it cannot be read.
     """

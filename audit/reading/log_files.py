@@ -32,7 +32,7 @@ class Position(NamedTuple):
 
 START: Final = Position(-1, 0)
 Positions = Mapping[str, Position]
-"""By log: the name of node and incarnation, or of a file that is named otherwise."""
+"""Keyed by log: the name of node and incarnation, or of a file that is named otherwise."""
 
 
 class FileSegment(NamedTuple):
@@ -67,8 +67,8 @@ class Range(NamedTuple):
 
 
 class _Listing(NamedTuple):
-    """What a folder has: when it was changed last, files that may be logs, folders, links to folders, and what only has
-    the name of a log.
+    """Holds what a folder has: when it was changed last, files that may be logs, folders, links to folders, and what
+    only has the name of a log.
     """
 
     modified_ns: int

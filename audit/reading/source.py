@@ -75,7 +75,7 @@ class ReadPlan(NamedTuple):
 
 @dataclass
 class TaskRanges(InputPartition):
-    """What one task reads, and what it reports of files."""
+    """Holds what one task reads, and what it reports of files."""
 
     ranges: Sequence[Range]
     faults: Sequence[FileFault] = ()

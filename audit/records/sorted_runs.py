@@ -18,7 +18,7 @@ _GROWTH: Final = 3
 
 
 class Bounds(NamedTuple):
-    """Where the rows of searched (key, sub) are; all columns are aligned with these.
+    """Says where the rows of searched (key, sub) are; all columns are aligned with these.
 
     Rows `first` up to, not including, `end` have the key and sub; rows `start` up to, not including, `stop` have the
     key.

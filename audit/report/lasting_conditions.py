@@ -28,7 +28,9 @@ _TEXTS: Final = {
 
 
 class LastingCondition(Struct, frozen=True):
-    """What `rule` is about, and that has not ended: since when, and how long by the newest record, and until now."""
+    """Holds what `rule` is about, and that has not ended: since when, and how long by the newest record, and until
+    now.
+    """
 
     rule: str
     subject: str

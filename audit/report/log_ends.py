@@ -23,7 +23,7 @@ from state_log.chain import CHAIN_BREAK
 
 
 class CheckedEnds(NamedTuple):
-    """What was found, and as a text the logs whose ends were not checked."""
+    """Holds what was found, and as a text the logs whose ends were not checked."""
 
     ends: Ends
     checked: str

@@ -195,7 +195,7 @@ def _partition_of(finding: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 class _End(NamedTuple):
-    """What holds at the end of what was read. `unknown`: what only logs that were not read could decide."""
+    """Keeps the conditions at the end of what was read. `unknown`: what only logs that were not read could decide."""
 
     findings: list[AuditFinding]
     clocks: list[AuditFinding]

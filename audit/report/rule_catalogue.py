@@ -97,7 +97,7 @@ EXPLANATIONS: Final[dict[str, Explanation]] = {rule: text for each in RULES for 
     ),
     LOG_CHANGED: _of_log("A log is not rewritten after it was closed, and keeps its line ends.", _FILE, _NO_CHAIN),
 }
-"""By rule id."""
+"""Keyed by rule id."""
 
 
 def not_applicable(levels: Collection[str], *, governed: bool = False) -> dict[str, str]:

@@ -33,7 +33,7 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class Sent(Struct, frozen=True):
-    """What the receiver has accepted: the verdict, and a digest of each finding by its rule and subject."""
+    """Holds what the receiver has accepted: the verdict, and a digest of each finding by its rule and subject."""
 
     verdict: str = ""
     findings: dict[str, str] = {}

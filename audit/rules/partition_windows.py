@@ -36,7 +36,7 @@ class Window(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """What there was to check about the partitions that a batch touches, and what there is with it.
+    """Holds what there was to check about the partitions that a batch touches, and what there is with it.
 
     Both have the same partitions and check the same range of partition epochs of each, so that what is found in `now`
     and not in `before` is new. The rows of the two are not aligned: `now` has the new states between the others.

@@ -19,7 +19,7 @@ FILE: Final = "heads.json"
 
 
 class Given(Struct, frozen=True):
-    """What was given. `lag_ms`: how far a log may be beyond what was read of it."""
+    """Holds what was given. `lag_ms`: how far a log may be beyond what was read of it."""
 
     heads: tuple[GivenHead, ...] = ()
     lag_ms: int = 0

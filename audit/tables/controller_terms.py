@@ -17,7 +17,9 @@ RESIGNED, REPLACED = "resigned", "replaced"
 
 
 class TermEvents(Struct, frozen=True):
-    """What a controller recorded of its own term: when it became active, and when it resigned; None: it did not."""
+    """Holds what a controller recorded of its own term: when it became active, and when it resigned; None: it did
+    not.
+    """
 
     controller_epoch: int
     controller: int

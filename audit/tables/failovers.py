@@ -42,7 +42,7 @@ _SHARES: Final = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
 
 
 class _NewElections(NamedTuple):
-    """What a batch adds to ELECTIONS and BY_EPOCH."""
+    """Holds what a batch adds to ELECTIONS and BY_EPOCH."""
 
     elections: pyarrow.Table
     by_epoch: pyarrow.Table

@@ -33,8 +33,8 @@ _CLIENT: Final = "klamm-audit-publish"
 
 
 class Published(Struct):
-    """How far the logs were published to a topic. `positions`: by log; `ends`: by partition, one after the last offset
-    that a line was given there.
+    """Says how far the logs were published to a topic. `positions`: by log; `ends`: by partition, one after the last
+    offset that a line was given there.
     """
 
     topic: str

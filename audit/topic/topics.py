@@ -22,7 +22,7 @@ _MISFITS: Final = re.compile(
 
 
 class TopicError(ClusterError):
-    """What a topic, or its brokers, did not do."""
+    """Raised when a topic, or its brokers, did not do what was asked."""
 
 
 class Topic(Struct, frozen=True):

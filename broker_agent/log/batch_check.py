@@ -51,7 +51,7 @@ class CheckedBatch(NamedTuple):
 
 
 class BatchFault(NamedTuple):
-    """Where the sound part of a file ends, and why the bytes from there on are no valid batch."""
+    """Says where the sound part of a file ends, and why the bytes from there on are no valid batch."""
 
     position: int
     why: str

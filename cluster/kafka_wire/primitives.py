@@ -30,7 +30,7 @@ class ValueLeftOutError(Exception):
 
 
 class ElementsLeft:
-    """How many elements the arrays of a message may have yet, all together.
+    """Says how many elements the arrays of a message may have yet, all together.
 
     An element may be two bytes on the wire, yet takes a hundred in memory and a microsecond to make.
     """

@@ -61,7 +61,7 @@ class Text(Struct, frozen=True):
 
 
 class Count(Struct, frozen=True):
-    """How many items a list may have. `distinct`: no item may be there twice."""
+    """Says how many items a list may have. `distinct`: no item may be there twice."""
 
     what: str
     maximum: int

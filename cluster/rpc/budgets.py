@@ -62,7 +62,7 @@ class Budget:
         self._of_address = [max(smallest, limit // _SHARE_OF_ADDRESS) for limit in self._limits]
         self._used = [0] * len(CallKind)
         self._held: Counter[tuple[CallKind, str]] = Counter()
-        """By kind, and connection or address: gRPC's names of the two differ."""
+        """Keyed by kind, and connection or address: gRPC's names of the two differ."""
 
     @property
     def used(self) -> int:

@@ -16,7 +16,7 @@ _NEVER_MARKED: Final = "ZooKeeperReadOnlyConnectsPerSec"
 
 
 class ClientMetrics(Protocol):
-    """What the client reports to: a registry of metrics by Kafka's names."""
+    """Holds what the client reports to: a registry of metrics by Kafka's names."""
 
     def histogram(self, domain: str, type_: str, name: str) -> Any: ...
     def meter(self, domain: str, type_: str, name: str) -> Any: ...

@@ -14,7 +14,7 @@ from controller.decisions.brokers.known_damage import AwaitedReport, HeldReplica
 
 
 class DamageReport(Struct):
-    """What the incarnation `broker_epoch` of a broker reported. `held`: replicas that are not to be elected.
+    """Holds what the incarnation `broker_epoch` of a broker reported. `held`: replicas that are not to be elected.
 
     `replaced`: those that left their ISRs, and are not in sync again yet.
     """

@@ -29,7 +29,7 @@ _VERSIONS_MAX: Final = 4096
 
 
 class KnownEpochs(Struct, frozen=True):
-    """What one process knows of the epochs that were used.
+    """Holds what one process knows of the epochs that were used.
 
     `highest`: that was, or may have been. `doubted`: the highest read that no elections lead to. `refusals`: in a row,
     of brokers that name no epoch. `version`: the highest of `/controller_epoch` read.

@@ -56,7 +56,7 @@ class Stored(NamedTuple):
 
 
 class HistoryRule(StrEnum):
-    """What may not happen to a record, most severe first."""
+    """Names what may not happen to a record, most severe first."""
 
     LOST = "lost"
     MOVED = "moved"

@@ -16,7 +16,7 @@ _ATTEMPTS: Final = 3
 
 
 class ClientCertificates:
-    """What is known of the brokers. `listeners`: the names of those at which they take control requests."""
+    """Holds what is known of the brokers. `listeners`: the names of those at which they take control requests."""
 
     def __init__(self, brokers: LiveBrokers, listeners: ListenerNames) -> None:
         self._brokers, self._listeners = brokers, listeners

@@ -27,7 +27,7 @@ _FIRST_REQUEST_S: Final = 2.0
 
 
 class Use(IntEnum):
-    """What a connection is doing; those of the lowest use go first."""
+    """Names what a connection is doing; those of the lowest use go first."""
 
     FRESH = 0
     """It has not sent one whole request: no byte, half a request, or half a TLS handshake."""
@@ -48,7 +48,7 @@ class ConnectionPlace:
 
 
 class ConnectionBounds(Struct, frozen=True):
-    """How many connections may be open.
+    """Says how many connections may be open.
 
     `in_all`: `max.connections`, at most what the open files of the process allow; `of_address`:
     `max.connections.per.ip`, of hosts of brokers not counted; `of_named`: `max.connections.per.ip.overrides`, which

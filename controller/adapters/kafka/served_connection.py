@@ -31,7 +31,7 @@ class ClientAddress(NamedTuple):
 
 
 class ConnectionHandler(Protocol):
-    """What serves one connection."""
+    """Serves one connection."""
 
     async def handle(self, frame: bytes) -> bytes | None:
         """The answer to a request, both with header; None for a request that has no answer.
@@ -61,7 +61,7 @@ class ServerLimits(Struct, frozen=True):
 
 
 class ClientReader(asyncio.StreamReader):
-    """What a client sends. `ended` is set once it has closed the connection, whatever is still to be read."""
+    """Holds what a client sends. `ended` is set once it has closed the connection, whatever is still to be read."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit)

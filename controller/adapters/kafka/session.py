@@ -62,11 +62,11 @@ _OF_BROKERS: Final = frozenset({ApiKey.ALTER_PARTITION, ApiKey.CONTROLLED_SHUTDO
 
 
 class RefusedConnectionError(ClusterError):
-    """What a connection sent has no answer: it is closed."""
+    """Raised when what a connection sent has no answer: it is closed."""
 
 
 class KafkaServices(Struct, frozen=True):
-    """What all connections of a process share."""
+    """Holds what all connections of a process share."""
 
     handler: RequestHandler
     admission: Admission

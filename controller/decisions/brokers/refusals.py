@@ -38,7 +38,7 @@ class Epochs(NamedTuple):
 
 
 class Refusals(Struct, frozen=True):
-    """What one broker refuses, by its last response to each kind of request.
+    """Holds what one broker refuses, by its last response to each kind of request.
 
     `controller_epoch`, `broker_epoch`: known to the broker and newer than those of the request, else -1.
     `is_stale`: it refuses requests as an earlier controller's, and does not name the epoch that it knows.

@@ -16,8 +16,9 @@ _PER_CENT = 100
 
 
 class BalanceRound(Struct, frozen=True):
-    """What is left of the runs before. `brokers`: they crossed the imbalance limit and do not lead all their partitions
-    yet. `failed`: elections that failed since the last pause of a whole interval; they wait for the next one.
+    """Holds what is left of the runs before. `brokers`: they crossed the imbalance limit and do not lead all their
+    partitions yet. `failed`: elections that failed since the last pause of a whole interval; they wait for the next
+    one.
     """
 
     brokers: frozenset[BrokerId] = frozenset()

@@ -40,8 +40,8 @@ from controller.decisions.recovery.limits import (
 
 
 class RestoredCluster(Struct, frozen=True):
-    """What the restored ZooKeeper says. `controller_epoch`: of the active controller. `last_producer_id`: the end of
-    the last block, -1 none.
+    """Holds what the restored ZooKeeper says. `controller_epoch`: of the active controller. `last_producer_id`: the
+    end of the last block, -1 none.
     """
 
     topics: Mapping[str, TopicAssignment]

@@ -16,8 +16,8 @@ from controller.topic_id_questions import TopicIdAnswer
 
 
 class TopicIdsRead(Struct, frozen=True):
-    """What topic znodes say. `contested`: topics whose id another topic has too, known or among them. `without`: those
-    that have none.
+    """Holds what topic znodes say. `contested`: topics whose id another topic has too, known or among them.
+    `without`: those that have none.
     """
 
     sound: dict[str, TopicId]
