@@ -1,4 +1,4 @@
-"""`/controller_epoch` as one candidate sees it: reads it, and remembers which epochs were used."""
+"""Reads `/controller_epoch` for one candidate, and remembers which epochs were used."""
 
 from random import Random
 from typing import Final, NamedTuple

@@ -1,4 +1,4 @@
-"""`/controller` as one candidate sees it: reads it with what decides about it, and composes the operations on it."""
+"""Reads `/controller` for one candidate, with what decides about it, and composes the operations on it."""
 
 from typing import Final
 

@@ -4,7 +4,7 @@ The check is in every transaction, because a controller that was paused does not
 of its own before the writes would leave a gap between the two, in which the successor may already have written.
 A transaction fails as a whole. The unit that ZooKeeper names as failed is removed and the rest is retried in two
 halves, which isolates any number of failing units in few rounds. Results are per unit, as if each had been written
-alone (FN-2, D-24).
+alone (FN-2, D-24). Source: Kafka KafkaZkClient (the check of the controller epoch).
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,8 @@
-"""The active controller's reads and writes in ZooKeeper: typed, batched, and fenced by its epoch.
+"""Reads and writes ZooKeeper for the active controller: typed, batched, and fenced by its epoch.
 
 Reads never take a round trip per partition. A malformed znode is logged with its path and content, kept as a finding
-and treated as missing, so that one of them cannot prevent every controller from becoming active.
+and treated as missing, so that one of them cannot prevent every controller from becoming active. Source: Kafka
+KafkaZkClient.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,7 +1,8 @@
 """Serves each call: lets it in, receives the request, hands it to the handler, sends the response.
 
 Every method is registered as one with a stream of requests, which is the same on the wire. The library would read a
-single request before it calls us; in this way a call is let in or refused before its message takes memory.
+single request before it calls us; in this way a call is let in or refused before its message takes memory. Source:
+Kafka KafkaRequestHandler.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Calls other nodes in domain types, over one channel for each address."""
+"""Calls other nodes in domain types, over one channel for each address. Source: Kafka NetworkClient; KIP-601."""
 
 import asyncio
 from collections.abc import AsyncGenerator

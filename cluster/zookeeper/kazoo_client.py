@@ -1,7 +1,7 @@
 """Implements the ZooKeeper port on a real server: asyncio on top of kazoo's session.
 
 Everything a session delivers goes through one queue and is passed to the event loop in order, one call per burst. A
-batch of requests is one exchange: it wakes the loop once, after its last response.
+batch of requests is one exchange: it wakes the loop once, after its last response. Source: Kafka ZooKeeperClient.
 """
 
 import asyncio
