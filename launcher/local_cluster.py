@@ -48,10 +48,10 @@ _SOME_NODE = {"id": 1, "zookeeper": "localhost:2181", "listen": "localhost:0", "
 def up(
     *,
     controllers: Annotated[
-        int | None, typer.Option(min=1, help="How many. Default: those there are, or 3 in a new cluster.")
+        int | None, typer.Option(min=1, help="Number of controllers. Default: as before, or 3 in a new cluster.")
     ] = None,
     brokers: Annotated[
-        int | None, typer.Option(min=1, help="How many. Default: those there are, or 3 in a new cluster.")
+        int | None, typer.Option(min=1, help="Number of brokers. Default: as before, or 3 in a new cluster.")
     ] = None,
     data: DataOption = DEFAULT_DATA,
     zookeeper: Annotated[str | None, typer.Option(metavar="HOST:PORT[/CHROOT]", help="Use this ZooKeeper.")] = None,

@@ -73,7 +73,9 @@ def list_(*, cluster: Cluster) -> None:
 def describe(
     ids: Annotated[
         list[int] | None,
-        typer.Argument(metavar="ID", help="Of brokers or controllers. Default: all brokers.", autocompletion=node_ids),
+        typer.Argument(
+            metavar="ID", help="Ids of brokers or controllers. Default: all brokers.", autocompletion=node_ids
+        ),
     ] = None,
     *,
     configs: ShowConfigsOption = False,

@@ -80,7 +80,7 @@ def describe(*, cluster: Cluster) -> None:
 def health(
     *,
     at_least: Annotated[
-        Severity, typer.Option("--at-least", help="Which issues the exit code 3 is for; all are listed.")
+        Severity, typer.Option("--at-least", help="Exit with 3 only for issues this severe or worse; all are listed.")
     ] = Severity.INFO,
     cluster: Cluster,
 ) -> None:

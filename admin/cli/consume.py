@@ -91,7 +91,7 @@ def consume(
     with_headers: Annotated[bool, typer.Option("--with-headers", help="Print NAME:VALUE,… or NO_HEADERS.")] = False,
     with_keys: Annotated[bool, typer.Option("--with-keys", help="Print KEY<TAB>VALUE.")] = False,
     separator: Annotated[
-        str, typer.Option(help="What stands between these and the value. Default: a tab.", show_default=False)
+        str, typer.Option(help="Separator of these and the value. Default: a tab.", show_default=False)
     ] = "\t",
     form: Annotated[_Format, typer.Option("-o", "--format", help="json: one object per line.")] = _Format.TEXT,
     timeout: Annotated[

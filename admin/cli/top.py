@@ -43,7 +43,9 @@ _FIRST_INTERVAL_S: Final = 1.0
 @talks_to_cluster()
 def top(
     *,
-    interval: Annotated[float, typer.Option(min=0.5, max=3600, metavar="SECONDS", help="Between two looks.")] = 2,
+    interval: Annotated[
+        float, typer.Option(min=0.5, max=3600, metavar="SECONDS", help="Time between two samples.")
+    ] = 2,
     once: Annotated[bool, typer.Option("--once", help="Show one interval and exit.")] = False,
     lines: Annotated[int, typer.Option(min=1, help="How many of the busiest partitions to show.")] = 10,
     metrics: Annotated[

@@ -76,7 +76,7 @@ def create(
         str | None, typer.Option(metavar="B:B,B:B", help="Replicas per partition, preferred leader first.")
     ] = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="A topic of that name, as it is, is fine.")
+        bool, typer.Option("--if-not-exists", help="Accept an existing topic of that name as it is.")
     ] = False,
     dry_run: DryRunOption = False,
     cluster: Cluster,

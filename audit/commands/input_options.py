@@ -14,7 +14,7 @@ LogDirOrUrlOption = Annotated[
     typer.Option(
         "--log-dir",
         metavar="DIR|URI",
-        help="Folder with state-change logs; or of sealed segments, such as s3a://BUCKET/FOLDER. Repeatable.",
+        help="Folder with state-change logs, or with sealed segments, such as s3a://BUCKET/FOLDER. Repeatable.",
     ),
 ]
 

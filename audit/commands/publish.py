@@ -35,7 +35,7 @@ def publish(
             "--state",
             metavar="FILE",
             dir_okay=False,
-            help="Where it keeps how far it is. Default: published-TOPIC.json in the first --log-dir.",
+            help="File that keeps its progress. Default: published-TOPIC.json in the first --log-dir.",
         ),
     ] = None,
 ) -> None:
