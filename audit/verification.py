@@ -100,7 +100,7 @@ def verify_logs(
 
 
 def _summed(breaks: Sequence[Break]) -> list[Break]:
-    """One for each log and rule, as the audit has it: the first, and how many there are."""
+    """Sum up breaks, one for each log and rule, as the audit has it: the first, and how many there are."""
     by_log: dict[tuple[str, str, str], list[Break]] = {}
     for each in breaks:
         by_log.setdefault((each.rule, each.node, each.incarnation), []).append(each)
@@ -111,7 +111,7 @@ def _summed(breaks: Sequence[Break]) -> list[Break]:
 
 
 class _Logs:
-    """What the files have: segments of chained lines with their digests, witnesses, boots, malformed lines.
+    """Holds what the files have: segments of chained lines with their digests, witnesses, boots, malformed lines.
 
     `converted`: files with CR LF line ends, which are checked as if they had none. `unread`: files without a line, by
     log.

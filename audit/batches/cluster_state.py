@@ -45,23 +45,23 @@ class ChainFaults(Struct):
 
 
 class ClusterState(Struct):
-    """What is known of the whole cluster; serialisable."""
+    """Holds what is known of the whole cluster; serialisable."""
 
     incarnations: dict[str, IncarnationLog] = field(default_factory=dict)
-    """By node/incarnation."""
+    """Keyed by node/incarnation."""
     faults: dict[str, dict[str, ChainFaults]] = field(default_factory=dict)
-    """By node/incarnation, then by rule."""
+    """Keyed by node/incarnation, then by rule."""
     active: dict[int, list[str]] = field(default_factory=dict)
     """Controller epoch -> the records of controllers that became active in it."""
     spans: dict[str, Span] = field(default_factory=dict)
-    """By node/incarnation."""
+    """Keyed by node/incarnation."""
     malformed: set[str] = field(default_factory=set)
     """Logs with lines that are no records."""
     brokers: dict[int, str] = field(default_factory=dict)
     """Brokers that controllers have seen live, and the first record that says so."""
     tables: TablesState = field(default_factory=TablesState)
     deletions: dict[str, list[DeletionStep]] = field(default_factory=dict)
-    """By topic and id."""
+    """Keyed by topic and id."""
     kafka: KafkaState = field(default_factory=KafkaState)
     unread: dict[str, FileFault] = field(default_factory=dict)
     """Files without anything to read, by log."""
@@ -82,7 +82,7 @@ class ClusterState(Struct):
 
 
 class Reported(NamedTuple):
-    """What the source says of the lines it has read, and of files."""
+    """Holds what the source says of the lines it has read, and of files."""
 
     read: Sequence[ReadRange]
     faults: Sequence[FileFault]

@@ -69,7 +69,7 @@ class Witnessed(Struct, frozen=True):
 
 
 class ReadLog(Struct, frozen=True):
-    """What was read of the log of one incarnation: the number after its last line, and ranges that are missing.
+    """Holds what was read of the log of one incarnation: the number after its last line, and ranges that are missing.
 
     `boot_id`: that of its first record. `is_malformed`: it has lines that are no records. `is_broken`: its chain is
     broken.
@@ -87,21 +87,21 @@ class ReadLog(Struct, frozen=True):
 
 
 class UndecidedWitness(NamedTuple):
-    """What cannot be compared with a witness: `what` names it, `why` says more."""
+    """Holds what cannot be compared with a witness: `what` names it, `why` says more."""
 
     what: str
     why: str
 
 
 class Ends(NamedTuple):
-    """What the witnesses show."""
+    """Holds what the witnesses show."""
 
     findings: list[AuditFinding]
     undecided: list[UndecidedWitness]
 
 
 Latest = dict[str, dict[str, Witnessed]]
-"""By log and witness: the last line that the witness has seen of the log; and every head that was given."""
+"""Keyed by log and witness: the last line that the witness has seen of the log; and every head that was given."""
 
 
 def add_witnessed(latest: Latest, seen: Iterable[Witnessed]) -> None:
@@ -235,7 +235,7 @@ def _check_end(
     if log.is_malformed:
         why = f"{ended} and has malformed lines; {last} of it"
     elif boot and boot_after and boot != boot_after and not any(each.is_own for each in cut):
-        why = f"{ended}; {last} of it. The rest may have been lost: the machine was started anew after it"
+        why = f"{ended}; {last} of it. The rest may have been lost: the machine was restarted after it"
     elif not cut:
         why = f"{ended} so far; {last} of it shortly before. Read it to its end: 'klamm audit run --once'"
     if why:

@@ -25,7 +25,7 @@ from state_log.chain import CHAIN_BREAK
 
 
 class CheckedEnds(NamedTuple):
-    """What was found, and the logs whose ends were not checked."""
+    """Holds what was found, and the logs whose ends were not checked."""
 
     ends: Ends
     open: OpenEnds
