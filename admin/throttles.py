@@ -40,7 +40,7 @@ class ThrottledMoves(Struct, frozen=True):
 
 
 def throttled_moves(moves: Assignment, present: Mapping[TopicPartition, ReplicaAssignment]) -> ThrottledMoves:
-    """What a throttle of these moves concerns, and of all that are under way. Partitions without new replicas are not
+    """Find what a throttle of these moves concerns, and of all under way. Partitions without new replicas are not
     copied, and left out.
     """
     under_way = {tp: a.target for tp, a in present.items() if a.is_being_reassigned}

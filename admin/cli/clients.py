@@ -57,7 +57,7 @@ def alter(
     """Set the quotas of a client id: producer_byte_rate and consumer_byte_rate, in bytes per second at each broker.
 
     A client over its quota is answered with the time for which it is
-    throttled, and not heard before.
+    throttled, and its next request waits until then.
     """
     configs, deleted = parse_configs(config), list(delete_config or ())
     if not configs and not deleted:

@@ -1,6 +1,7 @@
 """The ends of logs: what other nodes, ZooKeeper or the nodes themselves have seen of a log, against the log as it is.
 
-A chain of digests commits to all lines before, so of each witness only the last line that it has seen of a log counts.
+A chain of digests commits to all lines before, so the last line that each witness has seen of a log confirms what is
+before it. That is not so of a log with two histories: earlier lines that differ from what a witness has seen count too.
 Pure, and without Arrow or Spark: `klamm audit verify` uses it as well.
 """
 
@@ -10,7 +11,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from audit.records.findings import AuditFinding
+from audit.records.findings import CLEAN, AuditFinding
 from state_log.heads_file import GivenHead
 
 LOG_CUT: Final = "log-cut"
@@ -21,9 +22,12 @@ SEALED_LAG_MS: Final = 3_660_000
 """The same for a log of which only closed files are there, in ms: files are closed after an hour."""
 DIGEST_KEPT: Final = 16
 """Hexadecimal digits of a line's digest that are compared."""
+UNCONFIRMED_MAX: Final = 200
+"""Witnesses of one log that are kept because no line confirms them."""
 LOGS_MAX: Final = 1000
 """Logs that are kept for one witness; a sound one has seen one for each start of a node."""
 _NAMED_MAX: Final = 20
+_SHOWN_MAX: Final = 4
 _GIVEN: Final = "a head that was given"
 
 Digests = Callable[[str, int], Collection[str]]
@@ -58,9 +62,14 @@ class Witnessed(Struct, frozen=True):
     def digits(self) -> str:
         return self.digest[:DIGEST_KEPT].lower()
 
+    @property
+    def is_own(self) -> bool:
+        """Whether a later run of the same node says so: it has read the line from the file."""
+        return self.by.startswith(f"{self.node}/")
+
 
 class ReadLog(Struct, frozen=True):
-    """What was read of the log of one incarnation: the number after its last line, and ranges that are missing.
+    """Holds what was read of the log of one incarnation: the number after its last line, and ranges that are missing.
 
     `boot_id`: that of its first record. `is_malformed`: it has lines that are no records. `is_broken`: its chain is
     broken.
@@ -78,21 +87,21 @@ class ReadLog(Struct, frozen=True):
 
 
 class UndecidedWitness(NamedTuple):
-    """What cannot be compared with a witness: `what` names it, `why` says more."""
+    """Holds what cannot be compared with a witness: `what` names it, `why` says more."""
 
     what: str
     why: str
 
 
 class Ends(NamedTuple):
-    """What the witnesses show."""
+    """Holds what the witnesses show."""
 
     findings: list[AuditFinding]
     undecided: list[UndecidedWitness]
 
 
 Latest = dict[str, dict[str, Witnessed]]
-"""By log and witness: the last line that the witness has seen of the log; and every head that was given."""
+"""Keyed by log and witness: the last line that the witness has seen of the log; and every head that was given."""
 
 
 def add_witnessed(latest: Latest, seen: Iterable[Witnessed]) -> None:
@@ -111,20 +120,67 @@ def add_witnessed(latest: Latest, seen: Iterable[Witnessed]) -> None:
             latest[each.log] = {**by_witness, key: each}
 
 
+def unconfirmed(seen: Iterable[Witnessed], digests: Digests) -> list[Witnessed]:
+    """Return what no line that was read confirms, sorted; at most UNCONFIRMED_MAX of each log, the first ones.
+
+    The line was not read yet, or differs; another one with its number may still come, as where a log was copied twice.
+    """
+    found: dict[str, list[Witnessed]] = {}
+    for each in sorted(set(seen), key=lambda each: (each.log, each.seq, each.by, each.digest)):
+        of_log = found.setdefault(each.log, [])
+        if len(of_log) < UNCONFIRMED_MAX and each.digits not in digests(each.log, each.seq):
+            of_log.append(each)
+    return [each for of_log in found.values() for each in of_log]
+
+
+def with_unconfirmed(latest: Latest, seen: Iterable[Witnessed], logs: Mapping[str, ReadLog]) -> Latest:
+    """Return `latest` with those of `seen` whose number was read, to be compared again with all lines that were."""
+    found = dict(latest)
+    for each in seen:
+        if each.log in logs and each.seq < logs[each.log].next_seq:
+            found[each.log] = {**found.get(each.log, {}), each.by: each}
+    return found
+
+
 def witnessed_by_heads(heads: Iterable[GivenHead]) -> Iterator[Witnessed]:
     """The heads of nodes as witnesses of their logs."""
     for head in heads:
         yield Witnessed(head.node, head.incarnation, head.seq, head.digest, head.boot_id, "", head.at_ms)
 
 
-def unchecked_ends(heads: Collection[GivenHead], logs: Iterable[str]) -> str:
-    """The logs for whose ends no head was given; "" if each node's newest log (of node/incarnation) has one."""
+class OpenEnds(NamedTuple):
+    """The newest logs of nodes for which no head was given: their last lines may have been cut off unnoticed.
+
+    `last`: by node, the number of the last line that was read, -1 where none was. `why`: "" if there are none.
+    """
+
+    last: dict[str, int]
+    why: str
+
+
+def open_ends(heads: Collection[GivenHead], logs: Mapping[str, int]) -> OpenEnds:
+    """Find the newest log of each node that has no head. `logs`: by node/incarnation, the number after the last line.
+
+    A node's earlier logs need none: its next run names their last line.
+    """
     newest = {log.partition("/")[0]: log for log in sorted(logs)}
-    if newest and not heads:
-        return "not checked: give --heads, --zookeeper or --bootstrap"
     known = {f"{head.node}/{head.incarnation}" for head in heads}
-    without = [node for node, log in newest.items() if log not in known]
-    return f"not checked of {', '.join(without[:_NAMED_MAX])}: there is no head of the newest log" if without else ""
+    without = {node: logs[log] - 1 for node, log in newest.items() if log not in known}
+    if not without:
+        return OpenEnds({}, "")
+    if not heads:
+        return OpenEnds(without, "not checked: give --heads, --zookeeper or --bootstrap")
+    named = ", ".join(list(without)[:_NAMED_MAX])
+    return OpenEnds(without, f"not checked of {named}: there is no head of the newest log")
+
+
+def qualified(verdict: str, ends: Mapping[str, int]) -> str:
+    """The verdict as a line for people: what is clean is so up to the lines whose ends nobody has confirmed."""
+    if verdict != CLEAN or not ends:
+        return verdict
+    named = [f"record {last} of {node}" for node, last in sorted(ends.items())]
+    more = [] if len(named) <= _SHOWN_MAX else [f"{len(named) - _SHOWN_MAX} more"]
+    return f"{verdict} up to {', '.join([*named[:_SHOWN_MAX], *more])}: what followed may have been cut"
 
 
 def check_ends(
@@ -178,8 +234,8 @@ def _check_end(
     why = ""
     if log.is_malformed:
         why = f"{ended} and has malformed lines; {last} of it"
-    elif boot and boot_after and boot != boot_after:
-        why = f"{ended}; {last} of it. The rest may have been lost: the machine was started anew after it"
+    elif boot and boot_after and boot != boot_after and not any(each.is_own for each in cut):
+        why = f"{ended}; {last} of it. The rest may have been lost: the machine was restarted after it"
     elif not cut:
         why = f"{ended} so far; {last} of it shortly before. Read it to its end: 'klamm audit run --once'"
     if why:

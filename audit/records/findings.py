@@ -5,14 +5,16 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
+CLEAN, FINDINGS, INCOMPLETE = "clean", "findings", "incomplete"
+"""The verdicts."""
 FOUND, WITHDRAWN, NOT_COMPARED = "found", "withdrawn", "not compared"
 HOLDS = "holds"
 """The status of rows of tables other than the findings that were not withdrawn."""
 
 
 class RuleViolation(Struct, frozen=True):
-    """What a rule says of a partition. `subject`: the part that it is about, such as an epoch. `records`: the earlier
-    first.
+    """Holds what a rule says of a partition. `subject`: the part that it is about, such as an epoch. `records`: the
+    earlier first.
     """
 
     rule: str

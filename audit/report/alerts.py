@@ -8,9 +8,10 @@ from typing import Self
 import typer
 
 from audit.reading.log_files import LogFiles, advance, ends
+from audit.records.findings import CLEAN
 from audit.report.backlog import positions_of
 from audit.report.metrics import AuditMetrics
-from audit.report.report import CLEAN, AuditResult
+from audit.report.report import AuditResult
 from audit.report.webhook import Webhook, check_url
 from audit.storage.file_store import Location
 from audit.storage.output_folder import OutputFolder
@@ -34,7 +35,7 @@ class Alerts:
         self._stop_serving: Callable[[], None] = lambda: None
 
     def __enter__(self) -> Self:
-        """Raises StartupError if the address of the metrics cannot be bound."""
+        """Start to serve. Raises StartupError if the address of the metrics cannot be bound."""
         if self._listen:
             address, self._stop_serving = serve_metrics(self._metrics, self._listen)
             typer.echo(f"metrics: http://{address}/metrics", err=True)
@@ -50,6 +51,12 @@ class Alerts:
         typer.echo(f"{result.records} records, {sum(result.findings.values())} findings", err=True)
         self.finish(result)
         return self._until_clean is not None and self._until_clean.reached(result)
+
+    def retry(self) -> bool:
+        """Send again what the webhook did not accept, if it is time; never a reason to stop the audit."""
+        if self._webhook is not None:
+            self._webhook.retry()
+        return False
 
     def finish(self, result: AuditResult) -> None:
         """Report the last result."""

@@ -9,11 +9,13 @@ from audit.batches.cluster_state import ClusterState
 from audit.chains.line_digests import DIGESTS, find_digests
 from audit.chains.witnesses import (
     Ends,
+    OpenEnds,
     ReadLog,
     Witnessed,
     add_witnessed,
     check_ends,
-    unchecked_ends,
+    open_ends,
+    with_unconfirmed,
     witnessed_by_heads,
 )
 from audit.storage.commits import Commit
@@ -23,21 +25,22 @@ from state_log.chain import CHAIN_BREAK
 
 
 class CheckedEnds(NamedTuple):
-    """What was found, and as a text the logs whose ends were not checked."""
+    """Holds what was found, and the logs whose ends were not checked."""
 
     ends: Ends
-    checked: str
+    open: OpenEnds
 
 
 def check_log_ends(folder: OutputFolder, commit: Commit | None, state: ClusterState) -> CheckedEnds:
     """Compare what was read with what was seen of it. Raises OutputError."""
     given = read_given(folder)
-    latest = dict(state.witnessed)
+    logs, latest = _logs(state), dict(state.witnessed)
     add_witnessed(latest, witnessed_by_heads(given.heads))
+    latest = with_unconfirmed(latest, state.unconfirmed, logs)
     runs = [] if commit is None else folder.runs(commit.cluster.runs.get(DIGESTS, ()))
     digests = find_digests(runs, {(log, each.seq) for log, seen in latest.items() for each in seen.values()})
-    ends = check_ends(latest, _logs(state), lambda log, seq: digests[log, seq], _Lag(given, state).explains)
-    return CheckedEnds(ends, unchecked_ends(given.heads, state.incarnations))
+    ends = check_ends(latest, logs, lambda log, seq: digests[log, seq], _Lag(given, state).explains)
+    return CheckedEnds(ends, open_ends(given.heads, {name: log.next_seq for name, log in state.incarnations.items()}))
 
 
 def _logs(state: ClusterState) -> dict[str, ReadLog]:

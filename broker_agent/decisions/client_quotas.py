@@ -12,7 +12,7 @@ CLIENT_QUOTAS: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE)
 
 
 def throttle_time_ms(rate: float, quota: float, window_ms: float) -> int:
-    """For how long nothing may come until the mean of the window is the quota again; 0 if it is not exceeded."""
+    """The time after which the mean of the window is the quota again, if nothing comes; 0 if it is not exceeded."""
     return max(0, round((rate - quota) / quota * window_ms))
 
 

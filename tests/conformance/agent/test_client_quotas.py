@@ -1,4 +1,4 @@
-"""Quotas of clients on a real agent, by client id: throttled, told so, and not heard on that connection meanwhile."""
+"""Quotas of clients on a real agent: who is over one is throttled, with the time in the answer."""
 
 import asyncio
 from typing import Any
@@ -61,7 +61,7 @@ async def world_with_quota(**configs: str) -> tuple[AgentWorld, AgentProcess, Op
 
 @pytest.mark.rule("R18.6")
 @virtually
-async def test_a_producer_over_its_quota_is_told_and_waits_before_its_next_request() -> None:
+async def test_a_producer_over_its_quota_is_throttled_before_its_next_request() -> None:
     world, process, _ = await world_with_quota(**{PRODUCER: "200"})
     client = Client(process, "app")
     # 2,000 bytes fit into the window of ten seconds.

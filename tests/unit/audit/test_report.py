@@ -11,8 +11,8 @@ from audit.batches.bucket import BucketPlace, write_findings
 from audit.batches.cluster_state import ClusterState
 from audit.chains.incarnations import Span
 from audit.records.columns import to_columns
-from audit.records.findings import WITHDRAWN, AuditFinding
-from audit.report.report import CLEAN, FINDINGS, INCOMPLETE, read_findings, read_result
+from audit.records.findings import CLEAN, FINDINGS, INCOMPLETE, WITHDRAWN, AuditFinding
+from audit.report.report import read_findings, read_result
 from audit.storage.commits import BUCKETS, BucketState, Commit
 from audit.storage.output_folder import OutputFolder
 from audit.storage.state_files import StateFile
@@ -113,8 +113,8 @@ def test_a_truncation_names_the_other_replicas_whose_machine_was_started_anew_be
     write_findings(folder, BucketPlace(0, 0), [found])
     folder.write_rows(RECORDS_TABLE, table_of(records).drop_columns(["key"]), 0, 0)
     (shown,) = read_findings(tmp_path, 10)
-    last = "broker-2/1700000000200.3: its machine was started anew before (boot c, earlier b)"
-    assert [cause for cause in shown["causes"] if "started anew" in cause] == (
+    last = "broker-2/1700000000200.3: its machine was restarted before (boot c, earlier b)"
+    assert [cause for cause in shown["causes"] if "machine was restarted" in cause] == (
         [f"{last}: what was not flushed to its disk is lost"] if named else []
     )
 
