@@ -1,5 +1,6 @@
 """The event queue of the active controller, as its metrics have it."""
 
+import asyncio
 import contextlib
 from collections.abc import Sequence
 from http.client import HTTPException
@@ -17,12 +18,21 @@ QUEUE_METRICS: Final = ("size", *_QUANTILES.values())
 """Events that wait, and for how long events waited, in ms."""
 
 
-def read_queue(addresses: Sequence[str]) -> dict[str, float] | None:
-    """By the names of QUEUE_METRICS, from the first of these addresses that is the active controller's; or None."""
-    for address in addresses:
-        with contextlib.suppress(OSError, ValueError, HTTPException):
-            if (queue := parse_queue(read_metrics(address, _TIMEOUT_S))) is not None:
-                return queue
+async def find_queue(addresses: Sequence[str], limit_s: float) -> dict[str, float] | None:
+    """By the names of QUEUE_METRICS, from that of these addresses that is the active controller's; or None.
+
+    All are asked at once.
+    """
+    timeout_s = min(_TIMEOUT_S, limit_s)
+    for asked in asyncio.as_completed([asyncio.to_thread(_read_queue, address, timeout_s) for address in addresses]):
+        if (queue := await asked) is not None:
+            return queue
+    return None
+
+
+def _read_queue(address: str, timeout_s: float) -> dict[str, float] | None:
+    with contextlib.suppress(OSError, ValueError, HTTPException):
+        return parse_queue(read_metrics(address, timeout_s))
     return None
 
 
