@@ -82,7 +82,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
             settings=settings,
         ) as running,
     ):
-        klamm(running, "topics", "create", "orders", "--partitions", "6", "--replication-factor", "3")
+        klamm(running, "topics", "create", "orders", "--replica-assignment", "1:2:3,2:3:1,3:1:2,1:2:3,2:3:1,3:1:2")
         klamm(running, "produce", "orders", "--count", "100")
         yield running
 
