@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -21,6 +22,7 @@ from cluster.model.errors import ErrorCode, PeerUnreachableError
 from cluster.requests.data import LATEST_TIMESTAMP
 from tests.controllers.scripted_cluster import FIRST_CONTROLLER, TOPIC, ScriptedCluster, served_cluster
 from tests.processes.commands import run_klamm
+from tests.processes.refused_ports import kept_refused
 from tests.timeouts import TIMEOUT_S
 
 
@@ -28,6 +30,15 @@ from tests.timeouts import TIMEOUT_S
 async def cluster() -> AsyncIterator[ScriptedCluster]:
     async with served_cluster() as served:
         yield served
+
+
+@asynccontextmanager
+async def stopped(cluster: ScriptedCluster) -> AsyncIterator[None]:
+    """The cluster with all its servers stopped, and their ports kept."""
+    for server in cluster.servers.values():
+        await server.stop(0)
+    with kept_refused([server.address for server in cluster.servers.values()]):
+        yield
 
 
 async def failure_of(client: AdminClient, text: str) -> str:
@@ -54,8 +65,7 @@ async def test_a_client_that_gives_up_says_once_what_each_kind_of_node_answered(
 
 async def test_a_cluster_of_which_nothing_runs_is_named_by_its_addresses(cluster: ScriptedCluster) -> None:
     addresses = [cluster.servers[node].address for node in (FIRST_CONTROLLER, 0)]
-    await stop_all(cluster)
-    async with AdminClient(addresses, timeout_ms=1_000) as client:
+    async with stopped(cluster), AdminClient(addresses, timeout_ms=1_000) as client:
         assert await failure_of(client, f"{addresses[1]} not answering (") == (
             f"no answer within 1 s: {addresses[0]}, {addresses[1]} not answering (connection refused)"
         )
@@ -84,8 +94,7 @@ async def test_topics_are_described_by_the_brokers_while_no_controller_is_active
         assert isinstance(described, list)
         assert [p.leader for p in described[0].partitions][:3] == [0, 1, 2]
         assert {p.partition_epoch for p in described[0].partitions} == {UNKNOWN_PARTITION_EPOCH}
-    await stop_all(cluster)
-    async with AdminClient(addresses, timeout_ms=1_000) as client:
+    async with stopped(cluster), AdminClient(addresses, timeout_ms=1_000) as client:
         with pytest.raises(PeerUnreachableError, match="no answer within 1 s"):
             await of_controller_or_brokers(client, client.list_topics(), None, listed_topics)
 
@@ -93,34 +102,34 @@ async def test_topics_are_described_by_the_brokers_while_no_controller_is_active
 async def test_a_controller_without_zookeeper_is_why_the_brokers_are_asked(cluster: ScriptedCluster) -> None:
     cluster.controller, cluster.without_zookeeper = -1, {FIRST_CONTROLLER}
     addresses = [cluster.servers[node].address for node in (FIRST_CONTROLLER, 0)]
-    async with AdminClient(addresses, timeout_ms=2_000, names={addresses[0]: "controller 1001"}) as client:
+    async with AdminClient(addresses, timeout_ms=8_000, names={addresses[0]: "controller 1001"}) as client:
         _, why = await of_controller_or_brokers(client, client.list_topics(), None, listed_topics)
         assert why == "controller 1001 cannot reach ZooKeeper"
 
 
 async def test_the_timeout_of_a_command_is_that_of_all_its_questions(cluster: ScriptedCluster) -> None:
     address = cluster.servers[FIRST_CONTROLLER].address
-    async with AdminClient([address], timeout_ms=1_000, names={address: "controller 1001"}) as client:
+    async with AdminClient([address], timeout_ms=3_000, names={address: "controller 1001"}) as client:
         with client.within_timeout():
             await client.find_controller()
             cluster.hanging = {FIRST_CONTROLLER}
             for _ in range(2):
-                with pytest.raises(PeerUnreachableError, match="^no answer within 1 s: controller 1001 not answering"):
+                with pytest.raises(PeerUnreachableError, match="^no answer within 3 s: controller 1001 not answering"):
                     await client.list_topics()
-                assert client.limits.left_s == 0
-        assert client.limits.left_s == 1
+                assert client.limits.left_s < 0.1
+        assert client.limits.left_s == 3
 
 
 async def test_a_wait_for_completion_ends_with_the_timeout_of_the_command(cluster: ScriptedCluster) -> None:
     address = cluster.servers[FIRST_CONTROLLER].address
-    async with AdminClient([address], timeout_ms=1_000) as client:
+    async with AdminClient([address], timeout_ms=3_000) as client:
         await client.find_controller()
         cluster.hanging = {FIRST_CONTROLLER}
         with client.within_timeout():
             with pytest.raises(TimeoutError):
                 async with client.limits.outlasting_calls():
                     await client.list_topics()
-            assert client.limits.left_s == 0
+            assert client.limits.left_s < 0.1
 
 
 async def test_an_address_that_hangs_is_named_by_those_who_look_for_a_topic(cluster: ScriptedCluster) -> None:
@@ -147,13 +156,8 @@ async def test_offsets_of_other_leaders_are_found_beside_one_that_hangs(cluster:
         topology = Topology(client)
         partitions = await topology.partitions(TOPIC)
         cluster.hanging = {0}
-        found = await find_offsets(topology, TOPIC, dict.fromkeys(partitions, LATEST_TIMESTAMP), 2)
+        found = await find_offsets(topology, TOPIC, dict.fromkeys(partitions, LATEST_TIMESTAMP), 5)
         assert found == {p: 0 for p in partitions if p % 3}
-
-
-async def stop_all(cluster: ScriptedCluster) -> None:
-    for server in cluster.servers.values():
-        await server.stop(0)
 
 
 @pytest.mark.parametrize("why", ["it is stopped", "it has no ZooKeeper", "it hangs"])
@@ -181,8 +185,7 @@ async def test_health_without_a_controller_is_what_the_others_know(cluster: Scri
 
 async def test_health_of_a_cluster_of_which_nothing_runs_is_no_answer(cluster: ScriptedCluster) -> None:
     addresses = [cluster.servers[node].address for node in (FIRST_CONTROLLER, 0)]
-    await stop_all(cluster)
-    async with AdminClient(addresses, timeout_ms=1_000) as client:
+    async with stopped(cluster), AdminClient(addresses, timeout_ms=1_000) as client:
         with pytest.raises(PeerUnreachableError, match="no answer within 1 s"):
             await examine(client)
 
@@ -219,8 +222,10 @@ async def test_names_that_do_not_resolve_end_the_wait_and_are_named_with_where_t
 
 async def test_the_wait_goes_on_while_one_address_may_still_answer(cluster: ScriptedCluster) -> None:
     address = cluster.servers[FIRST_CONTROLLER].address
-    await stop_all(cluster)
-    async with AdminClient(["nope.invalid:1", address], timeout_ms=1_000, origin="the context far") as client:
+    async with (
+        stopped(cluster),
+        AdminClient(["nope.invalid:1", address], timeout_ms=1_000, origin="the context far") as client,
+    ):
         said = await failure_of(client, f"{address} not answering (")
         assert said.startswith("no answer within 1 s: nope.invalid:1 not answering (the host name cannot be resolved)")
         assert said.endswith("; the context far has these addresses: correct them, or start the cluster")
