@@ -40,7 +40,7 @@ class CallLimits:
 
     @property
     def left_s(self) -> float:
-        """How long a call may take: the timeout, or in a block `together` what is left of it."""
+        """The seconds that a call may take: the timeout, or what is left of it in a block `together`."""
         if self._ends_at is None:
             return self.timeout_s
         return max(0.0, self._ends_at - asyncio.get_running_loop().time())
@@ -51,9 +51,9 @@ class CallLimits:
 
     @property
     def probe_ms(self) -> int:
-        """How long one node may take to answer; the rest is left for others."""
+        """The milliseconds that one node may take to answer; the rest is left for others."""
         return PROBE_TIMEOUT_MS if self._ends_at is None else min(PROBE_TIMEOUT_MS, int(self.left_ms * _PROBE_SHARE))
 
     def named_s(self, limit_s: float) -> float:
-        """Which limit messages name, of a call that had `limit_s`: that which somebody chose."""
+        """The limit that messages name for a call that had `limit_s`: the one that somebody chose."""
         return limit_s if self._ends_at is None else self.timeout_s

@@ -1,7 +1,7 @@
-"""What a client waits for: said once, when a wait has lasted for two seconds.
+"""Says once what a client waits for, when a wait has lasted for two seconds.
 
-A wait may have others in it, such as one for a topic's metadata that asks the controller. The innermost that has lasted
-a while says most, so that one is described.
+A wait may contain others: a wait for a topic's metadata contains one for the controller that is asked. The innermost
+wait that has lasted a while says most, so that is the one to describe.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _LEFT_LEAST_S: Final = 0.5
 
 
 class Notice(NamedTuple):
-    """One line: what is waited for and until when. `has_limit`: whether that is the limit of the whole wait."""
+    """Holds one line that says what is awaited and until when. `has_limit`: whether that time ends the whole wait."""
 
     text: str
     has_limit: bool
@@ -49,7 +49,7 @@ class Wait(Struct, eq=False):
 
 
 class ClientWaits:
-    """The waits of one client. `tell`: takes each notice; None: nobody reads it."""
+    """Keeps the waits of one client. `tell` takes each notice; it is None if nobody reads them."""
 
     def __init__(self, tell: OnWait | None = None) -> None:
         self._tell = tell
@@ -59,7 +59,7 @@ class ClientWaits:
         """What was said last, and when."""
 
     def begin(self, what: Callable[[], str], limit_s: float | None, *, is_fixed: bool = False) -> Wait:
-        """A wait begins, which `end` must end; without a limit it goes on until there is an answer."""
+        """Begin a wait, which `end` must end; without a limit it lasts until there is an answer."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         timer = loop.call_later(NOTICE_AFTER_S, self._notice)
@@ -68,12 +68,13 @@ class ClientWaits:
         return wait
 
     def end(self, wait: Wait) -> None:
+        """End a wait."""
         wait.timer.cancel()
         self._waits.pop(wait, None)
 
     @contextmanager
     def named(self, what: Callable[[], str], limit_s: float, *, is_fixed: bool = False) -> Iterator[None]:
-        """A wait in this block, which ends after `limit_s` at the latest."""
+        """Count this block as a wait, which ends after `limit_s` at the latest."""
         wait = self.begin(what, limit_s, is_fixed=is_fixed)
         try:
             yield
@@ -100,7 +101,7 @@ class ClientWaits:
 
     @contextmanager
     def command(self) -> Iterator[None]:
-        """Of a block that consists of many short waits, notice the first that lasts a while after two seconds."""
+        """Notice the first wait of this block that lasts a while, after two seconds, where all others are short."""
         timer = asyncio.get_running_loop().call_later(NOTICE_AFTER_S, self._notice)
         try:
             yield
@@ -109,9 +110,9 @@ class ClientWaits:
 
     @contextmanager
     def falling_back(self, after_s: float, to: str) -> Iterator[None]:
-        """What is waited for in this block is had elsewhere after a while; `to` says where.
+        """Say of waits in this block that something else is tried after `after_s` seconds; `to` says what.
 
-        A wait that outlasts the block is noticed again: there was nothing there either.
+        A wait that outlasts the block is described again, because that brought nothing either.
         """
         loop = asyncio.get_running_loop()
         self._fallback = (loop.time() + after_s, to)
@@ -147,7 +148,7 @@ class ClientWaits:
             self._tell(Notice(f"{what}; {until}", has_limit))
 
     def _until(self, ends_at: float | None, now: float) -> str:
-        """What comes of the wait; "" where that is so near that nothing need be said."""
+        """Say what will end the wait; "" if that is so near that nothing need be said."""
         if self._fallback is not None:
             at, to = self._fallback
             return f"{to} in {max(1, at - now):.0f} s"

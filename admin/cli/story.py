@@ -1,4 +1,4 @@
-"""`klamm story TOPIC-PARTITION`: leaders and changes of one partition, from the state-change logs of all nodes."""
+"""`klamm story TOPIC-PARTITION`: show the leaders and changes of one partition, from the logs of all nodes."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -57,7 +57,7 @@ def show(
         typer.Option(help="Read the state-change logs, Kafka's too, in this folder. Repeatable."),
     ] = None,
     timezone: Annotated[
-        str, typer.Option(metavar="NAME", help="Time zone of the local times in logs of Apache Kafka's.")
+        str, typer.Option(metavar="NAME", help="Time zone of the local times in logs of Apache Kafka.")
     ] = "UTC",
     since: Annotated[
         str | None,
@@ -74,11 +74,11 @@ def show(
 ) -> None:
     """Show the history of one partition: its leaders, and every recorded change with its cause.
 
-    Oldest first, and causes always before their effects: where the clocks
-    of two nodes disagree, times step back from one line to the next.
-    Of a data folder and with --log-dir it reads files, which works while the
-    cluster is down; otherwise it asks every live node. Files named
-    state-change.log are of Apache Kafka's brokers, with local times.
+    The oldest comes first, and causes always before their effects: where
+    the clocks of two nodes disagree, times step back from one line to the
+    next. With a data folder or --log-dir it reads files, which works while
+    the cluster is down; otherwise it asks every live node. Files named
+    state-change.log are those of Apache Kafka's brokers, with local times.
     """
     (wanted,) = parse_partition_names([partition])
     begins_ms = None if since is None else parse_since(since, SystemClock().now_ms())
@@ -139,7 +139,7 @@ def _row(span: LeadershipSpan, request: int | None) -> tuple[object, ...]:
 
 
 def _numbered(calls: Iterable[ControllerCall | None]) -> dict[ControllerCall, int]:
-    """The requests, numbered from 1 in the order in which they are shown."""
+    """Number the requests from 1, in the order in which they are shown."""
     return {call: number for number, call in enumerate(dict.fromkeys(c for c in calls if c is not None), 1)}
 
 
@@ -154,7 +154,7 @@ def _span_document(span: LeadershipSpan) -> dict[str, Any]:
 
 
 def _with_call(line: StoryLine) -> dict[str, Any]:
-    """The record as it was written; on an agent's, too, what names the request that it goes back to."""
+    """Return the record as it was written; an agent's record also gets the fields that name the request behind it."""
     record: dict[str, Any] = msgspec.to_builtins(line.record)
     call = line.call
     named = (
@@ -185,7 +185,7 @@ def _read_files(folders: Sequence[Path], wanted: TopicPartition, timezone: str) 
 async def _ask_nodes(
     target: Target, timeout_s: float, wanted: TopicPartition
 ) -> tuple[list[LoggedStateChange], list[str]]:
-    """The records of all nodes that answered, merged, and the names of those that did not."""
+    """Merge the records of all nodes that answer, and name those that do not."""
     lines: list[bytes] = []
     missing: list[str] = []
     async with target.connect(timeout_s, say_wait) as client:
