@@ -65,7 +65,7 @@ def show(
             metavar="TIME", help="Only what happened since: 30s, 10m, 2h, 1d, or a UTC time '2026-01-31 09:00'."
         ),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the last so many leaders and events.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only this many leaders and events, the last ones.")] = None,
     timeout: Annotated[
         float, typer.Option(min=0.1, max=TIMEOUT_MAX_S, help="Seconds to wait for the nodes, all of them together.")
     ] = 10,
