@@ -138,7 +138,7 @@ def execute(
         if throttle is not None and not dry_run:
             await set_throttle(client, moves, throttle)
         response = await _alter(client, moves, dry_run)
-        left = await wait_for_moves(client, set(moves), cluster.timeout) if wait and not dry_run else []
+        left = await wait_for_moves(client, set(moves)) if wait and not dry_run else []
         if wait and throttle is not None and not dry_run and not left:
             await clear_throttle(client, {tp.topic for tp in moves})
         return response, left
