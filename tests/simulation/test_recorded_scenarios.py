@@ -17,7 +17,8 @@ AlterPartition of its own, as here, or two in one, before 2 has joined; then the
 fewer. Of the seeds 1 to 12, nine have the order of the recording.
 
 The sessions of three brokers that are killed together end at almost the same time: in the recording those of 1 and 2
-before that of 3, which is then the only one in the ISR. Six of these seeds have this order, the others all three at once.
+before that of 3, which is then the only one in the ISR. Six of these seeds have this order, in the others all three end
+at once.
 """
 
 
