@@ -61,7 +61,7 @@ class ClientWaits:
         self._waits.pop(wait, None)
 
     @contextmanager
-    def named(self, what: Callable[[], str], limit_s: float) -> Iterator[None]:
+    def named(self, what: Callable[[], str], limit_s: float | None) -> Iterator[None]:
         """A wait in this block, which ends after `limit_s` at the latest."""
         wait = self.begin(what, limit_s)
         try:

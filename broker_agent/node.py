@@ -13,6 +13,7 @@ from broker_agent.requests.delete_records import DeleteRecordsRequests
 from broker_agent.requests.fetch import FetchRequests
 from broker_agent.requests.offsets import OffsetRequests
 from broker_agent.requests.produce import ProduceRequests
+from broker_agent.requests.producer_ids import ProducerIds
 from broker_agent.requests.replica_descriptions import ReplicaDescriptions
 from cluster.aio.parking import parked
 from cluster.model.bounds import shortened
@@ -79,6 +80,13 @@ class AgentNode:
             dependencies.recorded_roles,
             agent.registration.restored,
         )
+        producer_ids = ProducerIds(
+            agent.broker_id,
+            broker_epoch=lambda: agent.registration.epoch,
+            controller=lambda: agent.finder.control_endpoint,
+            client=dependencies.client,
+            timeout_ms=dependencies.settings.request_timeout_ms,
+        )
         view = ClusterDescriptions(
             agent.broker_id,
             dependencies.cluster_id,
@@ -109,6 +117,7 @@ class AgentNode:
             DirectApi(
                 data.DeleteRecordsRequest, ApiKind.MUTATION, Callers.ANYONE, DeleteRecordsRequests(agent.manager).handle
             ),
+            DirectApi(data.InitProducerIdRequest, ApiKind.MUTATION, Callers.ANYONE, producer_ids.init),
             DirectApi(data.MetadataRequest, ApiKind.QUERY, Callers.ANYONE, view.metadata),
             DirectApi(DescribeReplicasRequest, ApiKind.INTER_NODE, Callers.CONTROLLERS, replicas.describe),
             DirectApi(DescribeFindingsRequest, ApiKind.LOCAL, Callers.ADMINISTRATORS, describe_findings),
