@@ -74,6 +74,8 @@ class ScriptedCluster:
         self.gives_producer_ids = True
         self.refusals: list[Refusal] = []
         self.lose_answers = 0
+        self.forgets = 0
+        """How many batches are acknowledged and not stored."""
         self.controller = FIRST_CONTROLLER
         self.produce_requests = 0
         self.without_zookeeper: set[int] = set()
@@ -112,6 +114,9 @@ class ScriptedCluster:
         if duplicate is not None:
             return duplicate.first_offset
         base = self.ends[part.partition]
+        if self.forgets:
+            self.forgets -= 1
+            return Offset(base)
         stored = base.to_bytes(8, "big") + part.records[8:]
         known.update(parse_header(stored))
         self.batches[part.partition].append(stored)
