@@ -36,6 +36,7 @@ class Topology:
         self._leaders: dict[str, dict[int, LeaderAddress | None]] = {}
         self._epochs: dict[tuple[str, int], LeaderEpoch] = {}
         self._brokers: list[str] = []
+        self._addresses: dict[BrokerId, str] = {}
         self._refreshing: dict[str, asyncio.Lock] = {}
         self._generation: dict[str, int] = {}
 
@@ -86,6 +87,10 @@ class Topology:
         self._brokers = [*self._brokers[1:], *self._brokers[:1]]
         return self._brokers[-1] if self._brokers else None
 
+    def address(self, broker: BrokerId) -> str | None:
+        """The address of a live broker by the last metadata; None for others."""
+        return self._addresses.get(broker)
+
     async def refresh(self, topic: str) -> None:
         """Refresh the metadata from a broker; concurrent calls share one request. On failure the old metadata stays."""
         lock = self._refreshing.setdefault(topic, asyncio.Lock())
@@ -120,6 +125,7 @@ class Topology:
     def _take(self, response: MetadataResponse) -> None:
         addresses = {b.node_id: Endpoint(b.host, b.port).address for b in response.brokers}
         if addresses:
+            self._addresses = addresses
             self._brokers = [a for a in self._brokers if a in set(addresses.values())]
             self._brokers += [a for a in sorted(addresses.values()) if a not in self._brokers]
         for topic in response.topics:

@@ -71,8 +71,8 @@ class AgentNode:
 
     def _own_apis(self, dependencies: AgentDependencies) -> tuple[DirectApi[Any], ...]:
         agent, control = self._agent, self._agent.control
-        offsets = OffsetRequests(agent.manager)
         validation = BatchValidation(dependencies.workers, dependencies.clock, dependencies.settings)
+        offsets = OffsetRequests(agent.manager, validation)
         produce = ProduceRequests(agent.manager, dependencies.clock, validation)
         replicas = ReplicaDescriptions(
             agent.manager,

@@ -80,6 +80,12 @@ class ScriptedCluster:
         self.produce_requests = 0
         self.without_zookeeper: set[int] = set()
         self.hanging: set[int] = set()
+        self.read_replicas: dict[int, int] = {}
+        """By partition: the follower to which its leader sends consumers that name their rack."""
+        self.follower_errors: list[ErrorCode] = []
+        """What the next fetches at followers are answered with."""
+        self.fetched_from: list[tuple[int, int]] = []
+        """(partition, node) of each fetch that got records."""
 
     def lead(self, partition: int, broker: int) -> None:
         self.leaders[partition] = (broker, self.leaders[partition][1] + 1)
@@ -142,8 +148,8 @@ class ScriptedNode:
                 return self._administer(request)
             case ProduceRequest() | InitProducerIdRequest():
                 return self._serve_producer(request)
-            case FetchRequest(partitions=parts):
-                return FetchResponse(ErrorCode.NONE, tuple(self._fetch(p) for p in parts))
+            case FetchRequest(partitions=parts, rack_id=rack):
+                return FetchResponse(ErrorCode.NONE, tuple(self._fetch(p, rack) for p in parts))
             case ListOffsetsRequest(partitions=parts):
                 results = (
                     ListOffsetsResult(
@@ -204,9 +210,15 @@ class ScriptedNode:
             raise ApiError(ErrorCode.NETWORK_EXCEPTION, "the answer is lost, the records are not")
         return ProduceResponse(tuple(results))
 
-    def _fetch(self, part: FetchPartition) -> FetchPartitionData:
+    def _fetch(self, part: FetchPartition, rack: str) -> FetchPartitionData:
+        follower = self.cluster.read_replicas.get(part.partition, -1) if rack else -1
         if self.cluster.leaders[part.partition][0] != self.node:
-            return FetchPartitionData(TOPIC, part.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if follower != self.node:
+                return FetchPartitionData(TOPIC, part.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if self.cluster.follower_errors:
+                return FetchPartitionData(TOPIC, part.partition, self.cluster.follower_errors.pop(0))
+        elif follower >= 0:
+            return FetchPartitionData(TOPIC, part.partition, ErrorCode.NONE, preferred_read_replica=BrokerId(follower))
         end = Offset(self.cluster.ends[part.partition])
         if part.fetch_offset > end:
             return FetchPartitionData(TOPIC, part.partition, ErrorCode.OFFSET_OUT_OF_RANGE, end, end, Offset(0))
@@ -215,6 +227,8 @@ class ScriptedNode:
             for b in self.cluster.batches[part.partition]
             if MemoryRecords(b).next_batch().next_offset > part.fetch_offset
         )
+        if found:
+            self.cluster.fetched_from.append((part.partition, self.node))
         return FetchPartitionData(TOPIC, part.partition, ErrorCode.NONE, end, end, Offset(0), records=found)
 
 
