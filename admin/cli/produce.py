@@ -312,3 +312,5 @@ def _report(producer: Producer, order: _Order, size: int, seconds: float) -> Non
     rates += "" if totals.failed else f", {size / 1e6 / seconds:.2f} MB/s"
     retried = f", {counted(totals.batches_retried, 'batch', 'batches')} sent again" if totals.batches_retried else ""
     say(f"{counted(totals.acknowledged, 'record')}{bytes_} {done} in {seconds:.2f} s: {rates}{retried}")
+    if totals.batches_retried and not producer.is_idempotent:
+        say("the producer was not idempotent: what was sent again may be stored twice")
