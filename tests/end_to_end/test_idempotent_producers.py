@@ -4,13 +4,13 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from admin.accumulator import ProducerOptions
 from admin.client import AdminClient
-from admin.produce_load import ProduceLoad, ProducePlan
+from admin.produce_load import ProduceLoad, ProduceMeasures, ProducePlan
 from admin.topology import Topology
 from cluster.aio.clock import SystemClock
 from cluster.process.local_cluster import BROKER
@@ -67,10 +67,13 @@ def hang(cluster: LocalCluster) -> None:
     eventually(lambda: all(len(p["isr"]) == 3 for p in partitions(cluster, TOPIC)), "all replicas are in sync")
 
 
-@pytest.mark.rule("R7.21", "P34")
-async def test_records_are_stored_once_and_in_order_while_their_leaders_are_killed_and_hang(
-    cluster: LocalCluster, tmp_path: Path
-) -> None:
+def end(cluster: LocalCluster) -> int:
+    """The number of records that consumers can read."""
+    offsets = as_json(cluster, "topics", "offsets", TOPIC)["partitions"]
+    return sum(found["end_offset"] or 0 for found in offsets)
+
+
+async def produce(addresses: list[str]) -> ProduceMeasures:
     plan = ProducePlan(
         topic=TOPIC,
         records=RECORDS,
@@ -79,13 +82,18 @@ async def test_records_are_stored_once_and_in_order_while_their_leaders_are_kill
         is_verified=True,
         options=ProducerOptions(batch_size=2_000, request_timeout_ms=3_000),
     )
-    async with AdminClient(cluster.bootstrap, timeout_ms=TIMEOUT_S * 1000) as client:
-        load = ProduceLoad(Topology(client), SystemClock(), plan, lambda _: None)
-        running = asyncio.create_task(load.run())
-        await asyncio.sleep(1)
-        await asyncio.to_thread(kill_and_restart, cluster)
-        await asyncio.to_thread(hang, cluster)
-        measures = await running
+    async with AdminClient(addresses, timeout_ms=TIMEOUT_S * 1000) as client:
+        return await ProduceLoad(Topology(client), SystemClock(), plan, lambda _: None).run()
+
+
+@pytest.mark.rule("R7.21", "P34")
+def test_records_are_stored_once_and_in_order_while_their_leaders_are_killed_and_hang(cluster: LocalCluster) -> None:
+    with ThreadPoolExecutor(1) as elsewhere:
+        running = elsewhere.submit(lambda: asyncio.run(produce(cluster.bootstrap)))
+        eventually(lambda: end(cluster) > 0, "records are stored")
+        kill_and_restart(cluster)
+        hang(cluster)
+        measures = running.result()
     assert measures.idempotent
     assert (measures.records, measures.failed) == (RECORDS, 0)
     assert measures.batches_retried > 0, "the faults came while records were on their way"

@@ -7,7 +7,7 @@ import pytest
 from cluster.process.local_cluster import BROKER
 from deploy.local.cluster import LocalCluster
 from tests.processes.commands import as_json, klamm
-from tests.processes.local_clusters import log_directory, serving_cluster
+from tests.processes.local_clusters import eventually, log_directory, serving_cluster
 
 pytestmark = pytest.mark.real
 
@@ -24,10 +24,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 def test_replicas_are_compared_and_what_differs_or_is_missing_is_named(cluster: LocalCluster) -> None:
-    equal = as_json(cluster, "verify", "replicas", TOPIC)
-    assert equal["verdict"] == "equal"
-    assert sum(p["to_offset"] for p in equal["partitions"]) == 20_000
-    assert all(p["replicas"] == [1, 2, 3] for p in equal["partitions"])
+    def equal_until() -> int:
+        equal = as_json(cluster, "verify", "replicas", TOPIC)
+        assert equal["verdict"] == "equal"
+        assert all(p["replicas"] == [1, 2, 3] for p in equal["partitions"])
+        return sum(p["to_offset"] for p in equal["partitions"])
+
+    eventually(lambda: equal_until() == 20_000, "the followers know that all records are committed")
 
     log = log_directory(cluster, 2) / f"{TOPIC}-1" / f"{0:020}.log"
     with log.open("r+b") as file:

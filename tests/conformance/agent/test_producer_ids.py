@@ -7,6 +7,7 @@ import pytest
 from cluster.model.errors import ErrorCode
 from cluster.requests.agents import AllocateProducerIdsRequest
 from cluster.requests.data import InitProducerIdRequest, InitProducerIdResponse
+from cluster.requests.recovery import DescribeReplicasRequest
 from cluster.znodes.paths import CONTROLLER
 from cluster.zookeeper.port import Delete
 from tests.brokers.agents import AgentProcess, AgentWorld, connect, until, virtually
@@ -91,4 +92,37 @@ async def test_without_a_controller_the_client_is_asked_to_come_again() -> None:
     assert await init(agent) == InitProducerIdResponse(E.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)
     assert asyncio.get_running_loop().time() - began < 3
     assert blocks.requests == []
+    await world.stop()
+
+
+@pytest.mark.rule("R7.20")
+@virtually
+async def test_a_reserve_lets_producers_start_while_no_controller_is_active() -> None:
+    world = AgentWorld()
+    blocks = ProducerIdBlocks(world)
+    await world.start(1)
+    agent = world.agents[1]
+    keeping = agent.tasks.start(agent.node.producer_ids.keep_reserve(), name="producer ids")
+    await until(lambda: len(blocks.requests) == 1)
+    blocks.code = E.UNKNOWN_SERVER_ERROR
+    assert [(await init(agent)).producer_id for _ in range(950)] == list(range(950))
+    await until(lambda: len(blocks.requests) > 2)
+    blocks.code = E.NONE
+    granted = len(blocks.requests) + 1
+    await until(lambda: len(blocks.requests) == granted)
+    assert [(await init(agent)).producer_id for _ in range(51)] == [*range(950, 1000), 1000 * (granted - 1)]
+    keeping.cancel()
+    await world.stop()
+
+
+@pytest.mark.rule("R7.20")
+@virtually
+async def test_a_recovery_learns_of_ids_that_are_in_no_log_yet() -> None:
+    world = AgentWorld()
+    ProducerIdBlocks(world)
+    await world.start(1)
+    agent = world.agents[1]
+    assert (await agent.handle(DescribeReplicasRequest())).producer_id == -1
+    await init(agent)
+    assert (await agent.handle(DescribeReplicasRequest())).producer_id == 999
     await world.stop()

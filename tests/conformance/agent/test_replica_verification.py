@@ -63,7 +63,7 @@ async def verify(world: AgentWorld, client: WorldClient | None = None, rate: flo
     return await verify_partition(reader, TP, [BrokerId(b) for b in (1, 2, 3)], compare_bytes)
 
 
-def spoil(broker: int, start: int, content: bytes) -> Change:
+def damage(broker: int, start: int, content: bytes) -> Change:
     """The bytes of the batch that begins at offset `start`, as this broker answers them."""
 
     def change(asked: tuple[str, Any], answer: Any) -> Any:
@@ -74,8 +74,8 @@ def spoil(broker: int, start: int, content: bytes) -> Change:
         at = data.records.find(start.to_bytes(8, "big"))
         if at < 0:
             return answer
-        spoiled = data.records[: at + 12] + content + data.records[at + 12 + len(content) :]
-        return type(answer)(answer.error_code, (type(data)(**{**_fields(data), "records": spoiled}),))
+        changed = data.records[: at + 12] + content + data.records[at + 12 + len(content) :]
+        return type(answer)(answer.error_code, (type(data)(**{**_fields(data), "records": changed}),))
 
     return change
 
@@ -110,7 +110,7 @@ async def test_a_follower_that_lags_is_compared_as_far_as_it_is() -> None:
 async def test_the_first_batch_that_differs_is_named_and_the_latest_epoch_is_right() -> None:
     world = await a_world()
     # Leader epoch 7, where the leader has 0; the checksum does not cover it.
-    found = await verify(world, ChangingClient(world, spoil(2, 60, (7).to_bytes(4, "big"))))
+    found = await verify(world, ChangingClient(world, damage(2, 60, (7).to_bytes(4, "big"))))
     assert found.difference is not None
     assert (found.difference.offset, found.difference.right, found.difference.wrong) == (60, (2,), (1, 3))
     assert found.to_offset == 60
@@ -120,7 +120,7 @@ async def test_the_first_batch_that_differs_is_named_and_the_latest_epoch_is_rig
 @virtually
 async def test_a_damaged_batch_is_wrong() -> None:
     world = await a_world()
-    found = await verify(world, ChangingClient(world, spoil(3, 90, b"\0\0\0\0\2\1\2\3\4")))
+    found = await verify(world, ChangingClient(world, damage(3, 90, b"\0\0\0\0\2\1\2\3\4")))
     assert found.difference is not None
     assert (found.difference.offset, found.difference.right, found.difference.wrong) == (90, (1, 2), (3,))
     await world.stop()
@@ -129,11 +129,11 @@ async def test_a_damaged_batch_is_wrong() -> None:
 @virtually
 async def test_a_difference_that_is_gone_at_a_second_look_is_none() -> None:
     world = await a_world()
-    spoiled = spoil(3, 90, b"\0\0\0\7")
+    change = damage(3, 90, b"\0\0\0\7")
     answers: list[Any] = []
 
     def once(asked: Any, answer: Any) -> Any:
-        changed = spoiled(asked, answer)
+        changed = change(asked, answer)
         if changed is not answer:
             answers.append(changed)
         return changed if len(answers) <= 1 else answer
