@@ -1,4 +1,4 @@
-"""The consumer: fetches partitions of one topic from their leaders and follows them when they change.
+"""Consumes a topic: fetches its partitions from their leaders, and from the next leaders when these change.
 
 One task per broker keeps one fetch in flight; what it gets waits in a bounded queue, so a slow reader slows
 the fetching. There are no consumer groups: positions are the caller's. Source: Kafka Fetcher; KIP-320, KIP-392.
@@ -32,7 +32,7 @@ _RETRY_PAUSE_S = 0.1
 
 
 class ConsumerOptions(Struct, frozen=True, kw_only=True):
-    """Kafka's consumer settings under its names; times in ms, sizes in bytes.
+    """Holds Kafka's consumer settings under its names; times are in ms, sizes in bytes.
 
     `client_rack`: read from replicas in this rack, where the brokers select them by rack; empty: from leaders only.
     `metadata_max_age_ms`: after this time with a follower the leader is asked again which one to read from.
@@ -48,7 +48,7 @@ class ConsumerOptions(Struct, frozen=True, kw_only=True):
 
 
 class ConsumedRecords(Struct, frozen=True):
-    """The records of one partition in offset order, never empty."""
+    """Holds records of one partition in offset order, at least one."""
 
     partition: int
     records: list[Record]
@@ -70,11 +70,11 @@ class UnreadableBatchError(ClusterError):
 
 
 class Consumer:
-    """A reader from `positions` (partition to offset) on; with `until`, each partition ends at that offset (exclusive).
+    """Reads from `positions` (partition to offset) on; with `until`, each partition ends at that offset (exclusive).
 
-    Use as an async context manager and iterate `fetched()` once. A failure that another leader cannot mend
-    is raised from there: ApiError(OFFSET_OUT_OF_RANGE) when a position is outside the log,
-    UnreadableBatchError for a batch that cannot be read, after all records before it.
+    Use it as an async context manager and iterate over `fetched()` once. That raises a failure that another leader
+    cannot mend: ApiError(OFFSET_OUT_OF_RANGE) if a position is outside the log, and UnreadableBatchError for a batch
+    that cannot be read, after all records before it.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class Consumer:
         return wanted
 
     async def _fetch(self, address: str, wanted: Sequence[FetchPartition]) -> bool:
-        """One fetch. Returns False if the leaders must be refreshed."""
+        """Fetch once. Returns False if the leaders must be refreshed."""
         options = self._options
         request = FetchRequest(
             CONSUMER,

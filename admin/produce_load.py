@@ -198,6 +198,6 @@ class ProduceLoad:
 
     @property
     def first_error(self) -> str:
-        """Why the first record was given up; "" where none was."""
+        """The reason why the first record was given up; "" where none was."""
         error = self._producer.totals.first_error
         return "" if error is None else str(error)

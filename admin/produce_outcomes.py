@@ -57,7 +57,7 @@ def is_out_of_order(batch: AccumulatedBatch) -> bool:
 
 
 def explain(tp: TopicPartition, batch: AccumulatedBatch, error: ClusterError) -> ClusterError:
-    """What a producer is told whose number was refused; any other error as it is."""
+    """Say what a refused number means to the producer; any other error is returned as it is."""
     if batch.number is None:
         return error
     producer = batch.number.producer

@@ -1,4 +1,4 @@
-"""The producer: sends batches to the leaders of their partitions, in order per partition.
+"""Produces records: sends batches to the leaders of their partitions, in order within each partition.
 
 A batch is sent again after a retriable failure until its delivery timeout. An idempotent producer numbers its batches
 (`admin.idempotence`), so that each is stored once, and up to five of a partition are in flight. Any other has one in
@@ -41,15 +41,15 @@ from cluster.model.partition import TopicPartition
 from cluster.requests.data import ProducePartition, ProduceRequest, ProduceResponse
 
 _MAX_REQUEST_BYTES = 8 * 1024 * 1024
-"""Half of what a broker takes by default; one that takes less gets the batches apart."""
+"""Half of the bytes that a broker takes by default; one that takes less gets the batches in several requests."""
 
 
 _Outcome = Offset | ClusterError
-"""What became of one batch in one request: its base offset, or why it was not taken."""
+"""The result of one batch in one request: its base offset, or why it was not taken."""
 
 
 class _Sending(NamedTuple):
-    """A batch on its way, and the leadership to which it was sent."""
+    """Names a batch on its way, and the leadership to which it was sent."""
 
     queue: PartitionQueue
     batch: AccumulatedBatch
@@ -57,7 +57,7 @@ class _Sending(NamedTuple):
 
 
 class Delivery(Struct, frozen=True):
-    """The outcome of one batch. Without `error` it was acknowledged.
+    """Holds the outcome of one batch. Without `error` it was acknowledged.
 
     `base_offset` is -1 with acks 0, and where the leader knows that it has the batch, and no longer where.
     """
@@ -70,7 +70,7 @@ class Delivery(Struct, frozen=True):
 
 
 class ProducerTotals(Struct):
-    """Counts of records, and of batches that were sent again. `first_error`: why the first record was given up."""
+    """Counts records, and batches that were sent again. `first_error`: why the first record was given up."""
 
     acknowledged: int = 0
     failed: int = 0
@@ -79,7 +79,7 @@ class ProducerTotals(Struct):
 
 
 class Producer:
-    """A producer, used as an async context manager; leaving it without an error flushes.
+    """Produces records; used as an async context manager, which flushes if it is left without an error.
 
     `on_delivery` is called once per batch. Raises ApiError(INVALID_CONFIG) for options that contradict one another.
     """
@@ -140,9 +140,9 @@ class Producer:
         headers: Headers = (),
         timestamp: int | None = None,
     ) -> None:
-        """Put a record into its partition's batch; waits only while the buffer is full.
+        """Put a record into its partition's batch; wait only while the buffer is full.
 
-        `timestamp` in ms; None: now. Raises ApiError for a topic or partition that does not exist and for a record
+        `timestamp` is in ms; None: now. Raises ApiError for a topic or partition that does not exist and for a record
         above `max_request_size`.
         """
         size = record_memory(key, value, headers)
@@ -238,7 +238,7 @@ class Producer:
         return due, next_check
 
     def _in_flight(self, queue: PartitionQueue) -> int:
-        """How many batches of the partition may be on the wire: one, until those of an older epoch have ended."""
+        """The number of batches that may be on the wire: one, until those of an older epoch have ended."""
         is_current = self.is_idempotent and queue.numbers.producer == self._numbers.identity
         return self._options.max_in_flight_requests_per_connection if is_current else 1
 
@@ -276,7 +276,7 @@ class Producer:
         self._wake.set()
 
     async def _send(self, address: str, sendings: list[_Sending]) -> None:
-        """One request to one leader; then each batch's end or another try."""
+        """Send batches to one leader in one request, and conclude each, or keep it for another try."""
         for sending in sendings:
             sending.batch.attempts += 1
             self._begin_wait(sending.queue, sending.batch)

@@ -74,7 +74,7 @@ class ReplicaReader:
         self.size = 0
 
     async def range(self, tp: TopicPartition, broker: BrokerId) -> ReplicaRange:
-        """Where the replica begins and ends. Raises ReplicaUnreadableError."""
+        """Find where the replica begins and ends. Raises ReplicaUnreadableError."""
         item = ListOffsetsPartition(*tp, EARLIEST_TIMESTAMP)
         response = await self._ask(broker, ListOffsetsRequest(DEBUGGING_CONSUMER, (item,)))
         (found,) = response.partitions
@@ -86,7 +86,7 @@ class ReplicaReader:
     async def read(
         self, tp: TopicPartition, broker: BrokerId, offset: Offset, limit: int = CHUNK_BYTES
     ) -> FetchPartitionData:
-        """What the replica has from this offset on; nothing, with the log start, where that is above the offset.
+        """Read what the replica has from this offset on; nothing, with the log start, if that is above the offset.
 
         Raises ReplicaUnreadableError.
         """
@@ -234,5 +234,5 @@ async def verify_partition(
 
 
 def strategy_of(cleanup_policy: str) -> Strategy:
-    """How replicas of a topic with this `cleanup.policy` are compared."""
+    """Choose how replicas of a topic with this `cleanup.policy` are compared."""
     return compare_compacted if "compact" in cleanup_policy.split(",") else compare_bytes

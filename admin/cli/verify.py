@@ -56,7 +56,7 @@ def replicas(
     With cleanup.policy=delete every byte must be equal; with compact, the last
     value of each key. Of replicas that differ it names the first offset, and
     which is right: the intact one of the latest leader epoch. Nothing is
-    changed; brokers go on serving.
+    changed; brokers continue to serve.
     """
 
     async def run(client: AdminClient) -> tuple[list[VerifiedPartition], int]:

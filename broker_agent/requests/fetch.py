@@ -112,6 +112,7 @@ class FetchRequests:
         preferred = self._choose_replica(partition, request, item)
         if preferred is not None:
             return _answer(item, bounds, preferred_read_replica=preferred)
+        # Consumers see committed records only: a later one may still be truncated if another replica is elected.
         upper = bounds.log_end if reads_to_log_end(request) else bounds.high_watermark
         records = b""
         if item.fetch_offset < upper and (limit > 0 or at_least_one):
