@@ -132,7 +132,7 @@ def execute(
             present = await _present_assignment(client, sorted({tp.topic for tp in moves}))
             _save({tp: present[tp] for tp in moves if tp in present}, rollback)
         response = await _alter(client, moves, dry_run)
-        return response, await wait_for_moves(client, set(moves), cluster.timeout) if wait and not dry_run else []
+        return response, await wait_for_moves(client, set(moves)) if wait and not dry_run else []
 
     response, left = cluster.ask(main, check="klamm reassign list")
     _report(response, left, dry_run, cluster.form, "moved" if wait or dry_run else "moving")

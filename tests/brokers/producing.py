@@ -2,6 +2,7 @@
 
 import asyncio
 from random import Random
+from types import SimpleNamespace
 from typing import Any, cast
 
 from admin.accumulator import ProducerOptions
@@ -39,8 +40,9 @@ class WorldClient:
     time that a request spends on its way, so that one may overtake another.
     """
 
-    timeout_s = 30.0
+    limits = SimpleNamespace(left_s=30.0, timeout_s=30.0)
     kafka = None
+    has_answered = True
 
     def __init__(self, world: AgentWorld, random: Random, *, losses: float = 0.0, delay_s: float = 0.0) -> None:
         self._world, self._random = world, random
