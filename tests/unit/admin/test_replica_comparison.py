@@ -100,7 +100,13 @@ def test_where_no_replica_has_an_intact_batch_none_is_right() -> None:
 
 @given(
     cuts=st.lists(st.integers(0, len(EQUAL)), min_size=2, max_size=4),
-    flipped=st.none() | st.integers(61, len(EQUAL) - 1),
+    # Within the records: a batch whose length is damaged seems to be cut off, and is missing in the next chunk.
+    flipped=st.none()
+    | st.builds(
+        lambda number, position: number * len(batch(0)) + position,
+        st.integers(0, 2),
+        st.integers(61, len(batch(0)) - 1),
+    ),
 )
 def test_any_answers_to_equal_logs_are_equal_and_a_flipped_bit_is_found_where_all_have_it(
     cuts: list[int], flipped: int | None

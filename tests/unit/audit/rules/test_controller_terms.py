@@ -46,7 +46,7 @@ def test_what_brokers_wrote_or_what_has_no_epoch_is_of_no_term() -> None:
     assert list(written_outside_terms([work(node="broker-1"), work(epoch=-1)], {}, (), ())) == []
 
 
-def test_a_log_that_lacks_lines_is_not_judged() -> None:
+def test_a_log_that_lacks_lines_shows_no_violation() -> None:
     assert list(written_outside_terms([work()], {}, (), {LOG})) == []
 
 
