@@ -91,6 +91,17 @@ class Topology:
         """The leader according to the last metadata; None if there is none."""
         return self._leaders.get(topic, {}).get(partition)
 
+    @property
+    def brokers(self) -> list[str]:
+        """The addresses of the brokers that are known to be alive."""
+        return list(self._brokers)
+
+    async def next_broker(self) -> str | None:
+        """The address of a live broker, another one each time; None where none is known."""
+        await self._find_brokers()
+        self._brokers = [*self._brokers[1:], *self._brokers[:1]]
+        return self._brokers[-1] if self._brokers else None
+
     def address(self, broker: BrokerId) -> str | None:
         """The address of a live broker by the last metadata; None for others."""
         return self._addresses.get(broker)

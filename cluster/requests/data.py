@@ -191,6 +191,22 @@ class ProduceResponse(Struct, frozen=True):
     throttle_time_ms: int = 0
 
 
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+
+
+class InitProducerIdRequest(Struct, frozen=True):
+    """Asks any broker for a producer id."""
+
+
+class InitProducerIdResponse(Struct, frozen=True):
+    """A producer id that nobody else has, and its epoch."""
+
+    error_code: ErrorCode
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
 UP_TO_HIGH_WATERMARK: Final = Offset(-1)
 
 
