@@ -23,6 +23,7 @@ from broker_agent.registration.registration import Registration
 from broker_agent.registration.session_keeper import BrokerSessionKeeper
 from broker_agent.replica_changes import ReplicaOffline
 from broker_agent.replication.isr_proposals import IsrProposals
+from broker_agent.replication.log_dir_copies import LogDirCopies
 from broker_agent.replication.log_reconciliation import FetchSetup
 from broker_agent.replication.replica_fetchers import ReplicaFetchers
 from broker_agent.replication.replica_manager import ReplicaManager
@@ -126,6 +127,8 @@ class Agent:
         setup = FetchSetup(self.manager, lambda: self.registration.epoch, dependencies.client)
         self.fetchers = ReplicaFetchers(setup, tasks)
         self.damaged = DamagedReplicas(self.manager, self.fetchers, self.registration, self.finder, setup.client)
+        lock = asyncio.Lock()
+        self.copies = LogDirCopies(self.manager, tasks, lock)
         self.control = ControlRequests(
             self.manager,
             self.fetchers,
@@ -134,6 +137,8 @@ class Agent:
             broker_epoch=lambda: self.registration.epoch,
             restored=self.registration.restored,
             heads=WitnessedHeads(dependencies.sink, settings.klamm_state_change_log_head_interval_ms),
+            lock=lock,
+            copies=self.copies,
         )
         self._setting_changes = DynamicBrokerSettings(
             broker.id,
@@ -142,6 +147,7 @@ class Agent:
             topics=TopicConfigChanges(dependencies.configs, self.manager, self.control.lock),
             fetchers=self.fetchers,
             fetchers_of_file=settings.num_replica_fetchers,
+            copy_throttle=self.copies.throttle,
             log_level=dependencies.log_level,
         ).changes
 
@@ -202,6 +208,7 @@ class Agent:
             self._dependencies.failed_directories,
             manager=self.manager,
             fetchers=self.fetchers,
+            copies=self.copies,
             lock=self.control.lock,
             zookeeper=self._dependencies.zookeeper,
         )
@@ -225,6 +232,7 @@ class Agent:
             ("ended-damage", self.damaged.watch()),
             ("log-scrub", scrub.run()),
             ("fetcher-metrics", self.fetchers.refresh_metrics()),
+            ("copier-metrics", self.copies.refresh_metrics()),
             ("state-change-log-head", heads.run()),
         ):
             self._background.append(self._tasks.start(coroutine, name=name))
@@ -264,6 +272,7 @@ class Agent:
         for task in self._background:
             task.cancel()
         self.fetchers.close()
+        self.copies.close()
         self.manager.close_purgatories()
         await self._step("wait for role changes", self.control.lock.acquire())
         if self.control.has_roles.is_set():

@@ -11,6 +11,7 @@ from broker_agent.requests.batch_validation import BatchValidation
 from broker_agent.requests.cluster_descriptions import ClusterDescriptions
 from broker_agent.requests.delete_records import DeleteRecordsRequests
 from broker_agent.requests.fetch import FetchRequests
+from broker_agent.requests.log_dirs import LogDirRequests
 from broker_agent.requests.offsets import OffsetRequests
 from broker_agent.requests.produce import ProduceRequests
 from broker_agent.requests.replica_descriptions import ReplicaDescriptions
@@ -34,6 +35,7 @@ from cluster.requests.cluster import (
 from cluster.requests.context import RequestContext
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from cluster.requests.elections import ShutdownRequest, ShutdownResponse
+from cluster.requests.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
 from cluster.requests.recovery import DescribeReplicasRequest
 from cluster.rpc.apis import ApiKind, Callers, DirectApi, check_listener
 from cluster.rpc.call_kinds import CallKind
@@ -79,6 +81,7 @@ class AgentNode:
             dependencies.recorded_roles,
             agent.registration.restored,
         )
+        log_dirs = LogDirRequests(agent.manager, agent.copies, control.lock)
         view = ClusterDescriptions(
             agent.broker_id,
             dependencies.cluster_id,
@@ -114,6 +117,8 @@ class AgentNode:
             DirectApi(DescribeFindingsRequest, ApiKind.LOCAL, Callers.ADMINISTRATORS, describe_findings),
             DirectApi(ShutdownRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, self._shut_down),
             DirectApi(AcknowledgeDamageRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, self._acknowledge_damage),
+            DirectApi(DescribeLogDirsRequest, ApiKind.QUERY, Callers.ADMINISTRATORS, log_dirs.describe),
+            DirectApi(AlterReplicaLogDirsRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, log_dirs.alter),
             DirectApi(DescribeClusterRequest, ApiKind.LOCAL, Callers.ANYONE, describe_cluster),
         )
 

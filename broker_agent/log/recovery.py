@@ -14,7 +14,7 @@ from msgspec import Struct
 from broker_agent.log import checkpoints
 from broker_agent.log.config import LogConfig
 from broker_agent.log.cut_markers import find_cut_markers
-from broker_agent.log.directory_names import parse_offset_name
+from broker_agent.log.directory_names import SWAP_MARKER, parse_offset_name
 from broker_agent.log.disk import Disk
 from broker_agent.log.epoch_history import EpochEntry, EpochHistory
 from broker_agent.log.producer_state import ProducerStates
@@ -66,6 +66,8 @@ class LoadedLog(Struct):
     confirmed_epoch: LeaderEpoch = NO_LEADER_EPOCH
     cut_markers: tuple[str, ...] = ()
     damage: LogDamage | None = None
+    is_marked: bool = False
+    """Whether it was about to take the place of another log of the partition, or just had (`SWAP_MARKER`)."""
 
 
 def create_log(dependencies: LogDependencies, path: str, config: LogConfig, topic_id: TopicId | None) -> LoadedLog:
@@ -136,6 +138,7 @@ def load_log(
         confirmed_epoch=min(confirmed, stored_epochs[-1].epoch if stored_epochs else NO_LEADER_EPOCH),
         cut_markers=tuple(markers),
         damage=damage,
+        is_marked=disk.read_file(f"{path}/{SWAP_MARKER}") is not None,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import structlog
 
+from broker_agent.replication.copy_throttle import CopyThrottle
 from broker_agent.replication.replica_fetchers import ReplicaFetchers
 from broker_agent.replication.replica_manager import ReplicaManager
 from broker_agent.requests.topic_configs import TopicConfigs
@@ -24,6 +25,7 @@ from cluster.zookeeper.port import ZooKeeper
 
 _TOPICS: Final = "topics"
 _NUM_REPLICA_FETCHERS: Final = "num.replica.fetchers"
+_COPY_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 _log = structlog.stdlib.get_logger()
 
 
@@ -48,7 +50,7 @@ class TopicConfigChanges:
         changed: set[str] = set()
         # A log being opened under this lock may otherwise get a config read before the change.
         async with self._lock:
-            for tp, log in self._manager.logs.all_logs().items():
+            for tp, log in (*self._manager.logs.all_logs().items(), *self._manager.logs.futures.all.items()):
                 config = configs.get(tp.topic)
                 if config is not None and config != log.config:
                     log.config = config
@@ -73,6 +75,7 @@ class DynamicBrokerSettings:
         topics: TopicConfigChanges,
         fetchers: ReplicaFetchers,
         fetchers_of_file: int,
+        copy_throttle: CopyThrottle,
         log_level: LogLevel,
     ) -> None:
         """`fetchers_of_file`: the number of fetchers per leader without an override."""
@@ -82,6 +85,7 @@ class DynamicBrokerSettings:
         self._topics = topics
         self._fetchers = fetchers
         self._fetchers_of_file = fetchers_of_file
+        self._copy_throttle = copy_throttle
         self._log_level = log_level
 
     async def _take_over(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> None:
@@ -94,20 +98,26 @@ class DynamicBrokerSettings:
         stored = await read_configs(self._zookeeper, self._layers)
         own, of_all = (overrides_of(stored[layer]) for layer in self._layers)
         self._log_level.override(own=own, of_all=of_all)
-        found = map(_fetchers_in, (own, of_all))
-        self._fetchers.resize(next((number for number in found if number is not None), self._fetchers_of_file))
+        fetchers = _first_number((own, of_all), _NUM_REPLICA_FETCHERS, 1, bounds.INT32_MAX)
+        self._fetchers.resize(self._fetchers_of_file if fetchers is None else fetchers)
+        self._copy_throttle.limit(_first_number((own, of_all), _COPY_RATE, 0, bounds.INT64_MAX))
 
 
-def _fetchers_in(overrides: Mapping[str, str]) -> int | None:
-    """The override, None if there is none or it is invalid."""
-    text = overrides.get(_NUM_REPLICA_FETCHERS)
+def _first_number(layers: Sequence[Mapping[str, str]], key: str, lowest: int, highest: int) -> int | None:
+    """The value of the first layer that overrides the key; None if none does, or only by invalid values."""
+    numbers = (_number_in(overrides, key, lowest, highest) for overrides in layers)
+    return next((number for number in numbers if number is not None), None)
+
+
+def _number_in(overrides: Mapping[str, str], key: str, lowest: int, highest: int) -> int | None:
+    text = overrides.get(key)
     if text is None:
         return None
     try:
         number = int(text)
     except ValueError:
-        number = 0
-    if not 1 <= number <= bounds.INT32_MAX:
-        _log.warning("Ignored an invalid broker config", key=_NUM_REPLICA_FETCHERS, value=text)
+        number = lowest - 1
+    if not lowest <= number <= highest:
+        _log.warning("Ignored an invalid broker config", key=key, value=text)
         return None
     return number

@@ -20,7 +20,6 @@ from cluster.config.setting_types import (
     BackgroundThreads,
     Level,
     ListenerName,
-    MoverThreads,
     NotNegative,
     Number,
     OrUnlimited,
@@ -186,8 +185,8 @@ class _ReplicationKeys(Keys):
     """Pause of a follower after a fetch that failed."""
     num_replica_fetchers: Positive = 1
     """Connections over which a broker fetches from each leader."""
-    num_replica_alter_log_dirs_threads: MoverThreads = None
-    """Must not be given: replicas are not moved between the directories of a broker."""
+    num_replica_alter_log_dirs_threads: Positive | None = None
+    """Replicas that are copied between log directories at the same time; as many as there are directories."""
     replica_high_watermark_checkpoint_interval_ms: Positive = 5000
     """Time between two checkpoints of the high watermarks."""
     min_insync_replicas: SizeInt32 = 1

@@ -94,7 +94,8 @@ FETCHERS_KEY = "num.replica.fetchers"
             [(UNCLEAN_KEY, SET_CONFIG, "true"), (RETENTION, SET_CONFIG, "1")],
             E.INVALID_CONFIG,
             "unknown config 'retention.ms'; those that can be changed:"
-            " log.level, num.replica.fetchers, unclean.leader.election.enable",
+            " log.level, num.replica.fetchers, replica.alter.log.dirs.io.max.bytes.per.second,"
+            " unclean.leader.election.enable",
             RETENTION,
             "1",
         ),
