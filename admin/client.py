@@ -6,17 +6,15 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from admin import record_deletion
 from admin.connection import PROBE_TIMEOUT_MS, RETRY_PAUSE_S, ClusterConnection
 from admin.topology import Topology
-from cluster.kafka_wire.messages.data import DescribeLogDirsResult
 from cluster.model.broker import BrokerId, Offset
 from cluster.model.errors import (
     ApiError,
     ConnectionRefusedByHostError,
     ErrorCode,
     PeerUnreachableError,
-    known_code,
 )
 from cluster.model.partition import TopicPartition
-from cluster.requests import cluster, configs, elections, reassignments, recovery, topics
+from cluster.requests import cluster, configs, elections, log_dirs, reassignments, recovery, topics
 
 _LAST_WORD_MS = 1_000
 """How long a command that had no answer until its timeout may ask why."""
@@ -209,14 +207,45 @@ class AdminClient(ClusterConnection):
 
     async def describe_log_dirs(
         self, broker: cluster.DescribedBroker, *, with_replicas: bool = True
-    ) -> Sequence[DescribeLogDirsResult]:
-        """Log directories of a broker of Apache Kafka, and the size of each replica in them, without retries."""
-        if self.kafka is None:
-            why = "only brokers of Apache Kafka describe their log directories; klamm's have metrics of their disks"
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, why)
+    ) -> Sequence[log_dirs.DescribedLogDir]:
+        """Log directories of a broker, and the size of each replica in them, without retries."""
         address, timeout_ms = broker.endpoint.address, self._timeout_ms if with_replicas else PROBE_TIMEOUT_MS
         with self.waiting.named(lambda: f"broker {broker.id} has not answered yet", timeout_ms / 1000):
-            return await self.kafka.describe_log_dirs(address, timeout_ms, with_replicas=with_replicas)
+            if self.kafka is not None:
+                return await self.kafka.describe_log_dirs(address, timeout_ms, with_replicas=with_replicas)
+            request = log_dirs.DescribeLogDirsRequest(None if with_replicas else ())
+            response = await self.rpc.call(address, request, timeout_ms)
+        assert isinstance(response, log_dirs.DescribeLogDirsResponse)
+        return response.results
+
+    async def alter_replica_log_dirs(
+        self,
+        broker: cluster.DescribedBroker,
+        wanted: Mapping[TopicPartition, str],
+        *,
+        validate_only: bool = False,
+    ) -> dict[TopicPartition, log_dirs.AlteredReplicaLogDir]:
+        """Begin to move replicas of a broker to other log directories of it. REPLICA_NOT_AVAILABLE: it has none, and
+        one that it gets later will be there. Only klamm's own brokers can be asked.
+        """
+        by_path: dict[str, dict[str, list[int]]] = {}
+        for tp, path in wanted.items():
+            by_path.setdefault(path, {}).setdefault(tp.topic, []).append(tp.partition)
+        dirs = tuple(
+            log_dirs.AlterReplicaLogDir(
+                path, tuple(log_dirs.AlterReplicaLogDirTopic(name, tuple(numbers)) for name, numbers in topics.items())
+            )
+            for path, topics in by_path.items()
+        )
+        request = log_dirs.AlterReplicaLogDirsRequest(dirs, validate_only)
+        with self.waiting.named(lambda: f"broker {broker.id} has not answered yet", self.timeout_s):
+            response = await self.ask_broker(broker.endpoint.address, request, self._timeout_ms)
+        assert isinstance(response, log_dirs.AlterReplicaLogDirsResponse)
+        return {
+            TopicPartition(topic.topic_name, altered.partition_index): altered
+            for topic in response.results
+            for altered in topic.partitions
+        }
 
     async def plan_cluster_recovery(self, *, accept_loss: bool) -> recovery.PlanClusterRecoveryResponse:
         """What `recover_cluster` would do, and why it would be refused."""
@@ -291,8 +320,8 @@ class AdminClient(ClusterConnection):
         return response.heads
 
 
-def _failed_log_dir(broker: BrokerId, described: DescribeLogDirsResult) -> cluster.Finding:
-    error = known_code(described.error_code).name
+def _failed_log_dir(broker: BrokerId, described: log_dirs.DescribedLogDir) -> cluster.Finding:
+    error = described.error_code.name
     detail = f"log directory {described.log_dir} of broker {broker} failed: {error}; see server.log of the broker"
     return cluster.Finding("failed_log_directory", detail, broker=broker)
 
