@@ -81,7 +81,7 @@ class AgentNode:
             dependencies.recorded_roles,
             agent.registration.restored,
         )
-        log_dirs = LogDirRequests(agent.manager, agent.copies, control.lock)
+        log_dirs = LogDirRequests(agent.manager, agent.copies, control)
         view = ClusterDescriptions(
             agent.broker_id,
             dependencies.cluster_id,

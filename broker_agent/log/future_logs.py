@@ -15,9 +15,9 @@ from broker_agent.log.directory_names import SWAP_MARKER, deleted_name, future_n
 from broker_agent.log.disk import Disk
 from broker_agent.log.log_directory import LogDirectory
 from broker_agent.log.partition_log import PartitionLog
-from broker_agent.log.recovery import create_log
+from broker_agent.log.recovery import create_or_leave_nothing
 from broker_agent.log.segments import LogDependencies
-from cluster.model.errors import StartupError
+from cluster.model.errors import StartupError, StorageError
 from cluster.model.partition import TopicPartition
 
 IN_TWO_PLACES: Final = "{} is in two places: {} and {}; move one of them away"
@@ -67,7 +67,7 @@ class FutureLogs:
         path_in(path, topic_partition)
         place = f"{path}/{future_name(topic_partition, self._unique())}"
         with directory:
-            create = partial(create_log, self._dependencies, place, current.config, current.topic_id)
+            create = partial(create_or_leave_nothing, self._dependencies, place, current.config, current.topic_id)
             loaded = await self._dependencies.disk.run(create)
         with directory:  # It may have failed while the thread was at work.
             log = PartitionLog(
@@ -119,8 +119,21 @@ class FutureLogs:
         log.take_over(current)
         await log.flush()
         await log.write_producers()
-        await log.rename_to(str(log.topic_partition))
-        await current.rename_to(deleted_name(log.topic_partition, self._unique()))
+        plain = str(log.topic_partition)
+        await log.rename_to(plain)
+        await current.rename_to(deleted_name(log.topic_partition, self._unique()), must_last=False)
+        try:
+            self._check(log)
+        except StorageError:
+            # The current log is served on: under a name with which the next start would delete it.
+            await current.rename_to(plain)
+            raise
+        self._check(current)
+
+    def _check(self, log: PartitionLog) -> None:
+        """Raise StorageError if the log directory has failed meanwhile."""
+        with self._directories[log.directory]:
+            return
 
     async def put_back(self, log: PartitionLog) -> None:
         """Rename a copy that got the plain name, but did not take the place of the current log. Raises StorageError."""

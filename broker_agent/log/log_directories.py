@@ -16,12 +16,11 @@ from broker_agent.log import checkpoints
 from broker_agent.log.config import LogConfig
 from broker_agent.log.cut_markers import remove_cut_markers
 from broker_agent.log.directory_names import deleted_name, path_in
-from broker_agent.log.disk_errors import is_error_of_disk
 from broker_agent.log.future_logs import FutureLogs, copy_takes_place
 from broker_agent.log.known_damage import KnownDamage, encode_damaged_replicas
 from broker_agent.log.log_directory import LogDirectory, OnFailure
 from broker_agent.log.partition_log import PartitionLog
-from broker_agent.log.recovery import LoadedLog, UnloadableLog, create_log
+from broker_agent.log.recovery import UnloadableLog, create_or_leave_nothing
 from broker_agent.log.segments import LogDependencies
 from broker_agent.log_damage import DamagedReplica
 from cluster.metrics.registry import Samples
@@ -211,7 +210,7 @@ class LogDirectories:
     ) -> PartitionLog:
         path = path_in(directory.path, topic_partition)
         with directory:
-            create = partial(_create_or_leave_nothing, self._dependencies, path, config, topic_id)
+            create = partial(create_or_leave_nothing, self._dependencies, path, config, topic_id)
             loaded = await self._dependencies.disk.run(create)
         with directory:  # It may have failed while the thread was at work.
             return PartitionLog(
@@ -511,18 +510,3 @@ def _going_on() -> Iterator[None]:
         _log.warning("Periodic work on a log directory failed; it is tried again at its next turn", error=str(error))
     except StorageError:
         return  # The directory failed, and reported it.
-
-
-def _create_or_leave_nothing(
-    dependencies: LogDependencies, path: str, config: LogConfig, topic_id: TopicId | None
-) -> LoadedLog:
-    """Create a log. After an error that leaves the directory in service nothing of it is left: the next attempt may
-    choose another directory, and a log must not be in two.
-    """
-    is_there = dependencies.disk.is_directory(path)
-    try:
-        return create_log(dependencies, path, config, topic_id)
-    except OSError as error:
-        if not is_there and not is_error_of_disk(error):
-            dependencies.disk.remove_tree(path)
-        raise

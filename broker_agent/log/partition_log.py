@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from broker_agent.log import checkpoints
 from broker_agent.log.config import LogConfig
+from broker_agent.log.disk_errors import is_error_of_disk
 from broker_agent.log.epoch_history import EpochEntry
 from broker_agent.log.index import MAX_RELATIVE_OFFSET
 from broker_agent.log.log_directory import LogDirectory
@@ -498,10 +499,11 @@ class PartitionLog:
                 disk, path, producers, end = self._dependencies.disk, self.path, self.producers, self._end
                 await disk.run(lambda: write_snapshot(disk, path, producers, end, is_flushed=True))
 
-    async def rename_to(self, name: str) -> None:
-        """Rename the log's directory within its log directory, durably; the log stays in use. Raises StorageError.
+    async def rename_to(self, name: str, *, must_last: bool = True) -> None:
+        """Rename the log's directory within its log directory, and flush that; the log stays in use.
 
-        After an error it may have either name, and may be renamed again.
+        Raises StorageError; then it may have either name, and may be renamed again. Without `must_last`, that the flush
+        was not possible for want of descriptors is no error.
         """
         with self._usable():
             async with self._writing:
@@ -512,7 +514,11 @@ class PartitionLog:
                     directory.renamed(self.path, renamed)
                     self.path = self._flusher.path = renamed
                     self.segments.moved_to(renamed)
-                await disk.run(lambda: disk.sync_directory(directory.path))
+                try:
+                    await disk.run(lambda: disk.sync_directory(directory.path))
+                except OSError as error:
+                    if must_last or is_error_of_disk(error):
+                        raise
 
     async def rename_away(self, name: str) -> str:
         """Close the log and rename its directory, once no thread writes in it; returns the new path."""

@@ -16,6 +16,7 @@ from broker_agent.log.config import LogConfig
 from broker_agent.log.cut_markers import find_cut_markers
 from broker_agent.log.directory_names import SWAP_MARKER, parse_offset_name
 from broker_agent.log.disk import Disk
+from broker_agent.log.disk_errors import is_error_of_disk
 from broker_agent.log.epoch_history import EpochEntry, EpochHistory
 from broker_agent.log.producer_state import ProducerStates
 from broker_agent.log.segment import DELETED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
@@ -81,6 +82,21 @@ def create_log(dependencies: LogDependencies, path: str, config: LogConfig, topi
     dependencies.disk.sync_directory(parent)
     zero = Offset(0)
     return LoadedLog(segments, EpochHistory(), ProducerStates(), zero, zero, zero, topic_id)
+
+
+def create_or_leave_nothing(
+    dependencies: LogDependencies, path: str, config: LogConfig, topic_id: TopicId | None
+) -> LoadedLog:
+    """Create a log. After an error that leaves the directory in service nothing of it is left: the next attempt may
+    choose another directory, and a log must not be in two.
+    """
+    is_there = dependencies.disk.is_directory(path)
+    try:
+        return create_log(dependencies, path, config, topic_id)
+    except OSError as error:
+        if not is_there and not is_error_of_disk(error):
+            dependencies.disk.remove_tree(path)
+        raise
 
 
 def load_log(

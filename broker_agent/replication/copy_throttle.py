@@ -8,15 +8,15 @@ from contextlib import suppress
 
 
 class CopyThrottle:
-    """One limit for all copies together, in bytes per second; None: no limit, 0: nothing is copied."""
+    """One limit for all copies together, in bytes per second; 0: nothing is copied."""
 
-    def __init__(self) -> None:
-        self.bytes_per_second: int | None = None
+    def __init__(self, bytes_per_second: int) -> None:
+        self.bytes_per_second = bytes_per_second
         self._changed = asyncio.Event()
         self._due = 0.0
         """When what was copied so far is paid for, in seconds of the event loop's time."""
 
-    def limit(self, bytes_per_second: int | None) -> None:
+    def limit(self, bytes_per_second: int) -> None:
         """Set the limit; whoever waits because of the former one copies on, at the new rate."""
         if bytes_per_second != self.bytes_per_second:
             self.bytes_per_second = bytes_per_second
@@ -25,13 +25,13 @@ class CopyThrottle:
 
     def piece(self, size_max: int) -> int:
         """The bytes to copy at once: no more than in a second, so that the rate is even."""
-        return size_max if not self.bytes_per_second else min(size_max, self.bytes_per_second)
+        return min(size_max, max(1, self.bytes_per_second))
 
     async def pay(self, size: int) -> None:
         """Wait until `size` bytes more are within the limit."""
-        now, rate = asyncio.get_running_loop().time(), self.bytes_per_second
-        if rate:
-            self._due = max(self._due, now) + size / rate
+        if self.bytes_per_second:
+            now = asyncio.get_running_loop().time()
+            self._due = max(self._due, now) + size / self.bytes_per_second
         await self._until_due()
 
     async def until_open(self) -> None:

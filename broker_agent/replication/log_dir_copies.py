@@ -35,13 +35,14 @@ class LogDirCopies:
     """
 
     def __init__(self, manager: ReplicaManager, tasks: TaskSet, lock: asyncio.Lock) -> None:
-        self.throttle = CopyThrottle()
+        settings = manager.settings
+        self.throttle = CopyThrottle(settings.replica_alter_log_dirs_io_max_bytes_per_second)
         self._manager, self._tasks = manager, tasks
         self._failed: dict[TopicPartition, None] = {}
         self._setup = CopySetup(manager, lock, self.throttle, self._failed)
         self._running: dict[int, _Running] = {}
         self._is_closed = False
-        threads = manager.settings.num_replica_alter_log_dirs_threads
+        threads = settings.num_replica_alter_log_dirs_threads
         self._threads = len(manager.logs.directories) if threads is None else threads
         registry, tags = manager.metrics.registry, {"clientId": "ReplicaAlterLogDirs"}
         self._max_lag = registry.gauge(*_METRICS, "MaxLag", **tags)

@@ -86,12 +86,12 @@ class ControlRequests:
 
     async def leader_and_isr(self, request: control.LeaderAndIsrRequest) -> control.LeaderAndIsrResponse:
         """Become leader or follower of the requested partitions (R2.1)."""
-        response = await self._to_the_end(lambda: self._leader_and_isr(request))
+        response = await self.to_the_end(lambda: self._leader_and_isr(request))
         return self._heads.attached_to(response)
 
     async def stop_replica(self, request: control.StopReplicaRequest) -> control.StopReplicaResponse:
         """Stop fetching the requested partitions and delete those with the delete flag."""
-        response = await self._to_the_end(lambda: self._stop_replica(request))
+        response = await self.to_the_end(lambda: self._stop_replica(request))
         return self._heads.attached_to(response)
 
     async def _leader_and_isr(self, request: control.LeaderAndIsrRequest) -> control.LeaderAndIsrResponse:
@@ -145,7 +145,7 @@ class ControlRequests:
                 return control.UpdateMetadataResponse(code)
             return self._with_epochs(control.UpdateMetadataResponse(code))
 
-    async def _to_the_end(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    async def to_the_end(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Complete a request even if its sender disconnects meanwhile, as a controller that fails does.
 
         A half-done role change could not be repaired: the repeated request has the same leader epoch and is ignored.

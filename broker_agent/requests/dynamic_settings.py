@@ -85,7 +85,7 @@ class DynamicBrokerSettings:
         self._topics = topics
         self._fetchers = fetchers
         self._fetchers_of_file = fetchers_of_file
-        self._copy_throttle = copy_throttle
+        self._copy_throttle, self._copy_rate_of_file = copy_throttle, copy_throttle.bytes_per_second
         self._log_level = log_level
 
     async def _take_over(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> None:
@@ -100,7 +100,8 @@ class DynamicBrokerSettings:
         self._log_level.override(own=own, of_all=of_all)
         fetchers = _first_number((own, of_all), _NUM_REPLICA_FETCHERS, 1, bounds.INT32_MAX)
         self._fetchers.resize(self._fetchers_of_file if fetchers is None else fetchers)
-        self._copy_throttle.limit(_first_number((own, of_all), _COPY_RATE, 0, bounds.INT64_MAX))
+        rate = _first_number((own, of_all), _COPY_RATE, 0, bounds.INT64_MAX)
+        self._copy_throttle.limit(self._copy_rate_of_file if rate is None else rate)
 
 
 def _first_number(layers: Sequence[Mapping[str, str]], key: str, lowest: int, highest: int) -> int | None:

@@ -3,7 +3,6 @@
 Source: Kafka ReplicaManager.describeLogDirs, alterReplicaLogDirs; KIP-113.
 """
 
-import asyncio
 import os
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -15,6 +14,7 @@ from broker_agent.log.directory_names import fits_future_name
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.replication.log_dir_copies import LogDirCopies
 from broker_agent.replication.replica_manager import ReplicaManager
+from broker_agent.requests.control import ControlRequests
 from cluster.model.errors import ErrorCode, StorageError
 from cluster.model.partition import TopicPartition
 from cluster.requests.log_dirs import (
@@ -35,10 +35,10 @@ _log = structlog.stdlib.get_logger()
 
 
 class LogDirRequests:
-    """Answers about the log directories, and changes where replicas are. `lock`: the replica state change lock."""
+    """Answers about the log directories, and changes where replicas are."""
 
-    def __init__(self, manager: ReplicaManager, copies: LogDirCopies, lock: asyncio.Lock) -> None:
-        self._manager, self._copies, self._lock = manager, copies, lock
+    def __init__(self, manager: ReplicaManager, copies: LogDirCopies, control: ControlRequests) -> None:
+        self._manager, self._copies, self._control = manager, copies, control
         self._configured = {os.path.abspath(path): path for path in manager.logs.directories}
 
     async def describe(self, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
@@ -73,9 +73,15 @@ class LogDirRequests:
         return _UNKNOWN_LAG if current is None else current.log_end_offset - future.log_end_offset
 
     async def alter(self, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
-        """Begin to move each replica to the directory that is named with it; replicas are independent (R11.8)."""
+        """Begin to move each replica to the directory that is named with it; replicas are independent (R11.8).
+
+        Carried out to the end even if the sender disconnects: a copy that nobody knows would be in the way of the next.
+        """
+        return await self._control.to_the_end(lambda: self._alter_all(request))
+
+    async def _alter_all(self, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
         results: dict[str, list[AlteredReplicaLogDir]] = {}
-        async with self._lock:
+        async with self._control.lock:
             for wanted in request.dirs:
                 for topic in wanted.topics:
                     for number in topic.partitions:

@@ -186,7 +186,9 @@ class _ReplicationKeys(Keys):
     num_replica_fetchers: Positive = 1
     """Connections over which a broker fetches from each leader."""
     num_replica_alter_log_dirs_threads: Positive | None = None
-    """Replicas that are copied between log directories at the same time; as many as there are directories."""
+    """Replicas that are copied between log directories at once; by default as many as there are directories."""
+    replica_alter_log_dirs_io_max_bytes_per_second: NotNegative = INT64_MAX
+    """Bytes per second of all copies between log directories together; 0: none."""
     replica_high_watermark_checkpoint_interval_ms: Positive = 5000
     """Time between two checkpoints of the high watermarks."""
     min_insync_replicas: SizeInt32 = 1

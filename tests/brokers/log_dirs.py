@@ -1,7 +1,7 @@
 """Agents with several log directories: what is asked of them, and what is in their directories."""
 
 from broker_agent.log.partition_log import PartitionLog
-from cluster.model.broker import LeaderEpoch
+from cluster.model.bounds import INT64_MAX
 from cluster.model.errors import ErrorCode
 from cluster.model.partition import TopicPartition
 from cluster.requests.log_dirs import (
@@ -81,14 +81,11 @@ async def limit_copies(world: AgentWorld, bytes_per_second: int | None, broker: 
     change = Create(CONFIG_CHANGE_PREFIX, encode_config_change(entity), sequential=True)
     assert all(result.ok for result in await tool.multi([write, change]))
     throttle = world.agents[broker].agent.copies.throttle
-    await until(lambda: throttle.bytes_per_second == bytes_per_second)
+    expected = INT64_MAX if bytes_per_second is None else bytes_per_second
+    await until(lambda: throttle.bytes_per_second == expected)
 
 
 def content(log: PartitionLog | None) -> bytes:
     """All batches from the log start on."""
     assert log is not None
     return log.read(log.log_start_offset, 1 << 30, log.log_end_offset, at_least_one=True)
-
-
-def epoch(number: int) -> LeaderEpoch:
-    return LeaderEpoch(number)

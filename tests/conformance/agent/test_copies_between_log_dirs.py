@@ -396,3 +396,46 @@ def test_a_step_that_fails_for_want_of_descriptors_is_tried_again(part: int) -> 
         await world.stop()
 
     run()
+
+
+@pytest.mark.rule("R11.13", "R11.3")
+@pytest.mark.parametrize("fails", [A, B])
+def test_a_directory_that_fails_between_the_last_rename_and_the_swap_costs_no_record(fails: str) -> None:
+    @virtually
+    async def run() -> None:
+        world = world_of_directories()
+        await world.start(1)
+        process = world.agents[1]
+        await world.create(1, (1,))
+        if directory_of(process) != A:
+            await move(process, A)
+            await moved(process, A)
+        for _ in range(5):
+            await process.produce(10)
+        process.disk.latency_s = (0.01, 0.01)
+        assert await move(process, B) == [NONE]
+
+        def is_renamed() -> bool:
+            return partition_dirs(process) == {A: ["delete"], B: ["orders-0"]} and directory_of(process) == A
+
+        await until(is_renamed)
+        process.disk.break_directory(fails)
+        process.logs.directories[fails].fail(OSError(errno.EIO, "input/output error"))
+        await asyncio.sleep(1)
+        process.disk.mend_directory(fails)
+        if fails == B:
+            # The current log goes on, under a name that the next start serves.
+            assert (await process.produce(10)).error_code is NONE
+            kept = content(process.partition().log)
+        else:
+            assert process.agent.manager.is_offline(TP)
+            kept = b""
+        await process.crash()
+        await asyncio.sleep(7)
+        await process.start()
+        log = process.logs.get(TP)
+        assert log is not None
+        assert (log.log_end_offset, content(log).startswith(kept)) == (60 if fails == B else 50, True)
+        await world.stop()
+
+    run()

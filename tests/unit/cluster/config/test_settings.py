@@ -41,6 +41,7 @@ DEFAULTS: dict[str, Any] = {
     "replica.fetch.backoff.ms": 1000,
     "num.replica.fetchers": 1,
     "num.replica.alter.log.dirs.threads": None,
+    "replica.alter.log.dirs.io.max.bytes.per.second": 2**63 - 1,
     "replica.socket.timeout.ms": 30_000,
     "replica.high.watermark.checkpoint.interval.ms": 5000,
     "min.insync.replicas": 1,
