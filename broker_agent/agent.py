@@ -185,11 +185,12 @@ class Agent:
         return self._session.health()
 
     def findings(self) -> Iterator[Finding]:
-        """What keeps this agent from ZooKeeper, the controller or the leaders that it follows."""
+        """What keeps this agent from ZooKeeper, the controller and the leaders that it follows, and stuck moves."""
         if self._session is not None:
             yield from self._session.findings()
         yield from self.proposals.findings()
         yield from self.fetchers.findings()
+        yield from self.copies.findings()
 
     def _report_logs(self) -> None:
         """Take the replicas whose logs could not be loaded offline, and record what others have lost (R9.22)."""

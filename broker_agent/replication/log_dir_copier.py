@@ -30,13 +30,13 @@ _log = structlog.stdlib.get_logger()
 
 class CopySetup(Struct, frozen=True):
     """Dependencies shared by all copiers of an agent. `lock`: the replica state change lock; `failed`: the partitions
-    that are not copied until their next role change.
+    that are not copied until their next role change, and why.
     """
 
     manager: ReplicaManager
     lock: asyncio.Lock
     throttle: CopyThrottle
-    failed: dict[TopicPartition, None]
+    failed: dict[TopicPartition, str]
 
 
 class _Copy(Struct, frozen=True):
@@ -227,17 +227,17 @@ class LogDirCopier:
         epoch = copy.state.leader_epoch
         if react_to_fetch_error(code, requested_epoch=epoch, current_epoch=epoch) is FetchErrorReaction.GIVE_UP:
             # Common: the LeaderAndIsr that has changed the epoch adds the partition again.
-            self._stop(copy.topic_partition)
+            self._stop(copy.topic_partition, code.name)
         else:
             self._delay(copy.topic_partition)
 
     def _give_up(self, tp: TopicPartition, why: str) -> None:
-        self._stop(tp)
+        self._stop(tp, why)
         _log.warning("Copying to another log directory stopped until the next LeaderAndIsr", partition=str(tp), why=why)
 
-    def _stop(self, tp: TopicPartition) -> None:
+    def _stop(self, tp: TopicPartition, why: str) -> None:
         self.states.remove(tp)
-        self._setup.failed[tp] = None
+        self._setup.failed[tp] = why
 
     def _try_again(self, tp: TopicPartition, error: Exception) -> None:
         _log.warning("Copying to another log directory is tried again", partition=str(tp), error=str(error))

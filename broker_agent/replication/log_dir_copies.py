@@ -4,7 +4,7 @@ Source: Kafka ReplicaAlterLogDirsManager; KIP-113.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -18,6 +18,7 @@ from broker_agent.replication.replica_manager import ReplicaManager
 from cluster.aio.tasks import TaskSet
 from cluster.model.broker import Offset
 from cluster.model.partition import TopicPartition
+from cluster.requests.cluster import Finding
 
 _METRICS: Final = ("kafka.server", "ReplicaAlterLogDirsManager")
 _METRICS_REFRESH_S: Final = 1.0
@@ -38,7 +39,7 @@ class LogDirCopies:
         settings = manager.settings
         self.throttle = CopyThrottle(settings.replica_alter_log_dirs_io_max_bytes_per_second)
         self._manager, self._tasks = manager, tasks
-        self._failed: dict[TopicPartition, None] = {}
+        self._failed: dict[TopicPartition, str] = {}
         self._setup = CopySetup(manager, lock, self.throttle, self._failed)
         self._running: dict[int, _Running] = {}
         self._is_closed = False
@@ -55,6 +56,18 @@ class LogDirCopies:
     def failed(self) -> tuple[TopicPartition, ...]:
         """The partitions that are not copied until the next LeaderAndIsr."""
         return tuple(self._failed)
+
+    def findings(self) -> Iterator[Finding]:
+        """Moves that have stopped by an error."""
+        own_id = self._manager.own_id
+        for tp, why in self._failed.items():
+            partition = self._manager.online(tp)
+            if partition is not None and partition.future_log is not None:
+                detail = (
+                    f"broker {own_id}: {tp} is not copied to {partition.future_log.directory} any more: {why}; ask"
+                    " again with 'klamm brokers move-dir', or end the move by asking for the directory where it is"
+                )
+                yield Finding("stuck_directory_move", detail, *tp, own_id)
 
     def state(self, tp: TopicPartition) -> FetchState | None:
         running = self._running.get(self._number(tp))

@@ -135,10 +135,12 @@ class LogDirRequests:
             await logs.delete_future(tp)
         if plan.is_preferred:
             logs.futures.preferred[tp] = target
-        if plan.begins_copy and partition is not None:
+        if plan.begins_copy:
             await logs.create_future(tp, target)
-            self._copies.resume((partition,))
             _log.info("Replica is being moved to another log directory", partition=str(tp), to=target)
+        if partition is not None:
+            # Also of one that has given up: asking again is what a person tries.
+            self._copies.resume((partition,))
 
     def _explain(self, code: ErrorCode, tp: TopicPartition, path: str) -> str:
         own = self._manager.own_id

@@ -439,3 +439,36 @@ def test_a_directory_that_fails_between_the_last_rename_and_the_swap_costs_no_re
         await world.stop()
 
     run()
+
+
+@pytest.mark.rule("R11.8", "R5.26")
+@virtually
+async def test_a_copy_that_has_given_up_is_a_finding_until_it_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = world_of_directories()
+    await world.start(1)
+    process = world.agents[1]
+    await world.create(1, (1,))
+    await process.produce(10)
+    target = other_than(directory_of(process))
+    await limit_copies(world, 0)
+    assert await move(process, target) == [NONE]
+    future = process.logs.futures.get(TP)
+    assert future is not None
+
+    def fail(*_: object) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(future, "append_as_follower", fail)
+    await limit_copies(world, None)
+    await until(lambda: process.agent.copies.failed == (TP,))
+    [finding] = process.agent.copies.findings()
+    assert (finding.kind, finding.topic, finding.broker) == ("stuck_directory_move", TOPIC, 1)
+    assert "a bug" in finding.detail
+    assert (await process.produce(10)).error_code is NONE
+    monkeypatch.undo()
+    assert await move(process, target) == [NONE]
+    await moved(process, target)
+    assert (process.agent.copies.failed, list(process.agent.copies.findings())) == ((), [])
+    await world.stop()
