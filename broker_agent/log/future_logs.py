@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Final
 
 from broker_agent.log.directory_names import SWAP_MARKER, deleted_name, future_name, path_in
-from broker_agent.log.disk import Disk
 from broker_agent.log.log_directory import LogDirectory
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.recovery import create_or_leave_nothing
@@ -107,8 +106,7 @@ class FutureLogs:
     async def mark(self, log: PartitionLog) -> None:
         """Flush a copy and mark that it is about to take the place of the current log. Raises StorageError."""
         await log.flush()
-        with self._directories[log.directory]:
-            await self._dependencies.disk.run(partial(_create_marker, self._dependencies.disk, log.path))
+        await log.mark(SWAP_MARKER)
 
     async def put_in_place(self, log: PartitionLog, current: PartitionLog) -> None:
         """Give a marked copy, which has all batches of the current log, its plain name, and the current log that of a
@@ -160,8 +158,3 @@ def copy_takes_place(copy: PartitionLog, current: PartitionLog) -> bool:
     if ends[0] < ends[1] and copy.log_end_offset > current.log_end_offset:
         raise StartupError(IN_TWO_PLACES.format(copy.topic_partition, current.path, copy.path))
     return ends[0] >= ends[1] and copy.log_end_offset >= current.log_end_offset
-
-
-def _create_marker(disk: Disk, path: str) -> None:
-    disk.open_file(f"{path}/{SWAP_MARKER}").close()
-    disk.sync_directory(path)

@@ -290,11 +290,14 @@ class LogDirectories:
         Raises StorageError.
         """
         await self.futures.mark(future)
-        path, noted = future.directory, {future.topic_partition: future.high_watermark}
+        path, topic_partition = future.directory, future.topic_partition
         with self._directories[path]:
             async with self._directories[path].checkpoint_writing:
-                offsets = await self.read_high_watermarks(path) | noted
-                await self._replace(path, checkpoints.HIGH_WATERMARKS, checkpoints.encode_offsets(offsets))
+                offsets = await self.read_high_watermarks(path)
+                # A partition that was deleted meanwhile must not get one (R9.9).
+                if self.futures.get(topic_partition) is future:
+                    offsets[topic_partition] = future.high_watermark
+                    await self._replace(path, checkpoints.HIGH_WATERMARKS, checkpoints.encode_offsets(offsets))
 
     def replace_current(self, future: PartitionLog) -> None:
         """Let a copy that was put in its place be the current log, in one step with its users (R11.12)."""

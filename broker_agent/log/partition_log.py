@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from broker_agent.log import checkpoints
 from broker_agent.log.config import LogConfig
+from broker_agent.log.disk import Disk
 from broker_agent.log.disk_errors import is_error_of_disk
 from broker_agent.log.epoch_history import EpochEntry
 from broker_agent.log.index import MAX_RELATIVE_OFFSET
@@ -326,9 +327,18 @@ class PartitionLog:
             cuts, bound = self._flusher.cuts, self._end
             segment, placed = found
             size = max(max_bytes, placed.header.size)
-            records = await self._dependencies.disk.run(lambda: segment.read_at(placed.position, size, bound))
-        is_current = not self._is_closed and directory.failure is None and self._flusher.cuts == cuts
-        return records if is_current and start >= self._log_start else None
+
+            def is_current() -> bool:
+                is_in_use = not self._is_closed and directory.failure is None and segment in self.segments
+                return is_in_use and self._flusher.cuts == cuts and start >= self._log_start
+
+            try:
+                records = await self._dependencies.disk.run(lambda: segment.read_at(placed.position, size, bound))
+            except OSError:
+                if is_current():
+                    raise
+                return None  # Its files may be gone.
+            return records if is_current() else None
 
     def _checked_start(self, start: Offset) -> Offset:
         if not self._log_start <= start <= self._end:
@@ -499,6 +509,14 @@ class PartitionLog:
                 disk, path, producers, end = self._dependencies.disk, self.path, self.producers, self._end
                 await disk.run(lambda: write_snapshot(disk, path, producers, end, is_flushed=True))
 
+    async def mark(self, name: str) -> None:
+        """Create an empty file in the log's directory, durably, in a worker thread. Raises StorageError."""
+        with self._usable():
+            async with self._writing:
+                self._usable()  # While it waited, the log may have been deleted and its directory renamed.
+                disk, path = self._dependencies.disk, self.path
+                await disk.run(lambda: _create_empty(disk, path, name))
+
     async def rename_to(self, name: str, *, must_last: bool = True) -> None:
         """Rename the log's directory within its log directory, and flush that; the log stays in use.
 
@@ -540,3 +558,8 @@ class PartitionLog:
         if self._is_closed:
             raise StorageError(self.directory, f"the log of {self.topic_partition} is closed")
         return self._log_directory
+
+
+def _create_empty(disk: Disk, directory: str, name: str) -> None:
+    disk.open_file(f"{directory}/{name}").close()
+    disk.sync_directory(directory)
