@@ -1,4 +1,4 @@
-"""The administrative client: one method per request."""
+"""Holds the administrative client, which has a method for each request."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -17,19 +17,19 @@ from cluster.model.partition import TopicPartition
 from cluster.requests import cluster, configs, elections, log_dirs, reassignments, recovery, topics
 
 _LAST_WORD_MS = 1_000
-"""How long a command that had no answer until its timeout may ask why."""
+"""The time that a command without an answer until its timeout may take to ask why."""
 
 
 class AdminClient(ClusterConnection):
-    """A connection with everything that can be asked of the controller, and errors as there."""
+    """Sends requests to the controller and to single nodes over a `ClusterConnection`, which says what they raise."""
 
     async def create_topics(
         self, new: Sequence[topics.NewTopic], *, validate_only: bool = False
     ) -> topics.CreateTopicsResponse:
-        """Create topics and wait until their partitions have leaders. One result per topic.
+        """Create topics and wait until their partitions have leaders; the result has an item for each topic.
 
-        An attempt whose answer was lost is sent again; only after a failover in between may
-        TOPIC_ALREADY_EXISTS speak of our own topic. So it is with every mutation here.
+        An attempt whose answer was lost is sent again under its request id, as every mutation is. Only after a failover
+        in between can TOPIC_ALREADY_EXISTS be about the topic that the first attempt created.
         """
         request = topics.CreateTopicsRequest(tuple(new), self._timeout_ms, validate_only)
         return await self.ask_controller(request, topics.CreateTopicsResponse)
@@ -37,7 +37,7 @@ class AdminClient(ClusterConnection):
     async def create_partitions(
         self, new: Sequence[topics.NewPartitions], *, validate_only: bool = False
     ) -> topics.CreatePartitionsResponse:
-        """Add partitions to topics and wait until they have leaders. One result per topic."""
+        """Add partitions to topics and wait until they have leaders; the result has an item for each topic."""
         request = topics.CreatePartitionsRequest(tuple(new), self._timeout_ms, validate_only)
         return await self.ask_controller(request, topics.CreatePartitionsResponse)
 
@@ -46,7 +46,7 @@ class AdminClient(ClusterConnection):
     ) -> topics.DeleteTopicsResponse:
         """Mark topics for deletion and wait until they are gone, at most `wait_ms`; default: the client's timeout.
 
-        REQUEST_TIMED_OUT means that the deletion is under way: `describe_topic_deletions` tells how far it is.
+        REQUEST_TIMED_OUT means that the deletion continues: `describe_topic_deletions` shows its progress.
         """
         limit_ms = self._timeout_ms if wait_ms is None else wait_ms
         request = topics.DeleteTopicsRequest(tuple(map(topics.TopicToDelete, names)), limit_ms, validate_only)
@@ -55,9 +55,9 @@ class AdminClient(ClusterConnection):
     async def delete_records(
         self, offsets: Mapping[TopicPartition, Offset], *, wait_ms: int | None = None, validate_only: bool = False
     ) -> record_deletion.Results:
-        """Delete the records below these offsets, -1: below the high watermark. One result per partition.
+        """Delete the records below these offsets (-1: the high watermark); the result has an item for each partition.
 
-        REQUEST_TIMED_OUT means that the leader has deleted them, or may have, but not every live follower has.
+        REQUEST_TIMED_OUT means that the leader has or may have deleted them, but not every live follower has.
         """
         limit_ms = self._timeout_ms if wait_ms is None else wait_ms
         return await record_deletion.delete_records(
@@ -68,13 +68,13 @@ class AdminClient(ClusterConnection):
         return await self.ask_controller(topics.ListTopicsRequest(), topics.ListTopicsResponse)
 
     async def describe_topics(self, names: Sequence[str] | None = None) -> topics.DescribeTopicsResponse:
-        """Partitions and configs of these topics, of all with None; an unknown one has its error code."""
+        """Describe partitions and configs of these topics (None: of all); an unknown topic has an error code."""
         return await self.ask_controller(topics.DescribeTopicsRequest(_all_or(names)), topics.DescribeTopicsResponse)
 
     async def describe_topic_deletions(
         self, names: Sequence[str] | None = None
     ) -> topics.DescribeTopicDeletionsResponse:
-        """Progress of the deletions of these topics, of all with None, and what they wait for."""
+        """Describe the progress of the deletions of these topics (None: of all), and what they wait for."""
         request = topics.DescribeTopicDeletionsRequest(_all_or(names))
         return await self.ask_controller(request, topics.DescribeTopicDeletionsResponse)
 
@@ -88,7 +88,7 @@ class AdminClient(ClusterConnection):
     async def list_partition_reassignments(
         self, topics: Sequence[reassignments.ListPartitionReassignmentsTopics] | None = None
     ) -> reassignments.ListPartitionReassignmentsResponse:
-        """Ongoing reassignments of these partitions, or all with None."""
+        """List the ongoing reassignments of these partitions (None: of all)."""
         request = reassignments.ListPartitionReassignmentsRequest(
             None if topics is None else tuple(topics), self._timeout_ms
         )
@@ -97,7 +97,7 @@ class AdminClient(ClusterConnection):
     async def describe_reassignments(
         self, names: Sequence[str] | None = None
     ) -> reassignments.DescribeReassignmentsResponse:
-        """Progress of the reassignments of these topics, of all with None, and what they wait for."""
+        """Describe the progress of the reassignments of these topics (None: of all), and what they wait for."""
         return await self.ask_controller(
             reassignments.DescribeReassignmentsRequest(_all_or(names)), reassignments.DescribeReassignmentsResponse
         )
@@ -109,7 +109,7 @@ class AdminClient(ClusterConnection):
         *,
         validate_only: bool = False,
     ) -> elections.ElectLeadersResponse:
-        """Elect PREFERRED leaders, or UNCLEAN ones where there is none, of these partitions, of all with None."""
+        """Elect leaders of these partitions (None: of all): PREFERRED ones, or UNCLEAN ones where there is none."""
         chosen = None if partitions is None else tuple(partitions)
         request = elections.ElectLeadersRequest(election_type, chosen, self._timeout_ms, validate_only)
         return await self.ask_controller(request, elections.ElectLeadersResponse)
@@ -134,7 +134,7 @@ class AdminClient(ClusterConnection):
         return response
 
     async def registered_broker(self, broker_id: int) -> cluster.DescribedBroker:
-        """Raises ApiError(BROKER_NOT_AVAILABLE) if it is not registered."""
+        """Find a broker by id. Raises ApiError(BROKER_NOT_AVAILABLE) if it is not registered."""
         for broker in (await self.describe_controller()).brokers:
             if broker.id == broker_id:
                 return broker
@@ -151,13 +151,13 @@ class AdminClient(ClusterConnection):
         return response
 
     async def describe_findings(self) -> cluster.DescribeFindingsResponse:
-        """What the active controller knows to be wrong."""
+        """Ask the active controller what it knows to be wrong."""
         return await self.ask_controller(cluster.DescribeFindingsRequest(), cluster.DescribeFindingsResponse)
 
     async def describe_candidates_findings(self) -> list[cluster.Finding] | None:
-        """What the known addresses that answer say while no controller is active; one round, each finding once.
+        """Ask all known addresses once what they find while no controller is active; equal findings are joined.
 
-        None if none of them answers.
+        The result is None if no address answers.
         """
 
         async def ask(address: str) -> Sequence[cluster.Finding] | None:
@@ -176,7 +176,7 @@ class AdminClient(ClusterConnection):
         return list(dict.fromkeys(finding for answer in answers for finding in answer or ()))
 
     async def describe_findings_of(self, broker: cluster.DescribedBroker) -> tuple[cluster.Finding, ...]:
-        """What one broker knows to be wrong, without retries; that it does not respond or refuses is a finding, too."""
+        """Ask one broker once what it knows to be wrong; if it does not respond or refuses, that is a finding, too."""
         try:
             return await self._findings_of(broker)
         except ApiError as error:
@@ -208,7 +208,7 @@ class AdminClient(ClusterConnection):
     async def describe_log_dirs(
         self, broker: cluster.DescribedBroker, *, with_replicas: bool = True
     ) -> Sequence[log_dirs.DescribedLogDir]:
-        """Log directories of a broker, and the size of each replica in them, without retries."""
+        """Ask a broker once for its log directories and the size of each replica in them."""
         address, timeout_ms = broker.endpoint.address, self._timeout_ms if with_replicas else PROBE_TIMEOUT_MS
         with self.waiting.named(lambda: f"broker {broker.id} has not answered yet", timeout_ms / 1000):
             if self.kafka is not None:
@@ -248,7 +248,7 @@ class AdminClient(ClusterConnection):
         }
 
     async def plan_cluster_recovery(self, *, accept_loss: bool) -> recovery.PlanClusterRecoveryResponse:
-        """What `recover_cluster` would do, and why it would be refused."""
+        """Plan what `recover_cluster` would do, and why it would be refused."""
         request = recovery.PlanClusterRecoveryRequest(accept_loss)
         return await self.ask_controller(request, recovery.PlanClusterRecoveryResponse)
 
@@ -264,19 +264,19 @@ class AdminClient(ClusterConnection):
     async def alter_configs(
         self, resources: Sequence[configs.AlterConfigsResource], *, validate_only: bool = False
     ) -> configs.AlterConfigsResponse:
-        """Set and delete single keys. One result per resource, which is changed as a whole or not at all."""
+        """Set and delete single keys. Each resource has a result and is changed as a whole or not at all."""
         request = configs.AlterConfigsRequest(tuple(resources), validate_only)
         return await self.ask_controller(request, configs.AlterConfigsResponse)
 
     async def update_features(self, updates: Sequence[configs.FeatureUpdate]) -> configs.UpdateFeaturesResponse:
-        """Raise, lower and remove finalized features. One result per update; the valid ones are written."""
+        """Raise, lower and remove finalized features. Each update has a result; the valid ones are written."""
         request = configs.UpdateFeaturesRequest(tuple(updates), self._timeout_ms)
         return await self.ask_controller(request, configs.UpdateFeaturesResponse)
 
     async def plan_feature_updates(
         self, updates: Sequence[configs.FeatureUpdate]
     ) -> configs.PlanFeatureUpdatesResponse:
-        """What `update_features` would come to; nothing is changed."""
+        """Plan what `update_features` would do; nothing is changed."""
         return await self.ask_controller(
             configs.PlanFeatureUpdatesRequest(tuple(updates)), configs.PlanFeatureUpdatesResponse
         )
@@ -289,7 +289,7 @@ class AdminClient(ClusterConnection):
     ) -> AsyncGenerator[cluster.WatchResponse]:
         """Stream cluster events from now on, or after `cursor`, across failovers, without an end.
 
-        Raises PeerUnreachableError when no controller is found for as long as the client's timeout.
+        Raises PeerUnreachableError if no controller is found within the client's timeout.
         """
         while True:
             address = await self.find_controller()
@@ -305,7 +305,7 @@ class AdminClient(ClusterConnection):
             await asyncio.sleep(RETRY_PAUSE_S)
 
     async def read_state_changes(self, address: str, topic: str, partition: int) -> cluster.ReadStateChangesResponse:
-        """One node's state-change records of a partition, without retries."""
+        """Read one node's state-change records of a partition, without retries."""
         request = cluster.ReadStateChangesRequest(topic, partition)
         with self.waiting.named(lambda: f"{self.name(address)} has not answered yet", self.timeout_s):
             response = await self.rpc.call(address, request, self._timeout_ms)
@@ -313,7 +313,7 @@ class AdminClient(ClusterConnection):
         return response
 
     async def describe_log_heads(self, address: str) -> tuple[cluster.LogHead, ...]:
-        """Where one node's state-change log ends, without a second try."""
+        """Ask one node where its state-change log ends, without retries."""
         with self.waiting.named(lambda: f"{self.name(address)} has not answered yet", self.timeout_s):
             response = await self.rpc.call(address, cluster.DescribeLogHeadsRequest(), self._timeout_ms)
         assert isinstance(response, cluster.DescribeLogHeadsResponse)

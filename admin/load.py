@@ -1,6 +1,6 @@
-"""What a cluster is busy with, from two looks at it: elections, ISR changes, failovers and records per second.
+"""Measures what a cluster is busy with, by two samples: elections, ISR changes, failovers and records per second.
 
-All of it comes from what every cluster answers: epochs count elections and ISR changes, end offsets count records.
+It asks only what every cluster answers: epochs count elections and ISR changes, end offsets count records.
 """
 
 import asyncio
@@ -32,9 +32,9 @@ _OFFSETS_TIMEOUT_MS: Final = 3_000
 
 
 class Sample(Struct, frozen=True):
-    """One observation of the cluster. `at_s`: by the event loop's clock.
+    """Holds one observation of the cluster. `at_s`: the time by the event loop's clock.
 
-    `ends`: end offsets for consumers, where the leader answered.
+    `ends`: end offsets for consumers, of the partitions whose leader answered.
     """
 
     at_s: float
@@ -48,7 +48,7 @@ class Sample(Struct, frozen=True):
 
 
 class BusyPartition(Struct, frozen=True):
-    """A partition with new records. `records_per_s`: appended to the leader and replicated, as consumers see them."""
+    """Describes a partition with new records. `records_per_s` counts replicated records, as consumers see them."""
 
     topic: str
     partition: int
@@ -58,7 +58,7 @@ class BusyPartition(Struct, frozen=True):
 
 
 class BrokerLoad(Struct, frozen=True):
-    """The load of one broker. `records_per_s`: of the partitions that it leads."""
+    """Holds the load of one broker. `records_per_s` counts those of the partitions that it leads."""
 
     id: BrokerId
     state: str
@@ -68,9 +68,10 @@ class BrokerLoad(Struct, frozen=True):
 
 
 class Load(Struct, frozen=True):
-    """The load of a cluster between two samples, `seconds` apart, and its state at the second.
+    """Holds the load of a cluster between two samples, `seconds` apart, and its state at the second.
 
-    `failovers`: elections of a controller. `counts`: partitions, and those to which each filter applies.
+    `failovers`: the number of elections of a controller. `counts`: the number of partitions, and of those to which each
+    filter applies.
     """
 
     seconds: float
@@ -86,7 +87,7 @@ class Load(Struct, frozen=True):
 
 
 async def take_sample(client: AdminClient) -> Sample:
-    """Ask controller and leaders. Raises as the client does when no controller answers.
+    """Ask the controller and the leaders. Raises what the client raises if no controller answers.
 
     The offsets of a leader that does not answer are missing.
     """
@@ -121,7 +122,7 @@ def compare(before: Sample, after: Sample, busiest: int) -> Load:
     old, new = before.partitions, after.partitions
     elections = isr_changes = 0
     for key, p in new.items():
-        # A partition that is new, or that was deleted and created anew, begins with its first epochs.
+        # A partition that is new, or that was deleted and created again, begins with its first epochs.
         if (was := old.get(key)) is not None and p.partition_epoch >= was.partition_epoch:
             elections += (elected := max(0, p.leader_epoch - was.leader_epoch))
             isr_changes += max(0, p.partition_epoch - was.partition_epoch - elected)

@@ -1,7 +1,7 @@
-"""Searching the nodes of a cluster for one that knows something, and saying what they answered where none does.
+"""Searches the nodes of a cluster for one that knows something, and says what they answered if none does.
 
-The next node is asked as soon as one fails, and shortly after one that is silent, so that nodes that hang do not use
-up the time in which others would answer.
+The next node is asked as soon as one fails, or after a short silence, so that nodes that hang do not use up the time in
+which others would answer.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from cluster.model.errors import (
 from cluster.requests.cluster import NO_ZOOKEEPER, DescribeClusterResponse
 
 SILENCE_S: Final = 0.25
-"""After this long without an answer the next node is asked as well."""
+"""After this many seconds without an answer the next node is asked as well."""
 _RUNNING: Final = "running"
 _BUSY: Final = "running, but has not answered this request"
 Describe = Callable[[str], Awaitable[DescribeClusterResponse]]
@@ -27,8 +27,8 @@ Describe = Callable[[str], Awaitable[DescribeClusterResponse]]
 class NoAnswerError(PeerUnreachableError):
     """Raised when no node gives the wanted answer.
 
-    `missing`: what was not found, `reasons`: what the nodes did, `cause`: why, if known.
-    `may_be_done`: a request that changes something was sent, and may still be carried out.
+    `missing`: what was not found; `reasons`: what the nodes did; `cause`: why, if known.
+    `may_be_done`: whether a request that changes something was sent and may still be carried out.
     """
 
     def __init__(self, missing: str, reasons: str, cause: str = "", *, may_be_done: bool = False) -> None:
@@ -47,10 +47,10 @@ class NoAnswerError(PeerUnreachableError):
 
 
 class NodeSearch:
-    """A search among the nodes of one cluster. `names`: by address, such as "controller 1001"."""
+    """Searches among the nodes of one cluster. `names` maps addresses to names such as "controller 1001"."""
 
     def __init__(self, bootstrap: Iterable[str], names: Mapping[str, str], origin: str = "") -> None:
-        """`origin`: where the addresses come from, such as an option; "" if nobody can correct them."""
+        """Take the addresses to begin with. `origin`: where they come from, "" if no user can correct them."""
         self._origin = origin
         self._wrong: set[str] = set()
         self._bootstrap = tuple(dict.fromkeys(bootstrap))
@@ -62,9 +62,9 @@ class NodeSearch:
     async def first(
         self, describe: Describe, is_wanted: Callable[[DescribeClusterResponse], bool]
     ) -> DescribeClusterResponse | None:
-        """Ask all nodes once; return the first description that is wanted, None if no node gives it.
+        """Ask all nodes once; return the first wanted description, None if no node gives one.
 
-        A refusal says only that this node does not know. Where a node names the active controller, that is asked next.
+        A refusal says only that this node does not know. If a node names the active controller, that is asked next.
         """
         self._outcomes, self._any_answered, self._called = {}, False, ""
         waiting, asked = list(self._bootstrap), set[str]()
@@ -85,7 +85,7 @@ class NodeSearch:
                 )
                 for answer in (task.result() for task in done):
                     if answer is not None and is_wanted(answer):
-                        # Of those that were asked after it nothing is known.
+                        # The nodes that were still silent had no time to answer: nothing is known of them.
                         self._outcomes = {a: said for a, said in self._outcomes.items() if said != _silence(None)}
                         return answer
                     if answer is not None and answer.controller_address:
@@ -97,24 +97,26 @@ class NodeSearch:
 
     @property
     def bootstrap(self) -> tuple[str, ...]:
-        """The addresses that the cluster was given by."""
+        """The addresses with which the search begins."""
         return self._bootstrap
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether waiting does not mend it: each address cannot be resolved, is not of klamm's, or is the only one
-        that somebody gave, and refuses. Of several that refuse, one may be about to start.
+        """Whether it is no use to wait: every address is wrong.
+
+        An address is wrong if it cannot be resolved, is no klamm port, or refuses and is the only one that a user
+        gave; of several that refuse, one may be about to start.
         """
         return not self._has_ever_answered and self._wrong.issuperset(self._bootstrap)
 
     @property
     def is_unproven(self) -> bool:
-        """Whether somebody gave these addresses, and nothing has ever answered at them."""
+        """Whether a user gave these addresses and nothing has ever answered at them."""
         return bool(self._origin) and not self._has_ever_answered
 
     @property
     def advice(self) -> str:
-        """Advice about addresses at which nothing has ever answered; "" otherwise."""
+        """Advise about addresses at which nothing has ever answered; "" if something has."""
         if not self.is_unproven:
             return ""
         this, it = ("this address", "it") if len(self._bootstrap) == 1 else ("these addresses", "them")
@@ -125,13 +127,13 @@ class NodeSearch:
         return self._names.get(address, address)
 
     async def survey(self, describe: Describe) -> None:
-        """Ask all nodes while a controller is called, only for what `failure` says of them."""
+        """Ask all nodes while a controller is called, so that `failure` can say what they answer."""
         await asyncio.gather(*(self._ask(address, describe) for address in self._bootstrap))
 
     def called(self, controller: str, why: str | None = None) -> None:
-        """Record why the active controller that the last round found has not answered a call, or not yet.
+        """Record why the controller that the last round found has not answered a call; without `why`, not yet.
 
-        That it is named by others does not mean that it runs: they may not have noticed its end.
+        Other nodes may name a controller that no longer runs, until they notice its end.
         """
         self._outcomes[controller] = _silence(why)
         self._called = controller
@@ -144,7 +146,8 @@ class NodeSearch:
     def failure(self) -> NoAnswerError:
         """Describe what the nodes have answered since the last round began, equal answers together.
 
-        That controllers have no ZooKeeper is why there is no answer, and comes first; what is as it should be, last.
+        Controllers without ZooKeeper come first, because they are the reason that there is no answer; answers without
+        a fault come last.
         """
         groups: dict[str, list[str]] = {}
         for address, outcome in self._outcomes.items():
@@ -192,7 +195,7 @@ class NodeSearch:
             self._names[address] = f"{answer.node_role} {answer.node_id}"
 
     def _together(self, addresses: list[str]) -> str:
-        """`controllers 1001, 1002 and broker 1`, or the addresses of nodes that are not known by name."""
+        """Join nodes as in `controllers 1001, 1002, broker 1`; nodes without a name by their addresses."""
         by_role: dict[str, list[str]] = {}
         for address in addresses:
             role, _, node = self.name(address).rpartition(" ")
@@ -204,7 +207,7 @@ class NodeSearch:
 
 
 def _by_number(node: str) -> int:
-    """Order of ids; addresses keep theirs."""
+    """Order ids by number; addresses keep their order."""
     return int(node) if node.isdecimal() else 0
 
 

@@ -1,4 +1,4 @@
-"""Offsets of partitions at a time, from their leaders: where logs begin and end, and the first record since."""
+"""Asks leaders for offsets of partitions at a time: where logs begin and end, and the first record since then."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ RETRIABLE: Final = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Errors that pass: the leader has changed, or is about to."""
+"""Errors after which to ask again: the leader has changed, or is about to."""
 
 
 async def list_offsets(
@@ -46,9 +46,9 @@ async def list_offsets(
 async def find_offsets(
     topology: Topology, topic: str, timestamps: Mapping[int, int], timeout_s: float
 ) -> dict[int, Offset]:
-    """Ask the leaders for the offset at a timestamp (ms, or LATEST_TIMESTAMP, EARLIEST_TIMESTAMP) per partition.
+    """Ask the leaders for the offset of each partition at a timestamp (ms, LATEST_TIMESTAMP or EARLIEST_TIMESTAMP).
 
-    Follows leader changes. Partitions without an answer in time are missing.
+    If a leader changes, the next one is asked. Partitions without an answer in time are missing.
     """
     found: dict[int, Offset] = {}
 

@@ -1,7 +1,7 @@
-"""A client's picture of the cluster: who leads each partition of a topic, kept fresh from brokers' metadata.
+"""Knows who leads each partition of the topics that a client uses, from the metadata of brokers.
 
-Brokers learn of a change one after the other, so an answer may be older than what is known here: a
-leadership with a lower leader epoch never replaces a newer one (KIP-320).
+Brokers learn of a change one after the other, so an answer may be older than what is known here: a leadership with a
+lower leader epoch never replaces a newer one (KIP-320).
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _ADDRESSES_NAMED = 3
 
 
 class LeaderAddress(NamedTuple):
-    """The address and leader epoch of a partition's leader."""
+    """Holds the address and leader epoch of a partition's leader."""
 
     broker: BrokerId
     address: str
@@ -29,7 +29,7 @@ class LeaderAddress(NamedTuple):
 
 
 class Topology:
-    """The leaders of the partitions of the topics in use."""
+    """Keeps the leaders of the partitions of the topics in use."""
 
     def __init__(self, client: ClusterConnection) -> None:
         self.client = client
@@ -40,7 +40,7 @@ class Topology:
         self._generation: dict[str, int] = {}
 
     async def check_records_are_here(self, kafka_tool: str, topic: str) -> None:
-        """Raise ApiError(UNSUPPORTED_VERSION), with the name of Kafka's tool, where the brokers are of Apache Kafka."""
+        """Raise ApiError(UNSUPPORTED_VERSION), which names Kafka's own tool, if the brokers are of Apache Kafka."""
         await self._find_brokers()
         if self.client.kafka is not None:
             addresses = ",".join(self._brokers[:_ADDRESSES_NAMED]) or "HOST:PORT"
@@ -50,9 +50,8 @@ class Topology:
     async def partitions(self, topic: str) -> list[int]:
         """The partition numbers of a topic, in order.
 
-        Waits while brokers have not heard of a topic that the controller knows. Raises
-        ApiError(UNKNOWN_TOPIC_OR_PARTITION) for a topic that does not exist, PeerUnreachableError when no
-        node answers within the client's timeout.
+        Waits while brokers do not know a topic that the controller knows. Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION)
+        for a topic that does not exist, PeerUnreachableError if no node answers within the client's timeout.
         """
         if topic not in self._leaders:
             limit_s = self.client.timeout_s
@@ -72,7 +71,7 @@ class Topology:
                 await self._assert_exists(topic)
 
     def leader(self, topic: str, partition: int) -> LeaderAddress | None:
-        """The leader by the last metadata; None if there is none."""
+        """The leader according to the last metadata; None if there is none."""
         return self._leaders.get(topic, {}).get(partition)
 
     async def refresh(self, topic: str) -> None:

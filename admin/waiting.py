@@ -1,7 +1,7 @@
-"""What a client waits for: said once, when a wait has lasted for two seconds.
+"""Says once what a client waits for, when a wait has lasted for two seconds.
 
-A wait may have others in it, such as one for a topic's metadata that asks the controller. The innermost that has lasted
-a while says most, so that one is described.
+A wait may contain others: a wait for a topic's metadata contains one for the controller that is asked. The innermost
+wait that has lasted a while says most, so that is the one to describe.
 """
 
 import asyncio
@@ -13,14 +13,14 @@ from msgspec import Struct
 
 NOTICE_AFTER_S: Final = 2.0
 _LASTING_AFTER_S: Final = 1.0
-"""A wait that is younger may be one of many short ones."""
+"""A younger wait is not described: it may be one of many short ones."""
 _OUTLASTS_S: Final = 0.1
 _LEFT_LEAST_S: Final = 1.5
-"""Where less is left, the failure says it all soon enough."""
+"""If less time is left, nothing is said: the failure will say it all soon enough."""
 
 
 class Notice(NamedTuple):
-    """One line: what is waited for and until when. `has_limit`: whether that is the limit of the whole wait."""
+    """Holds one line that says what is awaited and until when. `has_limit`: whether that time ends the whole wait."""
 
     text: str
     has_limit: bool
@@ -30,7 +30,10 @@ OnWait = Callable[[Notice], None]
 
 
 class Wait(Struct, eq=False):
-    """`what` says why there is no answer yet; `ends_at`: None where the wait has no end. Times: of the event loop."""
+    """Describes one wait. `what` says why there is no answer yet; `ends_at` is None if the wait has no end.
+
+    Times are those of the event loop.
+    """
 
     what: Callable[[], str]
     began_at: float
@@ -40,7 +43,7 @@ class Wait(Struct, eq=False):
 
 
 class ClientWaits:
-    """The waits of one client. `tell`: takes each notice; None: nobody reads it."""
+    """Keeps the waits of one client. `tell` takes each notice; it is None if nobody reads them."""
 
     def __init__(self, tell: OnWait | None = None) -> None:
         self._tell = tell
@@ -48,7 +51,7 @@ class ClientWaits:
         self._fallback: tuple[float, str] | None = None
 
     def begin(self, what: Callable[[], str], limit_s: float | None) -> Wait:
-        """A wait begins, which `end` must end; without a limit it goes on until there is an answer."""
+        """Begin a wait, which `end` must end; without a limit it lasts until there is an answer."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         timer = loop.call_later(NOTICE_AFTER_S, self._notice)
@@ -57,12 +60,13 @@ class ClientWaits:
         return wait
 
     def end(self, wait: Wait) -> None:
+        """End a wait."""
         wait.timer.cancel()
         self._waits.pop(wait, None)
 
     @contextmanager
     def named(self, what: Callable[[], str], limit_s: float) -> Iterator[None]:
-        """A wait in this block, which ends after `limit_s` at the latest."""
+        """Count this block as a wait, which ends after `limit_s` at the latest."""
         wait = self.begin(what, limit_s)
         try:
             yield
@@ -71,9 +75,9 @@ class ClientWaits:
 
     @contextmanager
     def falling_back(self, after_s: float, to: str) -> Iterator[None]:
-        """What is waited for in this block is had elsewhere after a while; `to` says where.
+        """Say of waits in this block that something else is tried after `after_s` seconds; `to` says what.
 
-        A wait that outlasts the block is noticed again: there was nothing there either.
+        A wait that outlasts the block is described again, because that brought nothing either.
         """
         loop = asyncio.get_running_loop()
         self._fallback = (loop.time() + after_s, to)
@@ -98,7 +102,7 @@ class ClientWaits:
             self._tell(Notice(f"{wait.what()}; {until}", has_limit))
 
     def _until(self, ends_at: float | None, now: float) -> str:
-        """What comes of the wait; "" where that is so near that nothing need be said."""
+        """Say what will end the wait; "" if that is so near that nothing need be said."""
         if self._fallback is not None:
             at, to = self._fallback
             return f"{to} in {max(1, at - now):.0f} s"

@@ -185,7 +185,7 @@ class Agent:
         return self._session.health()
 
     def findings(self) -> Iterator[Finding]:
-        """What keeps this agent from ZooKeeper, the controller and the leaders that it follows, and stuck moves."""
+        """Report what keeps this agent from ZooKeeper, the controller or its leaders, and moves that are stuck."""
         if self._session is not None:
             yield from self._session.findings()
         yield from self.proposals.findings()

@@ -153,7 +153,7 @@ def _open_file(path: Path) -> BinaryIO:
 
 
 def _bounded(parts: Iterable[_Part]) -> list[_Part]:
-    """All of them; those that do not fit any more have only a line that says so."""
+    """Return all parts; those that do not fit any more have only a line that says so."""
     left, bounded = TOTAL_BYTES_MAX, []
     for part in parts:
         left -= len(part.content)
@@ -208,7 +208,7 @@ def _versions() -> _Part:
 
 
 def _answer(cluster: Cluster, ends_at: float, name: str, command: Sequence[str]) -> _Part:
-    """What a command says until all have to end; an error is an answer, too."""
+    """Return what a command says until all have to end; an error is an answer, too."""
     target = cluster.target
     where = ["--bootstrap", target.bootstrap] if target.bootstrap is not None else ["--data", str(target.data)]
     full = [sys.executable, "-P", "-m", "klamm", *command, *where, "--timeout", f"{cluster.timeout:g}", "-o", "json"]

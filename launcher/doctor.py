@@ -131,7 +131,7 @@ def _configs(files: list[Path] | tuple[Path, ...]) -> Iterator[Diagnosis]:
 
 
 def _disk(folder: Path) -> Diagnosis:
-    """Of a folder that may not exist yet: of the one that it will be made in."""
+    """Check the disk of a folder; if it does not exist yet, of the one in which it will be made."""
     folder = folder.resolve()
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     usage = shutil.disk_usage(existing)
@@ -180,7 +180,7 @@ def _member(member: Member, data: Path) -> Diagnosis:
 
 
 def _skew(node: str) -> Diagnosis | None:
-    """From the header `Date` of the node's metrics; None if it does not answer."""
+    """Measure the clock by the header `Date` of the node's metrics; None if it does not answer."""
     try:
         asked = time.time()
         with contextlib.closing(HTTPConnection(node, timeout=_HTTP_TIMEOUT_S)) as connection:

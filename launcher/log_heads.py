@@ -106,7 +106,7 @@ async def _from_nodes(bootstrap: str, tell: Callable[[str], None]) -> list[Given
 
 
 async def _addresses(client: AdminClient) -> Sequence[str]:
-    """Of all known processes that write such a log."""
+    """Find the addresses of all known processes that write such a log."""
     described = await client.describe_cluster()
     if described.controller_address and not described.brokers:
         # A standby, which does not know the brokers.

@@ -76,7 +76,9 @@ def list_(*, cluster: Cluster) -> None:
 def describe(
     ids: Annotated[
         list[int] | None,
-        typer.Argument(metavar="ID", help="Of brokers or controllers. Default: all brokers.", autocompletion=node_ids),
+        typer.Argument(
+            metavar="ID", help="Ids of brokers or controllers. Default: all brokers.", autocompletion=node_ids
+        ),
     ] = None,
     *,
     configs: ShowConfigsOption = False,
@@ -203,9 +205,10 @@ def _check_registered(ids: Iterable[int], known: DescribeClusterResponse) -> Non
 
 
 async def _warn_of_no_effect(client: AdminClient, name: str, keys: Iterable[str]) -> bool:
-    """As in Kafka a broker that is not running can be configured; more often its number is a mistake.
+    """Warn of configs without effect: no process has this id, or a controller ignores the keys.
 
-    Returns whether it is a controller.
+    As in Kafka, a broker that is not running can be configured; more often its number is a mistake. Returns whether the
+    id is a controller's.
     """
     described = await client.describe_controller()
     known = {b.id for b in described.brokers} | {c.id for c in described.controllers}

@@ -80,7 +80,7 @@ def describe(*, cluster: Cluster) -> None:
 def health(
     *,
     at_least: Annotated[
-        Severity, typer.Option("--at-least", help="Which issues the exit code 3 is for; all are listed.")
+        Severity, typer.Option("--at-least", help="Exit with 3 only for issues this severe or worse; all are listed.")
     ] = Severity.INFO,
     cluster: Cluster,
 ) -> None:
@@ -134,7 +134,10 @@ def health(
 
 
 async def examine(client: AdminClient) -> tuple[list[HealthIssue], dict[str, int | None]]:
-    """The issues, and how much was examined: None without a controller, which alone knows. Raises if nobody answers."""
+    """Find the issues, and how much was examined: None without a controller, the only one that knows that.
+
+    Raises ApiError or PeerUnreachableError if nobody answers.
+    """
 
     async def without_controller(why: object) -> list[HealthIssue] | None:
         # A candidate may know the znode that prevents its election, and brokers what is wrong with their disks.
@@ -189,7 +192,7 @@ async def examine(client: AdminClient) -> tuple[list[HealthIssue], dict[str, int
 
 
 def _standbys(described: DescribeClusterResponse) -> str:
-    """One line for each candidate that is not active."""
+    """Write a line for each candidate that is not active."""
     others = [c for c in described.controllers if c.id != described.controller_id]
     if not described.controllers:
         return "its standbys could not be read"

@@ -58,7 +58,7 @@ def log_dirs(
 
 
 def _chosen(brokers: Sequence[DescribedBroker], ids: Collection[int] | None) -> list[DescribedBroker]:
-    """Raises ApiError if one of the ids is not registered."""
+    """Find the brokers with these ids. Raises ApiError if one of them is not registered."""
     missing = sorted(set(ids or ()) - {broker.id for broker in brokers})
     if missing:
         message = f"no broker {', '.join(map(str, missing))} is registered; 'klamm brokers list' shows those that are"
@@ -69,7 +69,7 @@ def _chosen(brokers: Sequence[DescribedBroker], ids: Collection[int] | None) -> 
 async def _described(
     client: AdminClient, broker: DescribedBroker, topics: Collection[str] | None
 ) -> dict[str, Any] | str:
-    """Its document, or why there is none."""
+    """Ask a broker, and return its document or the reason why there is none."""
     try:
         found = await client.describe_log_dirs(broker)
     except PeerUnreachableError as error:

@@ -76,7 +76,7 @@ def move_dir(
 
     The broker copies them, and swaps each copy for the replica when it has
     everything; readers, producers and followers notice nothing. The moves
-    go on without this command, also after a restart of the broker; moving
+    continue without this command, also after a restart of the broker; moving
     back ends one. A throttle is removed when all have moved.
     """
     moves = dict.fromkeys(parse_partition_names(partitions), to)

@@ -1,4 +1,4 @@
-"""`klamm topics offsets`: where the log of each partition begins and ends, as kafka-get-offsets shows it."""
+"""`klamm topics offsets`: show where the log of each partition begins and ends, as kafka-get-offsets does."""
 
 from typing import Annotated, Any
 
@@ -37,8 +37,8 @@ def offsets(
     """Show the start offset and the end offset of each partition, by its leader.
 
     END is the high watermark, where consumers get to: the offset of the next
-    record. END - START is the number of records, but for batches that
-    retention or transactions have left gaps in.
+    record. END - START is the number of records, except where retention or
+    transactions have left gaps.
     """
     since_ms = None if since is None else parse_since(since, SystemClock().now_ms())
 
@@ -58,7 +58,7 @@ def offsets(
 
 
 async def _of_topic(topology: Topology, topic: str, since_ms: int | None, timeout_s: float) -> list[dict[str, Any]]:
-    """A row for each partition; offsets are None where no leader has answered in time, or no record is so new."""
+    """Make a row for each partition; offsets are None if no leader answered in time or no record is that new."""
     partitions = await topology.partitions(topic)
     ends = await find_offsets(topology, topic, dict.fromkeys(partitions, LATEST_TIMESTAMP), timeout_s)
     starts = await find_offsets(topology, topic, dict.fromkeys(ends, EARLIEST_TIMESTAMP), timeout_s)

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the connection to a cluster that they describe."""
+"""Defines options that several commands share, and the connection to a cluster that they describe."""
 
 import asyncio
 import signal
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 
 class Acks(StrEnum):
-    """Kafka's acks: which replicas must have a record before it is acknowledged."""
+    """Names Kafka's acks: which replicas must have a record before it is acknowledged."""
 
     NONE = "0"
     LEADER = "1"
@@ -59,7 +59,7 @@ _ContextOption = Annotated[
     ),
 ]
 TIMEOUT_MAX_S: Final = 2_000_000
-"""About three weeks; in milliseconds it fits into the int32 fields of requests."""
+"""The longest timeout, about three weeks; in milliseconds it fits into the int32 fields of requests."""
 TimeoutOption = Annotated[
     float, typer.Option("--timeout", min=0.1, max=TIMEOUT_MAX_S, help="Give up after this many seconds.")
 ]
@@ -72,7 +72,7 @@ WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for com
 
 
 class Cluster(NamedTuple):
-    """Which cluster a command talks to, for how long it tries, and how it answers."""
+    """Says which cluster a command talks to, for how long it tries, and in which format it answers."""
 
     target: Target
     timeout: float
@@ -87,8 +87,8 @@ class Cluster(NamedTuple):
     ) -> _T:
         """Connect, and run the part of a command that needs a client.
 
-        `check`: the command that shows whether the change was carried out, for when its answer was lost; `on_wait`:
-        what says that it waits.
+        `check`: the command that shows whether the change was carried out, in case its answer is lost; `on_wait`: the
+        function that says that the command waits.
         """
 
         async def main() -> _T:
@@ -110,7 +110,7 @@ _TARGET_OPTIONS: Final[dict[str, tuple[Any, object]]] = {
     "data": (_TargetDataOption, None),
     "context": (_ContextOption, None),
 }
-"""By parameter: its annotation and its default."""
+"""The annotation and the default of each parameter."""
 
 
 def names_cluster(command: Callable[..., None]) -> Callable[..., None]:

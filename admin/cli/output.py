@@ -1,4 +1,4 @@
-"""Writing results: a table for people, JSON and YAML for programs; and help. The keys of JSON are an interface."""
+"""Writes results: a table for people, JSON and YAML for programs; and help. The keys of JSON are an interface."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -33,7 +33,7 @@ def wait_line(notice: Notice) -> str:
 
 
 def source(is_of_brokers: bool) -> str:
-    """The key `source` of documents: who described it."""
+    """The key `source` of documents, which says who described the cluster."""
     return "brokers" if is_of_brokers else "controller"
 
 
@@ -44,5 +44,5 @@ def say_source(is_of_brokers: bool) -> None:
 
 
 def examples(*lines: str, exit_codes: str = "0 done; 1 refused, failed or timed out; 2 wrong usage.") -> str:
-    """The end of a command's help: one line per example, and the exit codes."""
+    """Make the end of a command's help: a line for each example, and the exit codes."""
     return "\n".join(("Examples:", *(f"  {line}" for line in lines), f"Exit codes: {exit_codes}"))

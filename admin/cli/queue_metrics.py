@@ -1,4 +1,4 @@
-"""The event queue of the active controller, as its metrics have it."""
+"""Reads the event queue of the active controller from its metrics."""
 
 import contextlib
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ _MANAGER: Final = "kafka_controller_controllereventmanager"
 _ACTIVE: Final = "kafka_controller_kafkacontroller_activecontrollercount"
 _QUANTILES: Final = {"0.5": "median", "0.99": "p99"}
 QUEUE_METRICS: Final = ("size", *_QUANTILES.values())
-"""Events that wait, and for how long events waited, in ms."""
+"""The number of events that wait, and quantiles of the time that events waited, in ms."""
 
 
 def read_queue(addresses: Sequence[str]) -> dict[str, float] | None:
-    """By the names of QUEUE_METRICS, from the first of these addresses that is the active controller's; or None."""
+    """Read QUEUE_METRICS by name from the first of these addresses that is the active controller's; None if none is."""
     for address in addresses:
         with contextlib.suppress(OSError, ValueError, HTTPException):
             if (queue := parse_queue(read_metrics(address, _TIMEOUT_S))) is not None:
@@ -27,7 +27,7 @@ def read_queue(addresses: Sequence[str]) -> dict[str, float] | None:
 
 
 def parse_queue(text: str) -> dict[str, float] | None:
-    """None if these are not the metrics of an active controller."""
+    """Parse QUEUE_METRICS by name; None if these are not the metrics of an active controller."""
     wanted = "\n".join(line for line in text.splitlines() if line.startswith((_MANAGER, _ACTIVE)))
     samples = [sample for family in text_string_to_metric_families(wanted) for sample in family.samples]
     if not any(s.name == _ACTIVE and s.value == 1 for s in samples):

@@ -291,7 +291,7 @@ async def _present_assignment(client: AdminClient, names: list[str]) -> Assignme
 
 
 async def _refuse_others(client: AdminClient, dry_run: bool) -> None:
-    """Refuse while reassignments are in progress; a dry run only prints that they would cause a refusal."""
+    """Refuse while other reassignments are in progress; a dry run only prints that they would cause a refusal."""
     going_on = await describe_moves(client, None)
     if not going_on:
         return

@@ -1,4 +1,4 @@
-"""Progress of partition reassignments: output and waiting."""
+"""Shows the progress of partition reassignments, and waits for them."""
 
 import asyncio
 from typing import Any
@@ -17,7 +17,7 @@ _POLL_S = 0.5
 
 
 async def describe_moves(client: AdminClient, names: list[str] | None) -> list[DescribedReassignment]:
-    """Ongoing reassignments of these topics, of all topics with None, sorted."""
+    """List the ongoing reassignments of these topics (None: of all), sorted."""
     response = await client.describe_reassignments(names)
     return sorted(response.reassignments, key=lambda r: (r.topic, r.partition))
 
@@ -66,7 +66,7 @@ def move_document(r: DescribedReassignment) -> dict[str, Any]:
 
 
 def refusals(response: AlterPartitionReassignmentsResponse) -> list[dict[str, Any]]:
-    """Partitions whose reassignment was refused, with the reason."""
+    """List the partitions whose reassignment was refused, with the reasons."""
     return [
         {"topic": t.name, "partition": p.partition_index, "error": p.error_code.name, "message": p.error_message or ""}
         for t in response.responses

@@ -31,7 +31,10 @@ _THREATS_SHOWN: Final = 20
 
 
 class _Outcome(NamedTuple):
-    """`host_of_kafkas`: where the broker runs, if it is one of Apache Kafka, which nobody but its host can stop."""
+    """Says what became of a shutdown.
+
+    `host_of_kafkas`: where the broker runs if it is one of Apache Kafka, which only its host can stop.
+    """
 
     plan: PlanControlledShutdownResponse
     begun: bool = False

@@ -1,4 +1,4 @@
-"""`klamm story TOPIC-PARTITION`: leaders and changes of one partition, from the state-change logs of all nodes."""
+"""`klamm story TOPIC-PARTITION`: show the leaders and changes of one partition, from the logs of all nodes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -48,7 +48,7 @@ def show(
         typer.Option(help="Read the state-change logs, Kafka's too, in this folder. Repeatable."),
     ] = None,
     timezone: Annotated[
-        str, typer.Option(metavar="NAME", help="Time zone of the local times in logs of Apache Kafka's.")
+        str, typer.Option(metavar="NAME", help="Time zone of the local times in logs of Apache Kafka.")
     ] = "UTC",
     since: Annotated[
         str | None,
@@ -56,18 +56,18 @@ def show(
             metavar="TIME", help="Only what happened since: 30s, 10m, 2h, 1d, or a UTC time '2026-01-31 09:00'."
         ),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the last so many leaders and events.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only this many leaders and events, the last ones.")] = None,
     timeout: Annotated[float, typer.Option(min=0.1, max=TIMEOUT_MAX_S, help="Seconds to wait for each node.")] = 10,
     form: FormatOption = Format.TABLE,
     target: Target,
 ) -> None:
     """Show the history of one partition: its leaders, and every recorded change with its cause.
 
-    Oldest first, and causes always before their effects: where the clocks
-    of two nodes disagree, times step back from one line to the next.
-    Of a data folder and with --log-dir it reads files, which works while the
-    cluster is down; otherwise it asks every live node. Files named
-    state-change.log are of Apache Kafka's brokers, with local times.
+    The oldest comes first, and causes always before their effects: where
+    the clocks of two nodes disagree, times step back from one line to the
+    next. With a data folder or --log-dir it reads files, which works while
+    the cluster is down; otherwise it asks every live node. Files named
+    state-change.log are those of Apache Kafka's brokers, with local times.
     """
     (wanted,) = parse_partition_names([partition])
     begins_ms = None if since is None else parse_since(since, SystemClock().now_ms())
@@ -128,7 +128,7 @@ def _row(span: LeadershipSpan, request: int | None) -> tuple[object, ...]:
 
 
 def _numbered(calls: Iterable[ControllerCall | None]) -> dict[ControllerCall, int]:
-    """The requests, numbered from 1 in the order in which they are shown."""
+    """Number the requests from 1, in the order in which they are shown."""
     return {call: number for number, call in enumerate(dict.fromkeys(c for c in calls if c is not None), 1)}
 
 
@@ -143,7 +143,7 @@ def _span_document(span: LeadershipSpan) -> dict[str, Any]:
 
 
 def _with_call(line: StoryLine) -> dict[str, Any]:
-    """The record as it was written; on an agent's, too, what names the request that it goes back to."""
+    """Return the record as it was written; an agent's record also gets the fields that name the request behind it."""
     record: dict[str, Any] = msgspec.to_builtins(line.record)
     call = line.call
     named = (
@@ -174,7 +174,7 @@ def _read_files(folders: Sequence[Path], wanted: TopicPartition, timezone: str) 
 async def _ask_nodes(
     target: Target, timeout_s: float, wanted: TopicPartition
 ) -> tuple[list[LoggedStateChange], list[str]]:
-    """The records of all nodes that answered, merged, and the names of those that did not."""
+    """Merge the records of all nodes that answer, and name those that do not."""
     lines: list[bytes] = []
     missing = []
     async with target.connect(timeout_s, say_wait) as client:
@@ -202,7 +202,7 @@ async def _ask_nodes(
 
 
 async def _dead_hosts(client: AdminClient, wanted: TopicPartition) -> list[str]:
-    """Names of the offline brokers that host the partition."""
+    """Name the offline brokers that host the partition."""
     try:
         described = await client.describe_topics([wanted.topic])
     except PeerUnreachableError:

@@ -1,4 +1,4 @@
-"""`klamm top`: what a cluster is busy with, live."""
+"""`klamm top`: show live what a cluster is busy with."""
 
 import asyncio
 import contextlib
@@ -43,7 +43,9 @@ _FIRST_INTERVAL_S: Final = 1.0
 @talks_to_cluster()
 def top(
     *,
-    interval: Annotated[float, typer.Option(min=0.5, max=3600, metavar="SECONDS", help="Between two looks.")] = 2,
+    interval: Annotated[
+        float, typer.Option(min=0.5, max=3600, metavar="SECONDS", help="Time between two samples.")
+    ] = 2,
     once: Annotated[bool, typer.Option("--once", help="Show one interval and exit.")] = False,
     lines: Annotated[int, typer.Option(min=1, help="How many of the busiest partitions to show.")] = 10,
     metrics: Annotated[
@@ -54,8 +56,8 @@ def top(
 ) -> None:
     """Show what a cluster is busy with: event queue, failovers, elections, ISR changes, busiest partitions.
 
-    Elections, ISR changes and records are those between two looks. The
-    controller's event queue is known of a cluster on this machine, and with
+    Elections, ISR changes and records are counted between two samples. The
+    controller's event queue is shown for a cluster on this machine, and with
     --metrics. Ends with Ctrl-C.
     """
     given = [address for text in metrics or () for address in parse_addresses(text, "--metrics")]
@@ -80,7 +82,7 @@ def top(
 async def _loads(
     client: AdminClient, interval: float, lines: int, metrics: list[str]
 ) -> AsyncGenerator[dict[str, Any]]:
-    """A document per interval; the first one comes early."""
+    """Yield a document for each interval; the first comes early."""
     before = await take_sample(client)
     wait = min(interval, _FIRST_INTERVAL_S)
     failovers = 0
@@ -132,7 +134,7 @@ class Screen:
             self._draw(self._live, [])
 
     def say_wait(self, notice: Notice) -> None:
-        """Say what is waited for, on a terminal above what was shown last and until the next document."""
+        """Say what the command waits for; on a terminal above the last document and until the next one."""
         if self._live is not None and self._live.is_started:
             self._draw(self._live, [*wrap(wait_line(notice), self._live.console.width), ""])
         else:
@@ -146,7 +148,7 @@ class Screen:
 
 
 def screen_lines(document: dict[str, Any], width: int | None = None) -> list[str]:
-    """The document as people see it."""
+    """Format the document for people."""
     counts, seconds = document["counts"], document["seconds"]
     queue = document["event_queue"]
     times = "" if queue is None else ", ".join(f"{name} {queue[name]:,.0f} ms" for name in QUEUE_METRICS[1:])

@@ -42,7 +42,7 @@ DELETE_EXAMPLES = examples(
     exit_codes="0 deleted, or accepted with --no-wait; 1 refused or timed out; 2 wrong usage.",
 )
 _BEGUN = frozenset({ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT})
-"""With wait_ms=0, REQUEST_TIMED_OUT means that the deletion has begun."""
+"""The codes of a deletion that has begun: with wait_ms=0 it is REQUEST_TIMED_OUT."""
 _ABSENT = "absent"
 _POLL_S = 0.5
 
@@ -109,7 +109,7 @@ def delete(
     names: Annotated[list[str], typer.Argument(metavar="TOPIC", autocompletion=topic_names)],
     *,
     yes: YesOption = False,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that does not exist is fine.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Ignore topics that do not exist.")] = False,
     wait: WaitOption = True,
     dry_run: DryRunOption = False,
     cluster: Cluster,
@@ -186,7 +186,7 @@ async def _add(client: AdminClient, partitions: NewPartitions, dry_run: bool) ->
 
 
 async def _preview(client: AdminClient, names: Sequence[str]) -> list[DescribedTopicDeletion]:
-    """The deletions that would start, and what each would wait for."""
+    """List the deletions that would start, and what each would wait for."""
     previews = []
     for topic in (await client.describe_topics(names)).topics:
         offline = tuple(

@@ -47,12 +47,12 @@ app.command(epilog=OFFSETS_EXAMPLES)(offsets)
 
 _COLUMNS = ("topic", "partition", "leader", "leader_epoch", "partition_epoch", "isr", "replicas")
 _Described = tuple[list[DescribedTopic], dict[str, list[dict[str, Any]]]]
-"""Topics, and the configs in effect of each."""
+"""Topics, and the effective configs of each by its name."""
 _EXTRA_COLUMNS: Final[dict[str, Callable[[DescribedPartition], Sequence[object]]]] = {
     "offline": lambda p: p.offline_replicas,
     "moving": lambda p: [*(f"+{b}" for b in p.adding_replicas), *(f"-{b}" for b in p.removing_replicas)],
 }
-"""Replicas that are offline, and those that a reassignment adds and removes; shown where a partition has some."""
+"""The columns of replicas that are offline, or that a reassignment adds or removes; shown if a partition has any."""
 
 
 @app.command(
@@ -76,7 +76,7 @@ def create(
         str | None, typer.Option(metavar="B:B,B:B", help="Replicas per partition, preferred leader first.")
     ] = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="A topic of that name, as it is, is fine.")
+        bool, typer.Option("--if-not-exists", help="Accept an existing topic of that name as it is.")
     ] = False,
     dry_run: DryRunOption = False,
     cluster: Cluster,
@@ -134,7 +134,7 @@ def _raise_if_refused(result: CreatableTopicResult) -> None:
 
 
 async def _warn_of_absent_brokers(client: AdminClient, named: AbstractSet[BrokerId]) -> None:
-    """As in Kafka replicas can be placed on brokers that are not running; more often the number is a mistake."""
+    """Warn of replicas on brokers that are not running: Kafka permits that, but more often the number is a mistake."""
     known = {b.id for b in (await client.describe_controller()).brokers}
     for broker in sorted(named - known):
         say(f"warning: no broker {broker} is registered; its replicas are offline until it starts")
@@ -247,7 +247,7 @@ def describe(
 
 
 def _table(topics: Sequence[DescribedTopic]) -> tuple[list[str], Iterable[Sequence[object]]]:
-    """Columns, and a row for each partition."""
+    """Make the columns and a row for each partition."""
     extra = [key for key, of in _EXTRA_COLUMNS.items() if any(of(p) for t in topics for p in t.partitions)]
     rows = (
         (

@@ -216,7 +216,7 @@ class _Loader:
             self._logs.add_damaged(in_doubt(tp, topic_id, path, end))
         if partitions:
             _log.warning(
-                "The machine was started anew without a clean shutdown of the broker: replicas may lack what was not "
+                "The machine was restarted without a clean shutdown of the broker: replicas may lack what was not "
                 "flushed; others in sync lead before they do",
                 directory=path,
                 replicas=len(partitions),
@@ -281,7 +281,7 @@ class _Loader:
         await self._add(log, loaded)
 
     async def _load_futures(self, directory: LogDirectory, found: _Found) -> None:
-        """Load the copies; one that cannot be loaded, or is of no use, is deleted: it can be made anew."""
+        """Load the copies; one that cannot be loaded, or is of no use, is deleted: it can be made again."""
         for topic_partition, path in sorted(found.futures.items()):
             if topic_partition in found.partitions:
                 _log.warning("Deleted a copy that is beside its own log", path=path)

@@ -75,7 +75,7 @@ class LogDirCopies:
 
     def resume(self, partitions: Iterable[HostedPartition]) -> None:
         """Copy those of the partitions of which there is a copy, in their leader epochs; one that is being copied in
-        the same epoch goes on (R2.13).
+        the same epoch continues (R2.13).
         """
         for partition in partitions:
             future = self._manager.logs.futures.get(partition.topic_partition)

@@ -35,7 +35,7 @@ _log = structlog.stdlib.get_logger()
 
 
 class LogDirRequests:
-    """Answers about the log directories, and changes where replicas are."""
+    """Describes the log directories, and changes where replicas are."""
 
     def __init__(self, manager: ReplicaManager, copies: LogDirCopies, control: ControlRequests) -> None:
         self._manager, self._copies, self._control = manager, copies, control

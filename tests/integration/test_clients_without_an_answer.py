@@ -178,9 +178,9 @@ async def test_a_port_that_speaks_http_is_not_one_of_klamm(cluster: ScriptedClus
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
         async with AdminClient([address], timeout_ms=1_000) as client:
-            said = await failure_of(client, "no gRPC port of klamm")
+            said = await failure_of(client, "no klamm gRPC port")
             assert said == (
-                f"no answer within 1 s: {address} not answering (it is no gRPC port of klamm's, perhaps a metrics port)"
+                f"no answer within 1 s: {address} not answering (it is no klamm gRPC port, perhaps a metrics port)"
             )
 
 

@@ -212,7 +212,7 @@ async def test_a_move_ends_with_a_replica_whose_directory_fails() -> None:
     await describe(process)
     await until(lambda: process.agent.manager.is_offline(TP))
     assert process.agent.copies.state(TP) is None
-    # Its files are untouched: the move goes on when the directory is back.
+    # Its files are untouched: the move continues when the directory is back.
     assert process.disk.list_directory(other_than(source))
     assert process.logs.futures.get(TP) is not None
     await world.stop()

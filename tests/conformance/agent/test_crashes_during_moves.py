@@ -1,5 +1,5 @@
 """A process ends, or the power fails, at any step of a move between log directories: the next one has every record, in
-one place, and goes on with the move.
+one place, and continues the move.
 """
 
 import asyncio

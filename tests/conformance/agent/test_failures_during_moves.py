@@ -91,7 +91,7 @@ def test_a_directory_that_fails_between_the_last_rename_and_the_swap_costs_no_re
         await asyncio.sleep(1)
         process.disk.mend_directory(fails)
         if fails == B:
-            # The current log goes on, under a name that the next start serves.
+            # The current log is served on, under a name that the next start serves.
             assert (await process.produce(10)).error_code is NONE
             kept = content(process.partition().log)
         else:
