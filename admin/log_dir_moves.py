@@ -138,6 +138,6 @@ async def wait_for_dirs(
 
 
 def describe_copying(left: Sequence[UnfinishedMove]) -> str:
-    """How much of the replicas that are being copied is copied."""
+    """Say how much of the replicas that are being copied is copied."""
     copied, size = sum(move.copied for move in left), sum(move.size for move in left)
     return f"{copied:,} of {size:,} bytes of the others copied"

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 
 class CopyThrottle:
-    """One limit for all copies together, in bytes per second; 0: nothing is copied."""
+    """The limit for all copies together, in bytes per second; 0: nothing is copied."""
 
     def __init__(self, bytes_per_second: int) -> None:
         self.bytes_per_second = bytes_per_second
@@ -24,7 +24,7 @@ class CopyThrottle:
             self._changed.set()
 
     def piece(self, size_max: int) -> int:
-        """The bytes to copy at once: no more than in a second, so that the rate is even."""
+        """The bytes to copy at once: no more than in one second, so that the rate is even."""
         return min(size_max, max(1, self.bytes_per_second))
 
     async def pay(self, size: int) -> None:

@@ -40,7 +40,7 @@ class CopySetup(Struct, frozen=True):
 
 
 class _Copy(Struct, frozen=True):
-    """What one step works on; it is void as soon as one of them is replaced."""
+    """A partition as one step found it; void as soon as a part of it is replaced."""
 
     topic_partition: TopicPartition
     state: FetchState

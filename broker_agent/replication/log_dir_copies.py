@@ -58,7 +58,7 @@ class LogDirCopies:
         return tuple(self._failed)
 
     def findings(self) -> Iterator[Finding]:
-        """Moves that have stopped by an error."""
+        """Report the moves that have stopped by an error."""
         own_id = self._manager.own_id
         for tp, why in self._failed.items():
             partition = self._manager.online(tp)

@@ -126,7 +126,7 @@ class LogDirRequests:
         )
 
     async def _carry_out(self, tp: TopicPartition, target: str, plan: DirectoryMove) -> None:
-        """Raises StorageError."""
+        """Do what the plan says, in its order. Raises StorageError."""
         logs, partition = self._manager.logs, self._manager.online(tp)
         if plan.ends_move:
             self._copies.remove((tp,))
