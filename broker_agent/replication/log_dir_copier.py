@@ -195,7 +195,7 @@ class LogDirCopier:
             self._prepared = copy.future
             return
         async with self._setup.lock:
-            if self._is_void(copy) or not await self._catch_up(copy):
+            if not await self._catch_up(copy):
                 return
             with self._manager.swapping(copy.partition):
                 if not await self._catch_up(copy):
@@ -210,11 +210,13 @@ class LogDirCopier:
             await logs.finish_swap(copy.future, copy.current.directory)
 
     async def _catch_up(self, copy: _Copy) -> bool:
-        """Copy what the current log has more; False if that does not come to an end, or it was truncated."""
+        """Copy what the current log has more; False if that does not come to an end, or the copy is void: a log that
+        was truncated and written again may be as long as the copy, and differ.
+        """
         for _ in range(_PIECES_UNDER_LOCK):
             size_max = self._manager.settings.replica_fetch_max_bytes
             records = await copy.current.read_aside(copy.future.log_end_offset, size_max)
-            if records is None or copy.partition.future_log is not copy.future:
+            if records is None or self._is_void(copy):
                 return False
             if not records:
                 return True

@@ -353,3 +353,39 @@ async def test_several_replicas_are_copied_at_the_same_time_by_as_many_threads()
     names = {task.get_name() for task in asyncio.all_tasks()}
     assert not {name for name in names if "AlterLogDirs" in name}
     await world.stop()
+
+
+@pytest.mark.rule("R11.11", "R11.12")
+@pytest.mark.parametrize("after_ms", range(0, 40, 2))
+def test_a_log_that_is_truncated_and_written_again_while_its_copy_catches_up_is_not_swapped_for_it(
+    after_ms: int,
+) -> None:
+    @virtually
+    async def run() -> None:
+        world = world_of_directories()
+        await world.start(1, 2)
+        await world.create(1, (1, 2))
+        process, other = world.agents[1], world.agents[2]
+        for _ in range(5):
+            await process.produce(10, acks=-1)
+        for ends in (("broker-2:9092", "broker-1:9092"), ("broker-1:9092", "broker-2:9092")):
+            world.network.cut(*ends)
+        for _ in range(5):
+            await process.produce(10)
+        world.decide(2, (2,), replicas=(1, 2))
+        await world.update_metadata()
+        await world.tell(2)
+        for _ in range(8):
+            await other.produce(10)
+        world.network.heal_all()
+        process.disk.latency_s = (0.001, 0.004)
+        target = other_than(directory_of(process))
+        assert await move(process, target) == [NONE]
+        await asyncio.sleep(after_ms / 1000)
+        await world.tell(1)
+        await moved(process, target)
+        await until(lambda: process.offsets() == other.offsets())
+        assert content(process.partition().log) == content(other.partition().log)
+        await world.stop()
+
+    run()
