@@ -30,11 +30,9 @@ async def of_controller_or_brokers(
     ask: Coroutine[Any, Any, _T],
     names: Sequence[str] | None,
     of_metadata: Callable[[MetadataResponse], _T],
-) -> tuple[_T, bool]:
-    """Return the active controller's answer or, after ten seconds or half the timeout, that of the brokers.
-
-    The second value says whether the answer is the brokers'. `names`: the topics to ask them for; None: all. Raises as
-    `ask` does if no broker answers either.
+) -> tuple[_T, str]:
+    """The answer of the active controller; after ten seconds, or half the timeout, that of the brokers, and why it is
+    theirs, else "". `names`: the topics to ask them for, None: all. Raises as `ask` does if no broker answers either.
     """
 
     async def ask_active() -> _T:
@@ -50,7 +48,8 @@ async def of_controller_or_brokers(
         metadata = await _metadata(client, names)
         return None if metadata is None else of_metadata(metadata)
 
-    return await answer_or_later(client, ask_active(), ask_brokers, "the brokers are asked")
+    answer, is_of_brokers = await answer_or_later(client, ask_active(), ask_brokers, "the brokers are asked")
+    return answer, (client.why_no_controller if is_of_brokers else "")
 
 
 async def answer_or_later(
@@ -61,7 +60,7 @@ async def answer_or_later(
     `instead` gets the seconds that have passed; if its result is None, the answer is awaited until the timeout.
     `what` says in the notice of a long wait what will happen after that time.
     """
-    first_s = min(_CONTROLLER_FIRST_S, client.timeout_s / 2)
+    first_s = min(_CONTROLLER_FIRST_S, client.limits.timeout_s / 2)
     asking = asyncio.create_task(ask)
     try:
         with client.waiting.falling_back(first_s, what):
@@ -122,7 +121,7 @@ async def _metadata(client: AdminClient, names: Sequence[str] | None) -> Metadat
     async def of(address: str) -> MetadataResponse | None:
         with contextlib.suppress(ApiError, PeerUnreachableError):
             request = MetadataRequest(None if names is None else tuple(names))
-            found = await client.metadata(address, request, _METADATA_TIMEOUT_MS)
+            found = await client.metadata(address, request, min(_METADATA_TIMEOUT_MS, client.limits.left_ms))
             return found if found.brokers else None
         return None
 

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
 
 from admin import record_deletion
-from admin.connection import PROBE_TIMEOUT_MS, RETRY_PAUSE_S, ClusterConnection
+from admin.connection import RETRY_PAUSE_S, ClusterConnection
 from admin.topology import Topology
 from cluster.model.broker import BrokerId, Offset
 from cluster.model.errors import (
@@ -31,14 +32,14 @@ class AdminClient(ClusterConnection):
         An attempt whose answer was lost is sent again under its request id, as every mutation is. Only after a failover
         in between can TOPIC_ALREADY_EXISTS be about the topic that the first attempt created.
         """
-        request = topics.CreateTopicsRequest(tuple(new), self._timeout_ms, validate_only)
+        request = topics.CreateTopicsRequest(tuple(new), self.limits.left_ms, validate_only)
         return await self.ask_controller(request, topics.CreateTopicsResponse)
 
     async def create_partitions(
         self, new: Sequence[topics.NewPartitions], *, validate_only: bool = False
     ) -> topics.CreatePartitionsResponse:
         """Add partitions to topics and wait until they have leaders; the result has an item for each topic."""
-        request = topics.CreatePartitionsRequest(tuple(new), self._timeout_ms, validate_only)
+        request = topics.CreatePartitionsRequest(tuple(new), self.limits.left_ms, validate_only)
         return await self.ask_controller(request, topics.CreatePartitionsResponse)
 
     async def delete_topics(
@@ -48,7 +49,7 @@ class AdminClient(ClusterConnection):
 
         REQUEST_TIMED_OUT means that the deletion continues: `describe_topic_deletions` shows its progress.
         """
-        limit_ms = self._timeout_ms if wait_ms is None else wait_ms
+        limit_ms = self.limits.left_ms if wait_ms is None else wait_ms
         request = topics.DeleteTopicsRequest(tuple(map(topics.TopicToDelete, names)), limit_ms, validate_only)
         return await self.ask_controller(request, topics.DeleteTopicsResponse)
 
@@ -59,7 +60,7 @@ class AdminClient(ClusterConnection):
 
         REQUEST_TIMED_OUT means that the leader has or may have deleted them, but not every live follower has.
         """
-        limit_ms = self._timeout_ms if wait_ms is None else wait_ms
+        limit_ms = self.limits.left_ms if wait_ms is None else wait_ms
         return await record_deletion.delete_records(
             Topology(self), offsets, wait_ms=limit_ms, validate_only=validate_only
         )
@@ -82,7 +83,7 @@ class AdminClient(ClusterConnection):
         self, topics: Sequence[reassignments.ReassignableTopic], *, validate_only: bool = False
     ) -> reassignments.AlterPartitionReassignmentsResponse:
         """Begin, replace or cancel reassignments. Success means accepted and recorded, not completed."""
-        request = reassignments.AlterPartitionReassignmentsRequest(tuple(topics), self._timeout_ms, validate_only)
+        request = reassignments.AlterPartitionReassignmentsRequest(tuple(topics), self.limits.left_ms, validate_only)
         return await self.ask_controller(request, reassignments.AlterPartitionReassignmentsResponse)
 
     async def list_partition_reassignments(
@@ -90,7 +91,7 @@ class AdminClient(ClusterConnection):
     ) -> reassignments.ListPartitionReassignmentsResponse:
         """List the ongoing reassignments of these partitions (None: of all)."""
         request = reassignments.ListPartitionReassignmentsRequest(
-            None if topics is None else tuple(topics), self._timeout_ms
+            None if topics is None else tuple(topics), self.limits.left_ms
         )
         return await self.ask_controller(request, reassignments.ListPartitionReassignmentsResponse)
 
@@ -111,7 +112,7 @@ class AdminClient(ClusterConnection):
     ) -> elections.ElectLeadersResponse:
         """Elect leaders of these partitions (None: of all): PREFERRED ones, or UNCLEAN ones where there is none."""
         chosen = None if partitions is None else tuple(partitions)
-        request = elections.ElectLeadersRequest(election_type, chosen, self._timeout_ms, validate_only)
+        request = elections.ElectLeadersRequest(election_type, chosen, self.limits.left_ms, validate_only)
         return await self.ask_controller(request, elections.ElectLeadersResponse)
 
     async def plan_controlled_shutdown(self, broker: BrokerId) -> elections.PlanControlledShutdownResponse:
@@ -124,12 +125,10 @@ class AdminClient(ClusterConnection):
         """Request a controlled shutdown of this incarnation of a broker. Returns when it has begun."""
         request = elections.ShutdownRequest(broker.id, broker.epoch)
         try:
-            response = await self.ask_broker(broker.endpoint.address, request, PROBE_TIMEOUT_MS)
+            response = await self._ask_registered(broker, request)
         except PeerUnreachableError as error:
-            why = (
-                f"{error.why}: it is not shutting down unless it gets the request later; if it hangs, kill its process"
-            )
-            raise PeerUnreachableError(f"broker {broker.id} at {error.address} does not answer", why) from error
+            unsure = "it is not shutting down, unless the request reaches it later; if it hangs, kill its process"
+            raise PeerUnreachableError(f"broker {broker.id} at {error.address}", f"{error.why}; {unsure}") from error
         assert isinstance(response, elections.ShutdownResponse)
         return response
 
@@ -146,9 +145,15 @@ class AdminClient(ClusterConnection):
     ) -> cluster.AcknowledgeDamageResponse:
         """End the finding that this broker's replica has lost records for good. Raises ApiError if it has not."""
         request = cluster.AcknowledgeDamageRequest(broker.id, *partition, validate_only)
-        response = await self.ask_broker(broker.endpoint.address, request, PROBE_TIMEOUT_MS)
+        response = await self._ask_registered(broker, request)
         assert isinstance(response, cluster.AcknowledgeDamageResponse)
         return response
+
+    async def _ask_registered(self, broker: cluster.DescribedBroker, request: Any) -> Any:
+        """Ask one broker, once; while it is silent, the wait names it."""
+        question = (f"broker {broker.id}", self.ask_broker(broker.endpoint.address, request, self.limits.probe_ms))
+        (answer,) = await self.waiting.answers([question], self.limits.probe_ms / 1000, is_fixed=True)
+        return answer
 
     async def describe_findings(self) -> cluster.DescribeFindingsResponse:
         """Ask the active controller what it knows to be wrong."""
@@ -162,7 +167,8 @@ class AdminClient(ClusterConnection):
 
         async def ask(address: str) -> Sequence[cluster.Finding] | None:
             try:
-                found = await self.rpc.call(address, cluster.DescribeFindingsRequest(), _LAST_WORD_MS)
+                limit_ms = min(_LAST_WORD_MS, self.limits.left_ms)
+                found = await self.rpc.call(address, cluster.DescribeFindingsRequest(), limit_ms)
             except ApiError:
                 return ()
             except PeerUnreachableError:
@@ -170,13 +176,23 @@ class AdminClient(ClusterConnection):
             assert isinstance(found, cluster.DescribeFindingsResponse)
             return found.findings
 
-        answers = await asyncio.gather(*map(ask, self.bootstrap))
+        questions = [(self.name(address), ask(address)) for address in self.bootstrap]
+        answers = await self.waiting.answers(questions, _LAST_WORD_MS / 1000, is_fixed=True)
         if all(answer is None for answer in answers):
             return None
         return list(dict.fromkeys(finding for answer in answers for finding in answer or ()))
 
-    async def describe_findings_of(self, broker: cluster.DescribedBroker) -> tuple[cluster.Finding, ...]:
-        """Ask one broker once what it knows to be wrong; if it does not respond or refuses, that is a finding, too."""
+    async def describe_findings_of(
+        self, brokers: Sequence[cluster.DescribedBroker]
+    ) -> list[tuple[cluster.Finding, ...]]:
+        """Ask each of these brokers once what it knows to be wrong, all at once.
+
+        That a broker does not respond or refuses is a finding, too.
+        """
+        questions = [(f"broker {broker.id}", self._findings_or_failure_of(broker)) for broker in brokers]
+        return await self.waiting.answers(questions, self.limits.probe_ms / 1000, is_fixed=True)
+
+    async def _findings_or_failure_of(self, broker: cluster.DescribedBroker) -> tuple[cluster.Finding, ...]:
         try:
             return await self._findings_of(broker)
         except ApiError as error:
@@ -201,7 +217,7 @@ class AdminClient(ClusterConnection):
             described = await self.describe_log_dirs(broker, with_replicas=False)
             failed = (log_dir for log_dir in described if log_dir.error_code)
             return tuple(_failed_log_dir(broker.id, log_dir) for log_dir in failed)
-        response = await self.rpc.call(broker.endpoint.address, cluster.DescribeFindingsRequest(), PROBE_TIMEOUT_MS)
+        response = await self.rpc.call(broker.endpoint.address, cluster.DescribeFindingsRequest(), self.limits.probe_ms)
         assert isinstance(response, cluster.DescribeFindingsResponse)
         return response.findings
 
@@ -209,12 +225,11 @@ class AdminClient(ClusterConnection):
         self, broker: cluster.DescribedBroker, *, with_replicas: bool = True
     ) -> Sequence[log_dirs.DescribedLogDir]:
         """Ask a broker once for its log directories and the size of each replica in them."""
-        address, timeout_ms = broker.endpoint.address, self._timeout_ms if with_replicas else PROBE_TIMEOUT_MS
-        with self.waiting.named(lambda: f"broker {broker.id} has not answered yet", timeout_ms / 1000):
-            if self.kafka is not None:
-                return await self.kafka.describe_log_dirs(address, timeout_ms, with_replicas=with_replicas)
-            request = log_dirs.DescribeLogDirsRequest(None if with_replicas else ())
-            response = await self.rpc.call(address, request, timeout_ms)
+        address, timeout_ms = broker.endpoint.address, self.limits.left_ms if with_replicas else self.limits.probe_ms
+        if self.kafka is not None:
+            return await self.kafka.describe_log_dirs(address, timeout_ms, with_replicas=with_replicas)
+        request = log_dirs.DescribeLogDirsRequest(None if with_replicas else ())
+        response = await self.rpc.call(address, request, timeout_ms)
         assert isinstance(response, log_dirs.DescribeLogDirsResponse)
         return response.results
 
@@ -238,8 +253,8 @@ class AdminClient(ClusterConnection):
             for path, topics in by_path.items()
         )
         request = log_dirs.AlterReplicaLogDirsRequest(dirs, validate_only)
-        with self.waiting.named(lambda: f"broker {broker.id} has not answered yet", self.timeout_s):
-            response = await self.ask_broker(broker.endpoint.address, request, self._timeout_ms)
+        question = (f"broker {broker.id}", self.ask_broker(broker.endpoint.address, request, self.limits.left_ms))
+        (response,) = await self.waiting.answers([question], self.limits.left_s)
         assert isinstance(response, log_dirs.AlterReplicaLogDirsResponse)
         return {
             TopicPartition(topic.topic_name, altered.partition_index): altered
@@ -270,7 +285,7 @@ class AdminClient(ClusterConnection):
 
     async def update_features(self, updates: Sequence[configs.FeatureUpdate]) -> configs.UpdateFeaturesResponse:
         """Raise, lower and remove finalized features. Each update has a result; the valid ones are written."""
-        request = configs.UpdateFeaturesRequest(tuple(updates), self._timeout_ms)
+        request = configs.UpdateFeaturesRequest(tuple(updates), self.limits.left_ms)
         return await self.ask_controller(request, configs.UpdateFeaturesResponse)
 
     async def plan_feature_updates(
@@ -306,16 +321,13 @@ class AdminClient(ClusterConnection):
 
     async def read_state_changes(self, address: str, topic: str, partition: int) -> cluster.ReadStateChangesResponse:
         """Read one node's state-change records of a partition, without retries."""
-        request = cluster.ReadStateChangesRequest(topic, partition)
-        with self.waiting.named(lambda: f"{self.name(address)} has not answered yet", self.timeout_s):
-            response = await self.rpc.call(address, request, self._timeout_ms)
+        response = await self.rpc.call(address, cluster.ReadStateChangesRequest(topic, partition), self.limits.left_ms)
         assert isinstance(response, cluster.ReadStateChangesResponse)
         return response
 
     async def describe_log_heads(self, address: str) -> tuple[cluster.LogHead, ...]:
         """Ask one node where its state-change log ends, without retries."""
-        with self.waiting.named(lambda: f"{self.name(address)} has not answered yet", self.timeout_s):
-            response = await self.rpc.call(address, cluster.DescribeLogHeadsRequest(), self._timeout_ms)
+        response = await self.rpc.call(address, cluster.DescribeLogHeadsRequest(), self.limits.left_ms)
         assert isinstance(response, cluster.DescribeLogHeadsResponse)
         return response.heads
 

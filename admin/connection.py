@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from msgspec import Struct
 
+from admin.call_limits import CallLimits
 from admin.node_search import NoAnswerError, NodeSearch
 from admin.request_parts import send_in_parts
 from admin.waiting import ClientWaits, OnWait
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _Response = TypeVar("_Response", bound=Struct)
 
-PROBE_TIMEOUT_MS = 3_000
-"""The timeout of one node: if it hangs, it must not use up the whole time in which others would answer."""
 RETRY_PAUSE_S = 0.2
 _GRACE_MS = 1_000
 """The time beyond a request's own timeout within which the controller's answer arrives."""
@@ -49,7 +48,8 @@ KLAMM, KAFKA = "klamm", "kafka"
 class ClusterConnection:
     """Connects to a cluster of which some addresses are known. Use it as an async context manager.
 
-    Each call raises PeerUnreachableError if nobody answers within `timeout_ms`, and ApiError if the cluster refuses.
+    Each call raises PeerUnreachableError when nobody answered within `timeout_ms`, and ApiError when the
+    cluster refused. In a block `within_timeout` that is the limit of all calls together.
     """
 
     def __init__(
@@ -69,11 +69,12 @@ class ClusterConnection:
         from cluster.rpc.client import RpcClient  # noqa: PLC0415 - gRPC loads slowly; the help of a command needs none.
 
         assert bootstrap, "a client needs an address to start from"
-        self.timeout_s = timeout_ms / 1000
         self.rpc = RpcClient(connect_timeout_ms=_CONNECT_TIMEOUT_MS, connect_timeout_max_ms=_CONNECT_TIMEOUT_MS)
         self.waiting = ClientWaits(on_wait)
         self._search = NodeSearch(bootstrap, names or {}, origin)
-        self._timeout_ms = timeout_ms
+        self.limits = CallLimits(timeout_ms)
+        self._failure: NoAnswerError | None = None
+        """Of the last attempt that had no answer; a search that is under way knows less."""
         self._controller: str | None = None
         self._found_to_speak_kafka: dict[str, bool] = {}
         self.kafka: KafkaBrokers | None = None
@@ -96,16 +97,23 @@ class ClusterConnection:
         """The name of the node at an address, for messages."""
         return self._search.name(address)
 
+    @contextmanager
+    def within_timeout(self) -> Iterator[None]:
+        """Bound all calls in this block, together, by the timeout of the client."""
+        with self.limits.together(), self.waiting.command():
+            yield
+
     async def describe_cluster(self, *, require_controller: bool = False) -> DescribeClusterResponse:
         """Return the first node's description of the cluster; with `require_controller` the first that names the active
         controller.
         """
         return await self._until_timeout(lambda _: self._first_description(require_controller=require_controller))
 
-    async def describe_node(self, address: str, timeout_ms: int = PROBE_TIMEOUT_MS) -> DescribeClusterResponse:
-        """Ask one node to describe the cluster, without retries."""
+    async def describe_node(self, address: str, timeout_ms: int | None = None) -> DescribeClusterResponse:
+        """Ask one node to describe the cluster, without retries. `timeout_ms`: default `CallLimits.probe_ms`."""
         try:
-            response = await self.rpc.call(address, DescribeClusterRequest(), timeout_ms)
+            limit_ms = self.limits.probe_ms if timeout_ms is None else timeout_ms
+            response = await self.rpc.call(address, DescribeClusterRequest(), limit_ms)
         except PeerUnreachableError as error:
             if self._search.is_unproven and await self._speaks_kafka(address):
                 why = "it speaks Kafka's protocol: name the address that a controller of klamm has as --listen"
@@ -155,6 +163,22 @@ class ClusterConnection:
         """Return what the nodes answered within `limit_s`; None if an active controller is known."""
         return None if self._controller is not None else self.no_answer_within(limit_s)
 
+    @property
+    def has_answered(self) -> bool:
+        """Whether any node has answered since all were last asked."""
+        return self._search.has_answered
+
+    @property
+    def no_answer_yet(self) -> str:
+        """The answers of the nodes until now, for a notice."""
+        return self._search.failure().so_far
+
+    @property
+    def why_no_controller(self) -> str:
+        """The reason, in a few words, why the active controller has not answered."""
+        known = self._failure or self._search.failure()
+        return known.cause or "no active controller answers"
+
     def no_answer_within(self, limit_s: float) -> NoAnswerError:
         """Return what the nodes have answered until now, `limit_s` after they were asked."""
         last = self._search.failure()
@@ -165,7 +189,8 @@ class ClusterConnection:
 
         A standby controller knows no brokers, but the active controller, which is asked next.
         """
-        described = await self._search.first(self.describe_node, lambda node: bool(node.brokers))
+        with self.waiting.named(lambda: self.no_answer_yet, self.limits.left_s):
+            described = await self._search.first(self.describe_node, lambda node: bool(node.brokers))
         return [] if described is None else [b.endpoint.address for b in described.brokers]
 
     def nodes_of(self, described: DescribeClusterResponse) -> list[str]:
@@ -173,9 +198,12 @@ class ClusterConnection:
 
         These are the given ones, all registered controllers, and all live brokers unless they are of Apache Kafka.
         """
+        return list(dict.fromkeys((*self.bootstrap, *self.registered_nodes_of(described))))
+
+    def registered_nodes_of(self, described: DescribeClusterResponse) -> list[str]:
+        """The addresses in `nodes_of` without the given ones, at which there need not be a node."""
         brokers = () if self.kafka is not None else described.brokers
-        of_cluster = [c.address for c in described.controllers] + [b.endpoint.address for b in brokers]
-        return list(dict.fromkeys((*self.bootstrap, *of_cluster)))
+        return [c.address for c in described.controllers] + [b.endpoint.address for b in brokers]
 
     def results_for(self, asked: Sequence[str], results: Sequence[_T]) -> Sequence[_T]:
         """Return the results in an answer of the active controller. Raises ApiError if their number is wrong."""
@@ -213,7 +241,7 @@ class ClusterConnection:
 
     async def _ask_controller(self, request: Any, expected: type[_Response]) -> _Response:
         waits_ms = getattr(request, "timeout_ms", None)
-        limit_ms = max(self._timeout_ms, waits_ms or 0)
+        limit_ms = max(self.limits.left_ms, waits_ms or 0)
         grace_ms = 0 if waits_ms is None else _GRACE_MS
         request_id = uuid4().hex
         may_be_done = False
@@ -289,7 +317,8 @@ class ClusterConnection:
         The attempt may extend the timeout that it is given. Raises NoAnswerError, and at once if no address can be
         right.
         """
-        limit = self.timeout_s if limit_s is None else limit_s
+        limit = self.limits.left_s if limit_s is None else limit_s
+        within_s = self.limits.named_s(limit)
         failure: NoAnswerError | None = None
 
         def last() -> NoAnswerError:
@@ -302,7 +331,7 @@ class ClusterConnection:
                 try:
                     return await attempt(ends)
                 except NoAnswerError as error:
-                    failure = error
+                    failure = self._failure = error
                 if self._search.is_hopeless:
                     raise self._with_advice(failure.missing, failure)
                 await asyncio.sleep(RETRY_PAUSE_S)
@@ -312,7 +341,7 @@ class ClusterConnection:
                 async with asyncio.timeout(limit) as ends:
                     return await retry(ends)
         except TimeoutError:
-            raise self._with_advice(f"{last().missing} within {limit:g} s", last()) from None
+            raise self._with_advice(f"{last().missing} within {within_s:g} s", last()) from None
 
     def _with_advice(self, missing: str, last: NoAnswerError) -> NoAnswerError:
         return NoAnswerError(missing, "; ".join(filter(None, (last.reasons, self._search.advice))), last.cause)

@@ -8,7 +8,6 @@ import contextlib
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from msgspec import Struct
 
@@ -27,8 +26,6 @@ from cluster.requests.data import (
 )
 from cluster.requests.plans import DescribedPartition
 from cluster.requests.topics import DescribedTopic
-
-_OFFSETS_TIMEOUT_MS: Final = 3_000
 
 
 class Sample(Struct, frozen=True):
@@ -94,13 +91,14 @@ async def take_sample(client: AdminClient) -> Sample:
     described = await client.describe_controller()
     topics = (await client.describe_topics()).topics
     addresses = {broker.id: broker.endpoint.address for broker in described.brokers}
-    by_leader: dict[str, list[ListOffsetsPartition]] = {}
+    by_leader: dict[BrokerId, list[ListOffsetsPartition]] = {}
     for topic in topics:
         for p in topic.partitions:
             if p.leader in addresses:
                 asked = ListOffsetsPartition(topic.name, p.partition, LATEST_TIMESTAMP, p.leader_epoch)
-                by_leader.setdefault(addresses[p.leader], []).append(asked)
-    found = await asyncio.gather(*(_ends(client, address, asked) for address, asked in by_leader.items()))
+                by_leader.setdefault(p.leader, []).append(asked)
+    questions = [(f"broker {leader}", _ends(client, addresses[leader], asked)) for leader, asked in by_leader.items()]
+    found = await client.waiting.answers(questions, client.limits.probe_ms / 1000, is_fixed=True)
     ends = {partition: end for of_leader in found for partition, end in of_leader.items()}
     return Sample(asyncio.get_running_loop().time(), described, topics, ends)
 
@@ -109,7 +107,7 @@ async def _ends(
     client: AdminClient, address: str, asked: Sequence[ListOffsetsPartition]
 ) -> dict[TopicPartition, Offset]:
     with contextlib.suppress(ApiError, PeerUnreachableError):
-        response = await client.ask_broker(address, ListOffsetsRequest(CONSUMER, tuple(asked)), _OFFSETS_TIMEOUT_MS)
+        response = await client.ask_broker(address, ListOffsetsRequest(CONSUMER, tuple(asked)), client.limits.probe_ms)
         assert isinstance(response, ListOffsetsResponse)
         answered = (result for result in response.partitions if result.error_code is ErrorCode.NONE)
         return {TopicPartition(result.topic, result.partition): result.offset for result in answered}

@@ -4,6 +4,7 @@ Source: Kafka ReassignPartitionsCommand (alterReplicaLogDirs, findLogDirMoveStat
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -117,24 +118,24 @@ async def wait_for_dirs(
     client: AdminClient,
     brokers: Mapping[BrokerId, DescribedBroker],
     wanted: WantedDirs,
-    limit_s: float,
     say: Callable[[str], None],
 ) -> list[UnfinishedMove]:
-    """Wait up to `limit_s`, and say how far it is; returns the moves that are still in progress."""
+    """Wait until the timeout, and say how far it is; returns the moves that are still in progress."""
     loop = asyncio.get_running_loop()
-    deadline, total = loop.time() + limit_s, sum(map(len, wanted.values()))
+    total = sum(map(len, wanted.values()))
     progress, said = Progress(total, loop.time()), ""
-    while True:
-        left = await unfinished_moves(client, brokers, wanted)
-        now = loop.time()
-        if not left or now >= deadline:
-            return left
-        progress.update(total - len(left), now)
-        text = f"{progress.describe('replicas moved', ())}; {describe_copying(left)}"
-        if text != said:
-            say(text)
-            said = text
-        await asyncio.sleep(min(_POLL_S, deadline - now))
+    left = await unfinished_moves(client, brokers, wanted)
+    with contextlib.suppress(TimeoutError):
+        async with client.limits.outlasting_calls():
+            while left:
+                progress.update(total - len(left), loop.time())
+                text = f"{progress.describe('replicas moved', ())}; {describe_copying(left)}"
+                if text != said:
+                    say(text)
+                    said = text
+                await asyncio.sleep(_POLL_S)
+                left = await unfinished_moves(client, brokers, wanted)
+    return left
 
 
 def describe_copying(left: Sequence[UnfinishedMove]) -> str:

@@ -5,9 +5,10 @@ which others would answer.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Any, Final, TypeVar
 
+from admin.waiting import together
 from cluster.model.errors import (
     ApiError,
     ConnectionRefusedByHostError,
@@ -16,6 +17,8 @@ from cluster.model.errors import (
     UnresolvableHostError,
 )
 from cluster.requests.cluster import NO_ZOOKEEPER, DescribeClusterResponse
+
+_T = TypeVar("_T")
 
 SILENCE_S: Final = 0.25
 """After this many seconds without an answer the next node is asked as well."""
@@ -44,6 +47,30 @@ class NoAnswerError(PeerUnreachableError):
     def so_far(self) -> str:
         """The text that describes the search while it lasts."""
         return NoAnswerError(f"{self.missing} yet", self.reasons, self.cause).why
+
+
+async def first_answer(addresses: Iterable[str], ask: Callable[[str], Coroutine[Any, Any, _T | None]]) -> _T | None:
+    """Ask one node after the other, the next as soon as one has no answer, and shortly after one that is silent.
+
+    Returns the first answer; None if no node has one.
+    """
+    waiting = list(addresses)
+    running: set[asyncio.Task[_T | None]] = set()
+    try:
+        while waiting or running:
+            if waiting:
+                running.add(asyncio.create_task(ask(waiting.pop(0))))
+            done, running = await asyncio.wait(
+                running, timeout=SILENCE_S if waiting else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in done:
+                if (answer := task.result()) is not None:
+                    return answer
+        return None
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
 
 class NodeSearch:
@@ -160,6 +187,11 @@ class NodeSearch:
         return NoAnswerError("no answer" if found else "no active controller", said, cause)
 
     @property
+    def has_answered(self) -> bool:
+        """Whether any node has answered since the last round began."""
+        return self._any_answered
+
+    @property
     def is_calling(self) -> bool:
         """Whether the active controller was called since the last round, and has not answered yet."""
         return self._outcomes.get(self._called) in {_silence(None), _BUSY}
@@ -195,20 +227,7 @@ class NodeSearch:
             self._names[address] = f"{answer.node_role} {answer.node_id}"
 
     def _together(self, addresses: list[str]) -> str:
-        """Join nodes as in `controllers 1001, 1002, broker 1`; nodes without a name by their addresses."""
-        by_role: dict[str, list[str]] = {}
-        for address in addresses:
-            role, _, node = self.name(address).rpartition(" ")
-            by_role.setdefault(role, []).append(node)
-        return ", ".join(
-            (f"{role}{'s' if len(nodes) > 1 else ''} " if role else "") + ", ".join(sorted(nodes, key=_by_number))
-            for role, nodes in by_role.items()
-        )
-
-
-def _by_number(node: str) -> int:
-    """Order ids by number; addresses keep their order."""
-    return int(node) if node.isdecimal() else 0
+        return together(map(self.name, addresses))
 
 
 def _refusal(error: ApiError) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from admin.connection import ClusterConnection
+from admin.node_search import first_answer
+from admin.waiting import together
 from cluster.model import bounds
 from cluster.model.broker import NO_LEADER, BrokerId, Endpoint, LeaderEpoch
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
@@ -36,6 +38,8 @@ class Topology:
         self._leaders: dict[str, dict[int, LeaderAddress | None]] = {}
         self._epochs: dict[tuple[str, int], LeaderEpoch] = {}
         self._brokers: list[str] = []
+        self._silent: dict[str, None] = {}
+        """Brokers that were asked for metadata, and have not answered since."""
         self._refreshing: dict[str, asyncio.Lock] = {}
         self._generation: dict[str, int] = {}
 
@@ -54,15 +58,27 @@ class Topology:
         for a topic that does not exist, PeerUnreachableError if no node answers within the client's timeout.
         """
         if topic not in self._leaders:
-            limit_s = self.client.timeout_s
+            limit_s = self.client.limits.left_s
             try:
-                with self.client.waiting.named(lambda: f"no broker has metadata of topic {topic!r} yet", limit_s):
+                with self.client.waiting.named(lambda: self._missing(topic), limit_s):
                     async with asyncio.timeout(limit_s):
                         await self._until_known(topic)
             except TimeoutError:
-                why = f"no metadata for topic {topic!r} within {limit_s:g} s"
-                raise self.client.without_controller(limit_s) or PeerUnreachableError("brokers", why) from None
+                within_s = self.client.limits.timeout_s
+                why = f"no metadata for topic {topic!r} within {within_s:g} s{self._unanswered}"
+                raise self.client.without_controller(within_s) or PeerUnreachableError("brokers", why) from None
         return sorted(self._leaders[topic])
+
+    def _missing(self, topic: str) -> str:
+        """The reason why a topic is not known yet, for a notice."""
+        if not self.client.has_answered:
+            return self.client.no_answer_yet
+        return f"no broker has metadata of topic {topic!r} yet{self._unanswered}"
+
+    @property
+    def _unanswered(self) -> str:
+        """The brokers that have not answered, to follow what is missing."""
+        return f": {together(map(self.client.name, self._silent))} not answering" if self._silent else ""
 
     async def _until_known(self, topic: str) -> None:
         while topic not in self._leaders:
@@ -93,13 +109,19 @@ class Topology:
         asked = self._brokers
         # Rotate, so that a broker with an old picture is not the only one that is asked.
         self._brokers = [*asked[1:], *asked[:1]]
-        for address in asked:
+
+        async def ask(address: str) -> MetadataResponse | None:
+            self._silent[address] = None
             try:
-                return await self.client.metadata(address, MetadataRequest((topic,)), _METADATA_TIMEOUT_MS)
+                answer = await self.client.metadata(address, MetadataRequest((topic,)), _METADATA_TIMEOUT_MS)
             except PeerUnreachableError:
                 # A refresh of another topic, at the same time, may have dropped it as well.
                 self._brokers = [known for known in self._brokers if known != address]
-        return None
+                return None
+            self._silent.pop(address, None)
+            return answer
+
+        return await first_answer(asked, ask)
 
     async def _find_brokers(self) -> None:
         if not self._brokers:

@@ -52,7 +52,7 @@ def list_(*, cluster: Cluster) -> None:
     While no controller is active, from the metadata of the brokers, which has
     no epochs and no states.
     """
-    described, is_of_brokers = cluster.ask(
+    described, why_of_brokers = cluster.ask(
         lambda client: of_controller_or_brokers(client, client.describe_controller(), (), described_cluster)
     )
     kind = described.broker_protocol or KLAMM
@@ -60,8 +60,8 @@ def list_(*, cluster: Cluster) -> None:
     shown = () if kind == KLAMM else (kind,)
     columns = (*BROKER_COLUMNS, *("kind" for _ in shown))
     rows = ((*broker.values(), *shown) for broker in brokers)
-    say_source(is_of_brokers)
-    document = {"brokers": brokers, "broker_protocol": kind, "source": source(is_of_brokers)}
+    say_source(why_of_brokers)
+    document = {"brokers": brokers, "broker_protocol": kind, "source": source(why_of_brokers)}
     write(document, cluster.form, columns, rows)
 
 

@@ -150,8 +150,9 @@ async def _copy(order: _Order, target: Target) -> AsyncGenerator[int]:
     left = order.max_messages
     async with target.connect(order.timeout_s, say_wait) as client:
         topology = Topology(client)
-        await topology.check_records_are_here("kafka-console-consumer.sh", order.topic)
-        positions, ends = await _range(topology, order)
+        with client.within_timeout():
+            await topology.check_records_are_here("kafka-console-consumer.sh", order.topic)
+            positions, ends = await _range(topology, order)
         async with (
             Consumer(topology, order.topic, positions, until=ends) as consumer,
             contextlib.aclosing(consumer.fetched()) as fetched,

@@ -1,6 +1,5 @@
 """`klamm brokers log-dirs`: what kafka-log-dirs.sh shows, of klamm's brokers and of those of Apache Kafka."""
 
-import asyncio
 from collections.abc import Collection, Iterator, Sequence
 from typing import Annotated, Any, Final
 
@@ -45,7 +44,8 @@ def log_dirs(
 
     async def main(client: AdminClient) -> list[dict[str, Any] | str]:
         brokers = _chosen((await client.describe_controller()).brokers, ids)
-        return await asyncio.gather(*(_described(client, broker, topic) for broker in brokers))
+        questions = [(f"broker {broker.id}", _described(client, broker, topic)) for broker in brokers]
+        return await client.waiting.answers(questions, client.limits.left_s)
 
     described = cluster.ask(main)
     brokers = [broker for broker in described if not isinstance(broker, str)]

@@ -164,7 +164,7 @@ def _carry_out(order: _Order, cluster: Cluster, plan: dict[str, Any] | None = No
         refused = await request_moves(client, brokers, wanted, validate_only=dry_run)
         if not wait or dry_run:
             return refused, []
-        left = await wait_for_dirs(client, brokers, _without(wanted, refused), cluster.timeout, say)
+        left = await wait_for_dirs(client, brokers, _without(wanted, refused), say)
         if throttle is not None and not left:
             await _limit(client, brokers.values(), None)
         return refused, left

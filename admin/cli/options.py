@@ -4,6 +4,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
@@ -84,16 +85,18 @@ class Cluster(NamedTuple):
         *,
         check: str = "",
         on_wait: OnWait = say_wait,
+        is_endless: bool = False,
     ) -> _T:
-        """Connect, and run the part of a command that needs a client.
+        """Connect, and run the part of a command that needs a client, all of it within the timeout.
 
-        `check`: the command that shows whether the change was carried out, in case its answer is lost; `on_wait`: the
-        function that says that the command waits.
+        `check`: the command that shows whether the change was carried out, for when its answer was lost; `on_wait`:
+        what says that it waits; `is_endless`: it follows the cluster, and the timeout is that of each question.
         """
 
         async def main() -> _T:
             async with self.target.connect(self.timeout, on_wait) as client:
-                return await request(client)
+                with nullcontext() if is_endless else client.within_timeout():
+                    return await request(client)
 
         try:
             return run(main())

@@ -32,15 +32,15 @@ def wait_line(notice: Notice) -> str:
     return f"{notice.text}; --timeout changes it" if notice.has_limit else notice.text
 
 
-def source(is_of_brokers: bool) -> str:
+def source(why_of_brokers: str) -> str:
     """The key `source` of documents, which says who described the cluster."""
-    return "brokers" if is_of_brokers else "controller"
+    return "brokers" if why_of_brokers else "controller"
 
 
-def say_source(is_of_brokers: bool) -> None:
-    """Say that a description is not the controller's, if it is not."""
-    if is_of_brokers:
-        say("warning: no controller answers; this is from the metadata of the brokers, and may be out of date")
+def say_source(why_of_brokers: str) -> None:
+    """Say why a description is not the controller's; "": it is."""
+    if why_of_brokers:
+        say(f"warning: {why_of_brokers}; this is from the metadata of the brokers, and may be out of date")
 
 
 def examples(*lines: str, exit_codes: str = "0 done; 1 refused, failed or timed out; 2 wrong usage.") -> str:

@@ -1,5 +1,6 @@
 """Reads the event queue of the active controller from its metrics."""
 
+import asyncio
 import contextlib
 from collections.abc import Sequence
 from http.client import HTTPException
@@ -17,12 +18,21 @@ QUEUE_METRICS: Final = ("size", *_QUANTILES.values())
 """The number of events that wait, and quantiles of the time that events waited, in ms."""
 
 
-def read_queue(addresses: Sequence[str]) -> dict[str, float] | None:
-    """Read QUEUE_METRICS by name from the first of these addresses that is the active controller's; None if none is."""
-    for address in addresses:
-        with contextlib.suppress(OSError, ValueError, HTTPException):
-            if (queue := parse_queue(read_metrics(address, _TIMEOUT_S))) is not None:
-                return queue
+async def find_queue(addresses: Sequence[str], limit_s: float) -> dict[str, float] | None:
+    """Read QUEUE_METRICS by name from the one of these addresses that is the active controller's; None if none is.
+
+    All are asked at once.
+    """
+    timeout_s = min(_TIMEOUT_S, limit_s)
+    for asked in asyncio.as_completed([asyncio.to_thread(_read_queue, address, timeout_s) for address in addresses]):
+        if (queue := await asked) is not None:
+            return queue
+    return None
+
+
+def _read_queue(address: str, timeout_s: float) -> dict[str, float] | None:
+    with contextlib.suppress(OSError, ValueError, HTTPException):
+        return parse_queue(read_metrics(address, timeout_s))
     return None
 
 

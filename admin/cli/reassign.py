@@ -1,6 +1,5 @@
 """`klamm reassign`: move partitions between brokers. File formats are those of kafka-reassign-partitions."""
 
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -139,7 +138,6 @@ def execute(
     moves, wanted = _read_moves_and_dirs(file, reassignment_json_file)
 
     async def main(client: AdminClient) -> _Executed:
-        ends = asyncio.get_running_loop().time() + cluster.timeout
         if not additional:
             await _refuse_others(client, dry_run)
         if rollback is not None:
@@ -150,9 +148,8 @@ def execute(
         response = await _alter(client, moves, dry_run)
         if not wait or dry_run:
             return _Executed(response)
-        left = await wait_for_moves(client, set(moves), cluster.timeout)
-        left_s = ends - asyncio.get_running_loop().time()
-        return _Executed(response, left, await wait_for_dirs(client, brokers, wanted, left_s, say))
+        left = await wait_for_moves(client, set(moves))
+        return _Executed(response, left, [] if left else await wait_for_dirs(client, brokers, wanted, say))
 
     executed = cluster.ask(main, check="klamm reassign list")
     _report(executed, dry_run, cluster.form, "moved" if wait or dry_run else "moving")

@@ -84,7 +84,7 @@ async def _execute(client: AdminClient, accept_loss: bool, timeout_s: float) -> 
     """Carry out the recovery, wait for the next controller and return its epoch. Raises StartupError."""
     done = (await client.recover_cluster(accept_loss=accept_loss)).recovery
     try:
-        async with asyncio.timeout(timeout_s):
+        async with client.limits.outlasting_calls():
             while True:
                 described = await client.describe_controller()
                 if described.controller_epoch > done.controller_epoch:

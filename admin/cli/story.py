@@ -1,5 +1,6 @@
 """`klamm story TOPIC-PARTITION`: show the leaders and changes of one partition, from the logs of all nodes."""
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,8 +17,16 @@ from admin.cli.target import Target
 from admin.client import AdminClient
 from cluster.aio.clock import SystemClock
 from cluster.cli.documents import Format, write_table
-from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError, StartupError
+from cluster.model.errors import (
+    ApiError,
+    ConnectionRefusedByHostError,
+    ErrorCode,
+    PeerUnreachableError,
+    StartupError,
+    UnresolvableHostError,
+)
 from cluster.model.partition import TopicPartition
+from cluster.requests.cluster import DescribeClusterResponse, ReadStateChangesResponse
 from state_log.causes import ControllerCall, request_text, utc_text
 from state_log.kafka.reader import read_kafka_state_changes, with_topic_id
 from state_log.reader import merge, read_state_changes
@@ -57,7 +66,9 @@ def show(
         ),
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only this many leaders and events, the last ones.")] = None,
-    timeout: Annotated[float, typer.Option(min=0.1, max=TIMEOUT_MAX_S, help="Seconds to wait for each node.")] = 10,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, max=TIMEOUT_MAX_S, help="Seconds to wait for the nodes, all of them together.")
+    ] = 10,
     form: FormatOption = Format.TABLE,
     target: Target,
 ) -> None:
@@ -176,41 +187,59 @@ async def _ask_nodes(
 ) -> tuple[list[LoggedStateChange], list[str]]:
     """Merge the records of all nodes that answer, and name those that do not."""
     lines: list[bytes] = []
-    missing = []
+    missing: list[str] = []
     async with target.connect(timeout_s, say_wait) as client:
-        described = await client.describe_cluster()
-        if described.controller_address and not described.brokers:
-            # A standby, which does not know the brokers.
-            try:
-                described = await client.describe_node(described.controller_address)
-            except PeerUnreachableError:
-                missing.append(f"{described.controller_address} (and with it the addresses of the brokers)")
-        if client.kafka is not None:
-            say("brokers of Apache Kafka are not asked: --log-dir takes their state-change.log files with klamm's logs")
-        elif described.controller_address:
-            missing += await _dead_hosts(client, wanted)
-        for address in client.nodes_of(described):
-            try:
-                answer = await client.read_state_changes(address, wanted.topic, wanted.partition)
-            except PeerUnreachableError:
+        with client.within_timeout():
+            described = await client.describe_cluster()
+            if described.controller_address and not described.brokers:
+                # A standby, which does not know the brokers.
+                try:
+                    described = await client.describe_node(described.controller_address)
+                except PeerUnreachableError:
+                    missing.append(f"{described.controller_address} (and with it the addresses of the brokers)")
+            if client.kafka is not None:
+                instead = "--log-dir takes their state-change.log files with klamm's logs"
+                say(f"brokers of Apache Kafka are not asked: {instead}")
+            addresses = client.nodes_of(described)
+            questions = [(client.name(address), _answer_of(client, address, wanted)) for address in addresses]
+            dead, answers = await asyncio.gather(
+                _dead_hosts(client, wanted, described), client.waiting.answers(questions, client.limits.left_s)
+            )
+        registered = client.registered_nodes_of(described)
+    missing += dead
+    for address, answer in zip(addresses, answers, strict=True):
+        if not isinstance(answer, ReadStateChangesResponse):
+            # At an address that somebody gave, and that refuses, there need not be a node.
+            if address in registered or not isinstance(answer, ConnectionRefusedByHostError | UnresolvableHostError):
                 missing.append(address)
-                continue
-            lines += answer.lines
-            if answer.truncated:
-                missing.append(f"{address} (oldest records)")
+            continue
+        lines += answer.lines
+        if answer.truncated:
+            missing.append(f"{address} (oldest records)")
     return list(merge(lines, wanted.topic, wanted.partition)), missing
 
 
-async def _dead_hosts(client: AdminClient, wanted: TopicPartition) -> list[str]:
-    """Name the offline brokers that host the partition."""
+async def _answer_of(
+    client: AdminClient, address: str, wanted: TopicPartition
+) -> ReadStateChangesResponse | PeerUnreachableError:
     try:
-        described = await client.describe_topics([wanted.topic])
+        return await client.read_state_changes(address, wanted.topic, wanted.partition)
+    except PeerUnreachableError as error:
+        return error
+
+
+async def _dead_hosts(client: AdminClient, wanted: TopicPartition, described: DescribeClusterResponse) -> list[str]:
+    """Names of the offline brokers that host the partition, unless they are of Apache Kafka."""
+    if client.kafka is not None or not described.controller_address:
+        return []
+    try:
+        topics = (await client.describe_topics([wanted.topic])).topics
     except PeerUnreachableError:
         # The controller does not answer: it will be reported as missing, and the other nodes are asked.
         return []
     return [
         f"broker-{broker}"
-        for topic in described.topics
+        for topic in topics
         for partition in topic.partitions
         if partition.partition == wanted.partition
         for broker in partition.offline_replicas

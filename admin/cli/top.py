@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractContextManager
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -12,7 +13,7 @@ from msgspec import to_builtins
 
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import examples, say_wait, wait_line
-from admin.cli.queue_metrics import QUEUE_METRICS, read_queue
+from admin.cli.queue_metrics import QUEUE_METRICS, find_queue
 from admin.cli.target import parse_addresses
 from admin.client import AdminClient
 from admin.load import Load, compare, take_sample
@@ -66,7 +67,9 @@ def top(
     screen = Screen(live=cluster.form is Format.TABLE and not once and sys.stdout.isatty())
 
     async def main(client: AdminClient) -> None:
-        async with contextlib.aclosing(_loads(client, interval, lines, addresses)) as loads:
+        # Of one look the timeout is that of all; of many, that of each.
+        looked = contextlib.nullcontext if once else client.within_timeout
+        async with contextlib.aclosing(_loads(client, interval, lines, addresses, looked)) as loads:
             with screen:
                 async for document in loads:
                     if cluster.form is Format.TABLE:
@@ -76,22 +79,27 @@ def top(
                     if once:
                         return
 
-    cluster.ask(main, on_wait=screen.say_wait)
+    cluster.ask(main, on_wait=screen.say_wait, is_endless=not once)
 
 
 async def _loads(
-    client: AdminClient, interval: float, lines: int, metrics: list[str]
+    client: AdminClient,
+    interval: float,
+    lines: int,
+    metrics: list[str],
+    looking: Callable[[], AbstractContextManager[None]],
 ) -> AsyncGenerator[dict[str, Any]]:
-    """Yield a document for each interval; the first comes early."""
-    before = await take_sample(client)
+    """A document per interval; the first one comes early. `looking`: bounds a look at the cluster."""
+    with looking():
+        before = await take_sample(client)
     wait = min(interval, _FIRST_INTERVAL_S)
     failovers = 0
     while True:
         await asyncio.sleep(wait)
-        after = await take_sample(client)
+        with looking():
+            after, queue = await asyncio.gather(take_sample(client), find_queue(metrics, client.limits.left_s))
         load = compare(before, after, lines)
         failovers += load.failovers
-        queue = await asyncio.to_thread(read_queue, metrics)
         yield {**_document(load), "failovers": failovers, "event_queue": queue}
         before, wait = after, interval
 

@@ -38,5 +38,5 @@ def chosen_of_metadata(known: MetadataResponse, filters: Collection[PartitionFil
     """Choose as `chosen` does, from the metadata of brokers. Raises StartupError for filters that it cannot answer."""
     if unknown := sorted(NEED_MIN_ISR.intersection(filters)):
         options = " and ".join(f"--{name}" for name in unknown)
-        raise StartupError(f"no controller answers: only an active controller knows what {options} needs")
+        raise StartupError(f"no active controller answers: only an active controller knows what {options} needs")
     return chosen(described_topics(known), filters)

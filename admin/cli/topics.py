@@ -170,14 +170,14 @@ def list_(
         found = {t.name for t in chosen_of_metadata(known, filters)}
         return [t for t in listed_topics(known) if t.name in found], None
 
-    (listed, deleted), is_of_brokers = cluster.ask(
+    (listed, deleted), why_of_brokers = cluster.ask(
         lambda client: of_controller_or_brokers(client, ask(client), None, of_metadata)
     )
-    say_source(is_of_brokers)
+    say_source(why_of_brokers)
     rows = [asdict(t) | {"queued_for_deletion": None if deleted is None else t.name in deleted} for t in listed]
     columns = ("name", "topic_id", "partitions", "replication_factor", *(("state",) if deleted else ()))
     states = ({**row, "queued_for_deletion": "deleting" if row["queued_for_deletion"] else ""} for row in rows)
-    document = {"topics": rows, "source": source(is_of_brokers)}
+    document = {"topics": rows, "source": source(why_of_brokers)}
     if filters and not rows:
         say("no topic has such partitions")
     if rows or not filters or cluster.form is not Format.TABLE:
@@ -217,18 +217,18 @@ def describe(
         topics = chosen((await client.describe_topics(names if names else None)).topics, filters)
         return topics, await _settings(client, topics) if configs else {}
 
-    (described, settings), is_of_brokers = cluster.ask(
+    (described, settings), why_of_brokers = cluster.ask(
         lambda client: of_controller_or_brokers(
             client, ask(client), names if names else None, lambda known: (chosen_of_metadata(known, filters), {})
         )
     )
-    say_source(is_of_brokers)
+    say_source(why_of_brokers)
     known = [t for t in described if t.error_code is ErrorCode.NONE]
     documents = [_document(t) | ({"settings": settings.get(t.name)} if configs else {}) for t in known]
     if filters and not described:
         say("there are no such partitions")
     if known or not (described or filters) or cluster.form is not Format.TABLE:
-        document = {"topics": documents, "source": source(is_of_brokers)}
+        document = {"topics": documents, "source": source(why_of_brokers)}
         write(document, cluster.form, *_table(known))
     if configs and cluster.form is Format.TABLE:
         for name, found in settings.items():

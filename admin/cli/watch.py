@@ -62,7 +62,7 @@ def watch(
                     return
 
     with contextlib.suppress(TimeoutError):
-        cluster.ask(main)
+        cluster.ask(main, is_endless=True)
 
 
 async def _warn_of_unknown(client: AdminClient, topics: list[str]) -> None:

@@ -261,7 +261,7 @@ class Segment:
         return records if end == len(records) else records[:end]
 
     def read_at(self, position: int, size: int, upper_bound: Offset) -> bytes:
-        """At most `size` bytes from a batch on, cut to complete batches that end below `upper_bound`; on any thread."""
+        """Read at most `size` bytes from a batch on, cut to complete batches below `upper_bound`; on any thread."""
         records = self._file.read(position, size)
         return records[: whole_batches(records, upper_bound)]
 

@@ -69,7 +69,7 @@ class ClusterFolder:
         return self.path / "state-changes" / name
 
     def log_dirs(self, member: Member, state: LocalClusterState) -> list[Path]:
-        """Where a broker keeps its partitions. The first is named for the broker, so that others can be added."""
+        """Return where a broker keeps its partitions. The first is named for it, so that others can be added."""
         first = self.path / "data" / member.name
         return [first, *(first.with_name(f"{first.name}-dir-{number}") for number in range(2, state.log_dirs + 1))]
 
