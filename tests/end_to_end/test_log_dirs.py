@@ -54,7 +54,7 @@ def test_a_leader_moves_under_load_and_goes_on_after_kill_9(cluster: LocalCluste
     assert producer.stdin is not None
     producer.stdin.write("\n".join(lines[30_000:40_000]) + "\n")
     producer.stdin.flush()
-    klamm(cluster, "brokers", "move-dir", "1", "moved-0", "--to", target, "--throttle", "20000", "--no-wait")
+    klamm(cluster, "brokers", "move-dir", "1", "moved-0", "--to", target, "--throttle", "1000", "--no-wait")
     futures = [r for d in log_dirs(cluster, 1) for r in d["replicas"] if r["is_future"] and d["log_dir"] == target]
     assert [future["topic"] for future in futures] == ["moved"]
     assert futures[0]["offset_lag"] > 0
