@@ -45,6 +45,8 @@ def place_of(cluster: LocalCluster, broker: int, topic: str, partition: int = 0)
 
 @pytest.mark.rule("R11.7", "R11.8", "R11.12", "R2.13")
 def test_a_leader_moves_under_load_and_goes_on_after_kill_9(cluster: LocalCluster) -> None:
+    # Long before the move: a broker learns of its configs from ZooKeeper.
+    klamm(cluster, "brokers", "alter", "1", "--config", f"{RATE}=1000")
     klamm(cluster, "topics", "create", "moved", "--replica-assignment", "1:2")
     lines = [f"{number:08d}" for number in range(60_000)]
     klamm(cluster, "produce", "moved", "--acks", "all", stdin="\n".join(lines[:30_000]) + "\n")
@@ -54,7 +56,7 @@ def test_a_leader_moves_under_load_and_goes_on_after_kill_9(cluster: LocalCluste
     assert producer.stdin is not None
     producer.stdin.write("\n".join(lines[30_000:40_000]) + "\n")
     producer.stdin.flush()
-    klamm(cluster, "brokers", "move-dir", "1", "moved-0", "--to", target, "--throttle", "1000", "--no-wait")
+    klamm(cluster, "brokers", "move-dir", "1", "moved-0", "--to", target, "--no-wait")
     futures = [r for d in log_dirs(cluster, 1) for r in d["replicas"] if r["is_future"] and d["log_dir"] == target]
     assert [future["topic"] for future in futures] == ["moved"]
     assert futures[0]["offset_lag"] > 0
