@@ -185,6 +185,10 @@ class _ReplicationKeys(Keys):
     """Pause of a follower after a fetch that failed."""
     num_replica_fetchers: Positive = 1
     """Connections over which a broker fetches from each leader."""
+    replica_selector_class: Literal["org.apache.kafka.common.replica.RackAwareReplicaSelector"] | None = None
+    """Which replica a consumer reads from: not set, the leader; with Kafka's class for racks, one that is in sync in
+    the consumer's own rack.
+    """
     num_replica_alter_log_dirs_threads: Positive | None = None
     """Replicas that are copied between log directories at once; by default as many as there are directories."""
     replica_alter_log_dirs_io_max_bytes_per_second: NotNegative = INT64_MAX
