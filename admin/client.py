@@ -7,17 +7,15 @@ from typing import Any
 from admin import record_deletion
 from admin.connection import RETRY_PAUSE_S, ClusterConnection
 from admin.topology import Topology
-from cluster.kafka_wire.messages.data import DescribeLogDirsResult
 from cluster.model.broker import BrokerId, Offset
 from cluster.model.errors import (
     ApiError,
     ConnectionRefusedByHostError,
     ErrorCode,
     PeerUnreachableError,
-    known_code,
 )
 from cluster.model.partition import TopicPartition
-from cluster.requests import cluster, configs, elections, reassignments, recovery, topics
+from cluster.requests import cluster, configs, elections, log_dirs, reassignments, recovery, topics
 
 _LAST_WORD_MS = 1_000
 """The time that a command without an answer until its timeout may take to ask why."""
@@ -225,13 +223,44 @@ class AdminClient(ClusterConnection):
 
     async def describe_log_dirs(
         self, broker: cluster.DescribedBroker, *, with_replicas: bool = True
-    ) -> Sequence[DescribeLogDirsResult]:
-        """Ask a broker of Apache Kafka once for its log directories and the size of each replica in them."""
-        if self.kafka is None:
-            why = "only brokers of Apache Kafka describe their log directories; klamm's have metrics of their disks"
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, why)
+    ) -> Sequence[log_dirs.DescribedLogDir]:
+        """Ask a broker once for its log directories and the size of each replica in them."""
         address, timeout_ms = broker.endpoint.address, self.limits.left_ms if with_replicas else self.limits.probe_ms
-        return await self.kafka.describe_log_dirs(address, timeout_ms, with_replicas=with_replicas)
+        if self.kafka is not None:
+            return await self.kafka.describe_log_dirs(address, timeout_ms, with_replicas=with_replicas)
+        request = log_dirs.DescribeLogDirsRequest(None if with_replicas else ())
+        response = await self.rpc.call(address, request, timeout_ms)
+        assert isinstance(response, log_dirs.DescribeLogDirsResponse)
+        return response.results
+
+    async def alter_replica_log_dirs(
+        self,
+        broker: cluster.DescribedBroker,
+        wanted: Mapping[TopicPartition, str],
+        *,
+        validate_only: bool = False,
+    ) -> dict[TopicPartition, log_dirs.AlteredReplicaLogDir]:
+        """Begin to move replicas of a broker to other log directories of it. REPLICA_NOT_AVAILABLE: it has none, and
+        one that it gets later will be there. Only klamm's own brokers can be asked.
+        """
+        by_path: dict[str, dict[str, list[int]]] = {}
+        for tp, path in wanted.items():
+            by_path.setdefault(path, {}).setdefault(tp.topic, []).append(tp.partition)
+        dirs = tuple(
+            log_dirs.AlterReplicaLogDir(
+                path, tuple(log_dirs.AlterReplicaLogDirTopic(name, tuple(numbers)) for name, numbers in topics.items())
+            )
+            for path, topics in by_path.items()
+        )
+        request = log_dirs.AlterReplicaLogDirsRequest(dirs, validate_only)
+        question = (f"broker {broker.id}", self.ask_broker(broker.endpoint.address, request, self.limits.left_ms))
+        (response,) = await self.waiting.answers([question], self.limits.left_s)
+        assert isinstance(response, log_dirs.AlterReplicaLogDirsResponse)
+        return {
+            TopicPartition(topic.topic_name, altered.partition_index): altered
+            for topic in response.results
+            for altered in topic.partitions
+        }
 
     async def plan_cluster_recovery(self, *, accept_loss: bool) -> recovery.PlanClusterRecoveryResponse:
         """Plan what `recover_cluster` would do, and why it would be refused."""
@@ -303,8 +332,8 @@ class AdminClient(ClusterConnection):
         return response.heads
 
 
-def _failed_log_dir(broker: BrokerId, described: DescribeLogDirsResult) -> cluster.Finding:
-    error = known_code(described.error_code).name
+def _failed_log_dir(broker: BrokerId, described: log_dirs.DescribedLogDir) -> cluster.Finding:
+    error = described.error_code.name
     detail = f"log directory {described.log_dir} of broker {broker} failed: {error}; see server.log of the broker"
     return cluster.Finding("failed_log_directory", detail, broker=broker)
 

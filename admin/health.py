@@ -104,6 +104,7 @@ class Trouble(StrEnum):
     STUCK_DELETION = "stuck_deletion", Severity.WARNING
     STUCK_SHUTDOWN = "stuck_shutdown", Severity.WARNING
     FORGOTTEN_THROTTLE = "forgotten_throttle", Severity.WARNING
+    STUCK_DIRECTORY_MOVE = "stuck_directory_move", Severity.INFO
     LEFT_REPLICAS = "left_replicas", Severity.INFO
     SHUTTING_DOWN = "shutting_down", Severity.INFO
     UNACCEPTABLE_DIRECTORY = "unacceptable_directory", Severity.INFO

@@ -12,6 +12,7 @@ from broker_agent.requests.batch_validation import BatchValidation
 from broker_agent.requests.cluster_descriptions import ClusterDescriptions
 from broker_agent.requests.delete_records import DeleteRecordsRequests
 from broker_agent.requests.fetch import FetchRequests
+from broker_agent.requests.log_dirs import LogDirRequests
 from broker_agent.requests.offsets import OffsetRequests
 from broker_agent.requests.produce import ProduceRequests
 from broker_agent.requests.producer_ids import ProducerIds
@@ -36,6 +37,7 @@ from cluster.requests.cluster import (
 from cluster.requests.context import RequestContext
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from cluster.requests.elections import ShutdownRequest, ShutdownResponse
+from cluster.requests.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
 from cluster.requests.recovery import DescribeReplicasRequest
 from cluster.rpc.apis import ApiKind, Callers, DirectApi, check_listener
 from cluster.rpc.call_kinds import CallKind
@@ -89,6 +91,7 @@ class AgentNode:
             agent.registration.restored,
             self.producer_ids,
         )
+        log_dirs = LogDirRequests(agent.manager, agent.copies, control)
         view = ClusterDescriptions(
             agent.broker_id,
             dependencies.cluster_id,
@@ -125,6 +128,8 @@ class AgentNode:
             DirectApi(DescribeFindingsRequest, ApiKind.LOCAL, Callers.ADMINISTRATORS, describe_findings),
             DirectApi(ShutdownRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, self._shut_down),
             DirectApi(AcknowledgeDamageRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, self._acknowledge_damage),
+            DirectApi(DescribeLogDirsRequest, ApiKind.QUERY, Callers.ADMINISTRATORS, log_dirs.describe),
+            DirectApi(AlterReplicaLogDirsRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, log_dirs.alter),
             DirectApi(DescribeClusterRequest, ApiKind.LOCAL, Callers.ANYONE, describe_cluster),
         )
 

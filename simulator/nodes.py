@@ -57,6 +57,8 @@ class World(Protocol):
     network: SimulatedNetwork
     clock: WallClock
     settings: Settings
+    log_directories: Sequence[str]
+    """Of each agent."""
 
     @property
     def has_kafka_brokers(self) -> bool:
@@ -308,7 +310,7 @@ class SimulatedKafkaBroker(SimulatedNode):
 
 
 class SimulatedAgent(SimulatedNode):
-    """A broker agent with one log directory that outlives its crashes."""
+    """A broker agent with a disk that outlives its crashes."""
 
     def __init__(self, world: World, broker: BrokerId) -> None:
         super().__init__(world, f"broker-{broker}", broker_path(broker))
@@ -353,7 +355,7 @@ class SimulatedAgent(SimulatedNode):
         configs = TopicConfigs(zookeeper, default_log_config(settings), settings.request_timeout_ms)
         logs = await open_log_directories(
             LogDependencies(self.disk, self._world.clock, self.random),
-            (LOG_DIRECTORY,),
+            self._world.log_directories,
             MetaProperties(self.id, cluster_id),
             lambda directory, _error: failed.put_nowait(directory),
             options=LoadOptions(

@@ -17,6 +17,7 @@ from admin.cli.broker_documents import (
 from admin.cli.completions import node_ids
 from admin.cli.damage import ACKNOWLEDGE_EXAMPLES, acknowledge_damage
 from admin.cli.log_dirs import LOG_DIRS_EXAMPLES, log_dirs
+from admin.cli.move_dir import BALANCE_EXAMPLES, MOVE_DIR_EXAMPLES, balance_dirs, move_dir
 from admin.cli.options import Cluster, ConfigOption, DryRunOption, ShowConfigsOption, talks_to_cluster
 from admin.cli.output import examples, say, say_source, source, write
 from admin.cli.parsing import alterations, parse_configs
@@ -35,6 +36,8 @@ app = typer.Typer(no_args_is_help=True, help="List, describe, configure and shut
 app.command("acknowledge-damage", epilog=ACKNOWLEDGE_EXAMPLES)(acknowledge_damage)
 app.command("shutdown", epilog=SHUTDOWN_EXAMPLES)(shutdown)
 app.command("log-dirs", epilog=LOG_DIRS_EXAMPLES)(log_dirs)
+app.command("move-dir", epilog=MOVE_DIR_EXAMPLES)(move_dir)
+app.command("balance-dirs", epilog=BALANCE_EXAMPLES)(balance_dirs)
 
 _OF_CONTROLLERS = frozenset({"log.level", "unclean.leader.election.enable"})
 """The dynamic configs that have an effect on a controller."""

@@ -11,6 +11,8 @@ from msgspec import Struct
 
 from broker_agent.log import checkpoints
 from broker_agent.log.config import LogConfig
+from broker_agent.log.disk import Disk
+from broker_agent.log.disk_errors import is_error_of_disk
 from broker_agent.log.epoch_history import EpochEntry
 from broker_agent.log.index import MAX_RELATIVE_OFFSET
 from broker_agent.log.log_directory import LogDirectory
@@ -83,6 +85,11 @@ class PartitionLog:
     @property
     def topic_id(self) -> TopicId | None:
         return self._topic_id
+
+    @property
+    def size(self) -> int:
+        """The bytes of all batches."""
+        return self.segments.size
 
     @property
     def directory(self) -> str:
@@ -290,11 +297,8 @@ class PartitionLog:
         Raises LogAppendError(OFFSET_OUT_OF_RANGE) for start < log start or > LEO.
         """
         with self._usable():
-            if not self._log_start <= start <= self._end:
-                why = f"offset {start} is outside [{self._log_start}, {self._end}]"
-                raise LogAppendError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
             bound = min(upper_bound, self._end)
-            if start >= bound:
+            if self._checked_start(start) >= bound:
                 return b""
             return self.segments.read(start, max_bytes, bound, at_least_one=at_least_one)
 
@@ -308,6 +312,39 @@ class PartitionLog:
         with self._usable():
             header = self.segments.find_timestamp(timestamp, self._log_start)
             return None if header is None else (header.max_timestamp, max(Offset(header.base_offset), self._log_start))
+
+    async def read_aside(self, start: Offset, max_bytes: int) -> bytes | None:
+        """Read as `read` does, up to the log end and at least one batch, but in a worker thread; None if the log was
+        truncated or closed meanwhile.
+
+        Raises LogAppendError(OFFSET_OUT_OF_RANGE) and StorageError.
+        """
+        directory = self._usable()
+        with directory:
+            found = self.segments.place(start) if self._checked_start(start) < self._end else None
+            if found is None:
+                return b""
+            cuts, bound = self._flusher.cuts, self._end
+            segment, placed = found
+            size = max(max_bytes, placed.header.size)
+
+            def is_current() -> bool:
+                is_in_use = not self._is_closed and directory.failure is None and segment in self.segments
+                return is_in_use and self._flusher.cuts == cuts and start >= self._log_start
+
+            try:
+                records = await self._dependencies.disk.run(lambda: segment.read_at(placed.position, size, bound))
+            except OSError:
+                if is_current():
+                    raise
+                return None  # Its files may be gone.
+            return records if is_current() else None
+
+    def _checked_start(self, start: Offset) -> Offset:
+        if not self._log_start <= start <= self._end:
+            why = f"offset {start} is outside [{self._log_start}, {self._end}]"
+            raise LogAppendError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
+        return start
 
     def newest_batches(self) -> list[bytes]:
         """The batches of which one has the first record with the largest timestamp, in offset order; none without
@@ -459,6 +496,66 @@ class PartitionLog:
                 await self._flusher.flush(end)
             self.abandon()
 
+    def take_over(self, current: "PartitionLog") -> None:
+        """Take over what a complete copy does not get from the batches of `current`: offsets, the epochs of leaderships
+        without records, and producers whose batches were deleted (R11.12).
+
+        `flush` makes it durable. The end of `current` may be in a gap, which a truncation inside a batch has left.
+        """
+        with self._usable():
+            assert self._end <= current.log_end_offset, f"the copy of {self.topic_partition} ends behind it"
+            self._end = current.log_end_offset
+            self.follow(current)
+            self._epochs.replace(current.epoch_entries)
+            self._confirmed_epoch = current.confirmed_epoch
+            self.producers = current.producers.copy()
+            self._count_producers()
+
+    def follow(self, current: "PartitionLog") -> None:
+        """Take over the high watermark and log start of the log of which this is a copy, as far as it reaches."""
+        if self._topic_id is None and current.topic_id is not None:
+            self.set_topic_id(current.topic_id)
+        self.set_high_watermark(current.high_watermark)
+        start = min(current.log_start_offset, self._high_watermark)
+        if start > self._log_start:
+            self.raise_log_start_offset(start)
+
+    async def write_producers(self) -> None:
+        """Write a snapshot of the producers at the log end, durably, in a worker thread. Raises StorageError."""
+        with self._usable():
+            async with self._writing:
+                disk, path, producers, end = self._dependencies.disk, self.path, self.producers, self._end
+                await disk.run(lambda: write_snapshot(disk, path, producers, end, is_flushed=True))
+
+    async def mark(self, name: str) -> None:
+        """Create an empty file in the log's directory, durably, in a worker thread. Raises StorageError."""
+        with self._usable():
+            async with self._writing:
+                self._usable()  # While it waited, the log may have been deleted and its directory renamed.
+                disk, path = self._dependencies.disk, self.path
+                await disk.run(lambda: _create_empty(disk, path, name))
+
+    async def rename_to(self, name: str, *, must_last: bool = True) -> None:
+        """Rename the log's directory within its log directory, and flush that; the log stays in use.
+
+        Raises StorageError; then it may have either name, and may be renamed again. Without `must_last`, that the flush
+        was not possible for want of descriptors is no error.
+        """
+        with self._usable():
+            async with self._writing:
+                directory, disk = self._usable(), self._dependencies.disk
+                renamed = f"{directory.path}/{name}"
+                if renamed != self.path:
+                    disk.rename(self.path, renamed)
+                    directory.renamed(self.path, renamed)
+                    self.path = self._flusher.path = renamed
+                    self.segments.moved_to(renamed)
+                try:
+                    await disk.run(lambda: disk.sync_directory(directory.path))
+                except OSError as error:
+                    if must_last or is_error_of_disk(error):
+                        raise
+
     async def rename_away(self, name: str) -> str:
         """Close the log and rename its directory, once no thread writes in it; returns the new path."""
         with self._usable():
@@ -479,3 +576,8 @@ class PartitionLog:
         if self._is_closed:
             raise StorageError(self.directory, f"the log of {self.topic_partition} is closed")
         return self._log_directory
+
+
+def _create_empty(disk: Disk, directory: str, name: str) -> None:
+    disk.open_file(f"{directory}/{name}").close()
+    disk.sync_directory(directory)

@@ -14,8 +14,9 @@ from msgspec import Struct
 from broker_agent.log import checkpoints
 from broker_agent.log.config import LogConfig
 from broker_agent.log.cut_markers import find_cut_markers
-from broker_agent.log.directory_names import parse_offset_name
+from broker_agent.log.directory_names import SWAP_MARKER, parse_offset_name
 from broker_agent.log.disk import Disk
+from broker_agent.log.disk_errors import is_error_of_disk
 from broker_agent.log.epoch_history import EpochEntry, EpochHistory
 from broker_agent.log.producer_state import ProducerStates
 from broker_agent.log.segment import DELETED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
@@ -66,6 +67,8 @@ class LoadedLog(Struct):
     confirmed_epoch: LeaderEpoch = NO_LEADER_EPOCH
     cut_markers: tuple[str, ...] = ()
     damage: LogDamage | None = None
+    is_marked: bool = False
+    """Whether it was about to take the place of another log of the partition, or just had (`SWAP_MARKER`)."""
 
 
 def create_log(dependencies: LogDependencies, path: str, config: LogConfig, topic_id: TopicId | None) -> LoadedLog:
@@ -79,6 +82,21 @@ def create_log(dependencies: LogDependencies, path: str, config: LogConfig, topi
     dependencies.disk.sync_directory(parent)
     zero = Offset(0)
     return LoadedLog(segments, EpochHistory(), ProducerStates(), zero, zero, zero, topic_id)
+
+
+def create_or_leave_nothing(
+    dependencies: LogDependencies, path: str, config: LogConfig, topic_id: TopicId | None
+) -> LoadedLog:
+    """Create a log. After an error that leaves the directory in service nothing of it is left: the next attempt may
+    choose another directory, and a log must not be in two.
+    """
+    is_there = dependencies.disk.is_directory(path)
+    try:
+        return create_log(dependencies, path, config, topic_id)
+    except OSError as error:
+        if not is_there and not is_error_of_disk(error):
+            dependencies.disk.remove_tree(path)
+        raise
 
 
 def load_log(
@@ -136,6 +154,7 @@ def load_log(
         confirmed_epoch=min(confirmed, stored_epochs[-1].epoch if stored_epochs else NO_LEADER_EPOCH),
         cut_markers=tuple(markers),
         damage=damage,
+        is_marked=disk.read_file(f"{path}/{SWAP_MARKER}") is not None,
     )
 
 

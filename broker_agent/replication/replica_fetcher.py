@@ -1,7 +1,7 @@
 """The follower's fetch loop: one task per leader broker and fetcher id.
 
-There is no await between the leader's response and the last append from it, so a partition removed meanwhile is never
-appended to. Source: Kafka AbstractFetcherThread, ReplicaFetcherThread.
+There is no await between the comparison of a response with the state of its partition and the append, so a partition
+removed meanwhile is never appended to. Source: Kafka AbstractFetcherThread, ReplicaFetcherThread.
 """
 
 import asyncio
@@ -125,6 +125,7 @@ class ReplicaFetcher:
     async def _process_all(
         self, asked: dict[TopicPartition, tuple[FetchState, FetchPartition]], response: FetchResponse
     ) -> None:
+        await self._setup.manager.until_swapped()
         out_of_range = []
         for data in response.partitions:
             tp = TopicPartition(data.topic, data.partition)
@@ -151,7 +152,8 @@ class ReplicaFetcher:
         except LogOperationError as error:
             self.reconciliation.try_again(tp, error)
         except StorageError as error:
-            if self.states.get(tp) is not None:
+            # Not if its copy in another log directory has taken the place of the log.
+            if self.states.get(tp) is not None and self.reconciliation.log(tp) in (None, log):
                 self.reconciliation.give_up(tp, str(error))
 
     def _choose_ready(self) -> dict[TopicPartition, tuple[FetchState, FetchPartition]]:

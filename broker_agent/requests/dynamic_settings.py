@@ -10,6 +10,7 @@ from typing import Final
 
 import structlog
 
+from broker_agent.replication.copy_throttle import CopyThrottle
 from broker_agent.replication.replica_fetchers import ReplicaFetchers
 from broker_agent.replication.replica_manager import ReplicaManager
 from broker_agent.replication.replication_quota import ReplicationQuota
@@ -28,6 +29,7 @@ from cluster.zookeeper.port import ZooKeeper
 _TOPICS: Final = "topics"
 _CLIENTS: Final = "clients"
 _NUM_REPLICA_FETCHERS: Final = "num.replica.fetchers"
+_COPY_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 _log = structlog.stdlib.get_logger()
 
 
@@ -52,7 +54,7 @@ class TopicConfigChanges:
         changed: set[str] = set()
         # A log being opened under this lock may otherwise get a config read before the change.
         async with self._lock:
-            for tp, log in self._manager.logs.all_logs().items():
+            for tp, log in (*self._manager.logs.all_logs().items(), *self._manager.logs.futures.all.items()):
                 config = configs.get(tp.topic)
                 if config is not None and config != log.config:
                     log.config = config
@@ -79,6 +81,7 @@ class DynamicBrokerSettings:
         fetchers_of_file: int,
         quotas: Sequence[ReplicationQuota],
         client_quotas: ClientQuotas,
+        copy_throttle: CopyThrottle,
         log_level: LogLevel,
     ) -> None:
         """Follow the configs. `fetchers_of_file`: the number of fetchers for each leader without an override."""
@@ -89,6 +92,7 @@ class DynamicBrokerSettings:
         self._fetchers = fetchers
         self._fetchers_of_file = fetchers_of_file
         self._quotas, self._client_quotas = quotas, client_quotas
+        self._copy_throttle, self._copy_rate_of_file = copy_throttle, copy_throttle.bytes_per_second
         self._log_level = log_level
 
     async def _take_over(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> None:
@@ -114,6 +118,8 @@ class DynamicBrokerSettings:
         for quota in self._quotas:
             rates = [_first_number(quota.side.rate_key, (layer,), 0, bounds.INT64_MAX) for layer in (own, of_all)]
             quota.set_rate(own=rates[0], of_all=rates[1])
+        rate = _first_number(_COPY_RATE, (own, of_all), 0, bounds.INT64_MAX)
+        self._copy_throttle.limit(self._copy_rate_of_file if rate is None else rate)
 
 
 def _first_number(key: str, layers: Sequence[Mapping[str, str]], lowest: int, highest: int) -> int | None:

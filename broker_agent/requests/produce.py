@@ -70,11 +70,11 @@ class ProduceRequests:
         lost = {u.partition.topic_partition for u in unflushed if not u.is_durable}
         return ProduceResponse(tuple(self._without(lost, result.answer) for result in results))
 
-    async def _until_role_changes_done(self, items: Sequence[ProducePartition]) -> None:
+    async def _until_all_take_appends(self, items: Sequence[ProducePartition]) -> None:
         hosted = [self._manager.online(TopicPartition(item.topic, item.partition)) for item in items]
         partitions = [partition for partition in hosted if partition is not None]
-        while (changing := next((p for p in partitions if p.is_changing_role), None)) is not None:
-            await changing.until_role_change_done()
+        while (changing := next((p for p in partitions if not p.takes_appends), None)) is not None:
+            await changing.until_it_takes_appends()
 
     async def _validate_off_loop(self, items: Sequence[ProducePartition]) -> list[Validated | None]:
         """Validate the batches that take long; None for the others, and for what is not led here.
@@ -83,7 +83,7 @@ class ProduceRequests:
         """
         validated: list[Validated | None] = [None] * len(items)
         while True:
-            await self._until_role_changes_done(items)
+            await self._until_all_take_appends(items)
             waiting = {
                 index: self._validation.validate_off_loop(item.records, log.config)
                 for index, item in enumerate(items)
@@ -211,9 +211,10 @@ class ProduceRequests:
         """Flush, shared with others waiting for the same log, then advance the high watermark."""
         try:
             while not unflushed.is_durable:
-                await unflushed.log.flush()
+                await unflushed.present_log.flush()
         except StorageError:
-            return  # Where it failed it was reported, and takes the whole directory out of service.
+            if unflushed.present_log is unflushed.log:
+                return  # Where it failed it was reported, and takes the whole directory out of service.
         self._manager.advance(unflushed.partition)
 
     @staticmethod
@@ -273,8 +274,14 @@ class _Unflushed(Struct, frozen=True):
     required: Offset
 
     @property
+    def present_log(self) -> PartitionLog:
+        """The log; the flushed copy that has taken its place meanwhile."""
+        return self.log if self.partition.log is None else self.partition.log
+
+    @property
     def is_durable(self) -> bool:
-        return self.log.durable_end_offset >= min(self.required, self.log.log_end_offset)
+        log = self.present_log
+        return log.durable_end_offset >= min(self.required, log.log_end_offset)
 
 
 class _WaitingProduce:

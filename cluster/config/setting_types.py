@@ -38,12 +38,6 @@ def _refuse_another_size(value: int) -> int:
     return value
 
 
-def _refuse_movers(value: int | None) -> int | None:
-    if value is not None:
-        raise ValueError("must not be given: replicas are not moved between the log directories of a broker")
-    return value
-
-
 def _parse_version(value: object) -> object:
     return ProtocolVersion.parse(value) if isinstance(value, str) else value
 
@@ -59,4 +53,3 @@ Level = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(
 Version = Annotated[ProtocolVersion, BeforeValidator(_parse_version)]
 AutomaticTopics = Annotated[bool, AfterValidator(_refuse_true)]
 BackgroundThreads = Annotated[Positive, AfterValidator(_refuse_another_size)]
-MoverThreads = Annotated[Positive | None, AfterValidator(_refuse_movers)]

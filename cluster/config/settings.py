@@ -20,7 +20,6 @@ from cluster.config.setting_types import (
     BackgroundThreads,
     Level,
     ListenerName,
-    MoverThreads,
     NotNegative,
     Number,
     OrUnlimited,
@@ -194,8 +193,10 @@ class _ReplicationKeys(Keys):
     """Samples over which the rates of throttled replicas are measured."""
     replication_quota_window_size_seconds: SizeInt32 = 1
     """Length of such a sample, in seconds."""
-    num_replica_alter_log_dirs_threads: MoverThreads = None
-    """Must not be given: replicas are not moved between the directories of a broker."""
+    num_replica_alter_log_dirs_threads: Positive | None = None
+    """Replicas that are copied between log directories at once; by default as many as there are directories."""
+    replica_alter_log_dirs_io_max_bytes_per_second: NotNegative = INT64_MAX
+    """Bytes per second of all copies between log directories together; 0: none."""
     replica_high_watermark_checkpoint_interval_ms: Positive = 5000
     """Time between two checkpoints of the high watermarks."""
     min_insync_replicas: SizeInt32 = 1

@@ -25,6 +25,7 @@ from controller.decisions.configs.values import INT32_MAX, Check, boolean, check
 
 _CHECKS_OF_BROKERS: Final[Mapping[str, Check]] = {
     "num.replica.fetchers": whole_number(1, INT32_MAX),
+    "replica.alter.log.dirs.io.max.bytes.per.second": whole_number(0),
     UNCLEAN_LEADER_ELECTION: boolean,
     "leader.replication.throttled.rate": whole_number(0),
     "follower.replication.throttled.rate": whole_number(0),

@@ -1,5 +1,6 @@
 from klamm.v1 import control_pb2 as _control_pb2
 from klamm.v1 import elections_pb2 as _elections_pb2
+from klamm.v1 import log_dirs_pb2 as _log_dirs_pb2
 from klamm.v1 import partition_pb2 as _partition_pb2
 from klamm.v1 import recovery_pb2 as _recovery_pb2
 from google.protobuf.internal import containers as _containers

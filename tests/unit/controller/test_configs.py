@@ -102,7 +102,8 @@ FETCHERS_KEY = "num.replica.fetchers"
             E.INVALID_CONFIG,
             "unknown config 'retention.ms'; those that can be changed:"
             " follower.replication.throttled.rate, leader.replication.throttled.rate,"
-            " log.level, num.replica.fetchers, unclean.leader.election.enable",
+            " log.level, num.replica.fetchers, replica.alter.log.dirs.io.max.bytes.per.second,"
+            " unclean.leader.election.enable",
             RETENTION,
             "1",
         ),

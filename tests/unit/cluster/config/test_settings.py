@@ -46,6 +46,7 @@ DEFAULTS: dict[str, Any] = {
     "replication.quota.window.num": 11,
     "replication.quota.window.size.seconds": 1,
     "num.replica.alter.log.dirs.threads": None,
+    "replica.alter.log.dirs.io.max.bytes.per.second": 2**63 - 1,
     "replica.socket.timeout.ms": 30_000,
     "replica.high.watermark.checkpoint.interval.ms": 5000,
     "min.insync.replicas": 1,
