@@ -12,20 +12,24 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from cluster.metrics.registry import Metrics
-from cluster.model.errors import ApiError
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.rpc.admission_limits import AdmissionLimits
-from cluster.rpc.admission_refusals import no_room, not_received, too_many, too_many_connections
-from cluster.rpc.budgets import Budget, Peer
+from cluster.rpc.budgets import Bound, Budget, Peer
 from cluster.rpc.call_kinds import CallKind
 from cluster.rpc.memory_pool import LATE_AFTER_S, MemoryPool, Reception
-from cluster.rpc.turns import Turn, Turns
 
 WAITING_BYTES_MAX: Final = 65_536
 """A larger request that was read without room for it is refused instead of waiting for room."""
 _NEVER_LATE: Final = frozenset({CallKind.CONTROL, CallKind.PRODUCE})
 """Kinds that need no room, or have it from the beginning."""
 _MANY_AT_ONCE: Final = frozenset({CallKind.FETCH, CallKind.WATCH})
-"""Kinds of which one event may wake thousands."""
+"""Kinds of which one event may wake thousands. If all continued at once, the completions of their responses would queue
+up in gRPC, and everything else would wait behind them for seconds.
+"""
+TURNS_AT_ONCE: Final = 64
+"""Calls of these kinds that continue at the same time; enough to keep the event loop busy while responses are sent."""
+TURN_S_MAX: Final = 0.1
+"""A turn ends after this time even if its response was not taken: one slow client must not hold up the others."""
 Recognize = Callable[[Any], CallKind | None]
 """The kind of a call by its request, where it differs from that of its method."""
 
@@ -36,7 +40,7 @@ class Admission:
     def __init__(self, limits: AdmissionLimits, metrics: Metrics, recognize: Recognize = lambda _: None) -> None:
         self.limits = limits
         self.recognize = recognize
-        self.turns = Turns()
+        self.turns = asyncio.Semaphore(TURNS_AT_ONCE)
         self.memory = MemoryPool(limits.queued_max_request_bytes, limits.socket_request_max_bytes)
         self.handled = Budget(limits.queued_max_requests)
         self.open = Budget(limits.klamm_max_open_requests)
@@ -122,7 +126,7 @@ class AdmittedCall:
         self._response_bytes = self._reserved = 0
         """What a response may need, and how much of it is part of `_bytes` now."""
         self._is_handled = False
-        self._turn: Turn | None = None
+        self._turn: asyncio.TimerHandle | None = None
         admission.enter(kind, peer)
 
     async def receive(self, read: Callable[[], Awaitable[Any]]) -> Any:
@@ -205,7 +209,8 @@ class AdmittedCall:
 
     async def resume(self) -> None:
         if self.kind in _MANY_AT_ONCE:
-            self._turn = await self._admission.turns.take(self.kind)
+            await self._admission.turns.acquire()
+            self._turn = asyncio.get_running_loop().call_later(TURN_S_MAX, self._end_turn)
         await self._room_for_response()
 
     def answered(self, response_bytes: int) -> None:
@@ -238,10 +243,52 @@ class AdmittedCall:
 
     def _end_turn(self) -> None:
         if self._turn is not None:
-            self._turn.end()
+            self._turn.cancel()
             self._turn = None
+            self._admission.turns.release()
 
     def _leave_handled(self) -> None:
         if self._is_handled:
             self._is_handled = False
             self._admission.handled.give_back(self.kind, self.peer, 1)
+
+
+def too_many(budget: Budget, bound: Bound, kind: CallKind, doing: str, setting: str) -> ApiError:
+    """`doing`: what the calls do that use the budget."""
+    match bound:
+        case Bound.KIND:
+            whose, todo = f"{kind.label} requests and less urgent ones", "retry later"
+        case Bound.CONNECTION:
+            whose, todo = f"{kind.label} requests of this connection", "send fewer at once"
+        case Bound.ADDRESS:
+            whose, todo = f"{kind.label} requests of this address", "send fewer at once"
+    why = f"{budget.limit(kind, bound)} {whose} are {doing}, as many as may be"
+    return _refusal(setting, budget.total, why, todo)
+
+
+def too_many_connections(peer: Peer, limit: int) -> ApiError:
+    why = f"{peer.address} has open requests on {limit} connections, as many as one address may have"
+    return _refusal("max.connections.per.ip", limit, why, "close some")
+
+
+def not_received(limits: AdmissionLimits, reception: Reception | None) -> ApiError:
+    """A request did not arrive in time. `reception`: None if there was no room to receive it."""
+    if reception is None:
+        why = f"no room for the request for {limits.klamm_request_transfer_timeout_ms} ms"
+    elif reception.is_cut:
+        why = "the request took long to arrive, and there was no room to go on with it"
+    else:
+        limit = limits.klamm_request_transfer_timeout_ms
+        why = f"the request did not arrive within {limit} ms"
+        return _refusal("klamm.request.transfer.timeout.ms", limit, why, "send it faster, or in smaller parts")
+    return _refusal("queued.max.request.bytes", limits.queued_max_request_bytes, why, "retry later")
+
+
+def no_room(limits: AdmissionLimits, size: int) -> ApiError:
+    why = f"no room for a request of {size} bytes"
+    return _refusal("queued.max.request.bytes", limits.queued_max_request_bytes, why, "retry later")
+
+
+def _refusal(setting: str, limit: int, why: str, todo: str) -> ApiError:
+    message = f"{why}; {todo}, or raise {setting} ({limit})"
+    return ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, message, field=setting, value=limit)
