@@ -14,7 +14,7 @@ import msgspec
 import typer
 
 from audit.commands import publish as topic_command
-from audit.commands import rebuild_command, table_commands
+from audit.commands import table_commands
 from audit.commands.heads_options import BootstrapOption, HeadsOption, ZooKeeperOption, given_heads
 from audit.commands.input_options import LogDirOrUrlOption, inputs_of
 from audit.commands.spark_options import (
@@ -297,7 +297,7 @@ def verify(
 
 app.command("query", epilog=table_commands.QUERY_EPILOG)(table_commands.query)
 app.command("compact", epilog=table_commands.COMPACT_EPILOG)(table_commands.compact)
-app.command("rebuild", epilog=rebuild_command.EPILOG)(rebuild_command.rebuild)
+app.command("rebuild", epilog=table_commands.REBUILD_EPILOG)(table_commands.rebuild)
 app.command("publish", epilog=topic_command.EPILOG)(topic_command.publish)
 app.command(epilog="Example:\n  klamm audit package --output klamm-audit.zip\nExit codes: 0 done; 1 failed.")(package)
 

@@ -3,16 +3,18 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
+from http.client import HTTPException
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from msgspec import to_builtins
+from prometheus_client.parser import text_string_to_metric_families
 
+from admin.cli.metrics_text import read_metrics
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import examples, say_wait, wait_line
-from admin.cli.queue_metrics import QUEUE_METRICS, read_queue
 from admin.cli.target import parse_addresses
 from admin.client import AdminClient
 from admin.load import Load, compare, take_sample
@@ -177,3 +179,35 @@ def _table(rows: list[dict[str, Any]], columns: tuple[str, ...], width: int | No
         [f"{row[c]:,.0f}" if isinstance(row[c], float) else printable(str(row[c])) for c in columns] for row in rows
     ]
     return [line for lines in table_lines([c.upper() for c in columns], cells, width) for line in lines]
+
+
+_TIMEOUT_S: Final = 2.0
+_MANAGER: Final = "kafka_controller_controllereventmanager"
+_ACTIVE: Final = "kafka_controller_kafkacontroller_activecontrollercount"
+_QUANTILES: Final = {"0.5": "median", "0.99": "p99"}
+QUEUE_METRICS: Final = ("size", *_QUANTILES.values())
+"""Events that wait, and for how long events waited, in ms."""
+
+
+def read_queue(addresses: Sequence[str]) -> dict[str, float] | None:
+    """By the names of QUEUE_METRICS, from the first of these addresses that is the active controller's; or None."""
+    for address in addresses:
+        with contextlib.suppress(OSError, ValueError, HTTPException):
+            if (queue := parse_queue(read_metrics(address, _TIMEOUT_S))) is not None:
+                return queue
+    return None
+
+
+def parse_queue(text: str) -> dict[str, float] | None:
+    """None if these are not the metrics of an active controller."""
+    wanted = "\n".join(line for line in text.splitlines() if line.startswith((_MANAGER, _ACTIVE)))
+    samples = [sample for family in text_string_to_metric_families(wanted) for sample in family.samples]
+    if not any(s.name == _ACTIVE and s.value == 1 for s in samples):
+        return None
+    found = {}
+    for sample in samples:
+        if sample.name == f"{_MANAGER}_eventqueuesize":
+            found["size"] = sample.value
+        elif sample.name == f"{_MANAGER}_eventqueuetimems" and sample.labels.get("quantile") in _QUANTILES:
+            found[_QUANTILES[sample.labels["quantile"]]] = sample.value
+    return found

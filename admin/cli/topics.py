@@ -1,6 +1,6 @@
 """`klamm topics`: create, list, describe, alter, delete, delete-records, offsets."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Annotated, Any, Final
 
@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 
 from admin.brokers_view import (
     UNKNOWN_PARTITION_EPOCH,
+    described_topics,
     listed_topics,
     of_controller_or_brokers,
 )
@@ -21,19 +22,11 @@ from admin.cli.output import examples, say, say_source, source, write
 from admin.cli.parsing import parse_assignment, parse_configs
 from admin.cli.plans import partition_document, plan_document, write_plan
 from admin.cli.topic_changes import ALTER_EXAMPLES, DELETE_EXAMPLES, alter, delete
-from admin.cli.topic_filters import (
-    AtMinIsrOption,
-    UnavailableOption,
-    UnderMinIsrOption,
-    UnderReplicatedOption,
-    chosen_of_metadata,
-    filters_of,
-)
 from admin.client import AdminClient
-from admin.partition_filters import chosen
+from admin.partition_filters import NEED_MIN_ISR, PartitionFilter, chosen
 from cluster.cli.documents import Format
 from cluster.model.broker import BrokerId
-from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.errors import ApiError, ErrorCode, StartupError
 from cluster.requests.configs import TOPIC_RESOURCE, ConfigResource
 from cluster.requests.data import MetadataResponse
 from cluster.requests.plans import DescribedPartition, Plan
@@ -53,6 +46,37 @@ _EXTRA_COLUMNS: Final[dict[str, Callable[[DescribedPartition], Sequence[object]]
     "moving": lambda p: [*(f"+{b}" for b in p.adding_replicas), *(f"-{b}" for b in p.removing_replicas)],
 }
 """Replicas that are offline, and those that a reassignment adds and removes; shown where a partition has some."""
+
+
+UnderReplicatedOption = Annotated[
+    bool,
+    typer.Option("--under-replicated", help="Only where replicas are missing in the ISR."),
+]
+UnavailableOption = Annotated[bool, typer.Option("--unavailable", help="Only without an available leader.")]
+UnderMinIsrOption = Annotated[
+    bool,
+    typer.Option("--under-min-isr", help="Only with fewer than min.insync.replicas."),
+]
+AtMinIsrOption = Annotated[
+    bool,
+    typer.Option("--at-min-isr", help="Only with exactly min.insync.replicas in sync."),
+]
+
+
+def filters_of(
+    under_replicated: bool, unavailable: bool, under_min_isr: bool, at_min_isr: bool
+) -> frozenset[PartitionFilter]:
+    """The filters that were asked for."""
+    asked = (under_replicated, unavailable, under_min_isr, at_min_isr)
+    return frozenset(chosen for chosen, is_asked in zip(PartitionFilter, asked, strict=True) if is_asked)
+
+
+def chosen_of_metadata(known: MetadataResponse, filters: Collection[PartitionFilter]) -> list[DescribedTopic]:
+    """As `chosen`, from the metadata of brokers. Raises StartupError for filters that it has no answer to."""
+    if unknown := sorted(NEED_MIN_ISR.intersection(filters)):
+        options = " and ".join(f"--{name}" for name in unknown)
+        raise StartupError(f"no controller answers: only an active controller knows what {options} needs")
+    return chosen(described_topics(known), filters)
 
 
 @app.command(

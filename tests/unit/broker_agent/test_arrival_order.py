@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from broker_agent.requests.arrival_order import ArrivalOrder
+from broker_agent.requests.produce import ArrivalOrder
 from cluster.model.partition import TopicPartition
 from simulator.virtual_time_loop import VirtualTimeLoop
 
