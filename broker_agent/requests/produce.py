@@ -303,11 +303,6 @@ class ArrivalOrder:
     def __init__(self) -> None:
         self._last: dict[TopicPartition, asyncio.Future[None]] = {}
 
-    @property
-    def has_turns(self) -> bool:
-        """Whether anybody has a turn or waits for one."""
-        return bool(self._last)
-
     @asynccontextmanager
     async def turn(self, partitions: Collection[TopicPartition]) -> AsyncIterator[None]:
         """Take a place at once, then wait until it is this one's turn."""
