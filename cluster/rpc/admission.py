@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from cluster.config.settings import Settings
 from cluster.metrics.registry import Metrics
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.rpc.admission_limits import AdmissionLimits
@@ -38,12 +39,12 @@ class Admission:
     """The budgets of one process."""
 
     def __init__(self, limits: AdmissionLimits, metrics: Metrics, recognize: Recognize = lambda _: None) -> None:
-        self.limits = limits
+        self.limits, self.settings = limits, limits.settings
         self.recognize = recognize
         self.turns = asyncio.Semaphore(TURNS_AT_ONCE)
-        self.memory = MemoryPool(limits.queued_max_request_bytes, limits.socket_request_max_bytes)
-        self.handled = Budget(limits.queued_max_requests)
-        self.open = Budget(limits.klamm_max_open_requests)
+        self.memory = MemoryPool(self.settings.queued_max_request_bytes, self.settings.socket_request_max_bytes)
+        self.handled = Budget(self.settings.queued_max_requests)
+        self.open = Budget(self.settings.klamm_max_open_requests)
         self._connections: dict[str, Counter[str]] = {}
         """Open calls by address and connection."""
         self._refused = {
@@ -89,7 +90,7 @@ class Admission:
         bound = None if is_open else self.open.obstacle(kind, peer, 1)
         if bound is not None:
             return too_many(self.open, bound, kind, "open", "klamm.max.open.requests")
-        known, limit = self._connections.get(peer.address, ()), self.limits.max_connections_per_ip
+        known, limit = self._connections.get(peer.address, ()), self.settings.max_connections_per_ip
         if kind is not CallKind.CONTROL and len(known) >= limit and peer.connection not in known:
             return too_many_connections(peer, limit)
         return None
@@ -131,22 +132,22 @@ class AdmittedCall:
 
     async def receive(self, read: Callable[[], Awaitable[Any]]) -> Any:
         """Read the request. Raises ApiError if there is no room for it, or if it does not arrive in time."""
-        limits, memory = self._admission.limits, self._admission.memory
+        settings, memory = self._admission.settings, self._admission.memory
         # In a stream of requests, the one before has been answered.
         self._hold(0)
         reception: Reception | None = None
         try:
-            async with asyncio.timeout(limits.klamm_request_transfer_timeout_ms / 1000) as limit:
+            async with asyncio.timeout(settings.klamm_request_transfer_timeout_ms / 1000) as limit:
                 if self.kind is CallKind.PRODUCE:
-                    await memory.room_for_request(self.kind, self.peer, limits.socket_request_max_bytes)
-                    self._bytes = limits.socket_request_max_bytes
+                    await memory.room_for_request(self.kind, self.peer, settings.socket_request_max_bytes)
+                    self._bytes = settings.socket_request_max_bytes
                 reception = memory.begin(self.kind, limit, has_room=self._bytes > 0)
                 data = await self._read(reception, read)
                 await self._received(len(data) if isinstance(data, bytes) else 0)
                 return data
         except TimeoutError:
             self._admission.count_refusal(self.kind)
-            raise not_received(limits, reception) from None
+            raise not_received(settings, reception) from None
 
     async def _read(self, reception: Reception, read: Callable[[], Awaitable[Any]]) -> Any:
         arrived = False
@@ -163,7 +164,7 @@ class AdmittedCall:
         reception.check = asyncio.get_running_loop().call_later(LATE_AFTER_S, self._reserve_late, reception)
 
     def _reserve_late(self, reception: Reception) -> None:
-        memory, amount = self._admission.memory, self._admission.limits.socket_request_max_bytes
+        memory, amount = self._admission.memory, self._admission.settings.socket_request_max_bytes
         if not memory.is_late(reception):
             self._check_later(reception)
         elif memory.room_for_late_request(reception, self.peer, amount):
@@ -177,7 +178,7 @@ class AdmittedCall:
             memory, more = self._admission.memory, size - self._bytes
             if size > WAITING_BYTES_MAX and not memory.has_room(self.kind, self.peer, more):
                 self._admission.count_refusal(self.kind)
-                raise no_room(self._admission.limits, size)
+                raise no_room(self._admission.settings, size)
             await memory.room_for_request(self.kind, self.peer, more)
             self._bytes = size
         self._hold(size)
@@ -198,7 +199,7 @@ class AdmittedCall:
 
     async def expect_response(self, amount: int) -> None:
         """Wait for room for a response of up to `amount` bytes, now and again after each time the call was parked."""
-        self._response_bytes = min(amount, self._admission.limits.socket_request_max_bytes)
+        self._response_bytes = min(amount, self._admission.settings.socket_request_max_bytes)
         await self._room_for_response()
 
     def park(self) -> None:
@@ -271,22 +272,22 @@ def too_many_connections(peer: Peer, limit: int) -> ApiError:
     return _refusal("max.connections.per.ip", limit, why, "close some")
 
 
-def not_received(limits: AdmissionLimits, reception: Reception | None) -> ApiError:
+def not_received(settings: Settings, reception: Reception | None) -> ApiError:
     """A request did not arrive in time. `reception`: None if there was no room to receive it."""
     if reception is None:
-        why = f"no room for the request for {limits.klamm_request_transfer_timeout_ms} ms"
+        why = f"no room for the request for {settings.klamm_request_transfer_timeout_ms} ms"
     elif reception.is_cut:
         why = "the request took long to arrive, and there was no room to go on with it"
     else:
-        limit = limits.klamm_request_transfer_timeout_ms
+        limit = settings.klamm_request_transfer_timeout_ms
         why = f"the request did not arrive within {limit} ms"
         return _refusal("klamm.request.transfer.timeout.ms", limit, why, "send it faster, or in smaller parts")
-    return _refusal("queued.max.request.bytes", limits.queued_max_request_bytes, why, "retry later")
+    return _refusal("queued.max.request.bytes", settings.queued_max_request_bytes, why, "retry later")
 
 
-def no_room(limits: AdmissionLimits, size: int) -> ApiError:
+def no_room(settings: Settings, size: int) -> ApiError:
     why = f"no room for a request of {size} bytes"
-    return _refusal("queued.max.request.bytes", limits.queued_max_request_bytes, why, "retry later")
+    return _refusal("queued.max.request.bytes", settings.queued_max_request_bytes, why, "retry later")
 
 
 def _refusal(setting: str, limit: int, why: str, todo: str) -> ApiError:

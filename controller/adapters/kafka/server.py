@@ -10,7 +10,9 @@ from typing import Final
 import structlog
 
 from cluster.aio.tasks import TaskSet
+from cluster.config.connection_overrides import connection_overrides
 from cluster.config.kafka_listeners import KafkaListener
+from cluster.config.settings import Settings
 from cluster.model.broker import Broker, BrokerId, Endpoint
 from cluster.model.errors import ClusterError, StartupError
 from cluster.rpc.admission_limits import AdmissionLimits
@@ -18,6 +20,11 @@ from controller.adapters.kafka.connection_table import ConnectionBounds, Connect
 from controller.adapters.kafka.served_connection import ClientAddress, ServerLimits
 from controller.adapters.kafka.session import KafkaServices, KafkaSession
 from controller.adapters.kafka.wire_server import KafkaServer
+
+_INTERVAL_S: Final = 1.0
+_LOOK_UP_S: Final = 5.0
+_REMEMBERED_S: Final = 60.0
+_log = structlog.stdlib.get_logger()
 
 
 class KafkaServers:
@@ -47,9 +54,9 @@ async def serve_kafka(
 
     `tasks`: those of the connections. `tls`: by the names of the listeners that are SSL.
     """
-    bounds = _limits(limits)
-    overrides = await _by_address(limits.max_connections_per_ip_overrides)
-    table = ConnectionTable(ConnectionBounds(limits.max_kafka_connections, limits.max_connections_per_ip, overrides))
+    bounds, settings = _limits(limits.settings), limits.settings
+    overrides = await _by_address(connection_overrides(settings.max_connections_per_ip_overrides))
+    table = ConnectionTable(ConnectionBounds(limits.max_kafka_connections, settings.max_connections_per_ip, overrides))
     hosts = BrokerHosts(services.brokers.registered, table, tasks)
     servers: list[KafkaServer] = []
     endpoints: list[Endpoint] = []
@@ -89,20 +96,14 @@ async def _by_address(overrides: Mapping[str, int]) -> dict[str, int]:
     return found
 
 
-def _limits(limits: AdmissionLimits) -> ServerLimits:
+def _limits(settings: Settings) -> ServerLimits:
     return ServerLimits(
-        request_bytes_max=limits.socket_request_max_bytes,
-        memory_bytes_max=limits.queued_max_request_bytes,
-        idle_s=limits.connections_max_idle_ms / 1000,
-        transfer_s=limits.klamm_request_transfer_timeout_ms / 1000,
-        setup_s=limits.socket_connection_setup_timeout_ms / 1000,
+        request_bytes_max=settings.socket_request_max_bytes,
+        memory_bytes_max=settings.queued_max_request_bytes,
+        idle_s=settings.connections_max_idle_ms / 1000,
+        transfer_s=settings.klamm_request_transfer_timeout_ms / 1000,
+        setup_s=settings.socket_connection_setup_timeout_ms / 1000,
     )
-
-
-_INTERVAL_S: Final = 1.0
-_LOOK_UP_S: Final = 5.0
-_REMEMBERED_S: Final = 60.0
-_log = structlog.stdlib.get_logger()
 
 
 class BrokerHosts:
