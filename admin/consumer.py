@@ -23,7 +23,6 @@ from cluster.requests.data import (
     FetchPartition,
     FetchPartitionData,
     FetchRequest,
-    FetchResponse,
 )
 
 _RETRY_PAUSE_S = 0.1
@@ -164,7 +163,6 @@ class Consumer:
         except PeerUnreachableError as error:
             self._obstacles[address] = str(error)
             return False
-        assert isinstance(response, FetchResponse)
         in_order = response.error_code is ErrorCode.NONE
         errors = {response.error_code, *(data.error_code for data in response.partitions)} - {ErrorCode.NONE}
         if errors:

@@ -22,7 +22,7 @@ from cluster.aio.tasks import TaskSet
 from cluster.model.broker import UNKNOWN_OFFSET, Offset
 from cluster.model.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError, RequestTooLargeError
 from cluster.model.partition import TopicPartition
-from cluster.requests.data import ProducePartition, ProduceRequest, ProduceResponse
+from cluster.requests.data import ProducePartition, ProduceRequest
 
 RETRIABLE: Final = frozenset(
     {
@@ -232,7 +232,6 @@ class Producer:
             return await self._ask(address, queues[:middle]) | await self._ask(address, queues[middle:])
         except (PeerUnreachableError, ApiError) as error:
             return dict.fromkeys(asked, error)
-        assert isinstance(response, ProduceResponse)
         if self._options.acks == 0:
             return dict.fromkeys(asked, UNKNOWN_OFFSET)
         forgotten = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the response of {address} lacks the partition")
