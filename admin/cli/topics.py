@@ -21,6 +21,7 @@ from admin.cli.options import Cluster, DryRunOption, ShowConfigsOption, talks_to
 from admin.cli.output import examples, say, say_source, source, write
 from admin.cli.parsing import parse_assignment, parse_configs
 from admin.cli.plans import partition_document, plan_document, write_plan
+from admin.cli.shared_options import with_options
 from admin.cli.topic_changes import ALTER_EXAMPLES, DELETE_EXAMPLES, alter, delete
 from admin.client import AdminClient
 from admin.partition_filters import NEED_MIN_ISR, PartitionFilter, chosen
@@ -48,27 +49,24 @@ _EXTRA_COLUMNS: Final[dict[str, Callable[[DescribedPartition], Sequence[object]]
 """Replicas that are offline, and those that a reassignment adds and removes; shown where a partition has some."""
 
 
-UnderReplicatedOption = Annotated[
-    bool,
-    typer.Option("--under-replicated", help="Only where replicas are missing in the ISR."),
-]
-UnavailableOption = Annotated[bool, typer.Option("--unavailable", help="Only without an available leader.")]
-UnderMinIsrOption = Annotated[
-    bool,
-    typer.Option("--under-min-isr", help="Only with fewer than min.insync.replicas."),
-]
-AtMinIsrOption = Annotated[
-    bool,
-    typer.Option("--at-min-isr", help="Only with exactly min.insync.replicas in sync."),
-]
+_FILTERS: Final[dict[str, tuple[Any, object]]] = {
+    kind.replace("-", "_"): (Annotated[bool, typer.Option(f"--{kind}", help=text)], False)
+    for kind, text in (
+        (PartitionFilter.UNDER_REPLICATED, "Only where replicas are missing in the ISR."),
+        (PartitionFilter.UNAVAILABLE, "Only without an available leader."),
+        (PartitionFilter.UNDER_MIN_ISR, "Only with fewer than min.insync.replicas."),
+        (PartitionFilter.AT_MIN_ISR, "Only with exactly min.insync.replicas in sync."),
+    )
+}
 
 
-def filters_of(
-    under_replicated: bool, unavailable: bool, under_min_isr: bool, at_min_isr: bool
-) -> frozenset[PartitionFilter]:
-    """The filters that were asked for."""
-    asked = (under_replicated, unavailable, under_min_isr, at_min_isr)
-    return frozenset(chosen for chosen, is_asked in zip(PartitionFilter, asked, strict=True) if is_asked)
+def _filters(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that make up its keyword argument `filters`."""
+
+    def make(**asked: bool) -> frozenset[PartitionFilter]:
+        return frozenset(PartitionFilter(name.replace("_", "-")) for name, is_asked in asked.items() if is_asked)
+
+    return with_options(command, "filters", _FILTERS, make)
 
 
 def chosen_of_metadata(known: MetadataResponse, filters: Collection[PartitionFilter]) -> list[DescribedTopic]:
@@ -168,12 +166,10 @@ async def _warn_of_absent_brokers(client: AdminClient, named: AbstractSet[Broker
     "list", epilog=examples("klamm topics list", "klamm topics list --under-replicated", "klamm topics list -o json")
 )
 @talks_to_cluster()
+@_filters
 def list_(
     *,
-    under_replicated: UnderReplicatedOption = False,
-    unavailable: UnavailableOption = False,
-    under_min_isr: UnderMinIsrOption = False,
-    at_min_isr: AtMinIsrOption = False,
+    filters: frozenset[PartitionFilter],
     cluster: Cluster,
 ) -> None:
     """List all topics with id, number of partitions and replication factor; those being deleted are marked.
@@ -181,7 +177,6 @@ def list_(
     With filters, the topics that have such a partition. While no controller
     is active, from the metadata of the brokers.
     """
-    filters = filters_of(under_replicated, unavailable, under_min_isr, at_min_isr)
 
     async def ask(client: AdminClient) -> tuple[list[ListedTopic], set[str] | None]:
         topics = sorted((await client.list_topics()).topics, key=lambda t: t.name)
@@ -217,16 +212,14 @@ def list_(
     )
 )
 @talks_to_cluster()
+@_filters
 def describe(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="TOPIC", help="Default: all topics.", autocompletion=topic_names)
     ] = None,
     *,
     configs: ShowConfigsOption = False,
-    under_replicated: UnderReplicatedOption = False,
-    unavailable: UnavailableOption = False,
-    under_min_isr: UnderMinIsrOption = False,
-    at_min_isr: AtMinIsrOption = False,
+    filters: frozenset[PartitionFilter],
     cluster: Cluster,
 ) -> None:
     """Show leader, leader epoch, ISR and replicas of each partition.
@@ -235,7 +228,6 @@ def describe(
     no controller is active, from the metadata of the brokers, which has no
     configs and no partition epochs.
     """
-    filters = filters_of(under_replicated, unavailable, under_min_isr, at_min_isr)
 
     async def ask(client: AdminClient) -> _Described:
         topics = chosen((await client.describe_topics(names if names else None)).topics, filters)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cluster.cli.documents import Format, write_document, write_table
-from cluster.model.errors import ClusterError
+from cluster.model.errors import ClusterError, ConfigError
 from cluster.model.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -126,6 +126,11 @@ def opened_output(output: str, failed: str) -> Iterator["OutputFolder"]:
         )
     try:
         yield OutputFolder(output)
+    except ConfigError as error:
+        raise typer.BadParameter(str(error), param_hint="--output") from None
+    except BrokenPipeError:
+        # Who reads the output has enough of it, as `head` does.
+        raise
     except (ClusterError, OSError) as error:
         typer.echo(f"{failed}: {error}", err=True)
         raise typer.Exit(ExitCode.REFUSED) from None

@@ -11,7 +11,16 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -189,23 +198,14 @@ def _in_kafka_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
     return found | fields_in_kafka_keys(settings)
 
 
-class _Environment(BaseSettings):
+class _Variables(BaseSettings):
     """Values of `KLAMM_*` variables; they stay text until all layers are merged."""
 
     model_config = SettingsConfigDict(env_prefix="KLAMM_")
 
-    id: Any = None
-    zookeeper: Any = None
-    listen: Any = None
-    advertised: Any = None
-    control_listen: Any = None
-    control_advertised: Any = None
-    external_listen: Any = None
-    external_advertised: Any = None
-    metrics_listen: Any = None
-    data: Any = None
-    rack: Any = None
-    settings: Any = None
+
+_FIELDS: Final[dict[str, Any]] = dict.fromkeys(NodeConfig.model_fields, (Any, None))
+_Environment = create_model("_Environment", __base__=_Variables, **_FIELDS)
 
 
 def load_config(
