@@ -120,10 +120,7 @@ def produce(
     _check(count, file, input_, key_separator)
     timeout_s = timeout or (_LINES_TIMEOUT_S if count is None else _PROBE_TIMEOUT_S)
     order = _Order(
-        topic=topic,
-        partition=partition,
-        count=count,
-        file=file,
+        *(topic, partition, count, file),
         split_keys=keys,
         separator=os.fsencode("\t" if key_separator is None else key_separator),
         as_json=input_ is _Input.JSON,

@@ -38,7 +38,7 @@ from cluster.config.settings import Settings
 from cluster.config.validation_reasons import reason
 from cluster.model import bounds
 from cluster.model.bounds import Number, shortened
-from cluster.model.broker import Endpoint
+from cluster.model.broker import Endpoint, joined_address
 from cluster.model.errors import ConfigError
 from cluster.model.listeners import EXTERNAL_LISTENER
 from cluster.model.printable import printable
@@ -74,12 +74,8 @@ def host_and_port(address: str) -> tuple[str, int]:
     return host, number
 
 
-def _joined(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 def _check_address(address: str) -> str:
-    return _joined(*host_and_port(address))
+    return joined_address(*host_and_port(address))
 
 
 def check_zookeeper(connect: str) -> str:
@@ -98,7 +94,7 @@ Address = Annotated[str, AfterValidator(_check_address)]
 
 
 def _free_control_port(fields: dict[str, Any]) -> str:
-    return _joined(host_and_port(fields["listen"])[0], 0)
+    return joined_address(host_and_port(fields["listen"])[0], 0)
 
 
 class NodeConfig(BaseModel):

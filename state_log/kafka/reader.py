@@ -12,10 +12,9 @@ from msgspec.structs import replace
 
 from cluster.model.partition import TopicPartition
 from state_log.kafka.files import KafkaFiles, is_compressed, is_kafka_name
-from state_log.kafka.lines import EPOCH_MAX, HEADER, KafkaLine, record_of
+from state_log.kafka.lines import HEADER, KafkaLine, line_of, record_of
 from state_log.kafka.local_time import LocalTimes
 from state_log.kafka.message_fields import CACHED, UnclearMessageError
-from state_log.kafka.messages import read_message
 from state_log.reader import files_below, numbered_lines
 from state_log.record import Kind, LoggedStateChange
 
@@ -64,12 +63,7 @@ def _line(offset: int, raw: bytes, times: LocalTimes) -> KafkaLine | None:
     found = HEADER.fullmatch(raw.decode(errors="replace").removesuffix("\r"))
     if found is None:
         return None
-    second, ms, level, role, node, epoch, message = found.groups()
-    if int(node) > EPOCH_MAX or int(epoch or 0) > EPOCH_MAX:
-        return None
     try:
-        at_ms = times.moment(second).first_ms + int(ms)
-        said = read_message(message)
+        return line_of(offset, found, lambda second: times.moment(second).first_ms)
     except (UnclearMessageError, ValueError, OverflowError):
         return None
-    return KafkaLine(offset, level, role == "Controller", int(node), int(epoch) if epoch else None, at_ms, said)
