@@ -179,7 +179,7 @@ class Agent:
         return self._session.health()
 
     def findings(self) -> Iterator[Finding]:
-        """What keeps this agent from ZooKeeper, the controller or the leaders that it follows."""
+        """Report what keeps this agent from ZooKeeper, the controller or the leaders that it follows."""
         if self._session is not None:
             yield from self._session.findings()
         yield from self.proposals.findings()

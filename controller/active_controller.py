@@ -65,7 +65,7 @@ class LostTopicIds:
         self.cached: dict[BrokerId, dict[str, TopicId]] = {}
         """What each broker has named so far."""
         self.undisclosed: dict[BrokerId, frozenset[str]] = {}
-        """By each broker's last answer, the topics that its logs have another id of than it names."""
+        """The topics of which each broker's logs have another id than it names, by its last answer."""
         self.is_asking = False
         self.next_question: asyncio.TimerHandle | None = None
         self.pause_s: float = 0
@@ -191,7 +191,7 @@ class ActiveController:
 
     @property
     def reassignments_read(self) -> ReadUpTo | None:
-        """What of `/admin/reassign_partitions` was processed."""
+        """The part of `/admin/reassign_partitions` that was processed."""
         return self.admin_requests.reassignments_read
 
     @property
@@ -219,6 +219,7 @@ class ActiveController:
         follow from it.
         """
         records: list[StateChange] = []
+        # A record describes the change against the state before it, so it is made first.
         for change in changes:
             records += state_changes(change, self.context, self.cause, self._caller)
             self.context.apply(change)

@@ -35,6 +35,7 @@ class ControllerConfig(Struct, frozen=True):
 
     @property
     def broker_protocol(self) -> BrokerProtocol:
+        """The protocol that is spoken to brokers."""
         return self.settings.klamm_broker_protocol
 
     @property
@@ -44,7 +45,7 @@ class ControllerConfig(Struct, frozen=True):
 
     @property
     def least_profile(self) -> CandidateProfile:
-        """What is known of this candidate without its process."""
+        """The profile of this candidate as far as it is known without its process."""
         names = self.listeners
         return CandidateProfile("", self.broker_protocol, str(self.protocol_version), names.client, names.control)
 

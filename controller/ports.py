@@ -59,13 +59,17 @@ class RequestChannels(Protocol):
         """True once the broker responded to every request queued for it now; False if its channel is removed before."""
 
     def states(self) -> Mapping[BrokerId, ChannelState]:
-        """What each broker refuses, and for how long it has not responded."""
+        """Report what each broker refuses, and for how long it has not responded."""
         ...
 
 
 class ZooKeeperReads(Protocol):
     """The read-only part of the ZooKeeper port; arms no watches."""
 
-    async def get_many(self, paths: Sequence[str]) -> list[Znode | None]: ...
+    async def get_many(self, paths: Sequence[str]) -> list[Znode | None]:
+        """Read znodes, in the order of the paths; None for one that is missing."""
+        ...
 
-    async def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]: ...
+    async def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
+        """List the children of znodes, in the order of the paths; None for one that is missing."""
+        ...

@@ -1,9 +1,10 @@
-"""`klamm top`: what a cluster is busy with, live."""
+"""`klamm top`: show live what a cluster is busy with."""
 
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractContextManager
 from http.client import HTTPException
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -45,7 +46,9 @@ _FIRST_INTERVAL_S: Final = 1.0
 @talks_to_cluster()
 def top(
     *,
-    interval: Annotated[float, typer.Option(min=0.5, max=3600, metavar="SECONDS", help="Between two looks.")] = 2,
+    interval: Annotated[
+        float, typer.Option(min=0.5, max=3600, metavar="SECONDS", help="Time between two samples.")
+    ] = 2,
     once: Annotated[bool, typer.Option("--once", help="Show one interval and exit.")] = False,
     lines: Annotated[int, typer.Option(min=1, help="How many of the busiest partitions to show.")] = 10,
     metrics: Annotated[
@@ -56,8 +59,8 @@ def top(
 ) -> None:
     """Show what a cluster is busy with: event queue, failovers, elections, ISR changes, busiest partitions.
 
-    Elections, ISR changes and records are those between two looks. The
-    controller's event queue is known of a cluster on this machine, and with
+    Elections, ISR changes and records are counted between two samples. The
+    controller's event queue is shown for a cluster on this machine, and with
     --metrics. Ends with Ctrl-C.
     """
     given = [address for text in metrics or () for address in parse_addresses(text, "--metrics")]
@@ -66,7 +69,9 @@ def top(
     screen = Screen(live=cluster.form is Format.TABLE and not once and sys.stdout.isatty())
 
     async def main(client: AdminClient) -> None:
-        async with contextlib.aclosing(_loads(client, interval, lines, addresses)) as loads:
+        # Of one look the timeout is that of all; of many, that of each.
+        looked = contextlib.nullcontext if once else client.within_timeout
+        async with contextlib.aclosing(_loads(client, interval, lines, addresses, looked)) as loads:
             with screen:
                 async for document in loads:
                     if cluster.form is Format.TABLE:
@@ -76,22 +81,27 @@ def top(
                     if once:
                         return
 
-    cluster.ask(main, on_wait=screen.say_wait)
+    cluster.ask(main, on_wait=screen.say_wait, is_endless=not once)
 
 
 async def _loads(
-    client: AdminClient, interval: float, lines: int, metrics: list[str]
+    client: AdminClient,
+    interval: float,
+    lines: int,
+    metrics: list[str],
+    looking: Callable[[], AbstractContextManager[None]],
 ) -> AsyncGenerator[dict[str, Any]]:
-    """A document per interval; the first one comes early."""
-    before = await take_sample(client)
+    """A document per interval; the first one comes early. `looking`: bounds a look at the cluster."""
+    with looking():
+        before = await take_sample(client)
     wait = min(interval, _FIRST_INTERVAL_S)
     failovers = 0
     while True:
         await asyncio.sleep(wait)
-        after = await take_sample(client)
+        with looking():
+            after, queue = await asyncio.gather(take_sample(client), find_queue(metrics, client.limits.left_s))
         load = compare(before, after, lines)
         failovers += load.failovers
-        queue = await asyncio.to_thread(read_queue, metrics)
         yield {**_document(load), "failovers": failovers, "event_queue": queue}
         before, wait = after, interval
 
@@ -134,7 +144,7 @@ class Screen:
             self._draw(self._live, [])
 
     def say_wait(self, notice: Notice) -> None:
-        """Say what is waited for, on a terminal above what was shown last and until the next document."""
+        """Say what the command waits for; on a terminal above the last document and until the next one."""
         if self._live is not None and self._live.is_started:
             self._draw(self._live, [*wrap(wait_line(notice), self._live.console.width), ""])
         else:
@@ -148,7 +158,7 @@ class Screen:
 
 
 def screen_lines(document: dict[str, Any], width: int | None = None) -> list[str]:
-    """The document as people see it."""
+    """Format the document for people."""
     counts, seconds = document["counts"], document["seconds"]
     queue = document["event_queue"]
     times = "" if queue is None else ", ".join(f"{name} {queue[name]:,.0f} ms" for name in QUEUE_METRICS[1:])
@@ -186,20 +196,29 @@ _MANAGER: Final = "kafka_controller_controllereventmanager"
 _ACTIVE: Final = "kafka_controller_kafkacontroller_activecontrollercount"
 _QUANTILES: Final = {"0.5": "median", "0.99": "p99"}
 QUEUE_METRICS: Final = ("size", *_QUANTILES.values())
-"""Events that wait, and for how long events waited, in ms."""
+"""The number of events that wait, and quantiles of the time that events waited, in ms."""
 
 
-def read_queue(addresses: Sequence[str]) -> dict[str, float] | None:
-    """By the names of QUEUE_METRICS, from the first of these addresses that is the active controller's; or None."""
-    for address in addresses:
-        with contextlib.suppress(OSError, ValueError, HTTPException):
-            if (queue := parse_queue(read_metrics(address, _TIMEOUT_S))) is not None:
-                return queue
+async def find_queue(addresses: Sequence[str], limit_s: float) -> dict[str, float] | None:
+    """Read QUEUE_METRICS by name from the one of these addresses that is the active controller's; None if none is.
+
+    All are asked at once.
+    """
+    timeout_s = min(_TIMEOUT_S, limit_s)
+    for asked in asyncio.as_completed([asyncio.to_thread(_read_queue, address, timeout_s) for address in addresses]):
+        if (queue := await asked) is not None:
+            return queue
+    return None
+
+
+def _read_queue(address: str, timeout_s: float) -> dict[str, float] | None:
+    with contextlib.suppress(OSError, ValueError, HTTPException):
+        return parse_queue(read_metrics(address, timeout_s))
     return None
 
 
 def parse_queue(text: str) -> dict[str, float] | None:
-    """None if these are not the metrics of an active controller."""
+    """Parse QUEUE_METRICS by name; None if these are not the metrics of an active controller."""
     wanted = "\n".join(line for line in text.splitlines() if line.startswith((_MANAGER, _ACTIVE)))
     samples = [sample for family in text_string_to_metric_families(wanted) for sample in family.samples]
     if not any(s.name == _ACTIVE and s.value == 1 for s in samples):

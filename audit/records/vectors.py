@@ -163,7 +163,7 @@ def earliest(rows: pyarrow.Table) -> pyarrow.Table:
 
 
 def unique_pairs(key: Keys, sub: Longs) -> tuple[Keys, Longs]:
-    """Each (key, sub) once, sorted; aligned with each other."""
+    """List each (key, sub) once, sorted; aligned with each other."""
     if are_in_order(key, sub):
         return key, sub
     order = numpy.lexsort((sub, key))

@@ -1,4 +1,7 @@
-"""The agent's `ClusterClient` over gRPC: calls to the controller and to peer agents."""
+"""Implements the agent's `ClusterClient` over gRPC: calls to the controller and to peer agents.
+
+Source: Kafka BrokerToControllerChannelManager, NodeToControllerChannelManager.
+"""
 
 from cluster.config.settings import Settings
 from cluster.model.broker import Endpoint

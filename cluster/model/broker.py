@@ -64,6 +64,7 @@ class Endpoint(Struct, frozen=True):
 
     @property
     def address(self) -> str:
+        """The address `host:port`, or `[host]:port` for an IPv6 address, as a gRPC target."""
         return joined_address(self.host, self.port)
 
 

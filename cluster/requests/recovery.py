@@ -104,7 +104,7 @@ class PlanClusterRecoveryResponse(Struct, frozen=True):
 
 
 class RecoverClusterRequest(RequestFor["RecoverClusterResponse"], frozen=True):
-    """`accept_loss`: go on although replicas are absent that may have records which no other has."""
+    """`accept_loss`: continue although replicas are absent that may have records which no other has."""
 
     accept_loss: bool = False
 

@@ -1,4 +1,4 @@
-"""The settings of admission."""
+"""Collects the settings of admission."""
 
 from msgspec import Struct
 
@@ -9,8 +9,8 @@ from cluster.process.descriptors import UNLIMITED
 class AdmissionLimits(Struct, frozen=True):
     """The settings, and by them and the descriptors the connections of listeners.
 
-    `max_connections` is that of the listener for clients; `max_other_connections`: of each other listener for gRPC;
-    `max_kafka_connections`: of all Kafka listeners together.
+    `max_connections` limits the listener for clients, `max_other_connections` each other gRPC listener, and
+    `max_kafka_connections` all Kafka listeners together.
     """
 
     settings: Settings
@@ -22,11 +22,12 @@ class AdmissionLimits(Struct, frozen=True):
     def from_settings(
         cls, settings: Settings, descriptors: int = UNLIMITED, *, has_external: bool = False, has_kafka: bool = False
     ) -> "AdmissionLimits":
-        """`descriptors`: for connections of all listeners; each but that for clients gets a quarter.
+        """Read the limits from settings, and divide `descriptors` among the connections of all listeners.
 
-        `has_external`: whether there is a listener for external clients. `has_kafka`: whether there are Kafka
-        listeners. Then that for clients gets a quarter, too, and the rest is theirs: each of their connections may need
-        another one, to the broker that its requests are passed on to.
+        Each gRPC listener except the one for clients gets a quarter of the descriptors. `has_external`: whether there
+        is a listener for external clients. `has_kafka`: whether there are Kafka listeners. Then the listener for
+        clients gets a quarter too, and half of the rest is the number of Kafka connections: each may need a second one,
+        to the broker to which its requests are passed on.
         """
         most, of_other = settings.max_connections, descriptors // 4
         left = descriptors - of_other * (2 if has_external else 1)
