@@ -43,7 +43,7 @@ def with_topic_id(records: Sequence[LoggedStateChange], own: Iterable[LoggedStat
 
 
 def _is_readable(name: str) -> bool:
-    """Whether a file has a name of Kafka's, and is not compressed."""
+    """Whether a file is named as Kafka names its logs, and is not compressed."""
     return is_kafka_name(name) and not is_compressed(name)
 
 
