@@ -25,7 +25,6 @@ from cluster.requests.data import (
     FetchPartition,
     FetchPartitionData,
     FetchRequest,
-    FetchResponse,
 )
 
 _RETRY_PAUSE_S = 0.1
@@ -181,7 +180,6 @@ class Consumer:
             self._obstacles[address] = str(error)
             self._replicas.forget_broker(address)
             return False
-        assert isinstance(response, FetchResponse)
         in_order = response.error_code is ErrorCode.NONE
         errors = {response.error_code, *(data.error_code for data in response.partitions)} - {ErrorCode.NONE}
         if errors:

@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, Protocol, TypeVar
 
-from msgspec.structs import replace
-
 from broker_agent.agent import Agent, AgentDependencies
 from broker_agent.log.checkpoints import MetaProperties
 from broker_agent.log.opening import LoadOptions, open_log_directories
@@ -253,9 +251,10 @@ class SimulatedController(SimulatedNode):
 
     async def run(self, incarnation: Incarnation) -> None:
         settings = self._world.settings
-        config = ControllerConfig.from_settings(self.id, incarnation.endpoints, settings)
+        protocol = "kafka" if self._world.has_kafka_brokers else "klamm"
+        own = settings.model_copy(update={"klamm_takeover": self.takeover, "klamm_broker_protocol": protocol})
         self.controller = Controller(
-            config=replace(config, takeover=self.takeover, governs_kafka=self._world.has_kafka_brokers),
+            config=ControllerConfig(self.id, incarnation.endpoints, own),
             zookeeper=incarnation.zookeeper,
             broker_client=SimulatedBrokerClient(self._world.network, incarnation.source, settings.listener_names),
             sink=incarnation,

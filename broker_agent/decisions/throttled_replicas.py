@@ -11,13 +11,6 @@ from cluster.model.broker import BrokerId
 ALL_REPLICAS: Final = "*"
 
 
-def is_list_of_replicas(text: str) -> bool:
-    """Whether this is a list of throttled replicas: `*`, or `partition:broker,…`, which may be empty."""
-    return text.strip() == ALL_REPLICAS or all(
-        len(parts) == 2 and all(part.isascii() and part.isdecimal() for part in parts) for parts in _pairs(text)
-    )
-
-
 def is_listed(text: str, partition: int, broker: BrokerId) -> bool:
     """Whether the list names the replica of the partition on the broker."""
     listed = _listed(text)

@@ -142,7 +142,7 @@ class LogReconciliation:
     async def _truncate_by_epochs(
         self, asked: dict[TopicPartition, FetchState], request: data.OffsetsForLeaderEpochRequest
     ) -> None:
-        response = await self.ask(lambda: self.setup.client.offsets_for_leader_epoch(self.leader.endpoint, request))
+        response = await self.ask(lambda: self.setup.client.ask_leader(self.leader.endpoint, request))
         if response is None:
             for tp, state in asked.items():
                 if self.states.get(tp) is state:
@@ -261,7 +261,7 @@ class LogReconciliation:
         """The leader's earliest or latest offset; None after an error, which is handled, or if the state changed."""
         item = data.ListOffsetsPartition(tp.topic, tp.partition, timestamp, state.leader_epoch)
         request = data.ListOffsetsRequest(self.setup.manager.own_id, (item,))
-        response = await self.ask(lambda: self.setup.client.list_offsets(self.leader.endpoint, request))
+        response = await self.ask(lambda: self.setup.client.ask_leader(self.leader.endpoint, request))
         if self.states.get(tp) is not state:
             return None
         if response is None or not response.partitions:

@@ -111,7 +111,7 @@ class ReplicaFetcher:
         silence.asked(asyncio.get_running_loop().time())
         try:
             async with asyncio.timeout(self._setup.settings.replica_socket_timeout_ms / 1000) as self._fetching:
-                response = await self._setup.client.fetch(self.leader.endpoint, request)
+                response = await self._setup.client.ask_leader(self.leader.endpoint, request)
         except (PeerUnreachableError, TimeoutError) as error:
             # `wake` ends a request that may be well under way.
             if isinstance(error, PeerUnreachableError) or not self._wake.is_set():

@@ -4,7 +4,8 @@ Source: Kafka ReplicaManager.appendRecords, DelayedProduce; KafkaApis.handleProd
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,7 +15,6 @@ from broker_agent.decisions.isr import maximal_isr
 from broker_agent.log.partition_log import AppendInfo, PartitionLog
 from broker_agent.replication.hosted_partition import HostedPartition
 from broker_agent.replication.replica_manager import ReplicaManager
-from broker_agent.requests.arrival_order import ArrivalOrder
 from broker_agent.requests.batch_validation import BatchValidation
 from cluster.aio.clock import WallClock
 from cluster.aio.slices import each_slice, in_slices
@@ -330,3 +330,39 @@ class _WaitingProduce:
             maximal_isr_size=len(maximal_isr(partition.isr_state)),
             min_isr=partition.min_isr,
         )
+
+
+class ArrivalOrder:
+    """Keeps requests for the same partitions in the order in which they arrived, though each may wait for something.
+
+    A turn begins when every turn taken before it for one of its partitions has ended; others run side by side.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[TopicPartition, asyncio.Future[None]] = {}
+
+    @asynccontextmanager
+    async def turn(self, partitions: Collection[TopicPartition]) -> AsyncIterator[None]:
+        """Take a place at once, then wait until it is this one's turn."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        before = {self._last[tp] for tp in partitions if tp in self._last}
+        self._last.update(dict.fromkeys(partitions, ended))
+        try:
+            if before:
+                await asyncio.wait(before)
+            yield
+        finally:
+            self._end(partitions, ended, before)
+
+    def _end(
+        self, partitions: Iterable[TopicPartition], ended: asyncio.Future[None], before: Iterable[asyncio.Future[None]]
+    ) -> None:
+        """End the turn; one that was given up while it waited lets nobody pass those before it."""
+        for earlier in before:
+            if not earlier.done():
+                earlier.add_done_callback(lambda _: self._end(partitions, ended, before))
+                return
+        ended.set_result(None)
+        for tp in partitions:
+            if self._last.get(tp) is ended:
+                del self._last[tp]

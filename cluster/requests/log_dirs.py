@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from cluster.model.errors import ErrorCode
 from cluster.requests.field_types import ClientItems, Int32, String
+from cluster.requests.request import RequestFor
 
 
 class DescribableLogDirTopic(Struct, frozen=True):
@@ -11,7 +12,7 @@ class DescribableLogDirTopic(Struct, frozen=True):
     partitions: ClientItems[Int32]
 
 
-class DescribeLogDirsRequest(Struct, frozen=True):
+class DescribeLogDirsRequest(RequestFor["DescribeLogDirsResponse"], frozen=True):
     """`topics` None: all replicas of the broker."""
 
     topics: ClientItems[DescribableLogDirTopic] | None = None
@@ -61,7 +62,7 @@ class AlterReplicaLogDir(Struct, frozen=True):
     topics: ClientItems[AlterReplicaLogDirTopic]
 
 
-class AlterReplicaLogDirsRequest(Struct, frozen=True):
+class AlterReplicaLogDirsRequest(RequestFor["AlterReplicaLogDirsResponse"], frozen=True):
     dirs: ClientItems[AlterReplicaLogDir]
     validate_only: bool = False
 

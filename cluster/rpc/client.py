@@ -8,6 +8,7 @@ import grpc
 
 from cluster.model.errors import ApiError, PeerBusyError, PeerUnreachableError
 from cluster.requests.data import FetchRequest
+from cluster.requests.request import RequestFor, Response
 from cluster.rpc.channels import CLIENT_CONCURRENCY_MAX, channel_options
 from cluster.rpc.methods import METHOD_OF_REQUEST, REPLICA_FETCH, Method, encode_request
 from cluster.rpc.status import error_of
@@ -56,7 +57,9 @@ class RpcClient:
         self._failed_attempts: dict[str, int] = {}
         self._connections: dict[str, _Connection] = {}
 
-    async def call(self, address: str, request: Any, timeout_ms: float, *, request_id: str = "") -> Any:
+    async def call(
+        self, address: str, request: RequestFor[Response], timeout_ms: float, *, request_id: str = ""
+    ) -> Response:
         """Send a request and await its response.
 
         Raises ApiError if the peer refused, PeerUnreachableError if it did not respond in time: the request may then
@@ -90,9 +93,10 @@ class RpcClient:
                 raise PeerUnreachableError(address, "the channel was closed") from None
             raise
         self._take_answer(address, connection)
-        return _decode(method, answer, address)
+        response: Response = _decode(method, answer, address)
+        return response
 
-    async def stream(self, address: str, request: Any) -> AsyncGenerator[Any, None]:
+    async def stream(self, address: str, request: RequestFor[Response]) -> AsyncGenerator[Response, None]:
         """Send a request with a streamed response and yield its responses, without a deadline, until the peer ends it.
 
         Raises ApiError if the peer refused, PeerUnreachableError if the connection

@@ -7,6 +7,7 @@ same addresses. Used by `klamm up`, the demo and the end-to-end tests.
 import contextlib
 import itertools
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -24,7 +25,6 @@ from deploy.local import ports, processes
 from deploy.local.cluster_folder import ClusterFolder
 from deploy.local.ports import Ports
 from deploy.local.zookeeper import is_serving
-from deploy.local.zookeeper_user import settings_of_owner
 
 FIRST_CONTROLLER_ID: Final = 1001
 STOP_TIMEOUT_S: Final = 30.0
@@ -327,3 +327,35 @@ def _new_state(zookeeper: str | None, owns_nodes: bool, first_port: int, kafka: 
     chroot = "/klamm" if owns_nodes else ""
     connect, server = f"127.0.0.1:{port}{chroot}", Member(ZOOKEEPER, 0, port, 0)
     return LocalClusterState(STATE_VERSION, connect, [server], settings, first_port=first_port, kafka=kafka)
+
+
+LOGIN_FILE: Final = "zookeeper-login.jaas"
+_LOGIN: Final = """\
+Client {{
+  org.apache.zookeeper.server.auth.DigestLoginModule required
+  username="klamm"
+  password="{password}";
+}};
+"""
+
+
+def settings_of_owner(folder: Path) -> dict[str, Any]:
+    """Settings with which znodes belong to the user of this directory, who is created if missing.
+
+    So the znodes that this cluster creates belong to it. ZooKeeper's `digest` scheme needs no server configuration, so
+    any server will do. Raises StartupError.
+    """
+    login = folder.resolve() / LOGIN_FILE
+    try:
+        # Readable by its owner only, from its creation on.
+        with os.fdopen(os.open(login, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+            file.write(_LOGIN.format(password=secrets.token_urlsafe(24)))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise StartupError(f"{login}: cannot be written: {error.strerror}") from error
+    return {
+        "java.security.auth.login.config": str(login),
+        "klamm.zookeeper.auth.scheme": "digest",
+        "zookeeper.set.acl": True,
+    }

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from cluster.kafka_wire.api_keys import ApiKey
+from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.model.broker import BrokerId, ControllerId
 from cluster.model.errors import ErrorCode
 from cluster.model.exit_codes import ExitCode

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from cluster.config.settings import Settings
+from cluster.config.values import INT32_MAX, Check, boolean, check_values, one_of, whole_number
 from cluster.model.broker import ControllerId
 from cluster.model.errors import ApiError, ErrorCode, all_refusals
 from cluster.process.log_level import LOG_LEVEL, LOG_LEVELS
@@ -21,7 +22,6 @@ from cluster.requests.configs import (
 )
 from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity, entity_name
 from controller.decisions.configs.topic_configs import UNCLEAN_LEADER_ELECTION, check_topic_configs
-from controller.decisions.configs.values import INT32_MAX, Check, boolean, check_values, one_of, whole_number
 
 _CHECKS_OF_BROKERS: Final[Mapping[str, Check]] = {
     "num.replica.fetchers": whole_number(1, INT32_MAX),

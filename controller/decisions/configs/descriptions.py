@@ -1,6 +1,6 @@
 """Describes configs: the value in force and its source.
 
-Source: Kafka ConfigHelper, TopicConfig's server synonyms.
+Source: Kafka ConfigHelper.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from cluster.config.settings import Settings
+from cluster.config.topic_configs import BROKER_KEYS
 from cluster.requests.configs import DescribedConfig
 from controller.decisions.configs.changes import DYNAMIC_BROKER_KEYS
 
@@ -17,25 +18,6 @@ OF_THIS_BROKER: Final = 2
 OF_ALL_BROKERS: Final = 3
 OF_FILE: Final = 4
 BUILT_IN: Final = 5
-
-BROKER_KEYS: Final[dict[str, str]] = {
-    "cleanup.policy": "log.cleanup.policy",
-    "file.delete.delay.ms": "log.segment.delete.delay.ms",
-    "flush.messages": "log.flush.interval.messages",
-    "flush.ms": "log.flush.interval.ms",
-    "index.interval.bytes": "log.index.interval.bytes",
-    "max.message.bytes": "message.max.bytes",
-    "message.timestamp.type": "log.message.timestamp.type",
-    "min.insync.replicas": "min.insync.replicas",
-    "retention.bytes": "log.retention.bytes",
-    "retention.ms": "log.retention.ms",
-    "segment.bytes": "log.segment.bytes",
-    "segment.index.bytes": "log.index.size.max.bytes",
-    "segment.jitter.ms": "log.roll.jitter.ms",
-    "segment.ms": "log.roll.ms",
-    "unclean.leader.election.enable": "unclean.leader.election.enable",
-}
-"""Topic config -> the name of its broker default, for the configs that have an effect."""
 
 
 class BrokerLayers(Struct, frozen=True):

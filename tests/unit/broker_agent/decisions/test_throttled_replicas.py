@@ -2,7 +2,8 @@
 
 import pytest
 
-from broker_agent.decisions.throttled_replicas import is_list_of_replicas, is_listed
+from broker_agent.decisions.throttled_replicas import is_listed
+from cluster.config.topic_configs import CHECKS
 from cluster.model.broker import BrokerId
 
 
@@ -19,7 +20,7 @@ from cluster.model.broker import BrokerId
     ],
 )
 def test_a_list_names_replicas_or_all(text: str, replicas: set[tuple[int, int]]) -> None:
-    assert is_list_of_replicas(text)
+    assert CHECKS["leader.replication.throttled.replicas"](text) is None
     found = {(p, b) for p in (0, 1) for b in (1, 2) if is_listed(text, p, BrokerId(b))}
     assert found == replicas
 
@@ -27,4 +28,4 @@ def test_a_list_names_replicas_or_all(text: str, replicas: set[tuple[int, int]])
 @pytest.mark.rule("R18.1")
 @pytest.mark.parametrize("text", ["1", "a:b", "1:2:3", "*:1", "0:1,*", "-1:2", "\u0661:1"])
 def test_anything_else_is_no_list(text: str) -> None:
-    assert not is_list_of_replicas(text)
+    assert CHECKS["leader.replication.throttled.replicas"](text) is not None
