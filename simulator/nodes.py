@@ -151,6 +151,8 @@ class SimulatedNode:
 
     def __init__(self, world: World, name: str, registration: str) -> None:
         self._world = world
+        self.settings = world.settings
+        """Those of its next process."""
         self.name = name
         self._registration = registration
         self.random = world.random_of(name)
@@ -230,7 +232,7 @@ class SimulatedController(SimulatedNode):
         self.controller: Controller | None = None
 
     async def run(self, incarnation: Incarnation) -> None:
-        settings = self._world.settings
+        settings = self.settings
         config = ControllerConfig.from_settings(self.id, incarnation.endpoints, settings)
         self.controller = Controller(
             config=replace(config, takeover=self.takeover, governs_kafka=self._world.has_kafka_brokers),
@@ -322,7 +324,7 @@ class SimulatedAgent(SimulatedNode):
 
     async def run(self, incarnation: Incarnation) -> None:
         events: asyncio.Queue[WatchEvent | SessionEvent] = asyncio.Queue()
-        zookeeper, settings = incarnation.zookeeper, self._world.settings
+        zookeeper, settings = incarnation.zookeeper, self.settings
         zookeeper.listen(events.put_nowait)
         await zookeeper.start_session()
         await create_persistent_paths(zookeeper)

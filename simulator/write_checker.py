@@ -50,9 +50,9 @@ class WriteChecker:
             return
         if name == "state":
             tp = partition_of_state_path(path)
-            written = _decode_state(tp, new)
+            written = decode_written_state(tp, new)
             if written is not None:
-                _check_state(writer, tp, None if old is None else _decode_state(tp, old), written)
+                _check_state(writer, tp, None if old is None else decode_written_state(tp, old), written)
         elif parent == BROKERS_TOPICS and old is not None:
             self._check_topic(name, decode_topic(name, old.data), decode_topic(name, new.data))
 
@@ -77,7 +77,7 @@ def partition_of_state_path(path: str) -> TopicPartition:
     return TopicPartition(topic, int(partition))
 
 
-def _decode_state(tp: TopicPartition, znode: Znode) -> LeaderAndIsr | None:
+def decode_written_state(tp: TopicPartition, znode: Znode) -> LeaderAndIsr | None:
     return decode_state(tp, znode.data, PartitionEpoch(znode.stat.version))
 
 
