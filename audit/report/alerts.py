@@ -8,9 +8,10 @@ from typing import Self
 import typer
 
 from audit.reading.log_files import LogFiles, advance, ends
+from audit.records.findings import CLEAN
 from audit.report.backlog import positions_of
 from audit.report.metrics import AuditMetrics
-from audit.report.report import CLEAN, AuditResult
+from audit.report.report import AuditResult
 from audit.report.webhook import Webhook, check_url
 from audit.storage.file_store import Location
 from audit.storage.output_folder import OutputFolder

@@ -32,7 +32,8 @@ function head() {
   title.textContent = content.verdict === "findings" ? many : content.verdict;
   title.className = content.verdict;
   document.title = `klamm audit: ${title.textContent}`;
-  byId("meaning").textContent = MEANING[content.verdict];
+  const ends = content.ends && ` The ends of logs were ${content.ends}.`;
+  byId("meaning").textContent = MEANING[content.verdict] + ends;
   const figures = [
     ["records", `${number(content.records)} of ${number(content.expected)}`],
     ["partitions", number(content.partitions_total)],

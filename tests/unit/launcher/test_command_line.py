@@ -30,6 +30,12 @@ from tests.unit.launcher.test_every_command import ALL, options
 HEAVY = ("pyspark", "kazoo", "pandas", "pyarrow", "aiokafka", "uvicorn")
 
 
+@pytest.fixture(autouse=True)
+def _no_cluster_is_named() -> None:
+    """Commands that ran in this process have named theirs."""
+    name_cluster()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -380,19 +386,13 @@ def test_a_command_in_a_message_names_the_cluster_as_this_one_did(
     options: dict[str, object], text: str, typed: str
 ) -> None:
     name_cluster(**options)
-    try:
-        assert as_typed(text) == typed
-    finally:
-        name_cluster()
+    assert as_typed(text) == typed
 
 
 def test_the_commands_that_take_the_cluster_are_those_that_messages_give_it_to() -> None:
-    try:
-        name_cluster(bootstrap="b:1")
-        asking = {name for name in ALL if as_typed(f"'klamm {name}'").endswith("--bootstrap b:1'")}
-        name_cluster(data="d")
-        of_data = {name for name in ALL if as_typed(f"'klamm {name}'").endswith("--data d'")}
-    finally:
-        name_cluster()
+    name_cluster(bootstrap="b:1")
+    asking = {name for name in ALL if as_typed(f"'klamm {name}'").endswith("--bootstrap b:1'")}
+    name_cluster(data="d")
+    of_data = {name for name in ALL if as_typed(f"'klamm {name}'").endswith("--data d'")}
     assert asking == {name for name, c in ALL.items() if {"--bootstrap", "--data", "--context"} <= options(c)}
     assert of_data == asking | {"down", "status", "up"}
