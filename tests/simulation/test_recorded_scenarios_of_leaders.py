@@ -1,8 +1,8 @@
 """The recorded scenarios about the ISR end alike where leaders write it to ZooKeeper themselves.
 
-Kafka was recorded at protocol version 3.9, where the controller writes what leaders ask for. Of the state znode two
-fields follow from that version: the epoch of the controller, which leaders keep, and whether the leader recovers.
-Leaders need no controller, so that an ISR shrinks also while that hangs.
+Some were recorded on Kafka at protocol version 2.6, too, and are compared field by field. The others were recorded at
+3.9 only, where the controller writes what leaders ask for; two fields of the state znode follow from that version: the
+epoch of the controller, which leaders keep, and whether the leader recovers.
 """
 
 from typing import Final
@@ -11,37 +11,40 @@ import pytest
 from msgspec.structs import replace
 
 from simulator.cluster import simulate
-from tests.recorded.compare import Difference, differences, load_golden
+from tests.recorded.compare import Difference, differences, golden_of, load_golden
 from tests.recorded.deviations import expected_of
 from tests.recorded.engine import replay
 from tests.recorded.in_memory_cluster import InMemoryCluster
 from tests.recorded.scenario import all_names, load
 from tests.simulation.test_recorded_scenarios import SEEDS
 
+PROTOCOL: Final = "2.6"
+RECORDED: Final = sorted(path.stem for path in golden_of(PROTOCOL).glob("*.json"))
+_ABOUT_ISRS: Final = ("follower-", "isr-", "kill-", "pause-", "reassign-", "min-isr", "dead-follower", "five-replicas")
+OTHERS: Final = [name for name in all_names() if name.startswith(_ABOUT_ISRS) and name not in RECORDED]
 _OF_THE_VERSION: Final = frozenset({"controller_epoch_delta", "recovering"})
 _SEEDS: Final = {**SEEDS, "kill-all-together": 2}
 """Three sessions end within milliseconds; in the recording the controller saw one end before the others."""
-_WITHOUT_CONTROLLER: Final = {"isr-change-controller-hangs": 5}
-"""The step at which the controller hangs."""
-_ABOUT_ISRS: Final = ("follower-", "isr-", "kill-", "pause-", "reassign-", "min-isr", "dead-follower", "five-replicas")
 
 
-async def found_differences(name: str, seed: int) -> list[Difference]:
+async def found_differences(name: str, recorded_at: str) -> list[Difference]:
     scenario = load(name)
-    scenario = replace(scenario, config={**scenario.config, "inter.broker.protocol.version": "2.6"})
-    cluster = InMemoryCluster(scenario, seed)
+    scenario = replace(scenario, config={**scenario.config, "inter.broker.protocol.version": PROTOCOL})
+    cluster = InMemoryCluster(scenario, _SEEDS.get(name, 1))
     await cluster.start()
-    return differences(expected_of(load_golden(name)), await replay(scenario, cluster, print))
+    return differences(expected_of(load_golden(name, recorded_at)), await replay(scenario, cluster, print))
+
+
+@pytest.mark.rule("R8.18", "R8.22", "R8.24", "IS-1", "RA-31")
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_scenario_ends_as_it_did_in_kafka_at_that_protocol_version(name: str) -> None:
+    found = simulate(lambda: found_differences(name, PROTOCOL))
+    assert not found, "\n".join(map(str, found))
 
 
 @pytest.mark.rule("R8.18", "R8.24", "IS-1", "RA-31")
-@pytest.mark.parametrize("name", [name for name in all_names() if name.startswith(_ABOUT_ISRS)])
+@pytest.mark.parametrize("name", OTHERS)
 def test_a_scenario_about_the_isr_ends_as_it_did_in_kafka(name: str) -> None:
-    found = simulate(lambda: found_differences(name, _SEEDS.get(name, 1)))
+    found = simulate(lambda: found_differences(name, ""))
     found = [each for each in found if each.field.rpartition(".")[2] not in _OF_THE_VERSION]
-    if name in _WITHOUT_CONTROLLER:
-        step = _WITHOUT_CONTROLLER[name]
-        earlier = [(each.step, each.found) for each in found if each.field == "partitions.t-0.isr"]
-        assert earlier == [(step, [1, 2])]
-        found = [each for each in found if each.step != step]
     assert not found, "\n".join(map(str, found))
