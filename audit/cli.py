@@ -4,7 +4,7 @@ The result goes to stdout, messages to stderr. Exit codes: `cluster.model.exit_c
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -98,10 +98,10 @@ RunTimeOption = Annotated[
 ]
 TimezoneOption = Annotated[
     str,
-    typer.Option("--timezone", metavar="NAME", help="Time zone of the local times in logs of Apache Kafka's."),
+    typer.Option("--timezone", metavar="NAME", help="Time zone of the local times in logs of Apache Kafka."),
 ]
 RequireTraceOption = Annotated[
-    bool, typer.Option("--require-trace", help="Incomplete unless the logs of Apache Kafka's are of level TRACE.")
+    bool, typer.Option("--require-trace", help="Incomplete unless the logs of Apache Kafka are of level TRACE.")
 ]
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Show at most this many findings.")]
 
@@ -180,7 +180,13 @@ def _audited(
 
     with _errors(), alerts() as each:
         result = run_audit(
-            inputs, output, options, on_progress=each.progress, listener=each.listener, settings=settings
+            inputs,
+            output,
+            options,
+            on_progress=each.progress,
+            stop=each.retry,
+            listener=each.listener,
+            settings=settings,
         )
         each.finish(result)
     return result
@@ -259,9 +265,6 @@ def report(
         show_result(result, output, form, limit)
     except ConfigError as error:
         raise typer.BadParameter(str(error), param_hint="--output") from None
-    except BrokenPipeError:
-        # Who reads the output has enough of it, as `head` does.
-        raise
     except (OutputError, OSError) as error:
         typer.echo(f"there is no report: {error}", err=True)
         raise typer.Exit(ExitCode.REFUSED) from None
@@ -299,10 +302,11 @@ def verify(
     from audit.verification import verify_logs  # noqa: PLC0415
 
     result = verify_logs(log_dir, given_heads(context, heads, zookeeper, bootstrap), require_heads=require_heads)
-    if form is not Format.TABLE:
-        write_document(msgspec.to_builtins(result), form)
-    else:
-        show_verification(result)
+    with suppress(BrokenPipeError):
+        if form is not Format.TABLE:
+            write_document(msgspec.to_builtins(result), form)
+        else:
+            show_verification(result)
     codes = {CLEAN: ExitCode.OK, FINDINGS: ExitCode.FINDINGS}
     raise typer.Exit(codes.get(result.verdict, ExitCode.INCOMPLETE))
 

@@ -142,7 +142,7 @@ class Agent:
         ).changes
 
     def _isr_proposals(self) -> IsrProposals:
-        """How ISR changes are written, by the protocol version of this broker's whole life (R8.18, R8.25)."""
+        """Choose by the protocol version how ISR changes are written, for this broker's whole life (R8.18, R8.25)."""
         dependencies = self._dependencies
         if not dependencies.settings.inter_broker_protocol_version.has_alter_partition:
             return ZooKeeperIsrProposals(self.broker_id, dependencies.zookeeper)
@@ -188,7 +188,7 @@ class Agent:
         return self._session.health()
 
     def findings(self) -> Iterator[Finding]:
-        """What keeps this agent from ZooKeeper, the controller or the leaders that it follows."""
+        """Report what keeps this agent from ZooKeeper, the controller or the leaders that it follows."""
         if self._session is not None:
             yield from self._session.findings()
         yield from self.proposals.findings()

@@ -112,7 +112,7 @@ class IsrWriteChecker:
             raise violated("P18", f"{agent.name} wrote an ISR of {tp} from outside its replicas: {old} then {new}")
 
     def _replicas(self, agent: SimulatedAgent, tp: TopicPartition) -> set[int]:
-        """As the topic's znode has them, and as the leader was last told."""
+        """The replicas by the topic's znode, and those that the leader knows."""
         topic, hosted = self._tree.get(topic_path(tp.topic)), agent.hosted(tp)
         found: set[int] = set() if hosted is None else set(hosted.assignment.replicas)
         if topic is not None:

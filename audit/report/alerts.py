@@ -35,7 +35,7 @@ class Alerts:
         self._stop_serving: Callable[[], None] = lambda: None
 
     def __enter__(self) -> Self:
-        """Raises StartupError if the address of the metrics cannot be bound."""
+        """Start to serve. Raises StartupError if the address of the metrics cannot be bound."""
         if self._listen:
             address, self._stop_serving = serve_metrics(self._metrics, self._listen)
             typer.echo(f"metrics: http://{address}/metrics", err=True)
@@ -51,6 +51,12 @@ class Alerts:
         typer.echo(f"{result.records} records, {sum(result.findings.values())} findings", err=True)
         self.finish(result)
         return self._until_clean is not None and self._until_clean.reached(result)
+
+    def retry(self) -> bool:
+        """Send again what the webhook did not accept, if it is time; never a reason to stop the audit."""
+        if self._webhook is not None:
+            self._webhook.retry()
+        return False
 
     def finish(self, result: AuditResult) -> None:
         """Report the last result."""

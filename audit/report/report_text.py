@@ -1,6 +1,7 @@
 """What `klamm audit run`, `report` and `verify` print: as text, JSON or YAML."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
@@ -27,15 +28,17 @@ def show_result(result: "AuditResult", output: str, form: Format, limit: int) ->
 
     findings, malformed = read_findings(output, limit), read_quarantine(output, limit)
     lasting, summary = read_lasting_conditions(output, limit), summarize(OutputFolder(output), limit)
-    if form is not Format.TABLE:
-        document = {**msgspec.to_builtins(result), "output": str(output)}
-        document["open_conditions"] = msgspec.to_builtins(lasting)
-        document |= msgspec.to_builtins(summary)
-        write_document({**document, "first_findings": findings, "first_quarantined": malformed}, form)
-    else:
-        _show_table(result, findings, malformed)
-        _show_lasting(lasting)
-        _show_summary(summary)
+    # A reader that has enough of it does not change the verdict.
+    with suppress(BrokenPipeError):
+        if form is not Format.TABLE:
+            document = {**msgspec.to_builtins(result), "output": str(output)}
+            document["open_conditions"] = msgspec.to_builtins(lasting)
+            document |= msgspec.to_builtins(summary)
+            write_document({**document, "first_findings": findings, "first_quarantined": malformed}, form)
+        else:
+            _show_table(result, findings, malformed)
+            _show_lasting(lasting)
+            _show_summary(summary)
     codes = {CLEAN: ExitCode.OK, FINDINGS: ExitCode.FINDINGS}
     raise typer.Exit(codes.get(result.verdict, ExitCode.INCOMPLETE))
 
@@ -118,7 +121,7 @@ def _or_dash(count: int | None) -> str:
 
 
 def _since_previous(ms: int | None) -> str:
-    """How long after the term before a term began. A controller that hung records later that it resigned."""
+    """Say how long after the term before a term began. A controller that hung records later that it resigned."""
     if ms is None:
         return "the first that is known"
     return f"{_ms(abs(ms))} {'after' if ms >= 0 else 'before'} the last record of the one before"

@@ -1,6 +1,7 @@
-"""Has the controller write ISR changes: one AlterPartition request in flight per agent.
+"""Has the controller write ISR changes: one AlterPartition request of an agent is in flight at a time.
 
-Source: Kafka DefaultAlterPartitionManager; KIP-497.
+Changes of many partitions, as after the failure of a broker, so travel together: those that arrive while a request is
+in flight make up the next one. Source: Kafka DefaultAlterPartitionManager; KIP-497.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ from state_log.causes import ISR_GRANTED
 from state_log.record import Cause
 
 UNREACHED_MAX_S: Final = 3
-"""Where the last request failed: longer than it takes to find the next controller once there is one."""
+"""The same if the last request failed; longer than it takes to find the next controller once there is one."""
 _log = structlog.stdlib.get_logger()
 
 
@@ -59,7 +60,7 @@ class ControllerIsrProposals:
         self._waiting.add(WaitingProposal(item, controller_epoch, complete))
 
     def findings(self) -> Iterator[Finding]:
-        """The proposals that have had no effect for too long, whether or not they were submitted again."""
+        """Report the proposals that have had no effect for too long, whether or not they were submitted again."""
         limit_s = UNREACHED_MAX_S if self._is_unreached else WAIT_MAX_S
         return self._waiting.findings(limit_s, self._failure, has_answers=not self._is_unreached)
 
@@ -84,6 +85,8 @@ class ControllerIsrProposals:
             async with asyncio.timeout(self._timeout_ms / 1000):
                 response = await self._client.ask_controller(controller, request, AlterPartitionResponse)
         except (PeerUnreachableError, TimeoutError) as error:
+            # It may have been carried out. It is sent again unchanged: the controller answers a proposal that is in
+            # effect already with the state that it wrote.
             why = error.why if isinstance(error, PeerUnreachableError) else "timed out"
             if not self._is_unreached:
                 _log.warning("Sending AlterPartition failed; retrying", controller=controller.address, error=why)

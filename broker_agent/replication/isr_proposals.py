@@ -21,11 +21,12 @@ from state_log.record import Cause
 RETRY_MS: Final = 50
 STUCK_ISR_CHANGE: Final = "stuck_isr_change"
 WAIT_MAX_S: Final = 30
-"""A proposal is a finding after this; the controller answers within `request.timeout.ms` or not at all."""
+"""A proposal is a finding after this time; the controller answers within `request.timeout.ms` or not at all."""
 
 Completion = Callable[[AlterPartitionResult, Cause], None]
-"""Called once per submission, after it was removed from those that wait: it may submit the next change. The cause is
-that of a record of the accepted ISR.
+"""Called once for each submission, after it was removed from those that wait, so that it may submit the next change.
+
+The cause is that of a record of the accepted ISR.
 """
 _log = structlog.stdlib.get_logger()
 
@@ -41,7 +42,7 @@ class IsrProposals(Protocol):
         """
 
     def findings(self) -> Iterator[Finding]:
-        """The proposals that have had no effect for too long, whether or not they were submitted again."""
+        """Report the proposals that have had no effect for too long, whether or not they were submitted again."""
 
     async def run(self) -> None:
         """Write what is submitted, until cancelled."""
@@ -71,7 +72,10 @@ class WaitingProposals:
         return bool(self._waiting)
 
     def add(self, proposal: WaitingProposal) -> None:
-        """Add a proposal; a second one for its partition is completed with OPERATION_NOT_ATTEMPTED at once (R8.25)."""
+        """Add a proposal; a second one for its partition is completed with OPERATION_NOT_ATTEMPTED at once (R8.25).
+
+        The second would have to name the partition epoch that only the outcome of the first one brings.
+        """
         item = proposal.item
         tp = TopicPartition(item.topic_name, item.partition_index)
         if tp in self._waiting:
@@ -89,7 +93,7 @@ class WaitingProposals:
         self._added.clear()
 
     def all(self) -> dict[TopicPartition, WaitingProposal]:
-        """Those that wait now."""
+        """The proposals that wait now."""
         return dict(self._waiting)
 
     def has(self, tp: TopicPartition, proposal: WaitingProposal) -> bool:
@@ -110,7 +114,7 @@ class WaitingProposals:
             self._refusals.pop(tp, None)
 
     def findings(self, limit_s: float, why: str, *, has_answers: bool) -> Iterator[Finding]:
-        """Those that have waited longer than the limit, and why: for the last answer if there are any, else `why`."""
+        """Report those that have waited longer than the limit, each with its last answer if there are any, or `why`."""
         now = asyncio.get_running_loop().time()
         for tp, since in sorted(self._since.items()):
             if now - since > limit_s:

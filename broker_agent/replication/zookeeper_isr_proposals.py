@@ -70,7 +70,7 @@ class ZooKeeperIsrProposals:
         self._waiting.add(WaitingProposal(item, controller_epoch, complete))
 
     def findings(self) -> Iterator[Finding]:
-        """The proposals that have had no effect for too long, whether or not they were submitted again."""
+        """Report the proposals that have had no effect for too long, whether or not they were submitted again."""
         return self._waiting.findings(WAIT_MAX_S, "ZooKeeper does not answer", has_answers=True)
 
     async def run(self) -> None:
@@ -186,7 +186,7 @@ def _answer(
 
 
 def _decoded(tp: TopicPartition, znode: Znode | None) -> LeaderAndIsr | None:
-    """What the znode says; None if it is missing or malformed, so that it is nothing that a leader wrote."""
+    """Decode the state; None if it is missing or malformed, so that it is nothing that a leader wrote."""
     if znode is None:
         return None
     try:

@@ -20,7 +20,7 @@ def _replica_list(value: str) -> str | None:
 
 
 def _cleanup_policy(value: str) -> str | None:
-    """Only `delete`, which may stand twice in Kafka's list: what agents would not carry out is not accepted."""
+    """Accept only `delete`, which may stand twice in Kafka's list: what agents would not carry out is not accepted."""
     policies = {part.strip() for part in value.split(",")}
     if policies <= {"delete"}:
         return None
