@@ -65,7 +65,11 @@ class Simulation(ABC):
         for controller in self.cluster.controllers.values():
             if controller.is_active and session.client is controller.incarnations[-1].zookeeper:
                 version = self.cluster.settings.inter_broker_protocol_version
-                return Writer(controller.context, version.has_leader_recovery_state)
+                return Writer(
+                    controller.context,
+                    version.has_leader_recovery_state,
+                    leaders_write=not version.has_alter_partition,
+                )
         return None
 
     @abstractmethod
