@@ -372,3 +372,27 @@ def test_the_protocol_version_says_who_writes(version: str, asks: bool) -> None:
         await world.stop()
 
     check()
+
+
+@pytest.mark.rule("R8.9", "R8.20")
+@virtually
+async def test_an_isr_is_not_recorded_before_the_role_in_whose_epoch_it_was_written() -> None:
+    """The first partition of a request is led while the disk still works on the second one."""
+    world = WritingWorld(replica_fetch_backoff_ms=10, replica_fetch_wait_max_ms=10)
+    await world.begin(1, 2)
+    partitions = (TP, TopicPartition(TOPIC, 1))
+    for tp in partitions:
+        await world.write(tp, world.decide(1, [1], replicas=[1, 2], tp=tp))
+    await world.update_metadata()
+    for tp in partitions:
+        await world.tell(2, tp=tp)
+    leader = world.agents[1]
+    leader.disk.latency_s = (0.1, 1.0)
+    await world.tell_together(1, *partitions)
+    await until(lambda: all(len(leader.partition(tp).isr) == 2 for tp in partitions))
+    for tp in partitions:
+        causes = [r.cause.event for r in leader.records.all if r.partition == tp.partition and r.cause is not None]
+        assert causes[-1] == "IsrWritten"
+        assert causes.count("IsrWritten") == 1
+    leader.disk.latency_s = (0, 0)
+    await world.stop()
