@@ -22,11 +22,13 @@ from broker_agent.registration.controller_finder import ControllerFinder
 from broker_agent.registration.registration import Registration
 from broker_agent.registration.session_keeper import BrokerSessionKeeper
 from broker_agent.replica_changes import ReplicaOffline
+from broker_agent.replication.controller_isr_proposals import ControllerIsrProposals
 from broker_agent.replication.isr_proposals import IsrProposals
 from broker_agent.replication.log_dir_copies import LogDirCopies
 from broker_agent.replication.log_reconciliation import FetchSetup
 from broker_agent.replication.replica_fetchers import ReplicaFetchers
 from broker_agent.replication.replica_manager import ReplicaManager
+from broker_agent.replication.zookeeper_isr_proposals import ZooKeeperIsrProposals
 from broker_agent.requests.client_quotas import ClientQuotas
 from broker_agent.requests.control import ControlRequests
 from broker_agent.requests.dynamic_settings import DynamicBrokerSettings, TopicConfigChanges
@@ -110,13 +112,7 @@ class Agent:
         version = settings.inter_broker_protocol_version.registration_version
         self.registration = Registration(dependencies.zookeeper, broker, dependencies.clock, version=version)
         self.finder = ControllerFinder(dependencies.zookeeper, settings.listener_names)
-        self.proposals = IsrProposals(
-            broker.id,
-            broker_epoch=lambda: self.registration.epoch,
-            controller=lambda: self.finder.control_endpoint,
-            client=dependencies.client,
-            timeout_ms=settings.request_timeout_ms,
-        )
+        self.proposals: IsrProposals = self._isr_proposals()
         self.manager = ReplicaManager(
             broker.id,
             settings=settings,
@@ -155,6 +151,19 @@ class Agent:
             copy_throttle=self.copies.throttle,
             log_level=dependencies.log_level,
         ).changes
+
+    def _isr_proposals(self) -> IsrProposals:
+        """Choose by the protocol version how ISR changes are written, for this broker's whole life (R8.18, R8.25)."""
+        dependencies = self._dependencies
+        if not dependencies.settings.inter_broker_protocol_version.has_alter_partition:
+            return ZooKeeperIsrProposals(self.broker_id, dependencies.zookeeper)
+        return ControllerIsrProposals(
+            self.broker_id,
+            broker_epoch=lambda: self.registration.epoch,
+            controller=lambda: self.finder.control_endpoint,
+            client=dependencies.client,
+            timeout_ms=dependencies.settings.request_timeout_ms,
+        )
 
     async def start(self, endpoints: Sequence[Endpoint]) -> None:
         """Register and start to serve; logs must be loaded and both listeners bound (R1.10 j to m).

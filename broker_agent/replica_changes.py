@@ -13,8 +13,7 @@ from broker_agent.log_damage import DamagedReplica
 from cluster.model.broker import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from cluster.model.partition import TopicPartition
 from cluster.requests.agents import SCRUB
-from cluster.requests.control import LeaderAndIsrPartitionState, RequestCause
-from state_log.causes import ISR_GRANTED
+from cluster.requests.control import LeaderAndIsrPartitionState
 from state_log.record import Cause, Kind, StateChange
 
 
@@ -35,10 +34,11 @@ class RoleTaken(Struct, frozen=True):
     follows_anew: bool
 
 
-class IsrGranted(Struct, frozen=True):
-    """The controller accepted an ISR that this leader had proposed: after a restart nothing else here knows it.
+class IsrCommitted(Struct, frozen=True):
+    """An ISR that this leader had proposed is in effect: after a restart nothing else here knows it.
 
-    `cause`: the controller's event, if it named one; `is_expansion`: a follower joined; otherwise some left.
+    `cause`: that a controller granted it, with its event if it named one, or that this broker wrote it;
+    `is_expansion`: a follower joined; otherwise some left.
     """
 
     topic_partition: TopicPartition
@@ -48,7 +48,7 @@ class IsrGranted(Struct, frozen=True):
     isr: tuple[BrokerId, ...]
     replicas: tuple[BrokerId, ...]
     min_insync_replicas: int | None
-    cause: RequestCause | None
+    cause: Cause
     is_expansion: bool
 
 
@@ -118,7 +118,7 @@ class RegistrationChanged(Struct, frozen=True):
 
 ReplicaChange = (
     RoleTaken
-    | IsrGranted
+    | IsrCommitted
     | ReplicaRemoved
     | ReplicaStopped
     | ReplicaOffline
@@ -163,12 +163,10 @@ def _role_taken(change: RoleTaken, own_id: BrokerId, record: _Record) -> StateCh
     )
 
 
-def _isr_granted(change: IsrGranted, own_id: BrokerId, record: _Record) -> StateChange:
-    event = change.cause
-    named = (0, None, None) if event is None else (event.id, event.controller_id, event.controller_epoch)
+def _isr_committed(change: IsrCommitted, own_id: BrokerId, record: _Record) -> StateChange:
     return record(
         Kind.ROLE,
-        Cause(ISR_GRANTED, *named),
+        change.cause,
         change.topic_partition,
         topic_id=change.topic_id,
         to_state="leader",
@@ -242,7 +240,7 @@ def _registration_changed(change: RegistrationChanged, _: BrokerId, record: _Rec
 
 _RECORDS: Final[Mapping[type, Callable[[Any, BrokerId, _Record], StateChange | None]]] = {
     RoleTaken: _role_taken,
-    IsrGranted: _isr_granted,
+    IsrCommitted: _isr_committed,
     ReplicaRemoved: lambda _change, _own_id, _record: None,
     ReplicaStopped: _replica_stopped,
     ReplicaOffline: _replica_offline,

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 from cluster.aio.clock import WallClock
 from cluster.config.settings import Settings
 from cluster.model.broker import BrokerId, ControllerId
+from cluster.model.protocol_version import NEWEST, ProtocolVersion
 from simulator.network import SimulatedNetwork
 from simulator.nodes import LOG_DIRECTORY, SimulatedAgent, SimulatedController, SimulatedKafkaBroker, SimulatedNode
 from simulator.virtual_time_loop import START_MS, VirtualTimeLoop
@@ -18,8 +19,19 @@ from state_log.record import LoggedStateChange
 T = TypeVar("T")
 
 _POLL_S: Final = 0.05
+_OLD_PROTOCOLS: Final = 0.3
 FIRST_CONTROLLER_ID: Final = 1001
+LEADERS_WRITE_ISRS: Final = ProtocolVersion.parse("2.6")
+"""A protocol version in which leaders write ISR changes to ZooKeeper themselves."""
 DEFAULT_SETTINGS: Final = Settings(zookeeper_session_timeout_ms=6000, replica_lag_time_max_ms=4000)
+
+
+def draw_protocol(name: str) -> ProtocolVersion:
+    """Draw the protocol version of a run: in three of ten, leaders write ISR changes themselves.
+
+    From a generator of its own, so that known seeds still draw the same faults.
+    """
+    return LEADERS_WRITE_ISRS if Random(f"protocol/{name}").random() < _OLD_PROTOCOLS else NEWEST
 
 
 class VirtualClock:

@@ -168,6 +168,8 @@ class SimulatedNode:
 
     def __init__(self, world: World, name: str, registration: str) -> None:
         self._world = world
+        self.settings = world.settings
+        """Those of its next process."""
         self.name = name
         self._registration = registration
         self.random = world.random_of(name)
@@ -250,13 +252,12 @@ class SimulatedController(SimulatedNode):
         self.controller: Controller | None = None
 
     async def run(self, incarnation: Incarnation) -> None:
-        settings = self._world.settings
         protocol = "kafka" if self._world.has_kafka_brokers else "klamm"
-        own = settings.model_copy(update={"klamm_takeover": self.takeover, "klamm_broker_protocol": protocol})
+        own = self.settings.model_copy(update={"klamm_takeover": self.takeover, "klamm_broker_protocol": protocol})
         self.controller = Controller(
             config=ControllerConfig(self.id, incarnation.endpoints, own),
             zookeeper=incarnation.zookeeper,
-            broker_client=SimulatedBrokerClient(self._world.network, incarnation.source, settings.listener_names),
+            broker_client=SimulatedBrokerClient(self._world.network, incarnation.source, own.listener_names),
             sink=incarnation,
             registry=Metrics(),
             clock=self._world.clock,
@@ -345,7 +346,7 @@ class SimulatedAgent(SimulatedNode):
 
     async def run(self, incarnation: Incarnation) -> None:
         events: asyncio.Queue[WatchEvent | SessionEvent] = asyncio.Queue()
-        zookeeper, settings = incarnation.zookeeper, self._world.settings
+        zookeeper, settings = incarnation.zookeeper, self.settings
         zookeeper.listen(events.put_nowait)
         await zookeeper.start_session()
         await create_persistent_paths(zookeeper)

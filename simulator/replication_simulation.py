@@ -15,6 +15,7 @@ from cluster.config.settings import Settings
 from cluster.model.broker import BrokerId, Offset
 from cluster.model.errors import ErrorCode
 from cluster.model.partition import TopicPartition
+from cluster.model.protocol_version import ProtocolVersion
 from cluster.requests.data import (
     FetchPartition,
     FetchRequest,
@@ -23,7 +24,7 @@ from cluster.requests.data import (
 )
 from cluster.requests.topics import CreateTopicsRequest, NewTopic
 from simulator.actions import Action, Weights, draw_action
-from simulator.cluster import SimulatedCluster
+from simulator.cluster import SimulatedCluster, draw_protocol
 from simulator.convergence import check_state_change_logs
 from simulator.nodes import LOG_DIRECTORY, SimulatedAgent, SimulatedNode
 from simulator.record_batches import encode_client_batch
@@ -44,9 +45,17 @@ class ReplicationSimulation(Simulation):
     workload = "replication"
 
     def __init__(
-        self, seed: int, truncation_mode: TruncationMode, *, log_directories: Sequence[str] = (LOG_DIRECTORY,)
+        self,
+        seed: int,
+        truncation_mode: TruncationMode,
+        version: ProtocolVersion | None = None,
+        *,
+        log_directories: Sequence[str] = (LOG_DIRECTORY,),
     ) -> None:
-        """Simulate followers with `klamm.replica.truncation.mode` set to `truncation_mode`."""
+        """Simulate followers with `klamm.replica.truncation.mode` set to `truncation_mode`.
+
+        `version` is that of the protocol; it is drawn if not given.
+        """
         chance = Random(f"replication-safety/{seed}/{truncation_mode}")
         settings = Settings(
             min_insync_replicas=chance.choice((1, 2)),
@@ -62,6 +71,9 @@ class ReplicationSimulation(Simulation):
             # From a separate generator, so that known failing seeds still draw the same faults.
             log_segment_bytes=Random(f"segments/{seed}/{truncation_mode}").choice((300, 2000, 1 << 30)),
             klamm_replica_truncation_mode=truncation_mode,
+            inter_broker_protocol_version=(
+                draw_protocol(f"replication/{seed}/{truncation_mode}") if version is None else version
+            ),
         )
         cluster = SimulatedCluster(
             seed, controllers=2, brokers=len(_BROKERS), settings=settings, log_directories=log_directories

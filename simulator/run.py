@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from simulator.actions import Action, BackgroundRequests, Limit
 from simulator.cluster import SimulatedCluster, simulate
+from simulator.isr_write_checker import IsrWriteChecker
 from simulator.violations import Violation, violations_of
 from simulator.virtual_time_loop import VirtualTimeLoop, virtual_loop
 from simulator.write_checker import WriteChecker, Writer
@@ -32,6 +33,7 @@ class Simulation(ABC):
         self.cluster, self._random = cluster, random
         self.background = BackgroundRequests(request_timeout_s)
         self.writes = WriteChecker(cluster.zookeeper, self._writer_of)
+        self.isr_writes = IsrWriteChecker(cluster)
         self.actions: list[str] = []
         """The actions made, each with its virtual time in seconds."""
 
@@ -57,12 +59,17 @@ class Simulation(ABC):
         """Raise what was found where raising it would have changed the run."""
         self.background.raise_first_error()
         self.writes.raise_first_error()
+        self.isr_writes.raise_first_error()
 
     def _writer_of(self, session: ServerSession) -> Writer | None:
         for controller in self.cluster.controllers.values():
             if controller.is_active and session.client is controller.incarnations[-1].zookeeper:
                 version = self.cluster.settings.inter_broker_protocol_version
-                return Writer(controller.context, version.has_leader_recovery_state)
+                return Writer(
+                    controller.context,
+                    version.has_leader_recovery_state,
+                    leaders_write=not version.has_alter_partition,
+                )
         return None
 
     @abstractmethod

@@ -19,6 +19,8 @@ class Writer(NamedTuple):
 
     context: ControllerContext
     marks_recovery: bool
+    leaders_write: bool = False
+    """Whether leaders write ISRs themselves, so that one may change after the controller has read it."""
 
 
 class WriteChecker:
@@ -50,13 +52,13 @@ class WriteChecker:
             return
         if name == "state":
             tp = partition_of_state_path(path)
-            written = _decode_state(tp, new)
+            written = decode_written_state(tp, new)
             if written is not None:
-                _check_state(writer, tp, None if old is None else _decode_state(tp, old), written)
+                _check_state(writer, tp, None if old is None else decode_written_state(tp, old), written)
         elif parent == BROKERS_TOPICS and old is not None:
-            self._check_topic(name, decode_topic(name, old.data), decode_topic(name, new.data))
+            self._check_topic(writer, name, decode_topic(name, old.data), decode_topic(name, new.data))
 
-    def _check_topic(self, topic: str, old: TopicAssignment, new: TopicAssignment) -> None:
+    def _check_topic(self, writer: Writer, topic: str, old: TopicAssignment, new: TopicAssignment) -> None:
         """A replica may only be removed if it was being added, or if all remaining ones are in sync (INV-8)."""
         if old.topic_id not in {None, new.topic_id}:
             raise violated("TI-3", f"the id of {topic} went from {old.topic_id} to {new.topic_id}")
@@ -68,7 +70,9 @@ class WriteChecker:
             gone = set(before.replicas) - set(after.replicas)
             if not gone <= set(before.adding):
                 state = partition_state(self._tree, tp)
-                if state is None or not set(after.replicas) <= set(state.isr):
+                # As in Kafka, a leader that writes may have removed a target since. All who are in sync are kept.
+                keeps_isr = writer.leaders_write and state is not None and set(state.isr) <= set(after.replicas)
+                if state is None or not (keeps_isr or set(after.replicas) <= set(state.isr)):
                     raise violated("INV-8", f"{tp} has given up {sorted(gone)} too early: {state}")
 
 
@@ -77,7 +81,7 @@ def partition_of_state_path(path: str) -> TopicPartition:
     return TopicPartition(topic, int(partition))
 
 
-def _decode_state(tp: TopicPartition, znode: Znode) -> LeaderAndIsr | None:
+def decode_written_state(tp: TopicPartition, znode: Znode) -> LeaderAndIsr | None:
     return decode_state(tp, znode.data, PartitionEpoch(znode.stat.version))
 
 

@@ -49,7 +49,7 @@ class SimulatedZooKeeperClient:
         self._session_id = self._last_zxid = 0
         # The session kept alive by the current connection.
         self._pinged: ServerSession | None = None
-        self._paused_at = 0.0
+        self._paused_at = self._undisturbed_since = 0.0
         self._opened: Future[None] | None = None
         self._is_connected = self._is_crashed = self._loses_next_answer = False
         self._up, self._down = (
@@ -68,6 +68,11 @@ class SimulatedZooKeeperClient:
     @property
     def last_zxid(self) -> int:
         return self._last_zxid
+
+    @property
+    def undisturbed_since(self) -> float | None:
+        """Since when the process runs and has been connected, in the loop's seconds; None while it is not."""
+        return None if self._is_silent or not self._is_connected else self._undisturbed_since
 
     @property
     def _is_silent(self) -> bool:
@@ -193,6 +198,7 @@ class SimulatedZooKeeperClient:
     def resume(self) -> None:
         """Resume, first with what arrived meanwhile."""
         virtual_loop().resume(self._process)
+        self._undisturbed_since = virtual_loop().time()
         if self._pinged is not None:
             self._pinged.keep()
         virtual_loop().call_soon(self._go_on, self._session, context=self._process.context)
@@ -242,6 +248,7 @@ class SimulatedZooKeeperClient:
 
     def _on_connected(self, session: ServerSession) -> None:
         self._is_connected = True
+        self._undisturbed_since = asyncio.get_running_loop().time()
         self._tell(SessionEvent(SessionState.CONNECTED, session.id))
         self._send_waiting()
 

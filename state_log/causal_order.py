@@ -5,7 +5,8 @@ often stand before their causes. What is known to have come before what, whateve
 - the records of one node, by incarnation and number;
 - the records of all controllers, by controller epoch: ZooKeeper refuses the writes of an earlier one;
 - the controller's record that an agent carries out, before the agent's;
-- an agent's role, before the change of the ISR or the end of a deletion that the controller records because of it.
+- an agent's role, before the change of the ISR or the end of a deletion that the controller records because of it;
+- an ISR that a leader wrote itself, before the controllers' records of that state.
 
 Among records of which neither must come first, the one with the earlier time does; so the order is that of time
 wherever the clocks agree with the causes.
@@ -18,7 +19,14 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Final
 
-from state_log.causes import BY_AGENTS, ISR_GRANTED, ControllerEvent, controller_event, is_granted_isr
+from state_log.causes import (
+    BY_AGENTS,
+    ISR_GRANTED,
+    ControllerEvent,
+    controller_event,
+    is_granted_isr,
+    is_written_isr,
+)
 from state_log.record import Kind, LoggedStateChange
 
 _STATE_BEHIND: Final = {"stopped": "OfflineReplica", "deleted": "ReplicaDeletionStarted", "offline": "OfflineReplica"}
@@ -88,15 +96,32 @@ def _known_pairs(records: Sequence[LoggedStateChange]) -> list[tuple[int, int]]:
     place = {index: number for number, index in enumerate(decided)}
     find = _decisions(records, decided)
     effects = _effects(records, decided)
+    roles = _roles_of_writers(records, runs.values())
     for index, record in enumerate(records):
         if record.kind not in BY_AGENTS:
             continue
-        decisions = find(record)
+        # An ISR that a leader wrote follows from its role; the controllers' records of that state come later.
+        origin = roles.get(index) if is_written_isr(record) else index
+        decisions = [] if origin is None else find(records[origin])
         pairs += [(decision, index) for decision in decisions]
         places = effects.get(_effect_of_role(record), ())
         later = bisect_right(places, max((place[decision] for decision in decisions), default=-1))
         pairs += [(index, decided[number]) for number in places[later : later + 1]]
     return pairs
+
+
+def _roles_of_writers(records: Sequence[LoggedStateChange], runs: Iterable[Sequence[int]]) -> dict[int, int]:
+    """The record with which a leader took its role, by each of those of an ISR that it wrote then."""
+    found: dict[int, int] = {}
+    for run in runs:
+        role = None
+        for index in run:
+            if is_written_isr(records[index]):
+                if role is not None:
+                    found[index] = role
+            elif records[index].kind is Kind.ROLE:
+                role = index
+    return found
 
 
 def _by_controllers(records: Sequence[LoggedStateChange], runs: Iterable[Sequence[int]]) -> list[int]:
@@ -164,6 +189,8 @@ def _effects(records: Sequence[LoggedStateChange], decided: Sequence[int]) -> di
     """Find the places in `decided` of the records that follow from what an agent did."""
     found: dict[_Effect, list[int]] = defaultdict(list)
     for number, record in enumerate(records[index] for index in decided):
+        if record.partition_epoch is not None:
+            found["state", record.topic_id, record.partition_epoch].append(number)
         if _moves(record, record.broker, _DELETED):
             found["deleted", record.broker].append(number)
         elif record.cause is not None and record.cause.event.startswith(ISR_GRANTED):
@@ -175,6 +202,8 @@ def _effect_of_role(record: LoggedStateChange) -> _Effect:
     match record.kind, record.to_state:
         case Kind.ROLE, "deleted":
             return "deleted", record.broker
+        case Kind.ROLE, "leader" if is_written_isr(record):
+            return "state", record.topic_id, record.partition_epoch
         # An ISR that was granted is recorded after what the controller recorded, which `_decisions` finds.
         case Kind.ROLE, "leader" if not is_granted_isr(record):
             return "leader", record.topic_id, record.broker, record.leader_epoch

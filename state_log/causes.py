@@ -34,6 +34,17 @@ def is_granted_isr(record: LoggedStateChange) -> bool:
     return record.kind is Kind.ROLE and record.cause is not None and record.cause.event == ISR_GRANTED
 
 
+ISR_WRITTEN: Final = "IsrWritten"
+"""The cause of a leader's record of an ISR that it wrote to the state znode itself, as before protocol version 2.7."""
+READ_FROM_LEADER: Final = "written by the leader"
+"""The reason in a controller's record of a state that it did not write, but read when a leader announced it."""
+
+
+def is_written_isr(record: LoggedStateChange) -> bool:
+    """Whether a leader recorded an ISR that it wrote itself, which no controller needs to have recorded."""
+    return record.kind is Kind.ROLE and record.cause is not None and record.cause.event == ISR_WRITTEN
+
+
 EventOnTopic = tuple[ControllerEvent, str | None]
 """One event may create or delete topics that several callers asked for. The topic is None for records without one."""
 

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from cluster.model.broker import BrokerId
 from cluster.model.state_machines import PartitionState
+from state_log.causes import READ_FROM_LEADER, is_written_isr
 from state_log.record import Kind, LoggedStateChange
 
 HISTORY_LIMIT: Final = 256
@@ -53,7 +54,8 @@ class State(Struct, frozen=True, array_like=True):
     """The content of a partition's state znode at one partition epoch.
 
     Controllers of `first_controller_epoch` to `last_controller_epoch` knew it as current: one wrote it, later ones
-    loaded or re-sent it.
+    loaded or re-sent it. Where a leader wrote it, the first is NO_EPOCH, and the last one too if no controller has read
+    it.
     """
 
     partition_epoch: int
@@ -125,23 +127,24 @@ def _topic_incarnation(history: PartitionHistory, record: LoggedStateChange) -> 
 
 
 def _state(record: LoggedStateChange) -> State | None:
-    """The state znode's content, None if the record does not have it."""
+    """The state znode's content, None if the record does not have it, or is not of one who wrote or read it."""
+    by_controller = record.kind in WRITTEN_BY_CONTROLLERS and record.controller_epoch is not None
     if (
-        record.kind not in WRITTEN_BY_CONTROLLERS
+        not (by_controller or is_written_isr(record))
         or record.leader is None
         or record.leader_epoch is None
         or record.partition_epoch is None
         or record.isr is None
-        or record.controller_epoch is None
     ):
         return None
+    known_to = NO_EPOCH if record.controller_epoch is None else record.controller_epoch
     return State(
         record.partition_epoch,
         record.leader_epoch,
         record.leader,
         record.isr,
-        record.controller_epoch,
-        record.controller_epoch,
+        NO_EPOCH if record.reason == READ_FROM_LEADER else known_to,
+        known_to,
         record.reference,
     )
 
@@ -202,8 +205,11 @@ def _follows(before: State, after: State) -> Iterator[HistoryViolation]:
 
 
 def _controller_epochs_in_order(before: State, after: State, record: str) -> Iterator[HistoryViolation]:
-    """A controller that knew a state as current has fenced all earlier ones, which write no later state (INV-5)."""
-    if after.first_controller_epoch < before.last_controller_epoch:
+    """A controller that knew a state as current has fenced all earlier ones, which write no later state (INV-5).
+
+    Not so leaders, whose states an earlier controller may read, too.
+    """
+    if NO_EPOCH < after.first_controller_epoch < before.last_controller_epoch:
         message = (
             f"controller epoch {after.first_controller_epoch} wrote partition epoch {after.partition_epoch} after "
             f"controller epoch {before.last_controller_epoch} had seen partition epoch {before.partition_epoch}"

@@ -18,6 +18,7 @@ from state_log.causes import (
     calls_by_event,
     event_text,
     is_granted_isr,
+    is_written_isr,
     origin_text,
     request_text,
 )
@@ -163,7 +164,7 @@ def _replicas(record: LoggedStateChange) -> str:
 
 def _role(record: LoggedStateChange) -> str:
     match record.to_state:
-        case "leader" if is_granted_isr(record):
+        case "leader" if is_granted_isr(record) or is_written_isr(record):
             return f"leads on in epoch {record.leader_epoch}, in sync {list(record.isr or ())}"
         case "leader":
             return f"leads in epoch {record.leader_epoch}"

@@ -108,8 +108,10 @@ def _are_governed(written: pyarrow.Table, shown: pyarrow.Table, first: Longs, si
     if "last_controller_epoch" not in shown.column_names:
         return numpy.asarray(by_time, bool)
     epoch = longs(shown["last_controller_epoch"])
-    by_epoch = epoch >= numpy.minimum.reduceat(longs(written["first_controller_epoch"]), starts)[group]
-    return numpy.asarray(numpy.where(epoch == NO_EPOCH, by_time, by_epoch), bool)
+    first_epoch = numpy.minimum.reduceat(longs(written["first_controller_epoch"]), starts)[group]
+    # What a leader wrote has no controller's epoch by which it could be dated.
+    undated = (epoch == NO_EPOCH) | (first_epoch == NO_EPOCH)
+    return numpy.asarray(numpy.where(undated, by_time, epoch >= first_epoch), bool)
 
 
 def _with_content(claims: pyarrow.Table) -> pyarrow.Table:

@@ -25,7 +25,9 @@ from audit.records.vectors import (
 from audit.rules.recreations import comparable
 from audit.rules.rule import KEY, REFERENCE, TEXT, Kept
 from audit.rules.subjects import reference
+from state_log.causes import ISR_WRITTEN, READ_FROM_LEADER
 from state_log.histories import NO_EPOCH, WRITTEN_BY_CONTROLLERS
+from state_log.record import Kind
 
 STATES: Final = pyarrow.schema(
     {
@@ -41,13 +43,14 @@ STATES: Final = pyarrow.schema(
 )
 """One row for each content at a partition epoch (`sub`). `content`: a hash of leader, leader epoch and the members of
 the ISR. Controllers of the first to the last controller epoch knew it as current; the reference is that of the first
-record by controller epoch, time, node, incarnation and number.
+record by controller epoch, time, node, incarnation and number. Where a leader wrote the state, the first controller
+epoch is NO_EPOCH, and the last one too if no controller has read it.
 """
 _FURTHER: Final = {"replicas": pyarrow.list_(pyarrow.int32()), "cause_event": TEXT, "cause_id": pyarrow.int64()}
 WRITTEN_SCHEMA: Final = pyarrow.schema(
     {**dict(zip(STATES.names, STATES.types, strict=True)), **_FURTHER, "reason": TEXT}
 )
-"""States that controllers wrote, and what led to them."""
+"""States that controllers or leaders wrote, and what led to them."""
 _PARTS: Final = (
     *("key", "partition_epoch", "leader_epoch", "leader", "isr", "controller_epoch"),
     *WRITTEN_SCHEMA.names[WRITTEN_SCHEMA.get_field_index("at_ms") :],
@@ -57,9 +60,16 @@ STATES_READ: Final = ("kind", *_PARTS)
 
 
 def states_of(rows: pyarrow.Table) -> pyarrow.Table:
-    """The states that controllers name in these records, reduced."""
+    """The states that controllers name in these records, and those that leaders wrote; reduced."""
     by_controllers = is_one_of(rows["kind"], [kind.value for kind in WRITTEN_BY_CONTROLLERS])
-    part, states = state_rows(rows, by_controllers & (longs(rows["controller_epoch"]) != ABSENT))
+    by_controllers &= longs(rows["controller_epoch"]) != ABSENT
+    by_leaders = is_one_of(rows["kind"], [Kind.ROLE.value]) & is_one_of(rows["cause_event"], [ISR_WRITTEN])
+    part, states = state_rows(rows, by_controllers | by_leaders)
+    # The controller that has read what a leader wrote did not write it.
+    first = longs(states["first_controller_epoch"])
+    first = numpy.where(is_one_of(part["reason"], [READ_FROM_LEADER]), NO_EPOCH, first)
+    place = states.schema.get_field_index("first_controller_epoch")
+    states = states.set_column(place, "first_controller_epoch", pyarrow.array(first, pyarrow.int32()))
     further = [part[name] for name in WRITTEN_SCHEMA.names[len(STATES) :]]
     return reduce_states(pyarrow.table([*states.columns, *further], schema=WRITTEN_SCHEMA))
 
@@ -111,7 +121,7 @@ def _by_first_controller(rows: pyarrow.Table, chosen: Longs) -> tuple[Longs, ...
 
 
 WRITTEN: Final = Kept("states", WRITTEN_SCHEMA, lambda batch: states_of(comparable(batch)), reduce_states)
-"""The states that controllers wrote."""
+"""The states that controllers or leaders wrote."""
 
 
 class Groups:

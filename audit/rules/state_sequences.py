@@ -24,6 +24,7 @@ from state_log.histories import (
     LEADER_EPOCH_BY_ONE,
     LEADER_EPOCH_NEVER_BACK,
     LEADER_FROM_ISR,
+    NO_EPOCH,
     ONE_STATE_PER_PARTITION_EPOCH,
 )
 
@@ -135,11 +136,13 @@ def _violations(groups: Groups, pairs: _Pairs) -> dict[str, Flags]:
     earlier, later = (BrokerLists(groups.firsts["isr"].take(pyarrow.array(n))) for n in pairs)
     leader = groups.leader[b]
     starts_own_isr = (later.lengths == 1) & later.contain(leader)
+    # Leaders, which write states too, are not fenced by the controller's epoch.
+    wrote = groups.first_controller_epoch[b]
     return {
         LEADER_EPOCH_NEVER_BACK: groups.leader_epoch[b] < groups.leader_epoch[a],
         LEADER_EPOCH_BY_ONE: by_one & (groups.leader_epoch[b] > groups.leader_epoch[a] + 1),
         LEADER_FROM_ISR: by_one & (leader >= 0) & ~earlier.contain(leader) & ~starts_own_isr,
-        CONTROLLER_EPOCH_NEVER_BACK: groups.first_controller_epoch[b] < groups.last_controller_epoch[a],
+        CONTROLLER_EPOCH_NEVER_BACK: (wrote > NO_EPOCH) & (wrote < groups.last_controller_epoch[a]),
     }
 
 

@@ -205,7 +205,8 @@ TIMELINES: Final = pyarrow.schema(
 
 `from_ms`: when the controller wrote the state, by its clock (`at_ms` is the same); `until_ms`: when the next state was
 written or the partition deleted, never before `from_ms`; null if it still holds. `controller`: the node that wrote it,
-whose event `cause_event` number `cause_id` in `controller_epoch` led to it. `elected`: the state begins a leader epoch
+whose event `cause_event` number `cause_id` in `controller_epoch` led to it. Or the leader, if it wrote the state itself
+(`IsrWritten`); the controller epoch is -1 then. `elected`: the state begins a leader epoch
 that has a leader. Then `leaderless_from_ms` is the time of the first of the states directly before it that had no
 leader (null: none had no leader), `taken_ms` the time at which the leader recorded that it leads in this leader epoch,
 by its own clock (null: it did not), and `unclean` says whether the leader was outside the ISR before.

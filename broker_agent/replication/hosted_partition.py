@@ -76,6 +76,8 @@ class HostedPartition:
         self._status = IDLE
         self._role_changed: asyncio.Event | None = None
         self._swapped: asyncio.Event | None = None
+        self.is_role_recorded = True
+        """Whether the role is in the state-change log: an ISR of its epoch must not be recorded before."""
         metrics.add_partition(topic_partition)
 
     @property
@@ -257,8 +259,12 @@ class HostedPartition:
         self.log.set_high_watermark(candidate)
         return True
 
+    @property
+    def _may_propose(self) -> bool:
+        return self._role_changed is None and self.is_role_recorded
+
     def _propose_expand(self, replica: BrokerId) -> IsrProposal | None:
-        if self._role_changed is not None or self.log is None or self.epoch_start_offset is None:
+        if not self._may_propose or self.log is None or self.epoch_start_offset is None:
             return None
         proposal = propose_expand(
             self.isr_state,
@@ -273,7 +279,7 @@ class HostedPartition:
 
     def propose_shrink(self, now_ms: float) -> IsrProposal | None:
         """Propose to remove all lagging followers from the ISR, in one proposal (R8.4)."""
-        if self._role_changed is not None or self.log is None or not self.is_leader:
+        if not self._may_propose or self.log is None or not self.is_leader:
             return None
         proposal = propose_shrink(
             self.isr_state,

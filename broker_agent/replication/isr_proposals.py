@@ -1,146 +1,123 @@
-"""Sends ISR changes to the controller: one AlterPartition request of an agent is in flight at a time.
+"""The port through which a leader's ISR proposals are written, and the proposals that wait for it.
 
-Changes of many partitions, as after the failure of a broker, so travel together: those that arrive while a request is
-in flight make up the next one. Source: Kafka AlterPartitionManager; KIP-497.
+Two implementations: the controller writes them (`ControllerIsrProposals`), or the leader itself does
+(`ZooKeeperIsrProposals`), as brokers did before Kafka 2.7. A broker uses one of them during its whole life; nothing
+else in it knows which. Source: Kafka AlterPartitionManager; KIP-497.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 import structlog
 
-from broker_agent.ports import ClusterClient
-from cluster.model.broker import BrokerEpoch, BrokerId, Endpoint
-from cluster.model.errors import ErrorCode, PeerUnreachableError
+from cluster.model.broker import BrokerId, ControllerEpoch
+from cluster.model.errors import ErrorCode
 from cluster.model.partition import TopicPartition
-from cluster.requests.agents import (
-    AlterPartitionItem,
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    AlterPartitionResult,
-)
+from cluster.requests.agents import AlterPartitionItem, AlterPartitionResult
 from cluster.requests.cluster import Finding
-from cluster.requests.control import RequestCause
+from state_log.record import Cause
 
 RETRY_MS: Final = 50
 STUCK_ISR_CHANGE: Final = "stuck_isr_change"
 WAIT_MAX_S: Final = 30
 """A proposal is a finding after this time; the controller answers within `request.timeout.ms` or not at all."""
-UNREACHED_MAX_S: Final = 3
-"""The same if the last request failed; longer than it takes to find the next controller once there is one."""
 
-Completion = Callable[[AlterPartitionResult, RequestCause | None], None]
-"""Called once for each submission, after it was removed from the queue, so that it may submit the next change.
+Completion = Callable[[AlterPartitionResult, Cause], None]
+"""Called once for each submission, after it was removed from those that wait, so that it may submit the next change.
 
-The second argument is the event in which the controller wrote the accepted ISRs, if the response names one.
+The cause is that of a record of the accepted ISR.
 """
 _log = structlog.stdlib.get_logger()
 
 
-class IsrProposals:
-    """Collects proposals and retries them until they are answered. `run` does the sending."""
+class IsrProposals(Protocol):
+    """Writes the proposed ISR of a partition on condition of its partition epoch, and says what became of it."""
 
-    def __init__(
-        self,
-        own_id: BrokerId,
-        *,
-        broker_epoch: Callable[[], BrokerEpoch],
-        controller: Callable[[], Endpoint | None],
-        client: ClusterClient,
-        timeout_ms: int,
-    ) -> None:
-        self._own_id = own_id
-        self._broker_epoch = broker_epoch
-        self._controller = controller
-        self._client = client
-        self._timeout_ms = timeout_ms
-        self._waiting: dict[TopicPartition, tuple[AlterPartitionItem, Completion]] = {}
-        self._since: dict[TopicPartition, float] = {}
-        self._failure = "it has not been sent"
-        """Why the last request had no effect."""
-        self._is_unreached = False
-        """Whether it failed on its way, so that the controller is not merely slow."""
-        self._refusals: dict[TopicPartition, str] = {}
-        self._submitted = asyncio.Event()
+    def submit(self, item: AlterPartitionItem, complete: Completion, *, controller_epoch: ControllerEpoch) -> None:
+        """Take over a proposal; repeated until its outcome is known. A second one for its partition gets
+        OPERATION_NOT_ATTEMPTED at once.
 
-    def submit(self, item: AlterPartitionItem, complete: Completion) -> None:
-        """Queue a proposal; a second one for its partition gets OPERATION_NOT_ATTEMPTED at once (R8.25).
-
-        The second would have to name the partition epoch that only the answer to the first one brings.
+        `controller_epoch`: of the controller that decided upon the leadership.
         """
-        tp = TopicPartition(item.topic_name, item.partition_index)
-        if tp in self._waiting:
-            code = ErrorCode.OPERATION_NOT_ATTEMPTED
-            complete(AlterPartitionResult(item.topic_name, item.topic_id, item.partition_index, code), None)
-            return
-        self._waiting[tp] = (item, complete)
-        self._since.setdefault(tp, asyncio.get_running_loop().time())
-        self._submitted.set()
 
     def findings(self) -> Iterator[Finding]:
         """Report the proposals that have had no effect for too long, whether or not they were submitted again."""
-        now = asyncio.get_running_loop().time()
-        limit_s = UNREACHED_MAX_S if self._is_unreached else WAIT_MAX_S
-        for tp, since in sorted(self._since.items()):
-            if now - since > limit_s:
-                why = self._failure if self._is_unreached else self._refusals.get(tp, self._failure)
-                detail = f"broker {self._own_id} has proposed another ISR for {now - since:.0f} s without effect: {why}"
-                yield Finding(STUCK_ISR_CHANGE, detail, tp.topic, tp.partition, self._own_id)
 
     async def run(self) -> None:
-        """Send queued proposals until cancelled. Retries after 50 ms without a response or progress (R8.26)."""
-        while True:
-            await self._submitted.wait()
-            self._submitted.clear()
-            while self._waiting:
-                if not await self._send_waiting():
-                    await asyncio.sleep(RETRY_MS / 1000)
+        """Write what is submitted, until cancelled."""
 
-    async def _send_waiting(self) -> bool:
-        """Send every pending proposal in one AlterPartition request; True if the controller decided any of them."""
-        sent = dict(self._waiting)
-        controller = self._controller()
-        if controller is None:
-            self._failure, self._is_unreached = "no controller is known", False
-            return False
-        request = AlterPartitionRequest(self._own_id, self._broker_epoch(), tuple(item for item, _ in sent.values()))
+
+class WaitingProposal(NamedTuple):
+    """A proposal that was submitted, and is not completed."""
+
+    item: AlterPartitionItem
+    controller_epoch: ControllerEpoch
+    complete: Completion
+
+
+class WaitingProposals:
+    """The proposals that wait for their outcome, at most one for each partition."""
+
+    def __init__(self, own_id: BrokerId, unattempted: Cause) -> None:
+        """`unattempted`: the cause that completes a proposal which is not attempted."""
+        self._own_id = own_id
+        self._unattempted = unattempted
+        self._waiting: dict[TopicPartition, WaitingProposal] = {}
+        self._since: dict[TopicPartition, float] = {}
+        self._refusals: dict[TopicPartition, str] = {}
+        self._added = asyncio.Event()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, proposal: WaitingProposal) -> None:
+        """Add a proposal; a second one for its partition is completed with OPERATION_NOT_ATTEMPTED at once (R8.25).
+
+        The second would have to name the partition epoch that only the outcome of the first one brings.
+        """
+        item = proposal.item
+        tp = TopicPartition(item.topic_name, item.partition_index)
+        if tp in self._waiting:
+            code = ErrorCode.OPERATION_NOT_ATTEMPTED
+            refusal = AlterPartitionResult(item.topic_name, item.topic_id, item.partition_index, code)
+            proposal.complete(refusal, self._unattempted)
+            return
+        self._waiting[tp] = proposal
+        self._since.setdefault(tp, asyncio.get_running_loop().time())
+        self._added.set()
+
+    async def until_added(self) -> None:
+        """Return when a proposal was added since the last call."""
+        await self._added.wait()
+        self._added.clear()
+
+    def all(self) -> dict[TopicPartition, WaitingProposal]:
+        """The proposals that wait now."""
+        return dict(self._waiting)
+
+    def has(self, tp: TopicPartition, proposal: WaitingProposal) -> bool:
+        """Whether this very proposal waits."""
+        return self._waiting.get(tp) is proposal
+
+    def complete(self, tp: TopicPartition, answer: AlterPartitionResult, cause: Cause, refusal: str) -> None:
+        """Remove the partition's proposal and complete it. `refusal`: what the answer is, for a finding."""
+        proposal = self._waiting.pop(tp)
+        self._refusals[tp] = refusal
         try:
-            async with asyncio.timeout(self._timeout_ms / 1000):
-                response = await self._client.ask_controller(controller, request)
-        except (PeerUnreachableError, TimeoutError) as error:
-            # It may have been carried out. It is sent again unchanged: the controller answers a proposal that is in
-            # effect already with the state that it wrote.
-            why = error.why if isinstance(error, PeerUnreachableError) else "timed out"
-            if not self._is_unreached:
-                _log.warning("Sending AlterPartition failed; retrying", controller=controller.address, error=why)
-            self._failure, self._is_unreached = f"controller {controller.address} does not respond: {why}", True
-            return False
-        self._is_unreached = False
-        if response.error_code is not ErrorCode.NONE:
-            _log.info("Controller refused AlterPartition", controller=controller.address, code=response.error_code.name)
-            self._failure = f"controller {controller.address} answers {response.error_code.name}"
-            return False
-        self._complete(sent, response)
-        return any(self._waiting.get(tp, (None,))[0] is not item for tp, (item, _) in sent.items())
+            proposal.complete(answer, cause)
+        except Exception:  # One partition must not keep the others from their ISR (R8.8).
+            _log.exception("Completing an ISR change failed", partition=str(tp))
+        if tp not in self._waiting:
+            # It was not submitted again: decided, or superseded.
+            self._since.pop(tp, None)
+            self._refusals.pop(tp, None)
 
-    def _complete(
-        self, sent: dict[TopicPartition, tuple[AlterPartitionItem, Completion]], response: AlterPartitionResponse
-    ) -> None:
-        answers = {(answer.topic_id, answer.partition_index): answer for answer in response.partitions}
-        named = {(answer.topic_name, answer.partition_index): answer for answer in response.partitions}
-        for tp, (item, complete) in sent.items():
-            answer = named.get(tp)
-            if answer is None and item.topic_id is not None:
-                answer = answers.get((item.topic_id, item.partition_index))
-            if answer is not None:
-                del self._waiting[tp]
-                self._refusals[tp] = f"the controller answers {answer.error_code.name}"
-                try:
-                    complete(answer, response.cause)
-                except Exception:  # One partition must not keep the others from their ISR (R8.8).
-                    _log.exception("Applying an AlterPartition response failed", partition=str(tp))
-                if tp not in self._waiting:
-                    # It was not submitted again: decided, or superseded.
-                    self._since.pop(tp, None)
-                    self._refusals.pop(tp, None)
+    def findings(self, limit_s: float, why: str, *, has_answers: bool) -> Iterator[Finding]:
+        """Report those that have waited longer than the limit, each with its last answer if there are any, or `why`."""
+        now = asyncio.get_running_loop().time()
+        for tp, since in sorted(self._since.items()):
+            if now - since > limit_s:
+                reason = self._refusals.get(tp, why) if has_answers else why
+                waits = f"broker {self._own_id} has proposed another ISR for {now - since:.0f} s without effect"
+                yield Finding(STUCK_ISR_CHANGE, f"{waits}: {reason}", tp.topic, tp.partition, self._own_id)

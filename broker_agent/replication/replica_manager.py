@@ -17,7 +17,7 @@ from broker_agent.decisions.isr import IsrAnswer, IsrProposal
 from broker_agent.log.log_directories import LogDirectories
 from broker_agent.metadata_cache import MetadataCache
 from broker_agent.replica_changes import (
-    IsrGranted,
+    IsrCommitted,
     LogTruncated,
     ReplicaChange,
     ReplicaMoved,
@@ -36,9 +36,8 @@ from cluster.model.broker import BrokerId, LeaderEpoch, Offset
 from cluster.model.errors import ErrorCode, StorageError
 from cluster.model.partition import TopicPartition
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionResult
-from cluster.requests.control import RequestCause
 from cluster.requests.data import FetchRequest
-from state_log.record import StateChangeSink
+from state_log.record import Cause, StateChangeSink
 
 _log = structlog.stdlib.get_logger()
 
@@ -173,7 +172,7 @@ class ReplicaManager:
         match change:
             case RoleTaken(topic_partition=tp, follows_anew=True) if not self.leads_any_of(tp.topic):
                 self.metrics.drop_topic(tp.topic)
-            case IsrGranted():
+            case IsrCommitted():
                 (self.metrics.isr_expands if change.is_expansion else self.metrics.isr_shrinks).mark()
             case LogTruncated(topic_partition=tp):
                 self.on_truncation(tp, change.to_offset)
@@ -186,7 +185,7 @@ class ReplicaManager:
 
     def _wake_up(self, change: ReplicaChange) -> None:
         match change:
-            case IsrGranted(topic_partition=tp):
+            case IsrCommitted(topic_partition=tp):
                 partition = self.online(tp)
                 assert partition is not None, f"{tp} is not led here"
                 self.advance(partition)
@@ -316,7 +315,7 @@ class ReplicaManager:
                 self.submit(partition, proposal)
 
     def submit(self, partition: HostedPartition, proposal: IsrProposal) -> None:
-        """Send the partition's proposal to the controller, until it is answered."""
+        """Submit the partition's proposal, until it is answered (R8.13)."""
         assert partition.log is not None, f"{partition.topic_partition} has no log"
         item = AlterPartitionItem(
             topic_name=partition.topic_partition.topic,
@@ -327,7 +326,11 @@ class ReplicaManager:
             partition_epoch=partition.partition_epoch,
             new_isr_epochs=proposal.epochs,
         )
-        self._proposals.submit(item, partial(self._finish, partition, proposal, item))
+        self._submit(partition, proposal, item)
+
+    def _submit(self, partition: HostedPartition, proposal: IsrProposal, item: AlterPartitionItem) -> None:
+        complete = partial(self._finish, partition, proposal, item)
+        self._proposals.submit(item, complete, controller_epoch=partition.controller_epoch)
 
     def _finish(
         self,
@@ -335,13 +338,13 @@ class ReplicaManager:
         proposal: IsrProposal,
         item: AlterPartitionItem,
         answer: AlterPartitionResult,
-        cause: RequestCause | None,
+        cause: Cause,
     ) -> None:
         outcome = partition.finish_isr_change(proposal, answer)
         if outcome is IsrAnswer.COMMIT:
             log = partition.log
             self.commit(
-                IsrGranted(
+                IsrCommitted(
                     partition.topic_partition,
                     None if log is None else log.topic_id,
                     partition.leader_epoch,
@@ -365,7 +368,7 @@ class ReplicaManager:
         tp = str(partition.topic_partition)
         _log.info("ISR change failed", partition=tp, isr=item.new_isr, code=answer.error_code.name, outcome=outcome)
         if outcome is IsrAnswer.SUBMIT_AGAIN:
-            self._proposals.submit(item, partial(self._finish, partition, proposal, item))
+            self._submit(partition, proposal, item)
 
 
 def validate_replica(partition: HostedPartition, leader_epoch: LeaderEpoch) -> ErrorCode:

@@ -268,6 +268,8 @@ class ControlRequests:
                 await self._roles.make_followers(to_follow, logs, outcome, is_stopping=self.is_stopping)
         finally:
             self._manager.commit(*outcome.taken)
+            for order in to_lead:
+                order.partition.is_role_recorded = True
             self._copies.resume(order.partition for order in (*to_lead, *to_follow))
         self._retry_later([o for o in (*to_lead, *to_follow) if o.partition.topic_partition not in outcome.failures])
         return outcome.failures

@@ -86,7 +86,9 @@ class _ClusterKeys(Keys):
     socket_connection_setup_timeout_ms: Positive = 10_000
     """Time for a connection to another node to be made, at the first attempt."""
     inter_broker_protocol_version: Version = NEWEST
-    """Version of Kafka that the znodes and requests are those of; lower it while older brokers run."""
+    """Version of Kafka that the znodes and requests are those of; lower it while older brokers run. Below 2.7-IV2 a
+    leader writes ISR changes to ZooKeeper itself and announces them, instead of asking the controller.
+    """
     num_io_threads: Positive = 8
     """Threads of a broker for disk operations."""
     background_threads: BackgroundThreads = BACKGROUND_THREADS

@@ -6,9 +6,10 @@ from tests.audit_corpus.fault import Fault
 from tests.audit_corpus.faults_of_files import FAULTS_OF_FILES
 from tests.audit_corpus.faults_of_heads import FAULTS_OF_HEADS
 from tests.audit_corpus.faults_of_histories import FAULTS_OF_HISTORIES
+from tests.audit_corpus.faults_of_isrs import FAULTS_OF_ISRS
 from tests.audit_corpus.faults_of_lines import FAULTS_OF_LINES
 from tests.audit_corpus.faults_of_records import FAULTS_OF_RECORDS
 
 FAULTS: Final[dict[str, Fault]] = (
-    FAULTS_OF_LINES | FAULTS_OF_FILES | FAULTS_OF_RECORDS | FAULTS_OF_HISTORIES | FAULTS_OF_HEADS
+    FAULTS_OF_LINES | FAULTS_OF_FILES | FAULTS_OF_RECORDS | FAULTS_OF_HISTORIES | FAULTS_OF_HEADS | FAULTS_OF_ISRS
 )

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from cluster.model.broker import NO_LEADER, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
 from cluster.model.partition import LeaderAndIsr
 from simulator.memory_state_log import write_segment
+from state_log.causes import ISR_WRITTEN, READ_FROM_LEADER
 from state_log.record import Cause, Kind, LoadedPartition, LoggedStateChange, Stamper, StateChange, decode_line
 from state_log.writer import SegmentName
 
@@ -32,9 +33,21 @@ class Partition(Struct):
 class Cluster:
     """A model of a cluster that only does what the protocol allows, and writes down what it does."""
 
-    def __init__(self, random: Random, topic: str = "orders", partitions: int = 1, *, unclean: bool = True) -> None:
-        """`unclean`: whether leaders may come from outside the ISR, which the audit reports."""
-        self.random, self.unclean = random, unclean
+    def __init__(
+        self,
+        random: Random,
+        topic: str = "orders",
+        partitions: int = 1,
+        *,
+        unclean: bool = True,
+        leaders_write: bool = False,
+    ) -> None:
+        """`unclean`: whether leaders may come from outside the ISR, which the audit reports. `leaders_write`: whether
+        they write their ISRs, of which controllers learn later, or never.
+        """
+        self.random, self.unclean, self.leaders_write = random, unclean, leaders_write
+        self.former: dict[Incarnation, ControllerEpoch] = {}
+        """Controllers that are not active any more, and may not know it, with the last epoch of each."""
         self.partitions = [Partition(topic, number, agent_epochs={}) for number in range(partitions)]
         self.epoch = ControllerEpoch(0)
         self.logs: Logs = {}
@@ -59,8 +72,11 @@ class Cluster:
         """Another controller, or the same in a new run, becomes active and loads what is in ZooKeeper."""
         self.epoch = ControllerEpoch(self.epoch + 1)
         node = f"controller-{1001 + self.random.randrange(3)}"
+        if self.epoch > 1:
+            self.former[self.controller] = ControllerEpoch(self.epoch - 1)
         stays = self.controller[0] == node and self.random.random() < 0.5
         self.controller = self.controller if stays else self._start(node)
+        self.former.pop(self.controller, None)
         self._say(Kind.CONTROLLER, broker=int(node.partition("-")[2]), to_state="active")
         loaded = tuple(_loaded(p.number, p.state) for p in self.partitions)
         self._say(Kind.LOADED, topic=self.partitions[0].topic, partitions=loaded)
@@ -78,7 +94,8 @@ class Cluster:
             self._initialise(partition)
             return
         second_way = self._elect_uncleanly if self.unclean else self._elect
-        actions = [self._elect, second_way, self._lose_leader, self._change_isr, self._send_again]
+        change_isr = self._write_isr_as_leader if self.leaders_write else self._change_isr
+        actions = [self._elect, second_way, self._lose_leader, change_isr, self._send_again]
         self.random.choice([*actions, self._tell, self._tell, self._tell, self._node_event])(partition)
 
     def _node_event(self, _: Partition) -> None:
@@ -126,6 +143,20 @@ class Cluster:
             self._write(partition, isr=(state.leader, *self.random.sample(others, self.random.randrange(3))))
             self._say_state(Kind.ISR, partition)
 
+    def _write_isr_as_leader(self, partition: Partition) -> None:
+        state = _written(partition)
+        if partition.agent_epochs.get(state.leader) != state.leader_epoch:
+            return
+        others = [b for b in REPLICAS if b != state.leader]
+        isr = (state.leader, *self.random.sample(others, self.random.randrange(3)))
+        self._write(partition, isr=isr, controller_epoch=state.controller_epoch)
+        change = _state_change(Kind.ROLE, partition, broker=state.leader, to_state="leader", cause=Cause(ISR_WRITTEN))
+        self.logs[self.agents[state.leader]].append(change)
+        readers = [(self.controller, self.epoch), *self.former.items()]
+        for reader, epoch in self.random.sample(readers, self.random.randrange(min(3, len(readers) + 1))):
+            read = _state_change(Kind.ISR, partition, controller_epoch=epoch, reason=READ_FROM_LEADER)
+            self.logs[reader].append(read)
+
     def _send_again(self, partition: Partition) -> None:
         self._say_state(Kind.REPLICA, partition, broker=1, from_state="OfflineReplica", to_state="OnlineReplica")
 
@@ -141,15 +172,17 @@ class Cluster:
     def _write(self, partition: Partition, **fields: object) -> None:
         state = _written(partition)
         epoch = PartitionEpoch(state.partition_epoch + 1)
-        partition.state = replace(state, controller_epoch=self.epoch, partition_epoch=epoch, **fields)
+        partition.state = replace(state, **{"controller_epoch": self.epoch, "partition_epoch": epoch, **fields})
 
     def _say_state(self, kind: Kind, partition: Partition, **fields: object) -> None:
         change = _state_change(kind, partition, **fields)
         self.logs[self.controller].append(replace(change, controller_epoch=self.epoch))
 
 
-def draw(seed: int, steps: int = 30, partitions: int = 1, *, unclean: bool = True) -> Cluster:
-    cluster = Cluster(Random(seed), partitions=partitions, unclean=unclean)
+def draw(
+    seed: int, steps: int = 30, partitions: int = 1, *, unclean: bool = True, leaders_write: bool = False
+) -> Cluster:
+    cluster = Cluster(Random(seed), partitions=partitions, unclean=unclean, leaders_write=leaders_write)
     for _ in range(steps):
         cluster.step()
     return cluster

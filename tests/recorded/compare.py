@@ -1,6 +1,7 @@
 """Golden traces against what a run showed: which step and field differ."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -40,8 +41,14 @@ class Difference(Struct, frozen=True):
         return f"step {self.step} {action}: {self.field}: golden {self.golden!r}, found {self.found!r}"
 
 
-def load_golden(name: str) -> GoldenTrace:
-    return msgspec.json.decode((GOLDEN / f"{name}.json").read_bytes(), type=GoldenTrace)
+def load_golden(name: str, protocol: str = "") -> GoldenTrace:
+    """What Kafka did. `protocol`: its inter.broker.protocol.version, where it is not that of the jars."""
+    return msgspec.json.decode((golden_of(protocol) / f"{name}.json").read_bytes(), type=GoldenTrace)
+
+
+def golden_of(protocol: str = "") -> Path:
+    """The folder of the traces of a protocol version."""
+    return GOLDEN.with_name(f"{GOLDEN.name}_of_{protocol}") if protocol else GOLDEN
 
 
 def differences(golden: GoldenTrace, results: Sequence[StepResult]) -> list[Difference]:

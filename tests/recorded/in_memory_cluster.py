@@ -2,7 +2,7 @@
 simulator's ZooKeeper, network and disks."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager, nullcontext
 from random import Random
 from typing import Final
@@ -17,7 +17,7 @@ from cluster.requests.data import ProducePartition, ProduceRequest, ProduceRespo
 from cluster.zookeeper.port import Delete, ZooKeeper
 from simulator.cluster import VirtualClock
 from simulator.network import SimulatedNetwork
-from simulator.nodes import SimulatedAgent, SimulatedController, SimulatedNode
+from simulator.nodes import LOG_DIRECTORY, SimulatedAgent, SimulatedController, SimulatedNode
 from simulator.record_batches import encode_client_batch
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
@@ -42,6 +42,7 @@ class World(Struct):
     network: SimulatedNetwork
     clock: WallClock
     has_kafka_brokers: bool = False
+    log_directories: Sequence[str] = (LOG_DIRECTORY,)
 
     def random_of(self, name: str) -> Random:
         return Random(f"{self.seed}/{name}")

@@ -9,7 +9,7 @@ from tests.recorded.engine import replay
 from tests.recorded.in_memory_cluster import InMemoryCluster
 from tests.recorded.scenario import all_names, load
 
-_SEEDS = {"reassign-without-leader": 3, "kill-all-together": 2}
+SEEDS = {"reassign-without-leader": 3, "kill-all-together": 2}
 """Schedules of scenarios in which the order of two things is open, and in the recording is the other one.
 
 Brokers 2, 3 and 4 join the ISR at the same time, and the reassignment is complete when 3 and 4 are in it: each in an
@@ -31,5 +31,5 @@ async def found_differences(name: str, seed: int) -> list[Difference]:
 
 @pytest.mark.parametrize("name", all_names())
 def test_a_recorded_scenario_ends_every_step_as_it_did_in_kafka(name: str) -> None:
-    found = simulate(lambda: found_differences(name, _SEEDS.get(name, 1)))
+    found = simulate(lambda: found_differences(name, SEEDS.get(name, 1)))
     assert not found, "\n".join(map(str, found))

@@ -20,8 +20,10 @@ from controller.active_controller import ActiveController
 from controller.changes import LeadershipsWritten, OfflineReplicasReported
 from controller.decisions.brokers.log_directories import classify_directories
 from controller.handlers.brokers.broker_changes import replicas_went_offline
+from controller.handlers.brokers.damaged_replicas import forget_healed
 from controller.handlers.partitions.replica_transitions import move_replicas
 from controller.handlers.reassignment.engine import complete_reassignments
+from state_log.causes import READ_FROM_LEADER
 
 _log = structlog.stdlib.get_logger()
 
@@ -92,7 +94,8 @@ async def _take_over(active: ActiveController, partitions: list[TopicPartition])
     # Without an assignment (as with a malformed topic znode) the partition would stay in the context after its topic.
     states = await active.store.read_states([tp for tp in partitions if context.topics.assignment(tp).replicas])
     changed = {tp: leadership for tp, leadership in states.items() if leadership != context.leaderships.known.get(tp)}
-    active.commit(LeadershipsWritten(changed, "written by the leader"))
+    active.commit(LeadershipsWritten(changed, READ_FROM_LEADER))
+    forget_healed(active, changed)
     batch = active.new_batch()
     batch.add_update_metadata_for_all(partitions)
     active.send(batch)

@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from broker_agent.decisions.isr import CommittedIsr
-from broker_agent.replication.isr_proposals import IsrProposals
-from cluster.model.broker import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
+from broker_agent.replication.controller_isr_proposals import ControllerIsrProposals
+from cluster.model.broker import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch
 from cluster.model.errors import ErrorCode
 from cluster.model.partition import TopicPartition
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionResult
-from cluster.requests.control import RequestCause
 from simulator.network import SimulatedClusterClient
+from state_log.record import Cause
 from tests.brokers.agents import CONTROLLER_ENDPOINTS, TOPIC_ID, AgentWorld, refuse, until, virtually
 from tests.brokers.isr_proposals import proposes_expansion
 
@@ -118,6 +118,9 @@ def test_an_answer_that_a_new_order_has_overtaken_is_ignored(code: ErrorCode) ->
     check()
 
 
+EPOCH = ControllerEpoch(1)
+
+
 def item(partition: int) -> AlterPartitionItem:
     return AlterPartitionItem("t", TOPIC_ID, partition, LeaderEpoch(0), (BrokerId(1),), PartitionEpoch(0))
 
@@ -126,7 +129,7 @@ def item(partition: int) -> AlterPartitionItem:
 @virtually
 async def test_one_request_is_in_flight_and_everything_that_waits_goes_into_the_next() -> None:
     world = AgentWorld()
-    proposals = IsrProposals(
+    proposals = ControllerIsrProposals(
         BrokerId(1),
         broker_epoch=lambda: BrokerEpoch(5),
         controller=lambda: CONTROLLER_ENDPOINTS[1],
@@ -135,21 +138,22 @@ async def test_one_request_is_in_flight_and_everything_that_waits_goes_into_the_
     )
     answers: list[tuple[int, ErrorCode]] = []
 
-    def record(answer: AlterPartitionResult, _: RequestCause | None) -> None:
+    def record(answer: AlterPartitionResult, _: Cause) -> None:
         answers.append((answer.partition_index, answer.error_code))
         if answer.partition_index == 0 and len(answers) == 2:
-            proposals.submit(item(0), record)  # Its place is free again when it learns of the answer.
+            # Its place is free again when it learns of the answer.
+            proposals.submit(item(0), record, controller_epoch=EPOCH)
 
     world.controller.top_level = ErrorCode.STALE_BROKER_EPOCH
     world.controller.answer = lambda i: None if i.partition_index == 3 else refuse(i, ErrorCode.NONE)
     running = asyncio.ensure_future(proposals.run())
     loop = asyncio.get_running_loop()
-    proposals.submit(item(0), record)
-    proposals.submit(item(0), record)
+    proposals.submit(item(0), record, controller_epoch=EPOCH)
+    proposals.submit(item(0), record, controller_epoch=EPOCH)
     assert answers == [(0, ErrorCode.OPERATION_NOT_ATTEMPTED)]
     await asyncio.sleep(0.04)
-    proposals.submit(item(1), record)
-    proposals.submit(item(3), record)
+    proposals.submit(item(1), record, controller_epoch=EPOCH)
+    proposals.submit(item(3), record, controller_epoch=EPOCH)
     await until(lambda: len(world.controller.requests) == 2)
     assert loop.time() >= 0.05
     world.controller.top_level = ErrorCode.NONE
@@ -180,7 +184,7 @@ async def test_an_answer_that_one_partition_cannot_digest_leaves_the_others_alon
     states = [world.decide(1, (1,), tp=TopicPartition("t", number)) for number in range(2)]
     answered: list[int] = []
 
-    def digest(answer: AlterPartitionResult, _: RequestCause | None) -> None:
+    def digest(answer: AlterPartitionResult, _: Cause) -> None:
         assert answer.partition_index != 0, "the first one chokes"
         answered.append(answer.partition_index)
 
@@ -188,6 +192,6 @@ async def test_an_answer_that_one_partition_cannot_digest_leaves_the_others_alon
     for state in states:
         number = state.partition_index
         item = AlterPartitionItem("t", None, number, state.leader_epoch, (BrokerId(1),), state.partition_epoch)
-        proposals.submit(item, digest)
+        proposals.submit(item, digest, controller_epoch=state.controller_epoch)
     await until(lambda: answered == [1])
     await world.stop()

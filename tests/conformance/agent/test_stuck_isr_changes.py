@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from broker_agent.replication.isr_proposals import UNREACHED_MAX_S
+from broker_agent.replication.controller_isr_proposals import UNREACHED_MAX_S
 from cluster.model.broker import BrokerId
 from cluster.model.errors import ErrorCode
 from cluster.requests.cluster import DescribeFindingsRequest, Finding

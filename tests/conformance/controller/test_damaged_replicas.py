@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from cluster.model.errors import ErrorCode
@@ -13,8 +14,13 @@ from cluster.requests.agents import RECOVERY, SCRUB, UNCLEAN_SHUTDOWN
 from cluster.requests.cluster import DescribeFindingsRequest
 from cluster.requests.control import LeaderAndIsrRequest
 from cluster.requests.elections import PREFERRED, UNCLEAN, ElectLeadersRequest, ElectLeadersTopic
+from cluster.znodes.admin_requests import encode_partitions
+from cluster.znodes.paths import ISR_CHANGE_NOTIFICATION, state_path
+from cluster.znodes.topics import encode_state
+from cluster.zookeeper.port import Create, SetData
 from simulator.cluster import VirtualClock
 from state_log.record import Kind
+from tests.controllers.contexts import ids
 from tests.controllers.damage_reports import propose, report
 from tests.controllers.refused_writes import Refusal, WriteRefusals
 from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster, until
@@ -264,6 +270,23 @@ def test_the_controller_logs_when_a_damaged_replica_is_back() -> None:
             await propose(world, c, 1, 2, 3)
         healed = [line for line in lines if line["event"].startswith("Damaged replica is healed")]
         assert [(line["log_level"], line["partition"], line["broker"]) for line in healed] == [("info", "t-0", 3)]
+
+    with_topic(test, 1, 2, 3)
+
+
+@pytest.mark.rule("D-40", "IS-2")
+def test_so_it_does_when_the_leader_has_put_it_into_the_isr_itself() -> None:
+    async def test(world: World, c: RunningController) -> None:
+        await report(world, c, 3)
+        state = await world.leads("t", leader=1, isr=[1, 2])
+        with capture_logs() as lines:
+            body = encode_state(replace(state, isr=ids(1, 2, 3)))
+            await world.write(SetData(state_path(T0), body, state.partition_epoch))
+            path = f"{ISR_CHANGE_NOTIFICATION}/isr_change_"
+            await world.write(Create(path, encode_partitions([T0]), sequential=True))
+            await quiesce()
+        healed = [line for line in lines if line["event"].startswith("Damaged replica is healed")]
+        assert [(line["partition"], line["broker"]) for line in healed] == [("t-0", 3)]
 
     with_topic(test, 1, 2, 3)
 

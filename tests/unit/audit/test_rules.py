@@ -15,6 +15,7 @@ from audit.rules.applied_states import UNTAKEN, UNWRITTEN
 from audit.rules.rule import Awaited
 from audit.rules.unclean_elections import UNCLEAN_ELECTION
 from cluster.model.broker import ControllerEpoch, TopicId
+from state_log.causes import is_written_isr
 from state_log.histories import WRITTEN_BY_CONTROLLERS
 from state_log.invariants import ONE_CONTROLLER_PER_EPOCH, RECORD_RULES, check_all, check_record
 from state_log.record import Cause, Kind, LoggedStateChange, by_partition
@@ -49,10 +50,11 @@ def contradicted(record: LoggedStateChange, random: Random) -> LoggedStateChange
     return replace(record, **{name: changed[name]})
 
 
-def histories(seed: int) -> tuple[Streams, Random]:
+def histories(seed: int, *, leaders_write: bool = False) -> tuple[Streams, Random]:
     """The records of each incarnation, a few of them contradicting others; those of odd seeds have a topic id."""
     random = Random(seed)
-    cluster = draw(seed, steps=random.randrange(5, 80), partitions=random.randrange(1, 4))
+    steps, partitions = random.randrange(5, 80), random.randrange(1, 4)
+    cluster = draw(seed, steps, partitions, leaders_write=leaders_write)
     streams = [stream for stream in stamped(cluster.logs) if stream]
     for stream in streams:
         for _ in range(random.randrange(3)):
@@ -73,18 +75,21 @@ def everything(streams: Streams) -> list[LoggedStateChange]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(seed=SEEDS)
-def test_a_correct_history_has_no_findings(seed: int) -> None:
+@given(seed=SEEDS, leaders_write=st.booleans())
+def test_a_correct_history_has_no_findings(seed: int, leaders_write: bool) -> None:
     random = Random(seed)
-    streams = stamped(draw(seed, steps=random.randrange(5, 80), partitions=random.randrange(1, 4)).logs)
+    steps, partitions = random.randrange(5, 80), random.randrange(1, 4)
+    streams = stamped(draw(seed, steps, partitions, leaders_write=leaders_write).logs)
     for batches in ([everything(streams)], in_batches(shuffled(streams, random), random)):
         assert {rule for rule, _ in audit_batches(batches)} <= {UNCLEAN_ELECTION}
 
 
 @settings(max_examples=150, deadline=None)
-@given(seed=SEEDS)
-def test_findings_depend_on_the_records_and_not_on_batches_or_the_order_of_incarnations(seed: int) -> None:
-    streams, random = histories(seed)
+@given(seed=SEEDS, leaders_write=st.booleans())
+def test_findings_depend_on_the_records_and_not_on_batches_or_the_order_of_incarnations(
+    seed: int, leaders_write: bool
+) -> None:
+    streams, random = histories(seed, leaders_write=leaders_write)
     whole, parts = ColumnarAudit(), ColumnarAudit()
     whole.check(everything(streams))
     for batch in in_batches(shuffled(streams, random), random):
@@ -128,8 +133,8 @@ def by_checker(streams: Streams) -> set[Name]:
     records = everything(streams)
     by_place = sorted(records, key=lambda r: (r.controller_epoch or 0, r.at_ms, r.node, r.incarnation, r.seq))
     parts = [part for record in by_place for _, part in by_partition(record)]
-    of_controllers = [part for part in parts if part.kind in WRITTEN_BY_CONTROLLERS]
-    by_epoch = sorted(of_controllers, key=lambda part: -1 if part.partition_epoch is None else part.partition_epoch)
+    states = [part for part in parts if part.kind in WRITTEN_BY_CONTROLLERS or is_written_isr(part)]
+    by_epoch = sorted(states, key=lambda part: -1 if part.partition_epoch is None else part.partition_epoch)
     found = set()
     for finding in check_all(by_epoch):
         if finding.rule in PAIR_RULES and " showed " not in finding.message:
@@ -160,9 +165,9 @@ def by_columns(findings: Iterable[AuditFinding]) -> set[Name]:
 
 
 @settings(max_examples=150, deadline=None)
-@given(seed=SEEDS)
-def test_rules_over_columns_find_what_the_reference_model_finds(seed: int) -> None:
-    streams, _ = histories(seed)
+@given(seed=SEEDS, leaders_write=st.booleans())
+def test_rules_over_columns_find_what_the_reference_model_finds(seed: int, leaders_write: bool) -> None:
+    streams, _ = histories(seed, leaders_write=leaders_write)
     assert by_columns(audit_batches([everything(streams)]).values()) == by_checker(streams)
 
 

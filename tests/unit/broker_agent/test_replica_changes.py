@@ -8,7 +8,7 @@ from broker_agent import replica_changes
 from broker_agent.log_damage import DamagedReplica, LogDamage
 from broker_agent.replica_changes import (
     DamageFound,
-    IsrGranted,
+    IsrCommitted,
     LogTruncated,
     RegistrationChanged,
     ReplicaChange,
@@ -31,7 +31,8 @@ from cluster.model.broker import (
 )
 from cluster.model.partition import TopicPartition
 from cluster.requests.agents import SCRUB
-from cluster.requests.control import LeaderAndIsrPartitionState, RequestCause
+from cluster.requests.control import LeaderAndIsrPartitionState
+from state_log.causes import ISR_GRANTED, ISR_WRITTEN
 from state_log.record import Cause, Stamper
 
 TP, TOPIC_ID, OWN_ID = TopicPartition("t", 3), TopicId("id"), BrokerId(1)
@@ -63,20 +64,27 @@ LINES: list[tuple[ReplicaChange, str | None]] = [
         '"high_watermark":10,"log_end_offset":12',
     ),
     (
-        IsrGranted(
+        IsrCommitted(
             *(TP, TOPIC_ID, LeaderEpoch(7), PartitionEpoch(10), ISR, ISR, 2),
-            cause=RequestCause(ControllerId(1001), ControllerEpoch(5), "AlterPartitionReceived", 21),
+            cause=Cause(ISR_GRANTED, 21, ControllerId(1001), ControllerEpoch(5)),
             is_expansion=True,
         ),
         '"kind":"role","cause":{"event":"AlterPartition","id":21,"controller":1001,"controller_epoch":5},'
         f"{OF_PARTITION},{GRANTED}",
     ),
     (
-        IsrGranted(
-            *(TP, TOPIC_ID, LeaderEpoch(7), PartitionEpoch(10), ISR, ISR, 2, None),
+        IsrCommitted(
+            *(TP, TOPIC_ID, LeaderEpoch(7), PartitionEpoch(10), ISR, ISR, 2, Cause(ISR_GRANTED)),
             is_expansion=False,
         ),
         f'"kind":"role","cause":{{"event":"AlterPartition"}},{OF_PARTITION},{GRANTED}',
+    ),
+    (
+        IsrCommitted(
+            *(TP, TOPIC_ID, LeaderEpoch(7), PartitionEpoch(10), ISR, ISR, 2, Cause(ISR_WRITTEN)),
+            is_expansion=False,
+        ),
+        f'"kind":"role","cause":{{"event":"IsrWritten"}},{OF_PARTITION},{GRANTED}',
     ),
     (ReplicaRemoved(TP), None),
     (ReplicaMoved(TP, "/a", "/b"), None),

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from cluster.model.broker import BrokerId, ControllerEpoch, ControllerId, LeaderEpoch, PartitionEpoch
-from state_log.causes import ISR_GRANTED, ControllerCall, call_of, calls_by_event, origin_text
+from state_log.causes import ISR_GRANTED, ISR_WRITTEN, ControllerCall, call_of, calls_by_event, origin_text
 from state_log.record import Cause, Kind, LoggedStateChange
 from state_log.story import leadership_history, story
 
@@ -124,6 +124,19 @@ def test_a_granted_isr_stands_after_the_event_that_granted_it_though_partition_e
     assert [line.record for line in lines] == [before, after, granted]
     call = CALL_TEXT.replace("ElectLeaders", "AlterPartition")
     assert lines[-1].message == f"broker 2 leads on in epoch 4, in sync [1, 2]: {call}"
+
+
+def test_an_isr_that_a_leader_wrote_stands_before_the_controllers_record_of_it() -> None:
+    """By its clock it was written later, and the topic's predecessor of the name has had that partition epoch, too."""
+    took = replace(LEADS, seq=0, cause=Cause("ElectLeadersReceived", 17, ControllerId(1001), ControllerEpoch(5)))
+    epoch = PartitionEpoch(10)
+    written = replace(took, seq=1, partition_epoch=epoch, cause=Cause(ISR_WRITTEN), controller_epoch=None, at_ms=9_000)
+    cause = Cause("IsrChangeNotification", 22)
+    before = replace(ELECTED, seq=1, partition_epoch=epoch)
+    read = replace(ELECTED, seq=9, kind=Kind.ISR, from_state=None, to_state=None, partition_epoch=epoch, cause=cause)
+    lines = story([read, written, took, before, ELECTED])
+    assert [line.record for line in lines] == [before, ELECTED, took, written, read]
+    assert lines[3].message == "broker 2 leads on in epoch 4, in sync [1, 2]: IsrWritten"
 
 
 def test_a_granted_isr_of_an_earlier_release_stands_after_the_partition_epoch_that_it_has() -> None:

@@ -4,6 +4,7 @@ The property tests beside this folder try many more.
 """
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 import pytest
@@ -29,6 +30,7 @@ def created_again(seed: int) -> tuple[Streams, Random]:
     ("drawn", "limits"),
     [
         (histories, Limits()),
+        (partial(histories, leaders_write=True), Limits()),
         (created_again, Limits()),
         (created_again, LIMITS),
         (timed, LIMITS),
@@ -51,10 +53,11 @@ def holding(audit: ColumnarAudit) -> list[dict[str, object]]:
     return sorted((row for row in audit.timelines.values() if row["status"] == HOLDS), key=str)
 
 
-def test_columns_find_what_the_reference_model_finds_by_each_rule_that_they_share() -> None:
+@pytest.mark.parametrize("leaders_write", [False, True], ids=["by controllers", "by leaders"])
+def test_columns_find_what_the_reference_model_finds_by_each_rule_that_they_share(leaders_write: bool) -> None:
     found: set[str] = set()
     for seed in (5, 6, 7, 8):
-        streams, _ = histories(seed)
+        streams, _ = histories(seed, leaders_write=leaders_write)
         by_rows = by_checker(streams)
         assert by_columns(audit_batches([everything(streams)]).values()) == by_rows
         found |= {rule for rule, _, _ in by_rows}
