@@ -11,6 +11,7 @@ import structlog
 from msgspec import Struct
 
 from broker_agent.agent_metrics import AgentMetrics
+from broker_agent.compaction.log_cleaner import LogCleaner
 from broker_agent.damage.damaged_replicas import DamagedReplicas
 from broker_agent.damage.directory_failures import DirectoryFailures
 from broker_agent.damage.log_scrub import LogScrub
@@ -123,6 +124,7 @@ class Agent:
             proposals=self.proposals,
             sink=dependencies.sink,
         )
+        self._cleaner = LogCleaner(broker.id, dependencies.logs, settings, dependencies.metrics, dependencies.clock)
         setup = FetchSetup(self.manager, lambda: self.registration.epoch, dependencies.client)
         self.fetchers = ReplicaFetchers(setup, tasks)
         self.damaged = DamagedReplicas(self.manager, self.fetchers, self.registration, self.finder, setup.client)
@@ -179,11 +181,12 @@ class Agent:
         return self._session.health()
 
     def findings(self) -> Iterator[Finding]:
-        """What keeps this agent from ZooKeeper, the controller or the leaders that it follows."""
+        """What keeps this agent from ZooKeeper, the controller, the leaders that it follows, or compacting its logs."""
         if self._session is not None:
             yield from self._session.findings()
         yield from self.proposals.findings()
         yield from self.fetchers.findings()
+        yield from self._cleaner.findings()
 
     def _report_logs(self) -> None:
         """Take the replicas whose logs could not be loaded offline, and record what others have lost (R9.22)."""
@@ -224,6 +227,7 @@ class Agent:
             ("damaged-replicas", self.damaged.run()),
             ("ended-damage", self.damaged.watch()),
             ("log-scrub", scrub.run()),
+            ("log-cleaner", self._cleaner.run()),
             ("fetcher-metrics", self.fetchers.refresh_metrics()),
             ("state-change-log-head", heads.run()),
         ):

@@ -20,7 +20,7 @@ from broker_agent.log.record_sets import check_batch_of_client, check_set_of_lea
 from broker_agent.log.recovery import LoadedLog
 from broker_agent.log.retention import count_expired, describe
 from broker_agent.log.segment import PlacedBatch, Segment
-from broker_agent.log.segments import LogDependencies, create_segment
+from broker_agent.log.segments import LogDependencies, create_cleaned_segment, create_segment
 from broker_agent.log.snapshots import rebuild_producers, remove_snapshots_after, write_snapshot
 from broker_agent.log.verification import Extent, Pace, verify_segments
 from broker_agent.log_damage import LogDamage
@@ -74,6 +74,8 @@ class PartitionLog:
         self._log_start, self._end = loaded.log_start_offset, loaded.end_offset
         self._high_watermark = loaded.log_start_offset
         self._flusher = LogFlusher(dependencies, path, loaded)
+        self.first_dirty_offset = loaded.first_dirty_offset
+        """Where the last cleaning ended; 0 if there was none."""
         self._topic_id_is_dirty = False
         self._is_closed = False
         self._producers_counted = 0
@@ -100,6 +102,20 @@ class PartitionLog:
     @property
     def high_watermark(self) -> Offset:
         return self._high_watermark
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """The high watermark: without transactions everything committed is stable."""
+        return self._high_watermark
+
+    @property
+    def cuts(self) -> int:
+        """The number of truncations so far."""
+        return self._flusher.cuts
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
 
     @property
     def recovery_point(self) -> Offset:
@@ -144,18 +160,18 @@ class PartitionLog:
 
     async def begin_leader_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """Assign (epoch, start offset), durably before returning; fsync in a thread (R3.7a step 2)."""
-        with self._usable():
+        with self.usable():
             self._epochs.assign(epoch, start_offset)
             self._confirmed_epoch = max(self._confirmed_epoch, epoch)
             async with self._writing:
-                self._usable()  # While it waited, the log may have been deleted and its directory renamed.
+                self.usable()  # While it waited, the log may have been deleted and its directory renamed.
                 await self._flusher.write_epochs()
 
     def drop_epochs_above(self, leader_epoch: LeaderEpoch) -> Offset | None:
         """Truncate batches of leader epochs above the given one, the newest there is, that only their own headers name
         (R9.23): no checksum covers that field. Returns the offset truncated to; None if there were none.
         """
-        with self._usable():
+        with self.usable():
             confirmed = self._confirmed_epoch = max(self._confirmed_epoch, leader_epoch)
             start = next((entry.start_offset for entry in self._epochs.entries if entry.epoch > confirmed), None)
             if start is not None:
@@ -170,7 +186,7 @@ class PartitionLog:
         if offset > self._high_watermark:
             why = f"log start {offset} would be above the high watermark {self._high_watermark}"
             raise LogAppendError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
-        with self._usable():
+        with self.usable():
             if offset <= self._log_start:
                 return False
             self._log_start = offset
@@ -179,7 +195,7 @@ class PartitionLog:
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEndOffset:
         """The end offset for OffsetsForLeaderEpoch (R6.20)."""
-        with self._usable():
+        with self.usable():
             return self._epochs.end_offset_for(epoch, self._end)
 
     def epoch_at_offset(self, offset: Offset) -> LeaderEpoch | None:
@@ -189,7 +205,7 @@ class PartitionLog:
 
     def append_as_leader(self, records: bytes, leader_epoch: LeaderEpoch, now_ms: int) -> AppendInfo:
         """Validate, stamp, and append exactly one batch (R10.4). Raises LogAppendError, StorageError."""
-        with self._usable():
+        with self.usable():
             assert leader_epoch >= (self._epochs.latest or 0), f"epoch {leader_epoch} follows {self._epochs.latest}"
             self._write_topic_id()
             header = check_batch_of_client(records, self.config)
@@ -217,7 +233,7 @@ class PartitionLog:
 
         Raises LogAppendError (nothing appended) or StorageError.
         """
-        with self._usable():
+        with self.usable():
             self._write_topic_id()
             batches = check_set_of_leader(records, self._end, self._epochs.latest, max_epoch)
             if not batches:
@@ -289,7 +305,7 @@ class PartitionLog:
         `at_least_one`: the first batch is returned even when it alone exceeds `max_bytes`.
         Raises LogAppendError(OFFSET_OUT_OF_RANGE) for start < log start or > LEO.
         """
-        with self._usable():
+        with self.usable():
             if not self._log_start <= start <= self._end:
                 why = f"offset {start} is outside [{self._log_start}, {self._end}]"
                 raise LogAppendError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
@@ -300,12 +316,12 @@ class PartitionLog:
 
     def bytes_between(self, start: Offset, end: Offset) -> int | None:
         """The bytes from the batch containing `start` up to `end` when in one segment, else None (R6.15)."""
-        with self._usable():
+        with self.usable():
             return self.segments.bytes_between(start, end)
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, Offset] | None:
         """The first (timestamp, offset) with timestamp >= the given one, at batch granularity; None if none."""
-        with self._usable():
+        with self.usable():
             header = self.segments.find_timestamp(timestamp, self._log_start)
             return None if header is None else (header.max_timestamp, max(Offset(header.base_offset), self._log_start))
 
@@ -324,7 +340,7 @@ class PartitionLog:
         def is_current(segment: Segment) -> bool:
             return not self._is_closed and self._flusher.cuts == cuts and segment in self.segments
 
-        with self._usable():
+        with self.usable():
             return await verify_segments(self._dependencies.disk, [*self.segments], extent, is_current, pace)
 
     # Truncating and deleting
@@ -335,7 +351,7 @@ class PartitionLog:
         The epoch cache is truncated in any case (R5.18).
         """
         assert offset >= 0, f"cannot truncate {self.topic_partition} to {offset}"
-        with self._usable():
+        with self.usable():
             if offset >= self._end:
                 self._epochs.truncate_from_end(offset)
                 return False
@@ -358,7 +374,7 @@ class PartitionLog:
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Delete all segments and start an empty log at `offset` (R10.12)."""
-        with self._usable():
+        with self.usable():
             self._restart_at(offset)
 
     def _restart_at(self, offset: Offset) -> None:
@@ -372,8 +388,9 @@ class PartitionLog:
 
     def _prepare_cut(self, offset: Offset) -> None:
         """Lower the recovery point, also for the next start, and remove snapshots with the batches that will go."""
-        self._log_directory.mark_cut(self.path, offset, self.recovery_point)
+        self._log_directory.mark_cut(self.path, offset, max(self.recovery_point, self.first_dirty_offset))
         self._flusher.on_truncation(offset)
+        self.first_dirty_offset = min(self.first_dirty_offset, offset)
         remove_snapshots_after(self._dependencies.disk, self.path, offset)
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
@@ -389,7 +406,7 @@ class PartitionLog:
 
     def enforce_retention(self, now_ms: int) -> int:
         """Delete the oldest segments that retention permits; returns their number."""
-        with self._usable():
+        with self.usable():
             facts = describe(list(self.segments), self._end)
             count = count_expired(facts, self.config, now_ms, self._log_start, self._high_watermark)
             if count == 0:
@@ -402,6 +419,27 @@ class PartitionLog:
             self._flusher.on_segments_deleted()
             self._discard(self.segments.drop_oldest(count))
             return count
+
+    # Cleaning
+
+    def create_cleaned_segment(self, base_offset: Offset) -> Segment:
+        """Create an empty segment for what a cleaning leaves; `replace_segments` puts it to use."""
+        with self.usable():
+            return create_cleaned_segment(self._dependencies, self.path, base_offset, self.config)
+
+    def replace_segments(self, old: Sequence[Segment], cleaned: Sequence[Segment]) -> None:
+        """Replace sealed segments by what a cleaning has left of them, which is flushed, ends where they end, and has
+        the same leader epochs.
+
+        Raises StorageError: an error halfway fails the directory, as the next start alone can complete this.
+        """
+        with self.usable():
+            try:
+                self._discard(self.segments.replace(old, cleaned))
+            except OSError as error:
+                self._log_directory.fail(error)
+                raise
+            self._flusher.on_segments_deleted()
 
     def _discard(self, paths: list[str]) -> None:
         self._log_directory.remove_later(paths, self.config.file_delete_delay_ms)
@@ -423,7 +461,7 @@ class PartitionLog:
 
         Raises StorageError.
         """
-        with self._usable():
+        with self.usable():
             async with self._writing:
                 if not self._is_closed:
                     self._write_topic_id()
@@ -431,7 +469,7 @@ class PartitionLog:
 
     async def close(self) -> None:
         """Flush everything, indexes and producer state included, and close. Raises StorageError."""
-        with self._usable():
+        with self.usable():
             self._is_closed = True  # Nothing more may be appended: it would not be flushed.
             async with self._writing:
                 self._write_topic_id()
@@ -443,9 +481,9 @@ class PartitionLog:
 
     async def rename_away(self, name: str) -> str:
         """Close the log and rename its directory, once no thread writes in it; returns the new path."""
-        with self._usable():
+        with self.usable():
             async with self._writing:
-                self._usable()
+                self.usable()
                 renamed = f"{self._log_directory.path}/{name}"
                 self._dependencies.disk.rename(self.path, renamed)
                 self.abandon()
@@ -457,7 +495,8 @@ class PartitionLog:
         self._count_producers()
         self.segments.close()
 
-    def _usable(self) -> LogDirectory:
+    def usable(self) -> LogDirectory:
+        """The log directory, inside of which an OSError is one of the directory. Raises StorageError once closed."""
         if self._is_closed:
             raise StorageError(self.directory, f"the log of {self.topic_partition} is closed")
         return self._log_directory

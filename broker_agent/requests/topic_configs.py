@@ -27,6 +27,7 @@ _MINIMUM: Final = {
     "retention_bytes": -1,
     "min_insync_replicas": 1,
     "flush_messages": 1,
+    "max_compaction_lag_ms": 1,
 }
 """The smallest valid value of each numeric key; 0 if not listed."""
 _MAXIMUM: Final = dict.fromkeys(
@@ -36,7 +37,6 @@ _MAXIMUM: Final = dict.fromkeys(
 """The largest valid value of each key that has 32 bits; the others have 64."""
 _CHOICES: Final = {"message_timestamp_type": ("CreateTime", "LogAppendTime")}
 _CLEANUP_POLICIES: Final = frozenset({"delete", "compact"})
-"""Logs are not compacted: without `delete` all records are kept."""
 _log = structlog.stdlib.get_logger()
 
 
@@ -56,13 +56,17 @@ def default_log_config(settings: Settings) -> LogConfig:
         flush_ms=settings.log_flush_interval_ms,
         file_delete_delay_ms=settings.log_segment_delete_delay_ms,
         cleanup_policy=settings.log_cleanup_policy,
+        delete_retention_ms=settings.log_cleaner_delete_retention_ms,
+        min_cleanable_dirty_ratio=settings.log_cleaner_min_cleanable_ratio,
+        min_compaction_lag_ms=settings.log_cleaner_min_compaction_lag_ms,
+        max_compaction_lag_ms=settings.log_cleaner_max_compaction_lag_ms,
         message_timestamp_type=settings.log_message_timestamp_type,
     )
 
 
 def override(defaults: LogConfig, overrides: Mapping[str, str], topic: str) -> LogConfig:
     """Apply a topic's overrides to the defaults. An invalid value is logged and ignored."""
-    changes: dict[str, int | str] = {}
+    changes: dict[str, int | float | str] = {}
     for key, text in overrides.items():
         field = key.replace(".", "_")
         if field not in LogConfig.__struct_fields__:
@@ -76,9 +80,11 @@ def override(defaults: LogConfig, overrides: Mapping[str, str], topic: str) -> L
     return replace(defaults, **changes) if changes else defaults
 
 
-def _parse(field: str, text: str) -> int | str | None:
+def _parse(field: str, text: str) -> int | float | str | None:
     if field == "cleanup_policy":
         return text if {part.strip() for part in text.split(",")} <= _CLEANUP_POLICIES else None
+    if field == "min_cleanable_dirty_ratio":
+        return _parse_share(text)
     choices = _CHOICES.get(field)
     if choices is not None:
         return text if text in choices else None
@@ -87,6 +93,14 @@ def _parse(field: str, text: str) -> int | str | None:
     except ValueError:
         return None
     return number if _MINIMUM.get(field, 0) <= number <= _MAXIMUM.get(field, bounds.INT64_MAX) else None
+
+
+def _parse_share(text: str) -> float | None:
+    try:
+        share = float(text)
+    except ValueError:
+        return None
+    return share if 0 <= share <= 1 else None
 
 
 class TopicConfigs:

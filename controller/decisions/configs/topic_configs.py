@@ -20,11 +20,9 @@ def _replica_list(value: str) -> str | None:
 
 
 def _cleanup_policy(value: str) -> str | None:
-    """Only `delete`, which may stand twice in Kafka's list: what agents would not carry out is not accepted."""
+    """`delete` and `compact`, either or both; each may stand twice in Kafka's list."""
     policies = {part.strip() for part in value.split(",")}
-    if policies <= {"delete"}:
-        return None
-    return "must be delete" + (": logs are not compacted" if "compact" in policies else "")
+    return None if policies <= {"delete", "compact"} else "must be delete, compact, or compact,delete"
 
 
 _CHECKS: Final[dict[str, values.Check]] = {
@@ -58,6 +56,8 @@ _CHECKS: Final[dict[str, values.Check]] = {
 }
 
 UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
+MIN_COMPACTION_LAG: Final = "min.compaction.lag.ms"
+MAX_COMPACTION_LAG: Final = "max.compaction.lag.ms"
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 
@@ -68,10 +68,19 @@ def check_topic_configs(configs: Mapping[str, str], kafka_release: str | None = 
     """
     if kafka_release is None:
         values.check_values(configs, _CHECKS, of="topic")
+        _check_lags(configs)
         return
     refused = sorted(refused_topic_configs(configs, kafka_release), key=lambda refusal: refusal.key)
     if refused:
         raise all_refusals([ApiError(ErrorCode.INVALID_CONFIG, r.message, field=r.key, value=r.value) for r in refused])
+
+
+def _check_lags(configs: Mapping[str, str]) -> None:
+    """Raise ApiError if records must be compacted before they may be. The numbers are valid."""
+    least, most = (configs.get(key) for key in (MIN_COMPACTION_LAG, MAX_COMPACTION_LAG))
+    if least is not None and most is not None and int(least) > int(most):
+        message = f"{MIN_COMPACTION_LAG}={least!r}: must not exceed {MAX_COMPACTION_LAG} ({most})"
+        raise ApiError(ErrorCode.INVALID_CONFIG, message, field=MIN_COMPACTION_LAG, value=least)
 
 
 def min_insync_replicas(configs: Mapping[str, str], default: int) -> int:
