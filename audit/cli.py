@@ -4,7 +4,7 @@ The result goes to stdout, messages to stderr. Exit codes: `cluster.model.exit_c
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +15,13 @@ import typer
 
 from audit.commands import publish as topic_command
 from audit.commands import rebuild_command, table_commands
-from audit.commands.heads_options import BootstrapOption, HeadsOption, ZooKeeperOption, given_heads
+from audit.commands.heads_options import (
+    BootstrapOption,
+    HeadsOption,
+    RequireHeadsOption,
+    ZooKeeperOption,
+    given_heads,
+)
 from audit.commands.input_options import LogDirOrUrlOption, inputs_of
 from audit.commands.spark_options import (
     CheckpointOption,
@@ -118,6 +124,7 @@ def run(
     heads: HeadsOption = None,
     zookeeper: ZooKeeperOption = "",
     bootstrap: BootstrapOption = "",
+    require_heads: RequireHeadsOption = False,
     timezone: TimezoneOption = "UTC",
     require_trace: RequireTraceOption = False,
     webhook: Annotated[str, typer.Option(metavar="URL", help="Post new and withdrawn findings to this address.")] = "",
@@ -137,29 +144,28 @@ def run(
     """Check the invariants on state-change logs with Spark, and follow the logs until Ctrl-C.
 
     Resumes where the last run with the same --output stopped. --once stops
-    when the present logs have been read, --until-clean when moreover nothing
-    is wrong or missing. Needs the extra 'audit' and Java 17.
+    when the present logs are read, --until-clean when moreover nothing is
+    wrong or missing. Needs the extra 'audit' and Java 17.
     """
-    # A second of imports that --help must not pay.
-    from audit.options import AuditOptions  # noqa: PLC0415
+    from audit.options import AuditOptions  # noqa: PLC0415 - a second of imports that --help must not pay.
     from audit.report.alerts import Alerts  # noqa: PLC0415
 
-    _check_mode(once, follow, until_clean, timeout)
     inputs, local = inputs_of(log_dir, kafka, topic, kafka_connector, until_clean=until_clean)
-    settings = spark_settings(master, memory, cores, shuffle_partitions, conf, class_archive=class_archive)
     options = AuditOptions(
         timezone=_time_zone(timezone),
         once=once,
         trigger_seconds=trigger,
-        timeout_seconds=timeout,
+        timeout_seconds=_run_time(timeout, once, follow, until_clean),
         keep_days=keep_days,
         expected_nodes=_nodes(expect or []),
         heads=given_heads(context, heads, zookeeper, bootstrap),
         require_trace=require_trace,
+        require_heads=require_heads,
         checkpoint=checkpoint,
         limits=_rule_limits(rule_limit or []),
     )
     alerts = partial(Alerts, local, output, metrics_listen, webhook, until_clean=until_clean)
+    settings = spark_settings(master, memory, cores, shuffle_partitions, conf, class_archive=class_archive)
     show_result(_audited(inputs, output, options, settings, alerts), output, form, limit)
 
 
@@ -174,17 +180,25 @@ def _audited(
 
     with _errors(), alerts() as each:
         result = run_audit(
-            inputs, output, options, on_progress=each.progress, listener=each.listener, settings=settings
+            inputs,
+            output,
+            options,
+            on_progress=each.progress,
+            stop=each.retry,
+            listener=each.listener,
+            settings=settings,
         )
         each.finish(result)
     return result
 
 
-def _check_mode(once: bool, follow: bool, until_clean: bool, timeout: float | None) -> None:
+def _run_time(timeout: float | None, once: bool, follow: bool, until_clean: bool) -> float | None:
+    """Return the time-out of the run; refuse modes that exclude one another."""
     if once + follow + until_clean > 1:
         raise typer.BadParameter("--once, --follow and --until-clean are mutually exclusive", param_hint="--once")
     if once and timeout is not None:
         raise typer.BadParameter("is for --follow and --until-clean; --once ends by itself", param_hint="--timeout")
+    return timeout
 
 
 def _time_zone(name: str) -> str:
@@ -220,6 +234,7 @@ def report(
     *,
     expect: ExpectOption = None,
     require_trace: RequireTraceOption = False,
+    require_heads: RequireHeadsOption = False,
     form: FormatOption = Format.TABLE,
     limit: LimitOption = 20,
     html: Annotated[
@@ -246,12 +261,10 @@ def report(
         OutputFolder(output).check()
         if html is not None:
             typer.echo(f"the report is {write_report(output, html, expected)}", err=True)
-        show_result(read_result(output, expected, require_trace=require_trace), output, form, limit)
+        result = read_result(output, expected, require_trace=require_trace, require_heads=require_heads)
+        show_result(result, output, form, limit)
     except ConfigError as error:
         raise typer.BadParameter(str(error), param_hint="--output") from None
-    except BrokenPipeError:
-        # Who reads the output has enough of it, as `head` does.
-        raise
     except (OutputError, OSError) as error:
         typer.echo(f"there is no report: {error}", err=True)
         raise typer.Exit(ExitCode.REFUSED) from None
@@ -277,6 +290,7 @@ def verify(
     heads: HeadsOption = None,
     zookeeper: ZooKeeperOption = "",
     bootstrap: BootstrapOption = "",
+    require_heads: RequireHeadsOption = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Check the logs themselves: finds lines that are missing, altered or repeated, and logs that were cut.
@@ -284,13 +298,15 @@ def verify(
     Compares numbers, hash chains, and what nodes have seen of one another's
     logs. Needs the extra 'audit', but no Java.
     """
-    from audit.verification import CLEAN, FINDINGS, verify_logs  # noqa: PLC0415
+    from audit.records.findings import CLEAN, FINDINGS  # noqa: PLC0415
+    from audit.verification import verify_logs  # noqa: PLC0415
 
-    result = verify_logs(log_dir, given_heads(context, heads, zookeeper, bootstrap))
-    if form is not Format.TABLE:
-        write_document(msgspec.to_builtins(result), form)
-    else:
-        show_verification(result)
+    result = verify_logs(log_dir, given_heads(context, heads, zookeeper, bootstrap), require_heads=require_heads)
+    with suppress(BrokenPipeError):
+        if form is not Format.TABLE:
+            write_document(msgspec.to_builtins(result), form)
+        else:
+            show_verification(result)
     codes = {CLEAN: ExitCode.OK, FINDINGS: ExitCode.FINDINGS}
     raise typer.Exit(codes.get(result.verdict, ExitCode.INCOMPLETE))
 

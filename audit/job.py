@@ -80,7 +80,13 @@ def run_audit(
     local = folder_of_spark(folder.location, checkpoint)
     with _in_use(folder, local), deferred_interrupts() as interrupted:
         limits = folder.limits(options.limits)
-        result = partial(read_result, output, options.expected_nodes, require_trace=options.require_trace)
+        result = partial(
+            read_result,
+            output,
+            options.expected_nodes,
+            require_trace=options.require_trace,
+            require_heads=options.require_heads,
+        )
         add_given(folder, options.heads, lag_ms=_lag_ms(inputs, once=once))
         spark = start_session(local, settings) if session is None else session
         try:

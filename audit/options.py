@@ -32,6 +32,8 @@ class AuditOptions(Struct, frozen=True, kw_only=True):
     """The time zone of local times in logs of Apache Kafka, by its name in the time zone database."""
     require_trace: bool = False
     """Whether logs of Apache Kafka that are not of level TRACE make the audit incomplete."""
+    require_heads: bool = False
+    """Whether a node whose newest log has no head makes the audit incomplete."""
     checkpoint: str = ""
     """The location of Spark's checkpoint, if not below the output."""
     limits: Limits | None = None

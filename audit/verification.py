@@ -16,12 +16,13 @@ from audit.chains.witnesses import (
     Witnessed,
     add_witnessed,
     check_ends,
-    unchecked_ends,
+    open_ends,
     witnessed_by_heads,
 )
 from audit.reading.changed_files import complete_lines_present, ignored_faults
 from audit.reading.file_faults import LOG_CHANGED, converted_message, why_unread, without_lines
 from audit.reading.log_files import LogFiles
+from audit.records.findings import CLEAN, FINDINGS, INCOMPLETE
 from cluster.model.printable import path_text
 from state_log.chain import CHAIN_BREAK, ChainSegment, extend_many
 from state_log.heads_file import GivenHead
@@ -29,7 +30,6 @@ from state_log.reader import Break, complete_lines, find_segments, join_all
 from state_log.record import Kind, LoggedStateChange, MalformedLine, decode_line
 from state_log.writer import parse_segment_name
 
-CLEAN, FINDINGS, INCOMPLETE = "clean", "findings", "incomplete"
 _BLOCK_LINES: Final = 10_000
 _BYTES: Final = DIGEST_KEPT // 2
 
@@ -42,17 +42,23 @@ class VerificationGap(Struct, frozen=True):
 
 
 class Verification(Struct, frozen=True):
-    """`breaks`: what is wrong, by rule; `incomplete`: what could not be checked; `ends`: see AuditResult."""
+    """`breaks`: what is wrong, by rule; `incomplete`: what could not be checked. For the others see AuditResult."""
 
     verdict: str
     records: int
     breaks: tuple[Break, ...]
     incomplete: tuple[VerificationGap, ...]
     ends: str
+    open_ends: dict[str, int]
 
 
-def verify_logs(directories: Iterable[Path], heads: Sequence[GivenHead] = ()) -> Verification:
-    """Check the logs in these folders, and compare them with the heads."""
+def verify_logs(
+    directories: Iterable[Path], heads: Sequence[GivenHead] = (), *, require_heads: bool = False
+) -> Verification:
+    """Check the logs in these folders, and compare them with the heads.
+
+    With `require_heads` the result is incomplete where the newest log of a node has no head.
+    """
     logs = _Logs()
     folders = list(directories)
     for path in find_segments(folders):
@@ -81,9 +87,12 @@ def verify_logs(directories: Iterable[Path], heads: Sequence[GivenHead] = ()) ->
             gaps.append(VerificationGap(name, f"records 0 to {log.missing[0][1]} were not there: the log begins later"))
     if not joined:
         gaps.append(VerificationGap("records", "no record was read: is this the folder of the state-change logs?"))
+    last, why = open_ends(heads, {name: log.next_seq for name, log in joined.items()})
+    if require_heads and last:
+        gaps.append(VerificationGap("ends of logs", why))
     verdict = FINDINGS if breaks else INCOMPLETE if gaps else CLEAN
     records = sum(log.records for log in joined.values())
-    return Verification(verdict, records, tuple(breaks), tuple(gaps), unchecked_ends(heads, joined))
+    return Verification(verdict, records, tuple(breaks), tuple(gaps), why, last)
 
 
 def _summed(breaks: Sequence[Break]) -> list[Break]:

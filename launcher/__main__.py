@@ -123,7 +123,7 @@ class _Lazy:
 
 
 class _Commands(TyperGroup):
-    """All commands. A reader that closes the pipe early, such as `head`, is not a failure."""
+    """All commands. Where a reader closes the pipe early, such as `head`, they end as other programs do."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -137,7 +137,8 @@ class _Commands(TyperGroup):
             error.message = _reworded(error)
             raise
         except BrokenPipeError:
-            return None
+            # Not 0: a script must not take a check whose output was cut for one that found nothing.
+            raise typer.Exit(ExitCode.PIPE_CLOSED) from None
         finally:
             try:
                 typer.echo(nl=False)

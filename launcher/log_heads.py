@@ -1,7 +1,7 @@
 """Where the state-change logs of a cluster end: read from ZooKeeper, or asked of the nodes."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from admin.cli.options import run
@@ -30,9 +30,12 @@ _CONNECT_MS: Final = 10_000
 _TIMEOUT_S: Final = 10.0
 
 
-def read_heads(zookeeper: str, bootstrap: str) -> list[GivenHead]:
-    """Read the heads in ZooKeeper and those of the nodes; "": not to be asked. Raises ClusterError."""
-    return run(_read(zookeeper, bootstrap))
+def read_heads(zookeeper: str, bootstrap: str, tell: Callable[[str], None] = say) -> list[GivenHead]:
+    """Read the heads in ZooKeeper and those of the nodes; "": not to be asked.
+
+    `tell` gets what is left out, and why. Raises ClusterError.
+    """
+    return run(_read(zookeeper, bootstrap, tell))
 
 
 def write_heads(zookeeper: str, bootstrap: str) -> None:
@@ -40,14 +43,14 @@ def write_heads(zookeeper: str, bootstrap: str) -> None:
     sys.stdout.buffer.write(encode_heads_file(read_heads(zookeeper, bootstrap)))
 
 
-async def _read(zookeeper: str, bootstrap: str) -> list[GivenHead]:
-    found = await _from_zookeeper(zookeeper) if zookeeper else []
+async def _read(zookeeper: str, bootstrap: str, tell: Callable[[str], None]) -> list[GivenHead]:
+    found = await _from_zookeeper(zookeeper, tell) if zookeeper else []
     if bootstrap:
-        found += await _from_nodes(bootstrap)
+        found += await _from_nodes(bootstrap, tell)
     return found
 
 
-async def _from_zookeeper(where: str) -> list[GivenHead]:
+async def _from_zookeeper(where: str, tell: Callable[[str], None]) -> list[GivenHead]:
     try:
         check_zookeeper(where)
     except ValueError as error:
@@ -74,32 +77,32 @@ async def _from_zookeeper(where: str) -> list[GivenHead]:
         try:
             heads = () if znode is None else decode_heads(node, znode.data)
         except MalformedZnodeError as error:
-            say(f"left out: {error}")
+            tell(f"left out: {error}")
             continue
-        found += _given(heads, -1 if znode is None else znode.stat.mtime)
+        found += _given(heads, -1 if znode is None else znode.stat.mtime, tell)
     return found
 
 
-async def _from_nodes(bootstrap: str) -> list[GivenHead]:
-    async with Target(bootstrap).connect(_TIMEOUT_S, lambda notice: say(notice.text)) as client:
+async def _from_nodes(bootstrap: str, tell: Callable[[str], None]) -> list[GivenHead]:
+    async with Target(bootstrap).connect(_TIMEOUT_S, lambda notice: tell(notice.text)) as client:
         found: dict[str, StateLogHead] = {}
         for address in await _addresses(client):
             try:
                 heads = await client.describe_log_heads(address)
             except PeerUnreachableError as error:
-                say(f"left out: {address}: {error.why}")
+                tell(f"left out: {address}: {error.why}")
                 continue
             except ApiError as error:
-                say(f"left out: {address}: {error}")
+                tell(f"left out: {address}: {error}")
                 continue
             for head in heads:
                 if head.flushed_seq < 0:
-                    say(f"left out: {head.node}: has flushed nothing yet, or is of a version that does not say so")
+                    tell(f"left out: {head.node}: has flushed nothing yet, or is of a version that does not say so")
                     continue
                 found[head.node] = StateLogHead(
                     head.node, head.incarnation, head.flushed_seq, head.flushed_digest, head.boot_id
                 )
-    return _given(found.values(), SystemClock().now_ms())
+    return _given(found.values(), SystemClock().now_ms(), tell)
 
 
 async def _addresses(client: AdminClient) -> Sequence[str]:
@@ -111,12 +114,12 @@ async def _addresses(client: AdminClient) -> Sequence[str]:
     return client.nodes_of(described)
 
 
-def _given(heads: Iterable[StateLogHead], at_ms: int) -> list[GivenHead]:
+def _given(heads: Iterable[StateLogHead], at_ms: int, tell: Callable[[str], None]) -> list[GivenHead]:
     found = []
     for head in heads:
         why = why_malformed(head)
         if why is not None:
-            say(f"left out: the head of {head.node[:40]!r}: {why}")
+            tell(f"left out: the head of {head.node[:40]!r}: {why}")
             continue
         found.append(GivenHead(head.node, head.incarnation, head.seq, head.digest, head.boot_id, at_ms))
     return found

@@ -42,7 +42,7 @@ from simulator.network import SimulatedBrokerClient, SimulatedClusterClient, Sim
 from simulator.virtual_time_loop import Process
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from state_log.record import Boot, Kind, LoggedStateChange, StateChange, incarnation_id
+from state_log.record import Boot, Kind, LoggedStateChange, StateChange, Witness, incarnation_id
 
 _T = TypeVar("_T")
 _PORT: Final = 9092
@@ -87,6 +87,18 @@ class Machine:
         self._node = node
         self._boots = 1
         self._began_at = 0.0
+        self._log: MemoryStateChangeLog | None = None
+
+    def open_log(self, world: World, number: int) -> MemoryStateChangeLog:
+        """Open the log of a new run. Its first record is the end of the former run's log, as on files."""
+        former = None if self._log is None else self._log.flushed_head
+        self._log = MemoryStateChangeLog(
+            self._node, incarnation_id(world.clock.now_ms(), number), world.clock, self.boot
+        )
+        if former is not None:
+            witness = Witness(former.node, former.incarnation, former.seq, former.digest)
+            self._log.append([StateChange(kind=Kind.WITNESS, witness=witness)])
+        return self._log
 
     def start_anew(self) -> None:
         self._boots += 1
@@ -105,7 +117,7 @@ class Incarnation:
         self.endpoints = (Endpoint(node, _PORT, names.client), Endpoint(node, _CONTROL_PORT, names.control))
         # A network partition affects this process; its successor opens its own connections.
         self.source = f"{node}/{number}"
-        self.log = MemoryStateChangeLog(node, incarnation_id(world.clock.now_ms(), number), world.clock, machine.boot)
+        self.log = machine.open_log(world, number)
         self.process = Process()
         self.zookeeper = SimulatedZooKeeperClient(
             world.zookeeper,

@@ -74,7 +74,9 @@ class Kind(StrEnum):
     DELETION = "deletion"
     """The deletion of a topic: to_state `started` when its replicas are first told to go, `completed` when all are."""
     WITNESS = "witness"
-    """Another node's log reached this `witness`, as that node said in a request or response."""
+    """Another node's log reached this `witness`, as that node said in a request or response; in the first record of a
+    run, the log of the same node's former run ends with it.
+    """
 
 
 class Cause(Struct, frozen=True, omit_defaults=True):
@@ -91,8 +93,9 @@ class Cause(Struct, frozen=True, omit_defaults=True):
 
 
 class Witness(Struct, frozen=True, omit_defaults=True):
-    """The head of another node's chain, as that node named it in a message: the number and digest of the last line
-    that was flushed, and the boot of its machine.
+    """The head of a chain: the number and digest of its last line, and the boot of its machine.
+
+    Another node names the last line that it has flushed in its messages; the former run of the same node ended with it.
     """
 
     node: _Text

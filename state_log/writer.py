@@ -22,7 +22,18 @@ from cluster.config.settings import Settings
 from cluster.model.errors import DECODE_ERRORS, StorageError
 from cluster.requests.control import StateLogHead
 from state_log.log_metrics import StateChangeLogMetrics
-from state_log.record import Boot, ChainHead, Stamper, StateChange, incarnation_id
+from state_log.record import (
+    Boot,
+    ChainHead,
+    Kind,
+    LoggedStateChange,
+    Stamper,
+    StateChange,
+    Witness,
+    decode_line,
+    incarnation_id,
+    line_digest,
+)
 
 if TYPE_CHECKING:
     from cluster.metrics.registry import Metrics
@@ -35,6 +46,8 @@ AUDITED_FILE: Final = "audited.json"
 
 _SEGMENT_NAME: Final = re.compile(r"(?P<node>.+)-(?P<incarnation>[0-9]{13}\.[0-9]+)-(?P<first_seq>[0-9]{20})\.jsonl")
 _FOREVER: Final = -1
+_BLOCK: Final = 1 << 16
+"""Bytes that are read at once when the last line of a file is looked for."""
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -54,6 +67,38 @@ def parse_segment_name(name: str) -> SegmentName | None:
     """Parse a file name; None if it is not a segment."""
     match = _SEGMENT_NAME.fullmatch(name)
     return SegmentName(match["node"], match["incarnation"], int(match["first_seq"])) if match else None
+
+
+def former_end(directory: Path, node: str) -> Witness | None:
+    """Find the last line that earlier runs of this node have left in the directory.
+
+    The first record of a run names it: what a run had written can then no longer be cut off unnoticed, except that of
+    the newest run. None if there is no such line, if it is no record, or if it cannot be read.
+    """
+    names = (parse_segment_name(path.name) for path in directory.glob(f"*{SEGMENT_SUFFIX}"))
+    try:
+        for name in sorted((name for name in names if name is not None and name.node == node), reverse=True):
+            line = _last_line(directory / str(name))
+            if line is not None:
+                last = decode_line(line)
+                if not isinstance(last, LoggedStateChange):
+                    return None
+                return Witness(node, last.incarnation, last.seq, line_digest(line))
+    except OSError as error:
+        _log.warning("The former state-change log cannot be read", directory=str(directory), error=str(error))
+    return None
+
+
+def _last_line(path: Path) -> bytes | None:
+    """Read the last complete line of a file, without its newline; None if there is none."""
+    with path.open("rb") as file:
+        position, data = file.seek(0, os.SEEK_END), b""
+        while position > 0 and data.count(b"\n") < 2:
+            position = max(0, position - _BLOCK)
+            file.seek(position)
+            data = file.read(_BLOCK if data else -1) + data
+    complete, newline, _ = data.rpartition(b"\n")
+    return complete.rpartition(b"\n")[2] if newline else None
 
 
 def read_audited(directory: Path) -> dict[str, int]:
@@ -279,10 +324,14 @@ def read_boot() -> Boot:
 def open_state_change_log(
     settings: Settings, data: Sequence[str], node: str, clock: WallClock, metrics: "Metrics"
 ) -> FileStateChangeLog:
-    """Open the log of this process, in `klamm.state.change.log.dir` or below the first data directory."""
+    """Open the log of this process, in `klamm.state.change.log.dir` or below the first data directory.
+
+    Its first record is the end of the former run's log, if there was one.
+    """
     configured = settings.klamm_state_change_log_dir
     directory = Path(data[0]) / STATE_CHANGE_FOLDER if configured is None else Path(configured)
-    return FileStateChangeLog(
+    former = former_end(directory, node)
+    log = FileStateChangeLog(
         directory,
         node=node,
         incarnation=incarnation_id(clock.now_ms(), os.getpid()),
@@ -295,3 +344,6 @@ def open_state_change_log(
         boot=read_boot,
         metrics=StateChangeLogMetrics(metrics),
     )
+    if former is not None:
+        log.append([StateChange(kind=Kind.WITNESS, witness=former)])
+    return log

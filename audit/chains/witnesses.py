@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from audit.records.findings import AuditFinding
+from audit.records.findings import CLEAN, AuditFinding
 from state_log.heads_file import GivenHead
 
 LOG_CUT: Final = "log-cut"
@@ -24,6 +24,7 @@ DIGEST_KEPT: Final = 16
 LOGS_MAX: Final = 1000
 """Logs that are kept for one witness; a sound one has seen one for each start of a node."""
 _NAMED_MAX: Final = 20
+_SHOWN_MAX: Final = 4
 _GIVEN: Final = "a head that was given"
 
 Digests = Callable[[str, int], Collection[str]]
@@ -57,6 +58,11 @@ class Witnessed(Struct, frozen=True):
     @property
     def digits(self) -> str:
         return self.digest[:DIGEST_KEPT].lower()
+
+    @property
+    def is_own(self) -> bool:
+        """Whether a later run of the same node says so: it has read the line from the file."""
+        return self.by.startswith(f"{self.node}/")
 
 
 class ReadLog(Struct, frozen=True):
@@ -117,14 +123,39 @@ def witnessed_by_heads(heads: Iterable[GivenHead]) -> Iterator[Witnessed]:
         yield Witnessed(head.node, head.incarnation, head.seq, head.digest, head.boot_id, "", head.at_ms)
 
 
-def unchecked_ends(heads: Collection[GivenHead], logs: Iterable[str]) -> str:
-    """The logs for whose ends no head was given; "" if each node's newest log (of node/incarnation) has one."""
+class OpenEnds(NamedTuple):
+    """The newest logs of nodes for which no head was given: their last lines may have been cut off unnoticed.
+
+    `last`: by node, the number of the last line that was read, -1 where none was. `why`: "" if there are none.
+    """
+
+    last: dict[str, int]
+    why: str
+
+
+def open_ends(heads: Collection[GivenHead], logs: Mapping[str, int]) -> OpenEnds:
+    """Find the newest log of each node that has no head. `logs`: by node/incarnation, the number after the last line.
+
+    A node's earlier logs need none: its next run names their last line.
+    """
     newest = {log.partition("/")[0]: log for log in sorted(logs)}
-    if newest and not heads:
-        return "not checked: give --heads, --zookeeper or --bootstrap"
     known = {f"{head.node}/{head.incarnation}" for head in heads}
-    without = [node for node, log in newest.items() if log not in known]
-    return f"not checked of {', '.join(without[:_NAMED_MAX])}: there is no head of the newest log" if without else ""
+    without = {node: logs[log] - 1 for node, log in newest.items() if log not in known}
+    if not without:
+        return OpenEnds({}, "")
+    if not heads:
+        return OpenEnds(without, "not checked: give --heads, --zookeeper or --bootstrap")
+    named = ", ".join(list(without)[:_NAMED_MAX])
+    return OpenEnds(without, f"not checked of {named}: there is no head of the newest log")
+
+
+def qualified(verdict: str, ends: Mapping[str, int]) -> str:
+    """The verdict as a line for people: what is clean is so up to the lines whose ends nobody has confirmed."""
+    if verdict != CLEAN or not ends:
+        return verdict
+    named = [f"record {last} of {node}" for node, last in sorted(ends.items())]
+    more = [] if len(named) <= _SHOWN_MAX else [f"{len(named) - _SHOWN_MAX} more"]
+    return f"{verdict} up to {', '.join([*named[:_SHOWN_MAX], *more])}: what followed may have been cut"
 
 
 def check_ends(
@@ -178,7 +209,7 @@ def _check_end(
     why = ""
     if log.is_malformed:
         why = f"{ended} and has malformed lines; {last} of it"
-    elif boot and boot_after and boot != boot_after:
+    elif boot and boot_after and boot != boot_after and not any(each.is_own for each in cut):
         why = f"{ended}; {last} of it. The rest may have been lost: the machine was started anew after it"
     elif not cut:
         why = f"{ended} so far; {last} of it shortly before. Read it to its end: 'klamm audit run --once'"

@@ -20,6 +20,10 @@ ZooKeeperOption = Annotated[
 BootstrapOption = Annotated[
     str, typer.Option("--bootstrap", metavar="HOST:PORT[,…]", help="Ask controllers and brokers for their heads.")
 ]
+RequireHeadsOption = Annotated[
+    bool,
+    typer.Option("--require-heads", help="Incomplete unless the newest log of each node has a head."),
+]
 ReadHeads = Callable[[str, str], Sequence[GivenHead]]
 """(ZooKeeper, bootstrap addresses; "": neither) -> the heads of a cluster: `context.obj`, because the audit itself asks
 neither ZooKeeper nor the nodes.

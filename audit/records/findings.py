@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
+CLEAN, FINDINGS, INCOMPLETE = "clean", "findings", "incomplete"
+"""The verdicts."""
 FOUND, WITHDRAWN, NOT_COMPARED = "found", "withdrawn", "not compared"
 HOLDS = "holds"
 """The status of rows of tables other than the findings that were not withdrawn."""

@@ -8,9 +8,10 @@ from typing import Self
 import typer
 
 from audit.reading.log_files import LogFiles, advance, ends
+from audit.records.findings import CLEAN
 from audit.report.backlog import positions_of
 from audit.report.metrics import AuditMetrics
-from audit.report.report import CLEAN, AuditResult
+from audit.report.report import AuditResult
 from audit.report.webhook import Webhook, check_url
 from audit.storage.file_store import Location
 from audit.storage.output_folder import OutputFolder
@@ -50,6 +51,12 @@ class Alerts:
         typer.echo(f"{result.records} records, {sum(result.findings.values())} findings", err=True)
         self.finish(result)
         return self._until_clean is not None and self._until_clean.reached(result)
+
+    def retry(self) -> bool:
+        """Send again what the webhook did not accept, if it is time; never a reason to stop the audit."""
+        if self._webhook is not None:
+            self._webhook.retry()
+        return False
 
     def finish(self, result: AuditResult) -> None:
         """Report the last result."""

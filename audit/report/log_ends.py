@@ -9,11 +9,12 @@ from audit.batches.cluster_state import ClusterState
 from audit.chains.line_digests import DIGESTS, find_digests
 from audit.chains.witnesses import (
     Ends,
+    OpenEnds,
     ReadLog,
     Witnessed,
     add_witnessed,
     check_ends,
-    unchecked_ends,
+    open_ends,
     witnessed_by_heads,
 )
 from audit.storage.commits import Commit
@@ -23,10 +24,10 @@ from state_log.chain import CHAIN_BREAK
 
 
 class CheckedEnds(NamedTuple):
-    """What was found, and as a text the logs whose ends were not checked."""
+    """What was found, and the logs whose ends were not checked."""
 
     ends: Ends
-    checked: str
+    open: OpenEnds
 
 
 def check_log_ends(folder: OutputFolder, commit: Commit | None, state: ClusterState) -> CheckedEnds:
@@ -37,7 +38,7 @@ def check_log_ends(folder: OutputFolder, commit: Commit | None, state: ClusterSt
     runs = [] if commit is None else folder.runs(commit.cluster.runs.get(DIGESTS, ()))
     digests = find_digests(runs, {(log, each.seq) for log, seen in latest.items() for each in seen.values()})
     ends = check_ends(latest, _logs(state), lambda log, seq: digests[log, seq], _Lag(given, state).explains)
-    return CheckedEnds(ends, unchecked_ends(given.heads, state.incarnations))
+    return CheckedEnds(ends, open_ends(given.heads, {name: log.next_seq for name, log in state.incarnations.items()}))
 
 
 def _logs(state: ClusterState) -> dict[str, ReadLog]:

@@ -85,11 +85,25 @@ def add_unwritten(found: Open, rows: Sequence[Mapping[str, Any]], commit: Commit
         more = "" if len(group) == 1 else f", and {len(group) - 1} more of {name}"
         message = f"{first['node']} applied {_partition(first)}: {_state(first)}, which no controller wrote{more}"
         finding = _finding(EPOCH_NEVER_GIVEN, name, group[:_NAMED_MAX], message)
-        # Otherwise the log of that controller is what is missing, or its end.
-        is_known = epoch == NO_EPOCH or epoch in state.active
-        goes_on = first["at_ms"] < last or NO_EPOCH < epoch < max(state.active, default=0)
-        decided = has_all and is_known and goes_on
-        (found.findings if decided else found.unknown).append(finding)
+        latest_ms = max(row["at_ms"] for row in group)
+        goes_on = latest_ms < last if epoch == NO_EPOCH else _was_read_beyond(epoch, latest_ms, state)
+        (found.findings if has_all and goes_on else found.unknown).append(finding)
+
+
+def _was_read_beyond(epoch: int, at_ms: int, state: ClusterState) -> bool:
+    """Whether the log of the controller of this epoch has all that it wrote until then.
+
+    It does where it has a later record, or where the node's next run, in the same boot of the machine, names the end of
+    the log. Without either the end may not have been copied yet, or a power failure may have taken it.
+    """
+    logs = {record.rpartition("/")[0] for record in state.active.get(epoch, ())}
+    return bool(logs) and all(state.spans[log].last_at_ms > at_ms or _has_ended(log, state) for log in logs)
+
+
+def _has_ended(log: str, state: ClusterState) -> bool:
+    later = (state.spans.get(each.witness) for each in state.witnessed.get(log, {}).values() if each.is_own)
+    boot = state.spans[log].boot_id
+    return any(span is not None and span.boot_id == boot != "" for span in later)
 
 
 def _waiting(folder: OutputFolder, commit: Commit | None, table: Awaited) -> Iterator[dict[str, Any]]:

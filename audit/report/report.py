@@ -15,7 +15,7 @@ from audit.reading.file_faults import why_unread
 from audit.reading.kafka.log_state import describe_time
 from audit.reading.kafka.log_state import gaps as kafka_gaps
 from audit.reading.lines_read import QUARANTINED_MAX
-from audit.records.findings import FOUND, NOT_COMPARED, AuditFinding
+from audit.records.findings import CLEAN, FINDINGS, FOUND, INCOMPLETE, NOT_COMPARED, AuditFinding
 from audit.report.governed_brokers import check_governed, governed_nodes, governing
 from audit.report.lasting_conditions import LastingCondition, lasting_conditions, lasting_findings
 from audit.report.log_ends import CheckedEnds, check_log_ends
@@ -32,7 +32,6 @@ from state_log.causes import call_of, calls_by_event, origin_text
 from state_log.kafka.lines import NODE
 from state_log.record import LoggedStateChange
 
-CLEAN, FINDINGS, INCOMPLETE = "clean", "findings", "incomplete"
 _NAMED_MAX: Final = 20
 _OF_CAUSES: Final = (
     *("v", "node", "incarnation", "seq", "at_ms", "kind", "controller_epoch", "request_id", "principal", "peer"),
@@ -68,7 +67,8 @@ class AuditResult(Struct, frozen=True):
 
     `verdict`: `findings` if there are any; else `incomplete` if something was missing or malformed; else `clean`.
     `incomplete` names what was, whatever the verdict. `expected`: by the numbers of the records that were read. `ends`:
-    of which logs no head was given to check the end against; "" if of none. `timezone`: of the times in `kafka_logs`.
+    of which nodes no head was given to check the end of the newest log against; "" if of none; `open_ends`: by these
+    nodes, the number of the last record that was read. `timezone`: of the times in `kafka_logs`.
     `not_applicable`: rules that do not hold for these logs, and why. `rules`: by which versions of the rules the
     records were judged; "" if by those of this klamm alone.
     """
@@ -84,12 +84,17 @@ class AuditResult(Struct, frozen=True):
     timezone: str | None = None
     not_applicable: dict[str, str] = {}
     ends: str = ""
+    open_ends: dict[str, int] = {}
     rules: str = ""
 
 
-def read_result(output: Location, expected_nodes: Sequence[str] = (), *, require_trace: bool = False) -> AuditResult:
-    """The verdict on everything that was read so far; incomplete where `require_trace` and a log of Kafka's has no
-    TRACE. Raises OutputError.
+def read_result(
+    output: Location, expected_nodes: Sequence[str] = (), *, require_trace: bool = False, require_heads: bool = False
+) -> AuditResult:
+    """The verdict on everything that was read so far.
+
+    It is incomplete where `require_trace` and a log of Kafka has no TRACE, or `require_heads` and the newest log of a
+    node has no head. Raises OutputError.
     """
     folder = OutputFolder(output)
     commit = folder.last_commit()
@@ -102,6 +107,7 @@ def read_result(output: Location, expected_nodes: Sequence[str] = (), *, require
         *(Gap(node_of(f), "its clock is wrong: durations are not judged by its records") for f in at_end.clocks),
         *(Gap(f.subject, f"not decided: {f.message}") for f in at_end.unknown),
         *(Gap(what, why) for what, why in kafka_gaps(state.kafka, require_trace, governing(state))),
+        *((Gap("ends of logs", log_ends.open.why),) if require_heads and log_ends.open.last else ()),
         *(Gap(fault.file, why_unread(fault)) for log, fault in sorted(state.unread.items()) if log not in taken),
     )
     kafka_logs = _kafka_logs(state)
@@ -118,7 +124,8 @@ def read_result(output: Location, expected_nodes: Sequence[str] = (), *, require
         kafka_logs=kafka_logs,
         timezone=min((log.content.zone for log in state.kafka.logs.values()), default=None),
         not_applicable=_not_applicable(kafka_logs, state),
-        ends=log_ends.checked,
+        ends=log_ends.open.why,
+        open_ends=log_ends.open.last,
         rules=_rules(commit),
     )
 

@@ -1,11 +1,13 @@
 """What `klamm audit run`, `report` and `verify` print: as text, JSON or YAML."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 import typer
 
+from audit.chains.witnesses import qualified
 from cluster.cli.documents import Format, write_document, write_line
 from cluster.model.exit_codes import ExitCode
 from cluster.model.printable import counted
@@ -19,34 +21,31 @@ if TYPE_CHECKING:
 
 def show_result(result: "AuditResult", output: str, form: Format, limit: int) -> NoReturn:
     """Print the result in this form, and exit with the code of its verdict."""
-    from audit.report.report import (  # noqa: PLC0415
-        CLEAN,
-        FINDINGS,
-        read_findings,
-        read_lasting_conditions,
-        read_quarantine,
-    )
+    from audit.records.findings import CLEAN, FINDINGS  # noqa: PLC0415
+    from audit.report.report import read_findings, read_lasting_conditions, read_quarantine  # noqa: PLC0415
     from audit.storage.output_folder import OutputFolder  # noqa: PLC0415
     from audit.tables.summaries import summarize  # noqa: PLC0415
 
     findings, malformed = read_findings(output, limit), read_quarantine(output, limit)
     lasting, summary = read_lasting_conditions(output, limit), summarize(OutputFolder(output), limit)
-    if form is not Format.TABLE:
-        document = {**msgspec.to_builtins(result), "output": str(output)}
-        document["open_conditions"] = msgspec.to_builtins(lasting)
-        document |= msgspec.to_builtins(summary)
-        write_document({**document, "first_findings": findings, "first_quarantined": malformed}, form)
-    else:
-        _show_table(result, findings, malformed)
-        _show_lasting(lasting)
-        _show_summary(summary)
+    # A reader that has enough of it does not change the verdict.
+    with suppress(BrokenPipeError):
+        if form is not Format.TABLE:
+            document = {**msgspec.to_builtins(result), "output": str(output)}
+            document["open_conditions"] = msgspec.to_builtins(lasting)
+            document |= msgspec.to_builtins(summary)
+            write_document({**document, "first_findings": findings, "first_quarantined": malformed}, form)
+        else:
+            _show_table(result, findings, malformed)
+            _show_lasting(lasting)
+            _show_summary(summary)
     codes = {CLEAN: ExitCode.OK, FINDINGS: ExitCode.FINDINGS}
     raise typer.Exit(codes.get(result.verdict, ExitCode.INCOMPLETE))
 
 
 def show_verification(result: "Verification") -> None:
     """Print what `klamm audit verify` has found, for people."""
-    write_line(f"verdict      {result.verdict}")
+    write_line(f"verdict      {qualified(result.verdict, result.open_ends)}")
     write_line(f"records      {result.records}")
     if result.ends:
         write_line(f"ends         {result.ends}")
@@ -59,7 +58,7 @@ def show_verification(result: "Verification") -> None:
 def _show_table(
     result: "AuditResult", findings: Sequence[Mapping[str, Any]], malformed: Sequence[Mapping[str, Any]]
 ) -> None:
-    write_line(f"verdict      {result.verdict}")
+    write_line(f"verdict      {qualified(result.verdict, result.open_ends)}")
     write_line(f"records      {result.records} of {result.expected}, {counted(result.incarnations, 'incarnation')}")
     write_line(f"quarantined  {result.quarantined}")
     if result.ends:

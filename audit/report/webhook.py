@@ -1,12 +1,13 @@
 """Sends findings to a webhook: those that are new since the last request that was accepted, and those withdrawn.
 
 Each is sent at least once: what the receiver accepted is written down after its answer, so that a crash in between
-sends it again. A receiver that is down costs nothing but the next attempt, with the next result.
+sends it again. A receiver that is down is tried again with longer pauses, also while nothing new is found.
 """
 
 import hashlib
+import time
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http.client import HTTPException
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -27,6 +28,8 @@ VERSION: Final = 1
 FINDINGS_MAX: Final = 100
 """Findings in one request; `more` counts the others."""
 _TIMEOUT_S: Final = 10.0
+_LONGEST_PAUSE_S: Final = 60.0
+"""Between two attempts. The first pause is a second, and each is twice as long as the one before."""
 _SENT_FILE: Final = "webhook.json"
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -42,7 +45,13 @@ class Sent(Struct, frozen=True):
 class Webhook:
     """Posts JSON documents to one address."""
 
-    def __init__(self, url: str, output: Location, metrics: Metrics) -> None:
+    def __init__(
+        self, url: str, output: Location, metrics: Metrics, monotonic_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._monotonic_s = monotonic_s
+        self._refused: AuditResult | None = None
+        """The last result, if the receiver did not accept it."""
+        self._pause_s = self._next_attempt_s = 0.0
         self._url, self._output = url, output
         self._files = open_store(output)
         self._failures = metrics.meter("klamm.audit", "Webhook", "Failures")
@@ -52,10 +61,19 @@ class Webhook:
         """Send what has changed, if anything has."""
         sent, found = self._sent(), all_findings(OutputFolder(self._output))
         now = Sent(result.verdict, {_name(finding): _digest(finding) for finding in found})
-        if now == sent:
+        if now == sent or self._post(msgspec.json.encode(document(result, found, sent, now))):
+            self._refused, self._pause_s = None, 0.0
+            if now != sent:
+                self._files.write(_SENT_FILE, msgspec.json.encode(now))
             return
-        if self._post(msgspec.json.encode(document(result, found, sent, now))):
-            self._files.write(_SENT_FILE, msgspec.json.encode(now))
+        self._refused = result
+        self._pause_s = min(_LONGEST_PAUSE_S, max(1.0, 2 * self._pause_s))
+        self._next_attempt_s = self._monotonic_s() + self._pause_s
+
+    def retry(self) -> None:
+        """Send again what was not accepted, once the pause is over. Cheap, to be called often."""
+        if self._refused is not None and self._monotonic_s() >= self._next_attempt_s:
+            self.update(self._refused)
 
     def _sent(self) -> Sent:
         try:

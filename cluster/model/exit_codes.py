@@ -22,3 +22,5 @@ class ExitCode(IntEnum):
     """A broker has no log directory that it can use, or none any more: its disks need a person."""
     ID_TAKEN = 6
     """Another process is registered with this id. It ends with that process, or with the session of one that died."""
+    PIPE_CLOSED = 141
+    """Whoever reads stdout has closed it, as `head` does: 128 + SIGPIPE, as of a program that the signal ends."""

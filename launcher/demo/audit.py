@@ -16,6 +16,7 @@ from msgspec import Struct, field
 from cluster.aio.clock import SystemClock
 from cluster.model.broker import BrokerId, PartitionEpoch
 from cluster.model.errors import DECODE_ERRORS, StartupError
+from state_log.heads_file import GivenHead, encode_heads_file
 from state_log.histories import ONE_LEADER_PER_EPOCH
 from state_log.reader import read_state_changes
 from state_log.record import Cause, Kind, LoggedStateChange, StateChange, incarnation_id
@@ -24,6 +25,7 @@ from state_log.writer import FileStateChangeLog
 INCOMPLETE: Final = "incomplete"
 AUDIT_FOLDER: Final = "audit"
 REQUEST_FILE, FINISH_FILE, OUTCOME_FILE = "request.json", "finish", "outcome.json"
+HEADS_FILE: Final = "heads.json"
 REPORT_FILE: Final = "audit.html"
 LOG_FILE: Final = "audit.log"
 _APPLICATION: Final = Path(__file__).resolve().parents[2]
@@ -34,14 +36,15 @@ _WRITTEN_BY_CONTROLLERS: Final = (Kind.PARTITION, Kind.REPLICA, Kind.ISR)
 class AuditOutcome(Struct):
     """The result of `klamm audit run` on the logs as they are, and on the copy with the injected record.
 
-    `gaps`: what was missing or malformed in the logs as they are. `failure`: why not all of it could be said; `verdict`
-    is then that of what could be, or "incomplete". `html`: the file of the report.
+    `gaps`: what was missing or malformed in the logs as they are. `open_ends`: see AuditResult. `failure`: why not all
+    of it could be said; `verdict` is then that of what could be, or "incomplete". `html`: the file of the report.
     """
 
     verdict: str = INCOMPLETE
     records: int = 0
     findings: dict[str, int] = field(default_factory=dict)
     gaps: list[str] = field(default_factory=list)
+    open_ends: dict[str, int] = field(default_factory=dict)
     html: str = ""
     injected: str = ""
     found: dict[str, int] = field(default_factory=dict)
@@ -85,11 +88,15 @@ class BackgroundAudit:
                 command, stdin=DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
             )
 
-    def finish(self, topic: str) -> AuditOutcome:
-        """Conclude: audit the rest of the logs, which are complete now, and a copy of them with a second leader."""
+    def finish(self, topic: str, heads: Sequence[GivenHead]) -> AuditOutcome:
+        """Conclude: audit the rest of the logs, which are complete now, and a copy of them with a second leader.
+
+        `heads`: where the logs ended, as the nodes said while they ran.
+        """
         for original, copied in zip(self._logs, self._copies, strict=True):
             shutil.copytree(original, copied)
         injected = inject_second_leader(self._copies, topic)
+        (self._folder / HEADS_FILE).write_bytes(encode_heads_file(heads))
         (self._folder / FINISH_FILE).touch()
         try:
             self._process.wait(_TIMEOUT_S)

@@ -1,8 +1,8 @@
 """The audit of a demonstration, as a process beside it: it follows the logs, and concludes when it is told to.
 
 Run as `python -m launcher.demo.auditor FOLDER`. `request.json` in the folder says what to audit. When the file `finish`
-appears there the process reads what is left, audits the copy with the injected record, writes `outcome.json` and ends.
-It ends as well when the process that started it is gone.
+appears there, beside the heads of the logs, the process reads what is left, audits the copy with the injected record,
+writes `outcome.json` and ends. It ends as well when the process that started it is gone.
 """
 
 import os
@@ -22,6 +22,7 @@ from deploy.local.java import find_java, spark_environment, user_shim_folder
 from launcher.demo.audit import (
     AUDIT_FOLDER,
     FINISH_FILE,
+    HEADS_FILE,
     OUTCOME_FILE,
     REPORT_FILE,
     REQUEST_FILE,
@@ -29,6 +30,7 @@ from launcher.demo.audit import (
     AuditRequest,
     write_whole,
 )
+from state_log.heads_file import read_heads_file
 
 _NICENESS: Final = 10
 """The cluster, whose failovers are measured, comes first."""
@@ -65,9 +67,11 @@ def _audit(request: AuditRequest, folder: Path, session: SparkSession, parent: i
     run_audit(logs, output, AuditOptions(trigger_seconds=_TRIGGER_SECONDS), stop=is_over, session=session)
     if os.getppid() != parent:
         return
-    as_written = run_audit(logs, output, AuditOptions(once=True), session=session)
+    heads = read_heads_file(folder / HEADS_FILE)
+    as_written = run_audit(logs, output, AuditOptions(once=True, heads=heads), session=session)
     outcome.verdict, outcome.records, outcome.findings = as_written.verdict, as_written.records, as_written.findings
     outcome.gaps = [f"{gap.what}: {gap.why}" for gap in as_written.incomplete]
+    outcome.open_ends = as_written.open_ends
     outcome.html = str(write_report(output, folder / REPORT_FILE))
     copies = [Path(name) for name in request.copies]
     outcome.found = run_audit(

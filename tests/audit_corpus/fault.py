@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from audit.report.report import CLEAN, FINDINGS, INCOMPLETE, AuditResult
+from audit.records.findings import CLEAN, FINDINGS, INCOMPLETE
+from audit.report.report import AuditResult
 from state_log.heads_file import GivenHead
 from tests.audit_corpus.logs import Logs
 

@@ -72,6 +72,9 @@ FAULTS_OF_LINES: Final[dict[str, Fault]] = {
     "a controller's log cut at its end": Fault(
         lines(lambda present: present[: len(present) * 2 // 3]), {"log-cut": 1}, (UNDECIDED,)
     ),
+    "the end of a former controller's log, which agents followed and no witness has seen, not read": Fault(
+        lambda logs: logs.change_lines(EARLIER_CONTROLLER, lambda present: present[:-60]), incomplete=(UNDECIDED,)
+    ),
     "a broker's log cut at its end": Fault(lines(lambda present: present[: len(present) // 2], BROKER), {"log-cut": 1}),
     "a log cut within its last line": Fault(
         lambda logs: logs.largest(CONTROLLER).write_bytes(logs.largest(CONTROLLER).read_bytes()[:-9])

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -19,6 +20,7 @@ from cluster.model.broker import Offset
 from cluster.model.errors import ErrorCode, PeerUnreachableError
 from tests.controllers.scripted_cluster import FIRST_CONTROLLER, TOPIC, ScriptedCluster, served_cluster
 from tests.processes.commands import run_klamm
+from tests.processes.refused_ports import kept_refused
 from tests.timeouts import TIMEOUT_S
 
 
@@ -26,6 +28,15 @@ from tests.timeouts import TIMEOUT_S
 async def cluster() -> AsyncIterator[ScriptedCluster]:
     async with served_cluster() as served:
         yield served
+
+
+@asynccontextmanager
+async def stopped(cluster: ScriptedCluster) -> AsyncIterator[None]:
+    """The cluster with all its servers stopped, and their ports kept."""
+    for server in cluster.servers.values():
+        await server.stop(0)
+    with kept_refused([server.address for server in cluster.servers.values()]):
+        yield
 
 
 async def failure_of(client: AdminClient, text: str) -> str:
@@ -52,8 +63,7 @@ async def test_a_client_that_gives_up_says_once_what_each_kind_of_node_answered(
 
 async def test_a_cluster_of_which_nothing_runs_is_named_by_its_addresses(cluster: ScriptedCluster) -> None:
     addresses = [cluster.servers[node].address for node in (FIRST_CONTROLLER, 0)]
-    await stop_all(cluster)
-    async with AdminClient(addresses, timeout_ms=1_000) as client:
+    async with stopped(cluster), AdminClient(addresses, timeout_ms=1_000) as client:
         assert await failure_of(client, f"{addresses[1]} not answering (") == (
             f"no answer within 1 s: {addresses[0]}, {addresses[1]} not answering (connection refused)"
         )
@@ -82,15 +92,9 @@ async def test_topics_are_described_by_the_brokers_while_no_controller_is_active
         assert isinstance(described, list)
         assert [p.leader for p in described[0].partitions][:3] == [0, 1, 2]
         assert {p.partition_epoch for p in described[0].partitions} == {UNKNOWN_PARTITION_EPOCH}
-    await stop_all(cluster)
-    async with AdminClient(addresses, timeout_ms=1_000) as client:
+    async with stopped(cluster), AdminClient(addresses, timeout_ms=1_000) as client:
         with pytest.raises(PeerUnreachableError, match="no answer within 1 s"):
             await of_controller_or_brokers(client, client.list_topics(), None, listed_topics)
-
-
-async def stop_all(cluster: ScriptedCluster) -> None:
-    for server in cluster.servers.values():
-        await server.stop(0)
 
 
 @pytest.mark.parametrize("why", ["it is stopped", "it has no ZooKeeper", "it hangs"])
@@ -118,8 +122,7 @@ async def test_health_without_a_controller_is_what_the_others_know(cluster: Scri
 
 async def test_health_of_a_cluster_of_which_nothing_runs_is_no_answer(cluster: ScriptedCluster) -> None:
     addresses = [cluster.servers[node].address for node in (FIRST_CONTROLLER, 0)]
-    await stop_all(cluster)
-    async with AdminClient(addresses, timeout_ms=1_000) as client:
+    async with stopped(cluster), AdminClient(addresses, timeout_ms=1_000) as client:
         with pytest.raises(PeerUnreachableError, match="no answer within 1 s"):
             await examine(client)
 
@@ -156,8 +159,10 @@ async def test_names_that_do_not_resolve_end_the_wait_and_are_named_with_where_t
 
 async def test_the_wait_goes_on_while_one_address_may_still_answer(cluster: ScriptedCluster) -> None:
     address = cluster.servers[FIRST_CONTROLLER].address
-    await stop_all(cluster)
-    async with AdminClient(["nope.invalid:1", address], timeout_ms=1_000, origin="the context far") as client:
+    async with (
+        stopped(cluster),
+        AdminClient(["nope.invalid:1", address], timeout_ms=1_000, origin="the context far") as client,
+    ):
         said = await failure_of(client, f"{address} not answering (")
         assert said.startswith("no answer within 1 s: nope.invalid:1 not answering (the host name cannot be resolved)")
         assert said.endswith("; the context far has these addresses: correct them, or start the cluster")

@@ -1,11 +1,9 @@
 """Every command that asks a cluster, of which no node can be reached, as it is typed: what it says, and when."""
 
 import os
-import socket
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -14,6 +12,7 @@ import pytest
 from cluster.process.identity import identify
 from cluster.process.local_cluster import STATE_FILE, STATE_VERSION, LocalClusterState, Member
 from tests.processes.commands import run_klamm
+from tests.processes.refused_ports import refused_addresses
 from tests.unit.launcher.test_every_command import ALL, options
 
 WAITS_S, LONG_S = "5", "60"
@@ -58,16 +57,6 @@ ARGUMENTS = {
 DO_NOT_WAIT = {"audit heads", "audit run", "audit verify", "bundle", "contexts add"}
 """They name a cluster for later, or go on without it."""
 PROBLEMS = {"doctor": 3}
-
-
-@contextmanager
-def refused_addresses(count: int) -> Iterator[list[str]]:
-    """Ports of this machine at which nobody listens, and which nobody else gets meanwhile."""
-    with ExitStack() as bound:
-        sockets = [bound.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        yield [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
 
 
 def answers_of_all(addresses: list[str], timeout_s: str) -> dict[str, subprocess.CompletedProcess[str]]:

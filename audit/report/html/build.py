@@ -36,6 +36,7 @@ def content(output: Location, made_at_ms: int, expected_nodes: Sequence[str] = (
     failovers = sorted(folder.current_rows(FAILOVERS_TABLE), key=lambda row: -(row["leaderless_max_ms"] or 0))
     return ReportContent(
         verdict=result.verdict,
+        ends=result.ends,
         output=str(output),
         made_at_ms=made_at_ms,
         records=result.records,
@@ -68,7 +69,7 @@ def _notes(result: AuditResult) -> list[str]:
         notes.append(f"local times in the logs of Apache Kafka's are taken as those of {result.timezone}")
     if result.rules:
         notes = [f"rules: {result.rules}", *notes]
-    return [f"ends of logs: {result.ends}", *notes] if result.ends else notes
+    return notes
 
 
 def _by_partition(findings: Sequence[Mapping[str, Any]]) -> Counter[tuple[str, str | None, int]]:

@@ -56,7 +56,10 @@ def nodes() -> dict[str, Any]:
     states = {
         "field": "state",
         "type": "nominal",
-        "scale": {"domain": ["active", "registered", "shutting down"], "range": [_VIOLET, _GREEN, _ORANGE]},
+        "scale": {
+            "domain": ["active", "nothing recorded", "registered", "shutting down"],
+            "range": [_VIOLET, _GREY, _GREEN, _ORANGE],
+        },
         "legend": {"title": None, "orient": "top"},
     }
     findings = {

@@ -40,6 +40,8 @@ class ReportContent(Struct, frozen=True):
     """All of a report. Rows are those of the tables of the same names; `*_total` counts also what is not shown."""
 
     verdict: str
+    ends: str
+    """What of the ends of logs was not checked; "" if all was."""
     output: str
     made_at_ms: int
     records: int

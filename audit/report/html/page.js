@@ -32,7 +32,8 @@ function head() {
   title.textContent = content.verdict === "findings" ? many : content.verdict;
   title.className = content.verdict;
   document.title = `klamm audit: ${title.textContent}`;
-  byId("meaning").textContent = MEANING[content.verdict];
+  const ends = content.ends && ` The ends of logs were ${content.ends}.`;
+  byId("meaning").textContent = MEANING[content.verdict] + ends;
   const figures = [
     ["records", `${number(content.records)} of ${number(content.expected)}`],
     ["partitions", number(content.partitions_total)],
@@ -133,11 +134,19 @@ function findingItem(finding) {
 }
 
 const until = (ms) => (ms === null || ms === undefined ? content.until_ms : ms);
+
+/** A controller that was replaced did not say when it ended: behind its last record it was gone for some time, or all of it. */
+function termRows(term) {
+  const row = { node: `controller-${term.controller}`, details: `controller epoch ${term.controller_epoch}${term.ended ? `, ${term.ended}` : ""}` };
+  const from = term.from_ms ?? term.last_ms, end = until(term.until_ms ?? term.last_ms);
+  const last = term.ended === "replaced" ? Math.min(Math.max(term.last_ms ?? from, from), end) : end;
+  const rows = [{ ...row, state: "active", from, until: last }];
+  if (last < end) rows.push({ ...row, state: "nothing recorded", from: last, until: end });
+  return rows;
+}
+
 function nodeRows() {
-  const rows = content.terms.map((term) => ({
-    node: `controller-${term.controller}`, state: "active", from: term.from_ms ?? term.last_ms, until: until(term.until_ms ?? term.last_ms),
-    details: `controller epoch ${term.controller_epoch}${term.ended ? `, ${term.ended}` : ""}`,
-  }));
+  const rows = content.terms.flatMap(termRows);
   for (const session of content.sessions) {
     const row = { node: `broker-${session.broker}`, details: `broker epoch ${session.broker_epoch ?? "unknown"}${session.ended ? `, ${session.ended}` : ""}` };
     const end = until(session.until_ms);
@@ -236,14 +245,22 @@ async function drawAll() {
 }
 const drawPartitions = () => draw("partitions", { partitions: partitionRows() });
 
+const since = (later, earlier) => (later === null || earlier === null ? null : later - earlier);
 function tables() {
   const listed = content.failovers.slice(0, 20), all = content.failovers_total;
   const slowest = all > listed.length ? `${number(all)} in all; the table has the ${listed.length} slowest` : `${number(all)} in all, the slowest first`;
-  byId("failovers-hint").textContent = `${slowest}. From the time at which the controller saw that brokers were gone.`;
+  byId("failovers-hint").textContent = `${slowest}. From the time at which the controller saw that brokers were gone; up to the session timeout had passed before, in which clients waited as well.`;
   table("failover-table", listed, [
     ["detected", (f) => time(f.detected_ms)], ["failed", failed], ["partitions", (f) => number(f.partitions), true],
-    ["no leader, p50", (f) => duration(f.leaderless_p50_ms), true], ["p95", (f) => duration(f.leaderless_p95_ms), true],
+    ["no leader after detection, p50", (f) => duration(f.leaderless_p50_ms), true], ["p95", (f) => duration(f.leaderless_p95_ms), true],
     ["p99", (f) => duration(f.leaderless_p99_ms), true], ["longest", (f) => duration(f.leaderless_max_ms), true], ["role not taken", (f) => number(f.not_taken), true],
+  ]);
+  const terms = content.terms.filter((t) => t.previous_controller !== null && t.from_ms !== null).slice(-20).reverse();
+  show("terms-section", terms.length);
+  table("terms", terms, [
+    ["active", (t) => time(t.from_ms)], ["controller", (t) => `controller-${t.controller}`], ["epoch", (t) => number(t.controller_epoch), true],
+    ["before", (t) => `controller-${t.previous_controller}`], ["since its last record", (t) => duration(since(t.from_ms, t.previous_last_ms)), true],
+    ["loaded after", (t) => duration(since(t.loaded_ms, t.from_ms)), true], ["first write after", (t) => duration(since(t.first_write_ms, t.from_ms)), true],
   ]);
   show("logs-section", content.ledgers.length);
   table("ledgers", content.ledgers, [

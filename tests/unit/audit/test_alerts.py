@@ -183,6 +183,26 @@ def test_what_the_webhook_refused_is_sent_again(tmp_path: Path, receiver: Receiv
     assert samples(metrics)["klamm_audit_webhook_failures_total", ""] == 1
 
 
+def test_what_the_webhook_refused_is_sent_again_while_nothing_is_found(tmp_path: Path, receiver: Receiver) -> None:
+    now_s, metrics = [0.0], Metrics()
+    webhook = Webhook(receiver.url, tmp_path, metrics, lambda: now_s[0])
+    commit(tmp_path)
+    receiver.status = 503
+    webhook.update(read_result(tmp_path))
+    attempts = []
+    for second in range(200):
+        now_s[0] = float(second)
+        before = samples(metrics)["klamm_audit_webhook_requests_total", ""]
+        webhook.retry()
+        if samples(metrics)["klamm_audit_webhook_requests_total", ""] > before:
+            attempts.append(second)
+    assert attempts == [1, 3, 7, 15, 31, 63, 123, 183]
+    receiver.status, now_s[0] = 200, 300.0
+    webhook.retry()
+    webhook.retry()
+    assert len(receiver.documents) == 1
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_of_the_webhook_is_no_acceptance(tmp_path: Path, receiver: Receiver, status: int) -> None:
     """Whoever follows one asks by GET, without the findings, and is answered 200."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.report.report import CLEAN
+from audit.records.findings import CLEAN
 from tests.audit_corpus.clean_logs import simulated_logs
 from tests.audit_corpus.fault import differences
 from tests.audit_corpus.faults import FAULTS

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from audit.records.findings import CLEAN, FINDINGS
 from audit.report.lasting_conditions import lasting_conditions
-from audit.report.report import CLEAN, FINDINGS, all_findings, cluster_state, read_result
+from audit.report.report import all_findings, cluster_state, read_result
 from audit.rules.durations import LEADERLESS
 from audit.rules.limits import Limits
 from audit.rules.unfinished_work import DELETION_STALLED, REASSIGNMENT_STALLED

@@ -11,8 +11,8 @@ from audit.batches.bucket import BucketPlace, write_findings
 from audit.batches.cluster_state import ClusterState
 from audit.chains.incarnations import Span
 from audit.records.columns import to_columns
-from audit.records.findings import WITHDRAWN, AuditFinding
-from audit.report.report import CLEAN, FINDINGS, INCOMPLETE, read_findings, read_result
+from audit.records.findings import CLEAN, FINDINGS, INCOMPLETE, WITHDRAWN, AuditFinding
+from audit.report.report import read_findings, read_result
 from audit.storage.commits import BUCKETS, BucketState, Commit
 from audit.storage.output_folder import OutputFolder
 from audit.storage.state_files import StateFile

@@ -2,7 +2,7 @@
 
 import pytest
 
-from audit.report.report import CLEAN, FINDINGS
+from audit.records.findings import CLEAN, FINDINGS
 from tests.audit_corpus.clean_logs import audits_of_seeds
 
 

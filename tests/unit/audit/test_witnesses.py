@@ -18,7 +18,8 @@ from audit.chains.witnesses import (
     Witnessed,
     add_witnessed,
     check_ends,
-    unchecked_ends,
+    open_ends,
+    qualified,
 )
 from state_log.heads_file import GivenHead
 
@@ -163,9 +164,38 @@ def test_exactly_the_logs_that_lack_a_seen_line_are_cut(lines: list[tuple[int, s
 
 
 def test_it_is_said_of_which_ends_no_head_was_given() -> None:
-    logs = [LOG, f"{NODE}/{SECOND}", "broker-1/1700000000001.8"]
+    logs = {LOG: 9, f"{NODE}/{SECOND}": 6, "broker-1/1700000000001.8": 4}
     head = GivenHead(NODE, SECOND, 5, digest(5))
-    assert unchecked_ends([], logs).startswith("not checked: give --heads")
-    assert "not checked of broker-1:" in unchecked_ends([head], logs)
-    assert unchecked_ends([head, GivenHead("broker-1", "1700000000001.8", 3, digest(3))], logs) == ""
-    assert "controller-1001" in unchecked_ends([replace(head, incarnation=FIRST)], logs)
+    without = open_ends([], logs)
+    assert without.last == {NODE: 5, "broker-1": 3}
+    assert without.why.startswith("not checked: give --heads")
+    assert "not checked of broker-1:" in open_ends([head], logs).why
+    assert open_ends([head, GivenHead("broker-1", "1700000000001.8", 3, digest(3))], logs) == ({}, "")
+    assert open_ends([replace(head, incarnation=FIRST)], logs).last == {NODE: 5, "broker-1": 3}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "ends", "line"),
+    [
+        ("clean", {}, "clean"),
+        ("findings", {"broker-1": 3}, "findings"),
+        ("clean", {"broker-1": 3}, "clean up to record 3 of broker-1: what followed may have been cut"),
+        (
+            "clean",
+            {f"broker-{n}": n for n in range(1, 7)},
+            "clean up to record 1 of broker-1, record 2 of broker-2, record 3 of broker-3, record 4 of broker-4, "
+            "2 more: what followed may have been cut",
+        ),
+    ],
+)
+def test_what_is_clean_is_so_up_to_lines_whose_ends_nobody_confirmed(
+    verdict: str, ends: dict[str, int], line: str
+) -> None:
+    assert qualified(verdict, ends) == line
+
+
+def test_a_log_that_ends_before_what_the_next_run_of_its_node_found_was_cut_in_whichever_boot() -> None:
+    logs = {LOG: ReadLog(30, boot_id="one"), f"{NODE}/{SECOND}": ReadLog(5, boot_id="two")}
+    by_own, by_other = f"{NODE}/{SECOND}/0", BY
+    assert rules(checked(seen(41, by_other), logs=logs)) == []
+    assert rules(checked(seen(41, by_own), logs=logs)) == [LOG_CUT]

@@ -30,6 +30,12 @@ from tests.unit.launcher.test_every_command import ALL, options
 HEAVY = ("pyspark", "kazoo", "pandas", "pyarrow", "aiokafka", "uvicorn")
 
 
+@pytest.fixture(autouse=True)
+def _no_cluster_is_named() -> None:
+    """Commands that ran in this process have named theirs."""
+    name_cluster()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -380,19 +386,38 @@ def test_a_command_in_a_message_names_the_cluster_as_this_one_did(
     options: dict[str, object], text: str, typed: str
 ) -> None:
     name_cluster(**options)
-    try:
-        assert as_typed(text) == typed
-    finally:
-        name_cluster()
+    assert as_typed(text) == typed
 
 
 def test_the_commands_that_take_the_cluster_are_those_that_messages_give_it_to() -> None:
-    try:
-        name_cluster(bootstrap="b:1")
-        asking = {name for name in ALL if as_typed(f"'klamm {name}'").endswith("--bootstrap b:1'")}
-        name_cluster(data="d")
-        of_data = {name for name in ALL if as_typed(f"'klamm {name}'").endswith("--data d'")}
-    finally:
-        name_cluster()
+    name_cluster(bootstrap="b:1")
+    asking = {name for name in ALL if as_typed(f"'klamm {name}'").endswith("--bootstrap b:1'")}
+    name_cluster(data="d")
+    of_data = {name for name in ALL if as_typed(f"'klamm {name}'").endswith("--data d'")}
     assert asking == {name for name, c in ALL.items() if {"--bootstrap", "--data", "--context"} <= options(c)}
     assert of_data == asking | {"down", "status", "up"}
+
+
+def with_a_reader_that_has_enough(*arguments: str) -> int:
+    """The exit code of a command whose reader has closed the pipe, as in `klamm … | head -0`."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        return subprocess.run([*LAUNCHER, *arguments], stdout=writer, stderr=subprocess.DEVNULL, check=False).returncode
+    finally:
+        os.close(writer)
+
+
+def test_a_command_whose_output_nobody_reads_ends_as_by_the_signal() -> None:
+    assert with_a_reader_that_has_enough("audit", "explain") == 141
+
+
+def test_an_audit_keeps_the_exit_code_of_its_verdict_where_nobody_reads_it(tmp_path: Path) -> None:
+    log = FileStateChangeLog(tmp_path, node="controller-1001", incarnation="1700000000000.1", clock=SystemClock())
+    log.append([StateChange(kind=Kind.TOPIC, topic="t", to_state="created")] * 3)
+    log.close()
+    (segment,) = tmp_path.glob("*.jsonl")
+    lines = segment.read_bytes().splitlines(keepends=True)
+    assert with_a_reader_that_has_enough("audit", "verify", "--log-dir", str(tmp_path)) == ExitCode.OK
+    segment.write_bytes(lines[0] + lines[2])
+    assert with_a_reader_that_has_enough("audit", "verify", "--log-dir", str(tmp_path)) == ExitCode.FINDINGS

@@ -14,11 +14,12 @@ from cluster.model.errors import StorageError
 from cluster.requests.control import StateLogHead
 from state_log.log_metrics import StateChangeLogMetrics
 from state_log.reader import complete_lines, find_segments, numbered_lines, read_state_changes, verify
-from state_log.record import CHAIN_START, Boot, ChainHead, Kind, StateChange, incarnation_id, line_digest
+from state_log.record import CHAIN_START, Boot, ChainHead, Kind, StateChange, Witness, incarnation_id, line_digest
 from state_log.writer import (
     AUDITED_FILE,
     FileStateChangeLog,
     SegmentName,
+    former_end,
     open_state_change_log,
     parse_segment_name,
     read_audited,
@@ -341,3 +342,36 @@ def test_the_log_of_a_process_begins_with_the_boot_of_its_machine(tmp_path: Path
     assert record.mono_ms is not None
     assert 0 < record.mono_ms <= read_boot().mono_ms
     assert (record.boot_id or "") == read_boot().boot_id
+
+
+def open_as_broker(folder: Path, at_ms: int) -> FileStateChangeLog:
+    return open_state_change_log(Settings(), [str(folder)], "broker-1", Clock(at_ms), Metrics())
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"v":2,"seq":'])
+def test_a_run_begins_with_the_end_of_the_run_before(tmp_path: Path, torn: bytes) -> None:
+    first = open_as_broker(tmp_path, 1_700_000_000_000)
+    first.append([replace(CHANGE, reason="x" * 100_000), CHANGE])
+    first.close()
+    [segment] = find_segments([first.directory])
+    segment.write_bytes(segment.read_bytes() + torn)
+    second = open_as_broker(tmp_path, 1_700_000_001_000)
+    second.close()
+    end = Witness("broker-1", first.incarnation, 1, first.head.digest)
+    assert former_end(first.directory, "broker-2") is None
+    *_, begun = read_state_changes([second.directory])
+    assert (begun.seq, begun.kind, begun.witness) == (0, Kind.WITNESS, end)
+
+
+def test_a_run_that_wrote_no_line_is_passed_over_and_a_malformed_end_is_not_named(tmp_path: Path) -> None:
+    first = open_as_broker(tmp_path, 1_700_000_000_000)
+    first.append([CHANGE])
+    first.close()
+    [segment] = find_segments([first.directory])
+    empty = segment.with_name(segment.name.replace("1700000000000", "1700000000500"))
+    empty.write_bytes(b'{"v":2')
+    found = former_end(first.directory, "broker-1")
+    assert found is not None
+    assert found.seq == 0
+    empty.write_bytes(b"no record\n")
+    assert former_end(first.directory, "broker-1") is None
