@@ -13,6 +13,7 @@ from broker_agent.log.partition_log import PartitionLog
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import LeaderEpoch, Offset
 from cluster.model.compression import CompressionCodec
+from cluster.model.partition import TopicPartition
 from tests.brokers.compacted_logs import (
     append,
     clean,
@@ -275,6 +276,40 @@ async def test_leader_epochs_begin_where_they_began_although_their_first_records
         assert found is not None
         assert found.epoch_entries == entries
         check_invariants(found)
+
+
+@pytest.mark.rule("R10.32", "R10.19")
+async def test_a_new_follower_copies_a_compacted_log_over_its_gaps_and_cleans_on_its_own(node: Node) -> None:
+    await node.start()
+    leader = await node.log()
+    for number in range(12):
+        fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 2 * number}
+        append(leader, keyed_batch([(f"k{number % 3}", str(number)), ("x", str(number))], **fields), epoch=number // 4)
+        if number % 4 == 3:
+            roll(leader)
+    append(leader, keyed_batch([("k0", "newest")]), epoch=3)
+    await clean(node)
+    roll(leader)
+    follower = await node.logs.get_or_create(
+        TopicPartition("copied", 0), topic_id=None, is_new=True, config=replace(CONFIG, cleanup_policy="delete")
+    )
+    while follower.log_end_offset < leader.log_end_offset:
+        data = leader.read(follower.log_end_offset, 200, leader.log_end_offset, at_least_one=True)
+        follower.append_as_follower(data, LeaderEpoch(3))
+    follower.set_high_watermark(leader.high_watermark)
+    assert values(follower) == values(leader)
+    assert stored_headers(follower) == stored_headers(leader)
+    check_invariants(follower)
+    again = follower.append_as_leader(
+        keyed_batch([("k2", "11"), ("x", "11")], producer_id=7, producer_epoch=0, base_sequence=22), LeaderEpoch(3), 1
+    )
+    assert again.duplicate
+    roll(follower)
+    follower.config = CONFIG
+    leader.config = replace(CONFIG, cleanup_policy="delete")
+    assert await clean(node)
+    assert [key for _, key, _ in values(follower)] == ["k1", "k2", "x", "k0"]
+    assert len(values(leader)) == 5
 
 
 @pytest.mark.rule("R10.27")
