@@ -35,10 +35,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield running
 
 
-def files(cluster: LocalCluster, broker: int) -> list[str]:
-    return [path.name for path in (log_directory(cluster, broker) / PATH).iterdir()]
-
-
 def produce(cluster: LocalCluster, number: int, expected: dict[str, str]) -> None:
     """A thousand records of all keys, of which the last ones are what must be there."""
     records = [(f"key{each % KEYS}", f"round {number} value {each} " + "x" * 40) for each in range(1000)]
@@ -53,8 +49,8 @@ def consumed(cluster: LocalCluster) -> list[tuple[int, str, str]]:
     return [(r["offset"], r["key"], r["value"]) for r in map(json.loads, shown.splitlines())]
 
 
-def is_compacting(cluster: LocalCluster, broker: int) -> bool:
-    return any(name.endswith((".cleaned", ".swap")) for name in files(cluster, broker))
+def is_compacting(replica: Path) -> bool:
+    return any(path.name.endswith((".cleaned", ".swap")) for path in replica.iterdir())
 
 
 def all_in_sync(cluster: LocalCluster) -> bool:
@@ -67,14 +63,15 @@ def test_the_latest_value_of_each_key_is_there_whenever_brokers_are_killed_while
 ) -> None:
     expected: dict[str, str] = {}
     kills_while_compacting = 0
+    replicas = {broker: log_directory(cluster, broker) / PATH for broker in (1, 2)}
     for number in range(ROUNDS):
-        produce(cluster, number, expected)
         victim = 1 + number % 2
+        produce(cluster, number, expected)
         deadline = time.monotonic() + 10
-        while not is_compacting(cluster, victim) and time.monotonic() < deadline:
+        while not is_compacting(replicas[victim]) and time.monotonic() < deadline:
             time.sleep(0.002)
-        kills_while_compacting += is_compacting(cluster, victim)
         cluster.kill(f"broker-{victim}")
+        kills_while_compacting += is_compacting(replicas[victim])
         found = consumed_when_led(cluster, victim)
         assert {key: value for _, key, value in found} == expected
         cluster.start(f"broker-{victim}")
