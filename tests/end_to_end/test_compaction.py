@@ -98,7 +98,8 @@ def test_the_latest_value_of_each_key_is_there_whenever_brokers_are_killed_while
 
 
 def consumed_when_led(cluster: LocalCluster, away: int) -> list[tuple[int, str, str]]:
-    """All records, once the other broker leads."""
+    """All records, once the other broker leads, and the session of the one that is away has ended."""
+    eventually(lambda: away not in [b["id"] for b in as_json(cluster, "cluster", "describe")["brokers"]], "it is gone")
     eventually(lambda: partitions(cluster, "states")[0]["leader"] == 3 - away, "the other replica leads")
     return consumed(cluster)
 
