@@ -1,5 +1,5 @@
-"""Client library and command line; both speak only gRPC.
+"""Holds the client library and the command line; both speak only gRPC.
 
-`connection` finds nodes and the active controller, `client` says what can be asked of it. On `topology`, who leads
-what, stand `producer`, `consumer` and `record_deletion`. `cli/` is what people see of it.
+`connection` finds nodes and the active controller, and `client` has a method for each request to it. `topology` knows
+who leads each partition; `producer`, `consumer` and `record_deletion` use it. `cli/` is the command line.
 """

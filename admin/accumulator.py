@@ -1,6 +1,6 @@
-"""Where a producer collects records: one queue of batches per partition, and which of them are due.
+"""Collects the records of a producer: one queue of batches for each partition, and which batches are due.
 
-Plain bookkeeping without I/O; `now` is the event loop's time in seconds.
+It does no I/O; `now` is the event loop's time in seconds.
 Source: Kafka RecordAccumulator, BuiltInPartitioner.
 """
 
@@ -21,9 +21,9 @@ _RECORD_OVERHEAD = 32
 
 
 class ProducerOptions(Struct, frozen=True, kw_only=True):
-    """Kafka's producer settings under its names; times in ms, sizes in bytes. `acks`: 0, 1 or -1 (all).
+    """Holds Kafka's producer settings under its names; times are in ms, sizes in bytes. `acks`: 0, 1 or -1 (all).
 
-    `batch_size`: before compression.
+    `batch_size` limits a batch before compression.
     """
 
     acks: int = -1
@@ -38,7 +38,7 @@ class ProducerOptions(Struct, frozen=True, kw_only=True):
 
 
 class AccumulatedBatch:
-    """A batch of records for one partition. `encoded` is None while records may still be added."""
+    """Collects a batch of records for one partition. `encoded` is None while records may still be added."""
 
     def __init__(
         self, *, deadline: float, due: float, batch_size: int, codec: CompressionCodec = CompressionCodec.NONE
@@ -86,7 +86,7 @@ class AccumulatedBatch:
 
 
 class PartitionQueue:
-    """The batches of one partition, oldest first; the first is on the wire while `in_flight`."""
+    """Holds the batches of one partition, oldest first; the first is on the wire while `in_flight`."""
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
@@ -102,9 +102,10 @@ class PartitionQueue:
 
 
 class Accumulator:
-    """The queues of a producer, one per partition. `has_leader`: whether a partition has a known leader.
+    """Holds the queues of a producer, one for each partition. `has_leader`: whether a partition has a known leader.
 
-    `random` says where the records without key of each topic begin, so that short runs do not all meet in one.
+    `random` chooses the first partition of a topic for records without a key, so that short runs do not all use the
+    same one.
     """
 
     def __init__(self, options: ProducerOptions, has_leader: Callable[[TopicPartition], bool], random: Random) -> None:
@@ -114,7 +115,7 @@ class Accumulator:
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._sticky: dict[str, int] = {}
         self.memory = 0
-        """Bytes of all records that are neither acknowledged nor given up."""
+        """The bytes of all records that are neither acknowledged nor given up."""
 
     def append(
         self,
@@ -128,7 +129,7 @@ class Accumulator:
     ) -> bool:
         """Add a (key, value, headers) to `partition`, or to the one its key hashes to, or to the sticky one.
 
-        Returns whether a new batch was begun, or one became full: a reason to look for work.
+        Returns whether a batch was begun or became full: then the sender must look for work.
         """
         key, value, headers = record
         sticky = partition is None and key is None
@@ -201,16 +202,16 @@ def record_memory(key: bytes | None, value: bytes | None, headers: Headers = ())
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
-    """The partition of a key; equal for every client that uses Kafka's default partitioner."""
+    """Compute the partition of a key, as every client with Kafka's default partitioner does."""
     return int((murmur2(key) & 0x7FFFFFFF) % partition_count)
 
 
 def next_sticky_partition(current: int, partitions: Sequence[int], queued: Mapping[int, int]) -> int:
-    """The partition for the next batch of records without key. Source: Kafka BuiltInPartitioner; KIP-480, KIP-794.
+    """Choose the partition for the next batch of records without a key.
 
-    The one with the fewest queued batches; among equals the next after `current` in rotation, so that
-    records spread evenly while all leaders keep up, and flow round a leader that does not.
-    `partitions` are those that may be used, in order and not empty.
+    It is the one with the fewest queued batches; among equals the next after `current` in rotation. So records spread
+    evenly while all leaders keep up, and avoid a leader that does not. `partitions` are those that may be used, in
+    order and not empty. Source: Kafka BuiltInPartitioner; KIP-480, KIP-794.
     """
     highest = partitions[-1] + 1
     return min(partitions, key=lambda p: (queued.get(p, 0), (p - current - 1) % highest))

@@ -1,7 +1,7 @@
-"""Topics and brokers from the brokers' metadata, which clients of Kafka read, for when no controller answers.
+"""Describes topics and brokers from the metadata of brokers, for when no controller answers.
 
-It is what the last UpdateMetadata left there: leaders and ISRs may have changed since; configs, deletions, partition
-and broker epochs are not in it.
+Clients of Kafka read the same metadata. It is as the last UpdateMetadata left it: leaders and ISRs may have changed
+since, and it has no configs, deletions, partition epochs or broker epochs.
 """
 
 import asyncio
@@ -30,9 +30,9 @@ async def of_controller_or_brokers(
     ask: Coroutine[Any, Any, _T],
     names: Sequence[str] | None,
     of_metadata: Callable[[MetadataResponse], _T],
-) -> tuple[_T, bool]:
-    """The answer of the active controller; after ten seconds, or half the timeout, that of the brokers, and whether it
-    is theirs. `names`: the topics to ask them for, None: all. Raises as `ask` does if no broker answers either.
+) -> tuple[_T, str]:
+    """The answer of the active controller; after ten seconds, or half the timeout, that of the brokers, and why it is
+    theirs, else "". `names`: the topics to ask them for, None: all. Raises as `ask` does if no broker answers either.
     """
 
     async def ask_active() -> _T:
@@ -48,18 +48,19 @@ async def of_controller_or_brokers(
         metadata = await _metadata(client, names)
         return None if metadata is None else of_metadata(metadata)
 
-    return await answer_or_later(client, ask_active(), ask_brokers, "the brokers are asked")
+    answer, is_of_brokers = await answer_or_later(client, ask_active(), ask_brokers, "the brokers are asked")
+    return answer, (client.why_no_controller if is_of_brokers else "")
 
 
 async def answer_or_later(
     client: AdminClient, ask: Coroutine[Any, Any, _T], instead: Callable[[float], Awaitable[_T | None]], what: str
 ) -> tuple[_T, bool]:
-    """The answer; after ten seconds, or half the timeout, what there is `instead`, and whether it is that.
+    """Return the answer or, after ten seconds or half the timeout, the result of `instead`, and whether it is that.
 
-    `instead` is told the seconds that have passed; where it is None, the answer is waited for to the end. `what`: says
-    what comes after them.
+    `instead` gets the seconds that have passed; if its result is None, the answer is awaited until the timeout.
+    `what` says in the notice of a long wait what will happen after that time.
     """
-    first_s = min(_CONTROLLER_FIRST_S, client.timeout_s / 2)
+    first_s = min(_CONTROLLER_FIRST_S, client.limits.timeout_s / 2)
     asking = asyncio.create_task(ask)
     try:
         with client.waiting.falling_back(first_s, what):
@@ -115,12 +116,12 @@ def _described(topic: MetadataTopic) -> DescribedTopic:
 
 
 async def _metadata(client: AdminClient, names: Sequence[str] | None) -> MetadataResponse | None:
-    """The first broker's that has metadata; None if none of the known addresses is one."""
+    """Return the metadata of the first broker that has any; None if no known address is a broker's."""
 
     async def of(address: str) -> MetadataResponse | None:
         with contextlib.suppress(ApiError, PeerUnreachableError):
             request = MetadataRequest(None if names is None else tuple(names))
-            found = await client.metadata(address, request, _METADATA_TIMEOUT_MS)
+            found = await client.metadata(address, request, min(_METADATA_TIMEOUT_MS, client.limits.left_ms))
             return found if found.brokers else None
         return None
 

@@ -1,10 +1,11 @@
-"""The administrative client: one method per request."""
+"""Holds the administrative client, which has a method for each request."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
 
 from admin import record_deletion
-from admin.connection import PROBE_TIMEOUT_MS, RETRY_PAUSE_S, ClusterConnection
+from admin.connection import RETRY_PAUSE_S, ClusterConnection
 from admin.topology import Topology
 from cluster.kafka_wire.messages.data import DescribeLogDirsResult
 from cluster.model.broker import BrokerId, Offset
@@ -19,28 +20,28 @@ from cluster.model.partition import TopicPartition
 from cluster.requests import cluster, configs, elections, reassignments, recovery, topics
 
 _LAST_WORD_MS = 1_000
-"""How long a command that had no answer until its timeout may ask why."""
+"""The time that a command without an answer until its timeout may take to ask why."""
 
 
 class AdminClient(ClusterConnection):
-    """A connection with everything that can be asked of the controller, and errors as there."""
+    """Sends requests to the controller and to single nodes over a `ClusterConnection`, which says what they raise."""
 
     async def create_topics(
         self, new: Sequence[topics.NewTopic], *, validate_only: bool = False
     ) -> topics.CreateTopicsResponse:
-        """Create topics and wait until their partitions have leaders. One result per topic.
+        """Create topics and wait until their partitions have leaders; the result has an item for each topic.
 
-        An attempt whose answer was lost is sent again; only after a failover in between may
-        TOPIC_ALREADY_EXISTS speak of our own topic. So it is with every mutation here.
+        An attempt whose answer was lost is sent again under its request id, as every mutation is. Only after a failover
+        in between can TOPIC_ALREADY_EXISTS be about the topic that the first attempt created.
         """
-        request = topics.CreateTopicsRequest(tuple(new), self._timeout_ms, validate_only)
+        request = topics.CreateTopicsRequest(tuple(new), self.limits.left_ms, validate_only)
         return await self.ask_controller(request, topics.CreateTopicsResponse)
 
     async def create_partitions(
         self, new: Sequence[topics.NewPartitions], *, validate_only: bool = False
     ) -> topics.CreatePartitionsResponse:
-        """Add partitions to topics and wait until they have leaders. One result per topic."""
-        request = topics.CreatePartitionsRequest(tuple(new), self._timeout_ms, validate_only)
+        """Add partitions to topics and wait until they have leaders; the result has an item for each topic."""
+        request = topics.CreatePartitionsRequest(tuple(new), self.limits.left_ms, validate_only)
         return await self.ask_controller(request, topics.CreatePartitionsResponse)
 
     async def delete_topics(
@@ -48,20 +49,20 @@ class AdminClient(ClusterConnection):
     ) -> topics.DeleteTopicsResponse:
         """Mark topics for deletion and wait until they are gone, at most `wait_ms`; default: the client's timeout.
 
-        REQUEST_TIMED_OUT means that the deletion is under way: `describe_topic_deletions` tells how far it is.
+        REQUEST_TIMED_OUT means that the deletion continues: `describe_topic_deletions` shows its progress.
         """
-        limit_ms = self._timeout_ms if wait_ms is None else wait_ms
+        limit_ms = self.limits.left_ms if wait_ms is None else wait_ms
         request = topics.DeleteTopicsRequest(tuple(map(topics.TopicToDelete, names)), limit_ms, validate_only)
         return await self.ask_controller(request, topics.DeleteTopicsResponse)
 
     async def delete_records(
         self, offsets: Mapping[TopicPartition, Offset], *, wait_ms: int | None = None, validate_only: bool = False
     ) -> record_deletion.Results:
-        """Delete the records below these offsets, -1: below the high watermark. One result per partition.
+        """Delete the records below these offsets (-1: the high watermark); the result has an item for each partition.
 
-        REQUEST_TIMED_OUT means that the leader has deleted them, or may have, but not every live follower has.
+        REQUEST_TIMED_OUT means that the leader has or may have deleted them, but not every live follower has.
         """
-        limit_ms = self._timeout_ms if wait_ms is None else wait_ms
+        limit_ms = self.limits.left_ms if wait_ms is None else wait_ms
         return await record_deletion.delete_records(
             Topology(self), offsets, wait_ms=limit_ms, validate_only=validate_only
         )
@@ -70,13 +71,13 @@ class AdminClient(ClusterConnection):
         return await self.ask_controller(topics.ListTopicsRequest(), topics.ListTopicsResponse)
 
     async def describe_topics(self, names: Sequence[str] | None = None) -> topics.DescribeTopicsResponse:
-        """Partitions and configs of these topics, of all with None; an unknown one has its error code."""
+        """Describe partitions and configs of these topics (None: of all); an unknown topic has an error code."""
         return await self.ask_controller(topics.DescribeTopicsRequest(_all_or(names)), topics.DescribeTopicsResponse)
 
     async def describe_topic_deletions(
         self, names: Sequence[str] | None = None
     ) -> topics.DescribeTopicDeletionsResponse:
-        """Progress of the deletions of these topics, of all with None, and what they wait for."""
+        """Describe the progress of the deletions of these topics (None: of all), and what they wait for."""
         request = topics.DescribeTopicDeletionsRequest(_all_or(names))
         return await self.ask_controller(request, topics.DescribeTopicDeletionsResponse)
 
@@ -84,22 +85,22 @@ class AdminClient(ClusterConnection):
         self, topics: Sequence[reassignments.ReassignableTopic], *, validate_only: bool = False
     ) -> reassignments.AlterPartitionReassignmentsResponse:
         """Begin, replace or cancel reassignments. Success means accepted and recorded, not completed."""
-        request = reassignments.AlterPartitionReassignmentsRequest(tuple(topics), self._timeout_ms, validate_only)
+        request = reassignments.AlterPartitionReassignmentsRequest(tuple(topics), self.limits.left_ms, validate_only)
         return await self.ask_controller(request, reassignments.AlterPartitionReassignmentsResponse)
 
     async def list_partition_reassignments(
         self, topics: Sequence[reassignments.ListPartitionReassignmentsTopics] | None = None
     ) -> reassignments.ListPartitionReassignmentsResponse:
-        """Ongoing reassignments of these partitions, or all with None."""
+        """List the ongoing reassignments of these partitions (None: of all)."""
         request = reassignments.ListPartitionReassignmentsRequest(
-            None if topics is None else tuple(topics), self._timeout_ms
+            None if topics is None else tuple(topics), self.limits.left_ms
         )
         return await self.ask_controller(request, reassignments.ListPartitionReassignmentsResponse)
 
     async def describe_reassignments(
         self, names: Sequence[str] | None = None
     ) -> reassignments.DescribeReassignmentsResponse:
-        """Progress of the reassignments of these topics, of all with None, and what they wait for."""
+        """Describe the progress of the reassignments of these topics (None: of all), and what they wait for."""
         return await self.ask_controller(
             reassignments.DescribeReassignmentsRequest(_all_or(names)), reassignments.DescribeReassignmentsResponse
         )
@@ -111,9 +112,9 @@ class AdminClient(ClusterConnection):
         *,
         validate_only: bool = False,
     ) -> elections.ElectLeadersResponse:
-        """Elect PREFERRED leaders, or UNCLEAN ones where there is none, of these partitions, of all with None."""
+        """Elect leaders of these partitions (None: of all): PREFERRED ones, or UNCLEAN ones where there is none."""
         chosen = None if partitions is None else tuple(partitions)
-        request = elections.ElectLeadersRequest(election_type, chosen, self._timeout_ms, validate_only)
+        request = elections.ElectLeadersRequest(election_type, chosen, self.limits.left_ms, validate_only)
         return await self.ask_controller(request, elections.ElectLeadersResponse)
 
     async def plan_controlled_shutdown(self, broker: BrokerId) -> elections.PlanControlledShutdownResponse:
@@ -126,17 +127,15 @@ class AdminClient(ClusterConnection):
         """Request a controlled shutdown of this incarnation of a broker. Returns when it has begun."""
         request = elections.ShutdownRequest(broker.id, broker.epoch)
         try:
-            response = await self.ask_broker(broker.endpoint.address, request, PROBE_TIMEOUT_MS)
+            response = await self._ask_registered(broker, request)
         except PeerUnreachableError as error:
-            why = (
-                f"{error.why}: it is not shutting down unless it gets the request later; if it hangs, kill its process"
-            )
-            raise PeerUnreachableError(f"broker {broker.id} at {error.address} does not answer", why) from error
+            unsure = "it is not shutting down, unless the request reaches it later; if it hangs, kill its process"
+            raise PeerUnreachableError(f"broker {broker.id} at {error.address}", f"{error.why}; {unsure}") from error
         assert isinstance(response, elections.ShutdownResponse)
         return response
 
     async def registered_broker(self, broker_id: int) -> cluster.DescribedBroker:
-        """Raises ApiError(BROKER_NOT_AVAILABLE) if it is not registered."""
+        """Find a broker by id. Raises ApiError(BROKER_NOT_AVAILABLE) if it is not registered."""
         for broker in (await self.describe_controller()).brokers:
             if broker.id == broker_id:
                 return broker
@@ -148,23 +147,30 @@ class AdminClient(ClusterConnection):
     ) -> cluster.AcknowledgeDamageResponse:
         """End the finding that this broker's replica has lost records for good. Raises ApiError if it has not."""
         request = cluster.AcknowledgeDamageRequest(broker.id, *partition, validate_only)
-        response = await self.ask_broker(broker.endpoint.address, request, PROBE_TIMEOUT_MS)
+        response = await self._ask_registered(broker, request)
         assert isinstance(response, cluster.AcknowledgeDamageResponse)
         return response
 
+    async def _ask_registered(self, broker: cluster.DescribedBroker, request: Any) -> Any:
+        """Ask one broker, once; while it is silent, the wait names it."""
+        question = (f"broker {broker.id}", self.ask_broker(broker.endpoint.address, request, self.limits.probe_ms))
+        (answer,) = await self.waiting.answers([question], self.limits.probe_ms / 1000, is_fixed=True)
+        return answer
+
     async def describe_findings(self) -> cluster.DescribeFindingsResponse:
-        """What the active controller knows to be wrong."""
+        """Ask the active controller what it knows to be wrong."""
         return await self.ask_controller(cluster.DescribeFindingsRequest(), cluster.DescribeFindingsResponse)
 
     async def describe_candidates_findings(self) -> list[cluster.Finding] | None:
-        """What the known addresses that answer say while no controller is active; one round, each finding once.
+        """Ask all known addresses once what they find while no controller is active; equal findings are joined.
 
-        None if none of them answers.
+        The result is None if no address answers.
         """
 
         async def ask(address: str) -> Sequence[cluster.Finding] | None:
             try:
-                found = await self.rpc.call(address, cluster.DescribeFindingsRequest(), _LAST_WORD_MS)
+                limit_ms = min(_LAST_WORD_MS, self.limits.left_ms)
+                found = await self.rpc.call(address, cluster.DescribeFindingsRequest(), limit_ms)
             except ApiError:
                 return ()
             except PeerUnreachableError:
@@ -172,13 +178,23 @@ class AdminClient(ClusterConnection):
             assert isinstance(found, cluster.DescribeFindingsResponse)
             return found.findings
 
-        answers = await asyncio.gather(*map(ask, self.bootstrap))
+        questions = [(self.name(address), ask(address)) for address in self.bootstrap]
+        answers = await self.waiting.answers(questions, _LAST_WORD_MS / 1000, is_fixed=True)
         if all(answer is None for answer in answers):
             return None
         return list(dict.fromkeys(finding for answer in answers for finding in answer or ()))
 
-    async def describe_findings_of(self, broker: cluster.DescribedBroker) -> tuple[cluster.Finding, ...]:
-        """What one broker knows to be wrong, without retries; that it does not respond or refuses is a finding, too."""
+    async def describe_findings_of(
+        self, brokers: Sequence[cluster.DescribedBroker]
+    ) -> list[tuple[cluster.Finding, ...]]:
+        """Ask each of these brokers once what it knows to be wrong, all at once.
+
+        That a broker does not respond or refuses is a finding, too.
+        """
+        questions = [(f"broker {broker.id}", self._findings_or_failure_of(broker)) for broker in brokers]
+        return await self.waiting.answers(questions, self.limits.probe_ms / 1000, is_fixed=True)
+
+    async def _findings_or_failure_of(self, broker: cluster.DescribedBroker) -> tuple[cluster.Finding, ...]:
         try:
             return await self._findings_of(broker)
         except ApiError as error:
@@ -203,23 +219,22 @@ class AdminClient(ClusterConnection):
             described = await self.describe_log_dirs(broker, with_replicas=False)
             failed = (log_dir for log_dir in described if log_dir.error_code)
             return tuple(_failed_log_dir(broker.id, log_dir) for log_dir in failed)
-        response = await self.rpc.call(broker.endpoint.address, cluster.DescribeFindingsRequest(), PROBE_TIMEOUT_MS)
+        response = await self.rpc.call(broker.endpoint.address, cluster.DescribeFindingsRequest(), self.limits.probe_ms)
         assert isinstance(response, cluster.DescribeFindingsResponse)
         return response.findings
 
     async def describe_log_dirs(
         self, broker: cluster.DescribedBroker, *, with_replicas: bool = True
     ) -> Sequence[DescribeLogDirsResult]:
-        """Log directories of a broker of Apache Kafka, and the size of each replica in them, without retries."""
+        """Ask a broker of Apache Kafka once for its log directories and the size of each replica in them."""
         if self.kafka is None:
             why = "only brokers of Apache Kafka describe their log directories; klamm's have metrics of their disks"
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, why)
-        address, timeout_ms = broker.endpoint.address, self._timeout_ms if with_replicas else PROBE_TIMEOUT_MS
-        with self.waiting.named(lambda: f"broker {broker.id} has not answered yet", timeout_ms / 1000):
-            return await self.kafka.describe_log_dirs(address, timeout_ms, with_replicas=with_replicas)
+        address, timeout_ms = broker.endpoint.address, self.limits.left_ms if with_replicas else self.limits.probe_ms
+        return await self.kafka.describe_log_dirs(address, timeout_ms, with_replicas=with_replicas)
 
     async def plan_cluster_recovery(self, *, accept_loss: bool) -> recovery.PlanClusterRecoveryResponse:
-        """What `recover_cluster` would do, and why it would be refused."""
+        """Plan what `recover_cluster` would do, and why it would be refused."""
         request = recovery.PlanClusterRecoveryRequest(accept_loss)
         return await self.ask_controller(request, recovery.PlanClusterRecoveryResponse)
 
@@ -235,19 +250,19 @@ class AdminClient(ClusterConnection):
     async def alter_configs(
         self, resources: Sequence[configs.AlterConfigsResource], *, validate_only: bool = False
     ) -> configs.AlterConfigsResponse:
-        """Set and delete single keys. One result per resource, which is changed as a whole or not at all."""
+        """Set and delete single keys. Each resource has a result and is changed as a whole or not at all."""
         request = configs.AlterConfigsRequest(tuple(resources), validate_only)
         return await self.ask_controller(request, configs.AlterConfigsResponse)
 
     async def update_features(self, updates: Sequence[configs.FeatureUpdate]) -> configs.UpdateFeaturesResponse:
-        """Raise, lower and remove finalized features. One result per update; the valid ones are written."""
-        request = configs.UpdateFeaturesRequest(tuple(updates), self._timeout_ms)
+        """Raise, lower and remove finalized features. Each update has a result; the valid ones are written."""
+        request = configs.UpdateFeaturesRequest(tuple(updates), self.limits.left_ms)
         return await self.ask_controller(request, configs.UpdateFeaturesResponse)
 
     async def plan_feature_updates(
         self, updates: Sequence[configs.FeatureUpdate]
     ) -> configs.PlanFeatureUpdatesResponse:
-        """What `update_features` would come to; nothing is changed."""
+        """Plan what `update_features` would do; nothing is changed."""
         return await self.ask_controller(
             configs.PlanFeatureUpdatesRequest(tuple(updates)), configs.PlanFeatureUpdatesResponse
         )
@@ -260,7 +275,7 @@ class AdminClient(ClusterConnection):
     ) -> AsyncGenerator[cluster.WatchResponse]:
         """Stream cluster events from now on, or after `cursor`, across failovers, without an end.
 
-        Raises PeerUnreachableError when no controller is found for as long as the client's timeout.
+        Raises PeerUnreachableError if no controller is found within the client's timeout.
         """
         while True:
             address = await self.find_controller()
@@ -276,17 +291,14 @@ class AdminClient(ClusterConnection):
             await asyncio.sleep(RETRY_PAUSE_S)
 
     async def read_state_changes(self, address: str, topic: str, partition: int) -> cluster.ReadStateChangesResponse:
-        """One node's state-change records of a partition, without retries."""
-        request = cluster.ReadStateChangesRequest(topic, partition)
-        with self.waiting.named(lambda: f"{self.name(address)} has not answered yet", self.timeout_s):
-            response = await self.rpc.call(address, request, self._timeout_ms)
+        """Read one node's state-change records of a partition, without retries."""
+        response = await self.rpc.call(address, cluster.ReadStateChangesRequest(topic, partition), self.limits.left_ms)
         assert isinstance(response, cluster.ReadStateChangesResponse)
         return response
 
     async def describe_log_heads(self, address: str) -> tuple[cluster.LogHead, ...]:
-        """Where one node's state-change log ends, without a second try."""
-        with self.waiting.named(lambda: f"{self.name(address)} has not answered yet", self.timeout_s):
-            response = await self.rpc.call(address, cluster.DescribeLogHeadsRequest(), self._timeout_ms)
+        """Ask one node where its state-change log ends, without retries."""
+        response = await self.rpc.call(address, cluster.DescribeLogHeadsRequest(), self.limits.left_ms)
         assert isinstance(response, cluster.DescribeLogHeadsResponse)
         return response.heads
 

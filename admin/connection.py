@@ -1,8 +1,8 @@
-"""A client's connections to a cluster: finds its nodes, and the active controller, through any known address.
+"""Connects a client to a cluster: finds its nodes, and the active controller, through any known address.
 
-A bootstrap address may be any controller or agent. What the active controller alone may answer is sent to
-it; a refusal with NOT_CONTROLLER names the active controller, which is followed. Unreachable nodes are tried
-again until the client's timeout.
+A bootstrap address may be any controller or agent. A request that only the active controller may answer is sent to it;
+a refusal with NOT_CONTROLLER names the active controller, to which the request is then sent. Unreachable nodes are
+tried again until the client's timeout.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from msgspec import Struct
 
+from admin.call_limits import CallLimits
 from admin.node_search import NoAnswerError, NodeSearch
 from admin.request_parts import send_in_parts
 from admin.waiting import ClientWaits, OnWait
@@ -35,22 +36,20 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _Response = TypeVar("_Response", bound=Struct)
 
-PROBE_TIMEOUT_MS = 3_000
-"""A node that hangs must not use up the whole timeout while others would answer."""
 RETRY_PAUSE_S = 0.2
 _GRACE_MS = 1_000
-"""A controller that waits as long as it was asked to answers this much later."""
+"""The time beyond a request's own timeout within which the controller's answer arrives."""
 _SURVEY_AFTER_S = 1.0
 _CONNECT_TIMEOUT_MS = 2_000
 KLAMM, KAFKA = "klamm", "kafka"
-"""The kinds of brokers, as `broker_protocol`."""
+"""The values of `broker_protocol`: the kinds of brokers."""
 
 
 class ClusterConnection:
-    """A cluster that is known by some of its addresses. Use as an async context manager.
+    """Connects to a cluster of which some addresses are known. Use it as an async context manager.
 
     Each call raises PeerUnreachableError when nobody answered within `timeout_ms`, and ApiError when the
-    cluster refused.
+    cluster refused. In a block `within_timeout` that is the limit of all calls together.
     """
 
     def __init__(
@@ -62,21 +61,24 @@ class ClusterConnection:
         origin: str = "",
         on_wait: OnWait | None = None,
     ) -> None:
-        """`names`: what messages call the nodes at these addresses, such as "controller 1001"; `origin`: where the
-        addresses come from, such as "--bootstrap"; `on_wait`: told once what a wait of two seconds is for.
+        """Take the bootstrap addresses.
+
+        `names`: the names of these nodes in messages, such as "controller 1001"; `origin`: the source of the addresses,
+        such as "--bootstrap"; `on_wait` is called once a wait has lasted for two seconds, with its reason.
         """
         from cluster.rpc.client import RpcClient  # noqa: PLC0415 - gRPC loads slowly; the help of a command needs none.
 
         assert bootstrap, "a client needs an address to start from"
-        self.timeout_s = timeout_ms / 1000
         self.rpc = RpcClient(connect_timeout_ms=_CONNECT_TIMEOUT_MS, connect_timeout_max_ms=_CONNECT_TIMEOUT_MS)
         self.waiting = ClientWaits(on_wait)
         self._search = NodeSearch(bootstrap, names or {}, origin)
-        self._timeout_ms = timeout_ms
+        self.limits = CallLimits(timeout_ms)
+        self._failure: NoAnswerError | None = None
+        """Of the last attempt that had no answer; a search that is under way knows less."""
         self._controller: str | None = None
         self._found_to_speak_kafka: dict[str, bool] = {}
         self.kafka: KafkaBrokers | None = None
-        """The brokers, where they are of Apache Kafka; known from the first description of the cluster on."""
+        """The brokers, if they are of Apache Kafka; known after the first description of the cluster."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -88,23 +90,30 @@ class ClusterConnection:
 
     @property
     def bootstrap(self) -> tuple[str, ...]:
-        """The addresses that the cluster was given by."""
+        """The bootstrap addresses that were given."""
         return self._search.bootstrap
 
     def name(self, address: str) -> str:
         """The name of the node at an address, for messages."""
         return self._search.name(address)
 
+    @contextmanager
+    def within_timeout(self) -> Iterator[None]:
+        """Bound all calls in this block, together, by the timeout of the client."""
+        with self.limits.together(), self.waiting.command():
+            yield
+
     async def describe_cluster(self, *, require_controller: bool = False) -> DescribeClusterResponse:
-        """The description of the cluster by the first node that answers; with `require_controller`, one that names the
-        active controller.
+        """Return the first node's description of the cluster; with `require_controller` the first that names the active
+        controller.
         """
         return await self._until_timeout(lambda _: self._first_description(require_controller=require_controller))
 
-    async def describe_node(self, address: str, timeout_ms: int = PROBE_TIMEOUT_MS) -> DescribeClusterResponse:
-        """Ask one node to describe the cluster, without retries."""
+    async def describe_node(self, address: str, timeout_ms: int | None = None) -> DescribeClusterResponse:
+        """Ask one node to describe the cluster, without retries. `timeout_ms`: default `CallLimits.probe_ms`."""
         try:
-            response = await self.rpc.call(address, DescribeClusterRequest(), timeout_ms)
+            limit_ms = self.limits.probe_ms if timeout_ms is None else timeout_ms
+            response = await self.rpc.call(address, DescribeClusterRequest(), limit_ms)
         except PeerUnreachableError as error:
             if self._search.is_unproven and await self._speaks_kafka(address):
                 why = "it speaks Kafka's protocol: name the address that a controller of klamm has as --listen"
@@ -116,7 +125,7 @@ class ClusterConnection:
         return response
 
     async def _speaks_kafka(self, address: str) -> bool:
-        """Whether a listener of Kafka's answers there, as the first attempt has found."""
+        """Whether a Kafka listener answers there; the result of the first attempt is kept."""
         from admin.kafka_brokers import speaks_kafka  # noqa: PLC0415 - as below.
 
         if address not in self._found_to_speak_kafka:
@@ -130,7 +139,7 @@ class ClusterConnection:
         self.kafka.learn(brokers)
 
     async def describe_controller(self) -> DescribeClusterResponse:
-        """The active controller's description: the authoritative one for broker epochs and states."""
+        """Return the active controller's description, which is authoritative for broker epochs and states."""
 
         async def attempt(_: asyncio.Timeout) -> DescribeClusterResponse:
             address = await self._controller_address()
@@ -147,39 +156,57 @@ class ClusterConnection:
         return await self._until_timeout(attempt)
 
     async def find_controller(self) -> str:
-        """The address of the active controller, once there is one."""
+        """Wait for an active controller and return its address."""
         return await self._until_timeout(lambda _: self._controller_address())
 
     def without_controller(self, limit_s: float) -> NoAnswerError | None:
-        """What the nodes answered, where a wait of `limit_s` has ended and no active controller is known; else None."""
+        """Return what the nodes answered within `limit_s`; None if an active controller is known."""
         return None if self._controller is not None else self.no_answer_within(limit_s)
 
+    @property
+    def has_answered(self) -> bool:
+        """Whether any node has answered since all were last asked."""
+        return self._search.has_answered
+
+    @property
+    def no_answer_yet(self) -> str:
+        """The answers of the nodes until now, for a notice."""
+        return self._search.failure().so_far
+
+    @property
+    def why_no_controller(self) -> str:
+        """The reason, in a few words, why the active controller has not answered."""
+        known = self._failure or self._search.failure()
+        return known.cause or "no active controller answers"
+
     def no_answer_within(self, limit_s: float) -> NoAnswerError:
-        """What the nodes have answered until now, `limit_s` after they were asked."""
+        """Return what the nodes have answered until now, `limit_s` after they were asked."""
         last = self._search.failure()
         return self._with_advice(f"{last.missing} within {limit_s:g} s", last)
 
     async def find_brokers(self) -> list[str]:
-        """Addresses of the live brokers, as the first node knows them that knows any; one round, without retries.
+        """Return the addresses of the live brokers from the first node that knows any; one round, without retries.
 
-        A standby controller knows who is active and no brokers; then that one is asked.
+        A standby controller knows no brokers, but the active controller, which is asked next.
         """
-        described = await self._search.first(self.describe_node, lambda node: bool(node.brokers))
+        with self.waiting.named(lambda: self.no_answer_yet, self.limits.left_s):
+            described = await self._search.first(self.describe_node, lambda node: bool(node.brokers))
         return [] if described is None else [b.endpoint.address for b in described.brokers]
 
     def nodes_of(self, described: DescribeClusterResponse) -> list[str]:
-        """Addresses of all known processes of klamm: the given ones, all registered controllers, and all live brokers
-        unless they are of Apache Kafka.
+        """Return the addresses of all known processes of klamm.
+
+        These are the given ones, all registered controllers, and all live brokers unless they are of Apache Kafka.
         """
+        return list(dict.fromkeys((*self.bootstrap, *self.registered_nodes_of(described))))
+
+    def registered_nodes_of(self, described: DescribeClusterResponse) -> list[str]:
+        """The addresses in `nodes_of` without the given ones, at which there need not be a node."""
         brokers = () if self.kafka is not None else described.brokers
-        of_cluster = [c.address for c in described.controllers] + [b.endpoint.address for b in brokers]
-        return list(dict.fromkeys((*self.bootstrap, *of_cluster)))
+        return [c.address for c in described.controllers] + [b.endpoint.address for b in brokers]
 
     def results_for(self, asked: Sequence[str], results: Sequence[_T]) -> Sequence[_T]:
-        """The results in an answer of the active controller, of which there must be one for each that was asked for.
-
-        Raises ApiError.
-        """
+        """Return the results in an answer of the active controller. Raises ApiError if their number is wrong."""
         if len(results) == len(asked):
             return results
         found = f"with a wrong number of results ({len(results)})" if results else "without a result"
@@ -190,7 +217,7 @@ class ClusterConnection:
         )
 
     async def ask_broker(self, address: str, request: Any, timeout_ms: int) -> Any:
-        """Ask one broker, without retries; one of Apache Kafka by Kafka's protocol, which lacks some requests.
+        """Ask one broker, without retries; a broker of Apache Kafka by Kafka's protocol, which lacks some requests.
 
         Raises PeerUnreachableError, ApiError.
         """
@@ -205,7 +232,7 @@ class ClusterConnection:
         return response
 
     async def ask_controller(self, request: Any, expected: type[_Response]) -> _Response:
-        """Send to the active controller, retrying until the timeout under one request id.
+        """Send a request to the active controller, and again until the timeout, under one request id.
 
         A request that is too large for it is sent in parts. Raises NoAnswerError, which says whether a change may
         still be carried out.
@@ -214,7 +241,7 @@ class ClusterConnection:
 
     async def _ask_controller(self, request: Any, expected: type[_Response]) -> _Response:
         waits_ms = getattr(request, "timeout_ms", None)
-        limit_ms = max(self._timeout_ms, waits_ms or 0)
+        limit_ms = max(self.limits.left_ms, waits_ms or 0)
         grace_ms = 0 if waits_ms is None else _GRACE_MS
         request_id = uuid4().hex
         may_be_done = False
@@ -257,7 +284,7 @@ class ClusterConnection:
         return described
 
     async def _calling(self, address: str, call: Awaitable[_T]) -> _T:
-        """The answer of the active controller; where there is none, the controller is to be found again."""
+        """Await the answer of the active controller; if there is none, the next call searches for the controller."""
         self._search.called(address)
         survey = asyncio.create_task(self._survey_later())
         try:
@@ -270,7 +297,7 @@ class ClusterConnection:
             survey.cancel()
 
     async def _survey_later(self) -> None:
-        """If this call is not answered in time, the message shall say how the cluster is."""
+        """Ask the other nodes after a while, so that the message says how the cluster is if no answer comes in time."""
         await asyncio.sleep(_SURVEY_AFTER_S)
         await self._search.survey(self.describe_node)
 
@@ -287,13 +314,15 @@ class ClusterConnection:
     ) -> _T:
         """Retry an attempt that gets no answer, until the limit (default: the client's timeout).
 
-        The attempt may extend the timeout that it is given. Raises NoAnswerError; at once if no address can be right.
+        The attempt may extend the timeout that it is given. Raises NoAnswerError, and at once if no address can be
+        right.
         """
-        limit = self.timeout_s if limit_s is None else limit_s
+        limit = self.limits.left_s if limit_s is None else limit_s
+        within_s = self.limits.named_s(limit)
         failure: NoAnswerError | None = None
 
         def last() -> NoAnswerError:
-            # Of an attempt that is under way, the search knows who has answered so far.
+            # While an attempt runs, only the search knows who has answered so far.
             return self._search.failure() if failure is None or self._search.is_calling else failure
 
         async def retry(ends: asyncio.Timeout) -> _T:
@@ -302,7 +331,7 @@ class ClusterConnection:
                 try:
                     return await attempt(ends)
                 except NoAnswerError as error:
-                    failure = error
+                    failure = self._failure = error
                 if self._search.is_hopeless:
                     raise self._with_advice(failure.missing, failure)
                 await asyncio.sleep(RETRY_PAUSE_S)
@@ -312,7 +341,7 @@ class ClusterConnection:
                 async with asyncio.timeout(limit) as ends:
                     return await retry(ends)
         except TimeoutError:
-            raise self._with_advice(f"{last().missing} within {limit:g} s", last()) from None
+            raise self._with_advice(f"{last().missing} within {within_s:g} s", last()) from None
 
     def _with_advice(self, missing: str, last: NoAnswerError) -> NoAnswerError:
         return NoAnswerError(missing, "; ".join(filter(None, (last.reasons, self._search.advice))), last.cause)

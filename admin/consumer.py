@@ -1,7 +1,7 @@
-"""The consumer: fetches partitions of one topic from their leaders and follows them when they change.
+"""Consumes a topic: fetches its partitions from their leaders, and from the next leaders when these change.
 
-One task per leader keeps one fetch in flight; what it gets waits in a bounded queue, so a slow reader slows
-the fetching. There are no consumer groups: positions are the caller's. Source: Kafka Fetcher; KIP-320.
+A task for each leader keeps one fetch in flight. The records wait in a bounded queue, so a slow reader slows the
+fetching. There are no consumer groups: the caller keeps the positions. Source: Kafka Fetcher; KIP-320.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _RETRY_PAUSE_S = 0.1
 
 
 class ConsumerOptions(Struct, frozen=True, kw_only=True):
-    """Kafka's consumer settings under its names; times in ms, sizes in bytes."""
+    """Holds Kafka's consumer settings under its names; times are in ms, sizes in bytes."""
 
     fetch_max_wait_ms: int = 500
     fetch_min_bytes: int = 1
@@ -40,7 +40,7 @@ class ConsumerOptions(Struct, frozen=True, kw_only=True):
 
 
 class ConsumedRecords(Struct, frozen=True):
-    """The records of one partition in offset order, never empty."""
+    """Holds records of one partition in offset order, at least one."""
 
     partition: int
     records: list[Record]
@@ -62,11 +62,11 @@ class UnreadableBatchError(ClusterError):
 
 
 class Consumer:
-    """A reader from `positions` (partition to offset) on; with `until`, each partition ends at that offset (exclusive).
+    """Reads from `positions` (partition to offset) on; with `until`, each partition ends at that offset (exclusive).
 
-    Use as an async context manager and iterate `fetched()` once. A failure that another leader cannot mend
-    is raised from there: ApiError(OFFSET_OUT_OF_RANGE) when a position is outside the log,
-    UnreadableBatchError for a batch that cannot be read, after all records before it.
+    Use it as an async context manager and iterate over `fetched()` once. That raises a failure that another leader
+    cannot mend: ApiError(OFFSET_OUT_OF_RANGE) if a position is outside the log, and UnreadableBatchError for a batch
+    that cannot be read, after all records before it.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Consumer:
         self._tasks = TaskSet()
         self._waits: dict[str, Wait] = {}
         self._obstacles: dict[str, str] = {}
-        """By leader: the wait for an answer that its partitions' records are in, and why the last one was none."""
+        """For each leader the reason why its last answer was no good, for the notice of a long wait."""
 
     async def __aenter__(self) -> "Consumer":
         await self._tasks.__aenter__()
@@ -112,7 +112,7 @@ class Consumer:
                 yield item
 
     def _assign(self) -> None:
-        """Start a task for every leader of a wanted partition that has none; partitions without a leader share one."""
+        """Start a task for each leader of a wanted partition that has none; partitions without a leader share one."""
         for partition in self._positions:
             leader = self._topology.leader(self._topic, partition)
             address = "" if leader is None else leader.address
@@ -121,7 +121,7 @@ class Consumer:
                 self._tasks.start(self._work(address), name=f"fetch from {address}")
 
     async def _work(self, address: str) -> None:
-        """Fetch from one leader until it leads nothing that is wanted; then see that others do."""
+        """Fetch from one leader until it leads no wanted partition; then start the tasks of the new leaders."""
         while wanted := self._led_by(address):
             self._begin_wait(address)
             try:
@@ -154,7 +154,7 @@ class Consumer:
         return wanted
 
     async def _fetch(self, address: str, wanted: Sequence[FetchPartition]) -> bool:
-        """One fetch. Returns False if the leaders must be refreshed."""
+        """Fetch once. Returns False if the leaders must be refreshed."""
         options = self._options
         request = FetchRequest(
             CONSUMER, tuple(wanted), options.fetch_max_wait_ms, options.fetch_min_bytes, options.fetch_max_bytes

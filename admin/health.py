@@ -1,4 +1,4 @@
-"""Health check of a cluster, from what the active controller reports."""
+"""Checks the health of a cluster, from what the active controller reports."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -17,14 +17,14 @@ from cluster.requests.reassignments import DescribedReassignment
 from cluster.requests.topics import DescribedTopic, DescribedTopicDeletion
 
 IMBALANCE_MAX: Final = 0.1
-"""Share of its preferred partitions that a broker may not lead, as `leader.imbalance.per.broker.percentage`."""
+"""The share of its preferred partitions that a broker may not lead, as `leader.imbalance.per.broker.percentage`."""
 _ANSWERS_HERE: Final = (
     "; it answers this command: see the network between the active controller and its control listener"
 )
 
 
 class Severity(StrEnum):
-    """The severity of an issue, with the names that alerts have, most severe first.
+    """Names the severity of an issue as alerts do, most severe first.
 
     Critical: clients fail, the controller cannot govern a broker, or records may be lost. Warning: all is served, but
     redundancy or control is reduced. Info: nothing is at risk.
@@ -36,9 +36,9 @@ class Severity(StrEnum):
 
 
 class Trouble(StrEnum):
-    """Kinds of health issues with their severity, most severe first.
+    """Lists the kinds of health issues with their severity, most severe first.
 
-    `remedy`: what to do; "" where the detail of each issue says it.
+    `remedy`: what to do; "" if the detail of each issue says it.
     """
 
     severity: Severity
@@ -120,9 +120,9 @@ _RANK: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
 
 class HealthIssue(Struct, frozen=True):
-    """One issue. Where they do not apply, `topic` is empty, `partition` and `broker` are -1.
+    """Describes one issue. Where they do not apply, `topic` is empty, `partition` and `broker` are -1.
 
-    `trouble`: a `Trouble`, or what a process of a later version calls it.
+    `trouble`: a `Trouble`, or the name that a process of a later version gives it.
     """
 
     trouble: str
@@ -133,7 +133,7 @@ class HealthIssue(Struct, frozen=True):
 
     @property
     def severity(self) -> Severity:
-        """A warning for kinds that only a later version knows."""
+        """The severity of its kind; a kind that only a later version knows is a warning."""
         kind = _KINDS.get(self.trouble)
         return Severity.WARNING if kind is None else kind.severity
 
@@ -157,9 +157,9 @@ def find_trouble(
 ) -> list[HealthIssue]:
     """Find all health issues, the most severe kind first. Topics queued for deletion are skipped.
 
-    `findings`: what the controller and the brokers know to be wrong themselves; for each broker and kind one is kept
-    where the controller and the command both report that the broker does not respond. `answering`: brokers that
-    answered the command; if the controller says that one of them does not respond, the way between the two is at fault.
+    `findings`: what the controller and the brokers themselves know to be wrong. If the controller and the command both
+    report that a broker does not respond, one of the two findings is kept. `answering`: brokers that answered the
+    command; if the controller says that one of them does not respond, the way between the two is at fault.
     """
     staying = [t for t in topics if not t.queued_for_deletion]
     findings = list(findings)
@@ -189,7 +189,7 @@ def find_trouble(
 
 
 def _with_consequence(finding: Finding, topics: Iterable[DescribedTopic]) -> Finding:
-    """The finding with what it means to clients.
+    """Add to a finding what it means to clients.
 
     A broker that refuses connections is only silent if it leads nothing, as after a controlled shutdown.
     """
@@ -230,7 +230,7 @@ def _check_partition(topic: DescribedTopic, p: DescribedPartition) -> Iterator[H
 
 
 def hosting_brokers(topics: Iterable[DescribedTopic]) -> set[BrokerId]:
-    """The brokers that have replicas to host, registered or not."""
+    """The brokers that are to host replicas, registered or not."""
     return {broker for topic in topics for p in topic.partitions for broker in p.replicas}
 
 

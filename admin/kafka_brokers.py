@@ -1,6 +1,6 @@
-"""Brokers of Apache Kafka, asked by Kafka's protocol: one connection each, opened when it is first needed.
+"""Asks brokers of Apache Kafka by Kafka's protocol, over one connection for each, opened when it is first needed.
 
-Only listeners that are PLAINTEXT: klamm's commands have no credentials for others.
+It uses PLAINTEXT listeners only: klamm's commands have no credentials for others.
 """
 
 import asyncio
@@ -39,17 +39,17 @@ async def speaks_kafka(address: str) -> bool:
 
 
 class _Opened(NamedTuple):
-    """A connection, and which versions of each API the broker knows."""
+    """Holds a connection, and the versions of each API that the broker knows."""
 
     connection: KafkaConnection
     versions: Mapping[int, ApiVersion]
 
 
 class KafkaBrokers:
-    """The brokers of a cluster by address. Each call is one attempt.
+    """Asks the brokers of a cluster by address. Each call is one attempt.
 
-    It raises PeerUnreachableError where there is no answer, ApiError(UNSUPPORTED_VERSION) where the broker cannot be
-    asked: what it takes is not PLAINTEXT, or it has no such request.
+    It raises PeerUnreachableError if there is no answer, ApiError(UNSUPPORTED_VERSION) if the broker cannot be asked:
+    its listener is not PLAINTEXT, or it has no such request.
     """
 
     def __init__(self) -> None:
@@ -58,12 +58,12 @@ class KafkaBrokers:
         self._opening: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def learn(self, brokers: Iterable[DescribedBroker]) -> None:
-        """Remember which security protocol each broker takes."""
+        """Remember the security protocol of each broker's listener."""
         self._described |= {broker.endpoint.address: broker for broker in brokers}
 
     @property
     def not_connected_to(self) -> Mapping[str, Sequence[int]]:
-        """The ids of the brokers that do not take PLAINTEXT, by the security protocol that they take."""
+        """The ids of the brokers that do not take PLAINTEXT, by the security protocol of their listeners."""
         found: dict[str, list[int]] = {}
         for broker in self._described.values():
             if broker.endpoint.security_protocol != _PLAINTEXT:
@@ -95,7 +95,7 @@ class KafkaBrokers:
             self._opened.popitem()[1].connection.close()
 
     async def _ask(self, address: str, timeout_s: float, message: Message, answer_type: type[_Answer]) -> _Answer:
-        """One request of Kafka's, in the newest version that both sides know."""
+        """Send one Kafka request, in the newest version that both sides know."""
         async with self._opening[address]:
             opened = self._opened.get(address)
             if opened is None or not opened.connection.is_open:
@@ -125,7 +125,7 @@ async def _open(endpoint: Endpoint, timeout_s: float) -> _Opened:
 
 
 def _endpoint(address: str) -> Endpoint:
-    """Of an address as `Endpoint.address` makes it."""
+    """Parse an address as `Endpoint.address` makes it."""
     host, _, port = address.rpartition(":")
     return Endpoint(host.removeprefix("[").removesuffix("]"), int(port))
 

@@ -1,6 +1,6 @@
-"""A dry run of a deletion of records at a broker of Apache Kafka, whose DeleteRecords has none, and gives no reasons.
+"""Predicts a deletion of records at a broker of Apache Kafka, whose DeleteRecords has no dry run and gives no reasons.
 
-Checks what the leader would refuse. Source: Kafka ReplicaManager.deleteRecordsOnLocalLog,
+It checks what the leader would refuse. Source: Kafka ReplicaManager.deleteRecordsOnLocalLog,
 Partition.deleteRecordsOnLeader, UnifiedLog.maybeIncrementLogStartOffset.
 """
 

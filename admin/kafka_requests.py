@@ -1,4 +1,4 @@
-"""What klamm's clients ask of brokers, as requests of Kafka's protocol, and the answers as klamm's own.
+"""Converts the requests of klamm's clients to requests of Kafka's protocol, and the answers to klamm's own.
 
 Fields that the version of a broker lacks have their defaults, so that one message serves every version.
 """
@@ -22,8 +22,9 @@ RESPONSES: Final[Mapping[type[Struct], type[Struct]]] = {
     data.ListOffsetsRequest: data.ListOffsetsResponse,
     data.DeleteRecordsRequest: data.DeleteRecordsResponse,
 }
-"""The requests that brokers of Apache Kafka have too, by the same names, and the type of the response to each. A dry
-run of a deletion is not among them (`admin.kafka_dry_runs`).
+"""The requests that brokers of Apache Kafka have too, by the same names, and the type of the response to each.
+
+A dry run of a deletion is not among them (`admin.kafka_dry_runs`).
 """
 HOW_TO_STOP: Final = (
     "a broker of Apache Kafka is stopped by SIGTERM: run kafka-server-stop.sh on its host, or stop its service there; "
@@ -40,7 +41,7 @@ def refusal(address: str, request: Struct) -> ApiError:
 
 
 def message_of(request: Struct) -> Message:
-    """The request as a message."""
+    """Convert a request to a message."""
     if isinstance(request, data.MetadataRequest):
         topics = request.topics
         named = None if topics is None else tuple(wire_data.MetadataRequestTopic(name=name) for name in topics)
@@ -49,12 +50,12 @@ def message_of(request: Struct) -> Message:
 
 
 def answer_type(request: Struct) -> type[Message]:
-    """The message that answers the request."""
+    """The type of the message that answers the request."""
     return message_type(RESPONSES[type(request)].__name__)
 
 
 def response_of(request: Struct, answer: Message) -> Any:
-    """The response in klamm's types."""
+    """Convert the answer to a request to klamm's types."""
     response = convert(answer, RESPONSES[type(request)])
     if not (isinstance(response, data.DeleteRecordsResponse) and isinstance(answer, wire_data.DeleteRecordsResponse)):
         return response

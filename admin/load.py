@@ -1,6 +1,6 @@
-"""What a cluster is busy with, from two looks at it: elections, ISR changes, failovers and records per second.
+"""Measures what a cluster is busy with, by two samples: elections, ISR changes, failovers and records per second.
 
-All of it comes from what every cluster answers: epochs count elections and ISR changes, end offsets count records.
+It asks only what every cluster answers: epochs count elections and ISR changes, end offsets count records.
 """
 
 import asyncio
@@ -8,7 +8,6 @@ import contextlib
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from msgspec import Struct
 
@@ -28,13 +27,11 @@ from cluster.requests.data import (
 from cluster.requests.plans import DescribedPartition
 from cluster.requests.topics import DescribedTopic
 
-_OFFSETS_TIMEOUT_MS: Final = 3_000
-
 
 class Sample(Struct, frozen=True):
-    """One observation of the cluster. `at_s`: by the event loop's clock.
+    """Holds one observation of the cluster. `at_s`: the time by the event loop's clock.
 
-    `ends`: end offsets for consumers, where the leader answered.
+    `ends`: end offsets for consumers, of the partitions whose leader answered.
     """
 
     at_s: float
@@ -48,7 +45,7 @@ class Sample(Struct, frozen=True):
 
 
 class BusyPartition(Struct, frozen=True):
-    """A partition with new records. `records_per_s`: appended to the leader and replicated, as consumers see them."""
+    """Describes a partition with new records. `records_per_s` counts replicated records, as consumers see them."""
 
     topic: str
     partition: int
@@ -58,7 +55,7 @@ class BusyPartition(Struct, frozen=True):
 
 
 class BrokerLoad(Struct, frozen=True):
-    """The load of one broker. `records_per_s`: of the partitions that it leads."""
+    """Holds the load of one broker. `records_per_s` counts those of the partitions that it leads."""
 
     id: BrokerId
     state: str
@@ -68,9 +65,10 @@ class BrokerLoad(Struct, frozen=True):
 
 
 class Load(Struct, frozen=True):
-    """The load of a cluster between two samples, `seconds` apart, and its state at the second.
+    """Holds the load of a cluster between two samples, `seconds` apart, and its state at the second.
 
-    `failovers`: elections of a controller. `counts`: partitions, and those to which each filter applies.
+    `failovers`: the number of elections of a controller. `counts`: the number of partitions, and of those to which each
+    filter applies.
     """
 
     seconds: float
@@ -86,20 +84,21 @@ class Load(Struct, frozen=True):
 
 
 async def take_sample(client: AdminClient) -> Sample:
-    """Ask controller and leaders. Raises as the client does when no controller answers.
+    """Ask the controller and the leaders. Raises what the client raises if no controller answers.
 
     The offsets of a leader that does not answer are missing.
     """
     described = await client.describe_controller()
     topics = (await client.describe_topics()).topics
     addresses = {broker.id: broker.endpoint.address for broker in described.brokers}
-    by_leader: dict[str, list[ListOffsetsPartition]] = {}
+    by_leader: dict[BrokerId, list[ListOffsetsPartition]] = {}
     for topic in topics:
         for p in topic.partitions:
             if p.leader in addresses:
                 asked = ListOffsetsPartition(topic.name, p.partition, LATEST_TIMESTAMP, p.leader_epoch)
-                by_leader.setdefault(addresses[p.leader], []).append(asked)
-    found = await asyncio.gather(*(_ends(client, address, asked) for address, asked in by_leader.items()))
+                by_leader.setdefault(p.leader, []).append(asked)
+    questions = [(f"broker {leader}", _ends(client, addresses[leader], asked)) for leader, asked in by_leader.items()]
+    found = await client.waiting.answers(questions, client.limits.probe_ms / 1000, is_fixed=True)
     ends = {partition: end for of_leader in found for partition, end in of_leader.items()}
     return Sample(asyncio.get_running_loop().time(), described, topics, ends)
 
@@ -108,7 +107,7 @@ async def _ends(
     client: AdminClient, address: str, asked: Sequence[ListOffsetsPartition]
 ) -> dict[TopicPartition, Offset]:
     with contextlib.suppress(ApiError, PeerUnreachableError):
-        response = await client.ask_broker(address, ListOffsetsRequest(CONSUMER, tuple(asked)), _OFFSETS_TIMEOUT_MS)
+        response = await client.ask_broker(address, ListOffsetsRequest(CONSUMER, tuple(asked)), client.limits.probe_ms)
         assert isinstance(response, ListOffsetsResponse)
         answered = (result for result in response.partitions if result.error_code is ErrorCode.NONE)
         return {TopicPartition(result.topic, result.partition): result.offset for result in answered}
@@ -121,7 +120,7 @@ def compare(before: Sample, after: Sample, busiest: int) -> Load:
     old, new = before.partitions, after.partitions
     elections = isr_changes = 0
     for key, p in new.items():
-        # A partition that is new, or that was deleted and created anew, begins with its first epochs.
+        # A partition that is new, or that was deleted and created again, begins with its first epochs.
         if (was := old.get(key)) is not None and p.partition_epoch >= was.partition_epoch:
             elections += (elected := max(0, p.leader_epoch - was.leader_epoch))
             isr_changes += max(0, p.partition_epoch - was.partition_epoch - elected)

@@ -1,13 +1,14 @@
-"""Searching the nodes of a cluster for one that knows something, and saying what they answered where none does.
+"""Searches the nodes of a cluster for one that knows something, and says what they answered if none does.
 
-The next node is asked as soon as one fails, and shortly after one that is silent, so that nodes that hang do not use
-up the time in which others would answer.
+The next node is asked as soon as one fails, or after a short silence, so that nodes that hang do not use up the time in
+which others would answer.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Any, Final, TypeVar
 
+from admin.waiting import together
 from cluster.model.errors import (
     ApiError,
     ConnectionRefusedByHostError,
@@ -17,8 +18,10 @@ from cluster.model.errors import (
 )
 from cluster.requests.cluster import NO_ZOOKEEPER, DescribeClusterResponse
 
+_T = TypeVar("_T")
+
 SILENCE_S: Final = 0.25
-"""After this long without an answer the next node is asked as well."""
+"""After this many seconds without an answer the next node is asked as well."""
 _RUNNING: Final = "running"
 _BUSY: Final = "running, but has not answered this request"
 Describe = Callable[[str], Awaitable[DescribeClusterResponse]]
@@ -27,8 +30,8 @@ Describe = Callable[[str], Awaitable[DescribeClusterResponse]]
 class NoAnswerError(PeerUnreachableError):
     """Raised when no node gives the wanted answer.
 
-    `missing`: what was not found, `reasons`: what the nodes did, `cause`: why, if known.
-    `may_be_done`: a request that changes something was sent, and may still be carried out.
+    `missing`: what was not found; `reasons`: what the nodes did; `cause`: why, if known.
+    `may_be_done`: whether a request that changes something was sent and may still be carried out.
     """
 
     def __init__(self, missing: str, reasons: str, cause: str = "", *, may_be_done: bool = False) -> None:
@@ -46,11 +49,35 @@ class NoAnswerError(PeerUnreachableError):
         return NoAnswerError(f"{self.missing} yet", self.reasons, self.cause).why
 
 
+async def first_answer(addresses: Iterable[str], ask: Callable[[str], Coroutine[Any, Any, _T | None]]) -> _T | None:
+    """Ask one node after the other, the next as soon as one has no answer, and shortly after one that is silent.
+
+    Returns the first answer; None if no node has one.
+    """
+    waiting = list(addresses)
+    running: set[asyncio.Task[_T | None]] = set()
+    try:
+        while waiting or running:
+            if waiting:
+                running.add(asyncio.create_task(ask(waiting.pop(0))))
+            done, running = await asyncio.wait(
+                running, timeout=SILENCE_S if waiting else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in done:
+                if (answer := task.result()) is not None:
+                    return answer
+        return None
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
 class NodeSearch:
-    """A search among the nodes of one cluster. `names`: by address, such as "controller 1001"."""
+    """Searches among the nodes of one cluster. `names` maps addresses to names such as "controller 1001"."""
 
     def __init__(self, bootstrap: Iterable[str], names: Mapping[str, str], origin: str = "") -> None:
-        """`origin`: where the addresses come from, such as an option; "" if nobody can correct them."""
+        """Take the addresses to begin with. `origin`: where they come from, "" if no user can correct them."""
         self._origin = origin
         self._wrong: set[str] = set()
         self._bootstrap = tuple(dict.fromkeys(bootstrap))
@@ -62,9 +89,9 @@ class NodeSearch:
     async def first(
         self, describe: Describe, is_wanted: Callable[[DescribeClusterResponse], bool]
     ) -> DescribeClusterResponse | None:
-        """Ask all nodes once; return the first description that is wanted, None if no node gives it.
+        """Ask all nodes once; return the first wanted description, None if no node gives one.
 
-        A refusal says only that this node does not know. Where a node names the active controller, that is asked next.
+        A refusal says only that this node does not know. If a node names the active controller, that is asked next.
         """
         self._outcomes, self._any_answered, self._called = {}, False, ""
         waiting, asked = list(self._bootstrap), set[str]()
@@ -85,7 +112,7 @@ class NodeSearch:
                 )
                 for answer in (task.result() for task in done):
                     if answer is not None and is_wanted(answer):
-                        # Of those that were asked after it nothing is known.
+                        # The nodes that were still silent had no time to answer: nothing is known of them.
                         self._outcomes = {a: said for a, said in self._outcomes.items() if said != _silence(None)}
                         return answer
                     if answer is not None and answer.controller_address:
@@ -97,24 +124,26 @@ class NodeSearch:
 
     @property
     def bootstrap(self) -> tuple[str, ...]:
-        """The addresses that the cluster was given by."""
+        """The addresses with which the search begins."""
         return self._bootstrap
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether waiting does not mend it: each address cannot be resolved, is not of klamm's, or is the only one
-        that somebody gave, and refuses. Of several that refuse, one may be about to start.
+        """Whether it is no use to wait: every address is wrong.
+
+        An address is wrong if it cannot be resolved, is no klamm port, or refuses and is the only one that a user
+        gave; of several that refuse, one may be about to start.
         """
         return not self._has_ever_answered and self._wrong.issuperset(self._bootstrap)
 
     @property
     def is_unproven(self) -> bool:
-        """Whether somebody gave these addresses, and nothing has ever answered at them."""
+        """Whether a user gave these addresses and nothing has ever answered at them."""
         return bool(self._origin) and not self._has_ever_answered
 
     @property
     def advice(self) -> str:
-        """Advice about addresses at which nothing has ever answered; "" otherwise."""
+        """Advise about addresses at which nothing has ever answered; "" if something has."""
         if not self.is_unproven:
             return ""
         this, it = ("this address", "it") if len(self._bootstrap) == 1 else ("these addresses", "them")
@@ -125,13 +154,13 @@ class NodeSearch:
         return self._names.get(address, address)
 
     async def survey(self, describe: Describe) -> None:
-        """Ask all nodes while a controller is called, only for what `failure` says of them."""
+        """Ask all nodes while a controller is called, so that `failure` can say what they answer."""
         await asyncio.gather(*(self._ask(address, describe) for address in self._bootstrap))
 
     def called(self, controller: str, why: str | None = None) -> None:
-        """Record why the active controller that the last round found has not answered a call, or not yet.
+        """Record why the controller that the last round found has not answered a call; without `why`, not yet.
 
-        That it is named by others does not mean that it runs: they may not have noticed its end.
+        Other nodes may name a controller that no longer runs, until they notice its end.
         """
         self._outcomes[controller] = _silence(why)
         self._called = controller
@@ -144,7 +173,8 @@ class NodeSearch:
     def failure(self) -> NoAnswerError:
         """Describe what the nodes have answered since the last round began, equal answers together.
 
-        That controllers have no ZooKeeper is why there is no answer, and comes first; what is as it should be, last.
+        Controllers without ZooKeeper come first, because they are the reason that there is no answer; answers without
+        a fault come last.
         """
         groups: dict[str, list[str]] = {}
         for address, outcome in self._outcomes.items():
@@ -155,6 +185,11 @@ class NodeSearch:
         found = bool(self._called) or not self._any_answered or bool(without_zookeeper)
         cause = f"{self._together(without_zookeeper)} {NO_ZOOKEEPER}" if without_zookeeper else ""
         return NoAnswerError("no answer" if found else "no active controller", said, cause)
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether any node has answered since the last round began."""
+        return self._any_answered
 
     @property
     def is_calling(self) -> bool:
@@ -192,20 +227,7 @@ class NodeSearch:
             self._names[address] = f"{answer.node_role} {answer.node_id}"
 
     def _together(self, addresses: list[str]) -> str:
-        """`controllers 1001, 1002 and broker 1`, or the addresses of nodes that are not known by name."""
-        by_role: dict[str, list[str]] = {}
-        for address in addresses:
-            role, _, node = self.name(address).rpartition(" ")
-            by_role.setdefault(role, []).append(node)
-        return ", ".join(
-            (f"{role}{'s' if len(nodes) > 1 else ''} " if role else "") + ", ".join(sorted(nodes, key=_by_number))
-            for role, nodes in by_role.items()
-        )
-
-
-def _by_number(node: str) -> int:
-    """Order of ids; addresses keep theirs."""
-    return int(node) if node.isdecimal() else 0
+        return together(map(self.name, addresses))
 
 
 def _refusal(error: ApiError) -> str:

@@ -1,8 +1,8 @@
-"""Offsets of partitions at a time, from their leaders: where logs begin and end, and the first record since."""
+"""Asks leaders for offsets of partitions at a time: where logs begin and end, and the first record since then."""
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from admin.progress import some_of
@@ -11,6 +11,7 @@ from cluster.model.broker import Offset
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.requests.data import CONSUMER, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
 
+_LEADER_TIMEOUT_MS: Final = 5_000
 RETRIABLE: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -25,7 +26,7 @@ RETRIABLE: Final = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Errors that pass: the leader has changed, or is about to."""
+"""Errors after which to ask again: the leader has changed, or is about to."""
 
 
 async def list_offsets(
@@ -46,43 +47,46 @@ async def list_offsets(
 async def find_offsets(
     topology: Topology, topic: str, timestamps: Mapping[int, int], timeout_s: float
 ) -> dict[int, Offset]:
-    """Ask the leaders for the offset at a timestamp (ms, or LATEST_TIMESTAMP, EARLIEST_TIMESTAMP) per partition.
+    """Ask the leaders for the offset of each partition at a timestamp (ms, LATEST_TIMESTAMP or EARLIEST_TIMESTAMP).
 
-    Follows leader changes. Partitions without an answer in time are missing.
+    If a leader changes, the next one is asked. Partitions without an answer in time are missing.
     """
     found: dict[int, Offset] = {}
+    limit_s = min(timeout_s, topology.client.limits.left_s)
 
     def without_answer() -> str:
         missing = [f"{topic}-{partition}" for partition in sorted(timestamps) if partition not in found]
         return f"no leader of {some_of(missing)} answers yet"
 
-    with contextlib.suppress(TimeoutError), topology.client.waiting.named(without_answer, timeout_s):
-        async with asyncio.timeout(timeout_s):
+    with contextlib.suppress(TimeoutError), topology.client.waiting.named(without_answer, limit_s):
+        async with asyncio.timeout(limit_s):
             while missing := {p: t for p, t in timestamps.items() if p not in found}:
-                found |= await _ask_leaders(topology, topic, missing)
+                await _ask_leaders(topology, topic, missing, found)
                 if len(found) < len(timestamps):
                     await topology.refresh(topic)
     return found
 
 
-async def _ask_leaders(topology: Topology, topic: str, timestamps: Mapping[int, int]) -> dict[int, Offset]:
+async def _ask_leaders(topology: Topology, topic: str, timestamps: Mapping[int, int], found: dict[int, Offset]) -> None:
+    """Ask all leaders at once; what one of them answers is `found` also where another is silent."""
     by_leader: dict[str, list[ListOffsetsPartition]] = {}
     for partition, timestamp in timestamps.items():
         leader = topology.leader(topic, partition)
         if leader is not None:
             asked = ListOffsetsPartition(topic, partition, timestamp, leader.epoch)
             by_leader.setdefault(leader.address, []).append(asked)
-    found = {}
-    for address, asked_here in by_leader.items():
+
+    async def ask(address: str, partitions: Sequence[ListOffsetsPartition]) -> None:
         try:
-            request = ListOffsetsRequest(CONSUMER, tuple(asked_here))
-            response = await topology.client.ask_broker(address, request, 5_000)
+            request = ListOffsetsRequest(CONSUMER, tuple(partitions))
+            response = await topology.client.ask_broker(address, request, _LEADER_TIMEOUT_MS)
         except PeerUnreachableError:
-            continue
+            return
         assert isinstance(response, ListOffsetsResponse)
         for result in response.partitions:
             if result.error_code is ErrorCode.NONE:
                 found[result.partition] = result.offset
             elif result.error_code not in RETRIABLE:
                 raise ApiError(result.error_code, f"offset of {topic}-{result.partition}")
-    return found
+
+    await asyncio.gather(*(ask(address, partitions) for address, partitions in by_leader.items()))

@@ -1,6 +1,6 @@
-"""The JSON files of Kafka's tools: topics to move, reassignments, partitions to elect, offsets to delete to.
+"""Reads the JSON files of Kafka's tools: topics to move, reassignments, partitions to elect, offsets to delete to.
 
-Accepted unchanged; unknown keys are ignored. Source: Kafka ReassignPartitionsCommand,
+They are accepted unchanged; unknown keys are ignored. Source: Kafka ReassignPartitionsCommand,
 LeaderElectionCommand, DeleteRecordsCommand.
 """
 
@@ -116,7 +116,7 @@ def parse_offsets(data: bytes, source: str) -> dict[TopicPartition, Offset]:
 
 
 def reassignment_document(assignment: Mapping[TopicPartition, Iterable[BrokerId]]) -> dict[str, Any]:
-    """The content of a reassignment file, partitions sorted."""
+    """Make the content of a reassignment file, with sorted partitions."""
     return {
         "version": VERSION,
         "partitions": [

@@ -1,4 +1,7 @@
-"""Which partitions of a description are not as they should be. Source: Kafka TopicCommand, PartitionDescription."""
+"""Chooses the partitions of a description that are not as they should be.
+
+Source: Kafka TopicCommand, PartitionDescription.
+"""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
@@ -13,7 +16,7 @@ from cluster.requests.topics import DescribedTopic
 
 
 class PartitionFilter(StrEnum):
-    """A filter of partitions, named as the option of kafka-topics without its ending `-partitions`."""
+    """Names a filter of partitions as the option of kafka-topics does, without its ending `-partitions`."""
 
     UNDER_REPLICATED = "under-replicated"
     UNAVAILABLE = "unavailable"
@@ -22,11 +25,11 @@ class PartitionFilter(StrEnum):
 
 
 NEED_MIN_ISR: Final = frozenset({PartitionFilter.UNDER_MIN_ISR, PartitionFilter.AT_MIN_ISR})
-"""These need `min.insync.replicas`, which the metadata of brokers does not have."""
+"""The filters that need `min.insync.replicas`, which the metadata of brokers does not have."""
 
 
 def is_under_replicated(p: DescribedPartition) -> bool:
-    """Whether replicas are out of sync, other than those that a reassignment adds, which are so at first."""
+    """Whether more replicas are out of sync than a reassignment adds: those it adds begin out of sync."""
     return len(p.isr) < len(p.replicas) - len(p.adding_replicas)
 
 
@@ -38,7 +41,7 @@ def wanted_in_sync(topic: DescribedTopic, p: DescribedPartition) -> int:
 def chosen(topics: Sequence[DescribedTopic], filters: Collection[PartitionFilter]) -> list[DescribedTopic]:
     """Choose the topics and partitions to which any filter applies; without filters, all.
 
-    A topic with an error is kept, one of which no partition is left is not.
+    A topic with an error is kept, a topic without a chosen partition is not.
     """
     if not filters:
         return list(topics)

@@ -1,8 +1,8 @@
-"""The producer: sends batches to the leaders of their partitions, in order per partition.
+"""Produces records: sends batches to the leaders of their partitions, in order within each partition.
 
-One batch per partition is in flight at a time, so a retry never overtakes a later batch. A batch is sent
-again after a retriable failure until its delivery timeout; as there are no producer ids here, a batch whose
-answer was lost may be stored twice: `ProducerTotals.batches_retried` counts the chances of that.
+Only one batch of a partition is in flight at a time, so that no later batch overtakes one that is sent again. A batch
+is sent again after a retriable failure until its delivery timeout. Without producer ids, a batch whose answer was lost
+may be stored twice: `ProducerTotals.batches_retried` counts the chances of that.
 Source: Kafka Sender; KIP-91 (delivery timeout).
 """
 
@@ -39,19 +39,19 @@ RETRIABLE: Final = frozenset(
         ErrorCode.UNKNOWN_LEADER_EPOCH,
     }
 )
-"""Errors that another leader, or the same one a little later, may not give."""
+"""Errors that another leader, or the same one a little later, may not give: the batch is sent again."""
 
 _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 _MAX_REQUEST_BYTES = 8 * 1024 * 1024
-"""Half of what a broker takes by default; one that takes less gets the batches apart."""
+"""Half of the bytes that a broker takes by default; one that takes less gets the batches in several requests."""
 
 
 _Outcome = Offset | ClusterError
-"""What became of one batch in one request: its base offset, or why it was not taken."""
+"""The result of one batch in one request: its base offset, or why it was not taken."""
 
 
 class Delivery(Struct, frozen=True):
-    """The outcome of one batch. Without `error` it was acknowledged; `base_offset` is -1 with acks 0."""
+    """Holds the outcome of one batch. Without `error` it was acknowledged; `base_offset` is -1 with acks 0."""
 
     topic_partition: TopicPartition
     values: list[bytes | None]
@@ -61,7 +61,7 @@ class Delivery(Struct, frozen=True):
 
 
 class ProducerTotals(Struct):
-    """Counts of records, and of batches that were sent again. `first_error`: why the first record was given up."""
+    """Counts records, and batches that were sent again. `first_error`: why the first record was given up."""
 
     acknowledged: int = 0
     failed: int = 0
@@ -70,9 +70,9 @@ class ProducerTotals(Struct):
 
 
 class Producer:
-    """A producer, used as an async context manager; leaving it without an error flushes.
+    """Produces records; used as an async context manager, which flushes if it is left without an error.
 
-    `on_delivery` is called once per batch.
+    `on_delivery` is called once for each batch.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Producer:
         self._progress = asyncio.Event()
         self._tasks = TaskSet()
         self._waits: dict[TopicPartition, Wait] = {}
-        """For the acknowledgement of the first batch of each queue, since it was first sent."""
+        """The wait for the acknowledgement of each queue's first batch, since that was first sent."""
         self.totals = ProducerTotals()
 
     async def __aenter__(self) -> "Producer":
@@ -121,9 +121,9 @@ class Producer:
         headers: Headers = (),
         timestamp: int | None = None,
     ) -> None:
-        """Put a record into its partition's batch; waits only while the buffer is full.
+        """Put a record into its partition's batch; wait only while the buffer is full.
 
-        `timestamp` in ms; None: now. Raises ApiError for a topic or partition that does not exist and for a record
+        `timestamp` is in ms; None: now. Raises ApiError for a topic or partition that does not exist and for a record
         above `max_request_size`.
         """
         size = record_memory(key, value, headers)
@@ -199,7 +199,7 @@ class Producer:
                 continue
 
     async def _send(self, address: str, queues: list[PartitionQueue]) -> None:
-        """One request to one leader with the first batch of each queue; then each batch's end or another try."""
+        """Send the first batch of each queue to their leader in one request, and conclude each batch or keep it."""
         for queue in queues:
             queue.batches[0].attempts += 1
             self._begin_wait(queue)
@@ -244,7 +244,7 @@ class Producer:
         return outcomes
 
     def _conclude(self, queue: PartitionQueue, outcome: _Outcome) -> bool:
-        """Account for the answer about a queue's first batch; False when it must be sent again."""
+        """Take the outcome of a queue's first batch. Returns False if it must be sent again."""
         batch = queue.batches[0]
         if not isinstance(outcome, ClusterError):
             self.totals.acknowledged += batch.count

@@ -1,4 +1,4 @@
-"""Progress of a long operation, with an estimate of the remaining time from the speed so far."""
+"""Describes the progress of a long operation, with an estimate of the remaining time from the speed so far."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -7,7 +7,7 @@ _NAMED: Final = 3
 
 
 class Progress:
-    """The number of items done, of `total`. `now` is the event loop's time in seconds."""
+    """Counts the items done, of `total`. `now` is the event loop's time in seconds."""
 
     def __init__(self, total: int, now: float) -> None:
         self.total = total
@@ -16,7 +16,7 @@ class Progress:
         self._at_begin: int | None = None
 
     def update(self, done: int, now: float) -> None:
-        """Set the number of items done. Those done at the first call do not count for the speed."""
+        """Set the number of items done; those done at the first call do not count for the speed."""
         if self._at_begin is None:
             self._at_begin, self._begun_at = done, now
         self.done = done
@@ -32,8 +32,8 @@ class Progress:
     def describe(self, what: str, hindrances: Iterable[tuple[str, str]]) -> str:
         """Describe the progress in a line of text: `3 of 7 partitions moved, about 2 s left`.
 
-        The estimate is left out if anything is stuck. `hindrances`: each stuck item and the reason; items with the
-        same reason are grouped.
+        The estimate is left out if any item is stuck. `hindrances`: each stuck item and its reason; items with the same
+        reason are grouped.
         """
         text = f"{self.done} of {self.total} {what}"
         held: dict[str, list[str]] = {}

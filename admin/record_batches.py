@@ -1,4 +1,4 @@
-"""Record batches as a client makes and reads them: version 2, through aiokafka's builders and its CRC-32C."""
+"""Makes and reads record batches of version 2, as clients do, with aiokafka's builders and its CRC-32C."""
 
 from collections.abc import Iterable, Iterator
 from struct import Struct as Layout
@@ -25,15 +25,15 @@ _EXTENT = Layout(">qi11xi")  # base offset, length, last offset delta
 _LENGTH_END = 12
 _ATTRIBUTES_AT = 21
 BATCH_OVERHEAD = 61
-"""Bytes of a batch's header."""
+"""The number of bytes in a batch's header."""
 
 
 Headers = tuple[tuple[str, bytes | None], ...]
-"""Names, of which one may come several times, and values."""
+"""Pairs of a name, which may come several times, and a value."""
 
 
 class Record(Struct, frozen=True):
-    """One consumed record. `timestamp` in ms since the Unix epoch."""
+    """Holds one consumed record. `timestamp` is in ms since the Unix epoch."""
 
     offset: Offset
     timestamp: int
@@ -45,7 +45,7 @@ class Record(Struct, frozen=True):
 class BatchBuilder:
     """Collects records of one partition into one batch of at most `batch_size` bytes (or one large record).
 
-    Without a producer id: idempotent producing would set id, epoch and sequence here.
+    The batch has no producer id; an idempotent producer would set id, epoch and sequence here.
     """
 
     def __init__(self, batch_size: int, codec: CompressionCodec = CompressionCodec.NONE) -> None:
@@ -69,7 +69,7 @@ class BatchBuilder:
 
     @property
     def size(self) -> int:
-        """The number of bytes so far, header included."""
+        """The number of bytes so far, with the header."""
         return int(self._builder.size())
 
     def build(self) -> bytes:
@@ -79,10 +79,7 @@ class BatchBuilder:
 def build_batches(
     records: Iterable[Record], batch_size: int, codec: CompressionCodec = CompressionCodec.NONE
 ) -> list[bytes]:
-    """Encode records into as many batches of at most `batch_size` bytes as they need, in order.
-
-    The size is that before compression.
-    """
+    """Encode records into as many batches of at most `batch_size` bytes, before compression, as they need, in order."""
     batches = []
     builder = BatchBuilder(batch_size, codec)
     for record in records:
@@ -96,14 +93,14 @@ def build_batches(
 
 
 class DecodedRecords(Struct, frozen=True):
-    """The records in a leader's response, and the offset to fetch next, after its last whole batch."""
+    """Holds the records in a leader's response, and the offset to fetch next, after its last whole batch."""
 
     records: list[Record]
     next_offset: Offset
 
 
 class BadBatchError(ClusterError):
-    """Raised for a batch that cannot be read, at `base_offset`; what follows it can be read from `next_offset` on."""
+    """Raised for a batch at `base_offset` that cannot be read; the records after it begin at `next_offset`."""
 
     code = ErrorCode.CORRUPT_MESSAGE
 
@@ -113,10 +110,10 @@ class BadBatchError(ClusterError):
 
 
 def decode_records(data: bytes, wanted: Offset) -> DecodedRecords:
-    """Decode the records from offset `wanted` on; a leader's response begins with a whole batch, so maybe before it.
+    """Decode the records from offset `wanted` on; a leader's response begins with a whole batch, perhaps before it.
 
-    Control batches are passed over. A batch that cannot be read ends the records of those before it, so that they are
-    not lost; when there are none, raises BadBatchError.
+    Control batches are skipped. At a batch that cannot be read, the result ends with the records before it, so that
+    they are not lost; if there are none, BadBatchError is raised.
     """
     decoded: list[Record] = []
     next_offset = wanted
@@ -132,7 +129,7 @@ def decode_records(data: bytes, wanted: Offset) -> DecodedRecords:
             raise BadBatchError(extent.base_offset, behind, str(error)) from None
         next_offset = extent.next_offset
     if data and next_offset == wanted:
-        # Never nothing again and again: a leader answers with the batch that has the wanted offset.
+        # Without this the caller would fetch the same bytes for ever; a leader sends the batch of the wanted offset.
         raise BadBatchError(wanted, Offset(wanted + 1), f"the leader's {len(data)} bytes do not reach this offset")
     return DecodedRecords(decoded, next_offset)
 
@@ -142,9 +139,10 @@ class _UnreadableError(Exception):
 
 
 class _Extent(NamedTuple):
-    """Where a batch is in the data, and the offsets for which it stands according to its header.
+    """Says where a batch is in the data, and which offsets it has according to its header.
 
-    `following`: where the next batch begins, by its own header if it is there, as this one's may be what is wrong.
+    `following`: the offset at which the next batch begins. It is read from the next batch if that is there, because
+    this batch's header may be what is wrong.
     """
 
     position: int
@@ -156,7 +154,7 @@ class _Extent(NamedTuple):
 
 
 def _extents(data: bytes) -> Iterator[_Extent]:
-    """The whole batches, up to and including the first whose length or offsets cannot be right."""
+    """Yield the whole batches, up to and including the first whose length or offsets cannot be right."""
     position = 0
     while len(data) - position >= BATCH_OVERHEAD:
         base, length, last_delta = _EXTENT.unpack_from(data, position)
@@ -173,7 +171,7 @@ def _extents(data: bytes) -> Iterator[_Extent]:
 
 
 def _read_batch(data: bytes, extent: _Extent, wanted: Offset) -> list[Record]:
-    """The records of a batch, none of a control batch. Raises _UnreadableError."""
+    """Read the records of a batch; a control batch has none. Raises _UnreadableError."""
     if extent.is_wrong:
         raise _UnreadableError("its length or its offsets are wrong")
     content = data[extent.position : extent.end]
@@ -198,7 +196,7 @@ def _read_batch(data: bytes, extent: _Extent, wanted: Offset) -> list[Record]:
 
 
 def _decompressed(batch: DefaultRecordBatch, content: bytes) -> DefaultRecordBatch:
-    """The batch with its records uncompressed: aiokafka's own decompression has no bound."""
+    """Uncompress the records of a batch within a bound, which aiokafka's own decompression does not have."""
     codec = find_codec(batch.attributes)
     if codec is None:
         raise _UnreadableError(f"its attributes {batch.attributes:#06x} name no known compression")

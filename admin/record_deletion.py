@@ -1,4 +1,4 @@
-"""Deleting the records below an offset: each partition's leader is asked, and the next one when it has moved.
+"""Deletes the records below an offset: asks the leader of each partition, and the next one when it has moved.
 
 Source: Kafka KafkaAdminClient.deleteRecords, DeleteRecordsHandler; KIP-107.
 """
@@ -24,7 +24,7 @@ from cluster.requests.data import (
 Results = dict[TopicPartition, DeleteRecordsResult]
 
 _ANSWER_MS: Final = 3_000
-"""How much later than the leader's own time-out its answer may come."""
+"""The time that a leader's answer may take beyond the leader's own timeout."""
 _RETRIABLE: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -38,10 +38,10 @@ _RETRIABLE: Final = frozenset(
 async def delete_records(
     topology: Topology, offsets: Mapping[TopicPartition, Offset], *, wait_ms: int, validate_only: bool
 ) -> Results:
-    """Delete records, and return one result per partition, in the order given.
+    """Delete records, and return a result for each partition, in the given order.
 
-    A partition whose leader has not answered within `wait_ms` has REQUEST_TIMED_OUT.
-    Asking again does no harm: a log start never falls. Raises PeerUnreachableError when no node tells who leads.
+    The result is REQUEST_TIMED_OUT if a leader has not answered within `wait_ms`. It is safe to ask again, because a
+    log start never falls. Raises PeerUnreachableError if no node says who leads.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_ms / 1000
@@ -63,7 +63,7 @@ async def delete_records(
 
 
 async def _refuse_unknown(topology: Topology, offsets: Iterable[TopicPartition]) -> Results:
-    """Refuse unknown partitions here: to a leader that does not know one, its metadata may only be late."""
+    """Refuse partitions that do not exist: a leader that does not know one may only have late metadata."""
     topics = _topics(offsets)
     known = dict(zip(topics, await asyncio.gather(*(_partitions(topology, t) for t in topics)), strict=True))
     return {

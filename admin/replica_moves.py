@@ -1,4 +1,4 @@
-"""Proposals for moving the replicas of existing topics, and their comparison with the cluster.
+"""Proposes moves of the replicas of existing topics, and compares them with the cluster.
 
 Source: Kafka ReassignPartitionsCommand.
 """
@@ -25,7 +25,7 @@ class ProposedMoves(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """The state of one move: `completed`, `in progress`, `stuck`, `different` or `unknown`; `detail` says why."""
+    """Holds the state of one move: `completed`, `in progress`, `stuck`, `different` or `unknown`; `detail` says why."""
 
     topic_partition: TopicPartition
     wanted: tuple[BrokerId, ...]
@@ -38,8 +38,8 @@ def propose_moves(
 ) -> ProposedMoves:
     """Spread these topics over these brokers as if they were created now (TP-5).
 
-    The target of a partition that is being reassigned counts as where it is. Partitions that keep their
-    replicas are left out. Raises ApiError when the brokers are too few or only some of them name a rack.
+    A partition that is being reassigned counts as if it were at its target already. Partitions that keep their replicas
+    are left out. Raises ApiError if the brokers are too few or only some of them name a rack.
     """
     places = [Broker(b.id, (b.endpoint,), rack=b.rack if rack_aware else None) for b in brokers]
     current: Assignment = {}

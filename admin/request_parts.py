@@ -1,4 +1,4 @@
-"""Splits requests that a node refuses for their size, which it never processed, and joins the responses."""
+"""Splits a request that a node refuses for its size, and so has not processed, and joins the responses."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, TypeVar
@@ -13,10 +13,10 @@ _Response = TypeVar("_Response", bound=Struct)
 
 
 async def send_in_parts(request: _Request, send: Callable[[_Request], Awaitable[_Response]]) -> _Response:
-    """Send a request; if it is too large, its items in several requests, one after the other.
+    """Send a request; if it is too large, send its items in several requests, one after the other.
 
-    Raises RequestTooLargeError before it sends any part if a single item is too large, and what `send` raises: then the
-    parts sent before were carried out.
+    Raises RequestTooLargeError before it sends any part if a single item is too large. Raises what `send` raises; the
+    parts sent before that were carried out.
     """
     try:
         return await send(request)
@@ -44,7 +44,7 @@ def _parts(request: _Request, error: RequestTooLargeError) -> Iterator[_Request]
 
 
 def _joined(one: _Response, other: _Response) -> _Response:
-    """The lists of both responses, also within their plans; all else as in the first."""
+    """Join the lists of both responses, also within their plans; all else is as in the first."""
     changes: dict[str, Any] = {}
     for name in one.__struct_fields__:
         mine, others = getattr(one, name), getattr(other, name)

@@ -1,7 +1,7 @@
-"""A client's picture of the cluster: who leads each partition of a topic, kept fresh from brokers' metadata.
+"""Knows who leads each partition of the topics that a client uses, from the metadata of brokers.
 
-Brokers learn of a change one after the other, so an answer may be older than what is known here: a
-leadership with a lower leader epoch never replaces a newer one (KIP-320).
+Brokers learn of a change one after the other, so an answer may be older than what is known here: a leadership with a
+lower leader epoch never replaces a newer one (KIP-320).
 """
 
 import asyncio
@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from admin.connection import ClusterConnection
+from admin.node_search import first_answer
+from admin.waiting import together
 from cluster.model import bounds
 from cluster.model.broker import NO_LEADER, BrokerId, Endpoint, LeaderEpoch
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
@@ -21,7 +23,7 @@ _ADDRESSES_NAMED = 3
 
 
 class LeaderAddress(NamedTuple):
-    """The address and leader epoch of a partition's leader."""
+    """Holds the address and leader epoch of a partition's leader."""
 
     broker: BrokerId
     address: str
@@ -29,18 +31,20 @@ class LeaderAddress(NamedTuple):
 
 
 class Topology:
-    """The leaders of the partitions of the topics in use."""
+    """Keeps the leaders of the partitions of the topics in use."""
 
     def __init__(self, client: ClusterConnection) -> None:
         self.client = client
         self._leaders: dict[str, dict[int, LeaderAddress | None]] = {}
         self._epochs: dict[tuple[str, int], LeaderEpoch] = {}
         self._brokers: list[str] = []
+        self._silent: dict[str, None] = {}
+        """Brokers that were asked for metadata, and have not answered since."""
         self._refreshing: dict[str, asyncio.Lock] = {}
         self._generation: dict[str, int] = {}
 
     async def check_records_are_here(self, kafka_tool: str, topic: str) -> None:
-        """Raise ApiError(UNSUPPORTED_VERSION), with the name of Kafka's tool, where the brokers are of Apache Kafka."""
+        """Raise ApiError(UNSUPPORTED_VERSION), which names Kafka's own tool, if the brokers are of Apache Kafka."""
         await self._find_brokers()
         if self.client.kafka is not None:
             addresses = ",".join(self._brokers[:_ADDRESSES_NAMED]) or "HOST:PORT"
@@ -50,20 +54,31 @@ class Topology:
     async def partitions(self, topic: str) -> list[int]:
         """The partition numbers of a topic, in order.
 
-        Waits while brokers have not heard of a topic that the controller knows. Raises
-        ApiError(UNKNOWN_TOPIC_OR_PARTITION) for a topic that does not exist, PeerUnreachableError when no
-        node answers within the client's timeout.
+        Waits while brokers do not know a topic that the controller knows. Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION)
+        for a topic that does not exist, PeerUnreachableError if no node answers within the client's timeout.
         """
         if topic not in self._leaders:
-            limit_s = self.client.timeout_s
+            limit_s = self.client.limits.left_s
             try:
-                with self.client.waiting.named(lambda: f"no broker has metadata of topic {topic!r} yet", limit_s):
+                with self.client.waiting.named(lambda: self._missing(topic), limit_s):
                     async with asyncio.timeout(limit_s):
                         await self._until_known(topic)
             except TimeoutError:
-                why = f"no metadata for topic {topic!r} within {limit_s:g} s"
-                raise self.client.without_controller(limit_s) or PeerUnreachableError("brokers", why) from None
+                within_s = self.client.limits.timeout_s
+                why = f"no metadata for topic {topic!r} within {within_s:g} s{self._unanswered}"
+                raise self.client.without_controller(within_s) or PeerUnreachableError("brokers", why) from None
         return sorted(self._leaders[topic])
+
+    def _missing(self, topic: str) -> str:
+        """The reason why a topic is not known yet, for a notice."""
+        if not self.client.has_answered:
+            return self.client.no_answer_yet
+        return f"no broker has metadata of topic {topic!r} yet{self._unanswered}"
+
+    @property
+    def _unanswered(self) -> str:
+        """The brokers that have not answered, to follow what is missing."""
+        return f": {together(map(self.client.name, self._silent))} not answering" if self._silent else ""
 
     async def _until_known(self, topic: str) -> None:
         while topic not in self._leaders:
@@ -72,7 +87,7 @@ class Topology:
                 await self._assert_exists(topic)
 
     def leader(self, topic: str, partition: int) -> LeaderAddress | None:
-        """The leader by the last metadata; None if there is none."""
+        """The leader according to the last metadata; None if there is none."""
         return self._leaders.get(topic, {}).get(partition)
 
     async def refresh(self, topic: str) -> None:
@@ -94,13 +109,19 @@ class Topology:
         asked = self._brokers
         # Rotate, so that a broker with an old picture is not the only one that is asked.
         self._brokers = [*asked[1:], *asked[:1]]
-        for address in asked:
+
+        async def ask(address: str) -> MetadataResponse | None:
+            self._silent[address] = None
             try:
-                return await self.client.metadata(address, MetadataRequest((topic,)), _METADATA_TIMEOUT_MS)
+                answer = await self.client.metadata(address, MetadataRequest((topic,)), _METADATA_TIMEOUT_MS)
             except PeerUnreachableError:
                 # A refresh of another topic, at the same time, may have dropped it as well.
                 self._brokers = [known for known in self._brokers if known != address]
-        return None
+                return None
+            self._silent.pop(address, None)
+            return answer
+
+        return await first_answer(asked, ask)
 
     async def _find_brokers(self) -> None:
         if not self._brokers:

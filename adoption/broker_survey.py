@@ -57,7 +57,7 @@ async def connect(endpoint: Endpoint, tls: ssl.SSLContext | None, timeout_s: flo
 
 
 async def api_versions(connection: KafkaConnection, timeout_s: float) -> ApiVersionsResponse:
-    """What the other end answers. Raises PeerUnreachableError."""
+    """Ask for the other end's versions. Raises PeerUnreachableError."""
     return await connection.call(ApiVersionsRequest(), _API_VERSIONS, ApiVersionsResponse, timeout_s=timeout_s)
 
 
@@ -89,7 +89,7 @@ async def _ask(broker: Broker, tls: ssl.SSLContext | None, timeout_s: float) -> 
 
 
 async def _why_not_asked(endpoint: Endpoint, tls: ssl.SSLContext | None, timeout_s: float) -> str:
-    """Why a listener cannot be used from here; empty if it can."""
+    """Say why a listener cannot be used from here; empty if it can."""
     try:
         connection = await connect(endpoint, tls, timeout_s)
         try:

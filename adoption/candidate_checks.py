@@ -18,7 +18,7 @@ _SHOWN: Final = 5
 
 
 def why_unfit(candidate: SurveyedCandidate, survey: Survey, wanted: Wanted) -> Iterator[str]:
-    """Each reason; none if it may govern these brokers."""
+    """Yield each reason; none if it may govern these brokers."""
     yield from _why_not_by_id(candidate, survey)
     profile = candidate.profile
     if profile is None:

@@ -51,7 +51,7 @@ class CommandConfig(Struct, frozen=True):
 
 
 def read_command_config(path: Path | None) -> CommandConfig:
-    """What the file says. Raises ConfigError, which names each key that is wrong or not supported."""
+    """Read the file. Raises ConfigError, which names each key that is wrong or not supported."""
     if path is None:
         return CommandConfig()
     given = _properties(path)

@@ -90,7 +90,9 @@ def adopt(
     mode: Annotated[
         str | None,
         typer.Option(
-            "--mode", metavar="atomic|persistent", help="How klamm takes over; that of the adoption, else atomic."
+            "--mode",
+            metavar="atomic|persistent",
+            help="How klamm takes over. Default: as the adoption says, else atomic.",
         ),
     ] = None,
     command_config: CommandConfigOption = None,

@@ -21,7 +21,7 @@ LOOPBACK: Final = "127.0.0.1"
 
 
 def controller_commands(survey: Survey, wanted: Wanted, zookeeper: str) -> Iterator[str]:
-    """`zookeeper`: the connect string. Two controllers, each for a machine of its own."""
+    """Yield the commands of two controllers, each for another machine. `zookeeper`: the connect string."""
     taken = {int(broker.id) for broker in survey.brokers} | {int(broker) for broker in survey.absent}
     first = first_id(survey)
     ids = [number for number in range(first, first + len(taken) + 2) if number not in taken][:2]
@@ -47,7 +47,7 @@ def first_id(survey: Survey) -> int:
 
 
 def generated_above(broker: SurveyedBroker) -> int | None:
-    """Where the ids begin that ZooKeeper gives to brokers without one; None where it gives none."""
+    """Find where the ids begin that ZooKeeper gives to brokers without one; None if it gives none."""
     if broker.config("broker.id.generation.enable") == "false":
         return None
     reserved = bounds.parse_number(bounds.BROKER_ID, broker.config("reserved.broker.max.id"))
@@ -79,7 +79,7 @@ def _settings(survey: Survey, wanted: Wanted, position: int) -> Iterator[tuple[s
 
 
 def _listeners(listeners: Sequence[WantedListener], first_port: int) -> Iterator[tuple[str, str]]:
-    """Those that the brokers have, with the same security."""
+    """Yield the listeners that the brokers have, with the same security."""
     names = [listener.name for listener in listeners] or ["PLAINTEXT"]
     yield "klamm.kafka.listeners", ",".join(f"{name}://HOST:{first_port + i}" for i, name in enumerate(names))
     if any(listener.name != listener.security_protocol for listener in listeners):
@@ -87,7 +87,7 @@ def _listeners(listeners: Sequence[WantedListener], first_port: int) -> Iterator
 
 
 def protocol_map(listeners: Sequence[WantedListener]) -> str:
-    """As `listener.security.protocol.map` has it."""
+    """Write the listeners as `listener.security.protocol.map` has them."""
     return ",".join(f"{listener.name}:{listener.security_protocol}" for listener in listeners)
 
 

@@ -59,7 +59,7 @@ class Execution:
         self.withdrawal = Withdrawal()
 
     async def adopt(self, zookeeper: ZooKeeper) -> AdoptionOutcome:
-        """Raises ZooKeeperError."""
+        """Adopt the cluster. Raises ZooKeeperError."""
         self._end_on_sigterm()
         found = await self._with_candidates(zookeeper)
         if not found.candidates:
@@ -97,7 +97,7 @@ class Execution:
 
     @staticmethod
     def _end_on_sigterm() -> None:
-        """As Ctrl-C does, so that the cluster is given back."""
+        """End on SIGTERM as on Ctrl-C, so that the cluster is given back."""
         task = asyncio.current_task()
         assert task is not None, "a command runs as a task"
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)

@@ -29,7 +29,7 @@ class Findings(Struct, frozen=True):
 
 
 def examine(survey: Survey, zookeeper: str, mode: AdoptedMode) -> Findings:
-    """`zookeeper`: the connect string, for the commands."""
+    """Examine what was surveyed. `zookeeper`: the connect string, for the commands."""
     needed = wanted(survey)
     unfit = (
         f"candidate {candidate.id} {why}"
@@ -60,9 +60,9 @@ def _notes(survey: Survey, needed: Wanted) -> Iterator[str]:
             f"{_listed(list(absent))}; they are down, or were removed before their partitions were moved"
         )
     if survey.deleting:
-        yield f"topics are being deleted, which klamm will go on with: {_listed(survey.deleting)}"
+        yield f"topics are being deleted, which klamm will continue: {_listed(survey.deleting)}"
     if survey.reassigning:
-        yield f"partitions are being reassigned, which klamm will go on with: {_listed(survey.reassigning)}"
+        yield f"partitions are being reassigned, which klamm will continue: {_listed(survey.reassigning)}"
     for path, why in sorted(survey.malformed.items())[:_SHOWN]:
         yield f"{path} is malformed: {why}; klamm will leave it alone and report it"
     if len(survey.malformed) > _SHOWN:
@@ -73,7 +73,7 @@ def _notes(survey: Survey, needed: Wanted) -> Iterator[str]:
 
 
 def _differences(survey: Survey, needed: Wanted) -> Iterator[str]:
-    """Where brokers differ and klamm can do with one value."""
+    """Say where brokers differ although klamm can do with one value."""
     protocols = sorted({p for broker in survey.brokers if (p := protocol_of(broker)) is not None})
     if len({protocol.exact for protocol in protocols}) > 1:
         found = _listed(protocols)
@@ -94,7 +94,7 @@ def _differences(survey: Survey, needed: Wanted) -> Iterator[str]:
 
 
 def _of_controllers(survey: Survey, needed: Wanted) -> Iterator[str]:
-    """What the operator has to know of the controllers."""
+    """Say what the operator has to know of the controllers."""
     if "zookeeper.set.acl" in needed.settings:
         yield "brokers set ACLs in ZooKeeper: klamm needs their identity (java.security.auth.login.config)"
     if needed.authenticates:

@@ -34,7 +34,7 @@ Say = Callable[[str], None]
 
 
 class Handover(Struct, frozen=True):
-    """How it ended. `controller`: the active one, -1 for none; `is_candidate`: of klamm.
+    """Says how it ended. `controller`: the active one, -1 for none; `is_candidate`: of klamm.
 
     `obeyed`: broker -> the controller that it obeys, None if it did not answer. `failed`: what was tried after the
     takeover and did not succeed.
@@ -52,7 +52,9 @@ class Handover(Struct, frozen=True):
 
 
 class Withdrawal(Struct):
-    """What there is to take back if adopting does not succeed. `former`: the adoption that stood before, if one did."""
+    """Holds what there is to take back if adopting does not succeed. `former`: the adoption that stood before, if
+    one did.
+    """
 
     is_due: bool = False
     former: bytes | None = None
@@ -205,7 +207,7 @@ class Handovers:
 
 
 def why_not_complete(ended: Handover) -> str:
-    """In words, for a handover that did not succeed."""
+    """Say why a handover did not succeed."""
     if ended.failed:
         return "; ".join(ended.failed)
     late = sorted(broker for broker, obeyed in ended.obeyed.items() if obeyed != ended.controller)

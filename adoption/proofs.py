@@ -35,8 +35,10 @@ class Proofs:
         self._tls, self._timeout_s = tls, timeout_s
 
     async def before(self, survey: Survey) -> list[str]:
-        """Each broker understands what controllers will send, where they will send it; each candidate passes a request
-        on to a broker at the listeners where brokers look for it.
+        """Prove that brokers and candidates will understand one another; the result says what does not hold.
+
+        Each broker must understand what controllers will send, where they will send it; each candidate must pass a
+        request on to a broker at the listeners where brokers look for it.
         """
         needed = wanted(survey)
         names = {needed.inter_broker_listener, needed.control_plane_listener}

@@ -28,7 +28,7 @@ def releases_of(broker: SurveyedBroker) -> str:
 
 
 def refusals(survey: Survey) -> Iterator[str]:
-    """Each reason; none if the cluster may be adopted by candidates that suit it."""
+    """Yield each reason; none if the cluster may be adopted by candidates that suit it."""
     if not survey.brokers:
         yield "no broker is registered: is this the cluster's ZooKeeper, with its chroot?"
     if survey.is_migrating:

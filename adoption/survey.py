@@ -10,7 +10,8 @@ from cluster.znodes.candidates import CandidateProfile
 
 
 class BrokerAnswers(Struct, frozen=True):
-    """What a broker says of itself. `versions`: API key -> its highest version. `has_authorizer`: None if unknown.
+    """Holds what a broker says of itself. `versions`: API key -> its highest version. `has_authorizer`: None if
+    unknown.
 
     `configs`: its effective settings, those with the prefix of a listener among them. `hidden`: settings that are
     given, and whose values it does not tell. `no_configs`: why it tells none of its settings. `controller`: whom it
@@ -66,11 +67,11 @@ class SurveyedBroker(Struct, frozen=True):
 
     @property
     def control_endpoint(self) -> Endpoint | None:
-        """Where a controller sends it requests; None if it has no such listener."""
+        """The endpoint where a controller sends it requests; None if it has no such listener."""
         return self.registered.endpoint(self.control_plane_listener or self.inter_broker_listener)
 
     def client_auth(self, endpoint: Endpoint) -> str:
-        """What certificate it demands of the clients of a listener: none, requested or required."""
+        """Say which certificate it demands of the clients of a listener: none, requested or required."""
         if endpoint.security_protocol != "SSL":
             return "none"
         return self.config_of(endpoint.listener, "ssl.client.auth").lower() or "none"

@@ -64,7 +64,7 @@ def protocol_of(broker: SurveyedBroker) -> ProtocolVersion | None:
 
 
 def wanted(survey: Survey) -> Wanted:
-    """What suits all brokers that answered; where they differ `adoption.findings` refuses or says so."""
+    """Choose what suits all brokers that answered; where they differ `adoption.findings` refuses or says so."""
     brokers = survey.asked
     protocols = [p for broker in brokers if (p := protocol_of(broker)) is not None]
     listeners = tuple(_listeners(survey.brokers))
@@ -91,7 +91,9 @@ def _first(values: Iterable[str], default: str) -> str:
 
 
 def _listeners(brokers: Sequence[SurveyedBroker]) -> Iterable[WantedListener]:
-    """Of any broker: each looks for the controller, for its clients, under the names of all its own."""
+    """List the listeners of any broker: each looks for the controller, for its clients, under the names of all its
+    own.
+    """
     endpoints = [(broker, endpoint) for broker in brokers for endpoint in broker.registered.endpoints]
     for name in dict.fromkeys(endpoint.listener for _, endpoint in endpoints):
         of_it = [(broker, endpoint) for broker, endpoint in endpoints if endpoint.listener == name]

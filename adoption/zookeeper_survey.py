@@ -75,7 +75,7 @@ async def survey_zookeeper(zookeeper: ZooKeeper) -> Survey:
 
 
 async def registered_candidates(zookeeper: ZooKeeper) -> dict[ControllerId, SurveyedCandidate]:
-    """Those of klamm, and what each says of itself. Raises ZooKeeperError."""
+    """Read klamm's candidates and what each says of itself. Raises ZooKeeperError."""
     found: dict[ControllerId, SurveyedCandidate] = {}
     for registered in await registered_controllers(zookeeper):
         path = controller_registration_path(registered.id)

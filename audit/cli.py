@@ -98,10 +98,10 @@ RunTimeOption = Annotated[
 ]
 TimezoneOption = Annotated[
     str,
-    typer.Option("--timezone", metavar="NAME", help="Time zone of the local times in logs of Apache Kafka's."),
+    typer.Option("--timezone", metavar="NAME", help="Time zone of the local times in logs of Apache Kafka."),
 ]
 RequireTraceOption = Annotated[
-    bool, typer.Option("--require-trace", help="Incomplete unless the logs of Apache Kafka's are of level TRACE.")
+    bool, typer.Option("--require-trace", help="Incomplete unless the logs of Apache Kafka are of level TRACE.")
 ]
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Show at most this many findings.")]
 

@@ -113,7 +113,7 @@ def run_audit(
 
 
 def _lag_ms(inputs: Inputs, *, once: bool) -> int:
-    """How far behind the logs the audit may be, in ms."""
+    """The time by which the audit may be behind the logs, in ms."""
     if isinstance(inputs, Topic):
         return LAG_MS
     if any(isinstance(folder, str) for folder in inputs):
@@ -183,7 +183,7 @@ class _Watch:
         stop: Callable[[], bool],
         timeout_seconds: float | None,
     ) -> None:
-        """`report`: reports the news, and says whether that is enough."""
+        """Run on an output. `report` reports the news, and says whether that is enough."""
         self.interrupted = interrupted
         self._output, self._report, self._stop = output, report, stop
         self._deadline = inf if timeout_seconds is None else time.monotonic() + timeout_seconds
@@ -264,7 +264,7 @@ def _tell_writers(output: Location) -> None:
     for name, end in commit.taken.values():
         path = Path(name)
         if parse_segment_name(path.name) is None:
-            # Nobody waits for it: a log of Kafka's, in a folder that is not klamm's to write to.
+            # Nobody waits for it: a Kafka log, in a folder that is not klamm's to write to.
             continue
         by_directory.setdefault(path.parent, {})[path.name] = end
     for directory, ends in sorted(by_directory.items()):

@@ -17,6 +17,8 @@ from audit.chains.witnesses import (
     add_witnessed,
     check_ends,
     open_ends,
+    unconfirmed,
+    with_unconfirmed,
     witnessed_by_heads,
 )
 from audit.reading.changed_files import complete_lines_present, ignored_faults
@@ -74,7 +76,9 @@ def verify_logs(
         name: ReadLog(log.next_seq, log.missing, logs.boots.get(name, ""), name in logs.malformed, name in broken)
         for name, log in joined.items()
     }
-    ends = check_ends(logs.latest, read, logs.digests(), lambda _: False)
+    digests = logs.digests()
+    latest = with_unconfirmed(logs.latest, unconfirmed(logs.witnessed, digests), read)
+    ends = check_ends(latest, read, digests, lambda _: False)
     for finding in ends.findings:
         node, _, incarnation = finding.subject.removeprefix("log ").partition("/")
         breaks.append(Break(finding.rule, node, incarnation, finding.message))
@@ -96,7 +100,7 @@ def verify_logs(
 
 
 def _summed(breaks: Sequence[Break]) -> list[Break]:
-    """One for each log and rule, as the audit has it: the first, and how many there are."""
+    """Sum up breaks, one for each log and rule, as the audit has it: the first, and how many there are."""
     by_log: dict[tuple[str, str, str], list[Break]] = {}
     for each in breaks:
         by_log.setdefault((each.rule, each.node, each.incarnation), []).append(each)
@@ -107,7 +111,7 @@ def _summed(breaks: Sequence[Break]) -> list[Break]:
 
 
 class _Logs:
-    """What the files have: segments of chained lines with their digests, witnesses, boots, malformed lines.
+    """Holds what the files have: segments of chained lines with their digests, witnesses, boots, malformed lines.
 
     `converted`: files with CR LF line ends, which are checked as if they had none. `unread`: files without a line, by
     log.
@@ -116,6 +120,7 @@ class _Logs:
     def __init__(self) -> None:
         self.segments: list[tuple[ChainSegment, int | None]] = []
         self.latest: Latest = {}
+        self.witnessed: list[Witnessed] = []
         self.boots: dict[str, str] = {}
         self.malformed: set[str] = set()
         self.gaps: list[VerificationGap] = []
@@ -175,6 +180,7 @@ class _Logs:
                 )
         if seen:
             add_witnessed(self.latest, seen)
+            self.witnessed += seen
 
     def digests(self) -> "_Digests":
         return _Digests(self._digests)

@@ -43,7 +43,7 @@ class Partition:
 
 
 def write_logs(folder: Path, records: int, keys: int, case: str = STEADY) -> int:
-    """Write at least so many records of so many partitions; returns how many bytes."""
+    """Write at least this many records of this many partitions; return the number of bytes."""
     nodes = [*(f"controller-{id_}" for id_ in _CONTROLLERS), *(f"broker-{id_}" for id_ in _BROKERS)]
     stampers = {node: Stamper(node, _INCARNATION) for node in nodes}
     waiting: dict[str, list[StateChange]] = {node: [] for node in nodes}
@@ -75,7 +75,9 @@ def _write(folder: Path, stampers: dict[str, Stamper], waiting: dict[str, list[S
 
 
 def _steady(random: Random, keys: int) -> Iterator[tuple[int, list[Written]]]:
-    """Each partition has an event in ten minutes: more would be a cluster in which all leaders change all the time."""
+    """Yield an event of each partition in ten minutes: more would be a cluster in which all leaders change all the
+    time.
+    """
     partitions = _partitions(keys)
     for event in count(1):
         epoch = ControllerEpoch(1 + event // 100_000)
@@ -96,7 +98,7 @@ def _steady(random: Random, keys: int) -> Iterator[tuple[int, list[Written]]]:
 
 
 def _incident(random: Random, keys: int) -> Iterator[tuple[int, list[Written]]]:
-    """All partitions are created, then a broker dies, returns, another one dies."""
+    """Yield the creation of all partitions; then a broker dies, returns, another one dies."""
     del random
     partitions, controller, epoch = _partitions(keys), ControllerId(_CONTROLLERS[0]), ControllerEpoch(1)
     yield _START_MS, [_active(controller, epoch, 1)]

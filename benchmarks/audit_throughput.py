@@ -44,7 +44,9 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 @dataclass
 class Used:
-    """What the processes below this one have used, by the name of their program: CPU seconds, and MB in memory now."""
+    """Holds what the processes below this one have used, by the name of their program: CPU seconds, and MB in memory
+    now.
+    """
 
     cpu: dict[str, float] = field(default_factory=dict)
     memory_mb: dict[str, float] = field(default_factory=dict)
@@ -52,7 +54,7 @@ class Used:
 
 @dataclass
 class Measured:
-    """What was used at each progress of an audit."""
+    """Holds what was used at each progress of an audit."""
 
     points: list[tuple[float, int, Used]] = field(default_factory=list)
 
@@ -61,7 +63,7 @@ class Measured:
 
 
 def used_below(parent: int) -> Used:
-    """What the descendants of a process have used."""
+    """Measure what the descendants of a process have used."""
     children: dict[int, list[tuple[int, str, float, float]]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -105,7 +107,7 @@ def measure_audit(logs: Path, output: Path, batch_mb: int) -> dict[str, Any]:
 
 
 def measure_floor(logs: Path, folder: Path, records: int) -> dict[str, Any]:
-    """What Spark takes to read the lines as JSON and to count each field."""
+    """Measure what Spark takes to read the lines as JSON and to count each field."""
     spark = start_session(folder)
     try:
         lines = str(logs / "*.jsonl")
@@ -136,7 +138,7 @@ def _rounded(values: dict[str, float]) -> dict[str, int]:
 
 
 def measure(case: str, records: int | None, batch_mb: int, data: Path) -> dict[str, Any]:
-    """One case, on logs of its own."""
+    """Measure one case, on new logs."""
     kind, keys, usual = CASES[case]
     with tempfile.TemporaryDirectory(dir=data) as name:
         logs = Path(name, "logs")

@@ -136,7 +136,7 @@ class Round:
         await self._zookeeper.multi([Delete(CONTROLLER)])
 
     async def _failover(self, provoke: Callable[[], Awaitable[None]]) -> CaseRun:
-        """From the creation of /controller until every agent has acknowledged all of its partitions."""
+        """Measure from the creation of /controller until every agent has acknowledged all of its partitions."""
         before = await self._zookeeper.get(CONTROLLER)
         await provoke()
         elected = await self._elected_after(0 if before is None else before.stat.czxid)
@@ -159,7 +159,7 @@ class Round:
                 await asyncio.sleep(0.01)
 
     async def _agent_death(self) -> tuple[CaseRun, CaseRun]:
-        """Until every partition that it led has another leader; until no ISR of more than one contains it."""
+        """Measure until every partition that it led has another leader; until no ISR of more than one contains it."""
         before = await read_partitions(self._zookeeper)
         led = {tp for tp, p in before.items() if p.leadership is not None and p.leadership.leader == VICTIM}
         since_ms = await self._stubs.drop(VICTIM)
@@ -183,7 +183,7 @@ class Round:
         return replace(second, ms=max(moved.values()), phases=moved), second
 
     async def _agent_return(self) -> CaseRun:
-        """From its registration until all brokers have its metadata and it has all of its partitions."""
+        """Measure from its registration until all brokers have its metadata and it has all of its partitions."""
         await self._stubs.register(VICTIM)
         registered = await self._zookeeper.exists(broker_path(VICTIM))
         assert registered is not None, "it just registered"
@@ -195,7 +195,9 @@ class Round:
         return await self._case(_last_acknowledged(received) - registered.ctime, {}, received)
 
     async def _topic_creation(self) -> CaseRun:
-        """One topic with as many partitions as all others together: from its znode to the last acknowledgement."""
+        """Measure one topic with as many partitions as all others together: from its znode to the last
+        acknowledgement.
+        """
         shape = replace(self._shape, topics=1, partitions_per_topic=self._shape.partitions, prefix="created")
         topic, assignment = shape.topic(0), shape.assignment(0)
         await self._zookeeper.multi([Create(topic_path(topic), encode_topic(assignment))])
@@ -214,7 +216,7 @@ class Round:
         return await self._case(_last_acknowledged(received) - since_ms, phases, received)
 
     async def _until_idle(self, done: Callable[[Sequence[Received]], Awaitable[bool]]) -> list[Received]:
-        """All requests since the cause, once it is `done` and every agent has what ZooKeeper holds.
+        """Collect all requests since the cause, once it is `done` and every agent has what ZooKeeper holds.
 
         Checks only while no requests arrive, so as not to slow down the controller. Raises DifferenceError if an agent
         is still wrong after TIMEOUT_S without a request.
@@ -261,7 +263,7 @@ class Round:
 
 
 def _names_the_victim(partition: PartitionInZooKeeper) -> bool:
-    """As its leader, or in an ISR that it can leave: the last member stays when it dies."""
+    """Whether the victim leads, or is in an ISR that it can leave: the last member stays when it dies."""
     state = partition.leadership
     return state is not None and (state.leader == VICTIM or (VICTIM in state.isr and len(state.isr) > 1))
 

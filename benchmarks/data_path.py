@@ -100,7 +100,7 @@ class Clients:
 
 
 async def latency(clients: Clients, topic: str, acks: int, count: int) -> dict[str, float]:
-    """One batch of 1 KiB at a time."""
+    """Measure with one batch of 1 KiB at a time."""
     leaders, batch = await clients.leaders(topic), encode_batch(10, 95)
     tp, took = TopicPartition(topic, 0), []
     cpu = clients.cpu()
@@ -153,7 +153,7 @@ async def idle(clients: Clients, seconds: float) -> dict[str, float]:
 
 
 class Plan(Struct, frozen=True):
-    """What to measure. `codec`: how the batches of `throughput` are compressed; `partitions`: of `idle`."""
+    """Holds what to measure. `codec`: how the batches of `throughput` are compressed; `partitions`: of `idle`."""
 
     cases: tuple[str, ...] = CASES
     codec: CompressionCodec = CompressionCodec.NONE

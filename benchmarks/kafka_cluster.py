@@ -169,7 +169,7 @@ class Round:
         return max(stat.mtime for stat in await self._states()) / 1000
 
     async def _states(self) -> list[Stat]:
-        """Of the znodes of the partitions' states."""
+        """Read the stats of the znodes of partition states."""
         paths = [
             state_path(TopicPartition(topic, partition))
             for topic, size in self._sizes.items()
@@ -195,7 +195,7 @@ class Round:
         return holds
 
     async def _rest(self) -> None:
-        """Until what the last measure left behind is done: brokers write checkpoints, and collect garbage."""
+        """Wait until what the last measure left behind is done: brokers write checkpoints, and collect garbage."""
         await asyncio.sleep(3 + self._partitions / 2000)
         sizes = [len((await view(self._stand.address(broker), self._topics)).partitions) for broker in BROKERS]
         assert sizes == [self._partitions] * len(BROKERS), f"brokers know {sizes} partitions"
@@ -206,7 +206,7 @@ def _others(victim: int) -> list[int]:
 
 
 async def measure(case: Case, controllers: Sequence[str], runs: int, say: Callable[[str], None]) -> list[Measurement]:
-    """All measures `runs` times, one controller after the other in each run."""
+    """Take all measures `runs` times, one controller after the other in each run."""
     found = []
     for run in range(runs):
         for controller in controllers:

@@ -59,7 +59,7 @@ class KafkaStand:
         self._controllers: dict[int, ControllerProcess] = {}
 
     async def start(self) -> None:
-        """All brokers see one another, and somebody is the controller."""
+        """Start, and wait until all brokers see one another and there is a controller."""
         await asyncio.to_thread(self._server.start)
         self.zookeeper = KazooZooKeeper(self._server.address, session_timeout_ms=30_000, connection_timeout_ms=30_000)
         self.zookeeper.listen(lambda event: None)
@@ -89,7 +89,7 @@ class KafkaStand:
         self._controllers[controller] = process
 
     def start_broker(self, broker: int) -> None:
-        """On the data that it has."""
+        """Start a broker on the data that it has."""
         folder = self.folder / f"broker-{broker}"
         it = KafkaBroker(
             id=broker,
@@ -126,7 +126,7 @@ class KafkaStand:
         await until_all_see(map(self.address, BROKERS), [], lambda view: view.brokers >= set(BROKERS))
 
     async def until_gone(self, broker: int) -> float:
-        """When its registration was found to be gone, in s since the Unix epoch."""
+        """Wait for the time when its registration was found to be gone, in s since the Unix epoch."""
         path = broker_path(BrokerId(broker))
         async with asyncio.timeout(DEADLINE_S):
             while await self.zookeeper.exists(path) is not None:  # noqa: ASYNC110 (another process's)
@@ -144,11 +144,13 @@ class KafkaStand:
         self._java[broker].wait()
 
     def kill_controller(self, controller: int) -> None:
-        """Of klamm's."""
+        """Kill a controller of klamm."""
         self._controllers.pop(controller).kill()
 
     async def sent_after_election(self, controller: int) -> float | None:
-        """When the last request of a failover had been sent, in s after the election; None for Kafka's controllers."""
+        """Find when the last request of a failover had been sent, in s after the election; None for Kafka's
+        controllers.
+        """
         if controller not in self._controllers:
             return None
         return failover_phases(await self._controllers[controller].metrics())["sent"] / 1000

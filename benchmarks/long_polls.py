@@ -102,7 +102,7 @@ class Consumers:
             self.counts[number] = json.loads(line)
 
     async def until_waiting(self, wanted: int) -> float:
-        """Seconds until so many wait; gives up after a while."""
+        """Measure the seconds until this many wait; give up after a while."""
         began = time.perf_counter()
         for _ in range(_ATTEMPTS):
             if self.total()["waiting"] >= wanted:

@@ -82,7 +82,7 @@ class PartitionTable:
     def differences(
         self, cluster: Mapping[TopicPartition, PartitionInZooKeeper], registered: Set[int]
     ) -> Iterator[str]:
-        """One line for each partition that differs from ZooKeeper, and for each violation."""
+        """Yield a line for each partition that differs from ZooKeeper, and for each violation."""
         yield from self.violations
         if self.live_brokers != registered:
             yield f"knows the brokers {sorted(self.live_brokers)}, registered are {sorted(registered)}"

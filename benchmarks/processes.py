@@ -95,7 +95,7 @@ class ControllerProcess:
 
 
 def failover_phases(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Of the last failover: how long loading and both state machines took, then when everything was sent and
+    """Read of the last failover how long loading and both state machines took, then when everything was sent and
     acknowledged, counted from the election. In ms, by phase, in this order.
     """
     return {phase: metrics[name] for phase, name in FAILOVER_PHASES.items() if name in metrics}

@@ -93,7 +93,7 @@ def describe_machine() -> str:
 
 
 def print_table(report: Report, console: Console) -> None:
-    """For people: times and costs of each case, then what was sent to agents, then the phases."""
+    """Print for people: times and costs of each case, then what was sent to agents, then the phases."""
     sizes = sorted({case.size for case in report.cases})
     title = f"{report.machine}; {', '.join(f'{size:,}' for size in sizes)} partitions"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))

@@ -159,7 +159,7 @@ class StubProcess:
                 return None
 
     def _new_leaders(self) -> dict[str, float]:
-        """When the last of this process's agents received the current leader, per partition, in ms."""
+        """Find when the last of this process's agents received the current leader, per partition, in ms."""
         latest: dict[str, float] = {}
         for agent in self._agents.values():
             for tp, at_ms in agent.table().new_leaders_at_ms.items():

@@ -50,7 +50,7 @@ def partition_paths(nodes: int) -> list[str]:
 
 
 def parents(paths: list[str]) -> list[str]:
-    """All ancestors of the paths, parents before children."""
+    """List all ancestors of the paths, parents before children."""
     found: dict[str, None] = {}
     for path in paths:
         names = path.split("/")

@@ -181,7 +181,7 @@ class Agent:
         return self._session.health()
 
     def findings(self) -> Iterator[Finding]:
-        """What keeps this agent from ZooKeeper, the controller, the leaders that it follows, or compacting its logs."""
+        """Report what keeps this agent from ZooKeeper, the controller, its leaders, or compacting its logs."""
         if self._session is not None:
             yield from self._session.findings()
         yield from self.proposals.findings()

@@ -77,13 +77,13 @@ class DamagedReplica(Struct, frozen=True):
         if self.damage.is_cut:
             return "they are fetched again from the leader"
         return (
-            "all records are fetched anew from another replica in sync; if there is none, restore one, or delete the "
+            "all records are fetched again from another replica in sync; if there is none, restore one, or delete the "
             f"damaged ones: klamm topics delete-records {tp} --before-offset {self.damage.to_offset}"
         )
 
 
 def in_doubt(tp: TopicPartition, topic_id: TopicId | None, directory: str, end: Offset) -> DamagedReplica:
     """The doubt about a replica that ends at `end`: it may have had further records."""
-    why = "the machine was started anew without a clean shutdown: what was not flushed may be gone"
+    why = "the machine was restarted without a clean shutdown: what was not flushed may be gone"
     damage = LogDamage(end, end, 0, why, is_end_known=False)
     return DamagedReplica(tp, topic_id, directory, damage, UNCLEAN_SHUTDOWN)

@@ -148,7 +148,7 @@ class ActiveController:
 
     @property
     def reassignments_read(self) -> ReadUpTo | None:
-        """What of `/admin/reassign_partitions` was processed."""
+        """The part of `/admin/reassign_partitions` that was processed."""
         return self.admin_requests.reassignments_read
 
     @property
@@ -176,6 +176,7 @@ class ActiveController:
         follow from it.
         """
         records: list[StateChange] = []
+        # A record describes the change against the state before it, so it is made first.
         for change in changes:
             records += state_changes(change, self.context, self.cause, self._caller)
             self.context.apply(change)

@@ -26,7 +26,8 @@ class RequestedMoves(Struct, frozen=True):
 
 
 class ReadUpTo(NamedTuple):
-    """Which content of a request znode was processed: `created` (czxid) tells it from a later one at the same path.
+    """Names which content of a request znode was processed: `created` (czxid) tells it from a later one at the same
+    path.
 
     `version`: its data version, -1 if it has to be processed again.
     """

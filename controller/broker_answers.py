@@ -16,7 +16,7 @@ def events_of_answer(
     request: control.ControlRequest,
     response: control.ControlResponse,
 ) -> Iterator[events.Event]:
-    """What follows from one response; a refusal may also say that the controller epoch is too low."""
+    """Yield the events that follow from one response; a refusal may also say that the controller epoch is too low."""
     if response.error_code is ErrorCode.STALE_CONTROLLER_EPOCH:
         yield events.ControllerEpochRefused(broker, request.controller_epoch, response.controller_epoch)
     match request, response:

@@ -166,12 +166,12 @@ class BrokerChannels:
         return waiter
 
     def states(self) -> dict[BrokerId, ChannelState]:
-        """What each broker refuses, for how long it has not responded, and why."""
+        """Report what each broker refuses, for how long it has not responded, and why."""
         now = _now()
         return {broker: channel.state(now) for broker, channel in self._channels.items()}
 
     def _ages(self, clock: Callable[[], float]) -> Callable[[], Samples]:
-        """For scrapes, which are on another thread."""
+        """Make the reading for scrapes, which run on another thread."""
 
         def read() -> Samples:
             now = clock()
@@ -211,6 +211,7 @@ class BrokerChannels:
             if failed is None or failed.code is not channel.failure.code:
                 why, broker = channel.failure.why, channel.broker.id
                 _log.warning("Sending a request to a broker failed; retrying", broker=broker, error=why)
+            # The same request again and again: to skip it would let the next one, which builds on it, arrive first.
             is_refused = channel.failure.code in REFUSED
             await asyncio.sleep(REFUSED_PAUSE_S if is_refused else RETRY_PAUSE_S)
 

@@ -101,8 +101,8 @@ async def open_broker_client(
 
 
 async def _kafka_brokers(zookeeper: ZooKeeper) -> list[Broker]:
-    """Those that are neither controllers, which may be registered as brokers too, nor klamm's agents, nor have the
-    address of a controller, which would pass on to others what is passed on to it.
+    """List the brokers that are neither controllers, which may be registered as brokers too, nor klamm's agents, nor
+    have the address of a controller, which would pass on to others what is passed on to it.
     """
     # They share the number space of broker ids.
     controllers = {BrokerId(controller.id) for controller in await registered_controllers(zookeeper)}

@@ -25,7 +25,7 @@ DECIDING_SETTINGS: Final = (
 
 
 def candidate_profile(config: NodeConfig, advertised: Sequence[Endpoint]) -> CandidateProfile:
-    """`advertised`: its Kafka listeners, as brokers and clients are told."""
+    """Make the profile of a candidate. `advertised`: its Kafka listeners, as brokers and clients are told."""
     settings = config.settings
     names = settings.listener_names
     return CandidateProfile(
@@ -49,6 +49,6 @@ def _listener(endpoint: Endpoint, settings: Settings) -> CandidateListener:
 
 
 def _deciding(settings: Settings) -> Mapping[str, str]:
-    """As Kafka writes them: `true`, not `True`."""
+    """Write the settings that matter as Kafka does: `true`, not `True`."""
     values = {key: getattr(settings, key.replace(".", "_")) for key in DECIDING_SETTINGS}
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in values.items()}

@@ -78,12 +78,12 @@ class ControllerConfig(Struct, frozen=True):
 
     @property
     def broker_protocol(self) -> BrokerProtocol:
-        """What is spoken to brokers."""
+        """The protocol that is spoken to brokers."""
         return "kafka" if self.governs_kafka else "klamm"
 
     @property
     def least_profile(self) -> CandidateProfile:
-        """What is known of this candidate without its process."""
+        """The profile of this candidate as far as it is known without its process."""
         names = self.listeners
         return CandidateProfile("", self.broker_protocol, str(self.protocol_version), names.client, names.control)
 

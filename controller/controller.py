@@ -110,7 +110,7 @@ class Controller:
 
     @property
     def active(self) -> ActiveController | None:
-        """None unless this candidate is active."""
+        """The active controller; None unless this candidate is active."""
         return self._active
 
     @property
@@ -147,6 +147,7 @@ class Controller:
     # EventProcessor: called by the event loop
 
     async def process(self, event: events.Event, cause: Cause) -> None:
+        """Process an event: those of the candidate itself here, all others by the active controller."""
         if self._active is not None:
             self._active.cause = cause
             self._active.asked_by = event.context if isinstance(event, RequestEvent) else None
@@ -263,6 +264,7 @@ class Controller:
             _log.warning("Stepped down; another controller is active", active=self.election.active_controller_id)
 
     def after_event(self) -> None:
+        """Show what the event has changed, and let waiting callers and watchers know."""
         active = self._active
         self._show_active_controller()
         self.metrics.show(None if active is None else active.context)

@@ -75,12 +75,12 @@ class ControllerElection:
 
     @property
     def active_controller_id(self) -> ControllerId:
-        """As last read from `/controller`, a candidate's or a Kafka broker's; -1 for none."""
+        """The id last read from `/controller`, a candidate's or a Kafka broker's; -1 for none."""
         return NO_CONTROLLER if self._seen is None else self._seen.controller
 
     @property
     def step(self) -> Step:
-        """What this candidate is to do about `/controller`, by the last read."""
+        """The step that this candidate is to take about `/controller`, by the last read."""
         return Step.WAIT if self._seen is None else self._seen.step
 
     @property
@@ -140,7 +140,7 @@ class ControllerElection:
     async def say_unfit(self, why: str) -> None:
         """Write into this session's registration why this candidate does not stand for election; empty: it does again.
 
-        It stays there when the candidate registers anew. Does nothing where the registration is another session's.
+        It stays there when the candidate registers again. Does nothing where the registration is another session's.
         """
         self._unfit = why
         path = controller_registration_path(self._config.id)
@@ -181,7 +181,7 @@ class ControllerElection:
         """Record, once, that this candidate takes part in elections, so that it can be missed (D-110)."""
         is_waiting = self._seen is None or self._seen.candidate.gives_way
         if is_waiting or self._is_recorded:
-            # After the cluster was left, and is adopted again, it is recorded anew.
+            # After the cluster was left, and is adopted again, it is recorded again.
             self._is_recorded &= not is_waiting
             return
         path = known_controller_path(self._config.id)
@@ -217,7 +217,7 @@ class ControllerElection:
         await self._delete_if(lambda seen: seen.step in {Step.KEEP, Step.DELETE})
 
     async def leave(self, timeout_s: float) -> None:
-        """Before this candidate ends: see to it that a persistent `/controller` has an owner, or is deleted.
+        """See to it, before this candidate ends, that a persistent `/controller` has an owner or is deleted.
 
         The other candidates notice by its registration that this one is gone; the last one deletes `/controller`, so
         that a broker takes it. An ephemeral znode goes with the session.

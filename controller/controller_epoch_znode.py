@@ -1,4 +1,4 @@
-"""`/controller_epoch` as one candidate sees it: reads it, and remembers which epochs were used."""
+"""Reads `/controller_epoch` for one candidate, and remembers which epochs were used."""
 
 from random import Random
 from typing import Final, NamedTuple
@@ -33,7 +33,7 @@ class ControllerEpochZnode:
         self.known = KnownEpochs()
 
     async def read(self, *, watch: bool = False) -> StoredEpoch | None:
-        """None if it is missing. `watch`: arm a watch on it, missing or not."""
+        """Read the znode; None if it is missing. `watch`: arm a watch on it, missing or not."""
         znode = await self._zookeeper.get(CONTROLLER_EPOCH, watch=watch)
         if znode is None:
             return None

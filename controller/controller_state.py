@@ -8,7 +8,7 @@ from typing import Final
 
 
 class ControllerState(IntEnum):
-    """What the event loop is processing; the numbers are the values of the ControllerState gauge."""
+    """Names what the event loop is processing; the numbers are the values of the ControllerState gauge."""
 
     IDLE = 0
     CONTROLLER_CHANGE = 1

@@ -1,4 +1,4 @@
-"""`/controller` as one candidate sees it: reads it with what decides about it, and composes the operations on it."""
+"""Reads `/controller` for one candidate, with what decides about it, and composes the operations on it."""
 
 from typing import Final
 
@@ -22,7 +22,7 @@ _log = structlog.stdlib.get_logger()
 
 
 class Seen(Struct, frozen=True):
-    """What was read: `holding` None for no `/controller`.
+    """Holds what was read: `holding` None for no `/controller`.
 
     `adoption`: the version of `/klamm/adoption`, if the candidate competes by it.
     """
@@ -123,7 +123,7 @@ class ControllerZnode:
         return [*adopted, *self.removal(seen), self._creation(seen.candidate)]
 
     def taken(self, seen: Seen) -> Seen:
-        """What is there once `taking` was carried out."""
+        """The content after `taking` was carried out."""
         candidate = seen.candidate
         is_persistent = candidate.takeover == "persistent"
         owner, session = (NO_SESSION, candidate.session) if is_persistent else (candidate.session, None)

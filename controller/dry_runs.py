@@ -101,15 +101,18 @@ def named_topics(
     _context: ControllerContext,
     request: CreateTopicsRequest | CreatePartitionsRequest | AlterPartitionReassignmentsRequest,
 ) -> Iterable[str]:
+    """The topics that the request names."""
     return [topic.name for topic in request.topics]
 
 
 def topics_to_delete(context: ControllerContext, request: DeleteTopicsRequest) -> Iterable[str]:
+    """The topics of the request by name; ids that are not known are left out."""
     names = (context.topics.names_by_id.get(t.topic_id) if t.topic_id else t.name for t in request.topics)
     return [name for name in names if name is not None]
 
 
 def topics_to_elect(context: ControllerContext, request: elections.ElectLeadersRequest) -> Iterable[str]:
+    """The topics of the partitions to elect, each once."""
     return dict.fromkeys(tp.topic for tp in requested_partitions(context, request))
 
 

@@ -56,7 +56,7 @@ class ElectionPauses:
         self._compete_from = now + NEXT_ATTEMPT_S
 
     def took_over(self, now: float) -> None:
-        """`/controller` was taken from a broker."""
+        """Count that `/controller` was taken from a broker."""
         self._take_overs.attempted(now)
 
 

@@ -32,7 +32,9 @@ _log = structlog.stdlib.get_logger()
 
 
 class Disposition(Enum):
-    """What the event loop does after an event failed. The event itself is always abandoned at the failing step."""
+    """Names what the event loop does after an event failed. The event itself is always abandoned at the failing
+    step.
+    """
 
     RESIGN_IF_MOVED = "resign if moved"
     """A write was fenced: re-read `/controller` and resign if another controller was elected."""
@@ -46,6 +48,9 @@ class Disposition(Enum):
 
 
 def error_disposition(event: Event, error: Exception) -> Disposition:
+    """Decide what follows from an error of an event: only those that make memory or the epoch doubtful end an active
+    controller.
+    """
     match error:
         case ControllerMovedError():
             return Disposition.RESIGN_IF_MOVED
@@ -65,11 +70,17 @@ def error_disposition(event: Event, error: Exception) -> Disposition:
 class EventProcessor(Protocol):
     """Callbacks of the event loop. Source: Kafka ControllerEventProcessor."""
 
-    async def process(self, event: Event, cause: Cause) -> None: ...
+    async def process(self, event: Event, cause: Cause) -> None:
+        """Process one event. `cause`: its name and number for the records that follow from it."""
+        ...
 
-    async def resign_if_moved(self) -> None: ...
+    async def resign_if_moved(self) -> None:
+        """Find out, after a refused write, whether another controller was elected."""
+        ...
 
-    async def step_down(self) -> None: ...
+    async def step_down(self) -> None:
+        """Stop being active, because memory may differ from ZooKeeper."""
+        ...
 
     def after_event(self) -> None:
         """Called after every event, successful or not."""
@@ -99,7 +110,7 @@ class EventLoop:
         self._filled.set()
 
     def clear_and_put(self, event: Event) -> None:
-        """Preempt all queued events in order, then queue `event`. The event being processed goes on (EV-5)."""
+        """Preempt all queued events in order, then queue `event`. The event being processed continues (EV-5)."""
         waiting, self._queue = self._queue, deque()
         for preempted, _ in waiting:
             preempt(preempted)
@@ -182,7 +193,9 @@ class EventLoop:
 
 
 def _traceback_of(error: Exception) -> Exception | None:
-    """What to log besides the message: nothing where ZooKeeper's content or answer is the cause, which it names."""
+    """Choose what to log besides the message: nothing where ZooKeeper's content or answer is the cause, which it
+    names.
+    """
     return None if isinstance(error, MalformedZnodeError | ZooKeeperError) else error
 
 

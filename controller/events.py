@@ -157,7 +157,7 @@ class AbsentBrokersDue(Event, frozen=True):
 class DamagedReplicaElection(Event, frozen=True):
     """These replicas, damaged and the only ones in sync, have waited long enough for another (D-41).
 
-    `until_ms`: the end of the wait that is over, of the wall clock. Those that wait anew by now have another one.
+    `until_ms`: the end of the wait that is over, of the wall clock. Those that wait again by now have another one.
     """
 
     broker: BrokerId
@@ -184,7 +184,7 @@ class UpdateMetadataResponseReceived(Event, frozen=True):
 
 
 class TopicIdsAnswered(Event, frozen=True):
-    """What the brokers that answered said of topic ids. `new_ids`: topic -> its id if no broker has one."""
+    """Holds what the brokers that answered said of topic ids. `new_ids`: topic -> its id if no broker has one."""
 
     controller_epoch: ControllerEpoch
     new_ids: Mapping[str, TopicId]

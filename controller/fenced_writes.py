@@ -1,8 +1,10 @@
 """Batches many small writes into few transactions, each fenced by a check of the controller epoch.
 
+The check is in every transaction, because a controller that was paused does not know that another was elected: a check
+of its own before the writes would leave a gap between the two, in which the successor may already have written.
 A transaction fails as a whole. The unit that ZooKeeper names as failed is removed and the rest is retried in two
 halves, which isolates any number of failing units in few rounds. Results are per unit, as if each had been written
-alone (FN-2, D-24).
+alone (FN-2, D-24). Source: Kafka KafkaZkClient (the check of the controller epoch).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +35,7 @@ MAX_UNIT_BYTES: Final = 1_000_000
 
 
 class Written(Struct, frozen=True):
-    """Acknowledged; the data version of the unit's last znode, 0 if created, -1 if deleted."""
+    """The write was acknowledged. `version`: that of the unit's last znode, 0 if created, -1 if deleted."""
 
     version: int
 
@@ -77,19 +79,22 @@ class _Pending(NamedTuple):
 
 
 class FencedWriter:
-    """Writes of one active controller, each fenced by a version check of `/controller_epoch`."""
+    """Writes for one active controller, fenced by a check of the version of `/controller_epoch`."""
 
     def __init__(
         self, zookeeper: ZooKeeper, epoch_zk_version: ZkVersion, fence_path: str, *, on_refusal: Callable[[], None]
     ) -> None:
-        """`on_refusal` is called if units failed for a reason that may pass, for example an ACL."""
+        """Write under this version of `/controller_epoch`, at `fence_path`.
+
+        `on_refusal` is called if units failed for a reason that may pass, for example an ACL.
+        """
         assert epoch_zk_version >= 0, f"epoch version {epoch_zk_version} fences nothing"
         self._zookeeper = zookeeper
         self._on_refusal = on_refusal
         self._fence = Check(fence_path, epoch_zk_version)
 
     async def write(self, units: Sequence[Unit]) -> list[Outcome]:
-        """Write every unit; one outcome per unit, in order.
+        """Write every unit; the result has the outcome of each, in order.
 
         Raises ControllerMovedError if the epoch has changed, SessionExpiredError if the session expired. Some units may
         then have been written by this controller, before the first write of its successor. Any other error is the
@@ -145,6 +150,7 @@ class FencedWriter:
         failed, position, error = _find_failure(chunk, results)
         culprit = chunk[failed]
         outcome = _refused(culprit.ops[position], position, error)
+        # A unit in doubt may have failed because its first attempt was applied: then its own write is the conflict.
         if culprit.doubtful and (written := (await self._read_back([culprit]))[0]) is not None:
             outcome = written
         outcomes[culprit.slot] = outcome
@@ -153,10 +159,10 @@ class FencedWriter:
         return [rest[:middle], rest[middle:]]
 
     async def _resolve_unknown(self, chunk: list[_Pending], outcomes: list[Outcome | None]) -> list[_Pending]:
-        """After a lost response: store the outcomes of units that are visibly written; returns the others for a retry.
+        """Store the outcomes of units that are visibly written after a lost response; return the others for a retry.
 
-        The retry is safe: a unit that was applied after all fails with a conflict and is then read back. Reading alone
-        could be too early for a transaction that is still in flight.
+        The retry is safe: a unit that was applied after all fails with a conflict and is then read back. To read only
+        would not do, because the transaction may still be in flight.
         """
         seen = await self._read_back(chunk)
         for pending, written in zip(chunk, seen, strict=True):
@@ -165,7 +171,7 @@ class FencedWriter:
         return [p._replace(doubtful=True) for p, written in zip(chunk, seen, strict=True) if written is None]
 
     async def _read_back(self, chunk: list[_Pending]) -> list[Written | None]:
-        """Per unit, Written if its last operation is visible in ZooKeeper. The operations of a unit are atomic."""
+        """Read for each unit whether its last operation is visible in ZooKeeper; a unit is applied as a whole."""
         znodes = await self._zookeeper.get_many([pending.ops[-1].path for pending in chunk])
         seen: list[Written | None] = []
         for pending, znode in zip(chunk, znodes, strict=True):
@@ -205,7 +211,7 @@ def _pack(pending: Iterator[_Pending]) -> Iterator[list[_Pending]]:
 
 
 def _find_failure(chunk: list[_Pending], results: list[OpResult]) -> tuple[int, int, ZkError]:
-    """Index of the unit that failed, index of its operation, and the error."""
+    """Find the index of the unit that failed, the index of its operation, and the error."""
     at = 1
     for number, pending in enumerate(chunk):
         for position in range(len(pending.ops)):

@@ -40,7 +40,7 @@ class Fitness:
         return self.why != ""
 
     async def found(self, why: str) -> None:
-        """`why`: empty for fit."""
+        """Record whether this candidate is fit. `why`: empty if it is."""
         if why and why != self.why:
             _log.error("This controller takes no part in elections until brokers or the adoption change", it=why)
         elif self.why and not why:
@@ -50,7 +50,9 @@ class Fitness:
             await self._election.say_unfit(why)
 
     async def _examine(self) -> str:
-        """As at a failover, but outside of any epoch; arms watches on everything that it follows from."""
+        """Examine the cluster as at a failover, but outside of any epoch; arms watches on everything that it follows
+        from.
+        """
         config = self._config
         names = await watched_children(self._zookeeper, BROKERS_IDS) or ()
         controllers: set[BrokerId] = set()

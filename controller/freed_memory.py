@@ -22,7 +22,7 @@ def _trimmer() -> Callable[[int], int] | None:
 
 
 class FreedMemory:
-    """What was freed since memory was given back last."""
+    """Holds what was freed since memory was given back last."""
 
     def __init__(self, trim: Callable[[int], int] | None = None) -> None:
         self._trim = _trimmer() if trim is None else trim
@@ -30,7 +30,7 @@ class FreedMemory:
         self._timer: asyncio.TimerHandle | None = None
 
     def freed(self, amount: int) -> None:
-        """About so many bytes are no longer used. Once it is worthwhile, memory is given back two seconds later."""
+        """Count about this many bytes as freed. Once it is worthwhile, memory is given back two seconds later."""
         self._freed += amount
         if self._freed >= _WORTHWHILE_BYTES and self._timer is None and self._trim is not None:
             self._timer = asyncio.get_running_loop().call_later(_QUIET_S, self._give_back)
@@ -43,5 +43,5 @@ class FreedMemory:
     def _give_back(self) -> None:
         self._timer, self._freed = None, 0
         if self._trim is not None:
-            # In a thread: it may take long in a large process, and Python goes on meanwhile.
+            # In a thread: it may take long in a large process, and Python continues meanwhile.
             asyncio.get_running_loop().run_in_executor(None, self._trim, 0)

@@ -48,7 +48,7 @@ class LeftReplicaStore:
         """Parents of records that are known to exist."""
 
     async def read(self) -> FoundRecords | None:
-        """All records; None if there never were any."""
+        """Read all records; None if there never were any."""
         parent = await self._zookeeper.get(LEFT_REPLICAS)
         if parent is None:
             return None
@@ -75,7 +75,7 @@ class LeftReplicaStore:
             return FoundRecords(left, _NO_EPOCH)
 
     async def standing(self, brokers: Sequence[BrokerId]) -> set[BrokerId]:
-        """Those of the brokers that have records: somebody may have deleted what stands about one that is gone."""
+        """Find the brokers that have records: somebody may have deleted what stands about one that is gone."""
         listed = await self._zookeeper.children_many([f"{LEFT_REPLICAS}/{broker}" for broker in brokers])
         return {broker for broker, topics in zip(brokers, listed, strict=True) if topics}
 

@@ -6,7 +6,9 @@ from urllib.parse import unquote
 
 
 def is_on_this_host(peer: str) -> bool:
-    """`peer`: gRPC's name of the other end, such as `ipv4:10.0.0.7:4711`; empty for a request of the process itself."""
+    """Whether a peer is on this host. `peer`: gRPC's name of the other end, such as `ipv4:10.0.0.7:4711`; empty for a
+    request of the process itself.
+    """
     kind, _, rest = unquote(peer).partition(":")
     if kind in ("", "unix"):
         return True

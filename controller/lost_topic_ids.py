@@ -22,7 +22,7 @@ class LostTopicIds:
         self.cached: dict[BrokerId, dict[str, TopicId]] = {}
         """What each broker has named so far."""
         self.undisclosed: dict[BrokerId, frozenset[str]] = {}
-        """By each broker's last answer, the topics that its logs have another id of than it names."""
+        """The topics of which each broker's logs have another id than it names, by its last answer."""
         self.is_asking = False
         self.next_question: asyncio.TimerHandle | None = None
         self.pause_s: float = 0

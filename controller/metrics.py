@@ -152,7 +152,7 @@ class FailoverTimings:
     )
 
     def __init__(self, registry: Metrics, elected_at: float) -> None:
-        """`elected_at` and all times passed to this class: event loop time in seconds."""
+        """Time a failover. `elected_at` and all times passed to this class are those of the event loop, in seconds."""
         self._gauges = {name: registry.gauge(_OWN_DOMAIN, "Failover", f"{name}Ms") for name in self.PHASES}
         for gauge in self._gauges.values():
             gauge.set(-1)
@@ -166,7 +166,7 @@ class FailoverTimings:
         self._phase_began = now
 
     def sent(self, now: float) -> None:
-        """All requests of the failover were queued."""
+        """Record that all requests of the failover were queued."""
         self._sending = False
         self._gauges["Sent"].set((now - self._elected_at) * 1000)
         self._see_last(now)

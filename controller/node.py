@@ -173,7 +173,7 @@ class ControllerNode:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, NO_ZOOKEEPER) from None
 
     async def _describe_findings(self, request: DescribeFindingsRequest) -> DescribeFindingsResponse:
-        """The active controller's findings; of a standby, what keeps everybody from becoming active.
+        """The active controller's findings; of a standby, what keeps everyone from becoming active.
 
         Whichever it is, it says if it can hardly be reached.
         """

@@ -39,11 +39,17 @@ class BrokerClient(Protocol):
 class BrokerQueries(Protocol):
     """The part of `BrokerClient` that changes nothing."""
 
-    async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse: ...
+    async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse:
+        """Ask a broker for its replicas, as `BrokerClient` does."""
+        ...
 
-    def oldest_release(self) -> str | None: ...
+    def oldest_release(self) -> str | None:
+        """The same as in `BrokerClient`."""
+        ...
 
-    def brokers_with_authorizer(self) -> frozenset[BrokerId]: ...
+    def brokers_with_authorizer(self) -> frozenset[BrokerId]:
+        """The same as in `BrokerClient`."""
+        ...
 
 
 class RequestChannels(Protocol):
@@ -65,13 +71,17 @@ class RequestChannels(Protocol):
         """True once the broker responded to every request queued for it now; False if its channel is removed before."""
 
     def states(self) -> Mapping[BrokerId, ChannelState]:
-        """What each broker refuses, and for how long it has not responded."""
+        """Report what each broker refuses, and for how long it has not responded."""
         ...
 
 
 class ZooKeeperReads(Protocol):
     """The read-only part of the ZooKeeper port; arms no watches."""
 
-    async def get_many(self, paths: Sequence[str]) -> list[Znode | None]: ...
+    async def get_many(self, paths: Sequence[str]) -> list[Znode | None]:
+        """Read znodes, in the order of the paths; None for one that is missing."""
+        ...
 
-    async def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]: ...
+    async def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
+        """List the children of znodes, in the order of the paths; None for one that is missing."""
+        ...

@@ -172,6 +172,7 @@ class Rehearsal:
 
     @property
     def after(self) -> ControllerContext:
+        """The context as the procedure would leave it."""
         return self.active.context
 
     async def run(self, handler: Awaitable[_T]) -> _T:
@@ -264,7 +265,7 @@ def _planned_settings(written: RehearsedZnode) -> Iterable[PlannedSetting]:
 
 
 def _overrides(path: str, znode: Znode | None) -> dict[str, str]:
-    """Those of a malformed config, which the controller in earnest has logged, are none."""
+    """Read the overrides of a topic; a malformed config, which the controller in earnest has logged, has none."""
     try:
         return {} if znode is None else decode_config(path, znode.data)
     except MalformedZnodeError:

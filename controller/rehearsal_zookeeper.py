@@ -55,7 +55,7 @@ class RehearsalZooKeeper:
         return 0
 
     def written(self) -> list[RehearsedZnode]:
-        """All changed znodes, in the order of their first change."""
+        """The changed znodes, in the order of their first change."""
         return [RehearsedZnode(path, self._real.get(path), self._tree.get(path)) for path in self._changed]
 
     def listen(self, listener: Listener) -> None:

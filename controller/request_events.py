@@ -41,9 +41,11 @@ class ControllerApi(Api[Request], Generic[Request, Answer], frozen=True):
 
     @property
     def event(self) -> str:
+        """The name of the event, which is the cause in the records that follow from it."""
         return self.event_name or ("QueryReceived" if self.kind is ApiKind.QUERY else f"{self.name}Received")
 
     def is_dry_run(self, request: Any) -> bool:
+        """Whether the request asks only what it would change."""
         return self.dry_run_topics is not None and bool(request.validate_only)
 
 
@@ -70,9 +72,11 @@ class RequestEvent(Event, frozen=True):
 
     @property
     def changes_cluster(self) -> bool:
+        """Whether the event may have left something undone if it fails."""
         return self.api.kind is not ApiKind.QUERY and not self.api.is_dry_run(self.request)
 
     def answer(self, answer: object) -> None:
+        """Answer the caller, unless it has gone."""
         if not self.reply.done():
             self.reply.set_result(answer)
 

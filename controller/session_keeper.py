@@ -1,4 +1,7 @@
-"""Opens a new ZooKeeper session of a candidate after the expiry of the old one was processed (EL-22)."""
+"""Opens a new ZooKeeper session of a candidate after the expiry of the old one was processed (EL-22).
+
+This is a task beside the event loop: it may take as long as ZooKeeper is away, and callers must be refused meanwhile.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -13,15 +16,18 @@ _log = structlog.stdlib.get_logger()
 
 
 class ControllerSessionKeeper:
-    """`opened` is called after each new session; it must only enqueue an event."""
+    """Waits for the loss of a session, and opens another one.
+
+    `opened` is called after each new session; it must only enqueue an event.
+    """
 
     def __init__(self, zookeeper: ZooKeeper, opened: Callable[[], None]) -> None:
         self._zookeeper, self._opened = zookeeper, opened
         self.lost = asyncio.Event()
-        """Set once the expiry of the session was processed."""
+        """Set once the expiry of the session was processed: before that the old controller may still be active."""
 
     async def run(self) -> None:
-        """Retries until it succeeds, without a limit."""
+        """Open a session after each loss, until cancelled; retries without a limit."""
         while True:
             await self.lost.wait()
             while True:

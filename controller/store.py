@@ -1,7 +1,8 @@
-"""The active controller's reads and writes in ZooKeeper: typed, batched, and fenced by its epoch.
+"""Reads and writes ZooKeeper for the active controller: typed, batched, and fenced by its epoch.
 
 Reads never take a round trip per partition. A malformed znode is logged with its path and content, kept as a finding
-and treated as missing, so that one of them cannot prevent every controller from becoming active.
+and treated as missing, so that one of them cannot prevent every controller from becoming active. Source: Kafka
+KafkaZkClient.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -62,7 +63,7 @@ class ControllerStore:
     # Brokers
 
     async def read_brokers(self) -> list[RegisteredBroker]:
-        """All registered brokers sorted by id; arms watches on the list and on each registration."""
+        """Read all registered brokers, sorted by id; arms watches on the list and on each registration."""
         names = await self._children(BROKERS_IDS)
         ids = {broker: name for name in names if (broker := broker_of_name(name)) is not None}
         self.malformed.name_children(BROKERS_IDS, names, [*ids.values()], why_not(bounds.BROKER_ID, "its name"))
@@ -70,7 +71,7 @@ class ControllerStore:
         return list((await self._read_registrations(sorted(ids))).values())
 
     async def read_broker(self, broker: BrokerId) -> RegisteredBroker | None:
-        """One broker registration; arms a watch. None if it is missing or malformed."""
+        """Read one broker registration and arm a watch. None if it is missing or malformed."""
         return (await self._read_registrations([broker])).get(broker)
 
     async def registered_epoch(self, broker: BrokerId) -> BrokerEpoch | None:
@@ -184,6 +185,7 @@ class ControllerStore:
         return {e.name: c if isinstance(c, MalformedZnodeError) else c.overrides for e, c in found.items()}
 
     async def marked_for_deletion(self, topics: Sequence[str]) -> set[str]:
+        """Read which of these topics are marked for deletion."""
         znodes = await self._zookeeper.get_many([delete_topic_path(topic) for topic in topics])
         return {topic for topic, znode in zip(topics, znodes, strict=True) if znode is not None}
 
@@ -198,6 +200,7 @@ class ControllerStore:
         )
 
     async def delete_markers(self, topics: Collection[str]) -> None:
+        """Delete the marks that ask for the deletion of these topics."""
         await self._writer.write([(Delete(delete_topic_path(topic)),) for topic in topics])
 
     async def delete_topics(self, topics: Collection[str]) -> list[str]:
@@ -296,12 +299,14 @@ class ControllerStore:
         return {path: None if znode is None else znode.data for path, znode in zip(paths, znodes, strict=True)}
 
     async def delete_znodes(self, paths: Collection[str]) -> None:
+        """Delete these znodes, if they are there."""
         await self._writer.write([(Delete(path),) for path in paths])
 
     async def _children(self, parent: str) -> tuple[str, ...]:
         return await watched_children(self._zookeeper, parent) or ()
 
     async def read_znode(self, path: str) -> bytes | None:
+        """Read the data of a znode; None if it is missing."""
         znode = await self._zookeeper.get(path)
         return None if znode is None else znode.data
 

@@ -51,5 +51,7 @@ class AnswersTopicIds(Protocol):
     async def check_topic_ids(
         self, broker: Broker, question: TopicIdQuestion, cached: Mapping[str, TopicId]
     ) -> TopicIdAnswer:
-        """What the broker's logs have, which is not always what it was told. Raises PeerUnreachableError, ApiError."""
+        """Ask what the broker's logs have, which is not always what it was told. Raises PeerUnreachableError,
+        ApiError.
+        """
         ...

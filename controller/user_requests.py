@@ -54,7 +54,7 @@ class AlterUserScramCredentialsRequest(Struct, frozen=True):
 
     @property
     def by_user(self) -> dict[str, list[ScramCredentialAlteration]]:
-        """Each user that is named -> the alterations of its credentials."""
+        """Group the alterations by the user that they name."""
         users: dict[str, list[ScramCredentialAlteration]] = {}
         for item in self.alterations:
             users.setdefault(item.user, []).append(item)

@@ -1,6 +1,6 @@
 """Maps ZooKeeper watch notifications to controller events.
 
-Source: the ZNodeChangeHandlers of Kafka's KafkaController.
+Source: Kafka KafkaController (its ZNodeChangeHandlers).
 """
 
 from collections.abc import Container

@@ -35,7 +35,7 @@ def type_name(kind: pyarrow.DataType) -> str:
 
 
 def with_tables(text: str) -> str:
-    """`text` with what stands between the two marks made anew."""
+    """Replace what stands between the two marks in `text`."""
     head, _, rest = text.partition(BEGIN)
     _, _, tail = rest.partition(END)
     sections = "\n\n".join(map(section, TABLES.values()))

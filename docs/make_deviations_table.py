@@ -16,7 +16,7 @@ def steps(deviation: Deviation) -> str:
 
 
 def with_tables(text: str) -> str:
-    """`text` with the table between the two marks made anew."""
+    """Replace the table between the two marks in `text`."""
     head, _, rest = text.partition(BEGIN)
     _, _, tail = rest.partition(END)
     rows = [

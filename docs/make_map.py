@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "map.md"
 BEGIN, END = "<!-- kafka-classes:begin -->", "<!-- kafka-classes:end -->"
-_SOURCE = re.compile(r"Source: Kafka(?:'s)?\s+(.*?)(?:\.\s*$|\.\s+[A-Z]|\n\n|\Z)", re.DOTALL)
+_SOURCE = re.compile(r"Source:\s+Kafka(?:'s)?\s+(.*?)(?:\.\s*$|\.\s+[A-Z]|\n\n|\Z)", re.DOTALL)
 # A class, and perhaps its method: `Partition.makeLeader`; not KIP-497, nor a name in capitals alone.
 _CLASS = re.compile(r"\b([A-Z][a-z]\w*[A-Za-z]\w*)(?:\.[a-z]\w*)*")
 # Words of these sources that name no class of Kafka.

@@ -37,7 +37,7 @@ def row(metric: DescribedMetric) -> str:
 
 
 def with_tables(text: str) -> str:
-    """`text` with the tables between the two marks made anew. KeyError for a set of programs without a title."""
+    """Replace the tables between the two marks in `text`. KeyError for a set of programs without a title."""
     head, _, rest = text.partition(BEGIN)
     _, _, tail = rest.partition(END)
     parts = []

@@ -40,7 +40,7 @@ def meanings() -> dict[str, str]:
 
 
 def with_table(text: str) -> str:
-    """`text` with the table between the two marks made anew. KeyError for a setting without a meaning."""
+    """Replace the table between the two marks in `text`. KeyError for a setting without a meaning."""
     head, _, rest = text.partition(BEGIN)
     _, _, tail = rest.partition(END)
     defaults, meaning = settings.Settings(), meanings()

@@ -25,7 +25,7 @@ def table(title: str, previous: Mapping[StrEnum, frozenset[StrEnum]]) -> str:
 
 
 def with_tables(text: str) -> str:
-    """`text` with the tables between the two marks made anew."""
+    """Replace the tables between the two marks in `text`."""
     head, _, rest = text.partition(BEGIN)
     _, _, tail = rest.partition(END)
     tables = f"{table('partition', PREVIOUS_PARTITION_STATES)}\n\n{table('replica', PREVIOUS_REPLICA_STATES)}"

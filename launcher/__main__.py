@@ -115,7 +115,7 @@ class _Lazy:
         return group.commands.get(self.name, group)
 
     def get_short_help_str(self, limit: int = 0) -> str:
-        """For the list of commands that a shell completes."""
+        """Shorten the help for the list of commands that a shell completes."""
         return self.short_help
 
     def __getattr__(self, name: str) -> Any:

@@ -75,7 +75,9 @@ class Compression(StrEnum):
 )
 def data_path(
     case: Annotated[list[Case] | None, typer.Option(help="What to measure. Repeatable. Default: all.")] = None,
-    compression: Annotated[Compression, typer.Option(help="Of the batches of 'throughput'.")] = Compression.NONE,
+    compression: Annotated[
+        Compression, typer.Option(help="Compression of the batches of 'throughput'.")
+    ] = Compression.NONE,
     partitions: Annotated[int, typer.Option(min=1, help="Partitions of 'idle', each with three replicas.")] = 1000,
     data: Annotated[
         Path | None, typer.Option(help="Folder of a running cluster of 'klamm up'. Default: start one.")

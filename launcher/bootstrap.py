@@ -80,7 +80,7 @@ def install(root: Path, extras: str, made_from: str) -> None:
 
 
 def _size(extras: str) -> str:
-    """What an installation of these takes."""
+    """Say how much an installation of these takes."""
     return _SIZES[max(extras.split(","), key=list(_SIZES).index)]
 
 
@@ -144,7 +144,7 @@ def _stamped_extras(stamp: Path) -> set[str]:
 
 @contextlib.contextmanager
 def _locked(venv: Path, what: str) -> Iterator[None]:
-    """One installation at a time; the lock dies with the process that holds it. `what`: for those that wait for it."""
+    """Keep others from installing meanwhile; the lock ends with its process. `what`: the work that others wait for."""
     try:
         venv.mkdir(exist_ok=True)
         descriptor = os.open(venv / ".klamm-lock", os.O_CREAT | os.O_RDWR, 0o644)

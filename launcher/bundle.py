@@ -41,11 +41,8 @@ FILE_BYTES_MAX: Final = 2 << 20
 TOTAL_BYTES_MAX: Final = 64 << 20
 _METRICS_TIMEOUT_S: Final = 5.0
 _PROGRESS_S: Final = 10.0
-_ROUNDS: Final = 3
 _STARTS_S: Final = 30.0
-"""All commands end after this many timeouts, as each may wait for several answers, and what a busy machine takes to
-start them.
-"""
+"""All commands end after the timeout, which each of them has, and what a busy machine takes to start them."""
 _AT_ONCE: Final = 32
 _LOG_BYTES: Final = 256 << 10
 _COMMANDS: Final = {
@@ -112,11 +109,11 @@ def bundle(
         configs += _files_in(cluster.target.data / "config", "*.toml")
         logs += _files_in(cluster.target.data / "logs", "*.log")
         nodes += [f"{member.host}:{member.metrics_port}" for member in state.nodes]
-    ends_at = time.monotonic() + cluster.timeout * _ROUNDS + _STARTS_S
+    ends_at = time.monotonic() + cluster.timeout + _STARTS_S
     gather: list[Callable[[], _Part]] = [
         _versions,
         *(partial(_answer, cluster, ends_at, name, command) for name, command in _COMMANDS.items()),
-        *(partial(_metrics, address) for address in dict.fromkeys(nodes)),
+        *(partial(_metrics, min(_METRICS_TIMEOUT_S, cluster.timeout), address) for address in dict.fromkeys(nodes)),
         *(partial(_config, path) for path in configs),
         *(partial(_log, path) for path in logs),
     ]
@@ -153,7 +150,7 @@ def _open_file(path: Path) -> BinaryIO:
 
 
 def _bounded(parts: Iterable[_Part]) -> list[_Part]:
-    """All of them; those that do not fit any more have only a line that says so."""
+    """Return all parts; those that do not fit any more have only a line that says so."""
     left, bounded = TOTAL_BYTES_MAX, []
     for part in parts:
         left -= len(part.content)
@@ -208,7 +205,7 @@ def _versions() -> _Part:
 
 
 def _answer(cluster: Cluster, ends_at: float, name: str, command: Sequence[str]) -> _Part:
-    """What a command says until all have to end; an error is an answer, too."""
+    """Return what a command says until all have to end; an error is an answer, too."""
     target = cluster.target
     where = ["--bootstrap", target.bootstrap] if target.bootstrap is not None else ["--data", str(target.data)]
     full = [sys.executable, "-P", "-m", "klamm", *command, *where, "--timeout", f"{cluster.timeout:g}", "-o", "json"]
@@ -229,9 +226,9 @@ def _answer(cluster: Cluster, ends_at: float, name: str, command: Sequence[str])
     )
 
 
-def _metrics(address: str) -> _Part:
+def _metrics(timeout_s: float, address: str) -> _Part:
     try:
-        text = read_metrics(address, _METRICS_TIMEOUT_S)
+        text = read_metrics(address, timeout_s)
     except (OSError, ValueError, HTTPException) as error:
         text = f"{address}: {error}\n"
     return _Part(f"metrics/{address.replace(':', '-')}.txt", _begin(redact(text)))

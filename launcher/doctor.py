@@ -7,7 +7,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from email.utils import parsedate_to_datetime
+from functools import partial
 from http.client import HTTPConnection, HTTPException
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -38,6 +40,8 @@ app = typer.Typer()
 
 _LIBRARIES: Final = ("grpcio", "kazoo", "msgspec", "protobuf", "pydantic", "uvloop")
 _HTTP_TIMEOUT_S: Final = 2.0
+_SERVER_TIMEOUT_S: Final = 2.0
+_AT_ONCE: Final = 32
 
 
 @app.command(
@@ -69,18 +73,23 @@ def doctor(
     processes and ports of a cluster on this machine, and whether the cluster
     is healthy. Nothing is changed.
     """
-    found = [*_machine(), *_configs(config or ())]
     state = _local_state(cluster)
     servers = _servers(zookeeper, config or (), state)
-    found += [checks.check_zookeeper(server, _serves(server)) for server in servers]
     nodes = [address for text in metrics or () for address in parse_addresses(text, "--metrics")]
     if state is not None:
-        found += [_member(member, cluster.target.data) for member in state.members]
-        found.append(_disk(cluster.target.data))
         nodes += [f"{m.host}:{m.metrics_port}" for m in state.nodes if state_of(m.process) == RUNNING]
-    found += [skew for node in nodes if (skew := _skew(node)) is not None]
-    if cluster.target.bootstrap is not None or state is not None:
-        found.append(_health(cluster))
+    # All who may be silent are asked at once, in the time that the cluster has.
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        machine = pool.submit(lambda: list(_machine(cluster.timeout)))
+        serving = pool.map(partial(_serves, timeout_s=min(_SERVER_TIMEOUT_S, cluster.timeout)), servers)
+        skews = pool.map(partial(_skew, timeout_s=min(_HTTP_TIMEOUT_S, cluster.timeout)), nodes)
+        health = [_health(cluster)] if cluster.target.bootstrap is not None or state is not None else []
+        found = [*machine.result(), *_configs(config or ())]
+        found += [checks.check_zookeeper(server, serves) for server, serves in zip(servers, serving, strict=True)]
+        if state is not None:
+            found += [_member(member, cluster.target.data) for member in state.members]
+            found.append(_disk(cluster.target.data))
+        found += [*(skew for skew in skews if skew is not None), *health]
     found = [replace(d, detail=as_typed(d.detail), remedy=as_typed(d.remedy)) for d in found]
     rows = [(d.level, d.check, f"{d.detail}{'; ' if d.remedy else ''}{d.remedy}") for d in found]
     document = {"checks": to_builtins(found), "problems": sum(d.level is Level.PROBLEM for d in found)}
@@ -90,7 +99,7 @@ def doctor(
         raise typer.Exit(ExitCode.FINDINGS)
 
 
-def _machine() -> Iterator[Diagnosis]:
+def _machine(timeout_s: float) -> Iterator[Diagnosis]:
     yield checks.check_python(sys.version_info[:3], sys.executable)
     yield checks.check_versions(version("klamm"), {name: _version(name) for name in _LIBRARIES})
     try:
@@ -100,7 +109,7 @@ def _machine() -> Iterator[Diagnosis]:
         # Only the embedded ZooKeeper and the audit need it.
         yield Diagnosis("java", Level.WARNING, str(error), "only 'klamm up', 'zookeeper', 'demo' and 'audit' need it")
     yield checks.check_open_files(*resource.getrlimit(resource.RLIMIT_NOFILE))
-    yield checks.check_synchronised(_ntp())
+    yield checks.check_synchronised(_ntp(min(_HTTP_TIMEOUT_S, timeout_s)))
 
 
 def _version(distribution: str) -> str | None:
@@ -110,10 +119,10 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-def _ntp() -> str | None:
+def _ntp(timeout_s: float) -> str | None:
     command = ["timedatectl", "show", "--property=NTPSynchronized", "--value"]
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     return answer.stdout.strip()
@@ -131,7 +140,7 @@ def _configs(files: list[Path] | tuple[Path, ...]) -> Iterator[Diagnosis]:
 
 
 def _disk(folder: Path) -> Diagnosis:
-    """Of a folder that may not exist yet: of the one that it will be made in."""
+    """Check the disk of a folder; if it does not exist yet, of the one in which it will be made."""
     folder = folder.resolve()
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     usage = shutil.disk_usage(existing)
@@ -161,9 +170,9 @@ def _servers(named: str | None, files: list[Path] | tuple[Path, ...], state: Loc
     return list(dict.fromkeys(server for connect in connects for server in connect.partition("/")[0].split(",")))
 
 
-def _serves(server: str) -> bool:
+def _serves(server: str, timeout_s: float) -> bool:
     try:
-        return is_serving(*host_and_port(server))
+        return is_serving(*host_and_port(server), timeout_s=timeout_s)
     except ValueError:
         # A name that no host can have.
         return False
@@ -179,11 +188,11 @@ def _member(member: Member, data: Path) -> Diagnosis:
     return checks.check_member(member.name, state, in_use, f"{start}; its log is {log}")
 
 
-def _skew(node: str) -> Diagnosis | None:
-    """From the header `Date` of the node's metrics; None if it does not answer."""
+def _skew(node: str, timeout_s: float) -> Diagnosis | None:
+    """Measure the clock by the header `Date` of the node's metrics; None if it does not answer."""
     try:
         asked = time.time()
-        with contextlib.closing(HTTPConnection(node, timeout=_HTTP_TIMEOUT_S)) as connection:
+        with contextlib.closing(HTTPConnection(node, timeout=timeout_s)) as connection:
             connection.request("HEAD", "/metrics")
             date = connection.getresponse().headers.get("Date")
         ours = (asked + time.time()) / 2
@@ -196,7 +205,8 @@ def _skew(node: str) -> Diagnosis | None:
 def _health(cluster: Cluster) -> Diagnosis:
     async def ask() -> Diagnosis:
         async with cluster.target.connect(cluster.timeout, say_wait) as client:
-            findings, _ = await examine(client)
+            with client.within_timeout():
+                findings, _ = await examine(client)
         return checks.check_health(findings)
 
     try:

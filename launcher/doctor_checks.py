@@ -22,7 +22,7 @@ _OLDEST_PYTHON: Final = (3, 11)
 
 
 class Level(StrEnum):
-    """How much a result matters; only problems end the command with an exit code of their own."""
+    """Says how much a result matters; only problems end the command with an exit code of their own."""
 
     OK = "ok"
     UNKNOWN = "unknown"
@@ -47,7 +47,7 @@ def check_python(version: tuple[int, ...], executable: str) -> Diagnosis:
 
 
 def check_open_files(soft: int, hard: int) -> Diagnosis:
-    """`hard` is what a process can raise its own limit to; -1: no limit."""
+    """Check the limits of open files. A process can raise its own up to `hard`; -1: no limit."""
     limit = UNLIMITED if hard < 0 else hard
     text = f"{'no limit' if hard < 0 else f'{limit:,}'} (soft {'no limit' if soft < 0 else f'{soft:,}'})"
     remedy = f"raise it to {OPEN_FILES_WANTED:,}: ulimit -n, LimitNOFILE= of systemd, --ulimit nofile= of docker"
@@ -71,7 +71,7 @@ def check_disk(path: str, free: int, total: int) -> Diagnosis:
 
 
 def check_synchronised(answer: str | None) -> Diagnosis:
-    """`answer`: of `timedatectl show --property=NTPSynchronized --value`; None where there is no such command."""
+    """Check the answer of `timedatectl show --property=NTPSynchronized --value`; None if there is no such command."""
     match answer:
         case "yes":
             return Diagnosis("clock", Level.OK, "synchronised by NTP")
@@ -83,7 +83,7 @@ def check_synchronised(answer: str | None) -> Diagnosis:
 
 
 def check_skew(node: str, ahead_s: float) -> Diagnosis:
-    """`ahead_s`: how far the node's clock is ahead of ours."""
+    """Check a node's clock, which is `ahead_s` ahead of ours."""
     text = f"{node}: {abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} this machine"
     remedy = "synchronise both clocks by NTP: records, retention and the order of logs go by them"
     if abs(ahead_s) > CLOCK_SKEW_MOST_S:
@@ -115,7 +115,9 @@ def check_member(name: str, state: str, ports_in_use: Sequence[int], remedy: str
 
 
 def check_health(issues: Sequence[HealthIssue]) -> Diagnosis:
-    """What `klamm cluster health` finds, most severe first: a problem, unless all of it is only worth knowing."""
+    """Report what `klamm cluster health` finds, most severe first: a problem, unless all of it is only worth
+    knowing.
+    """
     if not issues:
         return Diagnosis("cluster", Level.OK, "healthy")
     worst = issues[0]

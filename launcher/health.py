@@ -121,7 +121,9 @@ def _ask(host: str, port: int, timeout_s: float) -> _Answer:
 
 
 def _parse(received: bytes) -> _Answer:
-    """Raises ValueError if this is no answer of a process of klamm: a state is one short line of visible characters."""
+    """Parse an answer. Raises ValueError if it is none of a process of klamm: a state is one short line of visible
+    characters.
+    """
     head, _, body = received.decode(errors="replace").partition("\r\n\r\n")
     version, _, rest = head.partition(" ")
     state = body.strip()

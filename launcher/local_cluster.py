@@ -48,10 +48,10 @@ _SOME_NODE = {"id": 1, "zookeeper": "localhost:2181", "listen": "localhost:0", "
 def up(
     *,
     controllers: Annotated[
-        int | None, typer.Option(min=1, help="How many. Default: those there are, or 3 in a new cluster.")
+        int | None, typer.Option(min=1, help="Number of controllers. Default: as before, or 3 in a new cluster.")
     ] = None,
     brokers: Annotated[
-        int | None, typer.Option(min=1, help="How many. Default: those there are, or 3 in a new cluster.")
+        int | None, typer.Option(min=1, help="Number of brokers. Default: as before, or 3 in a new cluster.")
     ] = None,
     data: DataOption = DEFAULT_DATA,
     zookeeper: Annotated[str | None, typer.Option(metavar="HOST:PORT[/CHROOT]", help="Use this ZooKeeper.")] = None,
@@ -178,7 +178,7 @@ def _check_settings(data: Path, kafka: str | None, zookeeper: str | None, settin
 
 
 def _fetch(runs_zookeeper: bool, kafka: str | None) -> None:
-    """What is missing is fetched, or named, before anything is written. Raises StartupError."""
+    """Fetch what is missing, or name it, before anything is written. Raises StartupError."""
     if runs_zookeeper or kafka is not None:
         find_java()
     if runs_zookeeper:
@@ -188,7 +188,7 @@ def _fetch(runs_zookeeper: bool, kafka: str | None) -> None:
 
 
 def _is_kafka(data: Path, kafka: str | None) -> bool:
-    """Whether the cluster of a directory has brokers of Kafka's, or the one that would be created there."""
+    """Whether the cluster of a directory has brokers of Kafka, or the one that would be created there."""
     return bool(read_cluster_state(data).kafka) if ClusterFolder(data).has_cluster else kafka is not None
 
 

@@ -18,6 +18,7 @@ from cluster.model.errors import (
     StartupError,
     ZooKeeperError,
 )
+from cluster.requests.cluster import LogHead
 from cluster.requests.control import StateLogHead
 from cluster.znodes.paths import STATE_LOG, state_log_path
 from cluster.znodes.state_log import decode_heads
@@ -86,14 +87,13 @@ async def _from_zookeeper(where: str, tell: Callable[[str], None]) -> list[Given
 async def _from_nodes(bootstrap: str, tell: Callable[[str], None]) -> list[GivenHead]:
     async with Target(bootstrap).connect(_TIMEOUT_S, lambda notice: tell(notice.text)) as client:
         found: dict[str, StateLogHead] = {}
-        for address in await _addresses(client):
-            try:
-                heads = await client.describe_log_heads(address)
-            except PeerUnreachableError as error:
-                tell(f"left out: {address}: {error.why}")
-                continue
-            except ApiError as error:
-                tell(f"left out: {address}: {error}")
+        with client.within_timeout():
+            addresses = await _addresses(client)
+            questions = [(client.name(address), _heads_of(client, address)) for address in addresses]
+            answers = await client.waiting.answers(questions, client.limits.left_s)
+        for address, heads in zip(addresses, answers, strict=True):
+            if isinstance(heads, str):
+                tell(f"left out: {address}: {heads}")
                 continue
             for head in heads:
                 if head.flushed_seq < 0:
@@ -105,8 +105,18 @@ async def _from_nodes(bootstrap: str, tell: Callable[[str], None]) -> list[Given
     return _given(found.values(), SystemClock().now_ms(), tell)
 
 
+async def _heads_of(client: AdminClient, address: str) -> tuple[LogHead, ...] | str:
+    """The heads at this address, or why there are none."""
+    try:
+        return await client.describe_log_heads(address)
+    except PeerUnreachableError as error:
+        return error.why
+    except ApiError as error:
+        return str(error)
+
+
 async def _addresses(client: AdminClient) -> Sequence[str]:
-    """Of all known processes that write such a log."""
+    """Find the addresses of all known processes that write such a log."""
     described = await client.describe_cluster()
     if described.controller_address and not described.brokers:
         # A standby, which does not know the brokers.

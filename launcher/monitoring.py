@@ -56,14 +56,14 @@ def monitoring(
     audit: Annotated[list[str] | None, typer.Option(metavar="HOST:PORT", help="Metrics of an audit.")] = None,
     alertmanager: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where alerts are sent.")] = "127.0.0.1:9093",
     prometheus: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Of Prometheus itself, which watches its own rules.")
+        str, typer.Option(metavar="HOST:PORT", help="Metrics of Prometheus itself, which watches its own rules.")
     ] = "127.0.0.1:9090",
     strimzi: Annotated[
         bool, typer.Option("--strimzi", help="Also copies of metrics for Strimzi's dashboards: sums count them too.")
     ] = False,
     confluent: Annotated[bool, typer.Option("--confluent", help="The same for Confluent's dashboards.")] = False,
     runbooks: Annotated[
-        str | None, typer.Option(metavar="URL", help="Of alerts.md, for links in alerts. Default: the file's path.")
+        str | None, typer.Option(metavar="URL", help="URL of alerts.md, for links in alerts. Default: the file's path.")
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace files that are there, and remove copies that are not asked for.")
@@ -135,7 +135,7 @@ def _prometheus(jobs: Sequence[dict[str, Any]], alertmanager: str) -> str:
 
 
 def _write(folder: Path, contents: dict[str, str], *, force: bool) -> None:
-    """Raises StartupError where files are there already, or cannot be written.
+    """Write the files. Raises StartupError if some are there already, or cannot be written.
 
     Prometheus would load copies of an earlier call: they are removed if they are not among the contents.
     """

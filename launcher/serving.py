@@ -47,7 +47,7 @@ class ClusterStatus(Struct, frozen=True):
 
     def state_of(self, member: Member) -> str:
         """The state of a running process: UNRESPONSIVE, UNREGISTERED with an active controller, or RUNNING."""
-        is_asked = member.name in self.answers  # A broker of Kafka's is not.
+        is_asked = member.name in self.answers  # A Kafka broker is not.
         if is_asked and self.answers[member.name] is None and member.name not in self.refusing:
             return UNRESPONSIVE
         unknown = member.role == BROKER and self.active() is not None and member.id not in self.registered_brokers()

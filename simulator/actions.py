@@ -26,6 +26,7 @@ class Limit(NamedTuple):
     seconds: float | None = None
 
     def is_reached(self, actions: int, seconds: float) -> bool:
+        """Whether a run has had this many actions, or these virtual seconds."""
         return (self.actions is not None and actions >= self.actions) or (
             self.seconds is not None and seconds >= self.seconds
         )
@@ -35,12 +36,13 @@ class BackgroundRequests:
     """Requests without a waiting caller. They may fail during faults; their effects are checked at the end."""
 
     def __init__(self, timeout_s: float | None = None) -> None:
-        """`timeout_s`: timeout of a request, in virtual seconds."""
+        """Send requests with the timeout `timeout_s`, in virtual seconds."""
         self._timeout_s = timeout_s
         self._tasks: set[asyncio.Task[None]] = set()
         self._errors: list[Exception] = []
 
     def start(self, request: Awaitable[object]) -> None:
+        """Send a request without waiting for its response; its error is kept."""
         task = asyncio.get_running_loop().create_task(self._run(request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -66,5 +68,6 @@ class BackgroundRequests:
 
 
 def draw_action(random: Random, weights: Mapping[Act, int]) -> Action:
+    """Draw an action by its weight."""
     [act] = random.choices(list(weights), list(weights.values()))
     return Action(act.__name__, act)

@@ -26,6 +26,7 @@ class VirtualClock:
     """A WallClock that follows the loop's virtual time."""
 
     def now_ms(self) -> int:
+        """The virtual time in ms since the Unix epoch."""
         return START_MS + round(asyncio.get_running_loop().time() * 1000)
 
 
@@ -54,10 +55,12 @@ class SimulatedCluster:
         self.agents = {id_: SimulatedAgent(self, id_) for id_ in (BrokerId(1 + i) for i in range(brokers))}
 
     def random_of(self, name: str) -> Random:
+        """Make the random generator of one part, so that another draw there does not change the rest."""
         return Random(f"{self._seed}/{name}")
 
     @property
     def nodes(self) -> list[SimulatedNode]:
+        """The nodes: controllers, agents, then the controllers of Kafka's brokers."""
         return [*self.controllers.values(), *self.agents.values(), *self.kafka_brokers]
 
     @property
@@ -65,6 +68,7 @@ class SimulatedCluster:
         return bool(self.kafka_brokers)
 
     def start_all(self) -> None:
+        """Start every node."""
         for node in self.nodes:
             node.start()
 
@@ -86,11 +90,13 @@ class SimulatedCluster:
         asyncio.get_running_loop().call_later(seconds, go_on)
 
     def resume_all(self) -> None:
+        """Resume every paused node."""
         for node in self.nodes:
             if node.is_paused:
                 node.resume()
 
     def active_controller(self) -> SimulatedController | None:
+        """The node that believes to be the active controller; the first one of several, None if there is none."""
         return next((c for c in self.controllers.values() if c.is_active), None)
 
     async def until(self, condition: Callable[[], bool], what: str, timeout_s: float = 60) -> None:

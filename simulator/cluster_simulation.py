@@ -40,22 +40,27 @@ class ClusterSimulation(Simulation):
         return self.admin.topic_requests() | self.faults.common()
 
     async def prepare(self) -> None:
+        """Start all nodes, and wait for an active controller."""
         await self.admin.zookeeper.start_session()
         await self.start_nodes()
 
     async def start_nodes(self) -> None:
+        """Start all nodes in the order in which they are listed, and wait for an active controller."""
         for node in self.cluster.nodes:
             self.supervisor.start(node)
         await self.cluster.until(lambda: self.cluster.active_controller() is not None, "an active controller")
 
     def choose(self) -> Action:
+        """Draw the next action by its weight."""
         return draw_action(self._random, self.weights())
 
     async def pause(self) -> None:
+        """Wait for a random time between two actions, mostly a short one, so that actions meet."""
         await asyncio.sleep(self._random.choice((0.0, 0.002, 0.02, 0.3, 2.0)))
         self.supervisor.end_failed_starts()
 
     async def converge(self) -> None:
+        """End all faults, and wait until the cluster has the state that was asked for. Raises ViolationError."""
         self.faults.end_all()
         await self.background.wait()
         self.raise_first_error()
@@ -68,6 +73,7 @@ class ClusterSimulation(Simulation):
         return self.supervisor.start_all() and not differences(self.cluster)
 
     def check(self) -> None:
+        """Check memory, metrics and state-change logs of the converged cluster. Raises ViolationError."""
         active = self.cluster.active_controller()
         assert active is not None, "the cluster has converged"
         check_context(active.context)
@@ -92,10 +98,12 @@ class LoadedClusterSimulation(ClusterSimulation):
         self.producers = Producers(self.cluster, self._random, self.background)
 
     def weights(self) -> Weights:
+        """The actions and their weights; power failures only in some runs."""
         more = self.admin.leader_and_config_requests() | self.faults.partitions()
         return super().weights() | more | (self.faults.power_failures() if self.power_fails else {})
 
     async def run(self, limit: Limit) -> None:
+        """Run with producers, then check that all replicas end with the same records. Raises ViolationError."""
         load = asyncio.get_running_loop().create_task(self.producers.run())
         try:
             await super().run(limit)
@@ -109,7 +117,8 @@ class LoadedClusterSimulation(ClusterSimulation):
         check_contents(self.cluster, self.producers.acknowledged, may_lose=self.power_fails)
 
     async def converge(self) -> None:
-        # On a slow network followers would never catch up with a leader that goes on appending.
+        """Stop the producers, then converge as without them."""
+        # On a slow network followers would never catch up with a leader that continues to append.
         self.producers.stop()
         await super().converge()
 

@@ -23,7 +23,7 @@ States = dict[TopicPartition, LeaderAndIsr]
 
 
 def differences(cluster: SimulatedCluster) -> list[str]:
-    """Each deviation from the converged state as a message; empty if there is none."""
+    """List each deviation from the converged state as a message; empty if there is none."""
     active = cluster.active_controller()
     if active is None:
         return ["there is no active controller"]

@@ -133,6 +133,7 @@ class SimulatedDisk:
         self._broken.add(path)
 
     def mend_directory(self, path: str) -> None:
+        """Let operations below this directory succeed again."""
         self._broken.discard(path)
 
     def refuse(self, number: int, count: int) -> None:
@@ -242,6 +243,7 @@ class SimulatedDisk:
         return release
 
     async def run(self, work: Callable[[], T]) -> T:
+        """Do the work after a random time. Raises OSError if the process that asked for it has ended."""
         process = self.process
         await asyncio.sleep(self._random.uniform(*self.latency_s))
         if process != self.process:

@@ -29,6 +29,7 @@ class Supervisor:
         self._ended: dict[asyncio.Task[None], float] = {}
 
     def start(self, node: SimulatedNode) -> None:
+        """Start a node, and remember when, so that a failed start can be told from a crash."""
         self._began[node] = _now()
         node.start()
         task = node.incarnations[-1].task
@@ -79,6 +80,7 @@ class Faults:
         self._background, self._supervisor = background, supervisor
 
     def common(self) -> Weights:
+        """The weights of the faults that may occur in every run."""
         return {
             self.crash_agent: 4,
             self.crash_controller: 3,
@@ -98,34 +100,42 @@ class Faults:
         return {self.lose_answers: 3, self.cut_off: 2}
 
     def power_failures(self) -> Weights:
+        """The weight of power failures, after which records may be lost."""
         return {self.lose_power: 4}
 
     async def crash_agent(self) -> None:
+        """Kill an agent."""
         self._crash(list(self._cluster.agents.values()))
 
     async def crash_controller(self) -> None:
+        """Kill the active controller; without one, any controller."""
         active = self._cluster.active_controller()
         self._crash(list(self._cluster.controllers.values()) if active is None else [active])
 
     async def lose_power(self) -> None:
+        """Cut an agent's power: what it has not flushed is lost."""
         running = [agent for agent in self._cluster.agents.values() if agent.is_running]
         if running:
             self._random.choice(running).lose_power()
 
     async def stop_a_node(self) -> None:
+        """Stop a node gracefully, in the background."""
         running = [node for node in self._cluster.nodes if node.is_running]
         if running:
             self._background.start(_stop(self._random.choice(running)))
 
     async def start_a_node(self) -> None:
+        """Start a node that has ended."""
         startable = self._supervisor.startable()
         if startable:
             self._supervisor.start(self._random.choice(startable))
 
     async def expire(self) -> None:
+        """Expire a node's ZooKeeper session."""
         self._any_client().expire()
 
     async def disconnect(self) -> None:
+        """Cut a node off from ZooKeeper for a time shorter or longer than its session timeout."""
         self._any_client().disconnect(self._random.choice((0.05, 0.5, 3.0, 9.0)))
 
     async def lose_answer(self) -> None:
@@ -135,11 +145,13 @@ class Faults:
         client.lose_answer_of_next_write()
 
     async def hang(self) -> None:
+        """Pause a node for a time shorter or longer than its session timeout."""
         awake = self._cluster.awake()
         if awake:
             self._cluster.hang(self._random.choice(awake), self._random.choice((0.5, 4.0, 8.0, 40.0)))
 
     async def restart_zookeeper(self) -> None:
+        """Make ZooKeeper unreachable for a while."""
         self._cluster.zookeeper.shut_down()
         await asyncio.sleep(self._random.choice((0.5, 5.0, 15.0)))
         self._cluster.zookeeper.start_up()
@@ -162,6 +174,7 @@ class Faults:
             self._cluster.network.cut(target.address, source_of(source))
 
     async def heal(self) -> None:
+        """Repair every broken link."""
         self._cluster.network.heal_all()
 
     def end_all(self) -> None:

@@ -63,7 +63,7 @@ def recount_agent(agent: Agent) -> Gauges:
 
 
 def recount_waiting(agent: Agent) -> dict[str, Gauges]:
-    """By kind of operation: how many wait in an agent's purgatories, and under how many partitions."""
+    """Count by kind the operations that wait in an agent's purgatories, and the partitions under which they wait."""
     manager = agent.manager
     purgatories = {
         "Produce": (manager.produce_purgatory,),
@@ -82,7 +82,9 @@ def shown(metrics: Metrics, bean: tuple[str, str], names: Gauges) -> Gauges:
 
 
 def check_controller_gauges(controller: Controller) -> None:
-    """Raises ViolationError if a gauge of the active controller differs from a recount. Between two events only."""
+    """Raise ViolationError if a gauge of the active controller differs from a recount. Call it between two events
+    only.
+    """
     active = controller._active
     assert active is not None, "it is the active controller"
     expected = recount_controller(active.context)
@@ -97,7 +99,7 @@ def check_controller_gauges(controller: Controller) -> None:
 
 
 def check_agent_gauges(agent: Agent) -> None:
-    """Raises ViolationError if a gauge of an agent differs from a recount. Not within a role change."""
+    """Raise ViolationError if a gauge of an agent differs from a recount. Do not call it within a role change."""
     expected = recount_agent(agent)
     found = shown(agent.manager.metrics.registry, _REPLICA_MANAGER, expected)
     if found != expected:

@@ -32,7 +32,7 @@ class HandWritesSimulation(ClusterSimulation):
         super().__init__(seed, Settings(zookeeper_session_timeout_ms=chance.choice((2000, 6000)), klamm_takeover=mode))
 
     async def prepare(self) -> None:
-        """From a state on that says which epochs were used: before, a new process could not know."""
+        """Begin with a state that says which epochs were used: before that, a new process could not know."""
         await super().prepare()
         active = self.cluster.active_controller()
         assert active is not None, "the cluster has started"
@@ -48,7 +48,7 @@ class HandWritesSimulation(ClusterSimulation):
         return super().weights() | by_hand
 
     async def write_controller(self) -> None:
-        """A candidate's id, or another one, or nonsense; in place, or anew as a persistent znode."""
+        """A candidate's id, or another one, or nonsense; in place, or again as a persistent znode."""
         ids = (*self.cluster.controllers, *self.cluster.agents, _STRANGER)
         bodies = [*(encode_controller(ControllerId(int(id_)), 1) for id_ in ids), b"", b"{", b"[]"]
         body = self._random.choice(bodies)

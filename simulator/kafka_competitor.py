@@ -2,7 +2,7 @@
 learns late that another controller was elected.
 
 It works off one event after the other, as Kafka's does: while it fails over, it does not see that it was pushed out,
-and goes on writing under the version of `/controller_epoch` that it won with. Source: Kafka KafkaController,
+and continues to write under the version of `/controller_epoch` that it won with. Source: Kafka KafkaController,
 KafkaZkClient.registerControllerAndIncrementControllerEpoch.
 """
 

@@ -32,7 +32,7 @@ class MemoryStateChangeLog:
         return StateLogHead(self.node, self.incarnation, next_seq - 1, digest, self._stamper.boot_id)
 
     def records(self) -> list[LoggedStateChange]:
-        """All records so far, decoded from their lines."""
+        """The records so far, decoded from their lines."""
         return [_decoder.decode(line) for line in self.lines]
 
 

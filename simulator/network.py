@@ -72,6 +72,7 @@ class SimulatedNetwork:
         self._cut.add((_host(source), _host(target)))
 
     def heal(self, source: str, target: str) -> None:
+        """Repair one direction between two ends."""
         self._cut.discard((_host(source), _host(target)))
 
     def heal_all(self) -> None:

@@ -76,12 +76,13 @@ class SimulatedWorkers:
         self._random, self._latency_s = random, latency_s
 
     async def run(self, work: Callable[[], _T]) -> _T:
+        """Do the work after a random time, and return its result."""
         await asyncio.sleep(self._random.uniform(*self._latency_s))
         return work()
 
 
 class Machine:
-    """The machine of a node, which starts anew after each power failure."""
+    """The machine of a node, which restarts after each power failure."""
 
     def __init__(self, node: str) -> None:
         self._node = node
@@ -101,10 +102,12 @@ class Machine:
         return self._log
 
     def start_anew(self) -> None:
+        """Count another boot."""
         self._boots += 1
         self._began_at = _now()
 
     def boot(self) -> Boot:
+        """The id of the present boot, and the time since then, in ms."""
         return Boot(round((_now() - self._began_at) * 1000), f"{self._node}-boot-{self._boots}")
 
 
@@ -141,10 +144,12 @@ class Incarnation:
         return self.log.flushed_head
 
     def serve(self, handler: RequestHandler) -> None:
+        """Answer at both ports of the process."""
         for endpoint in self.endpoints:
             self._world.network.attach(endpoint, handler, self.process)
 
     def close_ports(self) -> None:
+        """Answer no more."""
         for endpoint in self.endpoints:
             self._world.network.detach(endpoint)
 
@@ -171,14 +176,16 @@ class SimulatedNode:
 
     @property
     def address(self) -> str:
-        """Where clients find it."""
+        """The address where clients find it."""
         return f"{self.name}:{_PORT}"
 
     @property
     def is_running(self) -> bool:
+        """Whether its last process has started and not ended."""
         return bool(self.incarnations) and self.incarnations[-1].is_alive
 
     def start(self) -> None:
+        """Start a new process of the node."""
         assert not self.is_running, f"{self.name} runs already"
         incarnation = Incarnation(self._world, self.machine, self.name, len(self.incarnations))
         self.incarnations.append(incarnation)
@@ -198,6 +205,7 @@ class SimulatedNode:
 
     @property
     def is_paused(self) -> bool:
+        """Whether its process is stopped as by SIGSTOP."""
         return self.is_running and self.incarnations[-1].process.is_paused
 
     def pause(self) -> None:
@@ -260,6 +268,7 @@ class SimulatedController(SimulatedNode):
 
     @property
     def is_active(self) -> bool:
+        """Whether it runs and believes to be the active controller."""
         return self.is_running and self.controller is not None and self.controller.is_active
 
     @property
@@ -287,6 +296,7 @@ class SimulatedKafkaBroker(SimulatedNode):
 
     @property
     def is_registered(self) -> bool:
+        """Whether it runs and has a session, so that it can be paused."""
         return self.is_running and self.incarnations[-1].zookeeper.session_id != 0
 
     async def run(self, incarnation: Incarnation) -> None:

@@ -8,6 +8,7 @@ from cluster.zookeeper.znode_tree import ZnodeTree
 
 
 def topics(tree: ZnodeTree) -> tuple[str, ...]:
+    """List the topics in a tree."""
     return tree.children(BROKERS_TOPICS) or ()
 
 
@@ -18,6 +19,7 @@ def assignments_of_topic(tree: ZnodeTree, topic: str) -> dict[int, ReplicaAssign
 
 
 def assignments(tree: ZnodeTree) -> dict[TopicPartition, ReplicaAssignment]:
+    """Map each partition in a tree to its assignment."""
     return {TopicPartition(t, p): a for t in topics(tree) for p, a in assignments_of_topic(tree, t).items()}
 
 

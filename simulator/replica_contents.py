@@ -68,7 +68,7 @@ def _log(cluster: SimulatedCluster, broker: BrokerId, tp: TopicPartition) -> Par
 
 
 def _read(tp: TopicPartition, log: PartitionLog | None) -> list[BatchIdentity]:
-    """All batches of a log, which must follow one another without a gap."""
+    """Read all batches of a log, which must follow one another without a gap."""
     assert isinstance(log, PartitionLog), f"{tp} is hosted"
     batches: list[BatchIdentity] = []
     at: int = log.log_start_offset

@@ -77,6 +77,7 @@ class ReplicationChecker:
         return set(isr) - self._lossy_in_znode
 
     def observe(self) -> None:
+        """Read all replicas after a step, and check what must hold at every moment. Raises ViolationError."""
         changed = self._observe_znode()
         for agent in self._cluster.agents.values():
             changed |= self._observe_agent(agent)
@@ -226,7 +227,7 @@ class ReplicationChecker:
                     raise violated(rule, f"{kind} at {base} is not on broker {broker}, which leads in {epoch}")
 
     def _check_leaders(self) -> None:
-        """What each broker that believes to be leader has committed must be on every possible next leader."""
+        """Check that all that a broker which believes to be leader has committed is on every possible next leader."""
         state = self.state
         for leader, replica in self.replicas.items():
             view = replica.view

@@ -45,7 +45,7 @@ class ReplicationSimulation(Simulation):
     workload = "replication"
 
     def __init__(self, seed: int, truncation_mode: TruncationMode) -> None:
-        """`truncation_mode`: the followers' setting `klamm.replica.truncation.mode`."""
+        """Simulate followers with `klamm.replica.truncation.mode` set to `truncation_mode`."""
         chance = Random(f"replication-safety/{seed}/{truncation_mode}")
         settings = Settings(
             min_insync_replicas=chance.choice((1, 2)),
@@ -69,6 +69,7 @@ class ReplicationSimulation(Simulation):
         self._is_over = False
 
     async def prepare(self) -> None:
+        """Start all nodes and clients, create the topic, and observe the replicas after each step from now on."""
         virtual_loop().after_step = self.checker.observe
         self.cluster.start_all()
         await self._create_topic()
@@ -88,9 +89,11 @@ class ReplicationSimulation(Simulation):
         }
 
     def choose(self) -> Action:
+        """Draw the next action by its weight."""
         return draw_action(self._random, self.weights())
 
     async def pause(self) -> None:
+        """Wait for a random time between two actions, a second on average."""
         await asyncio.sleep(self._random.expovariate(1))
 
     async def _create_topic(self) -> None:
@@ -155,13 +158,16 @@ class ReplicationSimulation(Simulation):
         return [agent for agent in self.cluster.agents.values() if agent.is_running]
 
     async def crash(self) -> None:
+        """Kill an agent, unless it is the only one that runs."""
         if len(self._running()) > 1:
             victim = self._random.choice(self._running())
             victim.crash()
             self.checker.process_ended(victim, power_failed=False)
 
     async def lose_power(self) -> None:
-        """Only if an intact ISR member stays alive and registered; otherwise records may legitimately be lost."""
+        """Cut the power only if an intact ISR member stays alive and registered; otherwise records may legitimately
+        be lost.
+        """
         with suppress(TimeoutError):
             await self.cluster.until(self._is_calm, "all that run are registered", timeout_s=8)
             running = self._running()
@@ -187,6 +193,7 @@ class ReplicationSimulation(Simulation):
         return set() if self.checker.state is None else set(self.checker.state.isr)
 
     async def restart(self) -> None:
+        """Start an ended agent once its old registration has expired."""
         dead = [agent for agent in self.cluster.agents.values() if not agent.is_running]
         if dead:
             # Its registration must have expired; until then a new process cannot register the id.
@@ -212,6 +219,7 @@ class ReplicationSimulation(Simulation):
             self.cluster.network.cut(source, target)
 
     async def heal(self) -> None:
+        """Repair every broken link."""
         self.cluster.network.heal_all()
 
     async def expire(self) -> None:
@@ -237,6 +245,7 @@ class ReplicationSimulation(Simulation):
         return seconds
 
     async def lose_controller(self) -> None:
+        """Kill the active controller, or start the one that was killed."""
         active = self.cluster.active_controller()
         standby = [node for node in self.cluster.controllers.values() if not node.is_running]
         if standby:
@@ -245,6 +254,7 @@ class ReplicationSimulation(Simulation):
             active.crash()
 
     async def converge(self) -> None:
+        """End all faults, and wait until all replicas are in sync with the same records. Raises ViolationError."""
         self._is_over = True
         await self.heal()
         self.cluster.resume_all()
@@ -262,6 +272,7 @@ class ReplicationSimulation(Simulation):
             raise violated(CONVERGENCE, f"{error}: {self.checker.state}") from None
 
     def check(self) -> None:
+        """Check the records of all replicas, and the state-change logs. Raises ViolationError."""
         self.checker.check_end(self.cluster.agents)
         check_state_change_logs(self.cluster)
 

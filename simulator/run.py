@@ -114,7 +114,7 @@ class SimulationRun(NamedTuple):
 
     @property
     def report(self) -> str:
-        """For people: the violations, then all actions."""
+        """Write for people: the violations, then all actions."""
         return "\n".join([*(f"{v.rule}: {v.message}" for v in self.result.violations), *self.actions])
 
 

@@ -21,7 +21,7 @@ _RANGE: Final = re.compile(r"([0-9]{1,18})\.\.([0-9]{1,18})")
 
 
 def parse_seeds(text: str) -> range:
-    """`1..200`, both included. Raises ConfigError, which names the option and the value."""
+    """Parse `1..200`, both included. Raises ConfigError, which names the option and the value."""
     match = _RANGE.fullmatch(text)
     if match is None:
         raise ConfigError([f"--seeds: {text!r}: must be FIRST..LAST, as in 1..200"])

@@ -95,7 +95,7 @@ class TakeoverSimulation(ClusterSimulation):
         self.background.start(self.admin.zookeeper.multi([Delete(ADOPTION)]))
 
     async def delete_controller(self) -> None:
-        """Delete `/controller` by hand, so that everybody competes for it."""
+        """Delete `/controller` by hand, so that everyone competes for it."""
         self.background.start(self.admin.zookeeper.multi([Delete(CONTROLLER)]))
 
     async def expire_active(self) -> None:

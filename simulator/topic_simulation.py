@@ -62,11 +62,13 @@ class TopicSimulation(Simulation):
         self.supervisor = Supervisor(self.cluster)
 
     async def prepare(self) -> None:
+        """Start all nodes, and wait for an active controller."""
         await self.zookeeper.start_session()
         self.cluster.start_all()
         await self.cluster.until(lambda: self.cluster.active_controller() is not None, "an active controller")
 
     def choose(self) -> Action:
+        """Draw an action, a topic and a broker."""
         topic, broker = self._random.choice(_TOPICS), BrokerId(self._random.choice(_BROKERS))
         topic_actions = [self.create, self.create, self.delete, self.delete, self.expand]
         faults = [self.crash_or_start_agent, self.crash_or_start_agent, self.crash_controller]
@@ -74,11 +76,12 @@ class TopicSimulation(Simulation):
         return Action(f"{act.__name__} {topic} {broker}", partial(act, topic, broker))
 
     async def pause(self) -> None:
+        """Wait for a random time between two actions."""
         await asyncio.sleep(self._random.choice((0.0, 0.003, 0.02, 0.2, 3.0)))
         self.supervisor.end_failed_starts()
 
     async def create(self, topic: str, broker: BrokerId) -> None:
-        """As tools do, check first whether a topic of the name is being deleted."""
+        """Create a topic; as tools do, check first whether one of the name is being deleted."""
         tree = self.cluster.zookeeper.tree
         if tree.get(delete_topic_path(topic)) is None and tree.get(topic_path(topic)) is None:
             partitions = {p: self._replicas(broker) for p in range(self._random.randint(1, 3))}
@@ -87,9 +90,11 @@ class TopicSimulation(Simulation):
             await self.zookeeper.multi([Create(topic_path(topic), encode_topic(TopicAssignment(partitions)))])
 
     async def delete(self, topic: str, _broker: BrokerId) -> None:
+        """Mark a topic for deletion."""
         await self.zookeeper.multi([Create(delete_topic_path(topic))])
 
     async def expand(self, topic: str, broker: BrokerId) -> None:
+        """Add a partition to the assignment of a topic."""
         znode = await self.zookeeper.get(topic_path(topic))
         if znode is not None:
             assignment = decode_topic(topic, znode.data)
@@ -98,6 +103,7 @@ class TopicSimulation(Simulation):
             await self.zookeeper.multi([SetData(topic_path(topic), encode_topic(expanded), znode.stat.version)])
 
     async def crash_or_start_agent(self, _topic: str, broker: BrokerId) -> None:
+        """Kill an agent, or start it once its old registration has expired."""
         agent = self.cluster.agents[broker]
         if agent.is_running:
             agent.crash()
@@ -105,6 +111,7 @@ class TopicSimulation(Simulation):
             self.supervisor.start(agent)
 
     async def crash_controller(self, _topic: str, _broker: BrokerId) -> None:
+        """Kill the active controller, and start the ended ones."""
         for controller in self.cluster.controllers.values():
             if not controller.is_running:
                 controller.start()
@@ -113,6 +120,7 @@ class TopicSimulation(Simulation):
             active.crash()
 
     async def converge(self) -> None:
+        """Start all nodes, and wait until every topic is as it was asked for. Raises ViolationError."""
         # The sessions of crashed agents have expired by then; before that new processes could not register.
         await asyncio.sleep(_SESSIONS_EXPIRED_S)
         for node in self.cluster.nodes:
@@ -125,6 +133,7 @@ class TopicSimulation(Simulation):
         await asyncio.sleep(1)
 
     def check(self) -> None:
+        """Check that the cluster stays converged and that memory agrees with ZooKeeper. Raises ViolationError."""
         if not self._has_converged():
             raise violated(CONVERGENCE, "the cluster had converged, and a second later it has not")
         active = self.cluster.active_controller()

@@ -52,6 +52,7 @@ class AdminWorkload:
         self._topics_created = 0
 
     def topic_requests(self) -> Weights:
+        """The weights of requests about topics and reassignments."""
         return {
             self.create_topic: 6,
             self.create_topic_in_zookeeper: 3,
@@ -61,6 +62,7 @@ class AdminWorkload:
         }
 
     def leader_and_config_requests(self) -> Weights:
+        """The weights of elections, config changes and reassignments through ZooKeeper."""
         return {
             self.reassign_in_zookeeper: 2,
             self.elect: 2,
@@ -69,12 +71,14 @@ class AdminWorkload:
         }
 
     async def create_topic(self) -> None:
+        """Ask the active controller to create a topic."""
         self._topics_created += 1
         factor = self._random.randint(1, 3)
         topic = NewTopic(f"t{self._topics_created}", self._random.randint(1, 4), factor)
         self._request(CreateTopicsRequest((topic,)))
 
     async def create_topic_in_zookeeper(self) -> None:
+        """Write the znode of a new topic, as older tools do."""
         self._topics_created += 1
         brokers = list(self._cluster.agents)
         partitions = {
@@ -84,17 +88,20 @@ class AdminWorkload:
         await self._create(topic_path(f"t{self._topics_created}"), encode_topic(TopicAssignment(partitions, None)))
 
     async def expand_topic(self) -> None:
+        """Ask for more partitions of a topic."""
         topic = self._any_topic()
         if topic is not None:
             count = len(assignments_of_topic(self._tree, topic)) + self._random.randint(1, 2)
             self._request(CreatePartitionsRequest((NewPartitions(topic, count),)))
 
     async def delete_topic(self) -> None:
+        """Ask for the deletion of a topic."""
         topic = self._any_topic()
         if topic is not None:
             self._request(DeleteTopicsRequest((TopicToDelete(topic),)))
 
     async def reassign(self) -> None:
+        """Move a partition to random brokers, or cancel its reassignment."""
         topic = self._any_topic()
         partitions = {} if topic is None else assignments_of_topic(self._tree, topic)
         if topic is None or not partitions:
@@ -105,19 +112,23 @@ class AdminWorkload:
         self._request(AlterPartitionReassignmentsRequest((ReassignableTopic(topic, (move,)),)))
 
     async def reassign_in_zookeeper(self) -> None:
+        """Write a reassignment to `/admin/reassign_partitions`, as older tools do."""
         partitions = list(assignments(self._tree))
         if partitions:
             target = tuple(self._random.sample(list(self._cluster.agents), self._random.randint(1, 3)))
             await self._create(REASSIGN_PARTITIONS, encode_reassignments({self._random.choice(partitions): target}))
 
     async def elect(self) -> None:
+        """Ask for the preferred leaders of all partitions."""
         self._request(ElectLeadersRequest(PREFERRED, None, 5000))
 
     async def elect_in_zookeeper(self) -> None:
+        """Write partitions to `/admin/preferred_replica_election`, as older tools do."""
         partitions = list(assignments(self._tree))
         await self._create(PREFERRED_REPLICA_ELECTION, encode_partitions(partitions[: self._random.randint(1, 4)]))
 
     async def change_settings(self) -> None:
+        """Change a config of a topic."""
         topic = self._any_topic()
         if topic is not None:
             name, value = self._random.choice(_TOPIC_CONFIGS)
@@ -158,6 +169,7 @@ class Producers:
         self._is_over = False
 
     async def run(self) -> None:
+        """Produce to random partitions until `stop`."""
         while not self._is_over:
             await asyncio.sleep(self._random.expovariate(15))
             partitions = list(assignments(self._cluster.zookeeper.tree))
@@ -165,6 +177,7 @@ class Producers:
                 self._produce_to_a_leader(self._random.choice(partitions))
 
     def stop(self) -> None:
+        """Produce no more; batches that were sent are still answered."""
         self._is_over = True
 
     def _produce_to_a_leader(self, tp: TopicPartition) -> None:

@@ -48,6 +48,7 @@ class SimulatedZooKeeper:
         self._last_session_id = 0x1000
 
     def latency(self) -> float:
+        """Draw the time that a message takes, in seconds."""
         return self._random.uniform(*self._latency)
 
     def shut_down(self) -> None:
@@ -64,7 +65,7 @@ class SimulatedZooKeeper:
             session.let_expire()
 
     def restore(self, backup: ZnodeTree, timeout_seconds: float) -> None:
-        """Go on from the copy of an earlier tree. Clients have to open new sessions, because they have seen a later
+        """Continue from the copy of an earlier tree. Clients have to open new sessions, because they have seen a later
         zxid; the sessions that the backup knows expire after the timeout.
         """
         for session in list(self._sessions.values()):
@@ -80,6 +81,7 @@ class SimulatedZooKeeper:
             self._notify(self.tree.end_session(session_id))
 
     def open_session(self, client: ClientEnd, timeout_seconds: float, author: SessionIdentity) -> "ServerSession":
+        """Open a session for a client; it expires after the timeout without a connection."""
         self._last_session_id += 1
         session = ServerSession(self, client, replace(author, session_id=self._last_session_id), timeout_seconds)
         self._sessions[session.id] = session

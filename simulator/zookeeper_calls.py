@@ -54,7 +54,7 @@ class CallQueue:
         self._waiting.extend(calls)
 
     def take_waiting(self) -> Iterator[PendingCall]:
-        """All calls to send now."""
+        """Yield all calls to send now."""
         while self._waiting:
             self._in_flight.append(self._waiting.popleft())
             yield self._in_flight[-1]

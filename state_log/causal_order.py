@@ -1,6 +1,7 @@
-"""The order in which the records of several nodes happened: causes before effects, and otherwise by time.
+"""Orders the records of several nodes as they happened: causes before effects, and otherwise by time.
 
-What is known to have come before what, whatever the clocks say:
+Clocks of machines differ by milliseconds, and a role follows its decision within one: by time alone, effects would
+often stand before their causes. What is known to have come before what, whatever the clocks say:
 - the records of one node, by incarnation and number;
 - the records of all controllers, by controller epoch: ZooKeeper refuses the writes of an earlier one;
 - the controller's record that an agent carries out, before the agent's;
@@ -28,7 +29,10 @@ _Key = tuple[int, bool, str, str, int]
 
 
 def in_causal_order(records: Iterable[LoggedStateChange]) -> list[LoggedStateChange]:
-    """The records, which must be those of one partition, in an order that depends on nothing but them."""
+    """Order the records, which must be those of one partition, in a way that depends on nothing but them.
+
+    Readers that have the same records, in whatever order they arrived, so see the same story.
+    """
     ordered = sorted(records, key=_key)
     followers: list[list[int]] = [[] for _ in ordered]
     for before, after in _known_pairs(ordered):
@@ -41,7 +45,7 @@ def _key(record: LoggedStateChange) -> _Key:
 
 
 def _topological(followers: Sequence[Sequence[int]]) -> list[int]:
-    """The numbers from 0, each after those that it follows, and the lowest first where several may come.
+    """Order the numbers from 0: each after those that it follows, and the lowest first where several may come.
 
     Records that contradict one another, as in a log that was tampered with, may follow each other in a circle. Then the
     lowest of them goes first.
@@ -72,7 +76,7 @@ def _topological(followers: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _known_pairs(records: Sequence[LoggedStateChange]) -> list[tuple[int, int]]:
-    """Pairs of indexes: the first record came before the second."""
+    """Find pairs of indexes whose first record came before the second."""
     runs: dict[str, list[int]] = defaultdict(list)
     for index, record in enumerate(records):
         runs[record.node].append(index)
@@ -111,10 +115,10 @@ def _by_controllers(records: Sequence[LoggedStateChange], runs: Iterable[Sequenc
 def _decisions(
     records: Sequence[LoggedStateChange], decided: Sequence[int]
 ) -> Callable[[LoggedStateChange], list[int]]:
-    """What finds the controllers' records that an agent's record cannot precede.
+    """Make the function that finds the controllers' records that an agent's record cannot precede.
 
-    These are the one that wrote the partition epoch, and the one of the event that the agent names; where that left no
-    record about the partition, the last one before it.
+    These are the record that wrote the partition epoch, and that of the event that the agent names; if the event left
+    no record about the partition, the last one before it.
     """
     of_event: dict[ControllerEvent, list[int]] = defaultdict(list)
     of_epoch: dict[tuple[str | None, int], int] = {}
@@ -143,7 +147,7 @@ def _decisions(
 
 
 def _carried_out(records: Sequence[LoggedStateChange], of_event: Sequence[int], record: LoggedStateChange) -> int:
-    """Of the controller's records of one event, the one that an agent's record carries out, as far as that is known."""
+    """Find the record of one event of the controller that an agent's record carries out, as far as that is known."""
     if record.partition_epoch is None:
         wanted = _STATE_BEHIND.get(record.to_state or "")
         fitting = [i for i in of_event if _moves(records[i], record.broker, wanted)]
@@ -157,7 +161,7 @@ _Effect = tuple[object, ...] | None
 
 
 def _effects(records: Sequence[LoggedStateChange], decided: Sequence[int]) -> dict[_Effect, list[int]]:
-    """Places in `decided` of the records that go back to what an agent did."""
+    """Find the places in `decided` of the records that follow from what an agent did."""
     found: dict[_Effect, list[int]] = defaultdict(list)
     for number, record in enumerate(records[index] for index in decided):
         if _moves(record, record.broker, _DELETED):

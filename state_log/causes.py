@@ -17,7 +17,7 @@ BY_AGENTS: Final = frozenset({Kind.ROLE, Kind.TRUNCATION, Kind.REGISTRATION})
 
 
 class ControllerEvent(NamedTuple):
-    """What names an event of an active controller."""
+    """Holds what names an event of an active controller."""
 
     controller_epoch: int
     id: int
@@ -78,13 +78,13 @@ def call_of(record: LoggedStateChange, calls: Mapping[EventOnTopic, ControllerCa
 
 
 def origin_text(record: LoggedStateChange, call: ControllerCall | None) -> str | None:
-    """What led to the record: the call with all that is known of it, or else the event."""
+    """Say what led to the record: the call with all that is known of it, or else the event."""
     event = event_text(record, call)
     return event if event is None or call is None else f"{event}, {request_text(call)}"
 
 
 def request_text(call: ControllerCall) -> str:
-    """All that is known of a call but its event."""
+    """Say all that is known of a call except its event."""
     parts = (
         call.request_id and f"request id {call.request_id}",
         call.principal != _ANONYMOUS and f"by {call.principal}",

@@ -109,7 +109,7 @@ def _runs(records: Sequence[LoggedStateChange], digests: Sequence[str]) -> list[
 
 
 def _is_one_run(records: Sequence[LoggedStateChange], digests: Sequence[str]) -> bool:
-    """What almost always holds, without a step of Python for each record and field."""
+    """Whether they are one run, as almost always, without a step of Python for each record and field."""
     count, first = len(records), records[0]
     return (
         [record.seq for record in records] == list(range(first.seq, first.seq + count))

@@ -213,7 +213,9 @@ def _controller_epochs_in_order(before: State, after: State, record: str) -> Ite
 
 
 def _claim(topic_incarnation: TopicIncarnation, record: LoggedStateChange) -> Iterator[HistoryViolation]:
-    """At most one leader per leader epoch, over records of controllers, leaders and followers (P7)."""
+    """Check that there is at most one leader in a leader epoch, over records of controllers, leaders and followers
+    (P7).
+    """
     epoch, leader = record.leader_epoch, record.leader
     if record.kind is Kind.ROLE:
         if record.to_state == "leader":
@@ -234,7 +236,7 @@ def _claim(topic_incarnation: TopicIncarnation, record: LoggedStateChange) -> It
 
 
 def _view(topic_incarnation: TopicIncarnation, record: LoggedStateChange) -> Iterator[HistoryViolation]:
-    """Each epoch that an incarnation of a node records is at least the one that it recorded before (P17)."""
+    """Check that no epoch that an incarnation of a node records is below the one that it recorded before (P17)."""
     if record.kind is Kind.TRUNCATION:
         # An agent writes these in batches, possibly after it has received a newer epoch.
         return
@@ -244,7 +246,7 @@ def _view(topic_incarnation: TopicIncarnation, record: LoggedStateChange) -> Ite
         return
     view = views.setdefault(incarnation, {})
     if record.kind is Kind.LOADED and record.topic_id is None:
-        # Between two terms of one controller another may have deleted the topic and created it anew.
+        # Between two terms of one controller another may have deleted the topic and created it again.
         view.pop("leader epoch", None)
         view.pop("partition epoch", None)
     if record.leader_epoch is None or record.leader_epoch < 0:

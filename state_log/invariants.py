@@ -59,7 +59,7 @@ def check_partition(history: PartitionHistory, record: LoggedStateChange) -> lis
 
 
 def check_controller_epoch(epochs: ControllerEpochs, record: LoggedStateChange) -> list[InvariantViolation]:
-    """At most one controller becomes active per controller epoch, as every election increments it (EL-6)."""
+    """Check that only one controller becomes active in a controller epoch, as every election increments it (EL-6)."""
     epoch = record.controller_epoch
     if record.kind is not Kind.CONTROLLER or record.to_state != "active" or epoch is None:
         return []
@@ -107,7 +107,9 @@ def _isr_outside_replicas(record: LoggedStateChange) -> str | None:
 
 
 def _truncated_below_high_watermark(record: LoggedStateChange) -> str | None:
-    """What was below the high watermark was committed (P10). A damaged log is another matter: its loss is recorded."""
+    """Check that no committed record, below the high watermark, was truncated (P10). A damaged log is another matter:
+    its loss is recorded.
+    """
     if record.kind is not Kind.TRUNCATION or record.reason in DAMAGED:
         return None
     if record.cause is not None and record.cause.event in CAUSES_OF_DAMAGE:
@@ -148,6 +150,6 @@ class Checker:
 
 
 def check_all(records: Iterable[LoggedStateChange]) -> list[InvariantViolation]:
-    """All violations in these records, in the order of detection."""
+    """Find all violations in these records, in the order of detection."""
     checker = Checker()
     return [finding for record in records for finding in checker.check(record)]

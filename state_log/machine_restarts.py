@@ -1,4 +1,4 @@
-"""Where a machine was started anew: two runs of a node under different boots.
+"""Where a machine was restarted: two runs of a node under different boots.
 
 What its disk had not flushed by then is lost there: records of partitions, though replicas elsewhere have them, and
 though they were acknowledged. A replica that then leads has the others truncate their logs, below their high watermarks
@@ -28,7 +28,7 @@ class MachineRestart(Struct, frozen=True):
 
     @property
     def by_ms(self) -> int:
-        """The machine was started anew before this time, by the node's clock: that is when the run began.
+        """The machine was restarted before this time, by the node's clock: that is when the run began.
 
         The end of all time for a run that is not named as klamm names runs: nothing is known to come after it.
         """
@@ -37,7 +37,7 @@ class MachineRestart(Struct, frozen=True):
 
     def __str__(self) -> str:
         return (
-            f"{self.node}/{self.incarnation}: its machine was started anew before (boot {self.boot}, earlier "
+            f"{self.node}/{self.incarnation}: its machine was restarted before (boot {self.boot}, earlier "
             f"{self.before}): what was not flushed to its disk is lost"
         )
 
@@ -48,7 +48,7 @@ def boots_of(records: Iterable[LoggedStateChange]) -> dict[tuple[str, str], str]
 
 
 def machine_restarts(boots: Mapping[tuple[str, str], str]) -> list[MachineRestart]:
-    """Those between the runs of each node, by time; `boots` as of `boots_of`."""
+    """Find the restarts between the runs of each node, by time; `boots` as `boots_of` has them."""
     return [
         MachineRestart(node, incarnation, boots[before], boots[node, incarnation])
         for before, (node, incarnation) in pairwise(sorted(boots))
@@ -67,7 +67,7 @@ def restarts_of_others(
 
 
 def is_explained(finding: InvariantViolation, records: Sequence[LoggedStateChange]) -> bool:
-    """Whether what it found may be what a machine had not flushed when it was started anew."""
+    """Whether what it found may be what a machine had not flushed when it was restarted."""
     if finding.rule != TRUNCATED_BELOW_HIGH_WATERMARK:
         return False
     replicas = {

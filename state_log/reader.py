@@ -37,7 +37,7 @@ class Break(Struct, frozen=True):
 
 
 def find_segments(directories: Iterable[Path]) -> list[Path]:
-    """All segments in these directory trees, each once, sorted by directory and name: oldest first per node.
+    """Find all segments in these directory trees, each once, sorted by directory and name: oldest first for a node.
 
     Links to directories are not followed, and directories that cannot be listed are left out. Whoever opened a FIFO of
     such a name would wait for its writer.
@@ -114,7 +114,7 @@ def read_lines(
 
 
 def newest_roles(directory: Path) -> list[LoggedStateChange]:
-    """Of an agent's own log: the record of the newest role it took of each replica, and the last of each segment.
+    """Read from an agent's own log the newest record of a role for each replica, and the last of each segment.
 
     A later topic of the same name is another replica. The last ones have the latest controller epoch.
     """

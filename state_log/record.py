@@ -41,7 +41,7 @@ CHAIN_START: Final = "0" * 64
 
 
 class Kind(StrEnum):
-    """What a record describes."""
+    """Names what a record describes."""
 
     CONTROLLER = "controller"
     """A controller became active or resigned: to_state `active` or `resigned`, controller_epoch, broker = its id."""
@@ -283,7 +283,7 @@ def decode_lines(lines: Sequence[bytes]) -> list["LoggedStateChange | MalformedL
 
 
 class ChainHead(NamedTuple):
-    """Where the lines of an incarnation end: the number of the next one, and the SHA-256 of the last one."""
+    """Says where the lines of an incarnation end: the number of the next one, and the SHA-256 of the last one."""
 
     next_seq: int
     digest: str

@@ -1,6 +1,6 @@
 """The history of one partition as text: leaders over time, why they changed, and which request led to it.
 
-In causal order (`state_log.causal_order`). A topic that was deleted and created anew has a history for each of its ids.
+It is in causal order (`state_log.causal_order`). A topic that was deleted and created again has a history for each id.
 """
 
 from collections.abc import Iterable
@@ -46,7 +46,7 @@ class StoryLine(Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """All of it in one line."""
+        """The whole entry in one line."""
         reasons = _reasons(self.record, self.call)
         if self.record.kind not in BY_AGENTS:
             return f"{self.change}: {reasons or _NO_CAUSE}"

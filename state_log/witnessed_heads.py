@@ -45,7 +45,7 @@ def why_malformed(head: StateLogHead) -> str | None:
 def witness_to_record(
     sender: str, head: StateLogHead | None, last: Recorded | None, *, now_s: float, interval_s: float
 ) -> Witness | None:
-    """What to record of the head in a message of `sender`; None: nothing.
+    """Choose what to record of the head in a message of `sender`; None: nothing.
 
     A head is recorded if it is well-formed and the sender's own, differs from the last one, and that was recorded long
     enough ago or is of an earlier incarnation.

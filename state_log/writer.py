@@ -1,8 +1,8 @@
-"""The state-change log of one node on disk: JSON lines in segments that roll by size and age.
+"""Writes the state-change log of one node to disk: JSON lines in segments that roll by size and age.
 
 An append is one write to the page cache, on the event loop. fsync runs periodically in a worker thread, so that logging
 never slows a failover down. A restart begins a new incarnation in a new segment and leaves a torn last line in place:
-readers only take complete lines.
+readers only take complete lines. Source: Kafka StateChangeLogger, for what is logged.
 """
 
 import asyncio

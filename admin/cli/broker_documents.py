@@ -1,4 +1,4 @@
-"""Output of brokers: description, load, and the impact of a controlled shutdown; and of configs, with their source."""
+"""Writes what is known of brokers: description, load, impact of a controlled shutdown, configs with their source."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -23,13 +23,13 @@ def broker_document(b: DescribedBroker) -> dict[str, Any]:
 
 
 def all_broker_documents(described: DescribeClusterResponse) -> list[dict[str, Any]]:
-    """All brokers by id, with those that host replicas and are not registered."""
+    """Describe all brokers by id, with those that host replicas and are not registered."""
     dead = ({"id": b, "address": None, "rack": None, "epoch": None, "state": "dead"} for b in described.dead_brokers)
     return sorted((*map(broker_document, described.brokers), *dead), key=lambda document: int(document["id"]))
 
 
 def by_registration(documents: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Documents of brokers as `brokers` and `dead_brokers`: programs take the former for those that are registered."""
+    """Divide documents of brokers into `brokers`, the registered ones as programs expect, and `dead_brokers`."""
     return {
         "brokers": [document for document in documents if document["state"] != "dead"],
         "dead_brokers": [document for document in documents if document["state"] == "dead"],
@@ -37,7 +37,7 @@ def by_registration(documents: Sequence[dict[str, Any]]) -> dict[str, list[dict[
 
 
 def load_of_brokers(topics: Sequence[DescribedTopic]) -> dict[int, dict[str, int]]:
-    """Counts per broker: partitions it leads, is preferred leader of, hosts, and hosts out of sync."""
+    """Count for each broker the partitions that it leads, is preferred leader of, hosts, and hosts out of sync."""
     load: dict[int, dict[str, int]] = defaultdict(
         lambda: {"leaders": 0, "preferred_leaders": 0, "replicas": 0, "out_of_sync": 0}
     )
@@ -52,7 +52,7 @@ def load_of_brokers(topics: Sequence[DescribedTopic]) -> dict[int, dict[str, int
 
 
 def threat_documents(plan: PlanControlledShutdownResponse) -> dict[str, list[dict[str, Any]]]:
-    """`leaderless[]` and `below_min_isr[]`: the partitions a shutdown would affect."""
+    """List the partitions that a shutdown would affect, as `leaderless[]` and `below_min_isr[]`."""
     return {"leaderless": list(map(asdict, plan.leaderless)), "below_min_isr": list(map(asdict, plan.below_min_isr))}
 
 
@@ -69,5 +69,5 @@ def config_documents(configs: Sequence[DescribedConfig]) -> list[dict[str, Any]]
 
 
 def write_configs(configs: list[dict[str, Any]]) -> None:
-    """A table of what `config_documents` returned."""
+    """Write a table of what `config_documents` returned."""
     write_table(("config", "value", "source"), ((c["name"], c["value"], c["source"]) for c in configs))

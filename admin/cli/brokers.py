@@ -49,7 +49,7 @@ def list_(*, cluster: Cluster) -> None:
     While no controller is active, from the metadata of the brokers, which has
     no epochs and no states.
     """
-    described, is_of_brokers = cluster.ask(
+    described, why_of_brokers = cluster.ask(
         lambda client: of_controller_or_brokers(client, client.describe_controller(), (), described_cluster)
     )
     kind = described.broker_protocol or KLAMM
@@ -57,8 +57,8 @@ def list_(*, cluster: Cluster) -> None:
     shown = () if kind == KLAMM else (kind,)
     columns = (*BROKER_COLUMNS, *("kind" for _ in shown))
     rows = ((*broker.values(), *shown) for broker in brokers)
-    say_source(is_of_brokers)
-    document = {"brokers": brokers, "broker_protocol": kind, "source": source(is_of_brokers)}
+    say_source(why_of_brokers)
+    document = {"brokers": brokers, "broker_protocol": kind, "source": source(why_of_brokers)}
     write(document, cluster.form, columns, rows)
 
 
@@ -73,7 +73,9 @@ def list_(*, cluster: Cluster) -> None:
 def describe(
     ids: Annotated[
         list[int] | None,
-        typer.Argument(metavar="ID", help="Of brokers or controllers. Default: all brokers.", autocompletion=node_ids),
+        typer.Argument(
+            metavar="ID", help="Ids of brokers or controllers. Default: all brokers.", autocompletion=node_ids
+        ),
     ] = None,
     *,
     configs: ShowConfigsOption = False,
@@ -200,9 +202,10 @@ def _check_registered(ids: Iterable[int], known: DescribeClusterResponse) -> Non
 
 
 async def _warn_of_no_effect(client: AdminClient, name: str, keys: Iterable[str]) -> bool:
-    """As in Kafka a broker that is not running can be configured; more often its number is a mistake.
+    """Warn of configs without effect: no process has this id, or a controller ignores the keys.
 
-    Returns whether it is a controller.
+    As in Kafka, a broker that is not running can be configured; more often its number is a mistake. Returns whether the
+    id is a controller's.
     """
     described = await client.describe_controller()
     known = {b.id for b in described.brokers} | {c.id for c in described.controllers}

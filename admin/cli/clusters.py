@@ -35,11 +35,11 @@ def describe(*, cluster: Cluster) -> None:
 
     While no controller is active, from the metadata of the brokers.
     """
-    described, is_of_brokers = cluster.ask(
+    described, why_of_brokers = cluster.ask(
         lambda client: of_controller_or_brokers(client, client.describe_controller(), (), described_cluster)
     )
     controller = None
-    if not is_of_brokers:
+    if not why_of_brokers:
         controller = {
             "id": described.controller_id,
             "address": described.controller_address,
@@ -56,16 +56,16 @@ def describe(*, cluster: Cluster) -> None:
         "controllers": controllers,
         **by_registration(brokers),
         "broker_protocol": described.broker_protocol or KLAMM,
-        "source": source(is_of_brokers),
+        "source": source(why_of_brokers),
     }
     if cluster.form is Format.TABLE:
         typer.echo(f"cluster {described.cluster_id}")
-        active = "no controller answers" if controller is None else "controller {id} at {address}, epoch {epoch}"
-        typer.echo(active.format_map(controller or {}))
+        active = "controller {id} at {address}, epoch {epoch}"
+        typer.echo(why_of_brokers if controller is None else active.format_map(controller))
         if controller is not None:
             typer.echo(_standbys(described))
         typer.echo("brokers of Apache Kafka\n" if described.broker_protocol == KAFKA else "")
-    say_source(is_of_brokers)
+    say_source(why_of_brokers)
     write(document, cluster.form, BROKER_COLUMNS, (tuple(b.values()) for b in brokers))
 
 
@@ -80,7 +80,7 @@ def describe(*, cluster: Cluster) -> None:
 def health(
     *,
     at_least: Annotated[
-        Severity, typer.Option("--at-least", help="Which issues the exit code 3 is for; all are listed.")
+        Severity, typer.Option("--at-least", help="Exit with 3 only for issues this severe or worse; all are listed.")
     ] = Severity.INFO,
     cluster: Cluster,
 ) -> None:
@@ -134,7 +134,10 @@ def health(
 
 
 async def examine(client: AdminClient) -> tuple[list[HealthIssue], dict[str, int | None]]:
-    """The issues, and how much was examined: None without a controller, which alone knows. Raises if nobody answers."""
+    """Find the issues, and how much was examined: None without a controller, the only one that knows that.
+
+    Raises ApiError or PeerUnreachableError if nobody answers.
+    """
 
     async def without_controller(why: object) -> list[HealthIssue] | None:
         # A candidate may know the znode that prevents its election, and brokers what is wrong with their disks.
@@ -159,15 +162,25 @@ async def examine(client: AdminClient) -> tuple[list[HealthIssue], dict[str, int
     )
     if not isinstance(described, DescribeClusterResponse):
         return described, dict.fromkeys(_COUNTED)
+    return await _examine_governed(client, described)
+
+
+async def _examine_governed(
+    client: AdminClient, described: DescribeClusterResponse
+) -> tuple[list[HealthIssue], dict[str, int | None]]:
+    """The issues that the active controller and the brokers know, and how much was examined."""
     brokers = described.brokers
-    topics = (await client.describe_topics()).topics
+    of_topics, of_reassignments, of_deletions, of_controller = await asyncio.gather(
+        client.describe_topics(),
+        client.describe_reassignments(),
+        client.describe_topic_deletions(),
+        client.describe_findings(),
+    )
+    topics = of_topics.topics
     if hosting_brokers(topics) - {broker.id for broker in brokers}:
         # They may have joined since, or the controller that was asked first has lost its place.
         brokers = (await client.describe_controller()).brokers
-    reassignments = (await client.describe_reassignments()).reassignments
-    deletions = (await client.describe_topic_deletions()).deletions
-    known = (await client.describe_findings()).findings
-    of_brokers = await asyncio.gather(*(client.describe_findings_of(broker) for broker in brokers))
+    of_brokers = await client.describe_findings_of(brokers)
     if any(finding.kind == Trouble.UNREACHABLE_LEADER for of_broker in of_brokers for finding in of_broker):
         # They may have shut down meanwhile, and lead nothing any more.
         topics, brokers = (await client.describe_topics()).topics, (await client.describe_controller()).brokers
@@ -177,19 +190,26 @@ async def examine(client: AdminClient) -> tuple[list[HealthIssue], dict[str, int
         "brokers": len(brokers),
         "topics": len(topics),
         "partitions": sum(len(t.partitions) for t in topics),
-        "reassignments": len(reassignments),
-        "deletions": len(deletions),
+        "reassignments": len(of_reassignments.reassignments),
+        "deletions": len(of_deletions.deletions),
     }
     findings = [finding for of_broker in of_brokers for finding in of_broker]
     # Some of Kafka's brokers cannot be asked by this command, and have not answered it either.
     unasked = {b for ids in (client.kafka.not_connected_to if client.kafka else {}).values() for b in ids}
     silent = {finding.broker for finding in findings if finding.kind == Trouble.SILENT_BROKER}
     answering = {broker.id for broker in brokers} - silent - unasked
-    return find_trouble(topics, brokers, reassignments, deletions, [*known, *findings], answering=answering), counts
+    return find_trouble(
+        topics,
+        brokers,
+        of_reassignments.reassignments,
+        of_deletions.deletions,
+        [*of_controller.findings, *findings],
+        answering=answering,
+    ), counts
 
 
 def _standbys(described: DescribeClusterResponse) -> str:
-    """One line for each candidate that is not active."""
+    """Write a line for each candidate that is not active."""
     others = [c for c in described.controllers if c.id != described.controller_id]
     if not described.controllers:
         return "its standbys could not be read"

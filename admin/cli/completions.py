@@ -1,7 +1,7 @@
-"""Completion of names for shells: topics and nodes of the cluster that the command line names so far, and contexts.
+"""Completes names for shells: topics and nodes of the cluster that the command line names so far, and contexts.
 
-Nothing is printed and nothing raised: a shell shows what it gets in the middle of the line that is typed. Where the
-cluster does not answer in time there are no names.
+It prints nothing and raises nothing, because a shell shows any output in the middle of the line that is typed. If the
+cluster does not answer in time, there are no names.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import typer
 
 _TIMEOUT_S: Final = 2.0
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._-]+")
-"""All that names of topics, partitions, nodes and contexts have in them."""
+"""The characters that names of topics, partitions, nodes and contexts consist of."""
 
 
 def context_names() -> list[str]:
@@ -31,7 +31,7 @@ def topic_names(ctx: typer.Context) -> list[str]:
 
 
 def partition_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Partitions of the topics that begin like this: those of all would be too many to send."""
+    """List the partitions of the topics that begin like this: those of all topics would be too many to send."""
 
     async def ask(client: Any) -> list[str]:
         topics = (await client.list_topics()).topics
@@ -49,7 +49,7 @@ def broker_ids(ctx: typer.Context) -> list[str]:
 
 
 def node_ids(ctx: typer.Context) -> list[str]:
-    """Brokers and controllers."""
+    """List the ids of brokers and controllers."""
 
     async def ask(client: Any) -> list[str]:
         described = await client.describe_controller()
@@ -71,7 +71,7 @@ def _of_cluster(ctx: typer.Context, ask: Callable[[Any], Awaitable[list[str]]]) 
 
 
 def _quietly(find: Callable[[], list[str]]) -> list[str]:
-    """The names, but for those that a shell would not take as they are: a server may say `$(…)`."""
+    """Return the names that a shell takes as they are, without the others: a server may answer `$(…)`."""
     from cluster.model.errors import ClusterError
 
     with contextlib.suppress(ClusterError, OSError):

@@ -31,7 +31,7 @@ app = typer.Typer()
 
 
 class _Order(Struct, frozen=True):
-    """What to read, from where, and up to where."""
+    """Says what to read, from where and up to where."""
 
     topic: str
     partition: int | None
@@ -51,7 +51,7 @@ class _Order(Struct, frozen=True):
 
 
 class _Format(StrEnum):
-    """How records are printed."""
+    """Says how records are printed."""
 
     TEXT = "text"
     JSON = "json"
@@ -91,7 +91,7 @@ def consume(
     with_headers: Annotated[bool, typer.Option("--with-headers", help="Print NAME:VALUE,… or NO_HEADERS.")] = False,
     with_keys: Annotated[bool, typer.Option("--with-keys", help="Print KEY<TAB>VALUE.")] = False,
     separator: Annotated[
-        str, typer.Option(help="What stands between these and the value. Default: a tab.", show_default=False)
+        str, typer.Option(help="Separator of these and the value. Default: a tab.", show_default=False)
     ] = "\t",
     form: Annotated[_Format, typer.Option("-o", "--format", help="json: one object per line.")] = _Format.TEXT,
     timeout: Annotated[
@@ -150,8 +150,9 @@ async def _copy(order: _Order, target: Target) -> AsyncGenerator[int]:
     left = order.max_messages
     async with target.connect(order.timeout_s, say_wait) as client:
         topology = Topology(client)
-        await topology.check_records_are_here("kafka-console-consumer.sh", order.topic)
-        positions, ends = await _range(topology, order)
+        with client.within_timeout():
+            await topology.check_records_are_here("kafka-console-consumer.sh", order.topic)
+            positions, ends = await _range(topology, order)
         async with (
             Consumer(topology, order.topic, positions, until=ends) as consumer,
             contextlib.aclosing(consumer.fetched()) as fetched,
@@ -167,7 +168,7 @@ async def _copy(order: _Order, target: Target) -> AsyncGenerator[int]:
 
 
 async def _range(topology: Topology, order: _Order) -> tuple[dict[int, Offset], dict[int, Offset] | None]:
-    """Where each partition starts, and with --until-end where it stops."""
+    """Find the offset where each partition starts and, with --until-end, where it stops."""
     partitions = await topology.partitions(order.topic)
     if order.partition is not None:
         if order.partition not in partitions:

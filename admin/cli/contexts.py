@@ -56,7 +56,7 @@ def show(
     """Show one context, or which cluster commands connect to without options.
 
     The environment variables KLAMM_BOOTSTRAP, KLAMM_CLUSTER and KLAMM_CONTEXT
-    go before the current context.
+    take precedence over the current context.
     """
     target = find_target(context=name)
     row = {"bootstrap": target.bootstrap, "data": None if target.bootstrap is not None else str(target.data)}

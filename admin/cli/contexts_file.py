@@ -1,6 +1,6 @@
-"""Clusters by name, in the user's configuration folder: `$XDG_CONFIG_HOME/klamm/contexts.json`.
+"""Keeps clusters by name in the user's configuration folder: `$XDG_CONFIG_HOME/klamm/contexts.json`.
 
-The context `local`, which is always there, is the cluster that `klamm up` started in the current folder.
+The context `local`, which always exists, is the cluster that `klamm up` started in the current folder.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ LOCAL: Final = "local"
 
 
 class Context(Struct, frozen=True, omit_defaults=True):
-    """How a cluster is reached: by addresses of its nodes, or by the data folder of one on this machine."""
+    """Says how a cluster is reached: by addresses of its nodes, or by the data folder of one on this machine."""
 
     bootstrap: str = ""
     data: str = ""
@@ -33,18 +33,18 @@ class Context(Struct, frozen=True, omit_defaults=True):
 
 
 class Contexts(Struct, frozen=True, omit_defaults=True):
-    """The content of the file. `current`: what commands connect to unless they are told otherwise."""
+    """Holds the content of the file. `current`: the context that commands use if their options name none."""
 
     current: str = LOCAL
     contexts: dict[str, Context] = {}
 
     @property
     def all(self) -> dict[str, Context]:
-        """By name, `local` included."""
+        """The contexts by name, with `local`."""
         return {LOCAL: Context(data=str(DEFAULT_DATA)), **dict(sorted(self.contexts.items()))}
 
     def named(self, name: str) -> Context:
-        """Raises StartupError if there is none of this name."""
+        """Find the context of this name. Raises StartupError if there is none."""
         try:
             return self.all[name]
         except KeyError:
@@ -55,12 +55,12 @@ class Contexts(Struct, frozen=True, omit_defaults=True):
 
 
 def contexts_path(environment: Mapping[str, str] | None = None) -> Path:
-    """Where the file is."""
+    """The path of the file."""
     return user_configuration(environment) / "contexts.json"
 
 
 def read_contexts() -> Contexts:
-    """What the file says; without a file only `local`. Raises StartupError if it cannot be read."""
+    """Read the file; without a file there is only `local`. Raises StartupError if it cannot be read."""
     path = contexts_path()
     try:
         return msgspec.json.decode(read_file(path), type=Contexts)
@@ -72,7 +72,7 @@ def read_contexts() -> Contexts:
 
 @contextlib.contextmanager
 def changing_contexts() -> Iterator[Contexts]:
-    """What the file says; until the block ends others who change it wait. Raises StartupError, OSError."""
+    """Read the file for a change; others that change it wait until the block ends. Raises StartupError, OSError."""
     folder = contexts_path().parent
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)

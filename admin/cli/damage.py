@@ -27,11 +27,11 @@ def acknowledge_damage(
 ) -> None:
     """End a damaged_replica issue of records that are lost for good.
 
-    A log was cut at its end and its replica has led since: no other one can
-    have the records any more. The broker reports that, also after restarts,
-    until somebody says with this command that it is known. It changes no
-    record. Damage in the middle of a log ends with 'klamm topics
-    delete-records', and that of a follower by itself.
+    A log was cut at its end and its replica has led since, so no other
+    replica can have the records any more. The broker reports this, also
+    after restarts, until you acknowledge it with this command, which changes
+    no record. Damage in the middle of a log ends with 'klamm topics
+    delete-records', and damage of a follower ends by itself.
     """
     (tp,) = parse_partition_names([partition])
 

@@ -75,7 +75,7 @@ def delete_records(
 def _wanted(
     partitions: Sequence[str] | None, before_offset: int | None, file: Path | None
 ) -> dict[TopicPartition, Offset]:
-    """The chosen partitions, each with the new log start offset."""
+    """Map the chosen partitions to their new log start offsets."""
     if file is not None:
         if partitions or before_offset is not None:
             raise typer.BadParameter("--offset-json-file cannot be combined with partitions or --before-offset")

@@ -90,7 +90,7 @@ def unclean(
 
 
 class _Choice:
-    """The partitions that the options name."""
+    """Holds the partitions that the options name."""
 
     def __init__(self, topic: str | None, partition: int | None, all_: bool, file: Path | None) -> None:
         if (topic is not None) + all_ + (file is not None) != 1:
@@ -101,7 +101,7 @@ class _Choice:
         self.is_all = all_
 
     async def partitions(self, client: AdminClient) -> list[TopicPartition] | None:
-        """None for all."""
+        """The partitions of the request; None stands for all."""
         if self._file is not None:
             return parse_partitions(read_input(self._file), str(self._file))
         if self._topic is None:

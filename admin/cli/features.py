@@ -119,7 +119,7 @@ def _update(wanted: list[tuple[str, int, int]], dry_run: bool, cluster: Cluster)
 
 
 def _level_after(update: FeatureUpdate, result: UpdatableFeatureResult, before: dict[str, int]) -> int | None:
-    """The finalized level afterwards; None if it is not finalized. A refused update changes nothing."""
+    """Compute the finalized level after an update, None if it is not finalized. A refused update changes nothing."""
     if result.error_code is not ErrorCode.NONE:
         return before.get(update.feature)
     return update.max_version_level if update.max_version_level > 0 else None

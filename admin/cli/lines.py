@@ -1,4 +1,4 @@
-"""Lines from a terminal, a pipe or a file, in chunks, without blocking the event loop on a slow writer."""
+"""Reads lines from a terminal, a pipe or a file, in chunks, without blocking the event loop on a slow writer."""
 
 import asyncio
 import os
@@ -14,9 +14,9 @@ CHUNK_BYTES: Final = 1 << 17
 
 
 async def read_lines(path: Path | None) -> AsyncIterator[list[bytes]]:
-    """Lines of a file, or of stdin with None, without their newlines; the last one may lack its own.
+    """Read the lines of a file, or of stdin with None, without their newlines; the last line may lack its newline.
 
-    Raises ConfigError when it cannot be read.
+    Raises ConfigError if the input cannot be read.
     """
     # What the next line has so far: joined once, since a line may be many chunks long.
     begun: list[bytes] = []
@@ -53,9 +53,9 @@ async def _stdin_chunks() -> AsyncIterator[bytes]:
 
 
 def _may_wait(descriptor: int) -> bool:
-    """Whether what is read comes from somebody who may be slow.
+    """Whether the input is a terminal, pipe or socket, whose writer may be slow.
 
-    The event loop cannot wait for anything else, /dev/null included, as under cron and systemd.
+    The event loop cannot wait for any other kind of file; /dev/null, the input under cron and systemd, is one of them.
     """
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)

@@ -1,6 +1,5 @@
 """`klamm brokers log-dirs`, for brokers of Apache Kafka: what kafka-log-dirs.sh shows."""
 
-import asyncio
 from collections.abc import Collection, Iterator, Sequence
 from typing import Annotated, Any, Final
 
@@ -44,7 +43,8 @@ def log_dirs(
 
     async def main(client: AdminClient) -> list[dict[str, Any] | str]:
         brokers = _chosen((await client.describe_controller()).brokers, ids)
-        return await asyncio.gather(*(_described(client, broker, topic) for broker in brokers))
+        questions = [(f"broker {broker.id}", _described(client, broker, topic)) for broker in brokers]
+        return await client.waiting.answers(questions, client.limits.left_s)
 
     described = cluster.ask(main)
     brokers = [broker for broker in described if not isinstance(broker, str)]
@@ -57,7 +57,7 @@ def log_dirs(
 
 
 def _chosen(brokers: Sequence[DescribedBroker], ids: Collection[int] | None) -> list[DescribedBroker]:
-    """Raises ApiError if one of the ids is not registered."""
+    """Find the brokers with these ids. Raises ApiError if one of them is not registered."""
     missing = sorted(set(ids or ()) - {broker.id for broker in brokers})
     if missing:
         message = f"no broker {', '.join(map(str, missing))} is registered; 'klamm brokers list' shows those that are"
@@ -68,7 +68,7 @@ def _chosen(brokers: Sequence[DescribedBroker], ids: Collection[int] | None) -> 
 async def _described(
     client: AdminClient, broker: DescribedBroker, topics: Collection[str] | None
 ) -> dict[str, Any] | str:
-    """Its document, or why there is none."""
+    """Ask a broker, and return its document or the reason why there is none."""
     try:
         found = await client.describe_log_dirs(broker)
     except PeerUnreachableError as error:

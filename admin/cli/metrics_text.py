@@ -1,6 +1,6 @@
-"""The metrics of a process, as text; who answers at its port may be anybody.
+"""Reads the metrics of a process as text; the server at its port may be anyone.
 
-Not by urllib.request, which follows redirects and sends requests to the proxy of the environment.
+It does not use urllib.request, which follows redirects and sends requests to the proxy of the environment.
 """
 
 import contextlib
@@ -11,13 +11,13 @@ from http.client import HTTPConnection, HTTPException
 from typing import Final
 
 METRICS_BYTES_MAX: Final = 16 << 20
-"""What is read of one process; the rest is left out."""
+"""The largest number of bytes that is read from one process; the rest is left out."""
 
 
 def read_metrics(address: str, timeout_s: float) -> str:
-    """The text of `/metrics` at host:port. Raises OSError, TimeoutError among them, ValueError, HTTPException.
+    """Read the text of `/metrics` at host:port. Raises OSError (TimeoutError is one), ValueError, HTTPException.
 
-    `timeout_s`: for all of it, however it trickles.
+    `timeout_s` limits the whole reading, even if the server sends a little again and again.
     """
     deadline = time.monotonic() + timeout_s
     with contextlib.closing(HTTPConnection(address, timeout=timeout_s)) as connection:

@@ -1,5 +1,6 @@
-"""`klamm topics offsets`: where the log of each partition begins and ends, as kafka-get-offsets shows it."""
+"""`klamm topics offsets`: show where the log of each partition begins and ends, as kafka-get-offsets does."""
 
+import asyncio
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +13,7 @@ from admin.client import AdminClient
 from admin.offsets import find_offsets
 from admin.topology import Topology
 from cluster.aio.clock import SystemClock
-from cluster.model.broker import UNKNOWN_OFFSET, Offset
+from cluster.model.broker import UNKNOWN_OFFSET
 from cluster.model.exit_codes import ExitCode
 from cluster.requests.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
@@ -37,14 +38,16 @@ def offsets(
     """Show the start offset and the end offset of each partition, by its leader.
 
     END is the high watermark, where consumers get to: the offset of the next
-    record. END - START is the number of records, but for batches that
-    retention or transactions have left gaps in.
+    record. END - START is the number of records, except where retention or
+    transactions have left gaps.
     """
     since_ms = None if since is None else parse_since(since, SystemClock().now_ms())
 
     async def main(client: AdminClient) -> list[dict[str, Any]]:
         topology = Topology(client)
-        of_topics = [await _of_topic(topology, name, since_ms, cluster.timeout) for name in dict.fromkeys(names)]
+        of_topics = await asyncio.gather(
+            *(_of_topic(topology, name, since_ms, cluster.timeout) for name in dict.fromkeys(names))
+        )
         return [row for rows in of_topics for row in rows]
 
     rows = cluster.ask(main)
@@ -58,14 +61,13 @@ def offsets(
 
 
 async def _of_topic(topology: Topology, topic: str, since_ms: int | None, timeout_s: float) -> list[dict[str, Any]]:
-    """A row for each partition; offsets are None where no leader has answered in time, or no record is so new."""
+    """Make a row for each partition; offsets are None if no leader answered in time or no record is that new."""
     partitions = await topology.partitions(topic)
-    ends = await find_offsets(topology, topic, dict.fromkeys(partitions, LATEST_TIMESTAMP), timeout_s)
-    starts = await find_offsets(topology, topic, dict.fromkeys(ends, EARLIEST_TIMESTAMP), timeout_s)
-    since: dict[int, Offset] = {}
-    if since_ms is not None:
-        found = await find_offsets(topology, topic, dict.fromkeys(ends, since_ms), timeout_s)
-        since = {partition: offset for partition, offset in found.items() if offset != UNKNOWN_OFFSET}
+    wanted = (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP, *(() if since_ms is None else (since_ms,)))
+    ends, starts, *found = await asyncio.gather(
+        *(find_offsets(topology, topic, dict.fromkeys(partitions, at), timeout_s) for at in wanted)
+    )
+    since = {p: offset for of_time in found for p, offset in of_time.items() if offset != UNKNOWN_OFFSET}
     return [
         {"topic": topic, "partition": p, "start_offset": starts.get(p), "end_offset": ends.get(p)}
         | ({} if since_ms is None else {"offset_since": since.get(p)})

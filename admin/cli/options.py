@@ -1,9 +1,10 @@
-"""Options that several commands share, and the connection to a cluster that they describe."""
+"""Defines options that several commands share, and the connection to a cluster that they describe."""
 
 import asyncio
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
@@ -25,7 +26,7 @@ _T = TypeVar("_T")
 
 
 class Acks(StrEnum):
-    """Kafka's acks: which replicas must have a record before it is acknowledged."""
+    """Names Kafka's acks: which replicas must have a record before it is acknowledged."""
 
     NONE = "0"
     LEADER = "1"
@@ -59,7 +60,7 @@ _ContextOption = Annotated[
     ),
 ]
 TIMEOUT_MAX_S: Final = 2_000_000
-"""About three weeks; in milliseconds it fits into the int32 fields of requests."""
+"""The longest timeout, about three weeks; in milliseconds it fits into the int32 fields of requests."""
 TimeoutOption = Annotated[
     float, typer.Option("--timeout", min=0.1, max=TIMEOUT_MAX_S, help="Give up after this many seconds.")
 ]
@@ -72,7 +73,7 @@ WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for com
 
 
 class Cluster(NamedTuple):
-    """Which cluster a command talks to, for how long it tries, and how it answers."""
+    """Says which cluster a command talks to, for how long it tries, and in which format it answers."""
 
     target: Target
     timeout: float
@@ -84,16 +85,18 @@ class Cluster(NamedTuple):
         *,
         check: str = "",
         on_wait: OnWait = say_wait,
+        is_endless: bool = False,
     ) -> _T:
-        """Connect, and run the part of a command that needs a client.
+        """Connect, and run the part of a command that needs a client, all of it within the timeout.
 
         `check`: the command that shows whether the change was carried out, for when its answer was lost; `on_wait`:
-        what says that it waits.
+        what says that it waits; `is_endless`: it follows the cluster, and the timeout is that of each question.
         """
 
         async def main() -> _T:
             async with self.target.connect(self.timeout, on_wait) as client:
-                return await request(client)
+                with nullcontext() if is_endless else client.within_timeout():
+                    return await request(client)
 
         try:
             return run(main())
@@ -110,7 +113,7 @@ _TARGET_OPTIONS: Final[dict[str, tuple[Any, object]]] = {
     "data": (_TargetDataOption, None),
     "context": (_ContextOption, None),
 }
-"""By parameter: its annotation and its default."""
+"""The annotation and the default of each parameter."""
 
 
 def names_cluster(command: Callable[..., None]) -> Callable[..., None]:

@@ -1,4 +1,4 @@
-"""Writing results: a table for people, JSON and YAML for programs; and help. The keys of JSON are an interface."""
+"""Writes results: a table for people, JSON and YAML for programs; and help. The keys of JSON are an interface."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -32,17 +32,17 @@ def wait_line(notice: Notice) -> str:
     return f"{notice.text}; --timeout changes it" if notice.has_limit else notice.text
 
 
-def source(is_of_brokers: bool) -> str:
-    """The key `source` of documents: who described it."""
-    return "brokers" if is_of_brokers else "controller"
+def source(why_of_brokers: str) -> str:
+    """The key `source` of documents, which says who described the cluster."""
+    return "brokers" if why_of_brokers else "controller"
 
 
-def say_source(is_of_brokers: bool) -> None:
-    """Say that a description is not the controller's, if it is not."""
-    if is_of_brokers:
-        say("warning: no controller answers; this is from the metadata of the brokers, and may be out of date")
+def say_source(why_of_brokers: str) -> None:
+    """Say why a description is not the controller's; "": it is."""
+    if why_of_brokers:
+        say(f"warning: {why_of_brokers}; this is from the metadata of the brokers, and may be out of date")
 
 
 def examples(*lines: str, exit_codes: str = "0 done; 1 refused, failed or timed out; 2 wrong usage.") -> str:
-    """The end of a command's help: one line per example, and the exit codes."""
+    """Make the end of a command's help: a line for each example, and the exit codes."""
     return "\n".join(("Examples:", *(f"  {line}" for line in lines), f"Exit codes: {exit_codes}"))

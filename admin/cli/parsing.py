@@ -1,4 +1,4 @@
-"""Parsers for option values: configs, brokers, partitions, files."""
+"""Parses the values of options: configs, brokers, partitions, files."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ def parse_configs(pairs: Sequence[str] | None) -> dict[str, str]:
 
 
 def alterations(configs: Mapping[str, str], deleted: Sequence[str]) -> tuple[AlterableConfig, ...]:
-    """Keys to be set and keys to be deleted, as one request has them."""
+    """Make the alterations of one request from the keys to be set and the keys to be deleted."""
     return (
         *(AlterableConfig(key, SET_CONFIG, value) for key, value in configs.items()),
         *(AlterableConfig(key, DELETE_CONFIG) for key in deleted),
@@ -44,7 +44,7 @@ def alterations(configs: Mapping[str, str], deleted: Sequence[str]) -> tuple[Alt
 
 
 def parse_assignment(text: str | None) -> dict[int, tuple[BrokerId, ...]]:
-    """`1:2:3,2:3:1`: the brokers of each partition from 0 on."""
+    """Parse `1:2:3,2:3:1`, the brokers of each partition from 0 on."""
     if text is None:
         return {}
     try:
@@ -59,7 +59,7 @@ def parse_assignment(text: str | None) -> dict[int, tuple[BrokerId, ...]]:
 
 
 def parse_brokers(text: str) -> list[BrokerId]:
-    """`1,2,3`."""
+    """Parse `1,2,3`."""
     try:
         return [BrokerId(int(broker)) for broker in text.split(",")]
     except ValueError:
@@ -83,7 +83,7 @@ def parse_partition_names(names: Sequence[str]) -> list[TopicPartition]:
 
 
 def parse_since(text: str, now_ms: int) -> int:
-    """`10m` before now, or a UTC time in ISO 8601; in ms since the Unix epoch. Raises BadParameter."""
+    """Parse `10m` (before now) or a UTC time in ISO 8601 to ms since the Unix epoch. Raises BadParameter."""
     if match := _AGO.fullmatch(text):
         # Negative ones have a meaning of their own in ListOffsets.
         return max(0, now_ms - int(match["number"]) * _MS_OF_UNIT[match["unit"]])
@@ -96,7 +96,7 @@ def parse_since(text: str, now_ms: int) -> int:
 
 
 def by_topic(partitions: Sequence[TopicPartition]) -> dict[str, list[int]]:
-    """Topics in the order in which they first come, each with its partitions."""
+    """Group partitions by topic, in the order in which the topics first come."""
     grouped: dict[str, list[int]] = {}
     for topic, partition in partitions:
         grouped.setdefault(topic, []).append(partition)
@@ -104,7 +104,7 @@ def by_topic(partitions: Sequence[TopicPartition]) -> dict[str, list[int]]:
 
 
 def read_input(file: Path) -> bytes:
-    """The content of a file, or of standard input if it is named `-`. Raises ConfigError."""
+    """Read a file, or standard input if it is named `-`. Raises ConfigError."""
     try:
         return read_file(file)
     except OSError as error:

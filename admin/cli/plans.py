@@ -1,4 +1,4 @@
-"""Output of a plan, the result of a dry run."""
+"""Writes a plan, the result of a dry run."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -13,7 +13,9 @@ _RESOURCES: Final = {2: "topic", 4: "broker"}
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """`changes[]` {topic, partition, before, after}, `requests[]` {broker, request, partitions, delete}, and
+    """Describe a plan by its parts.
+
+    They are `changes[]` {topic, partition, before, after}, `requests[]` {broker, request, partitions, delete} and
     `settings[]` {resource, name, config, before, after}.
     """
     return {
@@ -48,7 +50,7 @@ def partition_document(p: DescribedPartition) -> dict[str, Any]:
 
 
 def write_plan(plan: Plan) -> None:
-    """Write up to three tables: settings and partitions that would change, and the requests brokers would get."""
+    """Write up to three tables: settings and partitions that would change, and the requests that brokers would get."""
     if not (plan.changes or plan.settings):
         typer.echo("no changes")
     tables = [_settings(plan), _changes(plan), _requests(plan)]
@@ -59,7 +61,7 @@ def write_plan(plan: Plan) -> None:
 
 
 def join_plans(plans: Iterable[Plan | None]) -> Plan:
-    """The plans of several requests, concatenated; None counts as an empty plan."""
+    """Concatenate the plans of several requests; None counts as an empty plan."""
     there = [plan for plan in plans if plan is not None]
     return Plan(
         tuple(change for plan in there for change in plan.changes),
@@ -103,7 +105,7 @@ def _set_to(value: str | None) -> str:
 
 
 def change_text(before: object, after: object) -> str:
-    """`before -> after`, or the value that stays."""
+    """Format `before -> after`, or the value that stays."""
     return _text(before) if before == after else f"{_text(before)} -> {_text(after)}"
 
 

@@ -1,4 +1,4 @@
-"""`klamm produce`: one record per line; prints the number of acknowledged records, but not to a terminal."""
+"""`klamm produce`: produce a record for each line; print the number of acknowledged records, but not to a terminal."""
 
 import asyncio
 import os
@@ -36,14 +36,14 @@ _ACKS = {Acks.NONE: 0, Acks.LEADER: 1, Acks.ALL: -1}
 
 
 class _Input(StrEnum):
-    """What is read."""
+    """Names what is read."""
 
     LINES = "lines"
     JSON = "json"
 
 
 class _Compression(StrEnum):
-    """Kafka's compression.type; each has the name of its Codec."""
+    """Names the values of Kafka's compression.type; each has the name of its Codec."""
 
     NONE = "none"
     GZIP = "gzip"
@@ -53,7 +53,7 @@ class _Compression(StrEnum):
 
 
 class _Order(Struct, frozen=True):
-    """What to produce, and how."""
+    """Says what to produce, and how."""
 
     topic: str
     partition: int | None
@@ -114,12 +114,12 @@ def produce(
     """Produce one record per line of stdin or of a file; a tab separates key and value.
 
     A record with a key goes to the partition its key hashes to, as with
-    Kafka's clients; of those without a key each batch goes to another one.
-    --input json takes key, value, headers and timestamp of each object, as
-    'klamm consume -o json' writes them, whose topic, partition and offset are
-    ignored; other keys are refused. The producer is not idempotent: retries
-    may store a record twice. Where stdout is not a terminal, it gets the
-    number of acknowledged records.
+    Kafka's clients; each batch of records without a key goes to another
+    partition. --input json takes key, value, headers and timestamp of each
+    object, as 'klamm consume -o json' writes them, and ignores its topic,
+    partition and offset; other keys are refused. The producer is not
+    idempotent: retries may store a record twice. If stdout is not a terminal,
+    it gets the number of acknowledged records.
     """
     _check(count, file, input_, key_separator)
     default_timeout = _LINES_TIMEOUT_S if count is None else _PROBE_TIMEOUT_S
@@ -199,7 +199,7 @@ def _reported_on_interrupt(producer: Producer) -> Iterator[None]:
 
 
 def _print_acknowledged(records: int) -> None:
-    """For programs; on a terminal the report on stderr says it in words."""
+    """Print the number for programs; on a terminal the report on stderr says it in words."""
     if not sys.stdout.isatty():
         typer.echo(records)
 
@@ -250,7 +250,7 @@ def _record(order: _Order, number: int, line: bytes) -> NewRecord:
 
 
 def _parse_headers(pairs: Sequence[str]) -> Headers:
-    """`NAME=VALUE`, of which a name may come several times. Raises BadParameter."""
+    """Parse `NAME=VALUE`; a name may come several times. Raises BadParameter."""
     split = [pair.partition("=") for pair in pairs]
     wrong = [p for p, (name, equals, _) in zip(pairs, split, strict=True) if not (name and equals and _is_utf8(name))]
     if wrong:
@@ -261,7 +261,7 @@ def _parse_headers(pairs: Sequence[str]) -> Headers:
 
 
 def _is_utf8(text: str) -> bool:
-    """Arguments may have any bytes; Python makes surrogates of those that are not UTF-8."""
+    """Whether the text was UTF-8: an argument may have any bytes, and Python makes surrogates of those that are not."""
     try:
         text.encode()
     except UnicodeEncodeError:

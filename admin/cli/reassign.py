@@ -132,7 +132,7 @@ def execute(
             present = await _present_assignment(client, sorted({tp.topic for tp in moves}))
             _save({tp: present[tp] for tp in moves if tp in present}, rollback)
         response = await _alter(client, moves, dry_run)
-        return response, await wait_for_moves(client, set(moves), cluster.timeout) if wait and not dry_run else []
+        return response, await wait_for_moves(client, set(moves)) if wait and not dry_run else []
 
     response, left = cluster.ask(main, check="klamm reassign list")
     _report(response, left, dry_run, cluster.form, "moved" if wait or dry_run else "moving")
@@ -237,7 +237,7 @@ async def _present_assignment(client: AdminClient, names: list[str]) -> Assignme
 
 
 async def _refuse_others(client: AdminClient, dry_run: bool) -> None:
-    """Refuse while reassignments are in progress; a dry run only prints that they would cause a refusal."""
+    """Refuse while other reassignments are in progress; a dry run only prints that they would cause a refusal."""
     going_on = await describe_moves(client, None)
     if not going_on:
         return

@@ -1,6 +1,7 @@
-"""Progress of partition reassignments: output and waiting."""
+"""Shows the progress of partition reassignments, and waits for them."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 from msgspec.structs import asdict
@@ -17,32 +18,36 @@ _POLL_S = 0.5
 
 
 async def describe_moves(client: AdminClient, names: list[str] | None) -> list[DescribedReassignment]:
-    """Ongoing reassignments of these topics, of all topics with None, sorted."""
+    """List the ongoing reassignments of these topics (None: of all), sorted."""
     response = await client.describe_reassignments(names)
     return sorted(response.reassignments, key=lambda r: (r.topic, r.partition))
 
 
-async def wait_for_moves(
-    client: AdminClient, partitions: set[TopicPartition], limit_s: float
-) -> list[DescribedReassignment]:
-    """Wait up to `limit_s`, printing progress to stderr. Returns the reassignments that are still in progress."""
+async def wait_for_moves(client: AdminClient, partitions: set[TopicPartition]) -> list[DescribedReassignment]:
+    """Wait until the timeout, printing progress to stderr. Returns the reassignments that are still in progress."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + limit_s
     progress = Progress(len(partitions), loop.time())
     names = sorted({tp.topic for tp in partitions})
     said = ""
-    while True:
-        left = [r for r in await describe_moves(client, names) if (r.topic, r.partition) in partitions]
-        now = loop.time()
-        if not left or now >= deadline:
-            return left
-        progress.update(len(partitions) - len(left), now)
-        stuck = ((f"{r.topic}-{r.partition}", r.stuck_reason) for r in left if r.stuck_reason)
-        text = progress.describe("partitions moved", stuck)
-        if text != said:
-            say(text)
-            said = text
-        await asyncio.sleep(min(_POLL_S, deadline - now))
+    left = await _moves_of(client, names, partitions)
+    with contextlib.suppress(TimeoutError):
+        async with client.limits.outlasting_calls():
+            while left:
+                progress.update(len(partitions) - len(left), loop.time())
+                stuck = ((f"{r.topic}-{r.partition}", r.stuck_reason) for r in left if r.stuck_reason)
+                text = progress.describe("partitions moved", stuck)
+                if text != said:
+                    say(text)
+                    said = text
+                await asyncio.sleep(_POLL_S)
+                left = await _moves_of(client, names, partitions)
+    return left
+
+
+async def _moves_of(
+    client: AdminClient, names: list[str], partitions: set[TopicPartition]
+) -> list[DescribedReassignment]:
+    return [r for r in await describe_moves(client, names) if (r.topic, r.partition) in partitions]
 
 
 def move_row(r: DescribedReassignment) -> tuple[object, ...]:
@@ -66,7 +71,7 @@ def move_document(r: DescribedReassignment) -> dict[str, Any]:
 
 
 def refusals(response: AlterPartitionReassignmentsResponse) -> list[dict[str, Any]]:
-    """Partitions whose reassignment was refused, with the reason."""
+    """List the partitions whose reassignment was refused, with the reasons."""
     return [
         {"topic": t.name, "partition": p.partition_index, "error": p.error_code.name, "message": p.error_message or ""}
         for t in response.responses

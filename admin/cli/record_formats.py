@@ -1,6 +1,6 @@
-"""Records as text: one per line, for people, and as JSON objects, for programs and for `klamm produce --input json`.
+"""Writes records as text: as lines for people, and as JSON objects for programs and `klamm produce --input json`.
 
-In JSON, keys and values that are UTF-8 are strings; others, as nothing is to be lost, {"base64": "…"}.
+In JSON, keys and values that are UTF-8 are strings. Others are {"base64": "…"}, so that nothing is lost.
 """
 
 import base64
@@ -18,7 +18,7 @@ from cluster.model.printable import printable_json
 
 
 class NewRecord(Struct, frozen=True):
-    """A record to be produced. `timestamp` in ms since the Unix epoch; None: now."""
+    """Holds a record to be produced. `timestamp` is in ms since the Unix epoch; None: now."""
 
     key: bytes | None
     value: bytes | None
@@ -27,12 +27,12 @@ class NewRecord(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Bytes of key and value."""
+        """The number of bytes of key and value."""
         return (0 if self.key is None else len(self.key)) + (0 if self.value is None else len(self.value))
 
 
 class Part(StrEnum):
-    """What a line may show of a record besides its value; in this order. Source: Kafka DefaultMessageFormatter."""
+    """Names what a line may show besides a record's value, in this order. Source: Kafka DefaultMessageFormatter."""
 
     TIMESTAMP = "timestamp"
     PARTITION = "partition"
@@ -51,7 +51,7 @@ _PARTS: Final[dict[Part, Callable[[int, Record], bytes]]] = {
 
 
 def text_lines(partition: int, records: Sequence[Record], parts: Sequence[Part], separator: bytes) -> bytes:
-    """A line per record: the parts, then the value."""
+    """Write a line for each record: the parts, then the value."""
     shown = [_PARTS[part] for part in Part if part in parts]
     values = [b"" if r.value is None else r.value for r in records]
     if shown:
@@ -63,7 +63,7 @@ def text_lines(partition: int, records: Sequence[Record], parts: Sequence[Part],
 
 
 def json_lines(topic: str, partition: int, records: Sequence[Record]) -> bytes:
-    """A JSON object per line."""
+    """Write a JSON object for each record, one on each line."""
     return b"".join(
         printable_json(
             {
@@ -92,7 +92,7 @@ def _to_json(content: bytes | None) -> str | dict[str, str] | None:
 
 class _Base64(Struct, forbid_unknown_fields=True):
     base64: bytes
-    """Decoded by msgspec."""
+    """The bytes, which msgspec has decoded."""
 
 
 class _Header(Struct, forbid_unknown_fields=True):
@@ -101,7 +101,7 @@ class _Header(Struct, forbid_unknown_fields=True):
 
 
 class _Line(Struct, forbid_unknown_fields=True):
-    """The keys that a line may have; topic, partition and offset, which `klamm consume` writes, are not used."""
+    """Holds the keys that a line may have; topic, partition and offset, which `klamm consume` writes, are not used."""
 
     value: str | _Base64 | None = None
     key: str | _Base64 | None = None
@@ -120,7 +120,7 @@ _DECODER: Final = msgspec.json.Decoder(_Line)
 
 
 def parse_json_line(number: int, line: bytes) -> NewRecord:
-    """The record of the `number`th line. Raises ConfigError."""
+    """Parse the record of the `number`th line. Raises ConfigError."""
     try:
         read = _DECODER.decode(line)
     except DECODE_ERRORS as error:
@@ -130,7 +130,7 @@ def parse_json_line(number: int, line: bytes) -> NewRecord:
 
 
 def _reason(line: bytes, error: Exception) -> str:
-    """What is wrong with the line, in words of whoever wrote it."""
+    """Say what is wrong with the line, in words that its author understands."""
     if not line.strip():
         return 'is empty: each line must be an object, such as {"value": "…"}'
     if isinstance(error, UnicodeDecodeError):

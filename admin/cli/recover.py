@@ -48,9 +48,9 @@ def recover(
     LOG_END_OFFSET is where the new leader's log ends, ABSENT the replicas
     that did not answer.
 
-    Brokers have ten seconds to answer, and the controller does everything
-    else meanwhile. Also where nothing is to be written it resigns: brokers
-    obey only the next controller.
+    Brokers have ten seconds to answer; meanwhile the controller continues
+    its other work. It resigns even if nothing is to be written, because
+    brokers obey only the next controller.
 
     Refused while a replica of a partition's last known ISR is absent: start
     its broker, or pass --accept-loss.
@@ -81,10 +81,10 @@ EPILOG: Final = examples(
 
 
 async def _execute(client: AdminClient, accept_loss: bool, timeout_s: float) -> tuple[ClusterRecovery, int]:
-    """Carry out the recovery, and wait until the next controller is active; its epoch. Raises StartupError."""
+    """Carry out the recovery, wait for the next controller and return its epoch. Raises StartupError."""
     done = (await client.recover_cluster(accept_loss=accept_loss)).recovery
     try:
-        async with asyncio.timeout(timeout_s):
+        async with client.limits.outlasting_calls():
             while True:
                 described = await client.describe_controller()
                 if described.controller_epoch > done.controller_epoch:
@@ -131,7 +131,10 @@ def _row(p: RecoveredPartition) -> tuple[object, ...]:
 
 
 def _document(recovery: ClusterRecovery, dry_run: bool) -> dict[str, Any]:
-    """`partitions[]` {topic, partition, before, after, last_isr[], absent[], log_end_offset}, and the other fields."""
+    """Describe a recovery by its fields.
+
+    `partitions[]` has {topic, partition, before, after, last_isr[], absent[], log_end_offset}.
+    """
     return {
         "dry_run": dry_run,
         "partitions": [

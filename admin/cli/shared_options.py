@@ -1,4 +1,4 @@
-"""Options that several commands share, made into one argument of each."""
+"""Makes options that several commands share into one argument of each command."""
 
 import functools
 import inspect
@@ -9,7 +9,7 @@ from typing import Any
 def with_options(
     command: Callable[..., None], name: str, options: Mapping[str, tuple[Any, object]], make: Callable[..., object]
 ) -> Callable[..., None]:
-    """The command with these options instead of the keyword argument, which is made of their values."""
+    """Give a command these options in place of the keyword argument `name`, which is made from their values."""
 
     @functools.wraps(command)
     def decorated(**values: Any) -> None:

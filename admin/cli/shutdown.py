@@ -31,7 +31,10 @@ _THREATS_SHOWN: Final = 20
 
 
 class _Outcome(NamedTuple):
-    """`host_of_kafkas`: where the broker runs, if it is one of Apache Kafka, which nobody but its host can stop."""
+    """Says what became of a shutdown.
+
+    `host_of_kafkas`: where the broker runs if it is one of Apache Kafka, which only its host can stop.
+    """
 
     plan: PlanControlledShutdownResponse
     begun: bool = False
@@ -102,8 +105,8 @@ async def _wait_until_gone(client: AdminClient, broker: DescribedBroker, limit_s
     """Wait until this incarnation of the broker is no longer registered."""
     still = f"broker {broker.id} is shutting down, but is still registered"
     try:
-        with client.waiting.named(lambda: still, limit_s):
-            async with asyncio.timeout(limit_s):
+        with client.waiting.named(lambda: still, client.limits.left_s):
+            async with client.limits.outlasting_calls():
                 while True:
                     if not await _is_registered(client, broker):
                         return

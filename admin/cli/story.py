@@ -1,5 +1,6 @@
-"""`klamm story TOPIC-PARTITION`: leaders and changes of one partition, from the state-change logs of all nodes."""
+"""`klamm story TOPIC-PARTITION`: show the leaders and changes of one partition, from the logs of all nodes."""
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,8 +17,16 @@ from admin.cli.target import Target
 from admin.client import AdminClient
 from cluster.aio.clock import SystemClock
 from cluster.cli.documents import Format, write_table
-from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError, StartupError
+from cluster.model.errors import (
+    ApiError,
+    ConnectionRefusedByHostError,
+    ErrorCode,
+    PeerUnreachableError,
+    StartupError,
+    UnresolvableHostError,
+)
 from cluster.model.partition import TopicPartition
+from cluster.requests.cluster import DescribeClusterResponse, ReadStateChangesResponse
 from state_log.causes import ControllerCall, request_text, utc_text
 from state_log.kafka.reader import read_kafka_state_changes, with_topic_id
 from state_log.reader import merge, read_state_changes
@@ -48,7 +57,7 @@ def show(
         typer.Option(help="Read the state-change logs, Kafka's too, in this folder. Repeatable."),
     ] = None,
     timezone: Annotated[
-        str, typer.Option(metavar="NAME", help="Time zone of the local times in logs of Apache Kafka's.")
+        str, typer.Option(metavar="NAME", help="Time zone of the local times in logs of Apache Kafka.")
     ] = "UTC",
     since: Annotated[
         str | None,
@@ -56,18 +65,20 @@ def show(
             metavar="TIME", help="Only what happened since: 30s, 10m, 2h, 1d, or a UTC time '2026-01-31 09:00'."
         ),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the last so many leaders and events.")] = None,
-    timeout: Annotated[float, typer.Option(min=0.1, max=TIMEOUT_MAX_S, help="Seconds to wait for each node.")] = 10,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only this many leaders and events, the last ones.")] = None,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, max=TIMEOUT_MAX_S, help="Seconds to wait for the nodes, all of them together.")
+    ] = 10,
     form: FormatOption = Format.TABLE,
     target: Target,
 ) -> None:
     """Show the history of one partition: its leaders, and every recorded change with its cause.
 
-    Oldest first, and causes always before their effects: where the clocks
-    of two nodes disagree, times step back from one line to the next.
-    Of a data folder and with --log-dir it reads files, which works while the
-    cluster is down; otherwise it asks every live node. Files named
-    state-change.log are of Apache Kafka's brokers, with local times.
+    The oldest comes first, and causes always before their effects: where
+    the clocks of two nodes disagree, times step back from one line to the
+    next. With a data folder or --log-dir it reads files, which works while
+    the cluster is down; otherwise it asks every live node. Files named
+    state-change.log are those of Apache Kafka's brokers, with local times.
     """
     (wanted,) = parse_partition_names([partition])
     begins_ms = None if since is None else parse_since(since, SystemClock().now_ms())
@@ -128,7 +139,7 @@ def _row(span: LeadershipSpan, request: int | None) -> tuple[object, ...]:
 
 
 def _numbered(calls: Iterable[ControllerCall | None]) -> dict[ControllerCall, int]:
-    """The requests, numbered from 1 in the order in which they are shown."""
+    """Number the requests from 1, in the order in which they are shown."""
     return {call: number for number, call in enumerate(dict.fromkeys(c for c in calls if c is not None), 1)}
 
 
@@ -143,7 +154,7 @@ def _span_document(span: LeadershipSpan) -> dict[str, Any]:
 
 
 def _with_call(line: StoryLine) -> dict[str, Any]:
-    """The record as it was written; on an agent's, too, what names the request that it goes back to."""
+    """Return the record as it was written; an agent's record also gets the fields that name the request behind it."""
     record: dict[str, Any] = msgspec.to_builtins(line.record)
     call = line.call
     named = (
@@ -174,43 +185,61 @@ def _read_files(folders: Sequence[Path], wanted: TopicPartition, timezone: str) 
 async def _ask_nodes(
     target: Target, timeout_s: float, wanted: TopicPartition
 ) -> tuple[list[LoggedStateChange], list[str]]:
-    """The records of all nodes that answered, merged, and the names of those that did not."""
+    """Merge the records of all nodes that answer, and name those that do not."""
     lines: list[bytes] = []
-    missing = []
+    missing: list[str] = []
     async with target.connect(timeout_s, say_wait) as client:
-        described = await client.describe_cluster()
-        if described.controller_address and not described.brokers:
-            # A standby, which does not know the brokers.
-            try:
-                described = await client.describe_node(described.controller_address)
-            except PeerUnreachableError:
-                missing.append(f"{described.controller_address} (and with it the addresses of the brokers)")
-        if client.kafka is not None:
-            say("brokers of Apache Kafka are not asked: --log-dir takes their state-change.log files with klamm's logs")
-        elif described.controller_address:
-            missing += await _dead_hosts(client, wanted)
-        for address in client.nodes_of(described):
-            try:
-                answer = await client.read_state_changes(address, wanted.topic, wanted.partition)
-            except PeerUnreachableError:
+        with client.within_timeout():
+            described = await client.describe_cluster()
+            if described.controller_address and not described.brokers:
+                # A standby, which does not know the brokers.
+                try:
+                    described = await client.describe_node(described.controller_address)
+                except PeerUnreachableError:
+                    missing.append(f"{described.controller_address} (and with it the addresses of the brokers)")
+            if client.kafka is not None:
+                instead = "--log-dir takes their state-change.log files with klamm's logs"
+                say(f"brokers of Apache Kafka are not asked: {instead}")
+            addresses = client.nodes_of(described)
+            questions = [(client.name(address), _answer_of(client, address, wanted)) for address in addresses]
+            dead, answers = await asyncio.gather(
+                _dead_hosts(client, wanted, described), client.waiting.answers(questions, client.limits.left_s)
+            )
+        registered = client.registered_nodes_of(described)
+    missing += dead
+    for address, answer in zip(addresses, answers, strict=True):
+        if not isinstance(answer, ReadStateChangesResponse):
+            # At an address that somebody gave, and that refuses, there need not be a node.
+            if address in registered or not isinstance(answer, ConnectionRefusedByHostError | UnresolvableHostError):
                 missing.append(address)
-                continue
-            lines += answer.lines
-            if answer.truncated:
-                missing.append(f"{address} (oldest records)")
+            continue
+        lines += answer.lines
+        if answer.truncated:
+            missing.append(f"{address} (oldest records)")
     return list(merge(lines, wanted.topic, wanted.partition)), missing
 
 
-async def _dead_hosts(client: AdminClient, wanted: TopicPartition) -> list[str]:
-    """Names of the offline brokers that host the partition."""
+async def _answer_of(
+    client: AdminClient, address: str, wanted: TopicPartition
+) -> ReadStateChangesResponse | PeerUnreachableError:
     try:
-        described = await client.describe_topics([wanted.topic])
+        return await client.read_state_changes(address, wanted.topic, wanted.partition)
+    except PeerUnreachableError as error:
+        return error
+
+
+async def _dead_hosts(client: AdminClient, wanted: TopicPartition, described: DescribeClusterResponse) -> list[str]:
+    """Names of the offline brokers that host the partition, unless they are of Apache Kafka."""
+    if client.kafka is not None or not described.controller_address:
+        return []
+    try:
+        topics = (await client.describe_topics([wanted.topic])).topics
     except PeerUnreachableError:
         # The controller does not answer: it will be reported as missing, and the other nodes are asked.
         return []
     return [
         f"broker-{broker}"
-        for topic in described.topics
+        for topic in topics
         for partition in topic.partitions
         if partition.partition == wanted.partition
         for broker in partition.offline_replicas

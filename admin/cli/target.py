@@ -1,4 +1,4 @@
-"""Which cluster a command talks to: options, then environment variables, then the current context."""
+"""Finds the cluster that a command talks to: by options, then environment variables, then the current context."""
 
 import os
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ _BOOTSTRAP_OPTION = "--bootstrap"
 
 
 class Target(NamedTuple):
-    """A cluster: by addresses of its nodes, or by the data folder of one on this machine if there are none.
+    """Names a cluster by addresses of its nodes or, without any, by the data folder of one on this machine.
 
-    `origin`: what gave the addresses, for messages.
+    `origin`: the option or variable that gave the addresses, for messages.
     """
 
     bootstrap: str | None = None
@@ -28,15 +28,15 @@ class Target(NamedTuple):
     origin: str = _BOOTSTRAP_OPTION
 
     def lacks_processes(self) -> bool:
-        """Whether it is a cluster on this machine of which some process does not run."""
+        """Whether it is a cluster on this machine with a process that does not run."""
         if self.bootstrap is not None:
             return False
         return any(state_of(member.process) == GONE for member in read_cluster_state(self.data).members)
 
     def connect(self, timeout_s: float, on_wait: OnWait | None = None) -> AdminClient:
-        """A client. Raises ConfigError for a malformed address, StartupError if the folder holds no running cluster.
+        """Make a client. Raises ConfigError for a malformed address, StartupError if the folder has no running cluster.
 
-        `on_wait`: told what a long wait is for; such as `say_wait`.
+        `on_wait` is called with the reason for a long wait, as `say_wait` expects it.
         """
         timeout_ms = int(timeout_s * 1000)
         if self.bootstrap is not None:
@@ -54,9 +54,10 @@ def find_target(
     context: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Target:
-    """The cluster that the options name, else the environment, else the current context.
+    """Find the cluster that the options name, else the environment, else the current context.
 
-    Of each, addresses go before a folder, and a folder before a context. Raises StartupError for an unknown context.
+    In each of them addresses take precedence over a folder, and a folder over a context. Raises StartupError for an
+    unknown context.
     """
     variables = os.environ if environment is None else environment
     folder = variables.get(_DATA)
@@ -81,7 +82,7 @@ def find_target(
 
 
 def parse_addresses(text: str, option: str = _BOOTSTRAP_OPTION) -> list[str]:
-    """`HOST:PORT[,HOST:PORT…]`. Raises ConfigError with all errors."""
+    """Parse `HOST:PORT[,HOST:PORT…]`. Raises ConfigError with all errors."""
     addresses = [a.strip() for a in text.split(",") if a.strip()]
     wrong = [a for a in addresses if not _is_address(a)]
     errors = [f"{option}: {a!r}: must be HOST:PORT with a port from 1 to 65535" for a in wrong]
@@ -99,7 +100,7 @@ def _of_context(name: str, context: Context) -> Target:
 
 
 def _running_cluster(data: Path) -> LocalClusterState:
-    """The cluster of a data folder. Raises StartupError when there is none, or none of its nodes is running."""
+    """Read the cluster of a data folder. Raises StartupError if there is none, or none of its nodes is running."""
     state = read_cluster_state(data)
     if all(state_of(member.process) == GONE for member in state.nodes):
         where = "" if data == DEFAULT_DATA else f" --data {data}"

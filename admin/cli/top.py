@@ -1,9 +1,10 @@
-"""`klamm top`: what a cluster is busy with, live."""
+"""`klamm top`: show live what a cluster is busy with."""
 
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractContextManager
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -12,7 +13,7 @@ from msgspec import to_builtins
 
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import examples, say_wait, wait_line
-from admin.cli.queue_metrics import QUEUE_METRICS, read_queue
+from admin.cli.queue_metrics import QUEUE_METRICS, find_queue
 from admin.cli.target import parse_addresses
 from admin.client import AdminClient
 from admin.load import Load, compare, take_sample
@@ -43,7 +44,9 @@ _FIRST_INTERVAL_S: Final = 1.0
 @talks_to_cluster()
 def top(
     *,
-    interval: Annotated[float, typer.Option(min=0.5, max=3600, metavar="SECONDS", help="Between two looks.")] = 2,
+    interval: Annotated[
+        float, typer.Option(min=0.5, max=3600, metavar="SECONDS", help="Time between two samples.")
+    ] = 2,
     once: Annotated[bool, typer.Option("--once", help="Show one interval and exit.")] = False,
     lines: Annotated[int, typer.Option(min=1, help="How many of the busiest partitions to show.")] = 10,
     metrics: Annotated[
@@ -54,8 +57,8 @@ def top(
 ) -> None:
     """Show what a cluster is busy with: event queue, failovers, elections, ISR changes, busiest partitions.
 
-    Elections, ISR changes and records are those between two looks. The
-    controller's event queue is known of a cluster on this machine, and with
+    Elections, ISR changes and records are counted between two samples. The
+    controller's event queue is shown for a cluster on this machine, and with
     --metrics. Ends with Ctrl-C.
     """
     given = [address for text in metrics or () for address in parse_addresses(text, "--metrics")]
@@ -64,7 +67,9 @@ def top(
     screen = Screen(live=cluster.form is Format.TABLE and not once and sys.stdout.isatty())
 
     async def main(client: AdminClient) -> None:
-        async with contextlib.aclosing(_loads(client, interval, lines, addresses)) as loads:
+        # Of one look the timeout is that of all; of many, that of each.
+        looked = contextlib.nullcontext if once else client.within_timeout
+        async with contextlib.aclosing(_loads(client, interval, lines, addresses, looked)) as loads:
             with screen:
                 async for document in loads:
                     if cluster.form is Format.TABLE:
@@ -74,22 +79,27 @@ def top(
                     if once:
                         return
 
-    cluster.ask(main, on_wait=screen.say_wait)
+    cluster.ask(main, on_wait=screen.say_wait, is_endless=not once)
 
 
 async def _loads(
-    client: AdminClient, interval: float, lines: int, metrics: list[str]
+    client: AdminClient,
+    interval: float,
+    lines: int,
+    metrics: list[str],
+    looking: Callable[[], AbstractContextManager[None]],
 ) -> AsyncGenerator[dict[str, Any]]:
-    """A document per interval; the first one comes early."""
-    before = await take_sample(client)
+    """A document per interval; the first one comes early. `looking`: bounds a look at the cluster."""
+    with looking():
+        before = await take_sample(client)
     wait = min(interval, _FIRST_INTERVAL_S)
     failovers = 0
     while True:
         await asyncio.sleep(wait)
-        after = await take_sample(client)
+        with looking():
+            after, queue = await asyncio.gather(take_sample(client), find_queue(metrics, client.limits.left_s))
         load = compare(before, after, lines)
         failovers += load.failovers
-        queue = await asyncio.to_thread(read_queue, metrics)
         yield {**_document(load), "failovers": failovers, "event_queue": queue}
         before, wait = after, interval
 
@@ -132,7 +142,7 @@ class Screen:
             self._draw(self._live, [])
 
     def say_wait(self, notice: Notice) -> None:
-        """Say what is waited for, on a terminal above what was shown last and until the next document."""
+        """Say what the command waits for; on a terminal above the last document and until the next one."""
         if self._live is not None and self._live.is_started:
             self._draw(self._live, [*wrap(wait_line(notice), self._live.console.width), ""])
         else:
@@ -146,7 +156,7 @@ class Screen:
 
 
 def screen_lines(document: dict[str, Any], width: int | None = None) -> list[str]:
-    """The document as people see it."""
+    """Format the document for people."""
     counts, seconds = document["counts"], document["seconds"]
     queue = document["event_queue"]
     times = "" if queue is None else ", ".join(f"{name} {queue[name]:,.0f} ms" for name in QUEUE_METRICS[1:])

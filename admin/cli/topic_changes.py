@@ -1,6 +1,7 @@
 """`klamm topics alter` and `klamm topics delete`."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Annotated, Any
@@ -42,7 +43,7 @@ DELETE_EXAMPLES = examples(
     exit_codes="0 deleted, or accepted with --no-wait; 1 refused or timed out; 2 wrong usage.",
 )
 _BEGUN = frozenset({ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT})
-"""With wait_ms=0, REQUEST_TIMED_OUT means that the deletion has begun."""
+"""The codes of a deletion that has begun: with wait_ms=0 it is REQUEST_TIMED_OUT."""
 _ABSENT = "absent"
 _POLL_S = 0.5
 
@@ -109,7 +110,7 @@ def delete(
     names: Annotated[list[str], typer.Argument(metavar="TOPIC", autocompletion=topic_names)],
     *,
     yes: YesOption = False,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that does not exist is fine.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Ignore topics that do not exist.")] = False,
     wait: WaitOption = True,
     dry_run: DryRunOption = False,
     cluster: Cluster,
@@ -135,7 +136,7 @@ def delete(
             return response, refused, []
         if dry_run:
             return response, refused, await _preview(client, accepted)
-        return response, refused, await _watch_deletions(client, accepted, cluster.timeout if wait else 0)
+        return response, refused, await _watch_deletions(client, accepted, wait=wait)
 
     response, refused, pending = cluster.ask(main, check=f"klamm topics describe {' '.join(names)}")
     left = {d.topic: d for d in pending}
@@ -186,7 +187,7 @@ async def _add(client: AdminClient, partitions: NewPartitions, dry_run: bool) ->
 
 
 async def _preview(client: AdminClient, names: Sequence[str]) -> list[DescribedTopicDeletion]:
-    """The deletions that would start, and what each would wait for."""
+    """List the deletions that would start, and what each would wait for."""
     previews = []
     for topic in (await client.describe_topics(names)).topics:
         offline = tuple(
@@ -199,25 +200,26 @@ async def _preview(client: AdminClient, names: Sequence[str]) -> list[DescribedT
     return previews
 
 
-async def _watch_deletions(client: AdminClient, names: Sequence[str], limit_s: float) -> list[DescribedTopicDeletion]:
-    """Wait up to `limit_s`, printing progress to stderr. Returns the deletions that are still pending."""
+async def _watch_deletions(client: AdminClient, names: Sequence[str], *, wait: bool) -> list[DescribedTopicDeletion]:
+    """Wait until the timeout, printing progress to stderr. Returns the deletions that are still pending."""
+    left = list((await client.describe_topic_deletions(names)).deletions)
+    if not wait:
+        return left
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + limit_s
-    progress: Progress | None = None
+    progress = Progress(sum(d.replicas for d in left), loop.time())
     said = ""
-    while True:
-        left = list((await client.describe_topic_deletions(names)).deletions)
-        now = loop.time()
-        if not left or now >= deadline:
-            return left
-        if progress is None:
-            progress = Progress(sum(d.replicas for d in left), now)
-        progress.update(max(0, progress.total - sum(d.replicas - d.deleted_replicas for d in left)), now)
-        text = progress.describe("replicas deleted", ((d.topic, d.reason) for d in left if d.reason))
-        if text != said:
-            say(text)
-            said = text
-        await asyncio.sleep(min(_POLL_S, deadline - now))
+    with contextlib.suppress(TimeoutError):
+        async with client.limits.outlasting_calls():
+            while left:
+                deleted = progress.total - sum(d.replicas - d.deleted_replicas for d in left)
+                progress.update(max(0, deleted), loop.time())
+                text = progress.describe("replicas deleted", ((d.topic, d.reason) for d in left if d.reason))
+                if text != said:
+                    say(text)
+                    said = text
+                await asyncio.sleep(_POLL_S)
+                left = list((await client.describe_topic_deletions(names)).deletions)
+    return left
 
 
 def _say_outcomes(documents: Sequence[dict[str, Any]]) -> None:

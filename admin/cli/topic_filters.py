@@ -1,4 +1,4 @@
-"""The options of kafka-topics that choose partitions which are not as they should be."""
+"""Defines the options of kafka-topics that choose partitions which are not as they should be."""
 
 from collections.abc import Collection
 from typing import Annotated
@@ -29,14 +29,14 @@ AtMinIsrOption = Annotated[
 def filters_of(
     under_replicated: bool, unavailable: bool, under_min_isr: bool, at_min_isr: bool
 ) -> frozenset[PartitionFilter]:
-    """The filters that were asked for."""
+    """Return the filters whose options were given."""
     asked = (under_replicated, unavailable, under_min_isr, at_min_isr)
     return frozenset(chosen for chosen, is_asked in zip(PartitionFilter, asked, strict=True) if is_asked)
 
 
 def chosen_of_metadata(known: MetadataResponse, filters: Collection[PartitionFilter]) -> list[DescribedTopic]:
-    """As `chosen`, from the metadata of brokers. Raises StartupError for filters that it has no answer to."""
+    """Choose as `chosen` does, from the metadata of brokers. Raises StartupError for filters that it cannot answer."""
     if unknown := sorted(NEED_MIN_ISR.intersection(filters)):
         options = " and ".join(f"--{name}" for name in unknown)
-        raise StartupError(f"no controller answers: only an active controller knows what {options} needs")
+        raise StartupError(f"no active controller answers: only an active controller knows what {options} needs")
     return chosen(described_topics(known), filters)

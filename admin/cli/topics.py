@@ -47,12 +47,12 @@ app.command(epilog=OFFSETS_EXAMPLES)(offsets)
 
 _COLUMNS = ("topic", "partition", "leader", "leader_epoch", "partition_epoch", "isr", "replicas")
 _Described = tuple[list[DescribedTopic], dict[str, list[dict[str, Any]]]]
-"""Topics, and the configs in effect of each."""
+"""Topics, and the effective configs of each by its name."""
 _EXTRA_COLUMNS: Final[dict[str, Callable[[DescribedPartition], Sequence[object]]]] = {
     "offline": lambda p: p.offline_replicas,
     "moving": lambda p: [*(f"+{b}" for b in p.adding_replicas), *(f"-{b}" for b in p.removing_replicas)],
 }
-"""Replicas that are offline, and those that a reassignment adds and removes; shown where a partition has some."""
+"""The columns of replicas that are offline, or that a reassignment adds or removes; shown if a partition has any."""
 
 
 @app.command(
@@ -76,7 +76,7 @@ def create(
         str | None, typer.Option(metavar="B:B,B:B", help="Replicas per partition, preferred leader first.")
     ] = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="A topic of that name, as it is, is fine.")
+        bool, typer.Option("--if-not-exists", help="Accept an existing topic of that name as it is.")
     ] = False,
     dry_run: DryRunOption = False,
     cluster: Cluster,
@@ -134,7 +134,7 @@ def _raise_if_refused(result: CreatableTopicResult) -> None:
 
 
 async def _warn_of_absent_brokers(client: AdminClient, named: AbstractSet[BrokerId]) -> None:
-    """As in Kafka replicas can be placed on brokers that are not running; more often the number is a mistake."""
+    """Warn of replicas on brokers that are not running: Kafka permits that, but more often the number is a mistake."""
     known = {b.id for b in (await client.describe_controller()).brokers}
     for broker in sorted(named - known):
         say(f"warning: no broker {broker} is registered; its replicas are offline until it starts")
@@ -170,14 +170,14 @@ def list_(
         found = {t.name for t in chosen_of_metadata(known, filters)}
         return [t for t in listed_topics(known) if t.name in found], None
 
-    (listed, deleted), is_of_brokers = cluster.ask(
+    (listed, deleted), why_of_brokers = cluster.ask(
         lambda client: of_controller_or_brokers(client, ask(client), None, of_metadata)
     )
-    say_source(is_of_brokers)
+    say_source(why_of_brokers)
     rows = [asdict(t) | {"queued_for_deletion": None if deleted is None else t.name in deleted} for t in listed]
     columns = ("name", "topic_id", "partitions", "replication_factor", *(("state",) if deleted else ()))
     states = ({**row, "queued_for_deletion": "deleting" if row["queued_for_deletion"] else ""} for row in rows)
-    document = {"topics": rows, "source": source(is_of_brokers)}
+    document = {"topics": rows, "source": source(why_of_brokers)}
     if filters and not rows:
         say("no topic has such partitions")
     if rows or not filters or cluster.form is not Format.TABLE:
@@ -217,18 +217,18 @@ def describe(
         topics = chosen((await client.describe_topics(names if names else None)).topics, filters)
         return topics, await _settings(client, topics) if configs else {}
 
-    (described, settings), is_of_brokers = cluster.ask(
+    (described, settings), why_of_brokers = cluster.ask(
         lambda client: of_controller_or_brokers(
             client, ask(client), names if names else None, lambda known: (chosen_of_metadata(known, filters), {})
         )
     )
-    say_source(is_of_brokers)
+    say_source(why_of_brokers)
     known = [t for t in described if t.error_code is ErrorCode.NONE]
     documents = [_document(t) | ({"settings": settings.get(t.name)} if configs else {}) for t in known]
     if filters and not described:
         say("there are no such partitions")
     if known or not (described or filters) or cluster.form is not Format.TABLE:
-        document = {"topics": documents, "source": source(is_of_brokers)}
+        document = {"topics": documents, "source": source(why_of_brokers)}
         write(document, cluster.form, *_table(known))
     if configs and cluster.form is Format.TABLE:
         for name, found in settings.items():
@@ -247,7 +247,7 @@ def describe(
 
 
 def _table(topics: Sequence[DescribedTopic]) -> tuple[list[str], Iterable[Sequence[object]]]:
-    """Columns, and a row for each partition."""
+    """Make the columns and a row for each partition."""
     extra = [key for key, of in _EXTRA_COLUMNS.items() if any(of(p) for t in topics for p in t.partitions)]
     rows = (
         (

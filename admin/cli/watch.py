@@ -62,7 +62,7 @@ def watch(
                     return
 
     with contextlib.suppress(TimeoutError):
-        cluster.ask(main)
+        cluster.ask(main, is_endless=True)
 
 
 async def _warn_of_unknown(client: AdminClient, topics: list[str]) -> None:
@@ -90,7 +90,7 @@ def _without_kind(event: ClusterEvent) -> ClusterEvent:
 
 
 def event_document(event: ClusterEvent, cursor: str) -> dict[str, Any]:
-    """The fields that apply to this kind of event, and the cursor after it."""
+    """Make an object of the fields that apply to this kind of event, and the cursor after it."""
     document: dict[str, Any] = {"kind": event.kind, "at_ms": event.at_ms, "controller_epoch": event.controller_epoch}
     if event.controller >= 0:
         document["controller"] = event.controller
@@ -112,7 +112,7 @@ def event_document(event: ClusterEvent, cursor: str) -> dict[str, Any]:
 
 
 def event_line(event: ClusterEvent) -> str:
-    """The event as one line of text."""
+    """Format the event as one line of text."""
     at = datetime.fromtimestamp(event.at_ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
     parts = [at, event.kind.replace("_", " ")]
     if event.kind == "controller_changed":

@@ -59,6 +59,7 @@ def check_batch(frame: DataFrame, number: int, output: OutputFolder, settings: B
             "its checkpoint is not the one of its tables; audit into a new --output"
         )
     if number == last:
+        # Spark repeats it: it crashed after our commit, and before its own checkpoint had the batch.
         return
     # Tasks need neither what was read of each log nor the sizes of tables.
     check = _checker(output.location, msgspec.json.encode(replace(before, taken={}, tables={})))
@@ -73,7 +74,11 @@ def check_batch(frame: DataFrame, number: int, output: OutputFolder, settings: B
 def commit_batch(
     output: OutputFolder, before: Commit, results: Sequence[BucketResult], keep_days: int | None = None
 ) -> None:
-    """Make the results of a batch count, keep the tables small, and delete what they no longer need."""
+    """Make the results of a batch count, keep the tables small, and delete what they no longer need.
+
+    Every file is in place before the commit names it, and none is deleted that the commit before still names: whenever
+    a crash comes, one of the two is whole.
+    """
     written: dict[str, set[str]] = {}
     for result in results:
         for table, days in result.tables.items():
@@ -96,7 +101,7 @@ def commit_batch(
 
 
 def next_commit(before: Commit, results: Sequence[BucketResult]) -> Commit:
-    """The commit of a batch, after the one before it."""
+    """Make the commit of a batch from the one before it."""
     return replace(
         before,
         batch=before.batch + 1,

@@ -36,14 +36,14 @@ AWAITED: Final[Sequence[Awaited]] = tuple(table for rule in RULES for table in r
 
 
 class BucketPlace(NamedTuple):
-    """Which bucket of which batch."""
+    """Names which bucket of which batch."""
 
     bucket: int
     batch: int
 
 
 def check_rules(batch: BucketBatch) -> list[AuditFinding]:
-    """What the records of a batch change about the findings, rule by rule."""
+    """Find what the records of a batch change about the findings, rule by rule."""
     found = [finding for rule in RULES for finding in rule.check(batch)]
     if len(created_anew(batch).new):
         found += (finding for rule in RULES for finding in rule.withdraw(batch))

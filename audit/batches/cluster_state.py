@@ -11,14 +11,15 @@ from msgspec import Struct, field
 from audit.batches.bucket import BucketPlace, controllers_named, write_findings
 from audit.batches.cluster_tables import Read, TablesState, write_cluster_tables
 from audit.chains.incarnations import Span, findings_of_span, joined
-from audit.chains.line_digests import DIGESTS, digests_of, joined_digests
-from audit.chains.witnesses import Latest, Witnessed, add_witnessed
+from audit.chains.line_digests import DIGESTS, digests_of, find_digests, joined_digests
+from audit.chains.witnesses import Latest, Witnessed, add_witnessed, unconfirmed
 from audit.reading.changed_files import FileFault
 from audit.reading.file_faults import converted_found, faults_found
 from audit.reading.kafka.log_state import KafkaLog, KafkaState, add_lines
 from audit.reading.lines_read import QuarantinedLine, ReadRange
 from audit.reading.unclear_records import Unclear, joined_unclear
 from audit.records.findings import AuditFinding, changes
+from audit.records.sorted_runs import SortedRun
 from audit.records.vectors import is_one_of
 from audit.rules.limits import Limits
 from audit.rules.subjects import reference
@@ -44,30 +45,32 @@ class ChainFaults(Struct):
 
 
 class ClusterState(Struct):
-    """What is known of the whole cluster; serialisable."""
+    """Holds what is known of the whole cluster; serialisable."""
 
     incarnations: dict[str, IncarnationLog] = field(default_factory=dict)
-    """By node/incarnation."""
+    """Keyed by node/incarnation."""
     faults: dict[str, dict[str, ChainFaults]] = field(default_factory=dict)
-    """By node/incarnation, then by rule."""
+    """Keyed by node/incarnation, then by rule."""
     active: dict[int, list[str]] = field(default_factory=dict)
     """Controller epoch -> the records of controllers that became active in it."""
     spans: dict[str, Span] = field(default_factory=dict)
-    """By node/incarnation."""
+    """Keyed by node/incarnation."""
     malformed: set[str] = field(default_factory=set)
     """Logs with lines that are no records."""
     brokers: dict[int, str] = field(default_factory=dict)
     """Brokers that controllers have seen live, and the first record that says so."""
     tables: TablesState = field(default_factory=TablesState)
     deletions: dict[str, list[DeletionStep]] = field(default_factory=dict)
-    """By topic and id."""
+    """Keyed by topic and id."""
     kafka: KafkaState = field(default_factory=KafkaState)
     unread: dict[str, FileFault] = field(default_factory=dict)
     """Files without anything to read, by log."""
     unclear: dict[str, Unclear] = field(default_factory=dict)
     """Records that no rule can check, by node/incarnation."""
     witnessed: Latest = field(default_factory=dict)
-    """What nodes have seen of the logs of others."""
+    """What nodes have seen last of the logs of others."""
+    unconfirmed: list[Witnessed] = field(default_factory=list)
+    """What nodes have seen of the logs of others that no line which was read confirms."""
 
     @property
     def last_at_ms(self) -> dict[str, int]:
@@ -79,7 +82,7 @@ class ClusterState(Struct):
 
 
 class Reported(NamedTuple):
-    """What the source says of the lines it has read, and of files."""
+    """Holds what the source says of the lines it has read, and of files."""
 
     read: Sequence[ReadRange]
     faults: Sequence[FileFault]
@@ -106,16 +109,17 @@ def check_cluster(
         known.unread.pop(part.log, None)
         known.unread.pop(part.file, None)
     known.unclear = joined_unclear((known.unclear, *(part.unclear for part in read)))
-    add_witnessed(known.witnessed, _witnessed(rows))
+    witnessed = list(_witnessed(rows))
+    add_witnessed(known.witnessed, witnessed)
     write_findings(output, place, findings)
     output.write_rows(RECORDS_TABLE, rows.drop_columns(["key"]), place.batch, place.bucket)
     lines = [line for part in read for line in part.lines]
     known.malformed |= {part.log for part in read if part.quarantined}
     if lines:
         output.write_rows(QUARANTINE_TABLE, _quarantined(lines), place.batch, place.bucket)
-    now = BucketState(
-        {**runs.stored, DIGESTS: _digests(output, state, read, file)}, file.add_bytes(msgspec.msgpack.encode(known))
-    )
+    digests, digest_runs = _digests(output, state, read, file)
+    known.unconfirmed = _unconfirmed([*known.unconfirmed, *witnessed], digest_runs)
+    now = BucketState({**runs.stored, DIGESTS: digests}, file.add_bytes(msgspec.msgpack.encode(known)))
     file.write()
     return BucketResult(
         place.bucket,
@@ -144,14 +148,19 @@ def _witnessed(rows: pyarrow.Table) -> Iterator[Witnessed]:
 
 def _digests(
     output: OutputFolder, state: BucketState, read: Sequence[ReadRange], file: StateFile
-) -> tuple[StoredFile, ...]:
-    """Keep the digests of these lines, in this file, beside those of earlier ones."""
+) -> tuple[tuple[StoredFile, ...], list[SortedRun]]:
+    """Keep the digests of these lines, in this file, beside those of earlier ones: where they are, and themselves."""
     stored = state.runs.get(DIGESTS, ())
-    added = digests_of((part.segments, part.digests) for part in read)
+    added, runs = digests_of((part.segments, part.digests) for part in read), output.runs(stored)
     if not added.num_rows:
-        return stored
-    kept, run = joined_digests(output.runs(stored), added)
-    return (*stored[:kept], file.add_run(run))
+        return stored, [*runs]
+    kept, run = joined_digests(runs, added)
+    return (*stored[:kept], file.add_run(run)), [*runs[:kept], SortedRun(run)]
+
+
+def _unconfirmed(seen: Sequence[Witnessed], runs: Sequence[SortedRun]) -> list[Witnessed]:
+    digests = find_digests(runs, {(each.log, each.seq) for each in seen})
+    return unconfirmed(seen, lambda log, seq: digests[log, seq])
 
 
 def _chains(known: ClusterState, read: Sequence[ReadRange]) -> list[AuditFinding]:

@@ -33,14 +33,16 @@ _REDUCE: Final[dict[str, Callable[[pyarrow.Table], pyarrow.Table]]] = {
 
 
 class TablesState(Struct):
-    """What the tables of controllers and logs are derived from: one entry for each controller epoch and incarnation."""
+    """Holds what the tables of controllers and logs are derived from: one entry for each controller epoch and
+    incarnation.
+    """
 
     work: dict[str, Work] = field(default_factory=dict)
-    """By node/incarnation/controller epoch."""
+    """Keyed by node/incarnation/controller epoch."""
     terms: dict[str, TermEvents] = field(default_factory=dict)
-    """By controller epoch/controller."""
+    """Keyed by controller epoch/controller."""
     volumes: dict[str, Volume] = field(default_factory=dict)
-    """By node/incarnation."""
+    """Keyed by node/incarnation."""
 
 
 class ClusterRuns(NamedTuple):
@@ -51,7 +53,7 @@ class ClusterRuns(NamedTuple):
 
 
 class Read(NamedTuple):
-    """What a batch has read: the records of no partition, and what the lines of all files were."""
+    """Holds what a batch has read: the records of no partition, and what the lines of all files were."""
 
     rows: pyarrow.Table
     ranges: Sequence[ReadRange]
@@ -91,7 +93,7 @@ def _add(known: TablesState, read: Read) -> None:
 
 
 def _of_subjects(runs: Sequence[SortedRun], new: pyarrow.Table) -> dict[str, pyarrow.Table]:
-    """What the new events change about brokers and topics."""
+    """Compute what the new events change about brokers and topics."""
     earlier = known_events(runs, new)
     now = reduce_events(pyarrow.concat_tables([earlier, new]))
     found = {}

@@ -52,7 +52,7 @@ _EVENTS: Final = 100
 
 
 class Rebuilt(NamedTuple):
-    """What a rebuild did. `records`: records of partitions. `changed`: rows written or withdrawn, by table."""
+    """Holds what a rebuild did. `records`: records of partitions. `changed`: rows written or withdrawn, by table."""
 
     buckets: int
     records: int
@@ -100,7 +100,7 @@ def rebuild(folder: OutputFolder, bucket_count: int | None = None) -> Rebuilt:
 
 
 class _Changes:
-    """What a rebuild changes about the tables. `rows`: the number of changed rows, by table."""
+    """Holds what a rebuild changes about the tables. `rows`: the number of changed rows, by table."""
 
     def __init__(self, folder: OutputFolder, batch: int) -> None:
         self.folder, self.batch = folder, batch
@@ -212,7 +212,7 @@ def _rebuilt_bucket(changes: _Changes, start: Commit, bucket: int, divided: _Div
 
 
 class _Scratch(OutputFolder):
-    """What the steps of one bucket leave, except for the records, which are in their table already."""
+    """Holds what the steps of one bucket leave, except for the records, which are in their table already."""
 
     def write_rows(self, table: str, rows: pyarrow.Table, batch: int, bucket: int) -> None:
         if table != RECORDS_TABLE:

@@ -1,6 +1,7 @@
 """The ends of logs: what other nodes, ZooKeeper or the nodes themselves have seen of a log, against the log as it is.
 
-A chain of digests commits to all lines before, so of each witness only the last line that it has seen of a log counts.
+A chain of digests commits to all lines before, so the last line that each witness has seen of a log confirms what is
+before it. That is not so of a log with two histories: earlier lines that differ from what a witness has seen count too.
 Pure, and without Arrow or Spark: `klamm audit verify` uses it as well.
 """
 
@@ -21,6 +22,8 @@ SEALED_LAG_MS: Final = 3_660_000
 """The same for a log of which only closed files are there, in ms: files are closed after an hour."""
 DIGEST_KEPT: Final = 16
 """Hexadecimal digits of a line's digest that are compared."""
+UNCONFIRMED_MAX: Final = 200
+"""Witnesses of one log that are kept because no line confirms them."""
 LOGS_MAX: Final = 1000
 """Logs that are kept for one witness; a sound one has seen one for each start of a node."""
 _NAMED_MAX: Final = 20
@@ -66,7 +69,7 @@ class Witnessed(Struct, frozen=True):
 
 
 class ReadLog(Struct, frozen=True):
-    """What was read of the log of one incarnation: the number after its last line, and ranges that are missing.
+    """Holds what was read of the log of one incarnation: the number after its last line, and ranges that are missing.
 
     `boot_id`: that of its first record. `is_malformed`: it has lines that are no records. `is_broken`: its chain is
     broken.
@@ -84,21 +87,21 @@ class ReadLog(Struct, frozen=True):
 
 
 class UndecidedWitness(NamedTuple):
-    """What cannot be compared with a witness: `what` names it, `why` says more."""
+    """Holds what cannot be compared with a witness: `what` names it, `why` says more."""
 
     what: str
     why: str
 
 
 class Ends(NamedTuple):
-    """What the witnesses show."""
+    """Holds what the witnesses show."""
 
     findings: list[AuditFinding]
     undecided: list[UndecidedWitness]
 
 
 Latest = dict[str, dict[str, Witnessed]]
-"""By log and witness: the last line that the witness has seen of the log; and every head that was given."""
+"""Keyed by log and witness: the last line that the witness has seen of the log; and every head that was given."""
 
 
 def add_witnessed(latest: Latest, seen: Iterable[Witnessed]) -> None:
@@ -115,6 +118,28 @@ def add_witnessed(latest: Latest, seen: Iterable[Witnessed]) -> None:
             counts[each.witness] = counts.get(each.witness, 0) + 1
         if known is None or (each.seq, known.by, known.digest) > (known.seq, each.by, each.digest):
             latest[each.log] = {**by_witness, key: each}
+
+
+def unconfirmed(seen: Iterable[Witnessed], digests: Digests) -> list[Witnessed]:
+    """Return what no line that was read confirms, sorted; at most UNCONFIRMED_MAX of each log, the first ones.
+
+    The line was not read yet, or differs; another one with its number may still come, as where a log was copied twice.
+    """
+    found: dict[str, list[Witnessed]] = {}
+    for each in sorted(set(seen), key=lambda each: (each.log, each.seq, each.by, each.digest)):
+        of_log = found.setdefault(each.log, [])
+        if len(of_log) < UNCONFIRMED_MAX and each.digits not in digests(each.log, each.seq):
+            of_log.append(each)
+    return [each for of_log in found.values() for each in of_log]
+
+
+def with_unconfirmed(latest: Latest, seen: Iterable[Witnessed], logs: Mapping[str, ReadLog]) -> Latest:
+    """Return `latest` with those of `seen` whose number was read, to be compared again with all lines that were."""
+    found = dict(latest)
+    for each in seen:
+        if each.log in logs and each.seq < logs[each.log].next_seq:
+            found[each.log] = {**found.get(each.log, {}), each.by: each}
+    return found
 
 
 def witnessed_by_heads(heads: Iterable[GivenHead]) -> Iterator[Witnessed]:
@@ -210,7 +235,7 @@ def _check_end(
     if log.is_malformed:
         why = f"{ended} and has malformed lines; {last} of it"
     elif boot and boot_after and boot != boot_after and not any(each.is_own for each in cut):
-        why = f"{ended}; {last} of it. The rest may have been lost: the machine was started anew after it"
+        why = f"{ended}; {last} of it. The rest may have been lost: the machine was restarted after it"
     elif not cut:
         why = f"{ended} so far; {last} of it shortly before. Read it to its end: 'klamm audit run --once'"
     if why:

@@ -14,7 +14,7 @@ LogDirOrUrlOption = Annotated[
     typer.Option(
         "--log-dir",
         metavar="DIR|URI",
-        help="Folder with state-change logs; or of sealed segments, such as s3a://BUCKET/FOLDER. Repeatable.",
+        help="Folder with state-change logs, or with sealed segments, such as s3a://BUCKET/FOLDER. Repeatable.",
     ),
 ]
 
@@ -22,7 +22,7 @@ LogDirOrUrlOption = Annotated[
 def inputs_of(
     log_dirs: Sequence[str] | None, kafka: str, topic: str, connector: str, *, until_clean: bool
 ) -> "tuple[Sequence[Path | str] | Topic, list[Path]]":
-    """What these options name, and the local folders of it. Raises BadParameter."""
+    """Find the inputs that these options name, and the local folders among them. Raises BadParameter."""
     if bool(kafka) != bool(topic):
         raise typer.BadParameter("--kafka and --topic go together", param_hint="--kafka" if kafka else "--topic")
     if bool(kafka) == bool(log_dirs):

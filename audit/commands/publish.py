@@ -28,20 +28,20 @@ def publish(
         typer.Option("--log-dir", exists=True, file_okay=False, help="Folder with state-change logs. Repeatable."),
     ],
     *,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on with what is added, until Ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Continue with what is added, until Ctrl-C.")] = False,
     state: Annotated[
         Path | None,
         typer.Option(
             "--state",
             metavar="FILE",
             dir_okay=False,
-            help="Where it keeps how far it is. Default: published-TOPIC.json in the first --log-dir.",
+            help="File that keeps its progress. Default: published-TOPIC.json in the first --log-dir.",
         ),
     ] = None,
 ) -> None:
     """Ship the lines of state-change logs to a Kafka topic, for 'klamm audit run --kafka'.
 
-    Goes on where it stopped. Run it on each node, or where the logs are
+    Continues where it stopped. Run it on each node, or where the logs are
     collected; the topic must exist, with any number of partitions, which
     must not change. Lines that a crash makes it repeat are no finding.
     """
@@ -54,7 +54,7 @@ def publish(
     try:
         published, ends = file.read(topic), topic_ends(to)
         if is_of_another_topic(published, ends):
-            typer.echo(f"{to}: has fewer records than were published to it: all is published anew", err=True)
+            typer.echo(f"{to}: has fewer records than were published to it: all is published again", err=True)
             published.positions.clear()
             published.ends.clear()
         publisher = Publisher(log_dir, to, file, published)

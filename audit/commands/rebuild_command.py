@@ -9,7 +9,7 @@ from audit.commands.table_commands import OutputOption, opened_output
 BucketsOption = Annotated[
     int | None,
     typer.Option(
-        "--buckets", min=1, max=256, help="Divide the partitions into so many buckets. Default: as they are divided."
+        "--buckets", min=1, max=256, help="Divide the partitions into this many buckets. Default: as they are divided."
     ),
 ]
 EPILOG = """Examples:
@@ -19,10 +19,10 @@ Exit codes: 0 done; 1 the output is in use, or not as an audit has left it, or l
 
 
 def rebuild(output: OutputOption, buckets: BucketsOption = None) -> None:
-    """Make the state of the partitions anew from the table of records.
+    """Rebuild the state of the partitions from the table of records.
 
     By the rules of this klamm; findings and other tables change where these
-    see it otherwise. The next run goes on from there. Refused while an audit
+    see it otherwise. The next run continues from there. Refused while an audit
     writes to the output. Needs room in the temporary folder (TMPDIR) for all
     records.
     """

@@ -27,7 +27,7 @@ MemoryOption = Annotated[
     typer.Option(
         metavar="SIZE",
         rich_help_panel=_PANEL,
-        help="Of the JVM on this machine, or of each executor of a cluster. Python has its own beside it.",
+        help="Memory of the JVM on this machine, or of each executor of a cluster. Python needs its own beside it.",
     ),
 ]
 CoresOption = Annotated[
@@ -46,9 +46,7 @@ TriggerOption = Annotated[
 ]
 ConfOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--conf", metavar="spark.X=Y", rich_help_panel=_PANEL, help="Any other setting of Spark's. Repeatable."
-    ),
+    typer.Option("--conf", metavar="spark.X=Y", rich_help_panel=_PANEL, help="Any other Spark setting. Repeatable."),
 ]
 CheckpointOption = Annotated[
     str,

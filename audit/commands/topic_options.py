@@ -14,6 +14,6 @@ ConnectorOption = Annotated[
         "--kafka-connector",
         metavar="VERSION",
         rich_help_panel="Spark",
-        help="Of Spark's connector to Kafka; its jars are fetched once.",
+        help="Version of Spark's connector to Kafka; its jars are fetched once.",
     ),
 ]

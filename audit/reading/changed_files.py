@@ -42,7 +42,7 @@ class FaultKind(StrEnum):
 
 
 class FileFault(Struct, frozen=True):
-    """What is wrong with a file. `read`: the byte up to which it was read; `size`: its size now.
+    """Holds what is wrong with a file. `read`: the byte up to which it was read; `size`: its size now.
 
     `log`: the file itself where it cannot be read.
     """
@@ -72,8 +72,8 @@ class ReadFiles:
     def faults(
         self, logs: Mapping[str, Sequence[FileSegment]], ignored: Sequence[Path], read: Positions, *, everything: bool
     ) -> list[FileFault]:
-        """What is wrong now. `ignored`: files beside the logs that were not read. `everything`: look at all files; else
-        at some of the older ones, in turn.
+        """Find what is wrong now. `ignored`: files beside the logs that were not read. `everything`: look at all
+        files; else at some of the older ones, in turn.
         """
         found = ignored_faults(ignored)
         for log, segments in logs.items():
@@ -131,7 +131,7 @@ class ReadFiles:
 
 
 def ignored_faults(paths: Sequence[Path]) -> list[FileFault]:
-    """Why each of these files is not read."""
+    """Say why each of these files is not read."""
     return [FileFault(_why_ignored(path), path_text(path), path_text(path), 0, 0) for path in paths]
 
 

@@ -45,7 +45,7 @@ def converted_found(read: Sequence[ReadRange]) -> list[AuditFinding]:
 
 
 def why_unread(fault: FileFault) -> str:
-    """What is wrong with a file of which nothing was read, in words."""
+    """Say what is wrong with a file of which nothing was read, in words."""
     if fault.fault is FaultKind.COMPRESSED:
         return "is compressed: unpack it beside the others"
     if fault.fault is FaultKind.NO_FILE:
@@ -58,10 +58,10 @@ def why_unread(fault: FileFault) -> str:
 
 
 def without_lines(size: int) -> str:
-    """What is wrong with a file of this size that has no line, in words."""
+    """Say what is wrong with a file of this size that has no line, in words."""
     return "is empty" if not size else f"has {size} bytes and no complete line"
 
 
 def converted_message(path: Path) -> str:
-    """What is wrong with a file that has CR LF line ends, in words."""
+    """Say what is wrong with a file that has CR LF line ends, in words."""
     return f"lines of {path.name} end with CR LF, which klamm does not write: something has converted the file"

@@ -91,7 +91,7 @@ class Quarantine:
 
 
 def modified_ns(path: Path | FileContent) -> int:
-    """When a file was changed last; 0 if it is gone."""
+    """The time when a file was changed last; 0 if it is gone."""
     if isinstance(path, FileContent):
         return path.modified_ns
     try:

@@ -32,7 +32,7 @@ class Position(NamedTuple):
 
 START: Final = Position(-1, 0)
 Positions = Mapping[str, Position]
-"""By log: the name of node and incarnation, or of a file that is named otherwise."""
+"""Keyed by log: the name of node and incarnation, or of a file that is named otherwise."""
 
 
 class FileSegment(NamedTuple):
@@ -67,8 +67,8 @@ class Range(NamedTuple):
 
 
 class _Listing(NamedTuple):
-    """What a folder has: when it was changed last, files that may be logs, folders, links to folders, and what only has
-    the name of a log.
+    """Holds what a folder has: when it was changed last, files that may be logs, folders, links to folders, and what
+    only has the name of a log.
     """
 
     modified_ns: int
@@ -151,7 +151,7 @@ class LogFiles:
         self.ignored += [link for link in links if link.resolve() not in seen]
 
     def _list(self, directory: Path) -> "_Listing":
-        """What is in a folder; nothing if it is gone."""
+        """List what is in a folder; nothing if it is gone."""
         try:
             now, changed = time.time_ns(), directory.stat().st_mtime_ns
             known = self._listed.pop(directory, None)
@@ -167,7 +167,7 @@ class LogFiles:
 
 
 def ends(logs: Mapping[str, Sequence[FileSegment]], start: Positions) -> dict[str, list[tuple[FileSegment, int, int]]]:
-    """What can be read of each log: segments with the first byte and the end of the last complete line.
+    """Find what can be read of each log: segments with the first byte and the end of the last complete line.
 
     `logs` were listed before: a segment with a successor among them is complete.
     """

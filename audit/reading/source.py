@@ -75,7 +75,7 @@ class ReadPlan(NamedTuple):
 
 @dataclass
 class TaskRanges(InputPartition):
-    """What one task reads, and what it reports of files."""
+    """Holds what one task reads, and what it reports of files."""
 
     ranges: Sequence[Range]
     faults: Sequence[FileFault] = ()
@@ -98,7 +98,7 @@ class StateChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._stop_at = advance({}, ends(self._files.logs(), {}), None)
 
     def latestOffset(self, start: dict[str, Position], limit: ReadLimit) -> dict[str, Position]:  # noqa: N802
-        """Where the next batch ends."""
+        """Choose where the next batch ends."""
         begin = _positions(start)
         budget = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         logs = self._files.logs()

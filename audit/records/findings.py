@@ -13,8 +13,8 @@ HOLDS = "holds"
 
 
 class RuleViolation(Struct, frozen=True):
-    """What a rule says of a partition. `subject`: the part that it is about, such as an epoch. `records`: the earlier
-    first.
+    """Holds what a rule says of a partition. `subject`: the part that it is about, such as an epoch. `records`: the
+    earlier first.
     """
 
     rule: str

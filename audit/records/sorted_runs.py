@@ -18,7 +18,7 @@ _GROWTH: Final = 3
 
 
 class Bounds(NamedTuple):
-    """Where the rows of searched (key, sub) are; all columns are aligned with these.
+    """Says where the rows of searched (key, sub) are; all columns are aligned with these.
 
     Rows `first` up to, not including, `end` have the key and sub; rows `start` up to, not including, `stop` have the
     key.
@@ -68,13 +68,13 @@ class SortedRun:
 
 
 def gather(runs: Sequence[SortedRun], key: Keys, sub: Longs, empty: pyarrow.Table) -> pyarrow.Table:
-    """All rows of these (key, sub), oldest run first; `empty` has their columns."""
+    """Gather all rows of these (key, sub), oldest run first; `empty` has their columns."""
     bounds = (run.find(key, sub) for run in runs)
     return joined([run.rows.take(expand(b.first, b.end)) for run, b in zip(runs, bounds, strict=True)], empty)
 
 
 def gather_all(runs: Sequence[SortedRun], key: Keys, empty: pyarrow.Table) -> pyarrow.Table:
-    """All rows of these keys, oldest run first; `empty` has their columns."""
+    """Gather all rows of these keys, oldest run first; `empty` has their columns."""
     bounds = (run.find(key, numpy.zeros(len(key), numpy.int64)) for run in runs)
     return joined([run.rows.take(expand(b.start, b.stop)) for run, b in zip(runs, bounds, strict=True)], empty)
 

@@ -155,7 +155,7 @@ def group_starts(*columns: NDArray[numpy.generic]) -> Longs:
 
 
 def unique_pairs(key: Keys, sub: Longs) -> tuple[Keys, Longs]:
-    """Each (key, sub) once, sorted; aligned with each other."""
+    """List each (key, sub) once, sorted; aligned with each other."""
     if are_in_order(key, sub):
         return key, sub
     order = numpy.lexsort((sub, key))

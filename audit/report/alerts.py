@@ -35,7 +35,7 @@ class Alerts:
         self._stop_serving: Callable[[], None] = lambda: None
 
     def __enter__(self) -> Self:
-        """Raises StartupError if the address of the metrics cannot be bound."""
+        """Start to serve. Raises StartupError if the address of the metrics cannot be bound."""
         if self._listen:
             address, self._stop_serving = serve_metrics(self._metrics, self._listen)
             typer.echo(f"metrics: http://{address}/metrics", err=True)

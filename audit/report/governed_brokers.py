@@ -48,7 +48,7 @@ def governed_nodes(state: ClusterState) -> frozenset[str]:
 
 
 def check_governed(folder: OutputFolder, commit: Commit | None, state: ClusterState) -> Open:
-    """What brokers show that klamm's controllers did not write. Raises OutputError."""
+    """Find what brokers show that klamm's controllers did not write. Raises OutputError."""
     found = Open([], [])
     controllers = governing(state)
     if commit is None or not controllers:

@@ -28,7 +28,9 @@ _TEXTS: Final = {
 
 
 class LastingCondition(Struct, frozen=True):
-    """What `rule` is about, and that has not ended: since when, and how long by the newest record, and until now."""
+    """Holds what `rule` is about, and that has not ended: since when, and how long by the newest record, and until
+    now.
+    """
 
     rule: str
     subject: str
@@ -42,7 +44,7 @@ class LastingCondition(Struct, frozen=True):
 
 
 def limit_of(rule: str, limits: Limits) -> int:
-    """How long a condition may last, in ms."""
+    """The time that a condition may last, in ms."""
     return {
         LEADERLESS: limits.leaderless_ms,
         UNDER_MIN_ISR: limits.under_min_isr_ms,

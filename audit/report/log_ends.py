@@ -15,6 +15,7 @@ from audit.chains.witnesses import (
     add_witnessed,
     check_ends,
     open_ends,
+    with_unconfirmed,
     witnessed_by_heads,
 )
 from audit.storage.commits import Commit
@@ -24,7 +25,7 @@ from state_log.chain import CHAIN_BREAK
 
 
 class CheckedEnds(NamedTuple):
-    """What was found, and the logs whose ends were not checked."""
+    """Holds what was found, and the logs whose ends were not checked."""
 
     ends: Ends
     open: OpenEnds
@@ -33,11 +34,12 @@ class CheckedEnds(NamedTuple):
 def check_log_ends(folder: OutputFolder, commit: Commit | None, state: ClusterState) -> CheckedEnds:
     """Compare what was read with what was seen of it. Raises OutputError."""
     given = read_given(folder)
-    latest = dict(state.witnessed)
+    logs, latest = _logs(state), dict(state.witnessed)
     add_witnessed(latest, witnessed_by_heads(given.heads))
+    latest = with_unconfirmed(latest, state.unconfirmed, logs)
     runs = [] if commit is None else folder.runs(commit.cluster.runs.get(DIGESTS, ()))
     digests = find_digests(runs, {(log, each.seq) for log, seen in latest.items() for each in seen.values()})
-    ends = check_ends(latest, _logs(state), lambda log, seq: digests[log, seq], _Lag(given, state).explains)
+    ends = check_ends(latest, logs, lambda log, seq: digests[log, seq], _Lag(given, state).explains)
     return CheckedEnds(ends, open_ends(given.heads, {name: log.next_seq for name, log in state.incarnations.items()}))
 
 

@@ -26,7 +26,9 @@ APPLY_WITHIN_MS: Final = 60_000
 
 
 class Open(NamedTuple):
-    """What waits at the end. `unknown`: conditions that a log which was not read, or not far enough, may explain."""
+    """Holds what waits at the end. `unknown`: conditions that a log which was not read, or not far enough, may
+    explain.
+    """
 
     findings: list[AuditFinding]
     unknown: list[AuditFinding]

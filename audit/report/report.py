@@ -48,7 +48,7 @@ class Gap(Struct, frozen=True):
 
 
 class ReadKafkaLog(Struct, frozen=True):
-    """A state-change.log of Apache Kafka's. `log` names it in the records: its file may have been renamed since.
+    """A state-change.log of Apache Kafka. `log` names it in the records: its file may have been renamed since.
     `first` and `last`: times, as ISO 8601 in UTC.
     """
 
@@ -93,7 +93,7 @@ def read_result(
 ) -> AuditResult:
     """The verdict on everything that was read so far.
 
-    It is incomplete where `require_trace` and a log of Kafka has no TRACE, or `require_heads` and the newest log of a
+    It is incomplete where `require_trace` and a Kafka log has no TRACE, or `require_heads` and the newest log of a
     node has no head. Raises OutputError.
     """
     folder = OutputFolder(output)
@@ -202,7 +202,7 @@ def _partition_of(finding: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 class _End(NamedTuple):
-    """What holds at the end of what was read. `unknown`: what only logs that were not read could decide."""
+    """Keeps the conditions at the end of what was read. `unknown`: what only logs that were not read could decide."""
 
     findings: list[AuditFinding]
     clocks: list[AuditFinding]
@@ -243,7 +243,9 @@ def read_findings(output: Location, limit: int) -> list[dict[str, Any]]:
 
 
 def read_lasting_conditions(output: Location, limit: int) -> list[LastingCondition]:
-    """What still holds and has lasted too long, by the records or by the clock of this machine; the longest first."""
+    """Find what still holds and has lasted too long, by the records or by the clock of this machine; the longest
+    first.
+    """
     folder = OutputFolder(output)
     commit = folder.last_commit()
     now_ms = time.time_ns() // 1_000_000

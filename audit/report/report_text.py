@@ -121,7 +121,7 @@ def _or_dash(count: int | None) -> str:
 
 
 def _since_previous(ms: int | None) -> str:
-    """How long after the term before a term began. A controller that hung records later that it resigned."""
+    """Say how long after the term before a term began. A controller that hung records later that it resigned."""
     if ms is None:
         return "the first that is known"
     return f"{_ms(abs(ms))} {'after' if ms >= 0 else 'before'} the last record of the one before"

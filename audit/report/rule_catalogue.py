@@ -19,7 +19,7 @@ SEVERITIES: Final = ("critical", "error", "log")
 """The worst first."""
 _FILE: Final = "the file and its folder: a disk, a copy, or a person changed it; compare it with a backup"
 _LINES: Final = "the file: a disk, a copy, or a person changed it; compare it with a backup"
-_NO_BEGINNING: Final = "a log of Kafka's does not say whether lines before its first are missing"
+_NO_BEGINNING: Final = "a Kafka log does not say whether lines before its first are missing"
 _NO_CHAIN: Final = "Kafka's lines have neither numbers nor digests"
 _LEVELS: Final = ("INFO", "TRACE")
 
@@ -49,7 +49,7 @@ EXPLANATIONS: Final[dict[str, Explanation]] = {rule: text for each in RULES for 
     ),
     LEADERSHIP_NEVER_TAKEN: Explanation(
         "error",
-        "A broker that is made leader records its role within a minute, while its log goes on.",
+        "A broker that is made leader records its role within a minute, while its log continues.",
         "the broker's log after that time, and the controller's for refused LeaderAndIsr requests",
         _NO_BEGINNING,
     ),
@@ -63,7 +63,7 @@ EXPLANATIONS: Final[dict[str, Explanation]] = {rule: text for each in RULES for 
         "error",
         "Two processes are not the same node at one time, longer than ten seconds.",
         "where both processes ran: an id was configured twice, or a data folder was copied",
-        "a log of Kafka's does not say which process or cluster wrote it",
+        "a Kafka log does not say which process or cluster wrote it",
     ),
     CLOCK_DIFFERS: _of_log(
         "Records that follow from one another have times in that order, but for the limit.",
@@ -76,13 +76,13 @@ EXPLANATIONS: Final[dict[str, Explanation]] = {rule: text for each in RULES for 
         kafka="INFO",
     ),
     LOG_CUT: _of_log(
-        "A log goes on at least to the last line that others have seen of it.",
+        "A log continues at least to the last line that others have seen of it.",
         "the file: lines, or whole files, were taken from its end; compare it with a backup",
         "Kafka's brokers keep no heads of logs",
     ),
     LOG_REWRITTEN: _of_log(
         "A line that others have seen has the digest that they have seen.",
-        "both logs: one of the two was written anew from some line on; compare them with backups",
+        "both logs: one of the two was rewritten from some line on; compare them with backups",
         _NO_CHAIN,
     ),
     SEQUENCE_GAP: _of_log("The lines of a log are numbered without gaps.", _LINES, _NO_CHAIN),
@@ -95,9 +95,9 @@ EXPLANATIONS: Final[dict[str, Explanation]] = {rule: text for each in RULES for 
         _FILE,
         "log4j deletes old files by itself",
     ),
-    LOG_CHANGED: _of_log("A log is not written anew after it was closed, and keeps its line ends.", _FILE, _NO_CHAIN),
+    LOG_CHANGED: _of_log("A log is not rewritten after it was closed, and keeps its line ends.", _FILE, _NO_CHAIN),
 }
-"""By rule id."""
+"""Keyed by rule id."""
 
 
 def not_applicable(levels: Collection[str], *, governed: bool = False) -> dict[str, str]:

@@ -36,7 +36,7 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class Sent(Struct, frozen=True):
-    """What the receiver has accepted: the verdict, and a digest of each finding by its rule and subject."""
+    """Holds what the receiver has accepted: the verdict, and a digest of each finding by its rule and subject."""
 
     verdict: str = ""
     findings: dict[str, str] = {}
@@ -106,7 +106,9 @@ _opener: Final = urllib.request.build_opener(_NoRedirects)
 
 
 def document(result: AuditResult, found: Sequence[Mapping[str, Any]], sent: Sent, now: Sent) -> dict[str, Any]:
-    """What is sent: the verdict, what was incomplete, findings that are new or changed, names of those withdrawn."""
+    """Make what is sent: the verdict, what was incomplete, findings that are new or changed, names of those
+    withdrawn.
+    """
     new = [f for f in found if sent.findings.get(_name(f)) != now.findings[_name(f)]]
     gone = sorted(sent.findings.keys() - now.findings.keys())
     return {

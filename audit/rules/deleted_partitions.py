@@ -53,7 +53,7 @@ def deletions_among(batch: BucketBatch, key: Keys) -> KnownDeletions:
 
 
 def deleted_at(deletions: pyarrow.Table, key: Keys) -> Longs:
-    """When these partitions were deleted, in ms since 1970; ABSENT: they were not, or it is unknown when.
+    """Find when these partitions were deleted, in ms since 1970; ABSENT: they were not, or it is unknown when.
 
     `deletions`: rows of DELETIONS, reduced. Aligned with `key`, which has any order.
     """

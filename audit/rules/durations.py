@@ -59,7 +59,7 @@ def deletions(batch: BucketBatch) -> KnownDeletions:
 
 
 def _durations(window: Window, limits: Limits, subjects: Subjects) -> Iterator[AuditFinding]:
-    """All findings in a window."""
+    """Find all violations in a window."""
     of = window.intervals
     too_few = "had fewer replicas in sync than min.insync.replicas"
     lasting = (
@@ -77,7 +77,7 @@ def _durations(window: Window, limits: Limits, subjects: Subjects) -> Iterator[A
 
 
 def _still_open(window: Window, subjects: Subjects) -> pyarrow.Table:
-    """What holds in the newest states, as OPEN_SCHEMA."""
+    """Find what holds in the newest states, as OPEN_SCHEMA."""
     of = window.intervals
     rows: list[dict[str, Any]] = []
     newest = _newest(window)

@@ -36,7 +36,7 @@ class Intervals:
     """
 
     def __init__(self, groups: Groups, taken: pyarrow.Table) -> None:
-        """`taken`: as `audit.rules.leaderships_taken.TAKEN`, reduced."""
+        """Divide time into intervals. `taken`: as `audit.rules.leaderships_taken.TAKEN`, reduced."""
         self.rows, self.key, self.sub = groups.firsts, groups.key, groups.sub
         self.leader, self.leader_epoch = groups.leader, groups.leader_epoch
         self.at_ms = longs(self.rows["at_ms"])
@@ -80,7 +80,7 @@ class Intervals:
 
     @cached_property
     def min_isr(self) -> Longs:
-        """`min.insync.replicas` as the leader knew it, at most the number of replicas; ABSENT: unknown."""
+        """The value of `min.insync.replicas` as the leader knew it, at most the number of replicas; ABSENT: unknown."""
         known, replicas = self.taken_longs("min_insync_replicas"), BrokerLists(self.rows["replicas"])
         return numpy.where(replicas.present, numpy.minimum(known, replicas.lengths), known)
 

@@ -14,7 +14,7 @@ class LimitError(ClusterError):
 
 
 class Limits(Struct, frozen=True):
-    """How long or how often something may be so before it is a finding. Times in ms."""
+    """Says how long or how often something may be so before it is a finding. Times in ms."""
 
     leaderless_ms: int = 300_000
     under_min_isr_ms: int = 1_800_000

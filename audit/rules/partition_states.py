@@ -65,7 +65,7 @@ def states_of(rows: pyarrow.Table) -> pyarrow.Table:
 
 
 def state_rows(rows: pyarrow.Table, chosen: Flags) -> tuple[pyarrow.Table, pyarrow.Table]:
-    """Those of the chosen records that have all of a state, and as STATES what they have; row by row the same."""
+    """Take the chosen records that have all of a state, and their states as STATES; both have the same rows."""
     part = rows.select(_PARTS).filter(pyarrow.array(chosen))
     leader, leader_epoch = longs(part["leader"]), longs(part["leader_epoch"])
     isr = BrokerLists(part["isr"])
@@ -123,7 +123,7 @@ class Groups:
     """
 
     def __init__(self, states: pyarrow.Table) -> None:
-        """`states`: as STATES or WRITTEN, in any order."""
+        """Group states. `states`: as STATES or WRITTEN, in any order."""
         states = reduce_states(states)
         key, sub = keys(states["key"]), longs(states["sub"])
         if not are_in_order(key, sub):
@@ -155,5 +155,5 @@ class Groups:
 
 
 def describe_state(row: dict[str, Any]) -> str:
-    """What a row of STATES says, in words."""
+    """Say in words what a row of STATES has."""
     return f"leader {row['leader']}, leader epoch {row['leader_epoch']}, ISR {row['isr']}"

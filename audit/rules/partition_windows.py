@@ -36,7 +36,7 @@ class Window(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """What there was to check about the partitions that a batch touches, and what there is with it.
+    """Holds what there was to check about the partitions that a batch touches, and what there is with it.
 
     Both have the same partitions and check the same range of partition epochs of each, so that what is found in `now`
     and not in `before` is new. The rows of the two are not aligned: `now` has the new states between the others.
@@ -59,7 +59,7 @@ class _Touched(NamedTuple):
     within_epoch: Flags
 
     def at(self, rows: Longs) -> "_Touched":
-        """Those in these rows."""
+        """Take those in these rows."""
         return _Touched(self.key[rows], self.low[rows], self.high[rows], self.within_epoch[rows])
 
 
@@ -91,14 +91,14 @@ def windows(batch: BucketBatch) -> Windows:
 
 
 def whole(states: pyarrow.Table, taken: pyarrow.Table) -> Window:
-    """All of these states, each checked. `states`: as WRITTEN; `taken`: as TAKEN, reduced."""
+    """Make a window of all these states, each checked. `states`: as WRITTEN; `taken`: as TAKEN, reduced."""
     found = Intervals(Groups(states), taken)
     return Window(found, numpy.ones(len(found.key), bool))
 
 
 @once
 def earlier_window(batch: BucketBatch) -> Window:
-    """What there was of the partitions that are not compared any more."""
+    """Make the window of the partitions that are not compared any more, as they were before."""
     return whole(earlier(batch, WRITTEN), earlier(batch, TAKEN))
 
 
@@ -116,7 +116,7 @@ def _changed(runs: Sequence[SortedRun], new: pyarrow.Table) -> pyarrow.Table:
 
 
 def _touched(states: pyarrow.Table, taken: pyarrow.Table, ended: Keys) -> _Touched:
-    """`ended`: partitions whose last state has ended, in any order."""
+    """Find the touched states. `ended`: partitions whose last state has ended, in any order."""
     key = numpy.concatenate((keys(states["key"]), keys(taken["key"]), ended))
     last = numpy.full(len(ended), _HIGHEST - 1)
     sub = numpy.concatenate((longs(states["sub"]), longs(taken["partition_epoch"]), last))
@@ -149,7 +149,7 @@ def _reached(runs: Sequence[SortedRun], touched: _Touched, reach: int) -> tuple[
 
 
 def _range(runs: Sequence[SortedRun], key: Keys, low: Longs, high: Longs) -> pyarrow.Table:
-    """All states of each key from `low` to `high`, both included; these are aligned with `key`."""
+    """Read all states of each key from `low` to `high`, both included; these are aligned with `key`."""
     ends = numpy.minimum(high, _HIGHEST - 1)
     found = [run.rows.take(expand(run.find(key, low).first, run.find(key, ends).end)) for run in runs]
     return joined(found, WRITTEN.schema.empty_table())

@@ -101,7 +101,7 @@ RULE: Final = Rule(
         TRUNCATED_BELOW_HIGH_WATERMARK: Explanation(
             "critical",
             "A follower's log is not truncated below its high watermark; a damaged log is another matter.",
-            "whether the machine of another replica was started anew before, as after a power failure: what it had not "
+            "whether the machine of another replica was restarted before, as after a power failure: what it had not "
             "flushed is lost, also for those that follow it, and the finding names it where its boot id has changed; "
             "whether an unclean election preceded; which records were between the offsets",
             "truncations are in server.log",

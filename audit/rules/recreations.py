@@ -46,7 +46,7 @@ class CreatedAnew(NamedTuple):
 
 
 def recreations_of(rows: pyarrow.Table) -> pyarrow.Table:
-    """What these records say of deletions and creations, reduced."""
+    """Read what these records say of deletions and creations, reduced."""
     absent = [PartitionState.NON_EXISTENT.value]
     deleted, created = is_one_of(rows["to_state"], absent), is_one_of(rows["from_state"], absent)
     chosen = is_one_of(rows["kind"], [Kind.PARTITION.value]) & (deleted | created) & _without_id(rows)
@@ -105,7 +105,7 @@ RECREATIONS: Final = Kept("recreations", _SCHEMA, lambda batch: recreations_of(b
 
 @once
 def created_anew(batch: BucketBatch) -> CreatedAnew:
-    """Which partitions of the batch were deleted and created afterwards."""
+    """Find the partitions of the batch that were deleted and created afterwards."""
     without_id = numpy.unique(keys(batch.rows["key"])[_without_id(batch.rows)])
     known = gather_all(batch.runs(RECREATIONS), without_id, _SCHEMA.empty_table())
     now = pyarrow.concat_tables([known, batch.added(RECREATIONS)])
@@ -130,7 +130,7 @@ def earlier(batch: BucketBatch, table: Kept) -> pyarrow.Table:
 
 
 def _not_compared(batch: BucketBatch) -> list[AuditFinding]:
-    message = "it was deleted and created anew without a topic id: its states and leaders are not compared"
+    message = "it was deleted and created again without a topic id: its states and leaders are not compared"
     return [
         batch.subjects.finding(RuleViolation(CREATED_ANEW, key, "created anew", message, (), None), NOT_COMPARED)
         for key in created_anew(batch).new.tolist()

@@ -22,7 +22,7 @@ NO_WORK: Final = "the log does not say when reassignments and deletions begin an
 
 
 class Explanation(NamedTuple):
-    """What a finding means.
+    """Holds what a finding means.
 
     `severity`: `critical`: records may be lost, or two brokers led; `log`: a log is not as it was written; `error`: the
     rest. `says`: what always holds. `kafka`: `INFO` or `TRACE`, the level of Apache Kafka's state-change.log that has

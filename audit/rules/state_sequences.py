@@ -68,7 +68,7 @@ def _withdraw(batch: BucketBatch) -> list[AuditFinding]:
 
 
 def _found(groups: Groups, touched: Flags, subjects: Subjects) -> Iterator[AuditFinding]:
-    """What there is to find about the touched groups. `touched`: aligned with the groups."""
+    """Find what there is to find about the touched groups. `touched`: aligned with the groups."""
     yield from _contradictions(groups, numpy.flatnonzero(touched), subjects)
     yield from _of_pairs(groups, _pairs_now(groups, touched), subjects)
 

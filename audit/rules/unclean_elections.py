@@ -46,7 +46,7 @@ _NO_OFFSET: Final = 1 << 62
 
 
 def offsets_of(rows: pyarrow.Table) -> pyarrow.Table:
-    """What these records say of offsets, reduced."""
+    """Read what these records say of offsets, reduced."""
     damaged = is_one_of(rows["cause_event"], sorted(CAUSES_OF_DAMAGE)) | is_one_of(rows["reason"], sorted(DAMAGED))
     roles = is_one_of(rows["kind"], [Kind.ROLE.value])
     truncations = is_one_of(rows["kind"], [Kind.TRUNCATION.value]) & ~damaged
@@ -113,7 +113,7 @@ UNCLEAN: Final = Kept("unclean", _PARTITIONS, _unclean_of, reduce_unclean)
 
 
 def _check(batch: BucketBatch) -> list[AuditFinding]:
-    """What a batch changes about unclean elections, and about truncations that these explain.
+    """Find what a batch changes about unclean elections, and about truncations that these explain.
 
     A truncation below the high watermark that nothing explains is found by the rule on single records; here it is taken
     back, or stands again, as elections become known.

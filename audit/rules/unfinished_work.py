@@ -40,12 +40,12 @@ class DeletionStep(Struct, frozen=True, order=True):
 
 
 def in_log_order(controller_epoch: Longs, seq: Longs) -> Longs:
-    """One number for each record, which orders them by controller epoch and number."""
+    """Make one number for each record, which orders them by controller epoch and number."""
     return (controller_epoch << 32) + numpy.clip(seq, 0, _SEQ_MAX)
 
 
 def steps_of(rows: pyarrow.Table) -> pyarrow.Table:
-    """What these records say of reassignments, reduced."""
+    """Read what these records say of reassignments, reduced."""
     assignments = is_one_of(rows["kind"], [Kind.ASSIGNMENT.value])
     begins = assignments & is_one_of(rows["to_state"], ["started"])
     ends = assignments & is_one_of(rows["to_state"], ["completed", "cancelled"])
@@ -76,7 +76,7 @@ STEPS: Final = Kept("steps", _SCHEMA, lambda batch: steps_of(comparable(batch)),
 
 @once
 def _steps(batch: BucketBatch) -> tuple[pyarrow.Table, pyarrow.Table]:
-    """All known steps of the partitions that have new ones, reduced: before the batch, and with it."""
+    """Gather all known steps of the partitions that have new ones, reduced: before the batch, and with it."""
     new = batch.added(STEPS)
     known = gather_all(batch.runs(STEPS), numpy.unique(keys(new["key"])), _SCHEMA.empty_table())
     return reduce_steps(known), reduce_steps(pyarrow.concat_tables([known, new]))

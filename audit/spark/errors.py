@@ -30,7 +30,7 @@ def begin_log(log: Path) -> None:
 
 
 def explained(error: Exception, log: Path, master: str) -> str:
-    """What went wrong; where the error only says that Spark is gone, what its log says about that."""
+    """Explain what went wrong; if the error only says that Spark is gone, what its log says about that."""
     if _JVM_EXITED in str(error):
         return _last_error(log) or summary(error)
     if _STOPPED in str(error):
@@ -53,12 +53,12 @@ def summary(error: Exception) -> str:
 
 
 def _last_error(log: Path) -> str:
-    """What a JVM that could not start said last; empty if it said nothing."""
+    """Find what a JVM that could not start said last; empty if it said nothing."""
     return next((line for line in reversed(_lines(log)) if re.search(r"(Exception|Error)\b.*: \S", line)), "")
 
 
 def _why_stopped(log: Path, master: str) -> str:
-    """Why the cluster ended the application; empty if it did not."""
+    """Find why the cluster ended the application; empty if it did not."""
     reasons = [found[1] for line in _lines(log) if (found := _KILLED.search(line))]
     if not reasons:
         return ""

@@ -70,7 +70,9 @@ def _files() -> Iterator[tuple[str, Path]]:
 
 
 def _theirs() -> list[Distribution]:
-    """What workers import, and what that needs in turn by its own metadata: releases differ. Raises StartupError."""
+    """Find what workers import, and what that needs in turn by its own metadata: releases differ. Raises
+    StartupError.
+    """
     found: dict[str, Distribution] = {}
     waiting = list(_IMPORTED)
     while waiting:

@@ -35,7 +35,7 @@ APPENDED: Final = {
 
 
 class SparkSettings(Struct, frozen=True):
-    """What an audit asks of Spark.
+    """Holds what an audit asks of Spark.
 
     `master`: none means this machine. `cores`: those of the whole application. `memory`: that of each JVM that has the
     work, the one of this machine or each executor; Python's processes are beside it. `conf`: set after all others.

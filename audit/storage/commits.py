@@ -33,14 +33,14 @@ def content_digest(data: bytes | pyarrow.Buffer) -> str:
 
 
 class BucketState(Struct, frozen=True):
-    """What a bucket has kept: sorted runs by table, and for the last bucket a file of its own."""
+    """Holds what a bucket has kept: sorted runs by table, and for the last bucket a file of its own."""
 
     runs: dict[str, tuple[StoredFile, ...]] = {}
     file: StoredFile | None = None
 
 
 class BucketResult(Struct, frozen=True):
-    """What checking one bucket of a batch has brought.
+    """Holds what checking one bucket of a batch has brought.
 
     `controllers`: those whose events agents name. `taken`: the last file of each log, and the byte up to which it was
     read. `tables`: what was written to them, by table and day. `error`: why the bucket could not be checked; nothing

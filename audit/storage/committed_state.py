@@ -1,4 +1,4 @@
-"""The commits of an audit, and the state that they name: what the audit has reached, and what the next batch rests on.
+"""Reads and writes the commits of an audit, and the state that they name, from which the next batch continues.
 
     commits/<batch>.json   what the audit has reached, as `Commit` and its hash; written last
     state/<bucket>/        the sorted runs and other state of each bucket
@@ -92,7 +92,11 @@ class CommittedState:
         return 0 if commit is None else commit.modified_ns
 
     def commit(self, commit: Commit) -> None:
-        """Make a batch count, and remove the state that only earlier ones needed."""
+        """Make a batch count, and then remove the state that only earlier ones needed.
+
+        One file is written as a whole, so after a crash the batch counts either entirely or not at all. Until it is
+        there, a repeated batch starts from the state of the commits before, which is why nothing is removed earlier.
+        """
         encoded = msgspec.json.encode(commit)
         stored = _StoredCommit(content_digest(encoded), msgspec.Raw(encoded))
         self.put(f"commits/{commit.batch}.json", msgspec.json.encode(stored))
@@ -153,7 +157,7 @@ class CommittedState:
 
 
 def files_of(state: BucketState) -> Iterator[StoredFile]:
-    """All files that a bucket has kept."""
+    """Yield all files that a bucket has kept."""
     yield from (run for runs in state.runs.values() for run in runs)
     if state.file is not None:
         yield state.file

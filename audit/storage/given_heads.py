@@ -19,14 +19,14 @@ FILE: Final = "heads.json"
 
 
 class Given(Struct, frozen=True):
-    """What was given. `lag_ms`: how far a log may be beyond what was read of it."""
+    """Holds what was given. `lag_ms`: how far a log may be beyond what was read of it."""
 
     heads: tuple[GivenHead, ...] = ()
     lag_ms: int = 0
 
 
 def read_given(folder: OutputFolder) -> Given:
-    """What the runs on this output were given; nothing if there was none. Raises OutputError."""
+    """Read what the runs on this output were given; nothing if there was none. Raises OutputError."""
     try:
         return decode(folder.files.read(FILE).to_pybytes(), type=Given)
     except FileNotFoundError:

@@ -113,7 +113,7 @@ class OutputFolder(CommittedState):
                 )
 
     def _consistent(self, read: Callable[[Commit | None], _T]) -> _T:
-        """What `read` makes of the last commit, repeated if an audit that runs has committed meanwhile."""
+        """Do `read` on the last commit, and again if an audit that runs has committed meanwhile."""
         while True:
             commit = self.last_commit()
             try:
@@ -127,7 +127,7 @@ class OutputFolder(CommittedState):
         return numbers_of(self.files.sizes(f"checkpoint/{name}"))
 
     def checkpoint(self, wanted: str = "") -> str:
-        """Where Spark's checkpoint of this audit is: where it was before, else where it is `wanted`, else below.
+        """Find where Spark's checkpoint of this audit is: where it was before, else where it is `wanted`, else below.
 
         Raises OutputError if it was elsewhere, and if an object store, which Spark cannot write to unaided, has none.
         """
@@ -159,7 +159,7 @@ class OutputFolder(CommittedState):
             known[day] = known.get(day, TableSize()) + TableSize(1, data.size)
 
     def take_written(self) -> dict[str, dict[str, TableSize]]:
-        """What was written to the tables since the last call, by table and day."""
+        """Return what was written to the tables since the last call, by table and day."""
         written, self._written = self._written, {}
         return {table: days for table, days in written.items() if days}
 

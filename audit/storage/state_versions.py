@@ -30,7 +30,7 @@ def _to_3(commit: Document) -> Document:
 
 
 _UPGRADES: Final[Mapping[int, Callable[[Document], Document]]] = {2: _to_3}
-"""By the version before: each makes a commit one of the next version."""
+"""Keyed by the version before: each makes a commit one of the next version."""
 
 
 def upgraded(commit: Document) -> Document:

@@ -46,14 +46,14 @@ class TableSize(Struct, frozen=True):
 
 
 class Deleted(Struct, frozen=True):
-    """What retention has deleted: files of days before `before` that batches up to `batch` wrote."""
+    """Holds what retention has deleted: files of days before `before` that batches up to `batch` wrote."""
 
     before: str
     batch: int
 
 
 class Reached(NamedTuple):
-    """What is committed: batches up to this one, this number of compactions, and what is deleted of a table."""
+    """Holds what is committed: batches up to this one, this number of compactions, and what is deleted of a table."""
 
     batch: int
     compactions: int
@@ -161,7 +161,7 @@ def _is_number(kind: pyarrow.DataType) -> bool:
 
 
 def metadata(table: str) -> Mapping[str, str]:
-    """What each file says of itself."""
+    """Make what each file says of itself."""
     return {"klamm.table": table, "klamm.version": str(VERSION)}
 
 

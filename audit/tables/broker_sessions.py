@@ -91,7 +91,7 @@ class _Sessions:
             session.expired = session.expired or event
 
     def finished(self) -> list[_Session]:
-        """All sessions; those that no record ends ended when a later one began."""
+        """Return all sessions; those that no record ends ended when a later one began."""
         with_epochs = sorted((s for s in self.all if s.broker_epoch is not None), key=lambda s: s.broker_epoch or 0)
         for session, later in pairwise(with_epochs):
             if session.last is None and session.expired is None and later.first is not None:

@@ -41,7 +41,7 @@ _GROUP_ROWS: Final = 1 << 17
 
 
 class Compaction(NamedTuple):
-    """What a commit says about a compaction, and the files that are to be deleted afterwards."""
+    """Holds what a commit says about a compaction, and the files that are to be deleted afterwards."""
 
     commit: Commit
     unneeded: list[str]

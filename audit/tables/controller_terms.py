@@ -17,7 +17,9 @@ RESIGNED, REPLACED = "resigned", "replaced"
 
 
 class TermEvents(Struct, frozen=True):
-    """What a controller recorded of its own term: when it became active, and when it resigned; None: it did not."""
+    """Holds what a controller recorded of its own term: when it became active, and when it resigned; None: it did
+    not.
+    """
 
     controller_epoch: int
     controller: int
@@ -104,7 +106,9 @@ def _numbers(name: str) -> tuple[int, int]:
 
 
 def _with_neighbours(terms: list[TermEvents]) -> Iterator[tuple[TermEvents, TermEvents | None, TermEvents | None]]:
-    """Each term, with one of the next lower and one of the next higher controller epoch. `terms`: sorted by these."""
+    """Yield each term, with one of the next lower and one of the next higher controller epoch. `terms`: sorted by
+    these.
+    """
     groups = [list(of_epoch) for _, of_epoch in groupby(terms, key=lambda term: term.controller_epoch)]
     for place, group in enumerate(groups):
         lower = groups[place - 1][-1] if place else None

@@ -42,7 +42,7 @@ _SHARES: Final = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
 
 
 class _NewElections(NamedTuple):
-    """What a batch adds to ELECTIONS and BY_EPOCH."""
+    """Holds what a batch adds to ELECTIONS and BY_EPOCH."""
 
     elections: pyarrow.Table
     by_epoch: pyarrow.Table
@@ -150,7 +150,7 @@ def touched_events(batch: BucketBatch) -> Keys:
 
 
 def failed_events(output: OutputFolder, cluster: BucketState) -> Keys:
-    """All events with failures, sorted, in the state of what concerns no partition. Raises OutputError."""
+    """Find all events with failures, sorted, in the state of what concerns no partition. Raises OutputError."""
     runs = output.runs(cluster.runs.get(FAILURES, ()))
     return numpy.unique(numpy.concatenate([numpy.zeros(0, numpy.uint64), *(run.key for run in runs)]))
 

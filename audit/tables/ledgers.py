@@ -31,7 +31,7 @@ def add_work(work: dict[str, Work], volumes: dict[str, Volume], read: Iterable[R
             known = volumes.get(name, Volume())
             volumes[name] = Volume(known.bytes + part.size, known.quarantined + part.quarantined, part.kafka is None)
         if part.kafka is not None:
-            # A file of Kafka's has the lines of two nodes: its broker's, and those of this broker as the controller.
+            # A Kafka file has the lines of two nodes: its broker's, and those of this broker as the controller.
             for done in part.work:
                 volumes.setdefault(f"{done.node}/{done.incarnation}", Volume(is_numbered=False))
 

@@ -63,7 +63,7 @@ def run_query(folder: OutputFolder, sql: str, limit: int | None = None) -> Answe
 
 
 def describe_tables(folder: OutputFolder) -> list[DescribedTable]:
-    """All tables, also those without rows. Raises OutputError."""
+    """Describe all tables, also those without rows. Raises OutputError."""
 
     def describe(tables: duckdb.DuckDBPyConnection) -> list[DescribedTable]:
         found = []

@@ -33,7 +33,7 @@ REPLACED: Final = "replaced"
 
 
 def assignments_of(rows: pyarrow.Table) -> pyarrow.Table:
-    """What these records say of reassignments, reduced."""
+    """Read what these records say of reassignments, reduced."""
     chosen = is_one_of(rows["kind"], [Kind.ASSIGNMENT.value]) & is_one_of(rows["to_state"], _STATES)
     chosen &= longs(rows["controller_epoch"]) >= 0
     found = []
@@ -60,7 +60,7 @@ ASSIGNMENTS: Final = Kept("assignments", _SCHEMA, lambda batch: assignments_of(b
 
 
 def revised_reassignments(batch: BucketBatch) -> pyarrow.Table:
-    """What a batch changes about the table."""
+    """Compute what a batch changes about the table."""
     new = batch.added(ASSIGNMENTS)
     earlier = gather_all(batch.runs(ASSIGNMENTS), numpy.unique(keys(new["key"])), _SCHEMA.empty_table())
     now = reduce_assignments(pyarrow.concat_tables([earlier, new]))

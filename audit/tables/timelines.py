@@ -69,14 +69,14 @@ def _rows(intervals: Intervals, until: Longs, chosen: Flags, subjects: Subjects,
 
 
 def _until(intervals: Intervals, deletions: pyarrow.Table) -> Longs:
-    """When the next state was written or the partition deleted, in ms since 1970; ABSENT: neither. Aligned."""
+    """Find when the next state was written or the partition deleted, in ms since 1970; ABSENT: neither. Aligned."""
     until = deleted_at(deletions, intervals.key)
     until[:-1] = numpy.where(intervals.goes_on[:-1], intervals.at_ms[1:], until[:-1])
     return numpy.where(until == ABSENT, ABSENT, numpy.maximum(until, intervals.at_ms))
 
 
 def _leaderless_from(intervals: Intervals) -> Longs:
-    """When the states before an election began to have no leader; ABSENT for other rows. Aligned."""
+    """Find when the states before an election began to have no leader; ABSENT for other rows. Aligned."""
     found = numpy.full(len(intervals.key), ABSENT)
     after = numpy.flatnonzero(intervals.elected[1:] & intervals.follows[1:] & intervals.leaderless[:-1]) + 1
     found[after] = intervals.at_ms[intervals.first_of_same(intervals.leaderless)[after - 1]]

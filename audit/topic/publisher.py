@@ -33,8 +33,8 @@ _CLIENT: Final = "klamm-audit-publish"
 
 
 class Published(Struct):
-    """How far the logs were published to a topic. `positions`: by log; `ends`: by partition, one after the last offset
-    that a line was given there.
+    """Says how far the logs were published to a topic. `positions`: by log; `ends`: by partition, one after the last
+    offset that a line was given there.
     """
 
     topic: str
@@ -55,7 +55,7 @@ class PublishedFile:
         except FileNotFoundError:
             return Published(topic)
         except DECODE_ERRORS as error:
-            raise TopicError(f"{self.path}: {error}; delete it to publish everything anew") from error
+            raise TopicError(f"{self.path}: {error}; delete it to publish everything again") from error
         if found.topic != topic:
             raise TopicError(f"{self.path}: is of the topic {found.topic}, not {topic}; pass another --state")
         return found
@@ -78,13 +78,13 @@ class Publisher:
         self.lines = 0
 
     def left_out(self) -> list[str]:
-        """What lies beside the segments and stays here, file by file with the reason."""
+        """Name what lies beside the segments and stays here, file by file with the reason."""
         logs = self._files.logs()
         faults = ReadFiles(0).faults(logs, self._files.ignored, {}, everything=False)
         unnamed = [s.path for log in logs.values() for s in log if parse_segment_name(s.path.name) is None]
         return [
             *(f"{fault.file}: was not published: it {why_unread(fault)}" for fault in faults),
-            *(f"{path_text(path)}: was not published: it is not named like a segment of klamm's" for path in unnamed),
+            *(f"{path_text(path)}: was not published: it is not named like a klamm segment" for path in unnamed),
         ]
 
     async def publish(self) -> None:

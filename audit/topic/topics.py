@@ -22,7 +22,7 @@ _MISFITS: Final = re.compile(
 
 
 class TopicError(ClusterError):
-    """What a topic, or its brokers, did not do."""
+    """Raised when a topic, or its brokers, did not do what was asked."""
 
 
 class Topic(Struct, frozen=True):
@@ -36,12 +36,12 @@ class Topic(Struct, frozen=True):
         return f"topic {self.name} at {self.bootstrap}"
 
     def explain(self, why: str) -> str:
-        """What Spark says of an audit of the topic, and what to do about it."""
+        """Explain what Spark says of an audit of the topic, and what to do about it."""
         if _MISFITS.search(why):
             return (
                 f"Spark's connector to Kafka {self.connector} does not fit this Spark ({why}): set --kafka-connector "
                 "to the version of Spark, or the nearest one that there is"
             )
         if "failOnDataLoss" in why or "data may have been lost" in why:
-            return f"{self}: records that were not read yet are gone; audit it anew into a new --output"
+            return f"{self}: records that were not read yet are gone; audit it again into a new --output"
         return f"{self}: {why}"

@@ -1,4 +1,7 @@
-"""The agent's `ClusterClient` over gRPC: calls to the controller and to peer agents."""
+"""Implements the agent's `ClusterClient` over gRPC: calls to the controller and to peer agents.
+
+Source: Kafka BrokerToControllerChannelManager, NodeToControllerChannelManager.
+"""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

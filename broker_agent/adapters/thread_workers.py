@@ -64,7 +64,7 @@ class ThreadWorkers:
             value: T = await job.result
             return value
         except asyncio.CancelledError:
-            # The thread goes on; what the caller holds for it must be held until it is done.
+            # The thread continues; what the caller holds for it must be held until it is done.
             if not job.has_ended:
                 job.on_end = self._loop.create_future()
                 await asyncio.wait([job.on_end])

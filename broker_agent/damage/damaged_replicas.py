@@ -136,7 +136,7 @@ class DamagedReplicas:
             return
         end, high_watermark, start = log.log_end_offset, log.high_watermark, log.log_start_offset
         log.truncate_fully_and_start_at(start)
-        _log.warning("Damaged replica fetches all records anew", partition=str(tp), leader=state.leader, start=start)
+        _log.warning("Damaged replica fetches all records again", partition=str(tp), leader=state.leader, start=start)
         self._manager.commit(
             LogTruncated(
                 *(tp, log.topic_id, state.leader, state.leader_epoch, cause),

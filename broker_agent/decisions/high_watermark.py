@@ -10,7 +10,7 @@ from cluster.model.broker import BrokerId, Offset
 
 
 def effective_min_isr(min_insync_replicas: int, assigned_replicas: int) -> int:
-    """`min.insync.replicas`, at most the number of replicas."""
+    """Limit `min.insync.replicas` to the number of replicas."""
     return min(min_insync_replicas, assigned_replicas)
 
 

@@ -130,6 +130,8 @@ class IsrAnswer(Enum):
 
 
 _NOT_APPLIED: Final = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
+# These say that the leader's view is outdated, so an expansion may be in effect. A leader that went back to the smaller
+# ISR would advance the high watermark without the new member, who may then be elected and lack committed records.
 _UNCERTAIN: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -31,7 +31,9 @@ def validate_epochs(
 ) -> ErrorCode:
     """The code of a whole control request: NONE, or the error for a stale epoch (R1.16, R2.2).
 
-    A larger broker epoch is accepted: the controller may learn of a registration before the broker does.
+    A larger broker epoch is accepted: the controller may learn of a registration before the broker does. A smaller one
+    was meant for an earlier incarnation, whose replicas it might stop or delete here; a smaller controller epoch is
+    that of a controller that has been replaced and may not know it yet.
     """
     if broker_epoch != UNKNOWN_BROKER_EPOCH and broker_epoch < own_broker_epoch:
         return ErrorCode.STALE_BROKER_EPOCH

@@ -36,7 +36,7 @@ def record_fetch(
     """The progress after a fetch at `fetch_offset`, when the leader's log end was `leader_end_offset` (R6.10).
 
     A follower is caught up now if it fetches at the log end; and as of its previous fetch if it fetches at the log end
-    of that time, which keeps it in sync under constant writes. The end offset may decrease.
+    of that time, because under constant writes it never reaches the present end. The end offset may decrease.
     """
     caught_up_ms = previous.last_caught_up_ms
     if fetch_offset >= leader_end_offset:

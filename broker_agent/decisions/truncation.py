@@ -54,9 +54,10 @@ class FetchErrorReaction(Enum):
 def react_to_fetch_error(
     code: ErrorCode, *, requested_epoch: LeaderEpoch, current_epoch: LeaderEpoch
 ) -> FetchErrorReaction:
-    """The reaction of a fetcher to a partition's error code (R5.16, R5.25).
+    """Choose the reaction of a fetcher to a partition's error code (R5.16, R5.25).
 
-    A fenced request gives up only if it carried the fetcher's current epoch.
+    A fenced request gives up only if it carried the fetcher's current epoch: otherwise a role change overtook it, and
+    its refusal says nothing about the new epoch.
     """
     if code is ErrorCode.OFFSET_OUT_OF_RANGE:
         return FetchErrorReaction.RESET_OFFSET

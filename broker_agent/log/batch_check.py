@@ -51,7 +51,7 @@ class CheckedBatch(NamedTuple):
 
 
 class BatchFault(NamedTuple):
-    """Where the sound part of a file ends, and why the bytes from there on are no valid batch."""
+    """Says where the sound part of a file ends, and why the bytes from there on are no valid batch."""
 
     position: int
     why: str
@@ -69,7 +69,7 @@ def expected_in_segment(
 
 
 def find_length_fault(header: BatchHeader, available: int) -> str | None:
-    """Why `header.size` cannot be the size of a batch of which the file has `available` bytes."""
+    """Say why `header.size` cannot be the size of a batch of which the file has `available` bytes."""
     if header.size < HEADER_SIZE:
         return f"its length field is {header.length}, less than a header"
     if header.size > available:
@@ -78,7 +78,7 @@ def find_length_fault(header: BatchHeader, available: int) -> str | None:
 
 
 def find_header_fault(header: BatchHeader, expected: Expected) -> str | None:
-    """Why a header of valid length cannot belong to the next batch: magic, offsets, leader epoch, in this order."""
+    """Say why a header of valid length cannot belong to the next batch: magic, offsets, leader epoch, in this order."""
     if header.magic != MAGIC:
         return f"magic is {header.magic}, not {MAGIC}"
     if header.base_offset < expected.next_offset:
@@ -143,7 +143,7 @@ class BatchWalk:
         return BatchFault(self.end, why)
 
     def _find_gap_fault(self, header: BatchHeader) -> str | None:
-        """Why a batch that leaves a gap behind its predecessor, which is permitted, is yet the wrong one of two.
+        """Say why a batch that leaves a gap behind its predecessor, which is permitted, is yet the wrong one of two.
 
         No checksum covers the base offset. If the next batch begins below the end of this one, but not below the end of
         the predecessor, this one was moved.

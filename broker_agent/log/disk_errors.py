@@ -13,7 +13,7 @@ from typing import Final
 _RAISE_FILE_LIMIT: Final = (
     "raise the limit of open files (ulimit -n; LimitNOFILE= of a systemd unit) or close connections"
 )
-_RETRY: Final = "it is tried again; if it goes on, restart the broker"
+_RETRY: Final = "it is tried again; if it persists, restart the broker"
 
 REMEDIES: Final[Mapping[int, str]] = MappingProxyType(
     {

@@ -169,7 +169,7 @@ class FileDisk:
             # Shielded: a queued fsync must run even if nobody waits for it any more.
             return await asyncio.shield(running)
         except asyncio.CancelledError:
-            # The thread goes on, using files that the caller's locks protect: keep the locks until it is done.
+            # The thread continues, using files that the caller's locks protect: keep the locks until it is done.
             await asyncio.wait([running])
             raise
 

@@ -91,7 +91,9 @@ class LogDirectories:
 
     @property
     def unloadable(self) -> Mapping[TopicPartition, str]:
-        """Why logs of live directories could not be loaded; they are offline until the process ends (R9.22)."""
+        """The reasons why logs of live directories could not be loaded; they are offline until the process ends
+        (R9.22).
+        """
         return {topic_partition: log.why for topic_partition, log in self._unloadable.items()}
 
     @property

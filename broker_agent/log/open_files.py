@@ -130,7 +130,7 @@ class OpenFiles:
             self._reopen(file)
 
     def unpin(self, file: OpenFile, *, changed: bool = False) -> None:
-        """`changed`: the descriptor was written to, completely or not."""
+        """Release a file. `changed`: whether its descriptor was written to, completely or not."""
         with self._lock:
             file.writes += changed
             file.pins -= 1
@@ -325,7 +325,7 @@ def _close_all(spare: list[int], in_directory: dict[str, set[OpenFile]]) -> None
 
 
 def _find_difference(file: OpenFile, descriptor: int) -> OSError | None:
-    """Why this descriptor is not of the file as it was left."""
+    """Say why this descriptor is not of the file as it was left."""
     status = os.fstat(descriptor)
     if file.is_closed and not file.flushers:
         return OSError(errno.EBADF, "the file was closed", file.path)

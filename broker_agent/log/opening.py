@@ -210,7 +210,7 @@ class _Loader:
             self._logs.add_damaged(in_doubt(tp, topic_id, path, end))
         if partitions:
             _log.warning(
-                "The machine was started anew without a clean shutdown of the broker: replicas may lack what was not "
+                "The machine was restarted without a clean shutdown of the broker: replicas may lack what was not "
                 "flushed; others in sync lead before they do",
                 directory=path,
                 replicas=len(partitions),

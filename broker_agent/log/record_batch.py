@@ -105,7 +105,9 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def find_damage(header: BatchHeader, batch: Buffer) -> str | None:
-    """Why `batch` cannot be an intact batch, whatever its content: wrong magic, length or checksum; None if it can."""
+    """Say why `batch` cannot be an intact batch, whatever its content: wrong magic, length or checksum; None if it
+    can.
+    """
     if header.magic != MAGIC:
         return f"magic is {header.magic}, not {MAGIC}"
     if header.size < HEADER_SIZE or header.size != len(batch):
@@ -114,7 +116,7 @@ def find_damage(header: BatchHeader, batch: Buffer) -> str | None:
 
 
 def find_checksum_fault(header: BatchHeader, batch: Buffer) -> str | None:
-    """Why the checksum of `batch`, of exactly the size in `header`, is wrong; None if it is right."""
+    """Say why the checksum of `batch`, of exactly the size in `header`, is wrong; None if it is right."""
     with memoryview(batch) as view, view[CHECKSUM_START:] as covered:
         checksum = crc32c(covered)
     if checksum != header.crc:

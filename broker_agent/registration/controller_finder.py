@@ -1,6 +1,7 @@
 """Finds the active controller and its address, by watching ZooKeeper.
 
 `/controller` holds a candidate's id and `/controllers/ids/<id>` its addresses; both are deleted with their session.
+Source: Kafka MetadataCacheControllerNodeProvider.
 """
 
 import asyncio

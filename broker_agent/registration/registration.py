@@ -35,7 +35,7 @@ class Registration:
     """Registers one broker, again after each session expiry."""
 
     def __init__(self, zookeeper: ZooKeeper, broker: Broker, clock: WallClock, *, version: int = 5) -> None:
-        """`version`: of the znode's JSON."""
+        """Register `broker`. `version`: that of the znode's JSON."""
         self.broker = broker
         self._version = version
         self.epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
@@ -133,7 +133,7 @@ class Registration:
         )
 
     def _take(self, czxid: int, seen: int) -> None:
-        """`seen`: the highest zxid seen before the attempt."""
+        """Take the broker epoch `czxid`. `seen`: the highest zxid seen before the attempt."""
         self.epoch = BrokerEpoch(czxid)
         self._session_id = self._zookeeper.session_id
         _log.info("Broker registered", broker=self.broker.id, epoch=czxid)

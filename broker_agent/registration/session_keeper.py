@@ -1,4 +1,4 @@
-"""An agent's ZooKeeper session: processes its events, and replaces it after an expiry, with a new registration.
+"""Keeps an agent's ZooKeeper session: processes its events, and after an expiry opens another and registers again.
 
 Source: Kafka ZooKeeperClient, KafkaZkClient; agent rules R1.12 to R1.15.
 """
@@ -42,7 +42,7 @@ class BrokerSessionKeeper:
         finder: ControllerFinder,
         setting_changes: ConfigChanges,
     ) -> None:
-        """`events` is filled by the listener of `zookeeper`."""
+        """Keep the session of `zookeeper`, whose listener fills `events`."""
         self._zookeeper = zookeeper
         self._events = events
         self._registration = registration
@@ -61,7 +61,7 @@ class BrokerSessionKeeper:
         return Health("registered", is_healthy=True)
 
     def findings(self) -> Iterator[Finding]:
-        """That ZooKeeper does not answer, which nobody else knows before the session ends."""
+        """Report that ZooKeeper does not answer, which no other process knows before the session ends."""
         if self._disconnected_at is None:
             return
         lasting_s = asyncio.get_running_loop().time() - self._disconnected_at
@@ -102,7 +102,9 @@ class BrokerSessionKeeper:
     async def _renew_session(self) -> None:
         """Open a new session and register, retrying until both succeed (R1.12, R1.15).
 
-        Roles, fetchers, logs and pending ISR changes stay as they are until the controller's next requests (R1.13).
+        Roles, fetchers, logs and pending ISR changes stay as they are until the controller's next requests (R1.13). To
+        give them up would only take partitions from clients: if others were elected meanwhile, those requests have
+        higher leader epochs, and until then only what the whole ISR has is committed, the elected replica included.
         """
         _log.warning("ZooKeeper session expired; registering again", broker=self._manager.own_id)
         self.commit("expired", _EXPIRED)

@@ -205,6 +205,7 @@ class HostedPartition:
 
     def try_advance_high_watermark(self, now_ms: float) -> bool:
         """Advance the high watermark as far as the followers allow (R6.18); never lowers it."""
+        # Below `min.insync.replicas` no record may become visible: too few copies would exist if the leader failed now.
         if not self.is_leader or self.log is None or len(self.isr) < self.min_isr:
             return False
         candidate = high_watermark_candidate(
@@ -215,6 +216,7 @@ class HostedPartition:
             now_ms=now_ms,
             lag_ms_max=self._lag_ms_max,
         )
+        # Followers count by what they have fetched; the leader itself, where `flush.messages` says so, by its disk.
         candidate = min(candidate, self.log.durable_end_offset)
         if candidate <= self.log.high_watermark:
             return False

@@ -1,6 +1,7 @@
-"""Sends ISR changes to the controller: one AlterPartition request in flight per agent.
+"""Sends ISR changes to the controller: one AlterPartition request of an agent is in flight at a time.
 
-Source: Kafka AlterPartitionManager; KIP-497.
+Changes of many partitions, as after the failure of a broker, so travel together: those that arrive while a request is
+in flight make up the next one. Source: Kafka AlterPartitionManager; KIP-497.
 """
 
 import asyncio
@@ -25,13 +26,14 @@ from cluster.requests.control import RequestCause
 RETRY_MS: Final = 50
 STUCK_ISR_CHANGE: Final = "stuck_isr_change"
 WAIT_MAX_S: Final = 30
-"""A proposal is a finding after this; the controller answers within `request.timeout.ms` or not at all."""
+"""A proposal is a finding after this time; the controller answers within `request.timeout.ms` or not at all."""
 UNREACHED_MAX_S: Final = 3
-"""Where the last request failed: longer than it takes to find the next controller once there is one."""
+"""The same if the last request failed; longer than it takes to find the next controller once there is one."""
 
 Completion = Callable[[AlterPartitionResult, RequestCause | None], None]
-"""Called once per submission, after it was removed from the queue: it may submit the next change. With the event in
-which the controller wrote the accepted ISRs of the response, if it names one.
+"""Called once for each submission, after it was removed from the queue, so that it may submit the next change.
+
+The second argument is the event in which the controller wrote the accepted ISRs, if the response names one.
 """
 _log = structlog.stdlib.get_logger()
 
@@ -63,7 +65,10 @@ class IsrProposals:
         self._submitted = asyncio.Event()
 
     def submit(self, item: AlterPartitionItem, complete: Completion) -> None:
-        """Queue a proposal; a second one for its partition gets OPERATION_NOT_ATTEMPTED at once (R8.25)."""
+        """Queue a proposal; a second one for its partition gets OPERATION_NOT_ATTEMPTED at once (R8.25).
+
+        The second would have to name the partition epoch that only the answer to the first one brings.
+        """
         tp = TopicPartition(item.topic_name, item.partition_index)
         if tp in self._waiting:
             code = ErrorCode.OPERATION_NOT_ATTEMPTED
@@ -74,7 +79,7 @@ class IsrProposals:
         self._submitted.set()
 
     def findings(self) -> Iterator[Finding]:
-        """The proposals that have had no effect for too long, whether or not they were submitted again."""
+        """Report the proposals that have had no effect for too long, whether or not they were submitted again."""
         now = asyncio.get_running_loop().time()
         limit_s = UNREACHED_MAX_S if self._is_unreached else WAIT_MAX_S
         for tp, since in sorted(self._since.items()):
@@ -104,6 +109,8 @@ class IsrProposals:
             async with asyncio.timeout(self._timeout_ms / 1000):
                 response = await self._client.ask_controller(controller, request, AlterPartitionResponse)
         except (PeerUnreachableError, TimeoutError) as error:
+            # It may have been carried out. It is sent again unchanged: the controller answers a proposal that is in
+            # effect already with the state that it wrote.
             why = error.why if isinstance(error, PeerUnreachableError) else "timed out"
             if not self._is_unreached:
                 _log.warning("Sending AlterPartition failed; retrying", controller=controller.address, error=why)

@@ -49,7 +49,7 @@ class Unanswered(NamedTuple):
 
 
 def silence_findings(own_id: BrokerId, waiting: Iterable[Unanswered], now: float) -> Iterator[Finding]:
-    """One for each leader that an attempt did not reach and that has owed an answer for too long."""
+    """Yield one for each leader that an attempt did not reach and that has owed an answer for too long."""
     by_leader: dict[BrokerId, list[Unanswered]] = {}
     for unanswered in waiting:
         by_leader.setdefault(unanswered.silence.leader, []).append(unanswered)

@@ -96,6 +96,7 @@ class Purgatory:
         if self._checked is None:
             self._checked = next(iter(self._to_check))
             del self._to_check[self._checked]
+            # Those that begin to wait later need no test now: their callers have seen the change already.
             self._unchecked = iter(tuple(self._watchers.get(self._checked, ())))
         part = list(islice(self._unchecked, CHECKED_AT_ONCE))
         completed = sum(_test(operation, self._checked) for operation in part)

@@ -33,8 +33,8 @@ _log = structlog.stdlib.get_logger()
 
 
 class FetchStart(Struct, frozen=True):
-    """Where to start fetching a partition. `latest_epoch`: of the local epoch cache, None if it is empty. `cause`: what
-    led to the role.
+    """Says where to start fetching a partition. `latest_epoch`: of the local epoch cache, None if it is empty.
+    `cause`: what led to the role.
     """
 
     topic_id: TopicId | None

@@ -75,7 +75,7 @@ class DynamicBrokerSettings:
         fetchers_of_file: int,
         log_level: LogLevel,
     ) -> None:
-        """`fetchers_of_file`: the number of fetchers per leader without an override."""
+        """Follow the configs. `fetchers_of_file`: the number of fetchers for each leader without an override."""
         self.changes = ConfigChanges(zookeeper, clock, self._take_over)
         self._zookeeper = zookeeper
         self._layers = (ConfigEntity("brokers", str(broker)), ConfigEntity("brokers", DEFAULT_ENTITY))

@@ -99,6 +99,7 @@ class FetchRequests:
                 return verdict
         if not bounds.log_start <= item.fetch_offset <= bounds.log_end:
             return _answer(item, bounds, ErrorCode.OFFSET_OUT_OF_RANGE)
+        # Consumers see committed records only: a later one may still be truncated if another replica is elected.
         upper = bounds.log_end if request.replica_id >= 0 else bounds.high_watermark
         records = b""
         if item.fetch_offset < upper and (limit > 0 or at_least_one):

@@ -1,4 +1,4 @@
-"""Waiting inside a request: while it waits, it does not count among the requests that are being handled.
+"""Lets a request wait without a place: meanwhile it does not count among the requests that are being handled.
 
 A request that waits for records, replicas or a change of the cluster may do so for minutes, and thousands may wait at
 once. Source: Kafka's purgatories, in which a request occupies no handler thread.
@@ -11,14 +11,14 @@ from typing import Final, Protocol
 
 
 class Parkable(Protocol):
-    """A request that is being handled."""
+    """Stands for a request that is being handled."""
 
     def park(self) -> None:
-        """From now on the request counts as waiting; no effect the second time."""
+        """Count the request as waiting from now on; a second call has no effect."""
         ...
 
     async def resume(self) -> None:
-        """Wait for the turn to go on: thousands of requests may be woken at once."""
+        """Wait for the turn to continue: thousands of requests may be woken at once."""
         ...
 
 
@@ -28,7 +28,7 @@ CURRENT: Final[ContextVar[Parkable | None]] = ContextVar("CURRENT", default=None
 
 @asynccontextmanager
 async def parked() -> AsyncIterator[None]:
-    """Where a request waits: inside, it does not count as being handled."""
+    """Mark the block in which a request waits: meanwhile it does not count as being handled."""
     request = CURRENT.get()
     if request is None:
         yield

@@ -13,12 +13,14 @@ from cluster.model.errors import ClusterError, ConfigError, StartupError, Stoppi
 from cluster.model.exit_codes import ExitCode
 
 _GARBAGE_THRESHOLDS: Final = (2_000, 10, 1_000)
-"""Full collections are rare: one takes 0.8 s while ten thousand requests wait. Nearly everything is freed without."""
+"""The thresholds of garbage collection. Full collections are rare: one takes 0.8 s while ten thousand requests wait.
+Nearly everything is freed without.
+"""
 _T = TypeVar("_T")
 
 
 class TaskSet:
-    """Background tasks within an `async with` block.
+    """Runs background tasks within an `async with` block.
 
     A task that raises cancels the block and every other task, and the block raises its exception (in an
     ExceptionGroup). Leaving the block cancels running tasks and waits for them.
@@ -59,6 +61,7 @@ class TaskSet:
         return task
 
     def cancel_all(self) -> None:
+        """Cancel all tasks, without waiting for their ends."""
         for task in tuple(self._running):
             task.cancel()
 
@@ -67,7 +70,7 @@ class TaskSet:
 
 
 class Backoff:
-    """Exponential backoff: doubled up to a maximum, with a jitter of 20 %."""
+    """Computes an exponential backoff: doubled up to a maximum, with a jitter of 20 %."""
 
     def __init__(self, initial_ms: float, max_ms: float, random: Random) -> None:
         self._initial_ms, self._max_ms, self._random = initial_ms, max_ms, random
@@ -84,6 +87,7 @@ class Backoff:
         self._next_ms = self._initial_ms
 
     async def pause(self) -> None:
+        """Wait before the next attempt."""
         await asyncio.sleep(self.next_ms() / 1000)
 
 

@@ -1,1 +1,1 @@
-"""What the command lines of all programs share: documents, tables, folders of the user."""
+"""Holds what the command lines of all programs share: documents, tables, folders of the user."""

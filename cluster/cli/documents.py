@@ -15,7 +15,7 @@ _INDENT: Final = 4
 
 
 class Format(StrEnum):
-    """The output format."""
+    """Names the output format."""
 
     TABLE = "table"
     JSON = "json"
@@ -56,7 +56,7 @@ def write_line(text: str) -> None:
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal that stdout is; None if it is none."""
+    """The number of columns of the terminal that stdout is; None if it is none."""
     on_terminal = sys.stdout is not None and sys.stdout.isatty()
     return shutil.get_terminal_size().columns if on_terminal else None
 

@@ -1,20 +1,22 @@
-"""Aligned tables of text, which fit a terminal where words allow it: words are never broken, values never truncated."""
+"""Makes aligned tables of text, which fit a terminal where words allow it: words are never broken, values never
+truncated.
+"""
 
 import re
 from collections.abc import Sequence
 from typing import Final
 
 _GAPS: Final = ("  ", " ")
-"""Between columns; the narrow one where it makes the table fit."""
+"""The gaps between columns; the narrow one if it makes the table fit."""
 _BREAKS: Final = re.compile(r"(?<=[ ,;])(?<!\d{4}-\d\d-\d\d )(?=[^ ])")
-"""Where a cell may go on in the next line: behind a blank, but not that between date and time, and between the items of
-a list.
+"""The places where a cell may continue in the next line: behind a blank, except that between date and time, and between
+the items of a list.
 """
 _BREAKS_OF_HEADERS: Final = re.compile(r"(?<=_)")
 
 
 def table_lines(header: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> list[list[str]]:
-    """The lines of each row, those of the header first.
+    """Make the lines of each row, those of the header first.
 
     Without `width` each row is one line. Otherwise the widest cells are folded until the lines fit, if they can: an
     address that is wider than its share makes its line longer.
@@ -26,7 +28,7 @@ def table_lines(header: Sequence[str], rows: Sequence[Sequence[str]], width: int
 
 
 def _fitting(widths: list[int], pieces: Sequence[Sequence[Sequence[str]]], width: int) -> tuple[str, list[int]]:
-    """The gap and the widths of columns that fit, or nearly."""
+    """Choose the gap and the widths of columns that fit, or nearly."""
     for gap in _GAPS:
         room = width - len(gap) * (len(widths) - 1)
         if sum(shrunk := _shrunk(widths, pieces, room)) <= room:
@@ -35,7 +37,7 @@ def _fitting(widths: list[int], pieces: Sequence[Sequence[Sequence[str]]], width
 
 
 def _shrunk(widths: list[int], pieces: Sequence[Sequence[Sequence[str]]], room: int) -> list[int]:
-    """Widths whose sum fits, made by narrowing what is widest; no column becomes narrower than its longest word."""
+    """Narrow the widest columns until the sum fits; no column becomes narrower than its longest word."""
     least = [max(len(piece.rstrip()) for row in pieces for piece in row[i]) for i in range(len(widths))]
     shrunk = list(widths)
     while sum(shrunk) > room:

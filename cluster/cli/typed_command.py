@@ -1,4 +1,4 @@
-"""Commands in messages, named as this one was typed: in a clone, `klamm` is not on the PATH and `./klamm` is.
+"""Names commands in messages as this one was typed: in a clone, `klamm` is not on the PATH and `./klamm` is.
 
 Those that ask a cluster name it as this one did, by the same option.
 """
@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import Final
 
 _COMMAND: Final = "_KLAMM_COMMAND"
-"""Set by the script `klamm` of a clone where it is not on the PATH."""
+"""The variable that the script `klamm` of a clone sets if it is not on the PATH."""
 _NAMED: Final = re.compile(r"(['`])klamm ([a-z]+)([^'`]*)(?=\1)")
 _OF_THIS_MACHINE: Final = frozenset(("down", "status", "up"))
 _ASKING: Final = re.compile(
@@ -31,14 +31,14 @@ def name_cluster(**options: object) -> None:
 
 
 def as_typed(text: str) -> str:
-    """The text with the commands in quotes, such as 'klamm up', as they are to be typed here."""
+    """Replace the commands in quotes, such as 'klamm up', by what is to be typed here."""
     return _NAMED.sub(
         lambda found: f"{found[1]}{typed_command()} {found[2]}{found[3]}{_options_for(*found.groups())}", text
     )
 
 
 def _options_for(_: str, command: str, arguments: str) -> str:
-    """The option that names the cluster, unless the command has one already, or does not take it."""
+    """Make the option that names the cluster, unless the command has one already, or does not take it."""
     named = _cluster.get()
     if named is None or any(option in arguments for option in ("--bootstrap", "--data", "--context")):
         return ""

@@ -1,4 +1,4 @@
-"""Where klamm keeps files of the user who runs it.
+"""Finds the folders where klamm keeps files of the user who runs it.
 
 Source: XDG Base Directory Specification, by which a relative folder in the environment is ignored.
 """
@@ -9,12 +9,12 @@ from pathlib import Path
 
 
 def user_cache(environment: Mapping[str, str] | None = None) -> Path:
-    """For what can be made or fetched again."""
+    """The folder for what can be made or fetched again."""
     return _folder("XDG_CACHE_HOME", ".cache", environment)
 
 
 def user_configuration(environment: Mapping[str, str] | None = None) -> Path:
-    """For what the user has chosen."""
+    """The folder for what the user has chosen."""
     return _folder("XDG_CONFIG_HOME", ".config", environment)
 
 

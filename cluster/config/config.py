@@ -149,7 +149,9 @@ class NodeConfig(BaseModel):
 
     @property
     def kafka_listeners(self) -> tuple[KafkaListener, ...]:
-        """Where a controller answers Kafka's brokers and clients. Raises ValueError; not after `load_config`."""
+        """The listeners where a controller answers Kafka's brokers and clients. Raises ValueError; not after
+        `load_config`.
+        """
         settings = self.settings
         return parse_kafka_listeners(
             settings.klamm_kafka_listeners,

@@ -30,7 +30,7 @@ class KafkaListener(Struct, frozen=True):
     advertised: Endpoint
 
     def endpoint(self, bound_port: int) -> Endpoint:
-        """What to advertise, with the bound port where none was given."""
+        """The endpoint to advertise, with the bound port where none was given."""
         given = self.advertised
         return Endpoint(given.host, given.port or bound_port, given.listener, given.security_protocol)
 

@@ -53,7 +53,7 @@ class _TlsKeys(Keys):
     @model_validator(mode="before")
     @classmethod
     def _gather_those_of_listeners(cls, values: Any) -> Any:
-        """One key for each listener becomes one value: listener name -> value."""
+        """Gather the keys of single listeners into one value: listener name -> value."""
         if not isinstance(values, dict):
             return values
         found = {match[1].upper(): key for key in values if (match := _OF_LISTENER.fullmatch(str(key)))}

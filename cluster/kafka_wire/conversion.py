@@ -84,7 +84,7 @@ class _Derivation:
         return name
 
     def _expression(self, field: AnnotatedField) -> str | None:
-        """What the field is made of; None if it keeps its default."""
+        """The expression from which the field is made; None if it keeps its default."""
         known = self._known.get(field.kafka_name)
         if known is not None:
             self.used.add(known.name)

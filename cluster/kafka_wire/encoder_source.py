@@ -124,7 +124,7 @@ class _StructEncoder:
             self._put_tagged_fields()
 
     def _put_tagged_fields(self) -> None:
-        """Each as its tag, its size and its value, where it does not have its default."""
+        """Put each as its tag, its size and its value, unless it has its default."""
         add = self._source.add
         add("    tagged = []")
         for field in self._layout.tagged:

@@ -12,7 +12,7 @@ _CHUNK: Final = 65_536
 
 
 class FrameError(ClusterError):
-    """The bytes of a connection are no frames of Kafka's, or one is larger than may be."""
+    """The bytes of a connection are no Kafka frames, or one is larger than may be."""
 
     code = ErrorCode.INVALID_REQUEST
 
@@ -63,7 +63,7 @@ class FrameMemory:
         self.used = 0
 
     def take(self, amount: int) -> None:
-        """Raises FrameError if there is no room."""
+        """Take room for a frame. Raises FrameError if there is none."""
         if self.used + amount > self._bytes_max:
             raise FrameError(f"no room: requests in memory use {self.used} of {self._bytes_max} bytes")
         self.used += amount

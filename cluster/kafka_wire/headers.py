@@ -15,7 +15,7 @@ M = TypeVar("M", bound=Message)
 
 
 class RequestHeader(Struct, frozen=True):
-    """What stands before a request. The version may be one that is not known here."""
+    """Holds what stands before a request. The version may be one that is not known here."""
 
     api_key: ApiKey
     api_version: int

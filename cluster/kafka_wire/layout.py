@@ -29,7 +29,7 @@ class FieldLayout(NamedTuple):
         return NUMBER_FORMATS.get(self.field.element_type, "")
 
     def least_element_bytes(self, structs: dict[str, int]) -> int:
-        """How many bytes an element of the array has at least. `structs`: those of structs, by name."""
+        """The least number of bytes of an element of the array. `structs`: those of structs, by name."""
         kind = self.field.element_type
         if kind in NUMBER_FORMATS:
             return calcsize(f">{NUMBER_FORMATS[kind]}")
@@ -40,7 +40,7 @@ class FieldLayout(NamedTuple):
         return 1 if self.is_compact else _LEAST_BYTES[kind]
 
     def least_bytes(self, structs: dict[str, int]) -> int:
-        """How many bytes the field has at least."""
+        """The least number of bytes of the field."""
         if self.field.is_array:
             return 1 if self.is_compact else 4
         if self.field.is_struct and self.is_nullable:

@@ -48,7 +48,9 @@ def _index(schemas: Sequence[MessageSchema]) -> str:
 
 
 def _module(schemas: Sequence[MessageSchema], used: Counter[str]) -> str:
-    """`used`: how many messages have a struct of each name. Those of several have the message's name before theirs."""
+    """Write a module. `used`: the number of messages that have a struct of each name; with several, the message's
+    name is put before it.
+    """
     structs = [struct for schema in schemas for struct in schema.structs().values()]
     topic_ids = any(field.element_type == "uuid" for struct in structs for field in struct.fields)
     names = ", ".join(f"{schema.name} {schema.valid_versions}" for schema in schemas)

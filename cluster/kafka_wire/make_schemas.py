@@ -76,7 +76,7 @@ def fetched_jar() -> Path:
 
 
 def definitions(jar: Path) -> dict[str, dict[str, Any]]:
-    """All message definitions by name, as Kafka wrote them."""
+    """Read all message definitions by name, as Kafka wrote them."""
     with ZipFile(jar) as archive:
         files = [name for name in archive.namelist() if name.startswith(_FOLDER) and name.endswith(".json")]
         texts = [archive.read(name).decode() for name in files]

@@ -30,7 +30,7 @@ class ValueLeftOutError(Exception):
 
 
 class ElementsLeft:
-    """How many elements the arrays of a message may have yet, all together.
+    """Says how many elements the arrays of a message may have yet, all together.
 
     An element may be two bytes on the wire, yet takes a hundred in memory and a microsecond to make.
     """
@@ -41,7 +41,9 @@ class ElementsLeft:
         self.left = left
 
     def take(self, count: int) -> None:
-        """`count`: of one array, -1 for null. Raises ValueRefusedError if there are too many."""
+        """Count the elements of one array (-1: null) against the limit. Raises ValueRefusedError if there are too
+        many.
+        """
         if count > self.left:
             raise ValueRefusedError(f"{count} elements where {self.left} more are taken")
         self.left -= max(0, count)
@@ -118,7 +120,7 @@ def encoded_numbers(numbers: tuple[int, ...], character: str) -> bytes:
 
 
 def read_count(data: bytes, at: int, least: int, room: ElementsLeft) -> tuple[int, int]:
-    """The count of an array whose elements have at least so many bytes each; -1 for null."""
+    """Read the count of an array whose elements have at least this many bytes each; -1 for null."""
     (count,) = _INT32.unpack_from(data, at)
     count, at = _checked(count, data, at + 4, least)
     room.take(count)
@@ -181,12 +183,12 @@ def read_uuid(data: bytes, at: int) -> tuple[TopicId, int]:
 
 
 def read_numbers(data: bytes, at: int, count: int, character: str) -> tuple[int, ...]:
-    """`count` numbers, whose bytes are known to be there."""
+    """Read `count` numbers, whose bytes are known to be there."""
     return unpack_from(f">{count}{character}", data, at)
 
 
 def read_number(data: bytes, at: int, character: str) -> tuple[int, int]:
-    """One number by itself, as the value of a tagged field."""
+    """Read one number by itself, as the value of a tagged field."""
     (number,) = unpack_from(f">{character}", data, at)
     return number, at + calcsize(f">{character}")
 

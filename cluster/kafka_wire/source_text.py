@@ -6,7 +6,7 @@ from cluster.kafka_wire.schema import Field
 
 
 class LineOwner(NamedTuple):
-    """What a line is about: fields of the struct; whether it is one element of the field's array, at `index`."""
+    """Holds what a line is about: fields of the struct; whether it is one element of the field's array, at `index`."""
 
     fields: tuple[Field, ...]
     is_element: bool = False
@@ -18,7 +18,7 @@ class SourceText:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.owners: dict[int, LineOwner] = {}
-        """By line number, from 1."""
+        """Keyed by line number, from 1."""
 
     def add(self, line: str, *fields: Field, element: bool = False) -> None:
         """Add a line; `fields`: those that an error in it is about."""

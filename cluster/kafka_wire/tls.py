@@ -49,7 +49,7 @@ class TlsSettings(Struct, frozen=True):
 
 
 def server_context(settings: TlsSettings) -> ssl.SSLContext:
-    """For a listener. Raises ConfigError that names the setting."""
+    """Make the context of a listener. Raises ConfigError that names the setting."""
     errors = _contradictions(settings)
     if not settings.has_keystore:
         errors.append("ssl.keystore.location: None: an SSL listener needs a private key and its certificate")
@@ -67,7 +67,9 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 def client_context(settings: TlsSettings) -> ssl.SSLContext:
-    """For connections to brokers. Trusts what this machine trusts unless there is a truststore. Raises ConfigError."""
+    """Make the context of connections to brokers. It trusts what this machine trusts unless there is a truststore.
+    Raises ConfigError.
+    """
     if errors := _contradictions(settings):
         raise ConfigError(errors)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -79,7 +81,7 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 def _contradictions(settings: TlsSettings) -> list[str]:
-    """What is wrong with the settings by themselves, a line for each."""
+    """Say what is wrong with the settings by themselves, a line for each fault."""
     errors = [
         f"ssl.{name}.type: {kind}: {_HOW_TO_CONVERT}"
         for name, kind in (("keystore", settings.keystore_type), ("truststore", settings.truststore_type))

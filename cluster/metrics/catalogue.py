@@ -34,7 +34,7 @@ class DescribedMetric(Struct, frozen=True):
 
 @cache
 def catalogue() -> tuple[DescribedMetric, ...]:
-    """All metrics, in the order of the file."""
+    """Read all metrics, in the order of the file."""
     return tuple(
         _described(group, row) for group in tomllib.loads(FILE.read_text("utf-8"))["group"] for row in group["metrics"]
     )
@@ -42,7 +42,7 @@ def catalogue() -> tuple[DescribedMetric, ...]:
 
 @cache
 def meanings() -> Mapping[str, str]:
-    """By MBean and name (`domain:type=T,name=N`), what a metric means, with its unit."""
+    """Map MBean and name (`domain:type=T,name=N`) to the meaning of the metric, with its unit."""
     return {f"{d.bean},name={d.name}": f"{d.meaning} Unit: {d.unit}." if d.unit else d.meaning for d in catalogue()}
 
 

@@ -36,7 +36,7 @@ class HealthCheck:
         self._loop = asyncio.get_running_loop()
 
     async def ask(self) -> Health:
-        """What the process says of itself, or that it does not respond in time."""
+        """Ask the process how it is; the answer may be that it does not respond in time."""
         answer: Future[Health] = Future()
 
         def describe() -> None:

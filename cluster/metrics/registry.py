@@ -59,6 +59,7 @@ class Meter:
         self.count = 0
 
     def mark(self, n: int = 1) -> None:
+        """Count `n` events."""
         self.count += n
 
 
@@ -85,6 +86,7 @@ class Histogram:
         self._newest: list[float] = []
 
     def update(self, value: float) -> None:
+        """Record a value."""
         if len(self._newest) < _WINDOW:
             self._newest.append(value)
         else:
@@ -97,7 +99,7 @@ class Histogram:
         self.count, self.sum, self._newest = 0, 0, []
 
     def quantiles(self) -> list[float]:
-        """One value per entry of QUANTILES, by nearest rank; zeros if nothing was recorded."""
+        """Compute a value for each entry of QUANTILES, by nearest rank; zeros if nothing was recorded."""
         ranked = sorted(self._newest)
         if not ranked:
             return [0.0] * len(QUANTILES)
@@ -110,6 +112,7 @@ class Timer(Histogram):
     __slots__ = ()
 
     def update_ms(self, duration_ms: float) -> None:
+        """Record a duration."""
         self.update(duration_ms)
 
 
@@ -134,6 +137,7 @@ class Metrics(Collector):
         self._instruments: dict[_Key, Instrument] = {}
 
     def gauge(self, domain: str, type_: str, name: str, **tags: object) -> Gauge:
+        """Register a gauge, or return the one of this name and tags."""
         return self._get(Gauge, domain, type_, name, tags)
 
     def readings(self, domain: str, type_: str, name: str, read: Callable[[], Samples]) -> None:
@@ -141,15 +145,19 @@ class Metrics(Collector):
         self._instruments[_key(domain, type_, name, {})] = Readings(read)
 
     def meter(self, domain: str, type_: str, name: str, **tags: object) -> Meter:
+        """Register a meter, or return the one of this name and tags."""
         return self._get(Meter, domain, type_, name, tags)
 
     def text(self, domain: str, type_: str, name: str, **tags: object) -> TextGauge:
+        """Register a gauge with a text, or return the one of this name and tags."""
         return self._get(TextGauge, domain, type_, name, tags)
 
     def timer(self, domain: str, type_: str, name: str, **tags: object) -> Timer:
+        """Register a timer, or return the one of this name and tags."""
         return self._get(Timer, domain, type_, name, tags)
 
     def histogram(self, domain: str, type_: str, name: str, **tags: object) -> Histogram:
+        """Register a histogram, or return the one of this name and tags."""
         return self._get(Histogram, domain, type_, name, tags)
 
     def remove(self, domain: str, type_: str, name: str, **tags: object) -> None:
@@ -157,7 +165,7 @@ class Metrics(Collector):
         self._instruments.pop(_key(domain, type_, name, tags), None)
 
     def collect(self) -> Iterator[Family]:
-        """All metric families, sorted by name. Called on the scraper's thread."""
+        """Yield all metric families, sorted by name. Called on the scraper's thread."""
         # The list is copied in one step of the interpreter, so the event loop may register more meanwhile.
         instruments = list(self._instruments.items())
         families: dict[str, Family] = {}
@@ -177,6 +185,7 @@ class Metrics(Collector):
 
 
 def exposition_name(domain: str, type_: str, name: str) -> str:
+    """Write an MBean's name as Prometheus shows it: domain, type and name in lower case, joined by `_`."""
     return re.sub(r"[^a-z0-9_]", "_", f"{domain}_{type_}_{name}".lower())
 
 

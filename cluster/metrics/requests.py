@@ -40,6 +40,7 @@ class RequestMetrics:
         return MeasuredRequest(self, api, request_bytes)
 
     def of_api(self, api: str) -> _OfApi:
+        """The metrics of one API, registered when it is first called."""
         known = self._of_api.get(api)
         if known is None:
 
@@ -58,6 +59,7 @@ class RequestMetrics:
         return known
 
     def errors(self, api: str, code: ErrorCode) -> Meter:
+        """The meter of one error code in the responses of an API."""
         meter = self._errors.get((api, code))
         if meter is None:
             meter = self._metrics.meter(*_MBEAN, "ErrorsPerSec", request=api, error=code.name)

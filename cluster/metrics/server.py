@@ -138,7 +138,7 @@ class MetricsServer:
 
     @asynccontextmanager
     async def _turn(self, writer: asyncio.StreamWriter) -> AsyncIterator[None]:
-        """One of the few responses that may be in memory at once."""
+        """Wait for the turn of a response: only a few may be in memory at once."""
         while not await self._has_turn():
             pass
         self._sending[writer] = None

@@ -31,7 +31,9 @@ class KafkaName(Struct, frozen=True):
 
 
 class Annotation(NamedTuple):
-    """What the annotation of a field says. `type`: the type itself; `marks`: bounds and marks, the outermost first."""
+    """Holds what the annotation of a field says. `type`: the type itself; `marks`: bounds and marks, the outermost
+    first.
+    """
 
     type: Any
     nullable: bool = False

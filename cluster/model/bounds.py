@@ -61,7 +61,7 @@ class Text(Struct, frozen=True):
 
 
 class Count(Struct, frozen=True):
-    """How many items a list may have. `distinct`: no item may be there twice."""
+    """Says how many items a list may have. `distinct`: no item may be there twice."""
 
     what: str
     maximum: int
@@ -254,5 +254,5 @@ def shortened(value: object) -> str:
 
 
 def why_not(bound: Bound | Count, value: object) -> str:
-    """`VALUE: the WHAT must be …`: why the bound does not accept a value."""
+    """Say `VALUE: the WHAT must be …`, why the bound does not accept a value."""
     return f"{shortened(value)}: the {bound.what} {bound.rule}"

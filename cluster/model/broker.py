@@ -59,7 +59,7 @@ class Endpoint(Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        """`host:port`, or `[host]:port` for an IPv6 address, as a gRPC target."""
+        """The address `host:port`, or `[host]:port` for an IPv6 address, as a gRPC target."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 

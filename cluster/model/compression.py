@@ -136,7 +136,7 @@ def _unsnap_block(block: memoryview, into: memoryview) -> int:
 
 
 def _unlz4(data: memoryview, room: int) -> memoryview:
-    """One frame of independent blocks: Kafka's reader refuses dependent ones, and reads no second frame."""
+    """Decompress one frame of independent blocks: Kafka's reader refuses dependent ones, and reads no second frame."""
     _check_lz4_frame(data)
     return _decompress_into(cramjam.lz4.decompress_into, data, room)
 

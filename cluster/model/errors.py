@@ -268,7 +268,7 @@ class RequestTooLargeError(ApiError):
 
 
 def all_refusals(errors: Sequence[ApiError]) -> ApiError:
-    """One error with the messages of all, or of a hundred; code, field and value are those of the first."""
+    """Join errors into one with the messages of all, or of a hundred; code, field and value are those of the first."""
     first, named = errors[0], errors[:_REFUSALS_NAMED]
     more = len(errors) - len(named)
     return ApiError(

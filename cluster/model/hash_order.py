@@ -1,4 +1,4 @@
-"""The iteration order of Scala's hash tables over broker ids.
+"""Orders broker ids as Scala's hash tables iterate over them.
 
 Kafka's controller processes brokers, and its leaders list large ISRs, in this order. It is visible in ZooKeeper: in the
 last remaining member of an ISR, and in the order of ISR members. Up to broker 4 it is the order of ids. Source: Scala
@@ -15,12 +15,12 @@ _BITS_PER_LEVEL: Final = 5
 
 
 def in_hash_order(brokers: Iterable[BrokerId]) -> list[BrokerId]:
-    """Every broker once, in hash order, whatever the order given."""
+    """List every broker once in hash order, whatever the given order."""
     return _at_level(set(brokers), 0)
 
 
 def _at_level(brokers: Iterable[BrokerId], shift: int) -> list[BrokerId]:
-    """A node of the trie: first the brokers alone in their slot, then the slots with several."""
+    """List a node of the trie: first the brokers alone in their slot, then the slots with several."""
     slots: dict[int, list[BrokerId]] = {}
     for broker in brokers:
         slots.setdefault(_improved_hash(broker) >> shift & (1 << _BITS_PER_LEVEL) - 1, []).append(broker)
@@ -34,7 +34,7 @@ def _in_order(slots: Mapping[int, list[BrokerId]]) -> list[list[BrokerId]]:
 
 
 def _improved_hash(broker: BrokerId) -> int:
-    """A bijection on 32 bits, so that different brokers separate at some level."""
+    """Mix the bits as Scala does: a bijection on 32 bits, so that different brokers separate at some level."""
     mixed = (broker + ~(broker << 9)) & _WORD
     mixed ^= mixed >> 14
     mixed = (mixed + (mixed << 4)) & _WORD

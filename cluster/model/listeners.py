@@ -23,11 +23,13 @@ class ListenerNames(Struct, frozen=True):
     control: str = DEFAULT_CONTROL_LISTENER
 
     def client_endpoint(self, endpoints: Iterable[Endpoint]) -> Endpoint | None:
-        """Where a process answers clients and followers; None if it does not offer that listener."""
+        """Find where a process answers clients and followers; None if it does not offer that listener."""
         return next((e for e in endpoints if e.listener == self.client), None)
 
     def control_endpoint(self, endpoints: Iterable[Endpoint]) -> Endpoint | None:
-        """Where a process answers control requests: without a control listener, where it answers clients (RQ-30)."""
+        """Find where a process answers control requests: without a control listener, where it answers clients
+        (RQ-30).
+        """
         endpoints = tuple(endpoints)
         found = next((e for e in endpoints if e.listener == self.control), None)
         return self.client_endpoint(endpoints) if found is None else found

@@ -59,6 +59,7 @@ class ReplicaAssignment(Struct, frozen=True):
 
     @property
     def is_being_reassigned(self) -> bool:
+        """Whether replicas are being added or removed."""
         return bool(self.adding or self.removing)
 
     def reassign_to(self, target: Sequence[BrokerId]) -> "ReplicaAssignment":

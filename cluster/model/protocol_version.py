@@ -53,7 +53,7 @@ class ProtocolVersion(Struct, frozen=True, order=True):
 
     @property
     def has_features(self) -> bool:
-        """`/feature` is used, and brokers register with version 5 (IBP 2.7-IV0)."""
+        """Whether `/feature` is used and brokers register with version 5 (IBP 2.7-IV0)."""
         return self >= ProtocolVersion((2, 7), 0)
 
     @property

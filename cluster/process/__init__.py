@@ -1,1 +1,3 @@
-"""Used by every long-running program: identity, diagnostics, open files, health, log lines, the ZooKeeper client."""
+"""Holds what every long-running program uses: identity, diagnostics, open files, health, log lines, the ZooKeeper
+client.
+"""

@@ -1,4 +1,4 @@
-"""The limit of open files of this process, and what it is divided into.
+"""Divides the limit of open files of this process.
 
 Files and connections draw on the same limit. What is needed beside them is set aside; the rest goes half to log files
 and half to connections, so that neither clients nor replicas can take all of it.
@@ -19,27 +19,27 @@ from cluster.requests.cluster import Finding
 
 FEW_OPEN_FILES_LEFT: Final = "few_open_files_left"
 UNLIMITED: Final = 1 << 20
-"""What stands for no limit: more descriptors would be of no use."""
+"""The number that stands for no limit: more descriptors would be of no use."""
 _PROCESS: Final = 40
-"""Standard streams, listeners, event loops, libraries, ZooKeeper, the state-change log."""
+"""The descriptors for standard streams, listeners, event loops, libraries, ZooKeeper, the state-change log."""
 _PEERS: Final = 40
-"""Own connections to controllers and brokers, two for each."""
+"""The descriptors for own connections to controllers and brokers, two for each."""
 _METRICS: Final = 48
-"""Connections of the metrics listener."""
+"""The descriptors for connections of the metrics listener."""
 _LEAST: Final = 64
-"""Fewer than this for connections and log files together are of no use."""
+"""The least useful number of descriptors for connections and log files together."""
 _AMPLE: Final = 16_384
 """No warning is given from this limit on."""
 
 _SHORT: Final = 16
-"""With fewer left than this, connections and files fail soon: what is set aside is being used up."""
+"""With fewer descriptors left than this, connections and files fail soon: the reserve is being used up."""
 _REMEDY: Final = "ulimit -n in the shell, LimitNOFILE= of systemd, --ulimit nofile= of docker"
 
 _log = structlog.stdlib.get_logger()
 
 
 class DescriptorPlan(Struct, frozen=True):
-    """`limit` of the process; `log_files`: kept open while they are not in use; `connections`: accepted from others."""
+    """Holds the `limit` of the process, the `log_files` kept open while not in use, and the accepted `connections`."""
 
     limit: int
     log_files: int
@@ -74,6 +74,7 @@ def plan_descriptors(limit: int, *, disk_threads: int = 0, log_files: int | None
 
 
 def warn_if_low(plan: DescriptorPlan) -> None:
+    """Log a warning if the limit of open files is low for what the process may need."""
     if plan.limit < _AMPLE:
         _log.warning(
             "The limit of open files is low",
@@ -85,14 +86,14 @@ def warn_if_low(plan: DescriptorPlan) -> None:
 
 
 def few_open_files_left(who: str, broker: BrokerId = NO_LEADER) -> Iterator[Finding]:
-    """What a process has to report of itself if it can hardly open any more files. `broker`: -1 for a controller."""
+    """Report that a process can hardly open any more files. `broker`: -1 for a controller."""
     why = shortage()
     if why is not None:
         yield Finding(FEW_OPEN_FILES_LEFT, f"{who}: {why}", broker=broker)
 
 
 def shortage() -> str | None:
-    """Why this process can open hardly any more files and connections; None if it can, or if that is not known."""
+    """Say why this process can open hardly any more files and connections; None if it can, or if that is not known."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft in (resource.RLIM_INFINITY, -1):
         return None

@@ -1,4 +1,4 @@
-"""Diagnostic logging of a process for operators; separate from the state-change log.
+"""Writes the diagnostic log of a process for operators; it is separate from the state-change log.
 
 One line per event: key=value on a terminal, JSON otherwise; lines that repeat are limited. Libraries that use `logging`
 (kazoo, grpc, asyncio) are formatted the same way. Use `structlog.stdlib.get_logger()` with a constant message and
@@ -66,7 +66,9 @@ def set_log_level(level: str) -> None:
 
 
 def _without_traceback_of_callers(record: logging.LogRecord) -> bool:
-    """Shorten what gRPC logs as an error of the server when a caller hangs up while its answer is sent: any may."""
+    """Shorten what gRPC logs as an error of the server when a caller hangs up while its answer is sent, as any
+    caller may.
+    """
     error = record.exc_info[0] if record.exc_info else None
     if record.name.startswith("grpc") and error is not None and error.__name__ == "ExecuteBatchError":
         method = record.getMessage().partition("[")[2].rstrip("]")

@@ -1,4 +1,4 @@
-"""Which process of this machine is meant, and whether it runs.
+"""Identifies a process of this machine, and tells whether it runs.
 
 A pid may be reused; together with its start time it identifies a process. So `klamm down` never ends a foreign process.
 """
@@ -15,20 +15,20 @@ GONE: Final = "stopped"
 
 
 class ProcessIdentity(Struct, frozen=True):
-    """One process. `started`: the operating system's start time, only compared."""
+    """Identifies one process. `started`: the operating system's start time, which is only compared."""
 
     pid: int
     started: str
 
 
 def identify(pid: int) -> ProcessIdentity | None:
-    """The process that has this pid now, or None."""
+    """Find the process that has this pid now, or None."""
     stat = _read_stat(pid)
     return None if stat is None else ProcessIdentity(pid, stat[1])
 
 
 def state_of(process: ProcessIdentity | None) -> str:
-    """RUNNING, PAUSED (stopped by SIGSTOP) or GONE; a zombie is gone."""
+    """Find out whether it is RUNNING, PAUSED (stopped by SIGSTOP) or GONE; a zombie is gone."""
     if process is None:
         return GONE
     stat = _read_stat(process.pid)
@@ -38,7 +38,7 @@ def state_of(process: ProcessIdentity | None) -> str:
 
 
 def _read_stat(pid: int) -> tuple[str, str] | None:
-    """State letter and start time of a process, or None when there is none."""
+    """Read the state letter and start time of a process; None if there is none."""
     stat = Path(f"/proc/{pid}/stat")
     if Path("/proc/self/stat").exists():
         try:

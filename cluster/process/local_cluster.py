@@ -1,4 +1,4 @@
-"""The state of a cluster on this machine, `cluster.json` in its data folder: members, ports and processes.
+"""Keeps the state of a cluster on this machine in `cluster.json` of its data folder: members, ports and processes.
 
 `klamm up` writes it; commands find by it the nodes that they connect to.
 """
@@ -22,7 +22,7 @@ STATE_VERSION: Final = 1
 
 
 class Member(Struct):
-    """One process of the cluster. `metrics_port` is 0 for ZooKeeper; `process` is the last one started.
+    """Describes one process of the cluster. `metrics_port` is 0 for ZooKeeper; `process` is the last one started.
 
     `control_port` is 0 (a free one) for ZooKeeper and for members that klamm 0.2 made. `kafka_port`: where a controller
     answers Kafka's requests, in a cluster of Kafka's brokers; of these, only `port` is there. `host`: an address of
@@ -41,7 +41,7 @@ class Member(Struct):
 
     @property
     def ports(self) -> list[int]:
-        """All that it listens at, if they are fixed."""
+        """The ports at which it listens, if they are fixed."""
         return [port for port in (self.port, self.metrics_port, self.control_port, self.kafka_port) if port]
 
     @property
@@ -54,12 +54,12 @@ class Member(Struct):
 
     @property
     def kafka_address(self) -> str:
-        """Of a controller, where it answers Kafka's requests."""
+        """The address where a controller answers Kafka's requests."""
         return f"{self.host}:{self.kafka_port}"
 
 
 class LocalClusterState(Struct):
-    """The content of `cluster.json`. `supervisor`: the `klamm up` that supervises the members, if any.
+    """Holds the content of `cluster.json`. `supervisor`: the `klamm up` that supervises the members, if any.
 
     `first_port`: the one that all ports are counted from; 0: free ones were chosen. `kafka`: the version of Apache
     Kafka whose brokers these are; empty: they are klamm's own.
@@ -75,17 +75,17 @@ class LocalClusterState(Struct):
 
     @property
     def nodes(self) -> list[Member]:
-        """Those that are klamm's and answer its requests, running or not: controllers and agents."""
+        """The processes of klamm that answer its requests, running or not: controllers and agents."""
         return [m for m in self.members if m.role == CONTROLLER or (m.role == BROKER and not self.kafka)]
 
     @property
     def kafka_brokers(self) -> list[Member]:
-        """Brokers of Apache Kafka's, running or not."""
+        """The brokers of Apache Kafka, running or not."""
         return [m for m in self.members if m.role == BROKER and self.kafka]
 
 
 def read_cluster_state(folder: Path) -> LocalClusterState:
-    """The state written last. Raises StartupError if there is none, or it is malformed."""
+    """Read the state that was written last. Raises StartupError if there is none, or it is malformed."""
     file = folder / STATE_FILE
     try:
         state = msgspec.json.decode(file.read_bytes(), type=LocalClusterState)

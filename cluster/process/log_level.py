@@ -1,4 +1,4 @@
-"""The log level of a process, which can be changed while it runs (`log.level`).
+"""Holds the log level of a process, which can be changed while it runs (`log.level`).
 
 Kafka changes the level of each logger of a broker in its memory (KIP-412). Here it is one level per process, and a
 dynamic config like others: stored in ZooKeeper, so that it outlives a restart and reaches processes that do not answer.
@@ -15,7 +15,7 @@ _log = structlog.stdlib.get_logger()
 
 
 class LogLevel:
-    """The level in force. Precedence: the override of this process, the cluster-wide one, the file."""
+    """Holds the level in force: the override of this process, else the cluster-wide one, else that of the file."""
 
     def __init__(self, of_file: str = "info", apply: Callable[[str], None] = lambda _: None) -> None:
         """`apply` is called with every new level, not with the first one."""

@@ -1,4 +1,4 @@
-"""Limits how often log lines repeat: what retries for hours must not fill the disk, nor hide the line that matters.
+"""Limits how often log lines repeat: retries over hours must not fill the disk, nor hide the line that matters.
 
 The first line after a pause says how many were left out.
 """
@@ -13,15 +13,17 @@ from msgspec import Struct
 
 WINDOW_S: Final = 10.0
 SAME_MAX: Final = 3
-"""Lines with the same fields in a window."""
+"""The number of lines with the same fields that are written in a window."""
 ALIKE_MAX: Final = 50
-"""Lines with the same message in a window, whatever their fields; not for errors, which name different things."""
+"""The number of lines with the same message in a window, whatever their fields; errors, which name different things,
+are not limited by it.
+"""
 _TEXTS_MAX: Final = 10_000
 _OF_THE_LINE: Final = frozenset({"timestamp", "level", "logger", "role", "node", "exc_info"})
 
 
 class _Window(Struct):
-    """The lines of one text since `start`, in seconds."""
+    """Counts the lines of one text since `start`, in seconds."""
 
     start: float
     written: int = 0
@@ -29,7 +31,7 @@ class _Window(Struct):
 
 
 class RepeatedLines(logging.Filter):
-    """A filter for the handler of all lines; any thread may call it."""
+    """Filters the lines of the handler of all; any thread may call it."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -38,7 +40,7 @@ class RepeatedLines(logging.Filter):
         self._lock = threading.Lock()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line is written; adds to it how many like it were not."""
+        """Decide whether the line is written, and add to it how many like it were not."""
         message, fields = _parts(record)
         limits = {f"{record.name} {message} {fields}": SAME_MAX}
         if record.levelno < logging.ERROR:
@@ -69,7 +71,7 @@ class RepeatedLines(logging.Filter):
 
 
 def _parts(record: logging.LogRecord) -> tuple[str, str]:
-    """The message and the fields of a line, of structlog or of another library."""
+    """Find the message and the fields of a line of structlog or another library."""
     event = record.msg
     if not isinstance(event, Mapping):
         return str(event), str(record.args)

@@ -16,7 +16,7 @@ _ABSTRACT: Final = "@"
 
 
 class ServiceManager:
-    """The service manager that started this process, if it asked to be notified (Type=notify, WatchdogSec=)."""
+    """Notifies the service manager that started this process, if it asked for that (Type=notify, WatchdogSec=)."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         address = environment.get("NOTIFY_SOCKET", "")
@@ -25,11 +25,11 @@ class ServiceManager:
         self._watchdog_s = int(environment.get("WATCHDOG_USEC", "0")) / 1e6 if meant else 0.0
 
     def ready(self, status: str) -> None:
-        """Startup is complete; `status` is what `systemctl status` shows."""
+        """Say that the startup is complete; `status` is what `systemctl status` shows."""
         self._notify(f"READY=1\nSTATUS={status}")
 
     def stopping(self) -> None:
-        """A graceful shutdown has begun."""
+        """Say that a graceful shutdown has begun."""
         self._notify("STOPPING=1\nSTATUS=stopping")
 
     async def run(self) -> None:

@@ -21,7 +21,7 @@ def zookeeper_client(config: NodeConfig, metrics: Metrics) -> KazooZooKeeper:
 
 
 def why_no_session(config: NodeConfig, error: Exception) -> str:
-    """The message for an operator when the first session could not be opened."""
+    """Make the message for an operator when the first session could not be opened."""
     if isinstance(error, ZooKeeperUnreachableError):
         return f"ZooKeeper at {config.zookeeper} cannot be reached: {error}"
     if isinstance(error, ZooKeeperAuthenticationError):

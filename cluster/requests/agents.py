@@ -24,7 +24,7 @@ RECOVERY: Final = "recovery"
 SCRUB: Final = "scrub"
 """What finds damage: the start of a broker, or the scrub in the background."""
 UNCLEAN_SHUTDOWN: Final = "unclean_shutdown"
-"""Nothing is known to be damaged, but the machine was started anew without a clean shutdown of the broker: what was not
+"""Nothing is known to be damaged, but the machine was restarted without a clean shutdown of the broker: what was not
 flushed may be gone."""
 
 

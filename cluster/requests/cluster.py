@@ -82,7 +82,7 @@ class DescribeLogHeadsRequest(Struct, frozen=True):
 
 
 class LogHead(Struct, frozen=True):
-    """Where the state-change log of an incarnation ends: the number of its next line, the digest of its last one.
+    """Says where the state-change log of an incarnation ends: the number of its next line, the digest of its last one.
 
     It counts what was appended; the files may have less, where a write failed or was lost. `boot_id`: of the machine.
     `flushed_seq`, `flushed_digest`: of the last line that was flushed to disk; -1 before the first flush.
@@ -142,7 +142,7 @@ class LostOffsets(Struct, frozen=True):
 
 
 class AcknowledgeDamageResponse(Struct, frozen=True):
-    """What was lost."""
+    """Holds what was lost."""
 
     lost: tuple[LostOffsets, ...] = ()
 

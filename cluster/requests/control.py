@@ -37,7 +37,7 @@ class RequestCause(Struct, frozen=True):
 
 
 class StateLogHead(Struct, frozen=True):
-    """Where a node's state-change log ended when it was last flushed: number and SHA-256 of the last line.
+    """Says where a node's state-change log ended when it was last flushed: number and SHA-256 of the last line.
 
     As it was received: nothing in it was checked. `boot_id`: of the node's machine; empty where that is unknown.
     """

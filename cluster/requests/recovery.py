@@ -103,7 +103,7 @@ class PlanClusterRecoveryResponse(Struct, frozen=True):
 
 
 class RecoverClusterRequest(Struct, frozen=True):
-    """`accept_loss`: go on although replicas are absent that may have records which no other has."""
+    """`accept_loss`: continue although replicas are absent that may have records which no other has."""
 
     accept_loss: bool = False
 

@@ -1,1 +1,1 @@
-"""gRPC: the codec between generated messages and domain types, client, server, channel options."""
+"""Speaks gRPC: the codec between generated messages and domain types, the client, the servers and their admission."""

@@ -1,9 +1,9 @@
-"""Admission of calls: which are let in under load, by kind, connection and address.
+"""Decides which calls are let in under load, by kind, connection and address.
 
-A call takes a place among the open ones until it has ended, one among those being handled until it waits or is
-answered, and room for its bytes. What is refused is refused with RESOURCE_EXHAUSTED, the name of the setting, and what
-to do. One object for all listeners of a process. Source: Kafka SocketServer (ConnectionQuotas, memoryPool),
-RequestChannel; the data plane and the control plane of KIP-291.
+A call takes a place among the open calls until it ends, a place among those being handled until it waits or is
+answered, and room for its bytes. A refusal has the status RESOURCE_EXHAUSTED and says which setting has no room and
+what to do. All listeners of a process share one `Admission`: the memory that it guards is the process's. Source: Kafka
+SocketServer (ConnectionQuotas, memoryPool), RequestChannel; the data plane and the control plane of KIP-291.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ from cluster.rpc.turns import Turn, Turns
 WAITING_BYTES_MAX: Final = 65_536
 """A larger request that was read without room for it is refused instead of waiting for room."""
 _NEVER_LATE: Final = frozenset({CallKind.CONTROL, CallKind.PRODUCE})
-"""Kinds that need no room, or have it from the beginning."""
+"""Kinds whose receptions are never checked for lateness: they need no room, or have it before they are read."""
 _MANY_AT_ONCE: Final = frozenset({CallKind.FETCH, CallKind.WATCH})
-"""Kinds of which one event may wake thousands."""
+"""Kinds whose waiting calls one event may wake by the thousand."""
 Recognize = Callable[[Any], CallKind | None]
-"""The kind of a call by its request, where it differs from that of its method."""
+"""Finds the kind of a call from its request, where it differs from that of its method; None where it does not."""
 
 
 class Admission:
-    """The budgets of one process."""
+    """Holds the budgets of one process, and lets calls in or refuses them."""
 
     def __init__(self, limits: AdmissionLimits, metrics: Metrics, recognize: Recognize = lambda _: None) -> None:
         self.limits = limits
@@ -49,27 +49,28 @@ class Admission:
         self._expose(metrics)
 
     def admit(self, kind: CallKind, peer: Peer) -> "AdmittedCall":
-        """Let a call in; raises ApiError that says which budget is used up."""
+        """Let a call in. Raises ApiError that names the budget that is used up."""
         self.check(kind, peer)
         return AdmittedCall(self, kind, peer)
 
     def check(self, kind: CallKind, peer: Peer, *, is_open: bool = False) -> None:
-        """Raises ApiError if there is no room for a call, or, for one that is open, to handle it."""
+        """Raise ApiError if there is no room for a call, or, where it is open already, no room to handle it."""
         refused = self._refusal(kind, peer, is_open=is_open)
         if refused is not None:
             self.count_refusal(kind)
             raise refused
 
     def count_refusal(self, kind: CallKind) -> None:
+        """Count a refused call in the metrics."""
         self._refused[kind].mark()
 
     def enter(self, kind: CallKind, peer: Peer) -> None:
-        """A call is open."""
+        """Count a call as open."""
         self.open.take(kind, peer, 1)
         self._connections.setdefault(peer.address, Counter())[peer.connection] += 1
 
     def leave(self, kind: CallKind, peer: Peer) -> None:
-        """A call has ended."""
+        """Count a call as ended."""
         self.open.give_back(kind, peer, 1)
         connections = self._connections[peer.address]
         connections[peer.connection] -= 1
@@ -106,12 +107,12 @@ class Admission:
         metrics.readings("klamm.network", "Admission", "OpenRequests", lambda: of_kinds(self.open))
 
     def _connection_count(self) -> int:
-        """Connections with open calls."""
+        """Count the connections that have open calls."""
         return sum(map(len, tuple(self._connections.values())))
 
 
 class AdmittedCall:
-    """A call that was let in. `end` is called once, however it ends."""
+    """Holds the places and bytes of one call that was let in. `end` is called once, however the call ends."""
 
     __slots__ = ("_admission", "_bytes", "_is_handled", "_reserved", "_response_bytes", "_turn", "kind", "peer")
 
@@ -120,13 +121,13 @@ class AdmittedCall:
         self._admission = admission
         self._bytes = 0
         self._response_bytes = self._reserved = 0
-        """What a response may need, and how much of it is part of `_bytes` now."""
+        """Bytes that the response may need, and how many of them are part of `_bytes` now."""
         self._is_handled = False
         self._turn: Turn | None = None
         admission.enter(kind, peer)
 
     async def receive(self, read: Callable[[], Awaitable[Any]]) -> Any:
-        """Read the request. Raises ApiError if there is no room for it, or if it does not arrive in time."""
+        """Read the request. Raises ApiError if there is no room for it or it does not arrive in time."""
         limits, memory = self._admission.limits, self._admission.memory
         # In a stream of requests, the one before has been answered.
         self._hold(0)
@@ -168,7 +169,11 @@ class AdmittedCall:
             reception.cut_off()
 
     async def _received(self, size: int) -> None:
-        """Count a request at its size. A small one for which there was no room reserved may wait for it."""
+        """Count a request at its size; a small one that was read without reserved room waits for it.
+
+        A large one is refused instead: its bytes are in memory already, and while it waited, the pool would be over
+        its limit by that much.
+        """
         if size > self._bytes:
             memory, more = self._admission.memory, size - self._bytes
             if size > WAITING_BYTES_MAX and not memory.has_room(self.kind, self.peer, more):
@@ -179,7 +184,7 @@ class AdmittedCall:
         self._hold(size)
 
     def handle_as(self, kind: CallKind) -> None:
-        """The request was read, and is being handled as `kind` from now on. Raises ApiError if there is no room."""
+        """Begin to handle the request as a call of this kind. Raises ApiError if there is no room."""
         admission = self._admission
         admission.check(kind, self.peer, is_open=kind is self.kind)
         if kind is not self.kind:
@@ -193,34 +198,37 @@ class AdmittedCall:
         self._is_handled = True
 
     async def expect_response(self, amount: int) -> None:
-        """Wait for room for a response of up to `amount` bytes, now and again after each time the call was parked."""
+        """Wait for room for a response of up to `amount` bytes, now and after each time that the call was parked."""
         self._response_bytes = min(amount, self._admission.limits.socket_request_max_bytes)
         await self._room_for_response()
 
     def park(self) -> None:
+        """Give back the place and the response's room while the call waits; its request stays counted."""
         self._end_turn()
         self._leave_handled()
         self._hold(self._bytes - self._reserved)
         self._reserved = 0
 
     async def resume(self) -> None:
+        """Wait for a turn, where many may continue at once, and for the response's room."""
         if self.kind in _MANY_AT_ONCE:
             self._turn = await self._admission.turns.take(self.kind)
         await self._room_for_response()
 
     def answered(self, response_bytes: int) -> None:
-        """The request was handled; a response of this size is about to be sent."""
+        """Count the response, which has this size, instead of the request: it is about to be sent."""
         self._leave_handled()
         self._hold(response_bytes)
 
     def end(self) -> None:
+        """Give back everything that the call holds."""
         self._end_turn()
         self._leave_handled()
         self._hold(0)
         self._admission.leave(self.kind, self.peer)
 
     def _hold(self, amount: int) -> None:
-        """The bytes of the call that are in memory are `amount`, instead of those reserved."""
+        """Count `amount` bytes for the call, instead of those counted or reserved until now."""
         self._admission.memory.resize(self.kind, self.peer, self._bytes, amount)
         self._bytes = amount
 

@@ -1,4 +1,4 @@
-"""The settings of admission."""
+"""Collects the settings of admission."""
 
 from collections.abc import Mapping
 
@@ -10,10 +10,10 @@ from cluster.process.descriptors import UNLIMITED
 
 
 class AdmissionLimits(Struct, frozen=True):
-    """Sizes in bytes, times in ms; each under the name of its setting.
+    """Holds each limit under the name of its setting; sizes are in bytes, times in ms.
 
-    `max_connections` is that of the listener for clients; `max_other_connections`: of each other listener for gRPC;
-    `max_kafka_connections`: of all Kafka listeners together.
+    `max_connections` limits the listener for clients, `max_other_connections` each other gRPC listener, and
+    `max_kafka_connections` all Kafka listeners together.
     """
 
     queued_max_requests: int
@@ -34,11 +34,12 @@ class AdmissionLimits(Struct, frozen=True):
     def from_settings(
         cls, settings: Settings, descriptors: int = UNLIMITED, *, has_external: bool = False, has_kafka: bool = False
     ) -> "AdmissionLimits":
-        """`descriptors`: for connections of all listeners; each but that for clients gets a quarter.
+        """Read the limits from settings, and divide `descriptors` among the connections of all listeners.
 
-        `has_external`: whether there is a listener for external clients. `has_kafka`: whether there are Kafka
-        listeners. Then that for clients gets a quarter, too, and the rest is theirs: each of their connections may need
-        another one, to the broker that its requests are passed on to.
+        Each gRPC listener except the one for clients gets a quarter of the descriptors. `has_external`: whether there
+        is a listener for external clients. `has_kafka`: whether there are Kafka listeners. Then the listener for
+        clients gets a quarter too, and half of the rest is the number of Kafka connections: each may need a second one,
+        to the broker to which its requests are passed on.
         """
         named = {name: getattr(settings, name) for name in cls.__struct_fields__ if hasattr(settings, name)}
         of_other = descriptors // 4

@@ -1,4 +1,4 @@
-"""Refusals of calls: which setting has no room, and what to do. Nothing of such a call was processed."""
+"""Makes the refusals of calls: which setting has no room, and what to do. A refused call was not processed at all."""
 
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.rpc.admission_limits import AdmissionLimits
@@ -8,7 +8,7 @@ from cluster.rpc.memory_pool import Reception
 
 
 def too_many(budget: Budget, bound: Bound, kind: CallKind, doing: str, setting: str) -> ApiError:
-    """`doing`: what the calls do that use the budget."""
+    """Make the refusal of a call for which a budget has no place. `doing`: the state of the calls that use it."""
     match bound:
         case Bound.KIND:
             whose, todo = f"{kind.label} requests and less urgent ones", "retry later"
@@ -26,11 +26,11 @@ def too_many_connections(peer: Peer, limit: int) -> ApiError:
 
 
 def not_received(limits: AdmissionLimits, reception: Reception | None) -> ApiError:
-    """A request did not arrive in time. `reception`: None if there was no room to receive it."""
+    """Make the refusal of a request that did not arrive in time. `reception`: None if it found no room at all."""
     if reception is None:
         why = f"no room for the request for {limits.klamm_request_transfer_timeout_ms} ms"
     elif reception.is_cut:
-        why = "the request took long to arrive, and there was no room to go on with it"
+        why = "the request took long to arrive, and there was no room to continue it"
     else:
         limit = limits.klamm_request_transfer_timeout_ms
         why = f"the request did not arrive within {limit} ms"

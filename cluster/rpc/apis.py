@@ -1,4 +1,4 @@
-"""The table of APIs of a process: for each, its handler, kind and permitted callers.
+"""Describes an API: its request, handler, kind and permitted callers. Each process has a table of them.
 
 A node finds a request's API by its type. Source: Kafka ApiKeys, KafkaApis.handle.
 """
@@ -18,20 +18,20 @@ Request = TypeVar("Request")
 
 
 class ApiKind(Enum):
-    """The effect of a request on the cluster."""
+    """Says what effect a request has on the cluster."""
 
     QUERY = "query"
     """Changes nothing."""
     MUTATION = "mutation"
-    """Changes the cluster; carried out once per `x-request-id`."""
+    """Changes the cluster; carried out once for each `x-request-id`."""
     INTER_NODE = "inter-node"
-    """Between controllers and brokers, at the control listener only: an error is a code in the response."""
+    """Passes between controllers and brokers, at the control listener only; an error is a code in the response."""
     LOCAL = "local"
-    """About the process itself, which responds whether active or not."""
+    """Concerns the process itself, which answers whether it is active or not."""
 
 
 class Callers(Enum):
-    """The intended callers of an API. Not enforced yet: there is no authorizer."""
+    """Names the intended callers of an API. Nothing enforces them: there is no authorizer."""
 
     ANYONE = "anyone"
     ADMINISTRATORS = "administrators"
@@ -40,7 +40,7 @@ class Callers(Enum):
 
 
 class Api(Struct, Generic[Request], frozen=True):
-    """One API, identified by the type of its request."""
+    """Describes one API, identified by the type of its request."""
 
     request: type[Request]
     kind: ApiKind
@@ -53,9 +53,9 @@ class Api(Struct, Generic[Request], frozen=True):
 
 
 def check_listener(api: Api[Any], context: RequestContext, names: ListenerNames, own: Sequence[Endpoint]) -> None:
-    """Raise ApiError if the request arrived at the wrong one of the process's listeners, and name the right one.
+    """Raise ApiError, which names the right listener, if the request arrived at a wrong listener of the process.
 
-    `own`: the endpoints of the process. Requests of the process itself have no listener.
+    `own`: the endpoints of the process. A request that the process sends to itself has no listener.
     """
     is_control = api.kind is ApiKind.INTER_NODE
     right = names.control if is_control else names.client
@@ -69,6 +69,6 @@ def check_listener(api: Api[Any], context: RequestContext, names: ListenerNames,
 
 
 class DirectApi(Api[Request], Generic[Request], frozen=True):
-    """An API whose handler is called directly, without the controller's event loop. It may raise ApiError."""
+    """Describes an API whose handler is called directly, not through the event loop; it may raise ApiError."""
 
     handler: Callable[[Request], Awaitable[object]]

@@ -1,7 +1,8 @@
-"""What a server does with each call: let it in, receive the request, hand it to the handler, send the response.
+"""Serves each call: lets it in, receives the request, hands it to the handler, sends the response.
 
-Every method is registered as one with a stream of requests, which is the same on the wire: so the call is known before
-its message is read, and is let in or refused first.
+Every method is registered as one with a stream of requests, which is the same on the wire. The library would read a
+single request before it calls us; in this way a call is let in or refused before its message takes memory. Source:
+Kafka KafkaRequestHandler.
 """
 
 from collections.abc import Awaitable, Callable
@@ -27,7 +28,7 @@ from cluster.rpc.status import status_of
 PRINCIPAL_HEADER: Final = "klamm-principal"
 """The caller's claimed identity; not verified."""
 HEADER_LENGTH_MAX: Final = 256
-"""Principal and request id are repeated in every record of what a request leads to."""
+"""The longest principal or request id, in characters: both are repeated in every record that follows from a request."""
 REQUEST_ID_HEADER: Final = "x-request-id"
 
 _log = structlog.stdlib.get_logger()
@@ -37,7 +38,7 @@ Behaviour = Callable[[Any, ServicerContext], Awaitable[Any]]
 
 
 class Behaviours:
-    """Behaviours of the calls of one listener."""
+    """Makes the behaviours of one listener: the functions that the library calls for each call."""
 
     def __init__(
         self, handler: RequestHandler, admission: Admission, metrics: Metrics, *, listener: str, is_control: bool
@@ -47,7 +48,7 @@ class Behaviours:
         self._metrics = RequestMetrics(metrics)
 
     def handler_of(self, method: Method) -> Any:
-        """The method's handler for the library."""
+        """Make the handler of a method for the library."""
         if method.streams:
             return grpc.stream_stream_rpc_method_handler(self._streaming(method))
         return grpc.stream_unary_rpc_method_handler(self._unary(method))
@@ -114,9 +115,9 @@ class Behaviours:
     def _kind_of(self, method: Method) -> CallKind:
         kind = kind_of(method.request_type)
         if kind is CallKind.CONTROL and not self._is_control:
-            # Of a broker that knows no other listener, or of somebody who has no business to send it.
+            # It comes from a broker that knows no other listener, or from anyone: such calls get no control reserve.
             return CallKind.ADMIN
-        # Whether the caller is a follower, its request will tell.
+        # For Fetch, only the request tells whether its caller is a follower.
         return CallKind.REPLICATION if method is REPLICA_FETCH else kind
 
     async def _begin_handling(self, admitted: AdmittedCall, request: Any) -> None:
@@ -129,13 +130,13 @@ class Behaviours:
         if not large_messages.is_large(response):
             return method.response.encode(response)
         if not isinstance(response, FetchResponse):
-            # Before it is encoded: many large responses at once would take the memory that the budget keeps free.
+            # Room is taken before encoding: many large responses at once would take memory that the budget keeps free.
             await admitted.expect_response(await large_messages.estimate_size(response, admitted.kind))
         return await large_messages.encode(method.response, response, admitted.kind)
 
 
 async def admit_and_receive(admission: Admission, kind: CallKind, call: ServicerContext) -> tuple[AdmittedCall, bytes]:
-    """Let a call in until it has ended, make it the current one, and receive its request. Raises ApiError."""
+    """Let a call in until it ends, make it the current one, and receive its request. Raises ApiError."""
     admitted = admission.admit(kind, Peer.parse(call.peer()))
     call.add_done_callback(lambda _: admitted.end())  # type: ignore[arg-type]  # The stubs want a generic function.
     # Not reset: the context is that of the call's task and ends with it.
@@ -147,13 +148,14 @@ async def admit_and_receive(admission: Admission, kind: CallKind, call: Servicer
 
 
 async def abort(call: ServicerContext, error: ClusterError) -> NoReturn:
+    """End a call with the status of an error."""
     status = status_of(error)
     await call.abort(status.code, status.details, status.trailing_metadata)
     raise AssertionError("abort raises")
 
 
 def request_context(call: ServicerContext, listener: str) -> RequestContext:
-    """The caller's data from the call's metadata and deadline. Raises ApiError for a header that is too long."""
+    """Read the caller's data from the call's metadata and deadline. Raises ApiError for a header that is too long."""
     headers = {str(key): value for key, value in call.invocation_metadata() or ()}
     for name in (PRINCIPAL_HEADER, REQUEST_ID_HEADER):
         if len(headers.get(name, "")) > HEADER_LENGTH_MAX:

@@ -1,7 +1,8 @@
-"""Budgets that kinds of calls share: each kind has a reserve that lower kinds cannot take.
+"""Divides a budget among kinds of calls: each kind has a reserve that lower kinds cannot take.
 
-What a kind and all lower ones use together is limited, and the limit rises with the kind; so a higher kind may use what
-lower ones leave, but not the other way round. Source: the Russian dolls model of bandwidth reservation (RFC 4127).
+The amount that a kind and all lower kinds use together is limited, and the limit rises with the kind. So a higher kind
+may use what lower ones leave, but not the other way round. Source: the Russian dolls model of bandwidth reservation
+(RFC 4127).
 """
 
 from collections import Counter
@@ -19,15 +20,15 @@ EIGHTHS: Final[Mapping[CallKind, int]] = {
     CallKind.FETCH: 3,
     CallKind.WATCH: 1,
 }
-"""The share of a budget that a kind and all lower ones may use together."""
+"""The share of a budget, in eighths, that a kind and all lower kinds may use together."""
 RESERVES: Final = 8
-"""Each kind's reserve is at least this part of a budget."""
+"""Each kind's reserve is at least this fraction of a budget: 1 / RESERVES."""
 _SHARE_OF_CONNECTION: Final = 4
 _SHARE_OF_ADDRESS: Final = 2
 
 
 class Peer(NamedTuple):
-    """The other end of a connection: `connection` is gRPC's name of it, `address` the same without the port."""
+    """Names the other end of a connection: `connection` is gRPC's name of it, `address` the same without the port."""
 
     connection: str
     address: str
@@ -39,7 +40,7 @@ class Peer(NamedTuple):
 
 
 class Bound(Enum):
-    """The part of a budget that is used up."""
+    """Says which part of a budget is used up."""
 
     KIND = "all calls of this kind"
     CONNECTION = "one connection"
@@ -47,10 +48,11 @@ class Bound(Enum):
 
 
 class Budget:
-    """Amounts in use, by kind, connection and address. An address may use half, a connection a quarter of the share of
-    a kind, but at least `smallest`: the largest amount of one call.
+    """Counts the amounts in use, by kind, connection and address.
 
-    Control calls are limited by the whole budget only, not by connection and address.
+    An address may use half of a kind's share and a connection a quarter, but both at least `smallest`, the largest
+    amount of one call. Control calls are limited by the whole budget only, not by connection and address: a node sends
+    all of its own over one connection.
     """
 
     def __init__(self, total: int, *, smallest: int = 1) -> None:
@@ -60,17 +62,19 @@ class Budget:
         self._of_address = [max(smallest, limit // _SHARE_OF_ADDRESS) for limit in self._limits]
         self._used = [0] * len(CallKind)
         self._held: Counter[tuple[CallKind, str]] = Counter()
-        """By kind, and connection or address: gRPC's names of the two differ."""
+        """Keyed by kind, and connection or address: gRPC's names of the two differ."""
 
     @property
     def used(self) -> int:
+        """The amount that all kinds use."""
         return sum(self._used)
 
     def used_by(self, kind: CallKind) -> int:
+        """The amount that the kind uses, without lower kinds."""
         return self._used[kind]
 
     def limit(self, kind: CallKind, bound: Bound = Bound.KIND) -> int:
-        """The most that `kind` may use; for all calls of the kind, together with lower kinds."""
+        """The largest amount that `kind` may use; for `Bound.KIND`, all its calls together with lower kinds."""
         match bound:
             case Bound.KIND:
                 return self._limits[kind]
@@ -80,7 +84,7 @@ class Budget:
                 return self._of_address[kind]
 
     def obstacle(self, kind: CallKind, peer: Peer, amount: int) -> Bound | None:
-        """Which bound leaves no room for `amount` more; None if there is room."""
+        """Find the bound that leaves no room for `amount` more; None if there is room."""
         below = 0
         for lower in reversed(CallKind):
             below += self._used[lower]
@@ -95,12 +99,13 @@ class Budget:
         return None
 
     def take(self, kind: CallKind, peer: Peer, amount: int) -> None:
-        """Use `amount` more. It is not checked: `obstacle` was asked, or the amount is there already."""
+        """Use `amount` more, without a check: `obstacle` was asked, or the bytes are in memory already."""
         self._used[kind] += amount
         self._held[kind, peer.connection] += amount
         self._held[kind, peer.address] += amount
 
     def give_back(self, kind: CallKind, peer: Peer, amount: int) -> None:
+        """Use `amount` less."""
         self._used[kind] -= amount
         for holder in peer:
             self._held[kind, holder] -= amount

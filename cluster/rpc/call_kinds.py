@@ -1,4 +1,4 @@
-"""The kinds of calls, in the order in which a server admits them under load."""
+"""Names the kinds of calls, in the order in which a server admits them under load."""
 
 from collections.abc import Mapping
 from enum import IntEnum
@@ -11,10 +11,10 @@ from cluster.requests.recovery import DescribeReplicasRequest
 
 
 class CallKind(IntEnum):
-    """The smaller the number, the longer a call of this kind is admitted."""
+    """Ranks calls: the smaller the number, the longer calls of this kind are admitted as load rises."""
 
     CONTROL = 0
-    """Between controllers and brokers."""
+    """Requests between controllers and brokers."""
     REPLICATION = 1
     """Fetches of followers."""
     ADMIN = 2
@@ -27,7 +27,7 @@ class CallKind(IntEnum):
 
     @property
     def label(self) -> str:
-        """The kind as it is named in messages and metrics."""
+        """The name of the kind in messages and metrics."""
         return self.name.lower()
 
 
@@ -41,7 +41,7 @@ _CONTROL_MODULES: Final = frozenset({agents.__name__, control.__name__})
 
 
 def kind_of(request_type: type) -> CallKind:
-    """The kind of a call by the type of its request; a fetch may turn out to be a follower's."""
+    """Find the kind of a call from the type of its request; a fetch may turn out to be a follower's."""
     if request_type.__module__ in _CONTROL_MODULES:
         return CallKind.CONTROL
     return _KINDS.get(request_type, CallKind.ADMIN)

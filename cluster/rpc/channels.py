@@ -1,4 +1,4 @@
-"""Options of gRPC channels and servers, the same for every program."""
+"""Chooses the options of gRPC channels and servers, the same for every program."""
 
 from typing import Final
 
@@ -7,23 +7,24 @@ from cluster.rpc.admission_limits import AdmissionLimits
 MESSAGE_BYTES_MAX: Final = 128 * 1024 * 1024
 """Large enough for a LeaderAndIsr with every partition of a large cluster in one message."""
 CLIENT_CONCURRENCY_MAX: Final = 512
-"""Limit of calls in flight per client and address: grpc.aio loses calls if thousands start at once."""
+"""The limit of calls in flight from one client to one address: grpc.aio loses calls if thousands start at once."""
 
 _UNCOMPRESSED: Final = 1
-"""The set of compression algorithms with only "identity"."""
+"""The set of compression algorithms that has only "identity"."""
 _KEEPALIVE_MS: Final = 6000
-"""An idle connection is tried so often; also the least that a server of an earlier release permits is 5 s."""
+"""The interval at which an idle connection is tried. A server of an earlier release permits no less than 5 s."""
 _KEEPALIVE_TIMEOUT_MS: Final = 4000
-"""Until a connection counts as broken over which nothing is acknowledged, TCP_USER_TIMEOUT of the socket, too. TCP by
-itself tries again after ever longer pauses, so that after a network that was cut for 13 s was mended, a call would wait
-for up to 13 s more.
+"""The time after which a connection without any acknowledgement counts as broken; also the socket's TCP_USER_TIMEOUT.
+
+TCP itself tries again after ever longer pauses: when a network that was cut for 13 s works again, a call would wait for
+up to another 13 s.
 """
 _RECONNECT_MS_MIN: Final = 100
 _RECONNECT_MS_MAX: Final = 1000
 
 
 def channel_options(connect_timeout_ms: int) -> list[tuple[str, int]]:
-    """Options of a client's channel.
+    """Choose the options of a client's channel.
 
     Reconnection is quick, because callers wait for nodes that return. Retries by the library are off, because the
     caller decides what may be sent twice.
@@ -47,7 +48,7 @@ def channel_options(connect_timeout_ms: int) -> list[tuple[str, int]]:
 
 
 def server_options(request_bytes_max: int) -> list[tuple[str, int]]:
-    """Options of a listener's server, which refuses larger requests."""
+    """Choose the options of a listener's server, which refuses requests of more than `request_bytes_max` bytes."""
     return [
         ("grpc.max_receive_message_length", request_bytes_max),
         ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
@@ -62,7 +63,7 @@ def server_options(request_bytes_max: int) -> list[tuple[str, int]]:
 
 
 def admission_options(limits: AdmissionLimits, *, is_main: bool) -> list[tuple[str, int]]:
-    """Options of a server that bound what its clients may open and send. `is_main`: of the listener for clients."""
+    """Choose the options that limit what clients may open and send. `is_main`: for the listener for clients."""
     connections = limits.max_connections if is_main else limits.max_other_connections
     return [
         ("grpc.max_allowed_incoming_connections", connections),
@@ -71,7 +72,7 @@ def admission_options(limits: AdmissionLimits, *, is_main: bool) -> list[tuple[s
         ("grpc.server_handshake_timeout_ms", limits.socket_connection_setup_timeout_ms),
         # Compressed requests are refused: the library has no bound for what they become.
         ("grpc.compression_enabled_algorithms_bitset", _UNCOMPRESSED),
-        # Calls that have arrived and were not yet looked at: by default the library drops them from 1000 on.
+        # Limits calls that have arrived and not been seen by our code: by default the library drops those beyond 1000.
         ("grpc.server.max_pending_requests", limits.klamm_max_open_requests),
         ("grpc.server.max_pending_requests_hard_limit", limits.klamm_max_open_requests),
     ]

@@ -1,4 +1,4 @@
-"""Calls to other nodes in domain types, over one channel per address."""
+"""Calls other nodes in domain types, over one channel for each address. Source: Kafka NetworkClient; KIP-601."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -20,7 +20,7 @@ _StreamCallable = grpc.aio.UnaryStreamMultiCallable[bytes, bytes]
 
 
 class _Connection:
-    """A channel to one address. Calls beyond the limit wait."""
+    """Holds the channel to one address. Calls beyond `CLIENT_CONCURRENCY_MAX` wait."""
 
     def __init__(self, address: str, connect_timeout_ms: int) -> None:
         self.connect_timeout_ms = connect_timeout_ms
@@ -30,7 +30,7 @@ class _Connection:
         self.is_made = False
         """Whether the peer has responded since the connection was last lost."""
         self.offers_replica_fetch = True
-        """Not klamm 0.2, where followers fetch as consumers do."""
+        """Whether the peer has a method for followers; klamm 0.2 has none, there they fetch as consumers do."""
         self._callables: dict[str, _Callable] = {}
 
     def callable(self, method: Method) -> _Callable:
@@ -89,9 +89,9 @@ class RpcClient:
         return _decode(method, answer, address)
 
     async def stream(self, address: str, request: Any) -> AsyncGenerator[Any, None]:
-        """Send a request with a streamed response and yield the responses, without a deadline.
+        """Send a request with a streamed response and yield its responses, without a deadline, until the peer ends it.
 
-        Ends when the peer ends the stream. Raises ApiError if the peer refused, PeerUnreachableError if the connection
+        Raises ApiError if the peer refused, PeerUnreachableError if the connection
         broke; keepalive detects an unresponsive peer.
         """
         method = METHOD_OF_REQUEST[type(request)]
@@ -104,7 +104,7 @@ class RpcClient:
         except grpc.aio.AioRpcError as error:
             raise error_of(error, address) from error
         finally:
-            # If the reader stops, the peer must not go on filling the stream.
+            # If the reader stops, the peer must stop filling the stream.
             call.cancel()
 
     async def forget(self, address: str) -> None:
@@ -120,6 +120,7 @@ class RpcClient:
         return min(self._connect_timeout_ms << doublings, self._connect_timeout_max_ms)
 
     async def close(self) -> None:
+        """Close all channels; calls in flight fail."""
         for address in tuple(self._connections):
             await self.forget(address)
 
@@ -134,7 +135,10 @@ class RpcClient:
         self._failed_attempts.pop(address, None)
 
     async def _on_connection_lost(self, address: str, connection: _Connection) -> None:
-        """A connection that broke is reopened by its channel; after a failed attempt a new channel is used."""
+        """Leave a connection that broke to its channel, which reopens it; after a failed attempt drop the channel.
+
+        A channel keeps the timeout with which it was made, so only a new one can wait longer for its connection.
+        """
         if connection.is_made:
             connection.is_made, connection.offers_replica_fetch = False, True
         elif self._connections.get(address) is connection:

@@ -1,4 +1,4 @@
-"""Converts domain values to protobuf messages and back; derived from the types themselves.
+"""Converts domain values to protobuf messages and back, by codecs derived from the types themselves.
 
 A message and its domain type have the same field names. This is asserted when a codec is built, so that a missing field
 fails at import. Special cases:
@@ -32,7 +32,7 @@ Read = Callable[[Any], Any]
 
 
 class Codec(NamedTuple):
-    """Encodes a domain type to bytes, or into an existing message."""
+    """Encodes a domain type to bytes or into an existing message, and decodes it."""
 
     message_class: type[Message]
     fill: Write
@@ -49,7 +49,7 @@ class Codec(NamedTuple):
         return self.read(self.parse(data))
 
     def parse(self, data: bytes) -> Message:
-        """The message, for `read`. Raises ApiError(INVALID_REQUEST) if the bytes are none."""
+        """Parse the message that `read` reads. Raises ApiError(INVALID_REQUEST) if the bytes are no such message."""
         try:
             return self.message_class.FromString(data)
         except DecodeError as error:
@@ -83,7 +83,7 @@ def codec_for(domain_type: type[msgspec.Struct], message_class: type[Message]) -
 
 
 def sent_fields(domain_type: type[msgspec.Struct]) -> Iterable[AnnotatedField]:
-    """The fields of a type that its message has too."""
+    """Iterate over the fields of a type that its message has too."""
     return (field for field in annotated_fields(domain_type) if Mark.NOT_SENT not in field.annotation.marks)
 
 

@@ -1,4 +1,4 @@
-"""Encodes requests whose parts are shared: a field with `Mark.SHARED` has items that are encoded once for all requests.
+"""Encodes requests that share parts: the items of a field with `Mark.SHARED` are encoded once for all requests.
 
 On the wire an element of a repeated message field is its tag, its length and its bytes, and concatenated messages
 merge. So a partition state can be encoded once, cached as long as a queued request carries it, and copied into the
@@ -20,11 +20,11 @@ from cluster.rpc.encoded_parts import EncodedParts
 Encode = Callable[[Any], bytes]
 
 PARTS: Final[list[EncodedParts[Any]]] = []
-"""The shared parts of every type that was derived."""
+"""The shared parts of every type for which an encoder was derived."""
 
 
 def is_sharing(struct: type[Struct]) -> bool:
-    """Whether items of a list in the type, or of one in its items, are shared."""
+    """Whether the items of a list are shared, in the type or in the items of its lists."""
     return any(map(_is_shared, sent_fields(struct)))
 
 
@@ -61,7 +61,10 @@ def _item_encoder(field: AnnotatedField, wire: Any) -> Encode:
 
 
 def _encoder_without(struct: type[Struct], message_class: type[Message], lists: list[str]) -> Encode:
-    """Encode all fields but the lists; compiled where all are numbers and texts, as in the state of a partition."""
+    """Make an encoder of all fields except the lists.
+
+    It is compiled if all are numbers and texts, as in the state of a partition, of which there may be 100,000.
+    """
     fields: Any = message_class.DESCRIPTOR.fields_by_name
     rest = [field for field in sent_fields(struct) if field.name not in lists]
     if any(fields[field.name].message_type is not None for field in rest):

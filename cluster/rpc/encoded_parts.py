@@ -1,4 +1,4 @@
-"""Bytes of parts that several messages share: encoded on first use and released together with the part."""
+"""Keeps the bytes of parts that several messages share: encoded on first use, released together with the part."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -14,9 +14,9 @@ class _Encoded(ref[object]):
 
 
 class EncodedParts(Generic[Part]):
-    """The bytes of parts that support weak references, under one encoding.
+    """Keeps the bytes of parts that support weak references, under one encoding.
 
-    Found by identity: comparing the states of different batches would cost more than encoding them.
+    A part is found by its identity: to compare the states of different batches would cost more than to encode them.
     """
 
     def __init__(self, encode: Callable[[Part], bytes]) -> None:
@@ -24,11 +24,11 @@ class EncodedParts(Generic[Part]):
         self._encoded: dict[int, _Encoded] = {}
 
     def __len__(self) -> int:
-        """Number of parts that are held now."""
+        """The number of parts whose bytes are held now."""
         return len(self._encoded)
 
     def bytes_of(self, part: Part) -> bytes:
-        """The bytes of a part, which must not change as long as it exists."""
+        """The bytes of a part, which must not change while it exists."""
         encoded = self._encoded.get(id(part))
         if encoded is None:
             encoded = self._encoded[id(part)] = _Encoded(part, self._drop)

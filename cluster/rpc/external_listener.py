@@ -1,7 +1,7 @@
-"""Requests of clients that reach the cluster by other addresses, as those outside of a network of containers.
+"""Answers clients that reach the cluster by other addresses, such as those outside a network of containers.
 
-They are handled as at the listener for clients; in the responses each process has the address of its external listener,
-so that whoever follows it arrives there. Source: Kafka MetadataCache.getAliveBrokerNodes(listenerName).
+Their requests are handled as at the listener for clients. In the responses each process has the address of its external
+listener, so that a client that follows it arrives there. Source: Kafka MetadataCache.getAliveBrokerNodes(listenerName).
 """
 
 import asyncio
@@ -22,8 +22,10 @@ _READ_INTERVAL_S: Final = 1.0
 
 
 class ExternalListener:
-    """A RequestHandler in front of that of the process. `registered` reads the endpoints of all processes; it may raise
-    ZooKeeperError. A process without an external listener keeps its address.
+    """Stands as a RequestHandler in front of that of the process, and replaces addresses in its responses.
+
+    `registered` reads the endpoints of all processes; it may raise ZooKeeperError. A process without an external
+    listener keeps its address.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class ExternalListener:
         self._reading = asyncio.Lock()
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
+        """Handle a request. Raises what the handler raises, with the leader's external address."""
         try:
             response = await self._handler.handle(context, request)
         except ApiError as error:
@@ -79,7 +82,7 @@ class ExternalListener:
         return address if external is None else external.address
 
     async def _read(self) -> None:
-        """Read the addresses, unless that was done a moment ago. Without ZooKeeper the last ones stay."""
+        """Read the addresses, unless they were read within the last second. Without ZooKeeper the last ones stay."""
         async with self._reading:
             now = asyncio.get_running_loop().time()
             if now - self._read_at < _READ_INTERVAL_S:
@@ -92,7 +95,7 @@ class ExternalListener:
                 return
 
     def _by_address(self, processes: Sequence[Sequence[Endpoint]]) -> dict[str, Endpoint]:
-        """The external endpoint of each process that has one, by its address for other clients."""
+        """Map the address for other clients to the external endpoint, for each process that has one."""
         found: dict[str, Endpoint] = {}
         for endpoints in processes:
             client = self._names.client_endpoint(endpoints)

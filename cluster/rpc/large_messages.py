@@ -1,6 +1,7 @@
-"""Converts messages of many items in a thread, so that the event loop is not held meanwhile.
+"""Converts messages with many items in a thread: on the event loop, heartbeats and other calls would wait for it.
 
-One thread for control requests and one for all others: more would only compete with the event loop. BD-9
+There is one thread for control requests, so that a LeaderAndIsr does not wait behind a client's request, and one for
+all others; more would only compete with the event loop for the interpreter. BD-9
 """
 
 import asyncio
@@ -16,9 +17,9 @@ from cluster.rpc.call_kinds import CallKind
 from cluster.rpc.codec import Codec
 
 MANY_ITEMS: Final = 1000
-"""Items, at all depths, that make a message a large one. About a millisecond on the event loop."""
+"""A message with this many items, at all depths, is large: it would take about a millisecond on the event loop."""
 BYTES_OF_ITEM: Final = 64
-"""An estimate of what an item of a large response takes when it is encoded; most are numbers of a few bytes."""
+"""An estimate of the encoded size of an item in a large response; most are numbers of a few bytes."""
 _LARGE_BYTES: Final = 4096
 """A smaller message cannot have many items."""
 _T = TypeVar("_T")
@@ -29,6 +30,7 @@ _others = ThreadPoolExecutor(1, "messages")
 
 async def decode(codec: Codec, data: bytes, kind: CallKind) -> Any:
     """Decode a request. Raises ApiError(INVALID_REQUEST) that names the missing or invalid field."""
+    # Parsed here: protobuf's own code is quick, and only the parsed message tells how many items there are.
     message = codec.parse(data)
     if len(data) < _LARGE_BYTES or not _are_many(_lengths_in_message(message)):
         return codec.read(message)
@@ -36,12 +38,12 @@ async def decode(codec: Codec, data: bytes, kind: CallKind) -> Any:
 
 
 def is_large(response: Struct) -> bool:
-    """Whether the response is to be encoded by `encode`. Counts no further than it has to."""
+    """Whether the response has so many items that `encode` must encode it. Stops counting when that is known."""
     return _are_many(_lengths(response))
 
 
 async def estimate_size(response: Struct, kind: CallKind) -> int:
-    """About how many bytes a large response takes when it is encoded."""
+    """Estimate the encoded size of a large response, in bytes."""
     return BYTES_OF_ITEM * await _in_thread(kind, lambda: sum(_lengths(response)))
 
 
@@ -55,7 +57,7 @@ def _are_many(lengths: Iterable[int]) -> bool:
 
 
 def _lengths(value: Any) -> Iterator[int]:
-    """The length of each list in a struct, those of its items included."""
+    """Yield the length of each list in a struct and in its items."""
     if isinstance(value, Struct):
         for name in value.__struct_fields__:
             if _is_composed(field := getattr(value, name)):

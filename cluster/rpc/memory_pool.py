@@ -1,9 +1,10 @@
-"""The bytes of all requests and responses in flight, under one budget; what finds no room waits.
+"""Keeps the bytes of all requests and responses in flight within one budget; a call that finds no room waits.
 
-A request's size is unknown before it has been read. For those that are large as a rule (produce), room for the largest
-is reserved first and the difference given back afterwards; they wait newest first, because under overload the callers
-of the oldest have given up. Others are read at once, and need that room only if they take long to arrive. Responses
-wait in order, and before requests. Source: Kafka SimpleMemoryPool (`queued.max.request.bytes`).
+The size of a request is unknown until it has been read. A produce request is large as a rule: room for the largest
+possible is reserved before it is read, and the difference is given back afterwards. These requests wait newest first,
+because under overload the callers of the oldest have given up. Requests of other kinds are read at once, and need that
+room only if they take long to arrive. Responses wait in order and are served before requests, because only a response
+that leaves frees the memory of its call. Source: Kafka SimpleMemoryPool (`queued.max.request.bytes`).
 """
 
 import asyncio
@@ -14,15 +15,15 @@ from cluster.rpc.budgets import Bound, Budget, Peer
 from cluster.rpc.call_kinds import CallKind
 
 LATE_AFTER_S: Final = 0.05
-"""A request that was not there at once needs room for the largest one from this time on, if it is late. What may arrive
-before is limited by the network.
+"""After this time a request that has not arrived, and is late, needs room for the largest request. What can arrive
+before then is limited by the network.
 """
 SLOW_AFTER_S: Final = 2.0
-"""A request that takes longer to arrive makes way for one that waits."""
+"""A request that takes longer than this to arrive makes way for one that waits."""
 
 
 class _Waiting:
-    """A call that waits for `amount` bytes."""
+    """Stands for a call that waits for `amount` bytes."""
 
     __slots__ = ("amount", "granted", "kind", "peer")
 
@@ -32,7 +33,11 @@ class _Waiting:
 
 
 class Reception:
-    """A request that is being received. `limit` is the timeout around it; `is_cut`: it made way for another one."""
+    """Stands for a request that is being received.
+
+    `limit` is the timeout around its reception. `is_cut`: whether it made way for another request. `number` is its
+    place in the order in which receptions began.
+    """
 
     __slots__ = ("check", "is_cut", "kind", "limit", "number", "since")
 
@@ -41,16 +46,19 @@ class Reception:
         self.since = asyncio.get_running_loop().time()
         self.is_cut = False
         self.check: asyncio.TimerHandle | None = None
-        """When it will be checked whether it is late."""
+        """The timer of the next check whether it is late."""
 
     def cut_off(self) -> None:
+        """End the reception now, as if its time were over."""
         self.is_cut = True
         self.limit.reschedule(asyncio.get_running_loop().time())
 
 
 class _Queue:
-    """The waiting calls of one kind. Those that wait for their own connection or address are kept apart, so that the
-    others need not wait for it.
+    """Holds the waiting calls of one kind.
+
+    Calls that wait for their own connection or address are kept apart: at the head of the queue, one client at its
+    limit would hold up all others.
     """
 
     def __init__(self) -> None:
@@ -62,7 +70,10 @@ class _Queue:
         self._blocked[holder].append(waiting)
 
     def unblock(self, peer: Peer) -> None:
-        """Let one call try again that waits for this connection, and one that waits for the address."""
+        """Return one call that waits for this connection to the queue, and one that waits for this address.
+
+        One is enough: each that is served gives its bytes back and so calls this again.
+        """
         for holder in peer:
             blocked = self._blocked.get(holder)
             while blocked:
@@ -75,7 +86,10 @@ class _Queue:
 
 
 class MemoryPool:
-    """Room for `total` bytes, of which one request may need `request_bytes_max`. Control calls never wait for room."""
+    """Grants room within `total` bytes, of which one request may need `request_bytes_max`.
+
+    Control calls never wait for room: a process that is out of room must still obey its controller.
+    """
 
     def __init__(self, total: int, request_bytes_max: int) -> None:
         # Besides what a connection holds already, there must be room for its next request.
@@ -83,32 +97,32 @@ class MemoryPool:
         self._responses = {kind: _Queue() for kind in CallKind}
         self._requests = {kind: _Queue() for kind in CallKind}
         self._receiving: dict[Reception, None] = {}
-        """Those for which there is room, the oldest first."""
+        """The receptions that hold room, the oldest first."""
         self._begun = self._newest_arrived = 0
         self._relief: asyncio.TimerHandle | None = None
         self._waiting_of: Counter[CallKind] = Counter()
 
     @property
     def waiting(self) -> int:
-        """Number of requests and responses that wait for room."""
+        """The number of requests and responses that wait for room."""
         return self._waiting_of.total()
 
     async def room_for_request(self, kind: CallKind, peer: Peer, amount: int) -> None:
-        """Use `amount` more bytes, once there is room."""
+        """Wait until there is room, and use `amount` more bytes."""
         if not self._take(kind, peer, amount):
             waiting = _Waiting(kind, peer, amount)
             self._requests[kind].ready.append(waiting)
             await self._wait(waiting)
 
     async def room_for_response(self, kind: CallKind, peer: Peer, amount: int) -> None:
-        """Use `amount` more bytes, once there is room and those that waited before have been served."""
+        """Wait until there is room and earlier responses have been served, and use `amount` more bytes."""
         if self._responses[kind].ready or not self._take(kind, peer, amount):
             waiting = _Waiting(kind, peer, amount)
             self._responses[kind].ready.append(waiting)
             await self._wait(waiting)
 
     def resize(self, kind: CallKind, peer: Peer, amount: int, to: int) -> None:
-        """Correct what was reserved, `amount`, to what is there."""
+        """Correct the bytes of a call from `amount` to `to`, and let waiting calls have what becomes free."""
         if to > amount:
             self.budget.take(kind, peer, to - amount)
         elif to < amount:
@@ -118,7 +132,7 @@ class MemoryPool:
             self._grant()
 
     def begin(self, kind: CallKind, limit: asyncio.Timeout, *, has_room: bool) -> Reception:
-        """A request is being received under this timeout; `end` follows."""
+        """Begin a reception under this timeout; `end` follows."""
         self._begun += 1
         reception = Reception(kind, limit, self._begun)
         if has_room:
@@ -126,17 +140,19 @@ class MemoryPool:
         return reception
 
     def is_late(self, reception: Reception) -> bool:
-        """Whether a later request has arrived before this one.
+        """Whether a request that began later has arrived before this one, or this one takes long.
 
-        Without that its delay may be the event loop's own; but not for long.
+        Without a later one that arrived, the delay may be that of the event loop itself and not the client's fault; but
+        the loop is not slow for as long as `SLOW_AFTER_S`.
         """
         age_s = asyncio.get_running_loop().time() - reception.since
         return reception.number < self._newest_arrived or age_s > SLOW_AFTER_S
 
     def room_for_late_request(self, reception: Reception, peer: Peer, amount: int) -> bool:
-        """Use `amount` more bytes for a request that takes long, in place of one that takes longer if need be.
+        """Use `amount` more bytes for a late request, in place of one that takes longer if need be.
 
-        As much again must remain free: requests that do not arrive must not take the room of those that do.
+        The result is False if there is no room. As much again must remain free: requests that do not arrive must not
+        take the room of those that do.
         """
         if not self.has_room(reception.kind, peer, 2 * amount):
             slowest = self._slowest(reception.kind)
@@ -148,6 +164,7 @@ class MemoryPool:
         return True
 
     def end(self, reception: Reception, *, arrived: bool) -> None:
+        """End a reception, whether or not its request arrived."""
         if reception.check is not None:
             reception.check.cancel()
         if arrived:
@@ -155,6 +172,7 @@ class MemoryPool:
         self._receiving.pop(reception, None)
 
     def has_room(self, kind: CallKind, peer: Peer, amount: int) -> bool:
+        """Whether `amount` more bytes fit in; always for a control call."""
         return kind is CallKind.CONTROL or self.budget.obstacle(kind, peer, amount) is None
 
     def _take(self, kind: CallKind, peer: Peer, amount: int) -> bool:
@@ -169,6 +187,7 @@ class MemoryPool:
         try:
             await waiting.granted
         except asyncio.CancelledError:
+            # The caller left between the grant and this task's next step: nothing else would give the room back.
             if waiting.granted.done() and not waiting.granted.cancelled():
                 self.resize(waiting.kind, waiting.peer, waiting.amount, 0)
             raise
@@ -176,14 +195,15 @@ class MemoryPool:
             self._waiting_of[waiting.kind] -= 1
 
     def _grant(self) -> None:
-        """Give room to those waiting, higher kinds first."""
+        """Give room to waiting calls, higher kinds first."""
         for kind in CallKind:
+            # If responses of a kind wait, its requests would only add to what is in memory.
             if self._serve(self._responses[kind], newest_first=False):
                 self._serve(self._requests[kind], newest_first=True)
         self._relieve()
 
     def _serve(self, queue: _Queue, *, newest_first: bool) -> bool:
-        """Whether all could be served, but for those that wait for their own connection or address."""
+        """Serve a queue; the result is whether all got room, except those that wait for their connection or address."""
         while queue.ready:
             waiting = queue.ready.pop() if newest_first else queue.ready.popleft()
             if waiting.granted.done():
@@ -201,7 +221,10 @@ class MemoryPool:
         return True
 
     def _relieve(self) -> None:
-        """While requests wait, cut off one that takes long to arrive, or come back when it will have taken long."""
+        """While calls wait, cut off a request that takes long to arrive: at once, or as soon as it has taken long.
+
+        Otherwise clients that send slowly, or never finish, would hold all the room until their timeout.
+        """
         urgent = next((kind for kind in CallKind if self._waiting_of[kind]), None)
         slowest = None if urgent is None or self._relief is not None else self._slowest(urgent)
         if slowest is not None:
@@ -209,7 +232,7 @@ class MemoryPool:
             self._relief = loop.call_at(max(slowest.since + SLOW_AFTER_S, loop.time()), self._end_relief, slowest)
 
     def _slowest(self, kind: CallKind) -> Reception | None:
-        """The request that has been arriving longest, of those that are no more urgent than `kind`."""
+        """The request that has been arriving longest, among those no more urgent than `kind`."""
         return next((reception for reception in self._receiving if reception.kind >= kind), None)
 
     def _end_relief(self, slow: Reception) -> None:

@@ -1,6 +1,6 @@
-"""Every RPC: service, name and the codecs of its messages; used by servers and clients.
+"""Lists every RPC with its service, its name and the codecs of its messages, for servers and clients.
 
-Derived by name: the methods from the services of `klamm.v1`, their types from `cluster.requests`.
+All of it is derived by name: the methods from the services of `klamm.v1`, their types from `cluster.requests`.
 """
 
 from importlib import import_module
@@ -18,7 +18,10 @@ from klamm.v1 import broker_agent_pb2, cluster_pb2, controller_pb2
 
 
 class Method(NamedTuple):
-    """One RPC. `request_type`: the domain type passed to the handler; `streams`: whether the response is a stream."""
+    """Describes one RPC.
+
+    `request_type`: the domain type that is passed to the handler; `streams`: whether the response is a stream.
+    """
 
     service: str
     name: str
@@ -68,7 +71,7 @@ CLUSTER_SERVICE: Final = _methods(cluster_pb2.DESCRIPTOR, "ClusterService")
 CONTROLLER_SERVICE: Final = _methods(controller_pb2.DESCRIPTOR, "ControllerService")
 BROKER_AGENT_SERVICE: Final = _methods(broker_agent_pb2.DESCRIPTOR, "BrokerAgentService")
 REPLICA_FETCH: Final = next(method for method in BROKER_AGENT_SERVICE if method.name == "ReplicaFetch")
-"""Fetch for followers; the only request with two methods."""
+"""Fetch for followers. Only FetchRequest has two methods: a server knows followers before it reads their calls."""
 METHOD_OF_REQUEST: Final = {
     method.request_type: method
     for method in (*CLUSTER_SERVICE, *CONTROLLER_SERVICE, *BROKER_AGENT_SERVICE)
@@ -82,7 +85,7 @@ _SHARING: Final = {
 
 
 def encode_request(request: Any) -> bytes:
-    """Encode a request; control requests of one batch share their common parts.
+    """Encode a request; the control requests of one batch share their common parts.
 
     Raises ApiError(INVALID_REQUEST) that names the field of a number that is too large.
     """

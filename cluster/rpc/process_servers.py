@@ -1,4 +1,4 @@
-"""The servers of a process: one for each of its listeners, started and stopped together."""
+"""Starts and stops the servers of a process together: one at each of its listeners."""
 
 import asyncio
 import ipaddress
@@ -16,7 +16,7 @@ _log = structlog.stdlib.get_logger()
 
 
 class ProcessServers:
-    """`endpoints`: what to register; the first is for clients."""
+    """Holds the running servers of a process. `endpoints`: the endpoints to register, that for clients first."""
 
     def __init__(self, client: RpcServer, others: Sequence[RpcServer], endpoints: tuple[Endpoint, ...]) -> None:
         self.client, self._others, self.endpoints = client, others, endpoints
@@ -27,7 +27,7 @@ class ProcessServers:
 
 
 async def serve_listeners(config: NodeConfig, serve: Callable[[Listener], Awaitable[RpcServer]]) -> ProcessServers:
-    """Serve at each listener of the process. Raises StartupError if an address cannot be bound."""
+    """Start a server at each listener of the process. Raises StartupError if an address cannot be bound."""
     _warn_if_exposed(config)
     names, largest = config.settings.listener_names, config.settings.socket_request_max_bytes
     listeners = [
@@ -48,7 +48,7 @@ async def serve_listeners(config: NodeConfig, serve: Callable[[Listener], Awaita
 
 
 def _warn_if_exposed(config: NodeConfig) -> None:
-    """Without TLS and authentication, whoever reaches a listener controls the cluster."""
+    """Warn if other machines reach a listener: without TLS and authentication, whoever does controls the cluster."""
     exposed = exposed_listeners(config)
     if exposed:
         _log.warning(
@@ -59,7 +59,7 @@ def _warn_if_exposed(config: NodeConfig) -> None:
 
 
 def exposed_listeners(config: NodeConfig) -> list[str]:
-    """The addresses of its gRPC listeners that other machines may reach."""
+    """The addresses of the process's gRPC listeners that other machines may reach."""
     listening = (config.listen, config.control_listen, config.external_listen)
     return [address for address in listening if address is not None and not _is_loopback(address)]
 

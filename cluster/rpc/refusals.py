@@ -23,7 +23,7 @@ _log = structlog.stdlib.get_logger()
 
 
 async def handle_within_bounds(request: Any, handle: Callable[[Any], Awaitable[Any]]) -> Any:
-    """The response of `handle` to what of the request is within its bounds, with the results of the refused items.
+    """Handle the part of a request that is within its bounds; the response has results for the refused items too.
 
     Raises ApiError that names field and value if the request is refused as a whole.
     """
@@ -48,11 +48,11 @@ async def handle_within_bounds(request: Any, handle: Callable[[Any], Awaitable[A
 
 
 class _Form(NamedTuple):
-    """How a response reports errors.
+    """Describes how a response reports errors.
 
-    `results`: the field with a result per item, empty if there is none; `path`: the lists that lead to these items in
-    the request; `named`: the fields that a result takes from the item. `has_code`: whether there is an error for the
-    whole response, as between nodes.
+    `results`: the field with a result for each item, empty if there is none; `path`: the lists that lead to these items
+    in the request; `named`: the fields that a result takes from its item. `has_code`: whether the response has an error
+    code of its own, as between nodes.
     """
 
     response: Any
@@ -65,8 +65,10 @@ class _Form(NamedTuple):
 
 
 class _Refused(NamedTuple):
-    """An item that was left out. `chain`: the structs that lead to it, the request first. `position`: among all items
-    that get a result; -1 for one that gets none.
+    """Stands for an item that was left out.
+
+    `chain`: the structs that lead to it, the request first. `position`: its position among all items that get a result,
+    -1 if it gets none.
     """
 
     chain: tuple[Any, ...]
@@ -75,29 +77,29 @@ class _Refused(NamedTuple):
 
 
 class _Sieve:
-    """Removes what is beyond its bounds from one request."""
+    """Removes the items that are beyond their bounds from one request."""
 
     def __init__(self, form: _Form) -> None:
         self._form = form
         self.refused: list[_Refused] = []
         self.items = 0
-        """Number of items that get a result, refused or not."""
+        """The number of items that get a result, refused or not."""
 
     def sift(self, request: Any, check: Checked) -> tuple[BoundViolation | None, Any]:
-        """The violation of the whole request, and the request without what is beyond its bounds."""
+        """Return the violation of the whole request, or None and the request without what is beyond its bounds."""
         if check.accepts_all((request,)):
             return None, request
         violation = self.whole_violation(request, check)
         return violation, request if violation is not None else self.keep(request, check, (request,), ())
 
     def whole_violation(self, request: Any, check: Checked) -> BoundViolation | None:
-        """The violation for which the request is refused as a whole."""
+        """Find the violation for which the request is refused as a whole; None if there is none."""
         if self._form.has_code or self._form.results:
             return check.own_violation(request, "")
         return check.violation(request)
 
     def keep(self, struct: Any, check: Checked, chain: tuple[Any, ...], path: tuple[str, ...]) -> Any:
-        """The struct without the items that are beyond their bounds."""
+        """Copy the struct without the items that are beyond their bounds."""
         changes = {}
         for nested in check.nested:
             here = (*path, nested.name)
@@ -146,7 +148,7 @@ def _refuse(form: _Form, violation: BoundViolation) -> Any:
 
 
 def _with_refusals(response: Any, form: _Form, sieve: _Sieve) -> Any:
-    """The response with the results of the refused items, in the order of the request."""
+    """Add the results of the refused items to a response, in the order of the request."""
     if not form.results:
         code = response.error_code or sieve.refused[0].violation.code
         return replace(response, error_code=code)
@@ -186,7 +188,7 @@ def _form_of(request: Any) -> _Form:
 
 
 def _path_to(struct: type[Struct], wanted: frozenset[str]) -> tuple[str, ...]:
-    """The lists that lead to the first structs which, with those that lead to them, have all these fields."""
+    """Find the lists that lead to the first structs that, together with those above them, have all these fields."""
     for nested in check_of(struct).nested:
         left = wanted - {*nested.struct.__struct_fields__}
         if not left:

@@ -1,4 +1,4 @@
-"""The check of a request against the bounds of its fields.
+"""Checks a request against the bounds of its fields.
 
 Derived from the annotations of the request types, as the codec is: a field without a bound fails when the check is
 built, on import, so a new request is covered by itself. A whole list is checked by its distinct values, so that a
@@ -20,7 +20,7 @@ from cluster.rpc.codec import sent_fields
 
 
 class BoundViolation(NamedTuple):
-    """A field whose value is beyond its bound; `field` is its path in the request, `value` is shortened."""
+    """Names a field whose value is beyond its bound; `field` is its path in the request, `value` is shortened."""
 
     field: str
     value: str
@@ -33,7 +33,10 @@ class BoundViolation(NamedTuple):
 
 
 class _Plain(Struct, frozen=True):
-    """A field of numbers, texts or bytes. `flat`: the numbers or texts in a value; `is_hashable`: so are its values."""
+    """Checks a field of numbers, texts or bytes.
+
+    `flat` lists the numbers or texts in a value; `is_hashable`: whether its values are.
+    """
 
     name: str
     get: Callable[[Any], Any]
@@ -69,7 +72,7 @@ class _Plain(Struct, frozen=True):
 
 
 class Checked(Struct, frozen=True):
-    """The check of a request type, or of a struct in one. `nested`: its lists of structs, each with its check."""
+    """Checks the values of a request type, or of a struct in one. `nested`: its lists of structs with their checks."""
 
     plain: tuple[_Plain, ...]
     nested: tuple["_Nested", ...]
@@ -81,13 +84,13 @@ class Checked(Struct, frozen=True):
         )
 
     def own_violation(self, struct: Any, where: str) -> BoundViolation | None:
-        """The first field beyond its bounds, those of nested structs not included."""
+        """Find the first field beyond its bounds, without those in nested structs; None if there is none."""
         fields: tuple[_Plain | _Nested, ...] = (*self.plain, *self.nested)
         found = (field.violation(struct, where) for field in fields)
         return next((violation for violation in found if violation is not None), None)
 
     def violation(self, struct: Any, where: str = "") -> BoundViolation | None:
-        """The first field beyond its bounds, anywhere in the struct; None if there is none."""
+        """Find the first field beyond its bounds, anywhere in the struct; None if there is none."""
         own = self.own_violation(struct, where)
         if own is not None or not self.nested:
             return own
@@ -100,7 +103,7 @@ class Checked(Struct, frozen=True):
 
 
 class _Nested(Struct, frozen=True):
-    """A field with a tuple of structs; None counts as empty."""
+    """Checks a field with a tuple of structs; None counts as empty."""
 
     name: str
     struct: type[Struct]
@@ -118,7 +121,7 @@ class _Nested(Struct, frozen=True):
         return not items or self.check.accepts_all(items)
 
     def violation(self, struct: Any, where: str) -> BoundViolation | None:
-        """Only if there are too many items."""
+        """Make a violation if there are too many items; None if not."""
         count = len(self.items(struct))
         if count <= self.count.maximum:
             return None
@@ -128,7 +131,7 @@ class _Nested(Struct, frozen=True):
 
 @cache
 def check_of(struct: Any) -> Checked:
-    """The check of a request type or of a struct in one. Fails where a field has no bound."""
+    """Derive the check of a request type, or of a struct in one. Fails an assertion if a field has no bound."""
     plain: list[_Plain] = []
     nested: list[_Nested] = []
     for name, annotation, _ in sent_fields(struct):
@@ -148,7 +151,10 @@ def check_of(struct: Any) -> Checked:
 
 
 def _plain(name: str, type_: Any, bound: Bound, count: Count | None) -> _Plain:
-    """The check of a field of this type, or of a list of it if there is a `count`; a map has one bound for it all."""
+    """Make the check of a field of this type, or of a list of it if there is a `count`.
+
+    A map has one bound for all its keys and values.
+    """
     get = attrgetter(name)
     if get_origin(type_) is dict:
         return _Plain(name, get, bound, bounds.ITEMS, _keys_and_values, False)

@@ -1,4 +1,4 @@
-"""A gRPC server for a `RequestHandler`: one for each listener of a process, with gRPC's health and reflection."""
+"""Runs a gRPC server for a `RequestHandler`: one at each listener of a process, with gRPC's health and reflection."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,12 +23,12 @@ from cluster.rpc.standard_services import serve_standard_services
 
 
 class Listener(Struct, frozen=True):
-    """One port of a process: `host:port` (port 0: a free one), the listener's name, and the largest request in bytes.
+    """Describes one port of a process: `host:port` (port 0: a free one), its name, and the largest request in bytes.
 
-    `is_control`: whether control requests are let in as such; at other listeners they are calls like others.
+    `is_control`: whether control requests are admitted as such; at other listeners they are calls like others.
     `is_external`: whether its clients reach the cluster by other addresses.
-    The transport refuses a larger request with RESOURCE_EXHAUSTED before it has been read. Responses are bounded by
-    what was requested, not by this limit.
+    The transport refuses a larger request with RESOURCE_EXHAUSTED before it has been read. This limit does not concern
+    responses, which are limited by what was requested.
     """
 
     address: str
@@ -39,7 +39,7 @@ class Listener(Struct, frozen=True):
 
 
 class RpcServer:
-    """The running server of one listener. `address` has the bound port."""
+    """Controls the running server of one listener. `address` has the bound port."""
 
     def __init__(
         self,
@@ -55,10 +55,11 @@ class RpcServer:
 
     @property
     def address(self) -> str:
+        """The address `host:port`, with brackets around an IPv6 host."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     async def set_serving(self, serving: bool) -> None:
-        """Set the status that the health service reports."""
+        """Set the status that the health service reports for each of our services."""
         states = health_pb2.HealthCheckResponse
         for service in ("", *self._services):
             await self._health.set(service, states.SERVING if serving else states.NOT_SERVING)
@@ -78,8 +79,8 @@ async def start_server(
 ) -> RpcServer:
     """Serve these methods at a listener. Raises StartupError if its address cannot be bound.
 
-    The handler finds the name of the listener in the context of each request. `admission` is shared by all listeners of
-    a process; None: one of its own, with the default limits.
+    The handler finds the name of the listener in the context of each request. All listeners of a process share one
+    `admission`; None makes a new one with the default limits.
     """
     admission = Admission(AdmissionLimits.from_settings(Settings()), metrics) if admission is None else admission
     options = [
@@ -112,5 +113,5 @@ def _add(server: grpc.aio.Server, method: Method, handler: Any) -> None:
     if kind_of(method.request_type) is CallKind.ADMIN:
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(method.service, handlers),))
     else:
-        # A registered method has a queue of its own for calls that have arrived: it is not behind those of others.
+        # The library queues the arrived calls of each registered method apart, so they do not wait behind other calls.
         server.add_registered_method_handlers(method.service, handlers)

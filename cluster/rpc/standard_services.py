@@ -1,4 +1,4 @@
-"""gRPC's own services, health and reflection, on every listener, under the same admission as klamm's."""
+"""Adds gRPC's own services, health and reflection, to every listener, under the same admission as klamm's."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
@@ -25,13 +25,13 @@ def serve_standard_services(
 
 
 class _Admitted:
-    """A server to the generated functions that add services; puts admission before each behaviour."""
+    """Looks like a server to the generated functions that add services, and puts admission before each behaviour."""
 
     def __init__(self, server: grpc.aio.Server, admission: Admission) -> None:
         self._server, self._admission = server, admission
 
     def add_generic_rpc_handlers(self, handlers: Sequence[Any]) -> None:
-        """The same methods follow by name."""
+        """Do nothing: the same methods follow by name, in `add_registered_method_handlers`."""
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
         wrapped = {name: self._wrap(handler) for name, handler in handlers.items()}
@@ -63,7 +63,7 @@ class _Admitted:
         return behave
 
     def _conversation(self, handler: Any) -> Behaviour:
-        """Requests and responses in turn; ends when the client has none left or takes too long for the next."""
+        """Answer requests in turn, until the client sends no more or takes too long for the next one."""
 
         async def behave(_: object, call: ServicerContext) -> None:
             try:

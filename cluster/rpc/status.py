@@ -106,7 +106,7 @@ _UNSENT: Final = {
     "Connection refused": _REFUSED,
     "DNS resolution failed": _UNRESOLVABLE,
     "address lookup failed": _UNRESOLVABLE,
-    "Failed parsing HTTP/2": "it is no gRPC port of klamm's, perhaps a metrics port",
+    "Failed parsing HTTP/2": "it is no klamm gRPC port, perhaps a metrics port",
     "Timeout occurred": "connection timed out",
     "SETTINGS frame": "it accepts connections, but does not answer",
     "tcp handshaker shutdown": "connection timed out",
@@ -123,7 +123,7 @@ _REASONS: Final = {
     # TCP_USER_TIMEOUT of the socket, which the keepalive sets.
     "recvmsg:Connection timed out": "the connection broke: nothing was acknowledged",
 }
-"""What gRPC's details contain, and what messages say instead; `_UNSENT`: there was no connection to send on."""
+"""Parts of gRPC's details, and what messages say instead. For those of `_UNSENT` there was no connection to send on."""
 
 
 _TOO_LARGE: Final = re.compile(
@@ -133,7 +133,7 @@ _TOO_LARGE: Final = re.compile(
 
 
 def status_of(error: ClusterError) -> grpc.Status:
-    """The status for an error: code, message, ErrorInfo, and BadRequest for invalid fields."""
+    """Make the status of an error: code, message, ErrorInfo, and BadRequest for invalid fields."""
     info = ErrorInfo(reason=error.code.name, domain=DOMAIN)
     details: list[Message] = [info]
     message = str(error)
@@ -158,9 +158,9 @@ def _packed(detail: Message) -> AnyMessage:
 
 
 def error_of(call: grpc.aio.AioRpcError, address: str) -> ApiError | PeerUnreachableError:
-    """The error of a failed call: ApiError if the peer refused, PeerUnreachableError without a response of klamm.
+    """Make the error of a failed call: ApiError if the peer refused, PeerUnreachableError if klamm did not respond.
 
-    A request that was too large for the transport of either side is a RequestTooLargeError.
+    A request that was too large for the transport of either side becomes a RequestTooLargeError.
     """
     if call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and (found := _TOO_LARGE.search(call.details() or "")):
         return RequestTooLargeError(address, int(found["size"]), int(found["limit"]))
@@ -192,7 +192,7 @@ def error_of(call: grpc.aio.AioRpcError, address: str) -> ApiError | PeerUnreach
 
 
 def _short_reason(call: grpc.aio.AioRpcError) -> str:
-    """Why there was no answer: gRPC's text, without the addresses and layers that it repeats."""
+    """Say why there was no answer: gRPC's text, without the addresses and layers that it repeats."""
     details = call.details() or ""
     if call.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
         return "timed out"

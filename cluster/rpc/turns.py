@@ -1,4 +1,4 @@
-"""Turns of requests that continue after a wait: few at a time.
+"""Lets requests that continue after a wait take turns, few at a time.
 
 One event may wake ten thousand requests. If all continued at once, the completions of their responses would queue up in
 gRPC, and everything else would wait behind them for seconds.
@@ -11,20 +11,20 @@ from typing import Final
 from cluster.rpc.call_kinds import CallKind
 
 AT_ONCE: Final = 64
-"""Requests that continue at the same time; enough to keep the event loop busy while responses are sent."""
+"""The number of requests that continue at the same time; enough to keep the loop busy while responses are sent."""
 TURN_S_MAX: Final = 0.1
-"""A turn ends after this time even if its response was not taken: one slow client must not hold up the others."""
+"""A turn ends after this many seconds even if its response was not taken: one slow client must not hold up others."""
 
 
 class Turn:
-    """Ends with `end`, or by itself."""
+    """Stands for one request that continues; ends with `end`, or by itself after `TURN_S_MAX`."""
 
     def __init__(self, turns: "Turns") -> None:
         self._turns = turns
         self._limit: asyncio.TimerHandle | None = asyncio.get_running_loop().call_later(TURN_S_MAX, self.end)
 
     def end(self) -> None:
-        """Let the next one continue; no effect the second time."""
+        """Let the next request continue; a second call has no effect."""
         if self._limit is not None:
             self._limit.cancel()
             self._limit = None
@@ -32,7 +32,7 @@ class Turn:
 
 
 class Turns:
-    """Gives turns to higher kinds first, within a kind in order."""
+    """Gives turns to higher kinds first, and within a kind in the order of arrival."""
 
     def __init__(self) -> None:
         self._queues: dict[CallKind, deque[asyncio.Future[None]]] = {kind: deque() for kind in CallKind}
@@ -54,7 +54,7 @@ class Turns:
         return Turn(self)
 
     def end_one(self) -> None:
-        """A turn has ended: it passes to the next in order."""
+        """Pass a turn that has ended to the next request in order."""
         for queue in self._queues.values():
             while queue:
                 granted = queue.popleft()

@@ -24,10 +24,12 @@ _partitions_decoder = msgspec.json.Decoder(_Partitions)
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
+    """Encode the partitions of an election request."""
     return msgspec.json.encode({"version": 1, "partitions": [{"topic": t, "partition": p} for t, p in partitions]})
 
 
 def decode_partitions(path: str, data: bytes) -> list[TopicPartition]:
+    """Decode the partitions of an election request. Raises MalformedZnodeError."""
     body = decode(_partitions_decoder, path, data)
     return [TopicPartition(item.topic, item.partition) for item in body.partitions]
 
@@ -47,6 +49,7 @@ _reassignments_decoder = msgspec.json.Decoder(_Reassignments)
 
 
 def encode_reassignments(targets: Mapping[TopicPartition, Sequence[BrokerId]]) -> bytes:
+    """Encode the target replicas of partitions, as `/admin/reassign_partitions` has them."""
     entries = [{"topic": tp.topic, "partition": tp.partition, "replicas": t} for tp, t in targets.items()]
     return msgspec.json.encode({"version": 1, "partitions": entries})
 

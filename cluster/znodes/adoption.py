@@ -40,7 +40,7 @@ def encode_adoption(adoption: Adoption) -> bytes:
 
 
 def decode_adoption(data: bytes) -> Adoption:
-    """Raises MalformedZnodeError."""
+    """Decode the adoption. Raises MalformedZnodeError."""
     adoption = decode(_decoder, ADOPTION, data)
     if adoption.version != _VERSION:
         raise MalformedZnodeError(ADOPTION, data, f"version {adoption.version} is not {_VERSION}")

@@ -72,10 +72,10 @@ _decoder = msgspec.json.Decoder(_Body)
 
 
 def profile_field(profile: CandidateProfile | None) -> dict[str, Any]:
-    """What a registration has beside its addresses."""
+    """The field that a registration has beside its addresses."""
     return {} if profile is None else {"candidate": profile}
 
 
 def decode_profile(controller: ControllerId, data: bytes) -> CandidateProfile | None:
-    """What the registration of a candidate says of it; None for one of an older release. Raises MalformedZnodeError."""
+    """Decode what a candidate's registration says of it; None for an older release. Raises MalformedZnodeError."""
     return decode(_decoder, controller_registration_path(controller), data).candidate

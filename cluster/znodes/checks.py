@@ -24,7 +24,7 @@ _Check = Callable[[str, bytes], object]
 
 
 def why_malformed(path: str, data: bytes) -> str | None:
-    """Why a znode cannot be used; None if it can, or if klamm does not read such a path."""
+    """Say why a znode cannot be used; None if it can, or if klamm does not read such a path."""
     for pattern, check in _CHECKS:
         if pattern.fullmatch(path):
             try:

@@ -31,7 +31,7 @@ def decode_cluster_id(data: bytes) -> str:
 
 
 def readable_cluster_id(data: bytes) -> str:
-    """As `decode_cluster_id`, "" where it is malformed: what only shows the id does not depend on it."""
+    """Decode as `decode_cluster_id`, to "" where it is malformed: a reader that only shows the id can do without it."""
     try:
         return decode_cluster_id(data)
     except MalformedZnodeError:

@@ -24,13 +24,13 @@ class ControllerBody(Struct, frozen=True):
 
     @property
     def session(self) -> int | None:
-        """`owner` as in `ephemeral_owner`."""
+        """The session of the owner, as `ephemeral_owner` has it."""
         number = None if self.owner is None else int(self.owner, 16)
         return number if number is None or number < _UNSIGNED // 2 else number - _UNSIGNED
 
 
 def encode_controller(controller: ControllerId, now_ms: int, session: int | None = None) -> bytes:
-    """`session`: the owner's, for a persistent znode."""
+    """Encode `/controller`. `session`: the owner's, for a persistent znode."""
     body: dict[str, object] = {
         "version": 2,
         "brokerid": controller,
@@ -43,7 +43,7 @@ def encode_controller(controller: ControllerId, now_ms: int, session: int | None
 
 
 def decode_controller_body(data: bytes) -> ControllerBody | None:
-    """None if the content is malformed."""
+    """Decode `/controller`; None if the content is malformed."""
     try:
         return decode(_controller_decoder, CONTROLLER, data)
     except MalformedZnodeError:
@@ -60,11 +60,13 @@ _controller_decoder = msgspec.json.Decoder(ControllerBody)
 
 
 def encode_controller_epoch(epoch: ControllerEpoch) -> bytes:
+    """Encode `/controller_epoch`."""
     assert epoch >= 0, f"controller epoch {epoch} is negative"
     return str(epoch).encode()
 
 
 def decode_controller_epoch(data: bytes) -> ControllerEpoch:
+    """Decode `/controller_epoch`. Raises MalformedZnodeError."""
     if not data.isdigit():
         raise MalformedZnodeError(CONTROLLER_EPOCH, data, "not a decimal number")
     if len(data) > 10 or int(data) >= INT32_MAX:

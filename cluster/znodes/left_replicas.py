@@ -40,7 +40,7 @@ def encode_left_replicas(left: LeftReplicas) -> bytes:
 
 
 def decode_left_replicas(path: str, data: bytes) -> LeftReplicas:
-    """Raises MalformedZnodeError."""
+    """Decode the replicas of one topic that a broker has left. Raises MalformedZnodeError."""
     left = decode(_decoder, path, data)
     if left.version != _VERSION:
         raise MalformedZnodeError(path, data, f"version {left.version} is not {_VERSION}")
@@ -52,5 +52,5 @@ def encode_last_controller(epoch: ControllerEpoch) -> bytes:
 
 
 def decode_last_controller(data: bytes) -> ControllerEpoch:
-    """Raises MalformedZnodeError."""
+    """Decode the epoch of the last controller that wrote records. Raises MalformedZnodeError."""
     return ControllerEpoch(decode(_parent_decoder, LEFT_REPLICAS, data).controller_epoch)

@@ -55,6 +55,7 @@ PERSISTENT_PATHS: Final = (
 
 
 def broker_path(broker: BrokerId) -> str:
+    """The path of a broker's registration."""
     return f"{BROKERS_IDS}/{broker}"
 
 
@@ -71,6 +72,7 @@ def partition_of_name(name: str) -> int | None:
 
 
 def controller_registration_path(controller: ControllerId) -> str:
+    """The path of a candidate's registration."""
     return f"{CONTROLLERS_IDS}/{controller}"
 
 
@@ -82,6 +84,7 @@ def controller_of_registration_path(path: str) -> ControllerId | None:
 
 
 def topic_path(topic: str) -> str:
+    """The path of a topic's assignment."""
     return f"{BROKERS_TOPICS}/{topic}"
 
 
@@ -94,6 +97,7 @@ def partition_path(tp: TopicPartition) -> str:
 
 
 def state_path(tp: TopicPartition) -> str:
+    """The path of a partition's state: leader, ISR and epochs."""
     return f"{BROKERS_TOPICS}/{tp.topic}/partitions/{tp.partition}/state"
 
 
@@ -112,17 +116,20 @@ def topic_config_path(topic: str) -> str:
 
 
 def state_log_path(node: str) -> str:
-    """`node`: `controller-<id>` or `broker-<id>`."""
+    """The path of a node's log head. `node`: `controller-<id>` or `broker-<id>`."""
     return f"{STATE_LOG}/{node}"
 
 
 def left_replicas_path(broker: BrokerId, topic: str) -> str:
+    """The path that records what a broker still has of a deleted topic."""
     return f"{LEFT_REPLICAS}/{broker}/{topic}"
 
 
 def known_controller_path(controller: ControllerId) -> str:
+    """The path that records that a candidate takes part in elections, so that it can be missed."""
     return f"{KNOWN_CONTROLLERS}/{controller}"
 
 
 def delete_topic_path(topic: str) -> str:
+    """The path that marks a topic for deletion."""
     return f"{DELETE_TOPICS}/{topic}"

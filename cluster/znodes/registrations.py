@@ -50,7 +50,7 @@ def _registration_body(broker: Broker, now_ms: int, version: int) -> dict[str, A
         body["listener_security_protocol_map"] = {e.listener: e.security_protocol for e in broker.endpoints}
     if version >= 5:
         body["features"] = broker.features
-    # Not keys of Kafka's; its readers ignore them.
+    # Not Kafka keys; its readers ignore them.
     if broker.has_damaged_replicas:
         body["has_damaged_replicas"] = True
     if broker.klamm_version:

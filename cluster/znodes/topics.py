@@ -1,5 +1,6 @@
-"""Topic znodes `/brokers/topics/<topic>` and partition state znodes. Source: KIP-455 (reassignment), KIP-516 (topic
-ids).
+"""Encodes and decodes topic znodes, `/brokers/topics/<topic>`, and partition state znodes.
+
+Source: Kafka TopicZNode, TopicPartitionStateZNode; KIP-455 (reassignment), KIP-516 (topic ids).
 """
 
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""The ACL of a znode, which depends on its path only.
+"""Chooses the ACL of a znode, which depends on its path only.
 
 Pure, so that every client of a cluster sets the same ACL. Source: Kafka ZkData.defaultAcls.
 """
@@ -7,9 +7,9 @@ from enum import Enum
 from typing import Final
 
 SECRET_PATHS: Final = ("/config/users", "/config/brokers", "/delegation_token/tokens")
-"""These znodes and their children hold secrets: only the cluster itself may read them."""
+"""The paths of znodes that hold secrets, as their children do: only the cluster itself may read them."""
 ALWAYS_OPEN: Final = "/consumers"
-"""Old consumers create their znodes below it, each under its own identity."""
+"""The path below which old consumers create their znodes, each under its own identity."""
 
 
 class Access(Enum):
@@ -22,7 +22,7 @@ class Access(Enum):
 
 
 def access_of(path: str, *, sets_acl: bool) -> Access:
-    """The ACL for a new znode; `path` without the chroot.
+    """Choose the ACL for a new znode; `path` is without the chroot.
 
     `sets_acl`: `zookeeper.set.acl`. It requires an authenticated session, whose identity is the creator.
     """

@@ -11,7 +11,7 @@ MAX_REQUEST_BYTES: Final = 512 * 1024
 
 
 class Watches:
-    """Paths (with the chroot) with a watch on the server, by the lists of SetWatches."""
+    """Holds the paths (with the chroot) that have a watch on the server, by the lists of SetWatches."""
 
     def __init__(self) -> None:
         self.data: set[str] = set()
@@ -51,7 +51,9 @@ class Watches:
         return True
 
     def requests(self, since_zxid: int) -> Iterator[SetWatches]:
-        """SetWatches requests that restore all watches on a new connection, and report changes since `since_zxid`."""
+        """Make SetWatches requests that restore all watches on a new connection, and report changes since
+        `since_zxid`.
+        """
         # They belong to a request whose response was lost with the connection; it will be sent again.
         self._early.clear()
         for field, paths in (("data", self.data), ("exists", self.exists), ("children", self.children)):

@@ -1,4 +1,4 @@
-"""The chroot of a client: its `/x` is `<chroot>/x` on the server."""
+"""Translates the paths of a client with a chroot: its `/x` is `<chroot>/x` on the server."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ class Chroot:
         return path[len(self.path) :] or "/"
 
     def relative_results(self, results: Sequence[OpResult]) -> list[OpResult]:
-        """The results of a transaction with paths relative to the chroot."""
+        """Convert the results of a transaction to paths relative to the chroot."""
         return [
             result if result.path is None else OpResult(result.error, self.relative(result.path), result.stat)
             for result in results

@@ -1,4 +1,4 @@
-"""Config change notifications: sequential znodes under `/config/changes`.
+"""Follows config change notifications: sequential znodes under `/config/changes`.
 
 A notification names the entity only; its config is read again. Every listening process processes each change at least
 once across its sessions. Source: Kafka ZkNodeChangeNotificationListener, ZkConfigManager.
@@ -21,7 +21,7 @@ EXPIRY_MS: Final = 15 * 60 * 1000
 """After this time every listener has processed a change, or reads everything on its return (EP-34)."""
 _NEXT_ATTEMPT_S: Final = 1
 _SEQUENCE_DIGITS: Final = 10
-"""As ZooKeeper numbers sequential znodes."""
+"""The number of digits in the name of a sequential znode."""
 _log = structlog.stdlib.get_logger()
 
 
@@ -46,7 +46,9 @@ class ConfigChanges:
         self._highest = -1
 
     def changed(self, kind: WatchKind) -> None:
-        """The watch on `/config/changes` fired. If the znode is created again, its children's numbers restart."""
+        """Note that the watch on `/config/changes` fired. If the znode is created again, its children's numbers
+        restart.
+        """
         if kind is WatchKind.DELETED:
             self.start_session()
         self._woken.set()
@@ -107,7 +109,7 @@ def _sequence(name: str) -> int | None:
 
 
 def _entities(changes: Sequence[tuple[str, Znode]]) -> tuple[ConfigEntity, ...]:
-    """The changed entities, each once, in order of the first change."""
+    """List the changed entities, each once, in order of the first change."""
     paths, znodes = [path for path, _ in changes], [znode for _, znode in changes]
     return tuple(dict.fromkeys(decode_each(paths, znodes, _entity).values()))
 

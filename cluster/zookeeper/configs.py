@@ -11,7 +11,7 @@ from cluster.zookeeper.port import ZooKeeper
 
 
 class StoredConfig(Struct, frozen=True):
-    """Overrides of an entity and the data version of its znode; empty and None if there is no znode."""
+    """Holds the overrides of an entity and the data version of its znode; empty and None if there is no znode."""
 
     overrides: dict[str, str]
     version: int | None
@@ -20,7 +20,9 @@ class StoredConfig(Struct, frozen=True):
 async def read_configs(
     zookeeper: ZooKeeper, entities: Sequence[ConfigEntity]
 ) -> dict[ConfigEntity, StoredConfig | MalformedZnodeError]:
-    """The stored config of each entity; a malformed one is logged and returned as its error. Raises ZooKeeperError."""
+    """Read the stored config of each entity; a malformed one is logged and returned as its error. Raises
+    ZooKeeperError.
+    """
     found: dict[ConfigEntity, StoredConfig | MalformedZnodeError] = {}
     for entity, znode in zip(entities, await zookeeper.get_many([e.path for e in entities]), strict=True):
         try:

@@ -1,7 +1,7 @@
-"""The ZooKeeper port on a real server: asyncio on top of kazoo's session.
+"""Implements the ZooKeeper port on a real server: asyncio on top of kazoo's session.
 
 Everything a session delivers goes through one queue and is passed to the event loop in order, one call per burst. A
-batch of requests is one exchange: it wakes the loop once, after its last response.
+batch of requests is one exchange: it wakes the loop once, after its last response. Source: Kafka ZooKeeperClient.
 """
 
 import asyncio
@@ -257,7 +257,7 @@ class KazooZooKeeper:
                 raise refusal(f"the chroot {path} cannot be created", error)
 
     def _on_delivery(self, session: Session, delivery: Delivery) -> None:
-        """Called on the connection's thread."""
+        """Pass a delivery on to the event loop; called on the connection's thread."""
         self._inbox.append((session, delivery))
         if not self._is_drain_due:
             self._is_drain_due = True
@@ -349,7 +349,7 @@ def _mark_expired(requests: Sequence[Request]) -> None:
 
 
 def _present(request: Request, path: str = "") -> Any:
-    """The response, None if the znode does not exist. Raises for every other outcome."""
+    """Return the response, None if the znode does not exist. Raises for every other outcome."""
     outcome = request.outcome
     if isinstance(outcome, ErrorAnswer) and outcome.code == NO_NODE:
         return None

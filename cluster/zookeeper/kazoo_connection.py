@@ -1,4 +1,4 @@
-"""kazoo's connection to the servers: sockets, authentication, sending requests and reading responses.
+"""Connects to the servers through kazoo: sockets, authentication, sending requests and reading responses.
 
 Everything runs on the connection's own thread, which passes it on in the order received.
 """
@@ -27,13 +27,13 @@ KAZOO_LOGGER.setLevel(logging.ERROR)
 RECEIVE_BYTES: Final = 256 * 1024
 CLOSE_XID: Final = 1
 ATTEMPTS_MIN: Final = 2
-"""Connection attempts within a session timeout, also with one address: its server may be starting."""
+"""The number of connection attempts within a session timeout, even with one address: its server may be starting."""
 
 _EVENT_KINDS: Final = {1: WatchKind.CREATED, 2: WatchKind.DELETED, 3: WatchKind.CHANGED, 4: WatchKind.CHILDREN}
 
 
 class ConnectionOwner(Protocol):
-    """The session of a connection: it has kazoo's queues and receives what arrives."""
+    """Stands for the session of a connection, which has kazoo's queues and receives what arrives."""
 
     granted_timeout_seconds: float
     last_zxid: int
@@ -50,7 +50,7 @@ class ConnectionOwner(Protocol):
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo is not typed.
-    """kazoo's sockets, with a share of the session timeout for each address.
+    """Opens kazoo's sockets, with a share of the session timeout for each address.
 
     kazoo waits a whole session timeout for each connection, so one dead server of three would cost the session.
     """
@@ -64,7 +64,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo is not 
 
 
 class LimitedConnection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed.
-    """kazoo's connection with a limit of requests in flight; responses are passed on by this thread."""
+    """Limits the requests in flight of kazoo's connection; responses are passed on by this thread."""
 
     client: ConnectionOwner
     _xid: int
@@ -106,7 +106,7 @@ class LimitedConnection(ConnectionHandler):  # type: ignore[misc] # kazoo is not
         should have expired.
 
         A server whose last zxid is lower closes the connection without a response, for ever if it was restored from a
-        backup. So does one that has no quorum yet; it refuses this attempt, too, and its sessions go on. A restored
+        backup. So does one that has no quorum yet; it refuses this attempt, too, and its sessions continue. A restored
         server does not know the session, or it is closed here: what this client has seen no longer exists.
         """
         self._socket.close()
@@ -180,7 +180,7 @@ class LimitedConnection(ConnectionHandler):  # type: ignore[misc] # kazoo is not
                 return response
 
     def _read(self, length: int, timeout: float) -> bytes:
-        """Exactly `length` bytes, read from the socket in chunks as they arrive."""
+        """Read exactly `length` bytes from the socket, in chunks as they arrive."""
         with self._socket_error_handling():
             while len(self._received) - self._taken < length:
                 self._receive(timeout)
@@ -235,7 +235,9 @@ class LimitedConnection(ConnectionHandler):  # type: ignore[misc] # kazoo is not
         return None
 
     def _answered_by(self, header: Any) -> tuple[Any, Any]:
-        """The request of a response and its completion: the oldest one, except for requests refused out of order."""
+        """Find the request of a response and its completion: the oldest one, except for requests refused out of
+        order.
+        """
         pending = self.client._pending
         if header.err == UNIMPLEMENTED:
             position = next(number for number, (_, _, xid) in enumerate(pending) if xid == header.xid)

@@ -1,4 +1,4 @@
-"""ZooKeeper requests in its own encoding (jute), sent through kazoo's connection.
+"""Encodes ZooKeeper requests (in jute), which are sent through kazoo's connection, and decodes the responses.
 
 kazoo supports neither MultiRead nor SetWatches, drops the stats of creates in transactions, and creates an object per
 field; 100,000 partitions are read and written through these classes, so they encode whole batches at once. Paths are
@@ -53,7 +53,7 @@ _ALL: Final = 31
 
 
 def _acl(*entries: tuple[int, str, str]) -> bytes:
-    """An ACL of (permissions, scheme, id) entries."""
+    """Encode an ACL of (permissions, scheme, id) entries."""
     parts = [_INT.pack(len(entries))]
     for permissions, scheme, identity in entries:
         parts += (_INT.pack(permissions), _string(scheme), _string(identity))
@@ -76,19 +76,19 @@ _ACLS: Final = {
 
 
 class ErrorAnswer(Struct, frozen=True):
-    """The server refused the whole request with this code."""
+    """Says that the server refused the whole request with this code."""
 
     code: int
 
 
 class LostAnswer(Struct, frozen=True):
-    """The connection was lost before the response. `sent`: the server may have received the request."""
+    """Says that the connection was lost before the response. `sent`: the server may have received the request."""
 
     sent: bool
 
 
 class Request:
-    """One request and its outcome.
+    """Holds one request and its outcome.
 
     kazoo calls `serialize` and `deserialize`. `outcome` is the decoded response, an `ErrorAnswer`, a `LostAnswer` or an
     exception; it is written by the connection's thread and read once the exchange is complete.
@@ -112,7 +112,7 @@ class Request:
 
 
 class Exists(Request):
-    """Answer: Stat, or ErrorAnswer(NO_NODE)."""
+    """Reads the stat of a znode. Answer: Stat, or ErrorAnswer(NO_NODE)."""
 
     type = EXISTS
 
@@ -124,7 +124,7 @@ class Exists(Request):
 
 
 class GetData(Request):
-    """Answer: Node, or ErrorAnswer(NO_NODE)."""
+    """Reads a znode. Answer: Node, or ErrorAnswer(NO_NODE)."""
 
     type = GET_DATA
 
@@ -138,7 +138,7 @@ class GetData(Request):
 
 
 class GetChildren(Request):
-    """Answer: the sorted names, or ErrorAnswer(NO_NODE)."""
+    """Lists the children of a znode. Answer: the sorted names, or ErrorAnswer(NO_NODE)."""
 
     type = GET_CHILDREN
 
@@ -150,7 +150,7 @@ class GetChildren(Request):
 
 
 class MultiRead(Request):
-    """Many reads of data or of children, each with its own result (since ZooKeeper 3.6).
+    """Reads the data or the children of many znodes, each with its own result (since ZooKeeper 3.6).
 
     Response: a list with a Znode or a tuple of names for each path, None if missing.
     """
@@ -166,7 +166,7 @@ class MultiRead(Request):
         super().__init__(b"".join(parts))
 
     def deserialize(self, buffer: bytes, offset: int) -> list[Znode | tuple[str, ...] | int | None]:
-        """Decode; results other than success and a missing znode are error codes."""
+        """Decode the response; results other than success and a missing znode are error codes."""
         results: list[Znode | tuple[str, ...] | int | None] = []
         append, data_result, stat = results.append, _DATA_RESULT.unpack_from, _STAT.unpack_from
         while True:
@@ -190,7 +190,7 @@ class MultiRead(Request):
 
 
 class Multi(Request):
-    """A transaction. Response: a list of OpResult; paths of created znodes include the chroot.
+    """Carries out a transaction. Response: a list of OpResult; paths of created znodes include the chroot.
 
     `sets_acl`: created znodes get the ACL of their path, instead of an open one. Servers before 3.9 answer each create
     without its stat, although it is asked for.
@@ -227,7 +227,7 @@ class Multi(Request):
 
 
 class SetWatches(Request):
-    """Arm watches on many znodes at once; changes after `since_zxid` fire immediately.
+    """Arms watches on many znodes at once; changes after `since_zxid` fire immediately.
 
     Data watches on missing znodes and exists watches on existing znodes fire as well. Response: None.
     """
@@ -264,7 +264,7 @@ def _encode_operation(op: Op, chroot: str, sets_acl: bool) -> tuple[bytes, ...]:
 
 
 def _failure(code: int) -> ZkError:
-    """The error of an operation; the server reports 0 for operations before the failed one, which were rolled back."""
+    """Name the error of an operation; the server reports 0 for those before the failed one, which were rolled back."""
     return ZkError.RUNTIME_INCONSISTENCY if code == 0 else ZkError(code)
 
 

@@ -1,4 +1,4 @@
-"""One ZooKeeper session on one kazoo client.
+"""Runs one ZooKeeper session on one kazoo client.
 
 kazoo delivers watches, completions and state changes on three threads, so that their order is lost; it drops its
 watches when the connection breaks; it opens a new session when one has expired; and it pings from its own thread, so
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class Exchange:
-    """Requests sent together; delivered when the last of them has its outcome."""
+    """Holds requests that are sent together; delivered when the last of them has its outcome."""
 
     __slots__ = ("missing", "requests")
 
@@ -43,7 +43,7 @@ Delivery = Exchange | WatchEvent | SessionEvent
 
 
 class Completion:
-    """Called by kazoo when a request of an exchange fails without a response."""
+    """Takes the failure of a request in an exchange without a response; kazoo calls it."""
 
     __slots__ = ("_session", "exchange", "request")
 
@@ -71,7 +71,7 @@ def _sasl_options(credentials: Credentials | None) -> dict[str, str] | None:
 
 
 class Session(KazooClient):  # type: ignore[misc] # kazoo is not typed.
-    """One session from opening to end; another session needs another object.
+    """Controls one session from its opening to its end; another session needs another object.
 
     `on_delivery` is called on the connection's thread, in order; unless the session was closed, its last delivery is a
     SessionEvent EXPIRED or AUTH_FAILED. `beat` must be called by the event loop several times per session timeout.
@@ -126,7 +126,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo is not typed.
             self.close()
 
     def beat(self) -> None:
-        """The event loop is responsive."""
+        """Note that the event loop is responsive."""
         self._last_beat = monotonic()
 
     def send(self, exchange: Exchange) -> None:
@@ -143,7 +143,7 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo is not typed.
         self._on_delivery(self, delivery)
 
     def begin(self) -> None:
-        """The connection is established and authenticated: send requests from now on."""
+        """Send requests from now on: the connection is established and authenticated."""
         self._is_usable = True
         if not self._over.is_set():
             self._arm_again()
@@ -188,7 +188,8 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo is not typed.
     def _guard(self) -> None:
         """Close the session if the event loop was blocked for one session timeout.
 
-        The rest of the cluster must be able to take over from a blocked program, while kazoo would go on pinging.
+        A blocked program must lose its session as a dead one does, so that others can take over, but kazoo's thread
+        would continue to ping for it. This runs in a thread because the event loop is what may be blocked.
         """
         while not self._over.wait(self.granted_timeout_seconds / 10):
             silence = monotonic() - self._last_beat

@@ -1,4 +1,4 @@
-"""ZooKeeper credentials, and the JAAS file that holds them, in the format used with Kafka.
+"""Reads ZooKeeper credentials from a JAAS file, in the format used with Kafka.
 
 Source: Kafka's documentation of ZooKeeper authentication; the grammar of javax.security.auth.login.Configuration.
 """
@@ -14,7 +14,7 @@ _TOKEN: Final = re.compile(r'//[^\n]*|/\*.*?\*/|("(?:[^"\\]|\\.)*"|[{};=]|[^\s{}
 
 
 class Scheme(Enum):
-    """The authentication scheme."""
+    """Names the authentication scheme."""
 
     SASL = "sasl"
     """SASL with DIGEST-MD5, as in Kafka: the server knows its users and refuses everyone else."""
@@ -23,19 +23,19 @@ class Scheme(Enum):
 
 
 class Credentials(Struct, frozen=True):
-    """User and password of a process, and the authentication scheme."""
+    """Holds the user and password of a process, and the authentication scheme."""
 
     scheme: Scheme
     username: str
     password: str
 
     def __repr__(self) -> str:
-        """Without the password, to keep it out of logs."""
+        """Leave out the password, to keep it out of logs."""
         return f"Credentials({self.scheme.value}, {self.username!r})"
 
 
 def parse_login(text: str, section: str, scheme: Scheme) -> Credentials:
-    """User and password of one section of a JAAS file. Raises ValueError; its text never quotes the file."""
+    """Read the user and password in one section of a JAAS file. Raises ValueError; its text never quotes the file."""
     sections = _sections(text)
     if section not in sections:
         raise ValueError(f"has no section {section}")
@@ -47,7 +47,7 @@ def parse_login(text: str, section: str, scheme: Scheme) -> Credentials:
 
 
 def _sections(text: str) -> dict[str, dict[str, str]]:
-    """Options by section; if several login modules of a section have an option, the first one counts."""
+    """Parse the options by section; if several login modules of a section have an option, the first one counts."""
     tokens = ["", *filter(None, _TOKEN.findall(text)), ""]
     sections: dict[str, dict[str, str]] = {}
     options: dict[str, str] = {}

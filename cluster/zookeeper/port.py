@@ -142,6 +142,7 @@ class OpResult(Struct, frozen=True, gc=False):
 
     @property
     def ok(self) -> bool:
+        """Whether the operation was applied."""
         return self.error is ZkError.OK
 
 
@@ -200,7 +201,7 @@ class ZooKeeper(Protocol):
         """List the children of many znodes in few round trips; results in the order of `paths`, None if missing."""
 
     async def multi(self, ops: Sequence[Op]) -> list[OpResult]:
-        """One transaction: all operations or none. One result per operation, in order.
+        """Carry out one transaction: all operations or none. The result has one item for each operation, in order.
 
         If an operation fails, its result has its error and all others RUNTIME_INCONSISTENCY, including earlier ones.
         Raises OutcomeUnknownError or SessionExpiredError.

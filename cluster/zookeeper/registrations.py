@@ -26,7 +26,7 @@ _NOBODY: Final = 0
 
 
 async def registered_brokers(zookeeper: ZooKeeper) -> list[RegisteredBroker]:
-    """All registered brokers, sorted by id; malformed registrations are skipped. Raises ZooKeeperError."""
+    """Read all registered brokers, sorted by id; malformed registrations are skipped. Raises ZooKeeperError."""
     names = await zookeeper.children(BROKERS_IDS) or ()
     ids = sorted(broker for name in names if (broker := broker_of_name(name)) is not None)
     znodes = await zookeeper.get_many([broker_path(broker) for broker in ids])
@@ -82,7 +82,7 @@ def _described(controller: ControllerId, znode: Znode) -> DescribedController:
 
 
 def why_unfit(controller: ControllerId, registration: Znode) -> str:
-    """Why it does not stand for election, as its registration says; empty if it does."""
+    """Say why a candidate does not stand for election, by its registration; empty if it does."""
     try:
         profile = decode_profile(controller, registration.data)
     except MalformedZnodeError:

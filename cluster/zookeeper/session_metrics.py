@@ -16,7 +16,7 @@ _NEVER_MARKED: Final = "ZooKeeperReadOnlyConnectsPerSec"
 
 
 class ClientMetrics(Protocol):
-    """What the client reports to: a registry of metrics by Kafka's names."""
+    """Holds what the client reports to: a registry of metrics by Kafka's names."""
 
     def histogram(self, domain: str, type_: str, name: str) -> Any: ...
     def meter(self, domain: str, type_: str, name: str) -> Any: ...
@@ -39,7 +39,9 @@ class SessionMetrics:
         self._state = metrics.text(*listener, "SessionState")
 
     def sent(self, requests: int, round_trips: int) -> None:
-        """`round_trips`: how often the network's latency was paid, once per `max_in_flight` requests."""
+        """Count what was sent. `round_trips`: how often the network's latency was paid, once per `max_in_flight`
+        requests.
+        """
         self._requests.mark(requests)
         self._round_trips.mark(round_trips)
 

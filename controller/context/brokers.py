@@ -43,12 +43,13 @@ class BrokerControl:
         return self.registered_controllers | (self.former_controllers - self.registered_ids)
 
     def away_since(self, broker: BrokerId) -> float:
-        """When a broker that is away left, in seconds of the event loop's clock; when this controller began if it was
-        away then: nothing in ZooKeeper says when a broker was there last.
+        """The time at which a broker that is away left, in seconds of the event loop's clock; when this controller
+        began if it was away then: nothing in ZooKeeper says when a broker was there last.
         """
         return self._left_at.get(broker, self._began_at)
 
     def apply(self, change: changes.BrokersChange) -> None:
+        """Take a change into memory."""
         match change:
             case changes.BrokersJoined(registered):
                 self._join(registered)
@@ -124,6 +125,7 @@ class BrokerControl:
         return brokers - {b for b, failed in self.offline_directories.items() if tp in failed}
 
     def copy_to(self, copy: "BrokerControl") -> None:
+        """Copy everything into the context of a rehearsal."""
         copy.registered, copy.epochs = dict(self.registered), dict(self.epochs)
         copy.shutting_down, copy.shutting_down_since = set(self.shutting_down), dict(self.shutting_down_since)
         copy.offline_directories = {broker: set(failed) for broker, failed in self.offline_directories.items()}

@@ -14,7 +14,7 @@ from controller.decisions.brokers.known_damage import AwaitedReport, HeldReplica
 
 
 class DamageReport(Struct):
-    """What the incarnation `broker_epoch` of a broker reported. `held`: replicas that are not to be elected.
+    """Holds what the incarnation `broker_epoch` of a broker reported. `held`: replicas that are not to be elected.
 
     `replaced`: those that left their ISRs, and are not in sync again yet.
     """
@@ -35,6 +35,7 @@ class DamageControl:
         """Registered brokers that have not joined, because they have not named their damaged replicas yet (D-42)."""
 
     def apply(self, change: changes.DamageChange) -> None:
+        """Take a change into memory."""
         match change:
             case changes.DamagedReplicasReported(broker, epoch, held, until_ms=until_ms):
                 self._hold(broker, epoch, {tp: HeldReplica(damage, until_ms) for tp, damage in held.items()})
@@ -70,7 +71,7 @@ class DamageControl:
         return {} if report is None else report.held
 
     def electable_brokers(self, tp: TopicPartition) -> frozenset[BrokerId]:
-        """Those of `brokers.online_for` whose replica is not held back because it is damaged (D-41)."""
+        """The brokers of `brokers.online_for` whose replica is not held back because it is damaged (D-41)."""
         online = self._brokers.online_for(tp)
         if not self.reports:
             return online
@@ -123,6 +124,7 @@ class DamageControl:
                     del report.held[tp]
 
     def copy_to(self, copy: "DamageControl") -> None:
+        """Copy everything into the context of a rehearsal."""
         copy.reports = {
             broker: DamageReport(report.broker_epoch, dict(report.held), set(report.replaced))
             for broker, report in self.reports.items()

@@ -28,6 +28,7 @@ class DeletionControl:
         """The same by topic."""
 
     def apply(self, change: changes.DeletionsChange) -> None:
+        """Take a change into memory."""
         match change:
             case changes.DeletionsQueued(topics):
                 self._queue(topics)
@@ -81,6 +82,7 @@ class DeletionControl:
             self.brokers_with_left_replicas[topic] = others
 
     def copy_to(self, copy: "DeletionControl", topics: Collection[str]) -> None:
+        """Copy the deletions of these topics into the context of a rehearsal."""
         copy._queue([topic for topic in topics if topic in self.queued])
         copy.started = self.started.intersection(topics)
         copy.ineligible = self.ineligible.intersection(topics)

@@ -34,6 +34,7 @@ class LeadershipControl:
         self._awaiting_leader: dict[TopicPartition, None] = {}
 
     def apply(self, change: changes.LeadershipsChange) -> None:
+        """Take a change into memory, with all indexes that depend on leaderships."""
         match change:
             case changes.LeadershipsRead(leaderships) | changes.LeadershipsWritten(leaderships):
                 self._set_leaderships(leaderships)
@@ -79,7 +80,7 @@ class LeadershipControl:
         return [tp for tp in self.known if tp.topic not in queued] if queued else list(self.known)
 
     def partitions_with_offline_leader(self) -> list[TopicPartition]:
-        """Those of `partitions_with_leaders` whose leader's replica is not online (CX-5)."""
+        """The partitions of `partitions_with_leaders` whose leader's replica is not online (CX-5)."""
         found: list[TopicPartition] = []
         for broker in sorted(self._led_by):
             led = self._led_by[broker]
@@ -112,6 +113,7 @@ class LeadershipControl:
         return NO_LEADER_EPOCH if leadership is None else leadership.leader_epoch
 
     def partition_state(self, tp: TopicPartition) -> PartitionState:
+        """The state of a partition in its state machine; NonExistentPartition if it is unknown."""
         return self.partition_states.get(tp, PartitionState.NON_EXISTENT)
 
     def _set_states(self, states: Iterable[tuple[TopicPartition, PartitionState]]) -> None:
@@ -172,6 +174,7 @@ class LeadershipControl:
             self.preferred_leaders.mark(assignment.replicas[0], tp, sign)
 
     def copy_to(self, copy: "LeadershipControl", topics: Iterable[str]) -> None:
+        """Copy the partitions of these topics into the context of a rehearsal; their assignments were copied before."""
         partitions = self._partitions(topics)
         for tp in partitions:
             copy._count(tp, self._topics.assignment(tp), +1)
@@ -213,7 +216,7 @@ class PreferredLeaders:
         return self._meant_to_lead[broker]
 
     def led_by_others(self, broker: BrokerId) -> AbstractSet[TopicPartition]:
-        """Those of them whose leader is not the broker, in the order in which it lost them."""
+        """The partitions among them whose leader is not the broker, in the order in which it lost them."""
         return self._led_by_others.get(broker, {}).keys()
 
     def __eq__(self, other: object) -> bool:

@@ -21,6 +21,7 @@ class ReplicaControl:
         """Topic queued for deletion -> number of its replicas in each state."""
 
     def apply(self, change: changes.ReplicasChange) -> None:
+        """Take a change into memory."""
         match change:
             case changes.ReplicasMoved(broker, partitions, target):
                 self._set_states(broker, partitions, target)
@@ -43,6 +44,7 @@ class ReplicaControl:
                 assert_never(change)
 
     def state(self, broker: BrokerId, tp: TopicPartition) -> ReplicaState:
+        """The state of a replica in its state machine; NonExistentReplica if it is unknown."""
         on_broker = self.states.get(broker)
         return ReplicaState.NON_EXISTENT if on_broker is None else on_broker.get(tp, ReplicaState.NON_EXISTENT)
 
@@ -81,6 +83,7 @@ class ReplicaControl:
     def copy_to(
         self, copy: "ReplicaControl", topics: Iterable[str], leaderships: Mapping[TopicPartition, LeaderAndIsr]
     ) -> None:
+        """Copy the replicas of these topics into the context of a rehearsal."""
         for tp in (tp for topic in topics for tp in self._topics.partitions_of(topic)):
             known = leaderships.get(tp)
             # An unassigned ISR member is a removed replica whose removal from the ISR was refused by ZooKeeper.

@@ -34,6 +34,7 @@ class TopicControl:
         self._hosted_by: dict[BrokerId, dict[TopicPartition, None]] = {}
 
     def apply(self, change: changes.TopicsChange) -> None:
+        """Take a change into memory."""
         match change:
             case changes.TopicsListed(topics):
                 self.names.update(topics)
@@ -65,10 +66,11 @@ class TopicControl:
         return EMPTY_ASSIGNMENT if of_topic is None else of_topic.get(tp.partition, EMPTY_ASSIGNMENT)
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """The partitions of a topic that have an assignment."""
         return [TopicPartition(topic, p) for p in self.assignments.get(topic, ())]
 
     def partitions_on(self, broker: BrokerId) -> list[TopicPartition]:
-        """All partitions whose full replica list contains the broker (CX-3)."""
+        """The partitions whose full replica list contains the broker (CX-3)."""
         return list(self._hosted_by.get(broker, ()))
 
     def hosting_brokers(self) -> list[BrokerId]:
@@ -113,6 +115,7 @@ class TopicControl:
         self.names.discard(topic)
 
     def copy_to(self, copy: "TopicControl", topics: Iterable[str]) -> None:
+        """Copy all names, and the ids and assignments of these topics, into the context of a rehearsal."""
         copy.names = set(self.names)
         for topic in topics:
             if topic in self.ids:

@@ -132,14 +132,14 @@ class ControlBatch:
                 self._metadata[tp] = leadership
 
     def add_update_metadata_for_all(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """`add_update_metadata` for all registered brokers."""
+        """Do `add_update_metadata` for all registered brokers."""
         self._metadata_for_all = True
         self.add_update_metadata((), partitions)
 
     def requests(
         self, controller: ControllerId, settings: "RequestSettings", causes: tuple[RequestCause, ...] = ()
     ) -> list[tuple[BrokerId, ControlRequest]]:
-        """All LeaderAndIsr, then all UpdateMetadata, then all StopReplica requests, brokers sorted by id (RQ-10).
+        """Make all LeaderAndIsr, then all UpdateMetadata, then all StopReplica requests, brokers sorted by id (RQ-10).
 
         `causes`: the events they follow from, for the state-change logs of the brokers.
         Brokers that are not registered now are omitted; the others get their current broker epoch (RQ-12).

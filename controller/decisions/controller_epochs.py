@@ -29,7 +29,7 @@ _VERSIONS_MAX: Final = 4096
 
 
 class KnownEpochs(Struct, frozen=True):
-    """What one process knows of the epochs that were used.
+    """Holds what one process knows of the epochs that were used.
 
     `highest`: that was, or may have been. `doubted`: the highest read that no elections lead to. `refusals`: in a row,
     of brokers that name no epoch. `version`: the highest of `/controller_epoch` read.
@@ -44,7 +44,7 @@ class KnownEpochs(Struct, frozen=True):
         return epoch <= max(DOUBTED_ABOVE, self.highest + _ROOM)
 
     def read(self, stored: ControllerEpoch | None, version: int) -> "KnownEpochs":
-        """`stored`: in `/controller_epoch`; None if that names none."""
+        """Add what was read. `stored`: in `/controller_epoch`; None if that names none."""
         seen = replace(self, version=max(self.version, version))
         if stored is None:
             return seen
@@ -57,9 +57,9 @@ class KnownEpochs(Struct, frozen=True):
         return replace(self, highest=max(self.highest, epoch))
 
     def missing_versions(self, stored: ControllerEpoch | None, version: int) -> int:
-        """By how much the version of `/controller_epoch` is to be raised before it is won, by writing its content.
+        """Compute by how much to raise the version of `/controller_epoch` before it is won, by writing its content.
 
-        If the znode was deleted, its versions begin anew, and a controller that has not noticed yet could still write
+        If the znode was deleted, its versions begin again, and a controller that has not noticed yet could still write
         under one that it won with. There are no more versions than elections, but for what is written by hand.
         """
         is_set_back = stored is None or stored < self.highest
@@ -88,7 +88,7 @@ def next_epoch(stored: ControllerEpoch | None, known: KnownEpochs, margin: int) 
 def outranking(own: ControllerEpoch, in_states: Iterable[ControllerEpoch]) -> ControllerEpoch | None:
     """The highest epoch in the states, if another controller wrote it under `own`, which has not written yet, or above.
 
-    None if none did. What no elections lead to is passed over: one such state must not keep everybody from acting.
+    None if none did. What no elections lead to is passed over: one such state must not keep everyone from acting.
     """
     limit = max(DOUBTED_ABOVE, own)
     highest = max((epoch for epoch in in_states if epoch <= limit), default=UNKNOWN_CONTROLLER_EPOCH)
@@ -96,8 +96,8 @@ def outranking(own: ControllerEpoch, in_states: Iterable[ControllerEpoch]) -> Co
 
 
 def after_refusal(known: KnownEpochs, own: ControllerEpoch, named: ControllerEpoch) -> KnownEpochs | None:
-    """What is known once a broker refused requests under `own` as an earlier controller's; None if no higher epoch
-    would help.
+    """Compute what is known once a broker refused requests under `own` as an earlier controller's; None if no higher
+    epoch would help.
 
     `named`: the epoch that it says it knows, -1 for none. Kafka's brokers name none, so the next epoch is found by
     growing steps. One that names no higher epoch refuses for another reason, which it reports itself.

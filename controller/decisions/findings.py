@@ -49,7 +49,7 @@ def findings(
     now_ms: int,
     with_authorizer: Iterable[BrokerId] = (),
 ) -> Iterator[Finding]:
-    """All findings, by broker and then by topic. `now_ms`: of the wall clock. `with_authorizer`: such brokers."""
+    """Make all findings, by broker and then by topic. `now_ms`: of the wall clock. `with_authorizer`: such brokers."""
     for broker, state in sorted(channels.items()):
         refused = _of_known_topics(view, state.refusals)
         yield from refusal_findings(broker, refused, view.epoch, view.brokers.epochs.get(broker, UNKNOWN_BROKER_EPOCH))
@@ -96,7 +96,7 @@ def _shutdown(view: ContextView, broker: BrokerId, lasting_s: int) -> Finding:
 
 
 def _left_replicas(view: ContextView) -> Iterator[Finding]:
-    """What brokers still have of deleted topics: of those that are away it is the operator who knows whether they will
+    """Report what brokers still have of deleted topics: only the operator knows whether those that are away will
     ever be back.
     """
     for broker, topics in sorted(view.deletions.left_replicas.items()):
@@ -145,8 +145,8 @@ def _why_it_waits(view: ContextView, broker: BrokerId, tp: TopicPartition, held:
     in_sync = set() if leadership is None else set(leadership.isr) - {broker}
     if not view.damage.electable_brokers(tp).isdisjoint(in_sync):
         return (
-            f"the replica on broker {broker}, whose {damaged} are damaged, is to leave the ISR and to be fetched anew, "
-            "but ZooKeeper refused that; it is tried again"
+            f"the replica on broker {broker}, whose {damaged} are damaged, is to leave the ISR and to be fetched again,"
+            " but ZooKeeper refused that; it is tried again"
         )
     others = set(view.topics.assignment(tp).replicas) - {broker}
     if in_sync:
@@ -167,8 +167,8 @@ def _why_it_waits(view: ContextView, broker: BrokerId, tp: TopicPartition, held:
 
 def _why_it_waits_in_doubt(view: ContextView, broker: BrokerId, tp: TopicPartition, held: HeldReplica) -> str:
     lacks = (
-        f"broker {broker} may lack records from offset {held.damage.from_offset} on, because its machine was started "
-        "anew without a clean shutdown,"
+        f"broker {broker} may lack records from offset {held.damage.from_offset} on, because its machine was "
+        "restarted without a clean shutdown,"
     )
     if not held.is_scheduled:
         return (
@@ -196,7 +196,7 @@ def _names(brokers: Iterable[BrokerId]) -> str:
 
 
 def _of_known_topics(view: ContextView, refusals: Refusals) -> Refusals:
-    """Without partitions of topics that were deleted since."""
+    """Leave out partitions of topics that were deleted since."""
     return replace(
         refusals,
         leader_epochs={tp: epochs for tp, epochs in refusals.leader_epochs.items() if tp.topic in view.topics.names},

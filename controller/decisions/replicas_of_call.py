@@ -32,6 +32,6 @@ def replicas_of_new_topic(topic: NewTopic, default_partitions: int, default_repl
 
 
 def replicas_of_new_partitions(wanted: NewPartitions, present: int, replication_factor: int) -> int:
-    """`present`: how many partitions the topic has."""
+    """Count the replicas of new partitions. `present`: the number of partitions that the topic has."""
     given = sum(len(assignment.broker_ids) for assignment in wanted.assignments or ())
     return max(given, (wanted.count - present) * replication_factor, 0)

@@ -85,7 +85,7 @@ class Step(Enum):
 
 
 def next_step(candidate: Candidate, holding: Holding | None) -> Step:
-    """`holding`: None if there is no `/controller`."""
+    """Decide the next step of a candidate. `holding`: None if there is no `/controller`."""
     if holding is None:
         return Step.WAIT if candidate.gives_way else Step.CREATE
     if candidate.owns(holding):

@@ -50,6 +50,8 @@ async def activate(active: ActiveController) -> None:
     clock = asyncio.get_running_loop()
     timings = active.timings
     registered = await _load_brokers(active)
+    # Listed before the states are read: one that comes in between announces a state that may have been read too early,
+    # and is left to its watch; listed afterwards, it would be deleted unread.
     notifications = [
         *await active.store.list_paths(LOG_DIR_EVENT_NOTIFICATION),
         *await active.store.list_paths(ISR_CHANGE_NOTIFICATION),
@@ -71,6 +73,7 @@ async def activate(active: ActiveController) -> None:
     await keep_undeleted_replicas(active)
     timings.end_phase("Load", clock.time())
     delete_left_replicas(active, active.context.brokers.registered_ids)
+    # A broker that has just started does not know the addresses of the leaders from which LeaderAndIsr has it fetch.
     introduction = active.new_batch()
     introduction.add_update_metadata_for_all()
     active.send(introduction)
@@ -109,7 +112,7 @@ async def _load_brokers(active: ActiveController) -> list[RegisteredBroker]:
 async def _read_partitions(
     active: ActiveController,
 ) -> tuple[dict[str, TopicAssignment], dict[TopicPartition, LeaderAndIsr]]:
-    """The topics and the states of their partitions (LC-4 to LC-9)."""
+    """Read the topics and the states of their partitions (LC-4 to LC-9)."""
     names = await active.store.list_topics()
     active.commit(TopicsListed(names))
     topics = await active.store.read_topics(sorted(names))
@@ -118,7 +121,11 @@ async def _read_partitions(
 
 
 def _check_epoch(active: ActiveController, states: Mapping[TopicPartition, LeaderAndIsr]) -> None:
-    """Nothing was written under this epoch yet, so a state that has it, or a higher one, is another controller's."""
+    """Raise OutrankedError if a state has this epoch or a higher one.
+
+    Nothing was written under this epoch yet, so another controller wrote that state, as before ZooKeeper was restored
+    from a backup; brokers that know its epoch would refuse this controller.
+    """
     higher = outranking(active.epoch, (leadership.controller_epoch for leadership in states.values()))
     if higher is not None:
         raise OutrankedError(higher)

@@ -41,7 +41,7 @@ _HOW_TO_REPAIR_THE_CLUSTER_ID: Final = (
 
 
 async def malformed_znodes(active: ActiveController) -> list[Finding]:
-    """One finding per malformed znode, sorted by path. Raises ZooKeeperError."""
+    """Make a finding for each malformed znode, sorted by path. Raises ZooKeeperError."""
     found = dict(active.store.malformed.items()) | await _read_the_others(active.reads)
     return [znode_finding(path, found[path]) for path in sorted(found)]
 
@@ -69,7 +69,7 @@ def _shown(data: bytes) -> str:
 
 
 def ways_out_of(topic: str) -> str:
-    """What can be done about a malformed topic znode."""
+    """Say what can be done about a malformed topic znode."""
     return f"repair the znode, or delete the topic with its records: klamm topics delete {topic}"
 
 

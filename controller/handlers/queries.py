@@ -37,6 +37,7 @@ from controller.handlers.topics.absent_brokers import absences_end_at
 
 
 async def describe_cluster(active: ActiveController, _request: DescribeClusterRequest) -> DescribeClusterResponse:
+    """Describe the brokers and this controller."""
     context, config = active.context, active.config
     data = await active.store.read_znode(CLUSTER_ID)
     brokers: list[DescribedBroker] = []
@@ -60,6 +61,7 @@ async def describe_cluster(active: ActiveController, _request: DescribeClusterRe
 
 
 async def describe_findings(active: ActiveController, _request: DescribeFindingsRequest) -> DescribeFindingsResponse:
+    """Report what this controller knows to be wrong: brokers, topics, missing controllers and malformed znodes."""
     now_ms, guarded = active.clock.now_ms(), active.brokers.brokers_with_authorizer()
     standing = await active.left_replicas.standing(sorted(active.context.deletions.left_replicas))
     found = (
@@ -74,6 +76,7 @@ async def describe_findings(active: ActiveController, _request: DescribeFindings
 
 
 async def list_topics(active: ActiveController, _request: ListTopicsRequest) -> ListTopicsResponse:
+    """List all topics with id, number of partitions and replication factor."""
     context = active.context
     listed: list[ListedTopic] = []
     async for topic in in_slices(sorted(context.topics.names)):
@@ -113,6 +116,7 @@ async def describe_topics(active: ActiveController, request: DescribeTopicsReque
 async def describe_topic_deletions(
     active: ActiveController, request: DescribeTopicDeletionsRequest
 ) -> DescribeTopicDeletionsResponse:
+    """Describe the progress of deletions, and what each waits for."""
     context = active.context
     queued = context.deletions.queued
     wanted = queued if request.topics is None else queued.intersection(request.topics)

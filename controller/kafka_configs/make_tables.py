@@ -25,7 +25,9 @@ def main() -> None:
 
 
 def as_text(tables: Mapping[str, dict[str, list[Any]]]) -> str:
-    """One table for all releases: a line for each entry of a field, with the first and the last release that has it."""
+    """Write one table for all releases: a line for each entry of a field, with the first and the last release that has
+    it.
+    """
     newest = tables[max(tables)]
     # Kafka checks the keys in the order of the newest release, which has all of them.
     order = [key["name"] for key in newest["keys"]]
@@ -74,7 +76,7 @@ def _formats(shown: str) -> list[str]:
 
 
 def answers(lines: Sequence[dict[str, str]], class_path: str, java: str) -> list[Any]:
-    """What the Java program answers to each line."""
+    """Return the Java program's answer to each line."""
     command = [java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path, str(PROGRAM)]
     asked = "".join(f"{json.dumps(line)}\n" for line in lines)
     run = subprocess.run(command, input=asked, capture_output=True, text=True, check=False)

@@ -50,7 +50,7 @@ class TopicConfigKey(Struct, frozen=True):
 
 
 class TopicConfigTable(Struct, frozen=True):
-    """What one release says. Keys are in the order in which Kafka checks them."""
+    """Holds what one release says. Keys are in the order in which Kafka checks them."""
 
     keys: tuple[TopicConfigKey, ...]
     refused: tuple[tuple[str, str], ...]

@@ -66,7 +66,7 @@ def _refused_values(configs: Mapping[str, str], table: TopicConfigTable) -> Iter
 
 
 def _refused_together(configs: Mapping[str, str], table: TopicConfigTable) -> Iterator[TopicConfigRefusal]:
-    """What is refused because of other settings, each value being valid by itself."""
+    """Find what is refused because of other settings, each value being valid by itself."""
     least, most = (int(configs.get(key.name, key.default or "0")) for key in table.keys if key.name in _LAG)
     if least > most:
         message = f"conflict topic config setting {_LAG[0]} ({least}) > {_LAG[1]} ({most})"
@@ -133,7 +133,7 @@ def _validate(key: TopicConfigKey, value: Any, table: TopicConfigTable) -> None:
 
 
 def _validate_replicas(key: TopicConfigKey, replicas: list[str]) -> None:
-    """As all but the oldest releases, which let anything follow `*`."""
+    """Validate as all but the oldest releases do, which let anything follow `*`."""
     if "".join(replicas).strip() != "*" and not all(_REPLICA.fullmatch(replica.strip()) for replica in replicas):
         raise _RefusedError(
             f"{key.name} must be the literal '*' or a list of replicas in the following format: {key.shown}",

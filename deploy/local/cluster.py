@@ -133,7 +133,7 @@ class LocalCluster:
         return self._files.log_tail(name, lines)
 
     def state_of(self, name: str) -> str:
-        """`running`, `paused` or `stopped`."""
+        """The state of a process: `running`, `paused` or `stopped`."""
         child = self._children.get(name)
         if child is not None:
             child.poll()

@@ -47,7 +47,7 @@ def find_java() -> JavaRuntime:
 
 
 def user_shim_folder(java: JavaRuntime) -> Path:
-    """Where the user keeps a shim for this Java: an installation may be read-only for whoever runs it."""
+    """The folder where the user keeps a shim for this Java: an installation may be read-only for whoever runs it."""
     return user_cache() / f"java-{sha256(bytes(java.executable)).hexdigest()[:8]}"
 
 

@@ -70,7 +70,7 @@ class KafkaBroker(Struct, frozen=True):
     host: str = "127.0.0.1"
 
     def properties(self) -> dict[str, Any]:
-        """All of `server.properties`; `settings` win."""
+        """Make all of `server.properties`; `settings` win."""
         return {
             **SMALL,
             "broker.id": self.id,

@@ -38,13 +38,13 @@ class View(Struct, frozen=True):
 
 
 async def connect(address: str, timeout_s: float = 10.0) -> KafkaConnection:
-    """`address`: HOST:PORT, as everywhere here. Raises PeerUnreachableError."""
+    """Connect to `address`, HOST:PORT as everywhere here. Raises PeerUnreachableError."""
     host, _, port = address.rpartition(":")
     return await KafkaConnection.open(Endpoint(host, int(port), "PLAINTEXT"), client_id="klamm", timeout_s=timeout_s)
 
 
 async def view(address: str, topics: Iterable[str]) -> View:
-    """Raises PeerUnreachableError."""
+    """Ask a broker for its view. Raises PeerUnreachableError."""
     connection = await connect(address)
     try:
         return await _view(connection, topics)
@@ -62,7 +62,8 @@ async def _view(connection: KafkaConnection, topics: Iterable[str]) -> View:
 
 
 async def until_all_see(addresses: Iterable[str], topics: Sequence[str], holds: Callable[[View], bool]) -> float:
-    """When the last of these brokers was found to see it, in s since the Unix epoch. They are asked in turn.
+    """Wait until all these brokers see it; the result is when the last did, in s since the Unix epoch. They are asked
+    in turn.
 
     The pause between two questions is twice as long as an answer took. Raises TimeoutError.
     """
@@ -89,7 +90,7 @@ async def _until_it_sees(address: str, topics: Sequence[str], holds: Callable[[V
 async def create_topics(
     address: str, sizes: Mapping[str, int], replicas: int, timeout_s: float = DEADLINE_S
 ) -> list[int]:
-    """One request; the error code of each topic. Raises PeerUnreachableError."""
+    """Create topics in one request; the result has the error code of each topic. Raises PeerUnreachableError."""
     topics = tuple(
         CreatableTopic(name=name, num_partitions=size, replication_factor=replicas) for name, size in sizes.items()
     )
@@ -103,7 +104,7 @@ async def create_topics(
 
 
 async def elect_preferred(address: str) -> int:
-    """For every partition; the error code of the whole."""
+    """Elect the preferred leader of every partition; the result is the error code of the whole."""
     request = ElectLeadersRequest(topic_partitions=None, timeout_ms=round(DEADLINE_S * 1000))
     connection = await connect(address)
     try:

@@ -16,7 +16,7 @@ def kafka_versions() -> list[str]:
 
 
 def kafka_lock(version: str) -> JarLock:
-    """Raises StartupError for a version that has none."""
+    """Read the lock file of a version. Raises StartupError for a version that has none."""
     known = kafka_versions()
     if version not in known:
         raise StartupError(f"Kafka {version[:20]!r}: must be one of {', '.join(known)}")

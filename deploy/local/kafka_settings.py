@@ -1,4 +1,4 @@
-"""The settings of a local cluster with brokers of Apache Kafka's: which are for klamm's controllers, which for Kafka.
+"""The settings of a local cluster with brokers of Apache Kafka: which are for klamm's controllers, which for Kafka.
 
 Keys that both know have the same name. What klamm does not know is Kafka's.
 """
@@ -15,13 +15,13 @@ _INTERNAL_REPLICAS: Final = 3
 
 
 def known_to_klamm(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that a controller can have; a wrong key of klamm's stays in, to be refused."""
+    """Take the settings that a controller can have; a wrong key of klamm's stays in, to be refused."""
     known = {field.alias for field in Settings.model_fields.values()}
     return {key: value for key, value in settings.items() if key in known or key.startswith(_OWN)}
 
 
 def settings_of_controller(state: LocalClusterState, controller: Member) -> dict[str, Any]:
-    """Kafka's brokers compete for /controller, and keep it only while no controller of klamm's is there.
+    """Kafka's brokers compete for /controller, and keep it only while no klamm controller is there.
 
     Brokers before 3.0 send a controlled shutdown to where the controller is registered as a broker. Brokers with racks
     create no topics while anybody in the cluster has none.

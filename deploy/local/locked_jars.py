@@ -86,7 +86,7 @@ def _fetch_all(lock: JarLock, jars: list[LockedJar], folder: Path, say: Say) -> 
 
 
 def _fetch(lock: JarLock, jar: LockedJar, draft: Path) -> Path:
-    """One jar, by jgo from the Maven repository, checked against the lock file. Raises StartupError."""
+    """Fetch one jar with jgo from the Maven repository, and check it against the lock file. Raises StartupError."""
     from jgo.maven import MavenContext  # noqa: PLC0415 - Only where something is to be fetched.
 
     group, artifact, version = jar.coordinates.split(":")

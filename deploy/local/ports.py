@@ -33,7 +33,7 @@ class Ports(NamedTuple):
 
 
 def ports_of_members(first: int, role: str, numbers: Iterable[int], taken: Iterable[int]) -> list[Ports]:
-    """For the members of these numbers, from 1 on.
+    """Choose ports for the members of these numbers, from 1 on.
 
     `first` 0: free ports but for those `taken`. Raises StartupError if there are too few.
     """

@@ -113,10 +113,10 @@ def run_foreground(port: int | None, data: Path, settings: ServerSettings, say: 
     os.execv(command.arguments[0], command.arguments)
 
 
-def is_serving(host: str, port: int) -> bool:
+def is_serving(host: str, port: int, *, timeout_s: float = 2) -> bool:
     """Whether a ZooKeeper server at this address accepts client requests."""
     try:
-        with socket.create_connection((host, port), timeout=2) as connection:
+        with socket.create_connection((host, port), timeout=timeout_s) as connection:
             connection.sendall(b"srvr")
             return b"Mode: " in connection.makefile("rb").read()
     except OSError:

@@ -82,7 +82,7 @@ def same(name: str, job: str, record: str = "") -> Copy:
 
 
 def strimzi() -> Iterator[Copy]:
-    """`strimzi-kafka.json` for the JMX exporter and for the metrics reporter, and `strimzi-zookeeper.json`."""
+    """Yield the copies for `strimzi-kafka.json` (JMX exporter and metrics reporter) and `strimzi-zookeeper.json`."""
     for name in (*_OF_BROKERS, *_OF_PARTITIONS, *_DISK_IO, "process_open_fds"):
         yield same(name, BROKERS)
     for name in _OF_CONTROLLERS[:2]:
@@ -131,7 +131,7 @@ def _strimzi_zookeeper() -> Iterator[Copy]:
 
 
 def confluent() -> Iterator[Copy]:
-    """`kafka-cluster`, `kafka-topics` and `zookeeper-cluster` of jmxexporter-prometheus-grafana."""
+    """Yield copies for `kafka-cluster`, `kafka-topics` and `zookeeper-cluster` of jmxexporter-prometheus-grafana."""
     replica_fetchers = ("minfetchrate", "maxlag")
     for name in (
         *_OF_BROKERS,
@@ -166,7 +166,7 @@ def confluent() -> Iterator[Copy]:
 
 
 def _confluent_counters() -> Iterator[Copy]:
-    """In these dashboards counters have no suffix."""
+    """Yield copies of the counters, which have no suffix in these dashboards."""
     for name in (
         *(f"{_TOPIC_METRICS}{name}persec" for name in _BY_TOPIC),
         *(f"{_SESSION}zookeeper{event}persec" for event in ("syncconnects", "expires", "disconnects", "authfailures")),
@@ -249,7 +249,7 @@ def _selected(copy: Copy) -> str:
 
 
 def _matchers(job: str, *more: str) -> str:
-    """Of what the processes of a job expose, and no copy of it."""
+    """Match what the processes of a job expose, and no copy of it."""
     return "{" + ", ".join((f'job="{job}"', f'{_LABEL}=""', *more)) + "}"
 
 

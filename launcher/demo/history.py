@@ -56,7 +56,7 @@ class Stored(NamedTuple):
 
 
 class HistoryRule(StrEnum):
-    """What may not happen to a record, most severe first."""
+    """Names what may not happen to a record, most severe first."""
 
     LOST = "lost"
     MOVED = "moved"
@@ -155,7 +155,7 @@ def _foreign(records: Sequence[Stored], producers: Senders) -> Iterator[str]:
 
 
 def _duplicates(acks: Sequence[Acknowledged], records: Sequence[Stored], producers: Senders) -> Iterator[str]:
-    """With a producer id nothing is stored twice; without, only what was sent again may be."""
+    """Find duplicates: with a producer id nothing is stored twice; without, only what was sent again may be."""
     once = {ack.id for ack in acks if not ack.resent}
     offsets: dict[RecordId, int] = {}
     for record in records:

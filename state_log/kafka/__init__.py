@@ -1,1 +1,1 @@
-"""Apache Kafka's own state-change.log: what its lines say, as records of klamm's."""
+"""Apache Kafka's own state-change.log: what its lines say, as klamm's records."""

@@ -1,4 +1,4 @@
-"""Which files are state-change.logs of Apache Kafka's, and which of them are the same one under another name.
+"""Which files are state-change.logs of Apache Kafka, and which of them are the same one under another name.
 
 log4j renames a file when it begins a new one (`state-change.log.2026-11-22-10`), so a file is named by its first line,
 which nothing changes afterwards.
@@ -34,7 +34,7 @@ def is_kafka_name(name: str) -> bool:
 
 
 def is_compressed(name: str) -> bool:
-    """Whether it is a log, or a segment of klamm's, that must be unpacked to be read."""
+    """Whether it is a log, or a klamm segment, that must be unpacked to be read."""
     packed = next((suffix for suffix in _COMPRESSED if name.endswith(suffix)), None)
     return packed is not None and (is_kafka_name(name) or name.removesuffix(packed).endswith(SEGMENT_SUFFIX))
 
@@ -46,7 +46,7 @@ class KafkaFiles:
         self._known: dict[Path, tuple[tuple[int, int, int], str | None]] = {}
 
     def identify(self, path: Path) -> str | None:
-        """`<local time of the first line>-<digest of that line>`; None if it is no log of Kafka's.
+        """Name a file as `<local time of the first line>-<digest of that line>`; None if it is no Kafka log.
 
         A file without a first line is named by its path: it is one by its name only.
         """
@@ -70,7 +70,7 @@ def _identity(path: Path) -> str | None:
 
 
 def identity_of(content: bytes, path: str, name: str) -> str | None:
-    """As `KafkaFiles.identify`, of a file that begins with this content."""
+    """Identify a file that begins with this content, as `KafkaFiles.identify` does."""
     by_name = bool(_NAME.fullmatch(name)) and not is_compressed(name)
     head = content[:HEAD_BYTES]
     line, newline, _ = head.partition(b"\n")

@@ -35,7 +35,7 @@ class LocalTimes:
         self._known: dict[str, Moment] = {}
 
     def moment(self, text: str) -> Moment:
-        """Of a text like `2026-11-21 00:49:07`. Raises ValueError if there is no such date."""
+        """Parse a text like `2026-11-21 00:49:07`. Raises ValueError if there is no such date."""
         found = self._known.get(text)
         if found is None:
             if len(self._known) >= _KEPT:

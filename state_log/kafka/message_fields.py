@@ -27,7 +27,7 @@ class Said(Struct, frozen=True):
 
     `sent_to`: brokers that the controller sends something to. `by`: the controller whose request a broker handles, and
     its epoch. `detail_of`: the request about which this is one of the messages that only TRACE has; `sum_of`: the
-    request about which this INFO message sums up so many of them. `writer_epoch`: of the controller that wrote the
+    request about which this INFO message sums up that many of them. `writer_epoch`: of the controller that wrote the
     state; one that was replaced while it loaded sends states of its successor.
     """
 
@@ -115,7 +115,7 @@ def isr_shrunk(found: Match) -> Said:
 
 
 def sent(event: str, detail_of: str = "") -> Callable[[Match], Said]:
-    """What a controller sends it knows to be so: a state that stands, as at a start."""
+    """Read what a controller sends: it knows that to be so, a state that stands, as at a start."""
 
     def said(found: Match) -> Said:
         named = found.groupdict()
@@ -177,7 +177,7 @@ def stop_received(found: Match) -> Said:
 
 
 def role(found: Match) -> Said:
-    """`leader` of a leader's own message is the broker that writes it."""
+    """Read a role; the `leader` of a leader's own message is the broker that writes it."""
     named = found.groupdict()
     fields: dict[str, Any] = {"to_state": "follower" if found["role"] == "Follower" else "leader"}
     for name in ("leader", "leader_epoch", "partition_epoch"):

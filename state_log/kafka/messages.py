@@ -175,11 +175,11 @@ _BY_WORD: Final = _beginnings()
 
 
 def read_message(message: str) -> Said:
-    """What a message states. Raises UnclearMessageError if it is none of Kafka's."""
+    """Read what a message states. Raises UnclearMessageError if it is none of Kafka's."""
     for form, make in _BY_WORD.get(message.partition(" ")[0], ()):
         found = form.fullmatch(message)
         if found is not None:
             return make(found)
     if message.startswith(WITHOUT_FACTS):
         return Said()
-    raise UnclearMessageError("no message of Kafka's state.change.logger begins or goes on like that")
+    raise UnclearMessageError("no message of Kafka's state.change.logger begins or continues like that")

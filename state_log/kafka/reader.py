@@ -1,6 +1,6 @@
 """Reads the state-change.log files of Apache Kafka for the history of one partition.
 
-What is no line of Kafka's is skipped, as the reader of klamm's logs does; the audit keeps and counts it. Of a partition
+What is no Kafka line is skipped, as the reader of klamm's logs does; the audit keeps and counts it. Of a partition
 these are kept: what a controller of Kafka's decided, and the roles that brokers took. The rest says the same once more.
 """
 

@@ -18,7 +18,7 @@ _ALL = 1_000_000
 
 class SeedAudit(NamedTuple):
     """The audit of the run of a seed. `of_power_failures`: findings that the logs themselves explain, as the machine
-    of another replica was started anew before; `unexplained`: all others, and what was incomplete.
+    of another replica was restarted before; `unexplained`: all others, and what was incomplete.
     """
 
     seed: int
@@ -56,7 +56,7 @@ def _sorted(seed: int, logs: Path, result: AuditResult, findings: Iterable[Mappi
     for row in findings:
         found = InvariantViolation(row["rule"], row["message"], tuple(row["records"]), row["topic"], row["partition"])
         of_power_failure = is_explained(found, records)
-        assert of_power_failure == any("started anew" in cause for cause in row["causes"]), row
+        assert of_power_failure == any("machine was restarted" in cause for cause in row["causes"]), row
         text = f"{found.rule} {found.topic}-{found.partition}: {found.message} [{', '.join(found.records)}]"
         (explained if of_power_failure else unexplained).append(text)
     return SeedAudit(seed, result, explained, unexplained)

@@ -37,6 +37,13 @@ def election(records: list[Record]) -> Record:
     return found[len(found) // 2]
 
 
+def early_witness(records: list[Record]) -> Record:
+    """The first record of what the broker has seen of a log of which it has seen more later."""
+    seen = [record for record in records if record["kind"] == "witness"]
+    logs = [(record["witness"]["node"], record["witness"]["incarnation"]) for record in seen]
+    return next(record for number, record in enumerate(seen) if logs[number] in logs[number + 1 :])
+
+
 def witness(records: list[Record]) -> Record:
     """The last record of what the broker has seen of a controller's log."""
     return next(record for record in reversed(records) if record["kind"] == "witness")
@@ -91,6 +98,11 @@ FAULTS_OF_LINES: Final[dict[str, Fault]] = {
             BROKER, lambda records: witness(records)["witness"].update(digest="0" * 64, seq=1, incarnation="?")
         ),
         incomplete=("no log of this incarnation",),
+    ),
+    "an early record of a witness with another digest, and later ones as they should be": Fault(
+        # The broker's own log has been seen with another line, too.
+        lambda logs: logs.rewrite(BROKER, lambda records: early_witness(records)["witness"].update(digest="0" * 64)),
+        {"log-rewritten": 2},
     ),
     "a record of a witness with another digest": Fault(
         lambda logs: logs.rewrite(BROKER, lambda records: witness(records)["witness"].update(digest="0" * 64)),

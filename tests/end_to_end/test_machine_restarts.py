@@ -1,4 +1,4 @@
-"""A leader is back before any controller looks: its machine ran on, or was started anew without what was not flushed.
+"""A leader is back before any controller looks: its machine ran on, or was restarted without what was not flushed.
 
 No power fails here: the file that says under which boot the log directory was used last gets another one, and the log
 is cut as a power failure may leave it.
@@ -24,7 +24,7 @@ SETTINGS = {
     "auto.leader.rebalance.enable": "false",
     "zookeeper.session.timeout.ms": 4000,
 }
-IN_DOUBT = "The machine was started anew without a clean shutdown"
+IN_DOUBT = "The machine was restarted without a clean shutdown"
 
 
 @pytest.fixture(scope="module")

@@ -266,7 +266,7 @@ def test_reassignments_and_deletions_name_the_dead_broker_and_resume_when_it_is_
     klamm(cluster, "reassign", "execute", str(file), "--wait")
     eventually(
         lambda: all(t["name"] != "leaving" for t in as_json(cluster, "topics", "list")["topics"]),
-        "the deletion goes on",
+        "the deletion continues",
     )
     klamm(cluster, "topics", "delete", "stuck", "--yes")
     left = [

@@ -106,9 +106,9 @@ async def test_log_directories_are_described_by_kafkas_request(cluster: KafkaGov
 
 async def test_a_broker_whose_log_directory_failed_says_so(cluster: KafkaGoverned, client: AdminClient) -> None:
     broker = await client.registered_broker(2)
-    assert await client.describe_findings_of(broker) == ()
+    assert await client.describe_findings_of([broker]) == [()]
     cluster.log_dir_error = ErrorCode.KAFKA_STORAGE_ERROR
-    (finding,) = await client.describe_findings_of(broker)
+    ((finding,),) = await client.describe_findings_of([broker])
     assert (finding.kind, finding.broker) == ("failed_log_directory", 2)
     assert LOG_DIR in finding.detail
 
@@ -119,7 +119,7 @@ async def test_brokers_that_are_not_plaintext_are_not_connected_to(cluster: Kafk
     with pytest.raises(ApiError, match=r"takes SASL_SSL only.*PLAINTEXT") as refusal:
         await client.describe_log_dirs(broker)
     assert refusal.value.code is ErrorCode.UNSUPPORTED_VERSION
-    assert await client.describe_findings_of(broker) == ()
+    assert await client.describe_findings_of([broker]) == [()]
     with pytest.raises(ApiError, match="takes SASL_SSL only"):
         await Topology(client).partitions(TOPIC)
     assert not any(peer.connections for peer in cluster.peers.values())

@@ -12,12 +12,14 @@ from admin.brokers_view import UNKNOWN_PARTITION_EPOCH, described_topics, listed
 from admin.cli.clusters import examine
 from admin.client import AdminClient
 from admin.consumer import Consumer
+from admin.offsets import find_offsets
 from admin.producer import Producer
 from admin.topology import Topology
 from admin.waiting import Notice
 from cluster.aio.clock import SystemClock
 from cluster.model.broker import Offset
 from cluster.model.errors import ErrorCode, PeerUnreachableError
+from cluster.requests.data import LATEST_TIMESTAMP
 from tests.controllers.scripted_cluster import FIRST_CONTROLLER, TOPIC, ScriptedCluster, served_cluster
 from tests.processes.commands import run_klamm
 from tests.processes.refused_ports import kept_refused
@@ -87,14 +89,75 @@ async def test_topics_are_described_by_the_brokers_while_no_controller_is_active
     addresses = [cluster.servers[node].address for node in (FIRST_CONTROLLER, 0, 1, 2)]
     async with AdminClient(addresses, timeout_ms=1_000) as client:
         ask = client.describe_topics([TOPIC])
-        described, is_of_brokers = await of_controller_or_brokers(client, ask, [TOPIC], described_topics)
-        assert is_of_brokers
+        described, why_of_brokers = await of_controller_or_brokers(client, ask, [TOPIC], described_topics)
+        assert why_of_brokers == "no active controller answers"
         assert isinstance(described, list)
         assert [p.leader for p in described[0].partitions][:3] == [0, 1, 2]
         assert {p.partition_epoch for p in described[0].partitions} == {UNKNOWN_PARTITION_EPOCH}
     async with stopped(cluster), AdminClient(addresses, timeout_ms=1_000) as client:
         with pytest.raises(PeerUnreachableError, match="no answer within 1 s"):
             await of_controller_or_brokers(client, client.list_topics(), None, listed_topics)
+
+
+async def test_a_controller_without_zookeeper_is_why_the_brokers_are_asked(cluster: ScriptedCluster) -> None:
+    cluster.controller, cluster.without_zookeeper = -1, {FIRST_CONTROLLER}
+    addresses = [cluster.servers[node].address for node in (FIRST_CONTROLLER, 0)]
+    async with AdminClient(addresses, timeout_ms=8_000, names={addresses[0]: "controller 1001"}) as client:
+        _, why = await of_controller_or_brokers(client, client.list_topics(), None, listed_topics)
+        assert why == "controller 1001 cannot reach ZooKeeper"
+
+
+async def test_the_timeout_of_a_command_is_that_of_all_its_questions(cluster: ScriptedCluster) -> None:
+    address = cluster.servers[FIRST_CONTROLLER].address
+    async with AdminClient([address], timeout_ms=3_000, names={address: "controller 1001"}) as client:
+        with client.within_timeout():
+            await client.find_controller()
+            cluster.hanging = {FIRST_CONTROLLER}
+            for _ in range(2):
+                with pytest.raises(PeerUnreachableError, match="^no answer within 3 s: controller 1001 not answering"):
+                    await client.list_topics()
+                assert client.limits.left_s < 0.1
+        assert client.limits.left_s == 3
+
+
+async def test_a_wait_for_completion_ends_with_the_timeout_of_the_command(cluster: ScriptedCluster) -> None:
+    address = cluster.servers[FIRST_CONTROLLER].address
+    async with AdminClient([address], timeout_ms=3_000) as client:
+        await client.find_controller()
+        cluster.hanging = {FIRST_CONTROLLER}
+        with client.within_timeout():
+            with pytest.raises(TimeoutError):
+                async with client.limits.outlasting_calls():
+                    await client.list_topics()
+            assert client.limits.left_s < 0.1
+
+
+async def test_an_address_that_hangs_is_named_by_those_who_look_for_a_topic(cluster: ScriptedCluster) -> None:
+    cluster.hanging = {FIRST_CONTROLLER}
+    notices: asyncio.Queue[Notice] = asyncio.Queue()
+    address = cluster.servers[FIRST_CONTROLLER].address
+    async with AdminClient([address], timeout_ms=TIMEOUT_S * 1000, on_wait=notices.put_nowait) as client:
+        asking = asyncio.create_task(Topology(client).partitions(TOPIC))
+        assert (await notice_of(notices)).startswith(f"no answer yet: {address} not answering; waiting up to ")
+        asking.cancel()
+
+
+async def test_a_broker_that_hangs_does_not_keep_others_from_telling_the_leaders(cluster: ScriptedCluster) -> None:
+    address = cluster.servers[FIRST_CONTROLLER].address
+    async with AdminClient([address], timeout_ms=TIMEOUT_S * 1000) as client:
+        topology = Topology(client)
+        cluster.hanging = {0}
+        assert await topology.partitions(TOPIC) == list(range(12))
+
+
+async def test_offsets_of_other_leaders_are_found_beside_one_that_hangs(cluster: ScriptedCluster) -> None:
+    address = cluster.servers[FIRST_CONTROLLER].address
+    async with AdminClient([address], timeout_ms=TIMEOUT_S * 1000) as client:
+        topology = Topology(client)
+        partitions = await topology.partitions(TOPIC)
+        cluster.hanging = {0}
+        found = await find_offsets(topology, TOPIC, dict.fromkeys(partitions, LATEST_TIMESTAMP), 5)
+        assert found == {p: 0 for p in partitions if p % 3}
 
 
 @pytest.mark.parametrize("why", ["it is stopped", "it has no ZooKeeper", "it hangs"])
@@ -178,9 +241,9 @@ async def test_a_port_that_speaks_http_is_not_one_of_klamm(cluster: ScriptedClus
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
         async with AdminClient([address], timeout_ms=1_000) as client:
-            said = await failure_of(client, "no gRPC port of klamm")
+            said = await failure_of(client, "no klamm gRPC port")
             assert said == (
-                f"no answer within 1 s: {address} not answering (it is no gRPC port of klamm's, perhaps a metrics port)"
+                f"no answer within 1 s: {address} not answering (it is no klamm gRPC port, perhaps a metrics port)"
             )
 
 

@@ -147,6 +147,21 @@ def test_docstrings_say_what_a_thing_does_before_they_cite_a_rule() -> None:
     assert found == []
 
 
+def test_docstrings_of_functions_begin_with_a_verb_or_a_subject() -> None:
+    """Not with a fragment: what it is `Of`, `By` whom, `What` it returns."""
+    fragment = re.compile(
+        r"(?:All|As|At|By|Each|For|From|How|In|None|Not|Of|On|One|Only|Raises|So|Those|What|When|Where|Which|Who|Why"
+        r"|With|Without)\b"
+    )
+    found = [
+        f"{name(path)}:{node.lineno}"
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and fragment.match(ast.get_docstring(node) or "")
+    ]
+    assert found == [], 'begin with a verb, "The" or "Whether"'
+
+
 def test_nothing_refers_to_a_text_that_is_not_here() -> None:
     elsewhere = re.compile(r"\u00a7\s*\d|(?i:agent specification)")
     found = [

@@ -2,6 +2,7 @@
 
 Names are split into their words (snake and camel). `REFUSED` holds everywhere, prose included; `REFUSED_IN_NAMES` holds
 for identifiers, file names, options, keys of JSON and TOML, columns, metrics, comments of the wire format and help.
+`REFUSED_PHRASES` are turns of speech that plain English has simpler ones for; they hold everywhere but in tests.
 Exceptions are in `vocabulary_allowed.toml`, each with its reason.
 
 As a program it prints what it finds, a line each.
@@ -37,11 +38,22 @@ REFUSED_IN_NAMES = re.compile(
 REFUSED_PREFIX = re.compile(r"_*(note|look)_")
 """`note_*` and `look_*`: of the whole identifier."""
 
+REFUSED_PHRASES = re.compile(
+    r"\banew\b|\beverybody\b|\b(?:go|goes|going|gone|went)\s+on\b"
+    r"|(?<!one )(?<!none )\bof (?:Apache )?Kafka's(?=[.,;:)])",
+    re.IGNORECASE,
+)
+"""Again, everyone, continue, and a genitive without its noun."""
+
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _NAME_LIKE = re.compile(r"[\w./{}%$:\[\]-]+")
 _CODE_SPAN = re.compile(r"`([^`\n]+)`")
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _SHELL_NAME = re.compile(r"\$\{?(\w+)|^\s*(\w+)(?:\(\)|=)|(--[\w-]+)", re.MULTILINE)
+
+
+PHRASES_OF_OUTPUT = {("audit/rules/recreations.py", "anew"), ("docs/audit.md", "anew")}
+"""`created anew` stands in what an audit has written: programs read it."""
 
 
 class Hit(NamedTuple):
@@ -245,6 +257,24 @@ def test_every_exception_has_a_reason_and_is_needed() -> None:
     for entry in allowed():
         assert entry.reason
         assert any(entry.excuses(hit) for hit in found) or (not entry.words and (ROOT / entry.files).is_file()), entry
+
+
+def phrases(file: str, text: str) -> Iterator[Hit]:
+    for found in REFUSED_PHRASES.finditer(text):
+        yield Hit(file, 1 + text.count("\n", 0, found.start()), " ".join(found.group().lower().split()), "")
+
+
+def test_no_refused_phrase_stands_in_programs_and_documents() -> None:
+    read = (name for name in files() if not name.startswith("tests/"))
+    found = [hit for name in read for hit in phrases(name, (ROOT / name).read_text())]
+    left = [hit for hit in found if (hit.file, hit.word) not in PHRASES_OF_OUTPUT]
+    assert not left, "\n".join(["again, everyone, continue, or a noun is missing:", *map(str, left)])
+    assert PHRASES_OF_OUTPUT.issubset((hit.file, hit.word) for hit in found)
+
+
+def test_refused_phrases_are_found_over_the_end_of_a_line_too() -> None:
+    text = "It goes on,\nanew, for everybody, by a log of Kafka's. None of Kafka's, of Kafka's own: ongoing.\n"
+    assert [hit.word for hit in phrases("f.md", text)] == ["goes on", "anew", "everybody", "of kafka's"]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ class LevelChange(Struct, frozen=True):
 
 
 class Occurrences(Struct, frozen=True):
-    """How often something occurred, and the byte of the first time."""
+    """Says how often something occurred, and the byte of the first time."""
 
     count: int = 0
     first: int = 0
@@ -45,7 +45,7 @@ class Ruled(Struct, frozen=True):
 
 
 class KafkaLines(Struct, frozen=True):
-    """What some consecutive lines of a file, or all of them, say.
+    """Holds what some consecutive lines of a file, or all of them, say.
 
     `without_facts`: lines of Kafka that state nothing a rule needs. `has_trace`: some are of level TRACE. `levels`:
     where it shows at which level the file is written. `untraced`: sums at TRACE that do not have all the messages they
@@ -85,7 +85,9 @@ class KafkaLog(Struct, frozen=True):
 
 
 class KafkaState(Struct):
-    """What is known of all logs of Apache Kafka that were read. `ruled`: epoch -> controller -> the first record."""
+    """Holds what is known of all logs of Apache Kafka that were read. `ruled`: epoch -> controller -> the first
+    record.
+    """
 
     logs: dict[str, KafkaLog] = field(default_factory=dict)
     ruled: dict[int, dict[int, str]] = field(default_factory=dict)

@@ -94,7 +94,7 @@ class KafkaSummary:
         )
 
     def _read_before(self) -> None:
-        """What the lines before the range say of its first ones: time, level, whether a stack trace continues."""
+        """Read what the lines before the range say of its first ones: time, level, whether a stack trace continues."""
         first = self._range.first
         if not first:
             return
@@ -164,7 +164,9 @@ class _Parser:
         self.skipped_times = Occurrences()
 
     def parse(self, offset: int, raw: bytes) -> KafkaLine | str:
-        """What the line says, or why it is none of Kafka's lines; an empty text if it belongs to the one before it."""
+        """Read what the line says, or why it is none of Kafka's lines; an empty text if it belongs to the one before
+        it.
+        """
         if len(raw) > LINE_BYTES_MAX:
             return f"{len(raw)} bytes are more than {LINE_BYTES_MAX}"
         try:

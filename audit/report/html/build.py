@@ -63,10 +63,10 @@ def content(output: Location, made_at_ms: int, expected_nodes: Sequence[str] = (
 
 
 def _notes(result: AuditResult) -> list[str]:
-    """What the rules were not applied to and that does not affect the verdict."""
+    """Say to what the rules were not applied without an effect on the verdict."""
     notes = [f"{rule}: {why}" for rule, why in sorted(result.not_applicable.items())]
     if result.timezone is not None:
-        notes.append(f"local times in the logs of Apache Kafka's are taken as those of {result.timezone}")
+        notes.append(f"local times in the logs of Apache Kafka are taken as those of {result.timezone}")
     if result.rules:
         notes = [f"rules: {result.rules}", *notes]
     return notes
@@ -77,7 +77,9 @@ def _by_partition(findings: Sequence[Mapping[str, Any]]) -> Counter[tuple[str, s
 
 
 def _gone(topics: Sequence[Mapping[str, Any]]) -> dict[TopicName, int]:
-    """When the deletion of each topic began; for several topics of one name without ids, when the last one's did."""
+    """Find when the deletion of each topic began; for several topics of one name without ids, when the last one's
+    did.
+    """
     last: dict[TopicName, Mapping[str, Any]] = {}
     for row in topics:
         known = last.get((row["topic"], row["topic_id"]))

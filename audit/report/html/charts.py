@@ -52,7 +52,7 @@ def _bars(name: str, row: str, color: dict[str, Any], tooltip: list[str], height
 
 
 def nodes() -> dict[str, Any]:
-    """Who was the active controller, which brokers were registered, and where the findings are."""
+    """Show who was the active controller, which brokers were registered, and where the findings are."""
     states = {
         "field": "state",
         "type": "nominal",
@@ -101,7 +101,7 @@ def partitions() -> dict[str, Any]:
 
 
 def failovers() -> dict[str, Any]:
-    """Each failover as a bar: from its detection to the writes, to the roles, in ms."""
+    """Show each failover as a bar: from its detection to the writes, to the roles, in ms."""
     phases = ["deciding and writing", "taking roles"]
     return {
         **_WIDTH,
@@ -127,7 +127,7 @@ def failovers() -> dict[str, Any]:
 
 
 def availability() -> dict[str, Any]:
-    """How many partitions had no leader, and how many a small ISR."""
+    """Show how many partitions had no leader, and how many a small ISR."""
     return {
         **_WIDTH,
         "height": 160,

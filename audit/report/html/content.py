@@ -29,7 +29,7 @@ class PartitionTimeline(Struct, frozen=True):
 
 
 class Curve(Struct, frozen=True):
-    """How many partitions had no leader, and how many an ISR smaller than their replicas, from each time on."""
+    """Says how many partitions had no leader, and how many an ISR smaller than their replicas, from each time on."""
 
     at_ms: list[int]
     leaderless: list[int]

@@ -55,7 +55,7 @@ class Timelines:
         return numpy.flatnonzero(numpy.diff(self.group, prepend=-1))
 
     def _gone(self, gone_ms: Mapping[TopicName, int]) -> Longs:
-        """When the deletion of each row's topic began; aligned with the rows."""
+        """Find when the deletion of each row's topic began; aligned with the rows."""
         of_partitions = [gone_ms.get((key["topic"], key["topic_id"]), _NEVER) for key in self.keys]
         return numpy.array(of_partitions, numpy.int64)[self.group]
 

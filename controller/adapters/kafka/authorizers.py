@@ -17,8 +17,8 @@ _TIMEOUT_S: Final = 10.0
 
 
 class Authorizers:
-    """What the brokers said: those that the active controller is connected to, and those that requests of clients are
-    passed on to.
+    """Holds what the brokers said: those that the active controller is connected to, and those that requests of
+    clients are passed on to.
     """
 
     def __init__(self) -> None:

@@ -111,7 +111,7 @@ class KafkaBrokerClient:
 
     @asynccontextmanager
     async def _connection_aside(self, broker: Broker) -> AsyncIterator[KafkaConnection]:
-        """One for which no control request waits."""
+        """Use a connection for which no control request waits."""
         connection = await self._open(broker)
         try:
             await self._checked_versions(connection)

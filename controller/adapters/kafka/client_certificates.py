@@ -16,7 +16,7 @@ _ATTEMPTS: Final = 3
 
 
 class ClientCertificates:
-    """What is known of the brokers. `listeners`: the names of those at which they take control requests."""
+    """Holds what is known of the brokers. `listeners`: the names of those at which they take control requests."""
 
     def __init__(self, brokers: LiveBrokers, listeners: ListenerNames) -> None:
         self._brokers, self._listeners = brokers, listeners
@@ -24,7 +24,7 @@ class ClientCertificates:
         """Address -> whether it demands a certificate, and when that was tried."""
 
     async def require_none(self) -> None:
-        """Raises ApiError if brokers demand a certificate, or if none of those with TLS says whether they do."""
+        """Raise ApiError if brokers demand a certificate, or if none of those with TLS says whether they do."""
         endpoints = [self._listeners.control_endpoint(b.endpoints) for b in await self._brokers.registered()]
         secured = [endpoint for endpoint in endpoints if endpoint is not None and endpoint.security_protocol == "SSL"]
         if not secured:

@@ -27,7 +27,7 @@ _FIRST_REQUEST_S: Final = 2.0
 
 
 class Use(IntEnum):
-    """What a connection is doing; those of the lowest use go first."""
+    """Names what a connection is doing; those of the lowest use go first."""
 
     FRESH = 0
     """It has not sent one whole request: no byte, half a request, or half a TLS handshake."""
@@ -48,7 +48,7 @@ class ConnectionPlace:
 
 
 class ConnectionBounds(Struct, frozen=True):
-    """How many connections may be open.
+    """Says how many connections may be open.
 
     `in_all`: `max.connections`, at most what the open files of the process allow; `of_address`:
     `max.connections.per.ip`, of hosts of brokers not counted; `of_named`: `max.connections.per.ip.overrides`, which
@@ -103,7 +103,7 @@ class ConnectionTable:
 
     @property
     def count(self) -> int:
-        """How many are open."""
+        """The number of open connections."""
         return self._brokers.count + self._others.count
 
     @property
@@ -139,7 +139,7 @@ class ConnectionTable:
             del self._of_address[place.address]
 
     def use(self, place: ConnectionPlace, use: Use) -> None:
-        """A connection does something else, or begins the same anew."""
+        """A connection does something else, or begins the same again."""
         if not place.is_open:
             return
         for group in (self._of_address[place.address], self._group(place.address)):
@@ -156,7 +156,7 @@ class ConnectionTable:
         return found
 
     def expect_brokers_at(self, hosts: Set[str]) -> None:
-        """`hosts`: the addresses of the registered brokers. Costs something only for those that changed."""
+        """Expect registered brokers at the addresses `hosts`. Costs something only for those that changed."""
         addresses = frozenset(map(address_of, hosts))
         moved = [
             place for a in self._hosts ^ addresses if a in self._of_address for place in self._of_address[a].places()
@@ -191,7 +191,9 @@ class ConnectionTable:
 
 
 def address_of(host: str) -> str:
-    """One text for each address: IPv4 as such where a socket of both versions writes it as IPv6, without a zone."""
+    """Write each address in one way only: IPv4 as such where a socket of both versions writes it as IPv6, without a
+    zone.
+    """
     try:
         parsed = ip_address(host.partition("%")[0])
     except ValueError:

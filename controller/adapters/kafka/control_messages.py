@@ -40,7 +40,7 @@ class ControlVersions(Struct, frozen=True):
 
     @classmethod
     def of(cls, protocol: ProtocolVersion) -> "ControlVersions":
-        """`protocol`: 2.4 or later. Source: Kafka AbstractControllerBrokerRequestBatch."""
+        """Choose the versions for a `protocol` of 2.4 or later. Source: Kafka AbstractControllerBrokerRequestBatch."""
         return cls(
             leader_and_isr=_latest(protocol, {((3, 4), 0): 7, ((3, 2), 0): 6, ((2, 8), 1): 5}, 4),
             update_metadata=_latest(protocol, {((3, 4), 0): 8, ((2, 8), 1): 7}, 6),
@@ -48,7 +48,7 @@ class ControlVersions(Struct, frozen=True):
         )
 
     def not_understood(self, announced: Iterable[ApiVersion]) -> str | None:
-        """What of the requests a broker with these versions does not understand, in words; None if it does all."""
+        """Say which requests a broker with these versions does not understand; None if it understands all."""
         ranges = {version.api_key: version for version in announced}
         for key, wanted in (
             (ApiKey.LEADER_AND_ISR, self.leader_and_isr),

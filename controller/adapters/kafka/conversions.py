@@ -19,7 +19,7 @@ R = TypeVar("R", bound=Message)
 
 
 class AnsweredApi(Struct, Generic[M], frozen=True):
-    """One API of Kafka's that the controller answers. `asks`: the type of the controller's request.
+    """One Kafka API that the controller answers. `asks`: the type of the controller's request.
 
     `refuse`: the response that refuses the whole request; without it, the error of the whole response says so.
     `concerns`: whether the controller answers this message; others of the API are passed on to a broker.

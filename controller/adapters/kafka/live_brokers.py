@@ -61,7 +61,9 @@ class LiveBrokers:
         return await KafkaConnection.open(endpoint, client_id=self._client_id, timeout_s=timeout_s, tls=tls)
 
     def _is_usable(self, endpoint: Endpoint) -> bool:
-        """Not where a client that the broker authenticates has other rights than this controller."""
+        """Whether requests may be passed on there: not to ourselves, nor where the broker knows clients by SASL, which
+        may have other rights than this controller.
+        """
         return endpoint.security_protocol in {"PLAINTEXT", "SSL"} and endpoint.address not in self._own_addresses
 
     async def registered(self) -> tuple[Broker, ...]:

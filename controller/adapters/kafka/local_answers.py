@@ -57,7 +57,7 @@ class LocalAnswers:
 
 
 async def _versions_of_broker(connected: Connected) -> ApiVersionsResponse | None:
-    """What the broker announces to which the connection passes requests on; None if there is none."""
+    """The versions of the broker to which the connection passes requests on; None if there is none."""
     request = ApiVersionsRequest(client_software_name="klamm", client_software_version="1")
     try:
         connection = await connected()

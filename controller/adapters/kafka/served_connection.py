@@ -31,7 +31,7 @@ class ClientAddress(NamedTuple):
 
 
 class ConnectionHandler(Protocol):
-    """What serves one connection."""
+    """Serves one connection."""
 
     async def handle(self, frame: bytes) -> bytes | None:
         """The answer to a request, both with header; None for a request that has no answer.
@@ -61,7 +61,7 @@ class ServerLimits(Struct, frozen=True):
 
 
 class ClientReader(asyncio.StreamReader):
-    """What a client sends. `ended` is set once it has closed the connection, whatever is still to be read."""
+    """Holds what a client sends. `ended` is set once it has closed the connection, whatever is still to be read."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit)
@@ -147,7 +147,7 @@ class ServedConnection:
 
 
 async def _while_connected(reader: ClientReader, handling: Coroutine[Any, Any, bytes | None]) -> bytes | None:
-    """What the handler answers; it is cancelled when the client goes. Raises ConnectionResetError, ClusterError."""
+    """Await the handler's answer; cancel it when the client leaves. Raises ConnectionResetError, ClusterError."""
     task, gone = asyncio.ensure_future(handling), asyncio.ensure_future(reader.ended.wait())
     try:
         await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)

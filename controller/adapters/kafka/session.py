@@ -1,4 +1,4 @@
-"""One connection of a broker or client of Kafka's: what it asks is answered here, or passed on to a live broker.
+"""One connection of a Kafka broker or client: what it asks is answered here, or passed on to a live broker.
 
 What only the active controller answers goes through the table of its APIs, as a gRPC request does; the same plans,
 limits, metrics and records apply. Everything else goes to a live broker and back byte for byte, over a connection that
@@ -62,11 +62,11 @@ _OF_BROKERS: Final = frozenset({ApiKey.ALTER_PARTITION, ApiKey.CONTROLLED_SHUTDO
 
 
 class RefusedConnectionError(ClusterError):
-    """What a connection sent has no answer: it is closed."""
+    """Raised when what a connection sent has no answer: it is closed."""
 
 
 class KafkaServices(Struct, frozen=True):
-    """What all connections of a process share."""
+    """Holds what all connections of a process share."""
 
     handler: RequestHandler
     admission: Admission

@@ -25,7 +25,7 @@ def _new_topics(message: wire_topics.CreateTopicsRequest) -> topics.CreateTopics
 
 
 def _contradiction(topic: wire_topics.CreatableTopic) -> str | None:
-    """What a request of the controller has no form for: values given twice, and configs without a value."""
+    """Say what a request of the controller cannot express: values given twice, and configs without a value."""
     for field, values in (
         ("assignments.partition_index", [a.partition_index for a in topic.assignments]),
         ("configs.name", [config.name for config in topic.configs]),

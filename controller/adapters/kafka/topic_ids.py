@@ -46,7 +46,7 @@ async def check_topic_ids(
     *,
     timeout_s: float,
 ) -> TopicIdAnswer:
-    """`version`: of the LeaderAndIsr requests that the broker gets. Raises PeerUnreachableError, ApiError."""
+    """Ask a broker. `version`: of the LeaderAndIsr requests that it gets. Raises PeerUnreachableError, ApiError."""
     if version < _LEADER_AND_ISR_WITH_IDS:
         return TopicIdAnswer({topic: cached.get(topic) for topic in question.topics}, cached=cached)
     codes: dict[str, ErrorCode] = {}
@@ -82,7 +82,7 @@ async def _offer(
     *,
     timeout_s: float,
 ) -> dict[str, ErrorCode]:
-    """What the broker's logs say to these ids."""
+    """Offer these ids to the broker, and return what its logs say to each."""
     request = wire_control.LeaderAndIsrRequest(
         controller_id=question.controller_id,
         controller_epoch=question.controller_epoch,

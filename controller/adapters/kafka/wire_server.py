@@ -60,7 +60,7 @@ class KafkaServer:
 
     @property
     def open_connections(self) -> int:
-        """How many clients are connected."""
+        """The number of connected clients."""
         return len(self._connections)
 
     async def start(self, host: str, port: int, *, tls: ssl.SSLContext | None = None) -> int:

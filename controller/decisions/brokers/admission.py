@@ -20,7 +20,7 @@ def why_not_admitted(
     levels: Mapping[str, int],
     controllers: AbstractSet[str] = frozenset(),
 ) -> str | None:
-    """Why a broker cannot join, in words that follow its name; None if it can.
+    """Say why a broker cannot join, in words that follow its name; None if it can.
 
     It needs a listener that the controller connects to (RQ-30), support for every finalized feature (FT-2), and to be
     of the kind that the controller speaks to (D-80). A broker without a version of klamm may be one before 0.3, so the
@@ -56,7 +56,7 @@ def why_not_admitted(
 def why_unfit(
     registered: Collection[BrokerId], refused: Mapping[BrokerId, str], adopted: Collection[BrokerId]
 ) -> str | None:
-    """Why a controller must not govern these brokers, in words that follow "this controller"; None if it may.
+    """Say why a controller must not govern these brokers, in words that follow "this controller"; None if it may.
 
     It would not admit one that the adoption names, which was asked for its settings before and is known to be one of
     the cluster's; or it would admit none (D-91). Any other broker that cannot join keeps nobody from governing the

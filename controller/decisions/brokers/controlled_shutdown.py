@@ -57,7 +57,7 @@ class Threats(Struct, frozen=True):
 def shutdown_threats(
     before: ContextView, after: ContextView, broker: BrokerId, min_insync_replicas: Mapping[str, int]
 ) -> Threats:
-    """What the absence of the broker breaks; `after` is the cluster after its controlled shutdown.
+    """Find what the absence of the broker breaks; `after` is the cluster after its controlled shutdown.
 
     `min_insync_replicas`: the value in force for each topic of the broker.
     """

@@ -31,7 +31,9 @@ class DamagePlan(Struct, frozen=True):
 
     @property
     def not_to_be_elected(self) -> frozenset[TopicPartition]:
-        """Where the damaged replica is not to lead until another one does, or until it has waited long enough."""
+        """The partitions where the damaged replica is not to lead until another one does, or until it has waited long
+        enough.
+        """
         return frozenset((*self.held, *self.unknown, *chain.from_iterable(self.replaced.values())))
 
 
@@ -42,7 +44,7 @@ def partition_of(damage: ReportedDamage) -> TopicPartition:
 def plan_damaged_replicas(
     view: ContextView, broker: BrokerId, damages: Iterable[ReportedDamage], unreadable: AbstractSet[TopicPartition]
 ) -> DamagePlan:
-    """Another ISR member leads where one is online; without one the damaged replica waits, or goes on leading.
+    """Another ISR member leads where one is online; without one the damaged replica waits, or continues to lead.
 
     `unreadable`: the partitions with a malformed znode.
     """
@@ -55,7 +57,7 @@ def plan_damaged_replicas(
         if leadership is None or not _concerns(view, broker, tp, damage):
             continue
         if not view.damage.electable_brokers(tp).isdisjoint(set(leadership.isr) - {broker}):
-            # A scrubbed replica fetches anew in the next leader epoch only: until then the leader may still have an
+            # A scrubbed replica fetches again in the next leader epoch only: until then the leader may still have an
             # expansion of the ISR by it in flight. A restarted one is told apart by its broker epoch (KIP-903).
             if broker in leadership.isr or damage.found_by == SCRUB:
                 plan.replaced.setdefault(damage.found_by, []).append(tp)

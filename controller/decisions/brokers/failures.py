@@ -41,7 +41,7 @@ class Failure(Struct, frozen=True):
 def errors_after(
     before: Mapping[str, ErrorCode], request: ControlRequest, response: ControlResponse
 ) -> Mapping[str, ErrorCode]:
-    """By the name of the request: the error that the broker answered it with, until it carries out the next of that
+    """Map the name of a request to the error that the broker answered it with, until it carries out the next of that
     kind. Not those that `refusals` knows more about.
     """
     name, code = type(request).__name__.removesuffix("Request"), response.error_code
@@ -56,7 +56,7 @@ def errors_after(
 def failure_findings(
     broker: BrokerId, failure: Failure | None, silent_s: float, errors: Mapping[str, ErrorCode]
 ) -> Iterator[Finding]:
-    """What keeps the broker from being told, in words."""
+    """Say what keeps the broker from being told."""
     kind = None if failure is None else REFUSED.get(failure.code)
     if failure is not None and kind is not None:
         yield Finding(kind, f"broker {broker} cannot be governed: {failure.why}", broker=broker)

@@ -38,7 +38,7 @@ class Epochs(NamedTuple):
 
 
 class Refusals(Struct, frozen=True):
-    """What one broker refuses, by its last response to each kind of request.
+    """Holds what one broker refuses, by its last response to each kind of request.
 
     `controller_epoch`, `broker_epoch`: known to the broker and newer than those of the request, else -1.
     `is_stale`: it refuses requests as an earlier controller's, and does not name the epoch that it knows.
@@ -68,7 +68,9 @@ class ChannelState(Struct, frozen=True):
 
 
 def refusals_after(before: Refusals, request: ControlRequest, response: ControlResponse) -> Refusals:
-    """What the broker refuses after one more response. A request that it obeys clears what it refused before."""
+    """Compute what the broker refuses after one more response. A request that it obeys clears what it refused
+    before.
+    """
     if response.error_code in (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH):
         newer_controller = response.controller_epoch > request.controller_epoch
         newer_broker = response.broker_epoch > request.broker_epoch
@@ -120,7 +122,7 @@ def _refused_partitions(
 def refusal_findings(
     broker: BrokerId, refusals: Refusals, controller_epoch: ControllerEpoch, broker_epoch: BrokerEpoch
 ) -> Iterator[Finding]:
-    """What the broker refuses, in words. The epochs are those of the controller's requests."""
+    """Say what the broker refuses. The epochs are those of the controller's requests."""
     if refusals.controller_epoch > controller_epoch:
         newer = f"its epoch {refusals.controller_epoch} is newer than {controller_epoch}"
         is_absurd = refusals.controller_epoch > EPOCH_MAX

@@ -20,7 +20,7 @@ def _replica_list(value: str) -> str | None:
 
 
 def _cleanup_policy(value: str) -> str | None:
-    """`delete` and `compact`, either or both; each may stand twice in Kafka's list."""
+    """Accept `delete` and `compact`, either or both; each may stand twice in Kafka's list."""
     policies = {part.strip() for part in value.split(",")}
     return None if policies <= {"delete", "compact"} else "must be delete, compact, or compact,delete"
 

@@ -16,8 +16,9 @@ _PER_CENT = 100
 
 
 class BalanceRound(Struct, frozen=True):
-    """What is left of the runs before. `brokers`: they crossed the imbalance limit and do not lead all their partitions
-    yet. `failed`: elections that failed since the last pause of a whole interval; they wait for the next one.
+    """Holds what is left of the runs before. `brokers`: they crossed the imbalance limit and do not lead all their
+    partitions yet. `failed`: elections that failed since the last pause of a whole interval; they wait for the next
+    one.
     """
 
     brokers: frozenset[BrokerId] = frozenset()
@@ -37,8 +38,8 @@ class LeaderBalance(Struct, frozen=True):
 def plan_leader_balance(
     view: ContextView, percentage: int, begun: BalanceRound = BalanceRound(), *, elections_max: int
 ) -> LeaderBalance:
-    """At most `elections_max` elections for live brokers above the imbalance limit, and for those of `begun`, which
-    were above it and would otherwise keep a remainder below it for ever (D-104).
+    """Plan at most `elections_max` elections for live brokers above the imbalance limit, and for those of `begun`,
+    which were above it and would otherwise keep a remainder below it for ever (D-104).
 
     The limit is exceeded if strictly more than `percentage` of the partitions with this preferred replica have another
     leader (EP-21). For an offline broker all count, and none can be moved to it (EP-24). Brokers with nothing to move

@@ -24,6 +24,7 @@ class PartitionMoves(Struct, frozen=True):
 def plan_partition_moves(
     state_of: Callable[[TopicPartition], PartitionState], partitions: Iterable[TopicPartition], target: PartitionState
 ) -> PartitionMoves:
+    """Divide partitions into those that may pass to the target state and those that may not, with their states."""
     allowed = PREVIOUS_PARTITION_STATES[target]
     valid: list[TopicPartition] = []
     refused: dict[TopicPartition, PartitionState] = {}

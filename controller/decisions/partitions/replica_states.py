@@ -31,6 +31,9 @@ class ReplicaMoves(Struct, frozen=True):
 def plan_replica_moves(
     view: ContextView, broker: BrokerId, partitions: Iterable[TopicPartition], target: ReplicaState
 ) -> ReplicaMoves:
+    """Divide a broker's replicas into those that may pass to the target state and those that may not, with their
+    states.
+    """
     allowed = PREVIOUS_REPLICA_STATES[target]
     valid: dict[TopicPartition, ReplicaState] = {}
     refused: dict[TopicPartition, ReplicaState] = {}

@@ -98,7 +98,9 @@ def answer_elections(
     partitions: Iterable[TopicPartition],
     refusals: Mapping[TopicPartition, RefusedElection],
 ) -> tuple[elections.ReplicaElectionResult, ...]:
-    """One result per partition, by topic; a request for all partitions omits those that needed no election (EP-6)."""
+    """Make one result for each partition, by topic; a request for all partitions omits those that needed no election
+    (EP-6).
+    """
     by_topic: dict[str, list[elections.PartitionElectionResult]] = {}
     for tp in partitions:
         refusal = refusals.get(tp)

@@ -88,7 +88,7 @@ def plan_znode_submission(
 
 
 def refuse_trigger(view: ContextView, tp: TopicPartition, wanted: ReplicaAssignment) -> RefusedMove | None:
-    """Why the partition cannot be reassigned, whatever the source of the request (RA-3).
+    """Say why the partition cannot be reassigned, whatever the source of the request (RA-3).
 
     A cancellation or replacement deletes at once the replicas that were being added. If only such replicas are in sync,
     that would delete the only good copy; it is refused, as in Kafka's later controller (PartitionReassignmentRevert).

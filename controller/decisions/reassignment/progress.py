@@ -14,7 +14,7 @@ from controller.decisions.context_view import ContextView
 
 
 def list_reassignments(view: ContextView, partitions: Iterable[TopicPartition]) -> tuple[OngoingTopicReassignment, ...]:
-    """Those of the partitions that are being reassigned; others, also unknown ones, are omitted (RA-50)."""
+    """List those of the partitions that are being reassigned; others, also unknown ones, are omitted (RA-50)."""
     by_topic: dict[str, list[OngoingPartitionReassignment]] = {}
     for tp in sorted(partitions):
         assignment = view.topics.assignment(tp)
@@ -43,7 +43,7 @@ def describe_reassignment(view: ContextView, tp: TopicPartition) -> DescribedRea
 
 
 def stuck_reason(view: ContextView, tp: TopicPartition) -> str:
-    """Why a reassignment cannot complete by itself; empty if it only waits for replicas to catch up."""
+    """Say why a reassignment cannot complete by itself; empty if it only waits for replicas to catch up."""
     leadership = view.leaderships.known.get(tp)
     if leadership is None or leadership.leader not in view.brokers.online_for(tp, include_shutting_down=True):
         return "the partition has no leader to copy from"

@@ -42,7 +42,9 @@ class PartitionEvidence(Struct):
         self.leader_epoch = max(self.leader_epoch, replica.leader_epoch, replica.log_epoch)
 
     def add_leadership(self, known: KnownLeadership) -> None:
-        """Of equal epochs the one of the leader itself counts: it alone knows what is being reassigned."""
+        """Add what a broker knows. Among equal epochs the leader's own counts: it alone knows what is being
+        reassigned.
+        """
         self.leader_epoch = max(self.leader_epoch, known.leader_epoch)
         self.partition_epoch = max(self.partition_epoch, known.partition_epoch)
         if self.newest is None or _rank(known) > _rank(self.newest):

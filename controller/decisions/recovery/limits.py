@@ -55,14 +55,14 @@ def incredible_producer_ids(answers: Answers) -> Iterator[str]:
 
 
 def unwritable(tp: TopicPartition, before: LeaderAndIsr | None, after: LeaderAndIsr, answers: Answers) -> str | None:
-    """Why the state of a partition is not raised to this one; None if it may be."""
+    """Say why the state of a partition is not raised to this one; None if it may be."""
     version = -1 if before is None else before.partition_epoch
     if after.leader_epoch > EPOCH_MAX:
         seen = after.leader_epoch - 1
         known = f"leader epoch {seen} of {tp}, more than elections lead to (at most {EPOCH_MAX})"
         brokers = [b for b in sorted(answers) if seen in _leader_epochs(tp, b, answers)]
         if not brokers:
-            return f"{state_path(tp)} has {known}: create the topic anew, under another name, and delete this one"
+            return f"{state_path(tp)} has {known}: create the topic again, under another name, and delete this one"
         return f"{_named(brokers)} {known}: {_FORGET}, or, if it is in its log, the directory {tp}"
     if after.partition_epoch - version > WRITES_MAX:
         seen = after.partition_epoch - 1

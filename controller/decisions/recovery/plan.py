@@ -40,8 +40,8 @@ from controller.decisions.recovery.limits import (
 
 
 class RestoredCluster(Struct, frozen=True):
-    """What the restored ZooKeeper says. `controller_epoch`: of the active controller. `last_producer_id`: the end of
-    the last block, -1 none.
+    """Holds what the restored ZooKeeper says. `controller_epoch`: of the active controller. `last_producer_id`: the
+    end of the last block, -1 none.
     """
 
     topics: Mapping[str, TopicAssignment]
@@ -177,7 +177,7 @@ def _plan_found(draft: _Draft, name: str, chosen: TopicEvidence, restored: Resto
     known = restored.topics.get(name)
     is_listed = _is_same(known, chosen.topic_id)
     if is_listed and name in restored.leaving:
-        # Its deletion goes on: it is the topic that somebody asked to delete.
+        # Its deletion continues: it is the topic that somebody asked to delete.
         return
     planned = _plan_topic(name, known, chosen, restored)
     if unwritten := list(_unwritable(planned, answers)):

@@ -37,7 +37,7 @@ def paths_of(topic: TopicRecovery) -> list[str]:
 
 
 def units_of(topic: TopicRecovery, versions: Versions) -> list[Unit]:
-    """All writes of one topic, to be applied in this order."""
+    """List all writes of one topic, to be applied in this order."""
     units: list[Unit] = []
     if topic.before == topic.after and not topic.withdraws_deletion:
         units += [tuple(_first_write(partition, versions)) for partition in topic.partitions]

@@ -71,6 +71,7 @@ class DeletionStart(Struct, frozen=True):
 
 
 def plan_start(view: ContextView, topics: Iterable[str]) -> DeletionStart:
+    """Sort the replicas of topics whose deletion starts or continues by what can be done about each now."""
     names = tuple(topics)
     fresh = [t for t in names if t not in view.deletions.started]
     held: dict[str, None] = {}
@@ -110,7 +111,7 @@ def is_given_up(view: ContextView, broker: BrokerId, topic: str) -> bool:
 def plan_left_replicas(
     view: ContextView, left: Mapping[BrokerId, Iterable[TopicPartition]]
 ) -> dict[BrokerId, dict[str, LeftReplicas]]:
-    """What is to be recorded of these replicas: broker -> topic -> replicas (D-98).
+    """Plan what to record of these replicas: broker -> topic -> replicas (D-98).
 
     What is recorded already stays: as long as it stands, the broker gets nothing of a newer topic of that name.
     """

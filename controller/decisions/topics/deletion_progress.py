@@ -63,7 +63,7 @@ def _why_it_waits(
 
 
 def _why_it_is_held(view: ContextView, topic: str, waiting: tuple[WaitingReplica, ...]) -> str:
-    """All reasons; the deletion resumes when none is left."""
+    """Say all reasons why it is held; the deletion resumes when none is left."""
     reasons: list[str] = []
     offline = {replica.broker_id for replica in waiting if replica.reason and replica.state != _STARTED}
     if offline:
@@ -78,5 +78,5 @@ _STARTED = ReplicaState.DELETION_STARTED.value
 
 
 def _listed(brokers: set[BrokerId]) -> str:
-    """`broker 1`, `brokers 1, 2`."""
+    """Write `broker 1` or `brokers 1, 2`."""
     return f"broker{'s' if len(brokers) > 1 else ''} {', '.join(map(str, sorted(brokers)))}"

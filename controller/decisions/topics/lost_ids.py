@@ -16,8 +16,8 @@ from controller.topic_id_questions import TopicIdAnswer
 
 
 class TopicIdsRead(Struct, frozen=True):
-    """What topic znodes say. `contested`: topics whose id another topic has too, known or among them. `without`: those
-    that have none.
+    """Holds what topic znodes say. `contested`: topics whose id another topic has too, known or among them.
+    `without`: those that have none.
     """
 
     sound: dict[str, TopicId]
@@ -32,7 +32,7 @@ class UndecidedId(Struct, frozen=True):
 
 
 def read_ids(topics: Mapping[str, TopicAssignment], known: Mapping[TopicId, str]) -> TopicIdsRead:
-    """`known`: id -> topic, of the topics that brokers know under it."""
+    """Read the ids of topics. `known`: id -> topic, of the topics that brokers know under it."""
     ids = {topic: TopicId(a.topic_id) for topic, a in topics.items() if a.topic_id is not None}
     count = Counter(ids.values())
     contested = {t: i for t, i in ids.items() if count[i] > 1 or known.get(i, t) != t}
@@ -41,7 +41,7 @@ def read_ids(topics: Mapping[str, TopicAssignment], known: Mapping[TopicId, str]
 
 
 def ids_in_logs(described: DescribeReplicasResponse, topics: Collection[str]) -> TopicIdAnswer:
-    """What a broker that names its replicas says of the topics."""
+    """Read from the replicas that a broker names what it says of the topics."""
     found: dict[str, set[TopicId]] = defaultdict(set)
     for replica in described.replicas:
         if replica.topic in topics and replica.topic_id is not None:

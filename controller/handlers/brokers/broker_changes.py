@@ -138,7 +138,7 @@ async def admissible_brokers(
 
 
 async def check_fitness(active: ActiveController, listed: Sequence[RegisteredBroker]) -> None:
-    """Raises UnfitError if this candidate must not govern the registered brokers, as it would not admit them."""
+    """Raise UnfitError if this candidate must not govern the registered brokers, as it would not admit them."""
     # As with `only_brokers`.
     unreadable = active.store.unreadable_brokers.keys() - active.context.brokers.registered_controllers
     refused = dict.fromkeys(unreadable, UNREADABLE) | dict(active.context.brokers.not_admitted)

@@ -94,8 +94,8 @@ async def _joins(active: ActiveController, request: ReportDamagedReplicasRequest
 
 
 def _unreadable(active: ActiveController, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-    """Those of which it is not known who leads, because a znode is malformed; of a topic with a known assignment only
-    partitions that it has.
+    """Find the partitions of which it is not known who leads, because a znode is malformed; of a topic with a known
+    assignment only partitions that it has.
     """
     malformed, assignments = active.store.malformed, active.context.topics.assignments
     return {
@@ -160,8 +160,9 @@ def forget_healed(active: ActiveController, written: Mapping[TopicPartition, Lea
 def _release_longest(
     active: ActiveController, partitions: Iterable[TopicPartition], *, of_those_online: bool = False
 ) -> dict[TopicPartition, BrokerId]:
-    """Let the longest of replicas in doubt be elected; returns it for each partition where there is one. The others go
-    on waiting, and so leave the ISR when it leads.
+    """Let the longest of the replicas in doubt be elected, and return it for each partition that has one.
+
+    The others continue to wait, and so leave the ISR when it leads.
     """
     chosen = {tp: choose_longest(active.context, tp, of_those_online=of_those_online) for tp in partitions}
     longest = {tp: broker for tp, broker in chosen.items() if broker is not None}

@@ -78,7 +78,10 @@ async def leader_and_isr_answered(active: ActiveController, broker: BrokerId, re
 
 
 def _is_refusal(error: LeaderAndIsrPartitionError) -> bool:
-    """Not of a request that says nothing new, such as a copy: its leader epoch is the one that the broker has."""
+    """Whether the broker refuses the state of a partition.
+
+    It does not if the request says nothing new, such as a copy: then its leader epoch is the one that the broker has.
+    """
     if error.error_code is ErrorCode.STALE_CONTROLLER_EPOCH:
         return error.leader_epoch >= 0
     return error.error_code is not ErrorCode.NONE

@@ -42,7 +42,7 @@ async def alter_user_scram_credentials(
 def _planned(
     request: AlterUserScramCredentialsRequest,
 ) -> tuple[dict[str, ApiError], dict[str, ConfigEntity], dict[ConfigEntity, ConfigChange]]:
-    """Why users are refused, and the entity and the change of each other one."""
+    """Decide why users are refused, and the entity and the change of each other one."""
     errors, users = refused_users(request), request.by_user
     entities = {user: user_entity(user) for user in users if user not in errors}
     changes: dict[ConfigEntity, ConfigChange] = {

@@ -178,7 +178,7 @@ def _bring_online(
 
 
 class _Shrinks:
-    """What the replicas of partitions are sent after others went offline, one after the other.
+    """Holds what the replicas of partitions are sent after others went offline, one after the other.
 
     Each replica gets the last leadership in which another one was removed. Kept until all are offline: sent after each
     of them, it would take the square of the replicas.

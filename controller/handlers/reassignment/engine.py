@@ -138,7 +138,7 @@ async def _complete(active: ActiveController, moves: Moves) -> Refusals:
     the next one can run this again (RA-25).
     """
     context = active.context
-    # A replica that stays after all, although an attempt to remove it went as far as its deletion, begins anew.
+    # A replica that stays after all, although an attempt to remove it went as far as its deletion, begins again.
     deleted = replicas_by_broker((tp, _deleted(context, tp, _staying(assignment))) for tp, assignment in moves.items())
     await move_replicas(active, deleted, ReplicaState.NEW)
     adding = replicas_by_broker((tp, assignment.adding) for tp, assignment in moves.items())
@@ -189,7 +189,7 @@ def _staying(assignment: ReplicaAssignment) -> list[BrokerId]:
 
 
 def _deleted(context: ControllerContext, tp: TopicPartition, replicas: Sequence[BrokerId]) -> list[BrokerId]:
-    """Those that were removed by an earlier attempt to complete the move, whose end ZooKeeper refused."""
+    """The replicas that were removed by an earlier attempt to complete the move, whose end ZooKeeper refused."""
     return [b for b in replicas if context.replicas.state(b, tp) is ReplicaState.NON_EXISTENT]
 
 

@@ -48,8 +48,8 @@ async def zk_partition_reassignment(active: ActiveController) -> set[TopicPartit
     """Process what is new in `/admin/reassign_partitions`, and arm its watch (RA-30, RA-32, D-95).
 
     Returns the partitions whose reassignment began. Entries that are refused or in place already are removed, with the
-    reason in the log; the others stay until they complete. What is no longer listed goes on: removing an entry cancels
-    nothing.
+    reason in the log; the others stay until they complete. A move that is no longer listed continues: to remove an
+    entry cancels nothing.
     """
     try:
         found = await active.admin_requests.next_reassignments()
@@ -125,6 +125,7 @@ async def resume_stopped_reassignments(active: ActiveController) -> None:
 async def list_partition_reassignments(
     active: ActiveController, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
+    """List the ongoing reassignments of the named partitions, or all."""
     context = active.context
     if request.topics is None:
         return ListPartitionReassignmentsResponse(list_reassignments(context, context.topics.being_reassigned))
@@ -136,6 +137,7 @@ async def list_partition_reassignments(
 async def describe_reassignments(
     active: ActiveController, request: DescribeReassignmentsRequest
 ) -> DescribeReassignmentsResponse:
+    """Describe the progress of ongoing reassignments, and why one is stuck."""
     context = active.context
     asked = None if request.topics is None else set(request.topics)
     ongoing = sorted(tp for tp in context.topics.being_reassigned if asked is None or tp.topic in asked)
@@ -161,7 +163,7 @@ def _going_on(refusal: RefusedMove) -> RefusedMove:
 
 
 def _log_dropped(dropped: Refusals) -> None:
-    """One line per reason, however many entries share it."""
+    """Log one line for each reason, however many entries share it."""
     by_reason: dict[str, list[TopicPartition]] = {}
     for tp, refusal in dropped.items():
         by_reason.setdefault(refusal.message, []).append(tp)

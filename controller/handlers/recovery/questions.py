@@ -41,7 +41,7 @@ class AskedBrokers(Struct, frozen=True):
 
     @property
     def silent(self) -> tuple[BrokerId, ...]:
-        """Those that are registered, malformed or not, and did not answer."""
+        """The brokers that are registered, malformed or not, and did not answer."""
         return tuple(broker for broker in self.registrations if broker not in self.answers)
 
     @property

@@ -19,7 +19,9 @@ _log = structlog.stdlib.get_logger()
 
 
 def absences_end_at(active: ActiveController) -> dict[BrokerId, float]:
-    """When deletions cease to wait for each broker that is away, by the event loop's clock; empty if they never do."""
+    """Compute when deletions cease to wait for each broker that is away, by the event loop's clock; empty if they never
+    do.
+    """
     context, grace_ms = active.context, active.config.delete_topic_absent_broker_grace_ms
     if grace_ms < 0:
         return {}

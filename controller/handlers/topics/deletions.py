@@ -140,7 +140,7 @@ def deletion_answer(
 
 
 async def deletion_answered(active: ActiveController, event: TopicDeletionStopReplicaResponseReceived) -> None:
-    """Process the result of replica deletion on a broker (TD-20), unless that has started anew since."""
+    """Process the result of replica deletion on a broker (TD-20), unless that has started again since."""
     if active.context.brokers.epochs.get(event.broker) != event.broker_epoch:
         return
     refused = event.error_code is not ErrorCode.NONE

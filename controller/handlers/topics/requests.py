@@ -225,7 +225,7 @@ async def create_partitions(
 
 
 def _added_replicas(context: ControllerContext, item: NewPartitions) -> int:
-    """How many replicas an expansion places, as far as this controller knows the topic."""
+    """Count the replicas that an expansion places, as far as this controller knows the topic."""
     known = context.topics.assignments.get(item.name)
     return replicas_of_new_partitions(item, len(known), len(known[min(known)].replicas)) if known else 0
 

@@ -72,7 +72,7 @@ async def record_ids(active: ActiveController, topics: Mapping[str, TopicAssignm
 
 
 async def record_missing_ids(active: ActiveController) -> None:
-    """Go on with topics whose znode ZooKeeper refused to write before."""
+    """Continue with topics whose znode ZooKeeper refused to write before."""
     context = active.context
     for topic in sorted(active.lost_topic_ids.unwritten):
         await restore_id(active, topic)
@@ -84,7 +84,7 @@ async def record_missing_ids(active: ActiveController) -> None:
 async def restore_id(active: ActiveController, topic: str) -> None:
     """Write the known id of a topic back into its znode, from which somebody else's write dropped it (D-102).
 
-    Only if it has none: another id may be that of a topic created anew.
+    Only if it has none: another id may be that of a topic created again.
     """
     lost, known = active.lost_topic_ids, active.context.topics.ids.get(topic)
     lost.unwritten.discard(topic)
@@ -256,7 +256,7 @@ def _ask_later(active: ActiveController) -> None:
 
 
 def _questions(active: ActiveController, new_ids: Mapping[str, TopicId]) -> list[tuple[Broker, TopicIdQuestion]]:
-    """For each registered broker, the topics that it hosts."""
+    """Make the question to each registered broker about the topics that it hosts."""
     context = active.context
     topics: dict[BrokerId, dict[str, AskedTopic]] = {}
     for topic, new_id in new_ids.items():
@@ -321,7 +321,7 @@ async def _give_ids(active: ActiveController, topics: Mapping[str, TopicAssignme
 
 
 async def _record_oldest(active: ActiveController, contested: Mapping[str, TopicId]) -> None:
-    """Of topics with one id the oldest keeps it; the others are served without one (BD-10)."""
+    """Let the oldest of several topics with one id keep it; the others are served without one (BD-10)."""
     for topic in await _by_age(active, contested) if contested else ():
         _record(active, topic, contested[topic])
 
@@ -362,7 +362,9 @@ def _id_to_invent(topic: str, creation: int) -> TopicId:
 
 
 def _hosts(context: ControllerContext, topic: str) -> set[BrokerId]:
-    """Without brokers that still have a deleted topic of the name, which have nothing of this one (D-99)."""
+    """The hosts of a topic, without brokers that still have a deleted topic of the name, which have nothing of this one
+    (D-99).
+    """
     hosts = {broker for a in context.topics.assignments.get(topic, {}).values() for broker in a.replicas}
     return {broker for broker in hosts if not context.deletions.has_left_replicas(broker, topic)}
 
@@ -370,7 +372,7 @@ def _hosts(context: ControllerContext, topic: str) -> set[BrokerId]:
 def _on_failed_disks(
     context: ControllerContext, topic: str, answers: Mapping[BrokerId, TopicIdAnswer]
 ) -> dict[BrokerId, TopicIdAnswer]:
-    """What is not known of brokers that name no id, but have a replica in a log directory that has failed: they say
+    """Say what is not known of brokers that name no id, but have a replica in a log directory that has failed: they say
     nothing of the logs there.
     """
     registered = context.brokers.registered_ids

@@ -1,4 +1,4 @@
-"""What an agent names to the controller after it was not shut down: all replicas if its machine was started anew, none
+"""What an agent names to the controller after it was not shut down: all replicas if its machine was restarted, none
 if the machine has run on.
 """
 

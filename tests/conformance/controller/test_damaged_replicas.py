@@ -268,7 +268,7 @@ def test_the_controller_logs_when_a_damaged_replica_is_back() -> None:
     with_topic(test, 1, 2, 3)
 
 
-# Replicas in doubt, whose machine was started anew without a clean shutdown
+# Replicas in doubt, whose machine was restarted without a clean shutdown
 
 
 @pytest.mark.rule("D-119")
@@ -308,7 +308,7 @@ def test_the_only_member_of_the_isr_leads_at_once_though_in_doubt() -> None:
 
 
 def with_all_in_doubt(test: Callable[[World, RunningController], Awaitable[None]], *, clean: int = 0) -> None:
-    """While there is no controller brokers 1 to 3, all in sync, are started anew, all but `clean` in doubt; the
+    """While there is no controller brokers 1 to 3, all in sync, are restarted, all but `clean` in doubt; the
     next controller elects nobody before they have reported.
     """
 

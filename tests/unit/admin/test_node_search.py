@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from admin.node_search import Describe, NodeSearch
+from admin.node_search import Describe, NodeSearch, first_answer
 from cluster.model.broker import ControllerEpoch, ControllerId
 from cluster.model.errors import PeerUnreachableError
 from cluster.requests.cluster import DescribeClusterResponse
@@ -41,3 +41,21 @@ async def test_a_controller_that_is_named_and_does_not_answer_ends_the_search() 
     named = {CONTROLLER: None, STANDBY: CONTROLLER, BROKER: CONTROLLER}
     assert await search.first(nodes(named, {BROKER: 0.01}), lambda node: bool(node.brokers)) is None
     assert str(search.failure()).count("connection refused") == 1
+
+
+async def test_a_silent_node_does_not_keep_the_next_from_being_asked() -> None:
+    asked: list[str] = []
+
+    async def ask(address: str) -> str | None:
+        asked.append(address)
+        match address:
+            case "silent":
+                await asyncio.Event().wait()
+            case "knows nothing":
+                return None
+        return address
+
+    assert await first_answer(["silent", "knows nothing", "answers", "is not needed"], ask) == "answers"
+    assert asked == ["silent", "knows nothing", "answers"]
+    assert await first_answer(["knows nothing"], ask) is None
+    assert await first_answer([], ask) is None

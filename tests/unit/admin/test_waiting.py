@@ -1,6 +1,7 @@
 """What is noticed of a client's waits: once, in one line, after two seconds, of the wait that says most."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 
 from admin.waiting import ClientWaits, Notice
@@ -35,7 +36,7 @@ def test_a_short_wait_is_not_noticed() -> None:
 
 
 def test_of_a_wait_that_ends_soon_the_failure_says_it_all() -> None:
-    assert noticed(lambda waiting: waits(waiting, "nobody answers", 3, limit_s=3)) == []
+    assert noticed(lambda waiting: waits(waiting, "nobody answers", 2.4, limit_s=2.4)) == []
 
 
 def test_the_innermost_wait_that_has_lasted_a_while_is_noticed() -> None:
@@ -103,3 +104,64 @@ def test_a_wait_without_an_end_has_no_limit() -> None:
         waiting.end(wait)
 
     assert noticed(scenario) == [Notice("no records; waiting until one comes", has_limit=False)]
+
+
+def test_of_a_wait_with_a_limit_of_its_own_no_option_is_named() -> None:
+    async def scenario(waiting: ClientWaits) -> None:
+        with waiting.named(lambda: "no answer of broker 1 yet", 3, is_fixed=True):
+            await asyncio.sleep(3)
+
+    assert noticed(scenario) == [Notice("no answer of broker 1 yet; waiting up to 1 s more", has_limit=False)]
+
+
+async def late(answer: int, seconds: float) -> int:
+    await asyncio.sleep(seconds)
+    return answer
+
+
+def test_of_nodes_that_are_asked_at_once_those_are_named_that_have_not_answered() -> None:
+    async def scenario(waiting: ClientWaits) -> None:
+        questions = [("broker 1", late(1, 0.1)), ("controller 1001", late(2, 9)), ("broker 10", late(3, 9))]
+        questions += [("broker 9", late(4, 9)), ("b:9092", late(5, 9)), ("broker 9", late(6, 9))]
+        assert await waiting.answers(questions, 10) == [1, 2, 3, 4, 5, 6]
+
+    assert [notice.text for notice in noticed(scenario)] == [
+        "no answer of controller 1001, brokers 9, 10, b:9092 yet; waiting up to 8 s more"
+    ]
+
+
+def test_a_node_that_fails_has_answered() -> None:
+    async def fails() -> int:
+        raise ValueError
+
+    async def scenario(waiting: ClientWaits) -> None:
+        with contextlib.suppress(ValueError):
+            await waiting.answers([("broker 1", fails()), ("broker 2", late(2, 1))], 10)
+
+    assert noticed(scenario) == []
+
+
+def test_in_a_command_of_short_waits_the_first_that_lasts_is_noticed_after_two_seconds() -> None:
+    async def scenario(waiting: ClientWaits) -> None:
+        with waiting.command():
+            for number in range(10):
+                await waits(waiting, f"wait {number}", 1.5)
+
+    assert noticed(scenario)[0] == Notice("wait 1; waiting up to 29 s more", has_limit=True)
+
+
+def test_a_command_without_waits_is_silent() -> None:
+    async def scenario(waiting: ClientWaits) -> None:
+        with waiting.command():
+            await asyncio.sleep(10)
+
+    assert noticed(scenario) == []
+
+
+def test_the_same_is_not_said_again_soon() -> None:
+    async def scenario(waiting: ClientWaits) -> None:
+        for pause in (1, 30, 0):
+            await waits(waiting, "no answer of broker 1 yet", 3)
+            await asyncio.sleep(pause)
+
+    assert [notice.text for notice in noticed(scenario)] == ["no answer of broker 1 yet; waiting up to 28 s more"] * 2

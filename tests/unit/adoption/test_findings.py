@@ -86,7 +86,7 @@ def test_what_forbids_adoption_is_named(found: Survey, said: str) -> None:
             survey(broker(1), absent={BrokerId(4): 1200, BrokerId(7): 34}),
             "1,234 replicas are assigned to brokers that are not registered: 4, 7;",
         ),
-        (survey(broker(1), deleting=("t", "u")), "topics are being deleted, which klamm will go on with: t, u"),
+        (survey(broker(1), deleting=("t", "u")), "topics are being deleted, which klamm will continue: t, u"),
         (survey(broker(1), reassigning=tuple("abcdefg")), "a, b, c, d, e and 2 more"),
         (survey(broker(1), malformed={"/brokers/topics/t": "not JSON"}), "/brokers/topics/t is malformed: not JSON"),
         (survey(broker(1, zookeeper_set_acl="true")), "brokers set ACLs in ZooKeeper"),

@@ -91,7 +91,7 @@ def test_the_publisher_s_file_is_of_one_topic(tmp_path: Path) -> None:
     with pytest.raises(TopicError, match="is of the topic t, not u; pass another --state"):
         file.read("u")
     file.path.write_bytes(b"{")
-    with pytest.raises(TopicError, match="delete it to publish everything anew"):
+    with pytest.raises(TopicError, match="delete it to publish everything again"):
         file.read("t")
     assert not is_of_another_topic(published, {0: 0, 2: 5})
     assert is_of_another_topic(published, {0: 9, 2: 4})
@@ -115,7 +115,7 @@ def test_what_is_not_published_is_named_with_the_reason(tmp_path: Path) -> None:
         "is compressed",
         "is empty",
         "is no file, though it has the name of a log",
-        "is not named like a segment of klamm's",
+        "is not named like a klamm segment",
     ]
 
 
@@ -138,7 +138,7 @@ def test_brokers_that_are_not_there_are_named(tmp_path: Path) -> None:
             "4.2.0 does not fit this Spark ([STREAM_FAILED]",
         ),
         ("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: kafka.", "set --kafka-connector to the version"),
-        ("Some data may have been lost because they are not available", "audit it anew into a new --output"),
+        ("Some data may have been lost because they are not available", "audit it again into a new --output"),
         ("TimeoutException", "topic t at h:1: TimeoutException"),
     ],
 )

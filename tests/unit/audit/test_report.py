@@ -113,8 +113,8 @@ def test_a_truncation_names_the_other_replicas_whose_machine_was_started_anew_be
     write_findings(folder, BucketPlace(0, 0), [found])
     folder.write_rows(RECORDS_TABLE, table_of(records).drop_columns(["key"]), 0, 0)
     (shown,) = read_findings(tmp_path, 10)
-    last = "broker-2/1700000000200.3: its machine was started anew before (boot c, earlier b)"
-    assert [cause for cause in shown["causes"] if "started anew" in cause] == (
+    last = "broker-2/1700000000200.3: its machine was restarted before (boot c, earlier b)"
+    assert [cause for cause in shown["causes"] if "machine was restarted" in cause] == (
         [f"{last}: what was not flushed to its disk is lost"] if named else []
     )
 

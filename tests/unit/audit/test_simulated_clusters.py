@@ -8,7 +8,7 @@ from tests.audit_corpus.clean_logs import audits_of_seeds
 
 @pytest.mark.parametrize("seed", [5, 23, 53, 104])
 def test_only_what_power_failures_took_is_found_in_the_logs_of_a_simulated_cluster(seed: int) -> None:
-    """That it was a power failure is in the logs: the machine of another replica was started anew before."""
+    """That it was a power failure is in the logs: the machine of another replica was restarted before."""
     (audit,) = audits_of_seeds([seed])
     assert audit.unexplained == []
     assert audit.result.verdict == (FINDINGS if audit.of_power_failures else CLEAN)

@@ -86,6 +86,12 @@ def witness_rewritten(logs: Logs) -> None:
     logs.lines[OF_BROKER] = logs.stamp(BROKER, OF_BROKER, changes, "b")
 
 
+def forked(logs: Logs) -> None:
+    forged = Witness(CONTROLLER, FIRST, 4, "ab" * 32, "a")
+    changes = [StateChange(kind=Kind.WITNESS, witness=forged), logs.witness(FIRST, SEEN), logs.witness(SECOND, 3)]
+    logs.lines[OF_BROKER] = logs.stamp(BROKER, OF_BROKER, changes, "b")
+
+
 def first_log_gone(logs: Logs) -> None:
     logs.lines[FIRST] = []
 
@@ -118,6 +124,7 @@ FAULTS: dict[Callable[[Logs], None], tuple[list[str], bool]] = {
     cut_behind_what_was_seen: ([], False),
     rewritten: (["log-rewritten"], False),
     witness_rewritten: (["log-rewritten"], False),
+    forked: (["log-rewritten"], False),
     first_log_gone: ([], True),
     controller_gone: ([], True),
     broker_gone: ([], False),

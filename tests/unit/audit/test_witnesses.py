@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from itertools import permutations
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -20,6 +21,8 @@ from audit.chains.witnesses import (
     check_ends,
     open_ends,
     qualified,
+    unconfirmed,
+    with_unconfirmed,
 )
 from state_log.heads_file import GivenHead
 
@@ -199,3 +202,34 @@ def test_a_log_that_ends_before_what_the_next_run_of_its_node_found_was_cut_in_w
     by_own, by_other = f"{NODE}/{SECOND}/0", BY
     assert rules(checked(seen(41, by_other), logs=logs)) == []
     assert rules(checked(seen(41, by_own), logs=logs)) == [LOG_CUT]
+
+
+Part = tuple[list[tuple[int, str]], list[Witnessed]]
+"""What a batch has: lines of LOG by number and digest, and what was seen."""
+_LINES = st.tuples(st.integers(0, 5), st.sampled_from([digest(seq) for seq in range(7)]))
+_PARTS = st.lists(st.tuples(st.lists(_LINES, max_size=4), st.lists(WITNESSED, max_size=3)), max_size=4)
+
+
+def found_in(parts: list[Part]) -> Ends:
+    latest: Latest = {}
+    read: set[tuple[int, str]] = set()
+    kept: list[Witnessed] = []
+
+    def digests(log: str, seq: int) -> set[str]:
+        return {digits[:16] for number, digits in read if (log, number) == (LOG, seq)}
+
+    for lines, seen_now in parts:
+        read.update(lines)
+        add_witnessed(latest, seen_now)
+        kept = unconfirmed([*kept, *seen_now], digests)
+    logs = {LOG: ReadLog(max((seq for seq, _ in read), default=-1) + 1)}
+    return check_ends(with_unconfirmed(latest, kept, logs), logs, digests, lambda _: False)
+
+
+@given(_PARTS, st.randoms(use_true_random=False))
+def test_what_differs_from_a_witness_is_found_in_whatever_order_it_comes(parts: list[Part], random: Random) -> None:
+    lines = [line for part in parts for line in part[0]]
+    seen_all = [each for part in parts for each in part[1]]
+    in_parts = [*parts]
+    random.shuffle(in_parts)
+    assert found_in(in_parts) == found_in([(lines, seen_all)])

@@ -249,7 +249,7 @@ def test_a_damaged_replica_that_is_not_replaced_yet_says_why() -> None:
     context.apply(changes.DamagedReplicasReported(BrokerId(1), BrokerEpoch(101), unknown))
     of_gone, of_t = (f.detail for f in findings(context, {}, 0) if f.kind == "damaged_replica_waits")
     assert "it is not known who else is in sync: repair the malformed znodes" in of_gone
-    assert "is to leave the ISR and to be fetched anew, but ZooKeeper refused that" in of_t
+    assert "is to leave the ISR and to be fetched again, but ZooKeeper refused that" in of_t
 
 
 @pytest.mark.rule("D-120")
@@ -280,7 +280,7 @@ def test_a_replica_in_doubt_that_waits_is_not_called_damaged(
     context.apply(changes.DamagedReplicasReported(BrokerId(1), BrokerEpoch(101), held, until_ms))
     (found,) = (f for f in findings(context, {}, 0) if f.kind == "damaged_replica_waits")
     assert found.detail == (
-        "broker 1 may lack records from offset 80 on, because its machine was started anew without a clean shutdown,"
+        "broker 1 may lack records from offset 80 on, because its machine was restarted without a clean shutdown,"
         f"{end_of_detail}"
     )
 

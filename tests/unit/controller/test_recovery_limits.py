@@ -93,7 +93,7 @@ def test_a_leader_epoch_of_the_backup_that_none_should_follow_is_refused_with_it
     for planned in both(cluster, of):
         assert planned.obstacles == (
             f"{_STATE} has leader epoch {EPOCH_MAX} of t-0, more than elections lead to (at most {EPOCH_MAX}):"
-            " create the topic anew, under another name, and delete this one",
+            " create the topic again, under another name, and delete this one",
         )
 
 

@@ -65,7 +65,7 @@ def test_a_run_that_is_not_named_by_its_time_explains_nothing(incarnation: str) 
 def test_the_restart_says_what_is_lost_and_by_which_boots() -> None:
     restart = MachineRestart("broker-2", SECOND, "a", "b")
     assert str(restart) == (
-        "broker-2/1700000002000.8: its machine was started anew before (boot b, earlier a): "
+        "broker-2/1700000002000.8: its machine was restarted before (boot b, earlier a): "
         "what was not flushed to its disk is lost"
     )
     assert restart.by_ms == 1_700_000_002_000
@@ -91,7 +91,7 @@ def test_a_restart_concerns_other_replicas_of_the_partition_afterwards(
     ("boot", "broker", "at_ms", "explained"),
     [
         ("b", 1, 1_700_000_002_500, True),
-        # The broker's process alone was started anew.
+        # The broker's process alone was restarted.
         ("a", 1, 1_700_000_002_500, False),
         ("b", 1, 1_700_000_001_500, False),
         ("b", 2, 1_700_000_002_500, False),

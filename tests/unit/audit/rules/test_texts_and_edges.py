@@ -80,7 +80,7 @@ def test_offsets_that_are_of_no_partition_or_incomplete_say_nothing(fields: dict
 
 def test_a_partition_that_is_not_compared_is_named() -> None:
     deleted, created = record(0, from_state=OFFLINE, to_state=ABSENT), record(1, from_state=ABSENT, to_state=NEW)
-    message = "it was deleted and created anew without a topic id: its states and leaders are not compared"
+    message = "it was deleted and created again without a topic id: its states and leaders are not compared"
     assert found_in(deleted, created) == [
         AuditFinding(CREATED_ANEW, "t-0 created anew", message, (), NOT_COMPARED, topic="t", partition=0)
     ]
