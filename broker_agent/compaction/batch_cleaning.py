@@ -65,7 +65,7 @@ def clean_batch(header: BatchHeader, batch: memoryview, cleaning: CleaningRound,
 def _clean_marker(
     header: BatchHeader, batch: memoryview, cleaning: CleaningRound, emptied: CleanedBatch
 ) -> CleanedBatch:
-    """A marker stays as long as its transaction, and then as long as a tombstone would."""
+    """Keep a marker as long as its transaction, and then as long as a tombstone would be."""
     if not cleaning.transactions.has_outlived(Offset(header.base_offset)):
         return CleanedBatch(batch, header.record_count)
     horizon = header.delete_horizon_ms
@@ -94,8 +94,10 @@ def _clean_records(
 def _select(
     header: BatchHeader, records: Sequence[StoredRecord], cleaning: CleaningRound
 ) -> tuple[list[StoredRecord], int]:
-    """The records that stay, and how many have no key: of each key the newest one, unless it is a tombstone that has
-    outlived its horizon, and all records behind what the offset map covers.
+    """Select the records that stay, and count those without a key.
+
+    Of each key the newest one stays, unless it is a tombstone that has outlived its horizon, and so do all records
+    behind what the offset map covers.
     """
     base, newest, latest = header.base_offset, cleaning.newest.newest, cleaning.newest.latest
     horizon = header.delete_horizon_ms
@@ -113,7 +115,7 @@ def _select(
 
 
 def records_of(header: BatchHeader, batch: memoryview) -> list[StoredRecord]:
-    """All records of a batch. Raises UncleanableBatchError."""
+    """Read all records of a batch. Raises UncleanableBatchError."""
     return read_records(_section(header, batch), header.record_count)
 
 

@@ -42,11 +42,11 @@ class CleanerMetrics:
         metrics.readings(*_MANAGER, "time-since-last-run-ms", self._since_last_search)
 
     def searched(self) -> None:
-        """The logs were searched for a dirty one, just now."""
+        """Record that the logs were searched for a dirty one just now."""
         self._searched_at_s = self._loop.time()
 
     def cleaned(self, last: Iterable[LastCleaning]) -> None:
-        """A cleaning has ended. `last`: that of each cleaner."""
+        """Record the end of a cleaning. `last`: the last one of each cleaner."""
         cleanings = list(last)
         read = sum(cleaning.bytes_read for cleaning in cleanings)
         written = sum(cleaning.bytes_written for cleaning in cleanings)

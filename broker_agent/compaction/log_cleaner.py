@@ -70,7 +70,7 @@ class LogCleaner:
             await asyncio.gather(*map(self._run_cleaner, range(len(self._tools))))
 
     def findings(self) -> Iterator[Finding]:
-        """The logs that are not compacted although they are to be, and why."""
+        """Name the logs that are not compacted although they are to be, and say why."""
         for (topic, partition), uncleanable in self._uncleanable.items():
             detail = (
                 f"broker {self._own_id} cannot compact its replica, which grows: {uncleanable.why}; it is left out "
@@ -125,7 +125,7 @@ class LogCleaner:
     # Choosing
 
     async def _find_dirtiest(self) -> tuple[PartitionLog, LogDirt] | None:
-        """The log with the largest share of dirty bytes among those that are due."""
+        """Find the log with the largest share of dirty bytes among those that are due."""
         self._forget_deleted()
         dirtiest: tuple[PartitionLog, LogDirt] | None = None
         ratio, delay_ms = 0.0, 0
@@ -146,7 +146,7 @@ class LogCleaner:
         return None if dirtiest is None or dirtiest[0].is_closed else dirtiest
 
     def _measure(self, log: PartitionLog, below: Offset | None = None) -> LogDirt:
-        """How dirty a log is; `below`: only offsets below are cleaned."""
+        """Measure how dirty a log is; `below`: only offsets below are cleaned."""
         extent = LogExtent(
             [extent_of(segment) for segment in log.segments],
             log_start=log.log_start_offset,

@@ -1,7 +1,7 @@
 """One cleaning of one log, piece by piece in worker threads.
 
 First all headers are read, for the transactions; then the dirty records, for the newest offset of each key; then every
-segment up to there is written anew without what is obsolete, and put in the place of the old one. Source: Kafka
+segment up to there is written again without what is obsolete, and put in the place of the old one. Source: Kafka
 Cleaner.
 """
 
@@ -57,7 +57,7 @@ class CleaningAbortedError(Exception):
 
 
 def extent_of(segment: Segment) -> SegmentExtent:
-    """What the choice of segments needs of one."""
+    """Gather what the choice of segments needs of one."""
     return SegmentExtent(
         segment.base_offset,
         segment.size,
@@ -122,7 +122,7 @@ class LogCleaning:
     # Transactions
 
     async def _read_transactions(self) -> CleanedTransactions:
-        """The transactions that have records in what is cleaned; their markers may come later."""
+        """Read the transactions that have records in what is cleaned; their markers may come later."""
         transactions = CleanedTransactions()
         for segment in [*self._log.segments]:
             is_beyond = segment.base_offset >= self._dirt.first_uncleanable
@@ -281,7 +281,7 @@ def _add_transactions(transactions: CleanedTransactions, segment: Segment, batch
 
 
 def _marker_type(segment: Segment, placed: PlacedBatch) -> bytes | None:
-    """The type of a transaction marker; None for any other control batch, and for one that was emptied."""
+    """Read the type of a transaction marker; None for any other control batch, and for one that was emptied."""
     if placed.header.record_count == 0:
         return None
     records = records_of(placed.header, memoryview(segment.batch_at(placed)))

@@ -73,7 +73,7 @@ def _read_record(section: bytes, start: int) -> StoredRecord:
 
 
 def _continue(section: bytes, position: int, byte: int) -> tuple[int, int]:
-    """The rest of a number of several bytes; returns it, still zigzag, and the position behind it."""
+    """Read the rest of a number of several bytes; returns it, still zigzag, and the position behind it."""
     value, shift = byte & _SEVEN_BITS, 7
     while True:
         byte = section[position]

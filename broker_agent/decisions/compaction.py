@@ -97,7 +97,7 @@ def measure_dirt(log: LogExtent, policy: CompactionPolicy, now_ms: int) -> LogDi
 
 
 def _first_dirty(log: LogExtent) -> Offset:
-    """Where the last cleaning ended; the log start if that is no offset of the log any more."""
+    """Find where the last cleaning ended; the log start if that is no offset of the log any more."""
     if log.first_dirty is None or not log.log_start <= log.first_dirty <= log.log_end:
         return log.log_start
     return log.first_dirty

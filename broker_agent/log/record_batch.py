@@ -88,8 +88,8 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """From when on the batch's tombstones may go; None until a cleaning has set it, in place of the base timestamp
-        (KIP-534).
+        """The time from which on the batch's tombstones may go; None until a cleaning has set it, in place of the base
+        timestamp (KIP-534).
         """
         return self.base_timestamp if self.attributes & _DELETE_HORIZON else None
 
