@@ -5,13 +5,15 @@ Source: Kafka RecordAccumulator, BuiltInPartitioner.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import islice
 from random import Random
 
 from aiokafka.partitioner import murmur2
 from msgspec import Struct
 
-from admin.record_batches import BatchBuilder, Headers, Record, build_batches, decode_records
+from admin.idempotence import BatchNumber, PartitionNumbers, after
+from admin.record_batches import BatchBuilder, Headers, Record, build_batches, decode_records, with_producer
 from cluster.model.broker import Offset
 from cluster.model.compression import LARGEST_BATCH, CompressionCodec
 from cluster.model.errors import ClusterError
@@ -23,10 +25,14 @@ _RECORD_OVERHEAD = 32
 class ProducerOptions(Struct, frozen=True, kw_only=True):
     """Holds Kafka's producer settings under its names; times are in ms, sizes in bytes. `acks`: 0, 1 or -1 (all).
 
-    `batch_size` limits a batch before compression.
+    `batch_size`: before compression. `enable_idempotence`: None for on, unless another setting contradicts.
+    `max_in_flight_requests_per_connection`: of an idempotent producer, the full batches of one partition whose answers
+    are awaited at once; of any other it is one, which keeps their order.
     """
 
     acks: int = -1
+    enable_idempotence: bool | None = None
+    max_in_flight_requests_per_connection: int = 5
     compression_type: CompressionCodec = CompressionCodec.NONE
     batch_size: int = 262_144
     linger_ms: int = 5
@@ -38,7 +44,10 @@ class ProducerOptions(Struct, frozen=True, kw_only=True):
 
 
 class AccumulatedBatch:
-    """Collects a batch of records for one partition. `encoded` is None while records may still be added."""
+    """Collects a batch of records for one partition. `encoded` is None while records may still be added.
+
+    `may_be_stored`: whether an attempt has ended without an answer that says so or the contrary.
+    """
 
     def __init__(
         self, *, deadline: float, due: float, batch_size: int, codec: CompressionCodec = CompressionCodec.NONE
@@ -47,6 +56,9 @@ class AccumulatedBatch:
         self.encoded: bytes | None = None
         self.values: list[bytes | None] = []
         self.attempts = 0
+        self.number: BatchNumber | None = None
+        self.is_on_wire = False
+        self.may_be_stored = False
         self.last_error: ClusterError | None = None
         self.memory = 0
         self._builder = BatchBuilder(batch_size, codec)
@@ -69,30 +81,62 @@ class AccumulatedBatch:
             self.encoded = self._builder.build()
         return self.encoded
 
+    def to_send(self) -> bytes:
+        """Encode the batch with its number, if it has one."""
+        encoded = self.close()
+        return encoded if self.number is None else with_producer(encoded, *self.number.producer, self.number.first)
+
     def split(self) -> "list[AccumulatedBatch]":
-        """Split a batch that was too large for its leader into halves, in order. It must have at least two records."""
+        """Split a batch that was too large for its leader into halves, in order. It must have at least two records.
+
+        They keep the sequences of its records.
+        """
         assert self.count > 1, "a batch of one record cannot be split"
         records = decode_records(self.close(), Offset(0)).records
         middle = len(records) // 2
-        return [self._part(records[:middle]), self._part(records[middle:])]
+        return [self._part(records[:middle], 0), self._part(records[middle:], middle)]
 
-    def _part(self, records: Sequence[Record]) -> "AccumulatedBatch":
+    def _part(self, records: Sequence[Record], start: int) -> "AccumulatedBatch":
         part = AccumulatedBatch(deadline=self.deadline, due=self.due, batch_size=LARGEST_BATCH, codec=self._codec)
         (part.encoded,) = build_batches(records, LARGEST_BATCH, self._codec)
         part.values = [r.value for r in records]
         part.memory = sum(record_memory(r.key, r.value, r.headers) for r in records)
-        part.attempts = self.attempts
+        part.attempts, part.may_be_stored = self.attempts, self.may_be_stored
+        if self.number is not None:
+            part.number = BatchNumber(self.number.producer, after(self.number.first, start))
         return part
 
 
 class PartitionQueue:
-    """Holds the batches of one partition, oldest first; the first is on the wire while `in_flight`."""
+    """Holds the batches of one partition, oldest first: some on the wire, then those that wait."""
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
         self.batches: deque[AccumulatedBatch] = deque()
-        self.in_flight = False
+        self.numbers = PartitionNumbers()
         self.not_before = 0.0
+
+    def next_batch(self, leader: Hashable, in_flight: int) -> AccumulatedBatch | None:
+        """The batch to send next to this leader, at most `in_flight` of them at once; None while none may be sent.
+
+        A second one is sent before the answer to the first only if the leader refuses it should it arrive before, and
+        if the first is on its first way: batches that are sent again go one by one. Source: Kafka
+        RecordAccumulator.shouldStopDrainBatchesForPartition.
+        """
+        first = self.batches[0]
+        if not first.is_on_wire:
+            return first
+        numbers = self.numbers
+        is_known = leader is not None and numbers.known_to == leader
+        if not is_known or numbers.needs_new_epoch or numbers.unresolved is not None:
+            return None
+        for batch in islice(self.batches, in_flight):
+            if not batch.is_on_wire:
+                # One that is not full gets more records meanwhile.
+                return batch if batch.number is None and (batch is not self.batches[-1]) else None
+            if batch.last_error is not None or batch.attempts > 1:
+                return None
+        return None
 
     def due_at(self, flushing: bool) -> float:
         """The time at which the first batch may be sent. A batch behind it means that it is full."""
@@ -159,21 +203,23 @@ class Accumulator:
 
     def waiting(self) -> list[PartitionQueue]:
         """The queues with a batch that is not on the wire, in the order in which partitions were first used."""
-        return [q for q in self._queues.values() if q.batches and not q.in_flight]
+        return [q for q in self._queues.values() if not all(batch.is_on_wire for batch in q.batches)]
 
     @property
     def is_empty(self) -> bool:
         return not any(q.batches for q in self._queues.values())
 
-    def remove_first(self, queue: PartitionQueue) -> AccumulatedBatch:
-        """Remove the first batch, which was acknowledged or given up."""
-        batch = queue.batches.popleft()
+    def remove(self, queue: PartitionQueue, batch: AccumulatedBatch) -> None:
+        """Remove a batch that was acknowledged or given up."""
+        queue.batches.remove(batch)
         self.memory -= batch.memory
-        return batch
 
-    def split_first(self, queue: PartitionQueue) -> None:
-        """Replace the first batch by its parts."""
-        queue.batches.extendleft(reversed(queue.batches.popleft().split()))
+    def split(self, queue: PartitionQueue, batch: AccumulatedBatch) -> None:
+        """Replace a batch by its parts."""
+        index = queue.batches.index(batch)
+        del queue.batches[index]
+        for part in reversed(batch.split()):
+            queue.batches.insert(index, part)
 
     def _queue(self, topic_partition: TopicPartition) -> PartitionQueue:
         queue = self._queues.get(topic_partition)

@@ -1,7 +1,7 @@
 """Consumes a topic: fetches its partitions from their leaders, and from the next leaders when these change.
 
-A task for each leader keeps one fetch in flight. The records wait in a bounded queue, so a slow reader slows the
-fetching. There are no consumer groups: the caller keeps the positions. Source: Kafka Fetcher; KIP-320.
+One task per broker keeps one fetch in flight; what it gets waits in a bounded queue, so a slow reader slows
+the fetching. There are no consumer groups: positions are the caller's. Source: Kafka Fetcher; KIP-320, KIP-392.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from admin.offsets import RETRIABLE
 from admin.progress import some_of
+from admin.read_replicas import ReadReplicas
 from admin.record_batches import BadBatchError, Record, decode_records
 from admin.topology import Topology
 from admin.waiting import Wait
@@ -20,6 +21,7 @@ from cluster.model.broker import Offset
 from cluster.model.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError
 from cluster.requests.data import (
     CONSUMER,
+    NO_READ_REPLICA,
     FetchPartition,
     FetchPartitionData,
     FetchRequest,
@@ -30,13 +32,19 @@ _RETRY_PAUSE_S = 0.1
 
 
 class ConsumerOptions(Struct, frozen=True, kw_only=True):
-    """Holds Kafka's consumer settings under its names; times are in ms, sizes in bytes."""
+    """Holds Kafka's consumer settings under its names; times are in ms, sizes in bytes.
+
+    `client_rack`: read from replicas in this rack, where the brokers select them by rack; empty: from leaders only.
+    `metadata_max_age_ms`: after this time with a follower the leader is asked again which one to read from.
+    """
 
     fetch_max_wait_ms: int = 500
     fetch_min_bytes: int = 1
     fetch_max_bytes: int = 33_554_432
     max_partition_fetch_bytes: int = 4_194_304
     request_timeout_ms: int = 30_000
+    client_rack: str = ""
+    metadata_max_age_ms: int = 300_000
 
 
 class ConsumedRecords(Struct, frozen=True):
@@ -83,12 +91,13 @@ class Consumer:
         self._positions = dict(positions)
         self._until = until
         self._options = ConsumerOptions() if options is None else options
+        self._replicas = ReadReplicas(topology, topic, self._options.metadata_max_age_ms / 1000)
         self._fetched: asyncio.Queue[ConsumedRecords | Exception | None] = asyncio.Queue(maxsize=8)
         self._workers: set[str] = set()
         self._tasks = TaskSet()
         self._waits: dict[str, Wait] = {}
         self._obstacles: dict[str, str] = {}
-        """For each leader the reason why its last answer was no good, for the notice of a long wait."""
+        """By broker: the wait for an answer that its partitions' records are in, and why the last one was none."""
 
     async def __aenter__(self) -> "Consumer":
         await self._tasks.__aenter__()
@@ -112,17 +121,18 @@ class Consumer:
                 yield item
 
     def _assign(self) -> None:
-        """Start a task for each leader of a wanted partition that has none; partitions without a leader share one."""
+        """Start a task for every broker to read from that has none; partitions without a leader share one."""
+        now = asyncio.get_running_loop().time()
         for partition in self._positions:
-            leader = self._topology.leader(self._topic, partition)
-            address = "" if leader is None else leader.address
+            source = self._replicas.source(partition, now)
+            address = "" if source is None else source.address
             if address not in self._workers:
                 self._workers.add(address)
                 self._tasks.start(self._work(address), name=f"fetch from {address}")
 
     async def _work(self, address: str) -> None:
-        """Fetch from one leader until it leads no wanted partition; then start the tasks of the new leaders."""
-        while wanted := self._led_by(address):
+        """Fetch from one broker until nothing that is wanted is to be read there; then see that it is elsewhere."""
+        while wanted := self._wanted_from(address):
             self._begin_wait(address)
             try:
                 in_order = bool(address) and await self._fetch(address, wanted)
@@ -134,35 +144,42 @@ class Consumer:
             if not in_order:
                 await asyncio.sleep(_RETRY_PAUSE_S)
                 await self._topology.refresh(self._topic)
-                self._assign()
+            # Also what is to be read elsewhere since, be it only for the time that has passed.
+            self._assign()
         self._workers.discard(address)
         self._end_wait(address)
         self._assign()
         # Wakes the reader, who may be waiting for the last partition to end.
         await self._fetched.put(None)
 
-    def _led_by(self, address: str) -> list[FetchPartition]:
-        wanted = []
+    def _wanted_from(self, address: str) -> list[FetchPartition]:
+        wanted, now = [], asyncio.get_running_loop().time()
         for partition, offset in self._positions.items():
-            leader = self._topology.leader(self._topic, partition)
-            if leader is None:
+            source = self._replicas.source(partition, now)
+            if source is None:
                 if not address:
                     wanted.append(FetchPartition(self._topic, None, partition, offset, 0))
-            elif leader.address == address:
+            elif source.address == address:
                 limit = self._options.max_partition_fetch_bytes
-                wanted.append(FetchPartition(self._topic, None, partition, offset, limit, leader.epoch))
+                wanted.append(FetchPartition(self._topic, None, partition, offset, limit, source.epoch))
         return wanted
 
     async def _fetch(self, address: str, wanted: Sequence[FetchPartition]) -> bool:
         """Fetch once. Returns False if the leaders must be refreshed."""
         options = self._options
         request = FetchRequest(
-            CONSUMER, tuple(wanted), options.fetch_max_wait_ms, options.fetch_min_bytes, options.fetch_max_bytes
+            CONSUMER,
+            tuple(wanted),
+            options.fetch_max_wait_ms,
+            options.fetch_min_bytes,
+            options.fetch_max_bytes,
+            rack_id=options.client_rack,
         )
         try:
             response = await self._topology.client.ask_broker(address, request, options.request_timeout_ms)
         except PeerUnreachableError as error:
             self._obstacles[address] = str(error)
+            self._replicas.forget_broker(address)
             return False
         assert isinstance(response, FetchResponse)
         in_order = response.error_code is ErrorCode.NONE
@@ -173,7 +190,7 @@ class Consumer:
             # Here: a slow reader of the records is nobody's fault.
             self._end_wait(address)
         for data in response.partitions:
-            in_order = await self._take(data) and in_order
+            in_order = await self._take(address, data) and in_order
         # The next fetch begins after the last one's records, so a partition that got none goes first.
         for data in response.partitions:
             if data.records and data.partition in self._positions:
@@ -182,7 +199,7 @@ class Consumer:
 
     def _begin_wait(self, address: str) -> None:
         def without_records() -> str:
-            names = [f"{wanted.topic}-{wanted.partition}" for wanted in self._led_by(address)]
+            names = [f"{wanted.topic}-{wanted.partition}" for wanted in self._wanted_from(address)]
             why = self._obstacles.get(address, f"{address} has not answered" if address else "there is no leader")
             return f"no answer for {some_of(names)} yet ({why})"
 
@@ -195,10 +212,25 @@ class Consumer:
         if wait is not None:
             self._topology.client.waiting.end(wait)
 
-    async def _take(self, data: FetchPartitionData) -> bool:
+    def _is_leader(self, address: str, partition: int) -> bool:
+        leader = self._topology.leader(self._topic, partition)
+        return leader is not None and leader.address == address
+
+    async def _take(self, address: str, data: FetchPartitionData) -> bool:
+        """Take what a broker answered for one partition. Returns False if the leaders must be refreshed."""
         offset = self._positions.get(data.partition)
-        if offset is None or data.error_code in RETRIABLE:
-            return offset is None
+        if offset is None:
+            return True
+        if data.error_code is not ErrorCode.NONE and not self._is_leader(address, data.partition):
+            # A follower lags behind, or is none any more: the leader knows better.
+            self._replicas.forget(data.partition)
+            return data.error_code not in RETRIABLE
+        if data.error_code in RETRIABLE:
+            return False
+        if data.preferred_read_replica != NO_READ_REPLICA:
+            self._replicas.prefer(data.partition, data.preferred_read_replica, asyncio.get_running_loop().time())
+            # Where its address is not known yet, it is by the next metadata.
+            return self._topology.address(data.preferred_read_replica) is not None
         if data.error_code is not ErrorCode.NONE:
             raise ApiError(
                 data.error_code,

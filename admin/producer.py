@@ -1,47 +1,45 @@
 """Produces records: sends batches to the leaders of their partitions, in order within each partition.
 
-Only one batch of a partition is in flight at a time, so that no later batch overtakes one that is sent again. A batch
-is sent again after a retriable failure until its delivery timeout. Without producer ids, a batch whose answer was lost
-may be stored twice: `ProducerTotals.batches_retried` counts the chances of that.
-Source: Kafka Sender; KIP-91 (delivery timeout).
+A batch is sent again after a retriable failure until its delivery timeout. An idempotent producer numbers its batches
+(`admin.idempotence`), so that each is stored once, and up to five of a partition are in flight. Any other has one in
+flight, so a retry never overtakes a later batch; one whose answer was lost may be stored twice:
+`ProducerTotals.batches_retried` counts the chances of that. Source: Kafka Sender; KIP-91 (delivery timeout).
 """
 
 import asyncio
 from collections.abc import Callable, Iterator
 from random import Random, SystemRandom
-from typing import Final
+from typing import NamedTuple
 
 from msgspec import Struct
 
-from admin.accumulator import Accumulator, PartitionQueue, ProducerOptions, record_memory
+from admin.accumulator import AccumulatedBatch, Accumulator, PartitionQueue, ProducerOptions, record_memory
+from admin.idempotence import PartitionNumbers, ProducerNumbers, Reaction, is_idempotent
+from admin.produce_outcomes import (
+    RETRIABLE,
+    TOO_LARGE,
+    explain,
+    forgotten,
+    is_out_of_order,
+    may_be_stored_after,
+)
+from admin.producer_id_source import ProducerIdSource
 from admin.record_batches import BATCH_OVERHEAD, Headers
-from admin.topology import Topology
+from admin.topology import LeaderAddress, Topology
 from admin.waiting import Wait
 from cluster.aio.clock import WallClock
 from cluster.aio.tasks import TaskSet
 from cluster.model.broker import UNKNOWN_OFFSET, Offset
-from cluster.model.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError, RequestTooLargeError
+from cluster.model.errors import (
+    ApiError,
+    ClusterError,
+    ErrorCode,
+    PeerUnreachableError,
+    RequestTooLargeError,
+)
 from cluster.model.partition import TopicPartition
 from cluster.requests.data import ProducePartition, ProduceRequest, ProduceResponse
 
-RETRIABLE: Final = frozenset(
-    {
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-    }
-)
-"""Errors that another leader, or the same one a little later, may not give: the batch is sent again."""
-
-_TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 _MAX_REQUEST_BYTES = 8 * 1024 * 1024
 """Half of the bytes that a broker takes by default; one that takes less gets the batches in several requests."""
 
@@ -50,8 +48,19 @@ _Outcome = Offset | ClusterError
 """The result of one batch in one request: its base offset, or why it was not taken."""
 
 
+class _Sending(NamedTuple):
+    """Names a batch on its way, and the leadership to which it was sent."""
+
+    queue: PartitionQueue
+    batch: AccumulatedBatch
+    leader: LeaderAddress | None
+
+
 class Delivery(Struct, frozen=True):
-    """Holds the outcome of one batch. Without `error` it was acknowledged; `base_offset` is -1 with acks 0."""
+    """Holds the outcome of one batch. Without `error` it was acknowledged.
+
+    `base_offset` is -1 with acks 0, and where the leader knows that it has the batch, and no longer where.
+    """
 
     topic_partition: TopicPartition
     values: list[bytes | None]
@@ -72,7 +81,7 @@ class ProducerTotals(Struct):
 class Producer:
     """Produces records; used as an async context manager, which flushes if it is left without an error.
 
-    `on_delivery` is called once for each batch.
+    `on_delivery` is called once per batch. Raises ApiError(INVALID_CONFIG) for options that contradict one another.
     """
 
     def __init__(
@@ -87,6 +96,16 @@ class Producer:
         self._clock = clock
         self._options = ProducerOptions() if options is None else options
         self._on_delivery = on_delivery
+        self.is_idempotent = is_idempotent(
+            self._options.enable_idempotence, self._options.acks, self._options.max_in_flight_requests_per_connection
+        )
+        self._numbers = ProducerNumbers()
+        self._ids = ProducerIdSource(
+            topology, timeout_ms=self._options.request_timeout_ms, backoff_ms=self._options.retry_backoff_ms
+        )
+        self._is_asking_for_id = False
+        self._fatal: ClusterError | None = None
+        """Why no record can be sent any more."""
         self._accumulator = Accumulator(
             self._options,
             lambda tp: topology.leader(tp.topic, tp.partition) is not None,
@@ -98,7 +117,7 @@ class Producer:
         self._progress = asyncio.Event()
         self._tasks = TaskSet()
         self._waits: dict[TopicPartition, Wait] = {}
-        """The wait for the acknowledgement of each queue's first batch, since that was first sent."""
+        """For the acknowledgement of a batch of each queue, since it was first sent."""
         self.totals = ProducerTotals()
 
     async def __aenter__(self) -> "Producer":
@@ -175,61 +194,121 @@ class Producer:
         while True:
             self._wake.clear()
             now = loop.time()
-            pressed = self._flushing or self._accumulator.memory * 2 > self._options.buffer_memory
-            next_check = now + 1.0
-            by_leader: dict[str, list[PartitionQueue]] = {}
-            for queue in self._accumulator.waiting():
-                due = queue.due_at(pressed)
-                if due > now:
-                    next_check = min(next_check, due)
-                elif queue.batches[0].deadline <= now:
-                    self._give_up(queue, self._lateness(queue))
-                else:
-                    leader = self._topology.leader(*queue.topic_partition)
-                    by_leader.setdefault("" if leader is None else leader.address, []).append(queue)
-            for address, queues in by_leader.items():
-                for together in _requests(queues):
-                    for queue in together:
-                        queue.in_flight = True
+            due, next_check = self._find_due(now)
+            by_leader: dict[str, list[_Sending]] = {}
+            for sending in due:
+                by_leader.setdefault("" if sending.leader is None else sending.leader.address, []).append(sending)
+            for address, sendings in by_leader.items():
+                for together in _requests(sendings):
                     self._tasks.start(self._send(address, together), name=f"produce to {address}")
+            if due:
+                # Further batches of these partitions may follow at once, each in a request of its own.
+                self._wake.set()
             try:
                 async with asyncio.timeout_at(next_check):
                     await self._wake.wait()
             except TimeoutError:
                 continue
 
-    async def _send(self, address: str, queues: list[PartitionQueue]) -> None:
-        """Send the first batch of each queue to their leader in one request, and conclude each batch or keep it."""
-        for queue in queues:
-            queue.batches[0].attempts += 1
-            self._begin_wait(queue)
-        outcomes = await self._ask(address, queues)
-        retry = [q for q in queues if not self._conclude(q, outcomes[q.topic_partition])]
-        for topic in sorted({q.topic_partition.topic for q in retry}):
+    def _find_due(self, now: float) -> tuple[list[_Sending], float]:
+        """Mark the batches to send now, at most one of each partition, and give up those that are too late.
+
+        Return them, and the time at which others may be due.
+        """
+        pressed = self._flushing or self._accumulator.memory * 2 > self._options.buffer_memory
+        next_check = now + 1.0
+        due: list[_Sending] = []
+        for queue in self._accumulator.waiting():
+            self._renew_numbers(queue)
+            if not queue.batches:
+                continue
+            leader = self._topology.leader(*queue.topic_partition)
+            batch = queue.next_batch(leader, self._in_flight(queue))
+            at = queue.due_at(pressed)
+            if batch is None:
+                continue
+            if at > now:
+                next_check = min(next_check, at)
+            elif self._fatal is not None or batch.deadline <= now:
+                self._give_up(queue, batch, self._fatal or self._lateness(queue, batch))
+                self._wake.set()
+            elif self._number(queue, batch):
+                batch.is_on_wire = True
+                due.append(_Sending(queue, batch, leader))
+        return due, next_check
+
+    def _in_flight(self, queue: PartitionQueue) -> int:
+        """The number of batches that may be on the wire: one, until those of an older epoch have ended."""
+        is_current = self.is_idempotent and queue.numbers.producer == self._numbers.identity
+        return self._options.max_in_flight_requests_per_connection if is_current else 1
+
+    def _renew_numbers(self, queue: PartitionQueue) -> None:
+        """Bring the queue to the present producer id and epoch, if it may go there."""
+        if self.is_idempotent:
+            for batch in self._numbers.renew(queue):
+                self._give_up(queue, batch, forgotten(queue.topic_partition, batch))
+                self._wake.set()
+
+    def _number(self, queue: PartitionQueue, batch: AccumulatedBatch) -> bool:
+        """Give the batch its number before it is first sent. Returns whether it has all that it needs to be sent."""
+        if not self.is_idempotent:
+            return True
+        if self._numbers.identity is None and not self._is_asking_for_id:
+            self._is_asking_for_id = True
+            self._tasks.start(self._ask_for_id(), name="producer id")
+        if queue.numbers.needs_new_epoch:
+            return False
+        if batch.number is None:
+            if self._numbers.identity is None:
+                return False
+            batch.close()
+            batch.number = queue.numbers.take(batch.count)
+        return True
+
+    async def _ask_for_id(self) -> None:
+        try:
+            self._numbers.identity = await self._ids.new_identity()
+        except ApiError as error:
+            # As idempotence was asked for by nobody, it is given up where the brokers are too old for it.
+            self.is_idempotent = False
+            self._fatal = error if self._options.enable_idempotence else None
+        self._is_asking_for_id = False
+        self._wake.set()
+
+    async def _send(self, address: str, sendings: list[_Sending]) -> None:
+        """Send batches to one leader in one request, and conclude each, or keep it for another try."""
+        for sending in sendings:
+            sending.batch.attempts += 1
+            self._begin_wait(sending.queue, sending.batch)
+        outcomes = await self._ask(address, sendings)
+        retry = [s for s in sendings if not self._conclude(s, outcomes[s.queue.topic_partition])]
+        moved = {s.queue.topic_partition.topic for s in retry if not is_out_of_order(s.batch)}
+        for topic in sorted(moved):
             await self._topology.refresh(topic)
         now = asyncio.get_running_loop().time()
-        for queue in queues:
-            queue.in_flight = False
-        for queue in retry:
-            queue.not_before = now + self._options.retry_backoff_ms / 1000
+        for queue, batch, _ in retry:
+            batch.is_on_wire = False
+            # One that only arrived before the batch in front of it has no reason to wait for longer than that one.
+            if not is_out_of_order(batch) or batch.attempts > 2:
+                queue.not_before = now + self._options.retry_backoff_ms / 1000
         self._wake.set()
         self._progress.set()
 
-    async def _ask(self, address: str, queues: list[PartitionQueue]) -> dict[TopicPartition, _Outcome]:
-        asked = [q.topic_partition for q in queues]
+    async def _ask(self, address: str, sendings: list[_Sending]) -> dict[TopicPartition, _Outcome]:
+        asked = [s.queue.topic_partition for s in sendings]
         if not address:
             nobody = ApiError(ErrorCode.LEADER_NOT_AVAILABLE, "the partition has no leader")
             return dict.fromkeys(asked, nobody)
         timeout_ms = self._options.request_timeout_ms
-        batches = tuple(ProducePartition(*q.topic_partition, q.batches[0].close()) for q in queues)
+        batches = tuple(ProducePartition(*s.queue.topic_partition, s.batch.to_send()) for s in sendings)
         request = ProduceRequest(self._options.acks, timeout_ms, batches)
         try:
             response = await self._topology.client.ask_broker(address, request, timeout_ms)
         except RequestTooLargeError as error:
-            if len(queues) == 1:
+            if len(sendings) == 1:
                 return dict.fromkeys(asked, error)
-            middle = len(queues) // 2
-            return await self._ask(address, queues[:middle]) | await self._ask(address, queues[middle:])
+            middle = len(sendings) // 2
+            return await self._ask(address, sendings[:middle]) | await self._ask(address, sendings[middle:])
         except (PeerUnreachableError, ApiError) as error:
             return dict.fromkeys(asked, error)
         assert isinstance(response, ProduceResponse)
@@ -243,37 +322,64 @@ class Producer:
             outcomes[TopicPartition(result.topic, result.partition)] = result.base_offset if accepted else refusal
         return outcomes
 
-    def _conclude(self, queue: PartitionQueue, outcome: _Outcome) -> bool:
-        """Take the outcome of a queue's first batch. Returns False if it must be sent again."""
-        batch = queue.batches[0]
+    def _conclude(self, sending: _Sending, outcome: _Outcome) -> bool:
+        """Account for the answer about a batch; False when it must be sent again."""
+        queue, batch, leader = sending
         if not isinstance(outcome, ClusterError):
-            self.totals.acknowledged += batch.count
-            self._end_first(queue, outcome, None)
+            self._take_as_stored(queue, batch, leader, outcome)
             return True
         batch.last_error = outcome
-        if outcome.code in _TOO_LARGE and batch.count > 1:
+        batch.may_be_stored = batch.may_be_stored or may_be_stored_after(outcome)
+        if outcome.code in TOO_LARGE and batch.count > 1:
             self._end_wait(queue)
-            self._accumulator.split_first(queue)
+            self._accumulator.split(queue, batch)
             return True
-        if outcome.code not in RETRIABLE:
-            self._give_up(queue, outcome)
-            return True
-        self.totals.batches_retried += 1
-        return False
+        match self._react(queue.numbers, batch, outcome.code):
+            case Reaction.TAKE_AS_STORED:
+                self._take_as_stored(queue, batch, leader, UNKNOWN_OFFSET)
+            case Reaction.GIVE_UP:
+                self._give_up(queue, batch, explain(queue.topic_partition, batch, outcome))
+            case Reaction.SEND_AGAIN:
+                self.totals.batches_retried += 1
+                return False
+        return True
 
-    def _give_up(self, queue: PartitionQueue, error: ClusterError) -> None:
-        self.refuse(queue.batches[0].count, error)
-        self._end_first(queue, UNKNOWN_OFFSET, error)
+    def _react(self, numbers: PartitionNumbers, batch: AccumulatedBatch, code: ErrorCode) -> Reaction:
+        if batch.number is None:
+            return Reaction.SEND_AGAIN if code in RETRIABLE else Reaction.GIVE_UP
+        if code is ErrorCode.INVALID_PRODUCER_EPOCH:
+            self._numbers.drop_id(batch.number.producer)
+        return numbers.react(code, batch, is_retriable=code in RETRIABLE)
+
+    def _take_as_stored(
+        self, queue: PartitionQueue, batch: AccumulatedBatch, leader: LeaderAddress | None, base_offset: Offset
+    ) -> None:
+        self.totals.acknowledged += batch.count
+        if batch.number is not None:
+            queue.numbers.acknowledge(batch.number, batch.count, leader)
+        self._end(queue, batch, base_offset, None)
+
+    def _give_up(self, queue: PartitionQueue, batch: AccumulatedBatch, error: ClusterError) -> None:
+        if batch.number is not None and not queue.numbers.needs_new_epoch:
+            queue.numbers.give_up(batch.number, batch.count)
+        self.refuse(batch.count, error)
+        self._end(queue, batch, UNKNOWN_OFFSET, error)
         self._progress.set()
 
-    def _end_first(self, queue: PartitionQueue, base_offset: Offset, error: ClusterError | None) -> None:
+    def _end(
+        self, queue: PartitionQueue, batch: AccumulatedBatch, base_offset: Offset, error: ClusterError | None
+    ) -> None:
         self._end_wait(queue)
-        batch = self._accumulator.remove_first(queue)
+        self._accumulator.remove(queue, batch)
+        for other in queue.batches:
+            if other.is_on_wire:
+                self._begin_wait(queue, other)
+                break
         if self._on_delivery is not None:
             self._on_delivery(Delivery(queue.topic_partition, batch.values, base_offset, batch.attempts, error))
 
-    def _begin_wait(self, queue: PartitionQueue) -> None:
-        batch, tp = queue.batches[0], queue.topic_partition
+    def _begin_wait(self, queue: PartitionQueue, batch: AccumulatedBatch) -> None:
+        tp = queue.topic_partition
 
         def unacknowledged() -> str:
             why = "its leader has not answered" if batch.last_error is None else batch.last_error
@@ -288,8 +394,9 @@ class Producer:
         if wait is not None:
             self._topology.client.waiting.end(wait)
 
-    def _lateness(self, queue: PartitionQueue) -> ClusterError:
-        last = queue.batches[0].last_error
+    def _lateness(self, queue: PartitionQueue, batch: AccumulatedBatch) -> ClusterError:
+        without_id = self.is_idempotent and batch.number is None and self._numbers.identity is None
+        last = f"no producer id: {self._ids.failure}" if without_id else batch.last_error
         return ApiError(
             ErrorCode.REQUEST_TIMED_OUT,
             f"{queue.topic_partition}: not acknowledged within {self._options.delivery_timeout_ms} ms"
@@ -297,14 +404,14 @@ class Producer:
         )
 
 
-def _requests(queues: list[PartitionQueue]) -> Iterator[list[PartitionQueue]]:
+def _requests(sendings: list[_Sending]) -> Iterator[list[_Sending]]:
     """Split the due batches of one leader into requests of bounded size."""
-    together: list[PartitionQueue] = []
+    together: list[_Sending] = []
     size = 0
-    for queue in queues:
-        size += len(queue.batches[0].close())
+    for sending in sendings:
+        size += len(sending.batch.close())
         if together and size > _MAX_REQUEST_BYTES:
             yield together
-            together, size = [], len(queue.batches[0].close())
-        together.append(queue)
+            together, size = [], len(sending.batch.close())
+        together.append(sending)
     yield together

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from crc32c import crc32c
 from msgspec import Struct
 
 from cluster.model.broker import Offset
@@ -23,7 +24,11 @@ _MAGIC = 2
 _NO_PRODUCER = -1
 _EXTENT = Layout(">qi11xi")  # base offset, length, last offset delta
 _LENGTH_END = 12
+_CHECKSUM = Layout(">I")
+_CHECKSUM_AT = 17
 _ATTRIBUTES_AT = 21
+_PRODUCER = Layout(">qhi")  # producer id, epoch, base sequence
+_PRODUCER_AT = 43
 BATCH_OVERHEAD = 61
 """The number of bytes in a batch's header."""
 
@@ -45,7 +50,7 @@ class Record(Struct, frozen=True):
 class BatchBuilder:
     """Collects records of one partition into one batch of at most `batch_size` bytes (or one large record).
 
-    The batch has no producer id; an idempotent producer would set id, epoch and sequence here.
+    It has no producer id: `with_producer` gives it one when it is sent.
     """
 
     def __init__(self, batch_size: int, codec: CompressionCodec = CompressionCodec.NONE) -> None:
@@ -74,6 +79,14 @@ class BatchBuilder:
 
     def build(self) -> bytes:
         return bytes(self._builder.build())
+
+
+def with_producer(batch: bytes, producer_id: int, producer_epoch: int, base_sequence: int) -> bytes:
+    """Return the batch with these numbers of its producer in the header, and the checksum that belongs to them."""
+    numbered = bytearray(batch)
+    _PRODUCER.pack_into(numbered, _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
+    _CHECKSUM.pack_into(numbered, _CHECKSUM_AT, crc32c(memoryview(numbered)[_ATTRIBUTES_AT:]))
+    return bytes(numbered)
 
 
 def build_batches(
@@ -117,7 +130,7 @@ def decode_records(data: bytes, wanted: Offset) -> DecodedRecords:
     """
     decoded: list[Record] = []
     next_offset = wanted
-    for extent in _extents(data):
+    for extent in batch_extents(data):
         if extent.next_offset <= wanted and not extent.is_wrong:
             continue
         try:
@@ -138,7 +151,7 @@ class _UnreadableError(Exception):
     pass
 
 
-class _Extent(NamedTuple):
+class BatchExtent(NamedTuple):
     """Says where a batch is in the data, and which offsets it has according to its header.
 
     `following`: the offset at which the next batch begins. It is read from the next batch if that is there, because
@@ -153,7 +166,7 @@ class _Extent(NamedTuple):
     is_wrong: bool
 
 
-def _extents(data: bytes) -> Iterator[_Extent]:
+def batch_extents(data: bytes) -> Iterator[BatchExtent]:
     """Yield the whole batches, up to and including the first whose length or offsets cannot be right."""
     position = 0
     while len(data) - position >= BATCH_OVERHEAD:
@@ -164,13 +177,13 @@ def _extents(data: bytes) -> Iterator[_Extent]:
         is_wrong = not position + BATCH_OVERHEAD <= end <= len(data) or base < 0 or last_delta < 0
         has_next = not is_wrong and end + _EXTENT.size <= len(data)
         following = max(behind, base + 1) if not has_next else _EXTENT.unpack_from(data, end)[0]
-        yield _Extent(position, end, Offset(base), Offset(behind), Offset(following), is_wrong)
+        yield BatchExtent(position, end, Offset(base), Offset(behind), Offset(following), is_wrong)
         if is_wrong:
             return
         position = end
 
 
-def _read_batch(data: bytes, extent: _Extent, wanted: Offset) -> list[Record]:
+def _read_batch(data: bytes, extent: BatchExtent, wanted: Offset) -> list[Record]:
     """Read the records of a batch; a control batch has none. Raises _UnreadableError."""
     if extent.is_wrong:
         raise _UnreadableError("its length or its offsets are wrong")

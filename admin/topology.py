@@ -38,6 +38,7 @@ class Topology:
         self._leaders: dict[str, dict[int, LeaderAddress | None]] = {}
         self._epochs: dict[tuple[str, int], LeaderEpoch] = {}
         self._brokers: list[str] = []
+        self._addresses: dict[BrokerId, str] = {}
         self._silent: dict[str, None] = {}
         """Brokers that were asked for metadata, and have not answered since."""
         self._refreshing: dict[str, asyncio.Lock] = {}
@@ -90,6 +91,21 @@ class Topology:
         """The leader according to the last metadata; None if there is none."""
         return self._leaders.get(topic, {}).get(partition)
 
+    @property
+    def brokers(self) -> list[str]:
+        """The addresses of the brokers that are known to be alive."""
+        return list(self._brokers)
+
+    async def next_broker(self) -> str | None:
+        """The address of a live broker, another one each time; None where none is known."""
+        await self._find_brokers()
+        self._brokers = [*self._brokers[1:], *self._brokers[:1]]
+        return self._brokers[-1] if self._brokers else None
+
+    def address(self, broker: BrokerId) -> str | None:
+        """The address of a live broker by the last metadata; None for others."""
+        return self._addresses.get(broker)
+
     async def refresh(self, topic: str) -> None:
         """Refresh the metadata from a broker; concurrent calls share one request. On failure the old metadata stays."""
         lock = self._refreshing.setdefault(topic, asyncio.Lock())
@@ -130,6 +146,7 @@ class Topology:
     def _take(self, response: MetadataResponse) -> None:
         addresses = {b.node_id: Endpoint(b.host, b.port).address for b in response.brokers}
         if addresses:
+            self._addresses = addresses
             self._brokers = [a for a in self._brokers if a in set(addresses.values())]
             self._brokers += [a for a in sorted(addresses.values()) if a not in self._brokers]
         for topic in response.topics:

@@ -73,7 +73,7 @@ class ClientWaits:
         self._waits.pop(wait, None)
 
     @contextmanager
-    def named(self, what: Callable[[], str], limit_s: float, *, is_fixed: bool = False) -> Iterator[None]:
+    def named(self, what: Callable[[], str], limit_s: float | None, *, is_fixed: bool = False) -> Iterator[None]:
         """Count this block as a wait, which ends after `limit_s` at the latest."""
         wait = self.begin(what, limit_s, is_fixed=is_fixed)
         try:

@@ -20,6 +20,7 @@ from rich.table import Table
 
 from admin.client import AdminClient
 from broker_agent.log.record_batch import walk
+from cluster.metrics.quantiles import quantile
 from cluster.model.broker import BrokerId, Offset
 from cluster.model.compression import CompressionCodec
 from cluster.model.errors import ErrorCode
@@ -111,8 +112,8 @@ async def latency(clients: Clients, topic: str, acks: int, count: int) -> dict[s
     took.sort()
     used_ms = (clients.cpu() - cpu) * 1000 / count
     return {
-        "p50_ms": round(took[count // 2], 2),
-        "p99_ms": round(took[count * 99 // 100], 2),
+        "p50_ms": round(quantile(took, 0.5), 2),
+        "p99_ms": round(quantile(took, 0.99), 2),
         "agents_cpu_ms_per_request": round(used_ms, 2),
     }
 

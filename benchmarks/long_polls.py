@@ -21,6 +21,7 @@ import grpc
 
 from admin.client import AdminClient
 from benchmarks.data_path import Clients, cpu_seconds
+from cluster.metrics.quantiles import quantile
 from cluster.model.broker import BrokerId, ControllerEpoch, ControllerId
 from cluster.model.partition import TopicPartition
 from cluster.process.local_cluster import BROKER
@@ -129,7 +130,7 @@ class Latencies:
 
     def summary(self) -> dict[str, float]:
         ranked = sorted(self.ms) or [0.0]
-        quantiles = {f"p{q}_ms": round(ranked[min(len(ranked) * q // 100, len(ranked) - 1)], 1) for q in (50, 99)}
+        quantiles = {f"p{q}_ms": round(quantile(ranked, q / 100), 1) for q in (50, 99)}
         return {"requests": len(self.ms), "failed": self.failed, **quantiles, "max_ms": round(ranked[-1], 1)}
 
 

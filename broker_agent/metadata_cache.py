@@ -4,7 +4,7 @@ Readers hold an immutable snapshot; a request builds the next one and replaces i
 partition (R4.11). Source: Kafka ZkMetadataCache.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -65,6 +65,11 @@ class MetadataCache:
         """The address of a broker; None if it is not live or does not have the listener."""
         record = self.snapshot.brokers.get(broker)
         return None if record is None else record.endpoint(self.listener)
+
+    def racks(self, brokers: Iterable[BrokerId]) -> dict[BrokerId, str | None]:
+        """The racks of those of these brokers that are live and that clients can reach."""
+        found = ((broker, self.snapshot.brokers.get(broker)) for broker in brokers)
+        return {id_: b.rack for id_, b in found if b is not None and b.endpoint(self.listener) is not None}
 
     def partition_state(self, topic_partition: TopicPartition) -> UpdateMetadataPartitionState | None:
         return self.snapshot.topics.get(topic_partition.topic, {}).get(topic_partition.partition)

@@ -13,6 +13,7 @@ from broker_agent.requests.delete_records import DeleteRecordsRequests
 from broker_agent.requests.fetch import FetchRequests
 from broker_agent.requests.offsets import OffsetRequests
 from broker_agent.requests.produce import ProduceRequests
+from broker_agent.requests.producer_ids import ProducerIds
 from broker_agent.requests.replica_descriptions import ReplicaDescriptions
 from cluster.aio.parking import parked
 from cluster.model.bounds import shortened
@@ -49,6 +50,12 @@ class AgentNode:
         self._agent = agent
         self._listeners = dependencies.settings.listener_names
         self._request_stop = dependencies.request_stop
+        self.producer_ids = ProducerIds(
+            agent.broker_id,
+            broker_epoch=lambda: agent.registration.epoch,
+            controller=lambda: agent.finder.control_endpoint,
+            client=dependencies.client,
+        )
         self.apis = {api.request: api for api in (*self._own_apis(dependencies), *dependencies.apis)}
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
@@ -70,14 +77,15 @@ class AgentNode:
 
     def _own_apis(self, dependencies: AgentDependencies) -> tuple[DirectApi[Any], ...]:
         agent, control = self._agent, self._agent.control
-        offsets = OffsetRequests(agent.manager)
         validation = BatchValidation(dependencies.workers, dependencies.clock, dependencies.settings)
+        offsets = OffsetRequests(agent.manager, validation)
         produce = ProduceRequests(agent.manager, dependencies.clock, validation)
         replicas = ReplicaDescriptions(
             agent.manager,
             lambda: control.known_controller_epoch,
             dependencies.recorded_roles,
             agent.registration.restored,
+            self.producer_ids,
         )
         view = ClusterDescriptions(
             agent.broker_id,
@@ -109,6 +117,7 @@ class AgentNode:
             DirectApi(
                 data.DeleteRecordsRequest, ApiKind.MUTATION, Callers.ANYONE, DeleteRecordsRequests(agent.manager).handle
             ),
+            DirectApi(data.InitProducerIdRequest, ApiKind.MUTATION, Callers.ANYONE, self.producer_ids.init),
             DirectApi(data.MetadataRequest, ApiKind.QUERY, Callers.ANYONE, view.metadata),
             DirectApi(DescribeReplicasRequest, ApiKind.INTER_NODE, Callers.CONTROLLERS, replicas.describe),
             DirectApi(DescribeFindingsRequest, ApiKind.LOCAL, Callers.ADMINISTRATORS, describe_findings),

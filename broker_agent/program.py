@@ -181,6 +181,7 @@ async def _serve(
             cleanup.push_async_callback(servers.stop, 0)
             await check_controller_has_control_listener(dependencies.zookeeper)
             await agent.start(servers.endpoints)
+            tasks.start(node.producer_ids.keep_reserve(), name="producer ids")
             addresses = {endpoint.listener: endpoint.address for endpoint in servers.endpoints}
             _log.info("Broker agent started", broker=agent.broker_id, **addresses, listening=servers.client.address)
             manager.ready(f"broker {agent.broker_id} is registered")

@@ -17,7 +17,7 @@ from admin.cli.output import examples, say, say_wait
 from admin.cli.parsing import parse_since
 from admin.cli.record_formats import Part, json_lines, text_lines
 from admin.cli.target import Target
-from admin.consumer import Consumer
+from admin.consumer import Consumer, ConsumerOptions
 from admin.offsets import list_offsets
 from admin.record_batches import Record
 from admin.topology import Topology
@@ -43,6 +43,7 @@ class _Order(Struct, frozen=True):
     parts: tuple[Part, ...]
     separator: bytes
     as_json: bool
+    rack: str
     timeout_s: float
 
     @property
@@ -55,6 +56,11 @@ class _Format(StrEnum):
 
     TEXT = "text"
     JSON = "json"
+
+
+RackOption = Annotated[
+    str, typer.Option(help="Read from replicas in this rack, where the brokers have replica.selector.class.")
+]
 
 
 @app.command(
@@ -94,6 +100,7 @@ def consume(
         str, typer.Option(help="Separator of these and the value. Default: a tab.", show_default=False)
     ] = "\t",
     form: Annotated[_Format, typer.Option("-o", "--format", help="json: one object per line.")] = _Format.TEXT,
+    rack: RackOption = "",
     timeout: Annotated[
         float, typer.Option(min=0.1, max=TIMEOUT_MAX_S, help="Seconds to wait for partition leaders.")
     ] = 30,
@@ -119,6 +126,7 @@ def consume(
         parts=tuple(part for part, is_wanted in zip(Part, wanted, strict=True) if is_wanted),
         separator=os.fsencode(separator),
         as_json=form is _Format.JSON,
+        rack=rack,
         timeout_s=timeout,
     )
     if order.until_end and order.begins_at_end:
@@ -154,7 +162,9 @@ async def _copy(order: _Order, target: Target) -> AsyncGenerator[int]:
             await topology.check_records_are_here("kafka-console-consumer.sh", order.topic)
             positions, ends = await _range(topology, order)
         async with (
-            Consumer(topology, order.topic, positions, until=ends) as consumer,
+            Consumer(
+                topology, order.topic, positions, until=ends, options=ConsumerOptions(client_rack=order.rack)
+            ) as consumer,
             contextlib.aclosing(consumer.fetched()) as fetched,
         ):
             async for part in fetched:

@@ -32,7 +32,7 @@ app = typer.Typer()
 _PROBE_TIMEOUT_S = 15.0
 _LINES_TIMEOUT_S = 120.0
 _FIND_TIMEOUT_S = 30.0
-_ACKS = {Acks.NONE: 0, Acks.LEADER: 1, Acks.ALL: -1}
+ACKS = {Acks.NONE: 0, Acks.LEADER: 1, Acks.ALL: -1}
 
 
 class _Input(StrEnum):
@@ -42,7 +42,7 @@ class _Input(StrEnum):
     JSON = "json"
 
 
-class _Compression(StrEnum):
+class BatchCompression(StrEnum):
     """Names the values of Kafka's compression.type; each has the name of its Codec."""
 
     NONE = "none"
@@ -50,6 +50,20 @@ class _Compression(StrEnum):
     SNAPPY = "snappy"
     LZ4 = "lz4"
     ZSTD = "zstd"
+
+
+TopicArgument = Annotated[
+    str, typer.Argument(help="An existing topic; 'klamm topics create' makes one.", autocompletion=topic_names)
+]
+AcksOption = Annotated[Acks, typer.Option(help="0 none, 1 the leader, all the in-sync replicas.")]
+IdempotenceOption = Annotated[
+    bool | None, typer.Option(help="Store each record once, however often it is sent. Default: on with --acks all.")
+]
+CompressionOption = Annotated[BatchCompression, typer.Option(help="How batches are compressed.")]
+BatchSizeOption = Annotated[int, typer.Option(min=1, help="Maximum bytes per batch.")]
+LingerOption = Annotated[
+    int, typer.Option("--linger-ms", "--linger", min=0, help="Milliseconds a batch waits for more records.")
+]
 
 
 class _Order(Struct, frozen=True):
@@ -60,6 +74,7 @@ class _Order(Struct, frozen=True):
     count: int | None
     file: Path | None
     acks: Acks
+    idempotence: bool | None
     split_keys: bool
     separator: bytes
     as_json: bool
@@ -82,25 +97,24 @@ class _Order(Struct, frozen=True):
 )
 @names_cluster
 def produce(
-    topic: Annotated[
-        str, typer.Argument(help="An existing topic; 'klamm topics create' makes one.", autocompletion=topic_names)
-    ],
+    topic: TopicArgument,
     *,
     file: Annotated[Path | None, typer.Option(help="Read lines from this file instead of stdin.")] = None,
     count: Annotated[
         int | None, typer.Option(min=1, help="Generate this many small records instead of reading input.")
     ] = None,
     partition: Annotated[int | None, typer.Option(min=0, help="Send all records to this partition.")] = None,
-    acks: Annotated[Acks, typer.Option(help="0 none, 1 the leader, all the in-sync replicas.")] = Acks.ALL,
+    acks: AcksOption = Acks.ALL,
+    idempotence: IdempotenceOption = None,
     input_: Annotated[_Input, typer.Option("--input", help="json: an object per line.")] = _Input.LINES,
     keys: Annotated[bool, typer.Option(help="Split lines at the first tab into key and value.")] = True,
     key_separator: Annotated[str | None, typer.Option(help="Split lines at this instead of a tab.")] = None,
     header: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header of every record. Repeatable.")
     ] = None,
-    compression: Annotated[_Compression, typer.Option(help="How batches are compressed.")] = _Compression.NONE,
-    batch_size: Annotated[int, typer.Option(min=1, help="Maximum bytes per batch.")] = 262_144,
-    linger_ms: Annotated[int, typer.Option(min=0, help="Milliseconds a batch waits for more records.")] = 5,
+    compression: CompressionOption = BatchCompression.NONE,
+    batch_size: BatchSizeOption = 262_144,
+    linger_ms: LingerOption = 5,
     timeout: Annotated[
         float | None,
         typer.Option(
@@ -117,9 +131,9 @@ def produce(
     Kafka's clients; each batch of records without a key goes to another
     partition. --input json takes key, value, headers and timestamp of each
     object, as 'klamm consume -o json' writes them, and ignores its topic,
-    partition and offset; other keys are refused. The producer is not
-    idempotent: retries may store a record twice. If stdout is not a terminal,
-    it gets the number of acknowledged records.
+    partition and offset; other keys are refused. The producer is idempotent
+    unless --acks is 0 or 1: a record that is sent again is stored once. If
+    stdout is not a terminal, it gets the number of acknowledged records.
     """
     _check(count, file, input_, key_separator)
     default_timeout = _LINES_TIMEOUT_S if count is None else _PROBE_TIMEOUT_S
@@ -129,6 +143,7 @@ def produce(
         count=count,
         file=file,
         acks=acks,
+        idempotence=idempotence,
         split_keys=keys,
         separator=os.fsencode("\t" if key_separator is None else key_separator),
         as_json=input_ is _Input.JSON,
@@ -152,7 +167,8 @@ def _check(count: int | None, file: Path | None, input_: _Input, key_separator: 
 
 async def _produce(order: _Order, target: Target) -> None:
     options = ProducerOptions(
-        acks=_ACKS[order.acks],
+        acks=ACKS[order.acks],
+        enable_idempotence=order.idempotence,
         compression_type=order.codec,
         batch_size=order.batch_size,
         linger_ms=order.linger_ms,
@@ -295,3 +311,5 @@ def _report(producer: Producer, order: _Order, size: int, seconds: float) -> Non
     rates += "" if totals.failed else f", {size / 1e6 / seconds:.2f} MB/s"
     retried = f", {counted(totals.batches_retried, 'batch', 'batches')} sent again" if totals.batches_retried else ""
     say(f"{counted(totals.acknowledged, 'record')}{bytes_} {done} in {seconds:.2f} s: {rates}{retried}")
+    if totals.batches_retried and not producer.is_idempotent:
+        say("the producer was not idempotent: what was sent again may be stored twice")

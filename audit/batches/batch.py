@@ -109,6 +109,7 @@ def next_commit(before: Commit, results: Sequence[BucketResult]) -> Commit:
         records=before.records + sum(result.records for result in results),
         quarantined=before.quarantined + sum(result.quarantined for result in results),
         controllers=tuple(sorted({*before.controllers, *(c for result in results for c in result.controllers)})),
+        followed=tuple(sorted({*before.followed, *(pair for result in results for pair in result.followed)})),
         tables=_summed(before.tables, [result.tables for result in results]),
         rules=tuple(sorted({*before.rules, RULES_VERSION})),
         clocks=tuple(greatest([*before.clocks, *(clock for result in results for clock in result.clocks)])),

@@ -76,6 +76,7 @@ def check_bucket(
         place.bucket,
         BucketState(stored),
         controllers=controllers_named(rows),
+        followed=controllers_followed(rows),
         clocks=tuple(clock_differences(windows(batch).now, limits.clock_ms)),
         events=tuple(touched_events(batch).tolist()),
     )
@@ -89,6 +90,13 @@ def _whole(output: OutputFolder, state: BucketState, table: Awaited) -> pyarrow.
 def controllers_named(rows: pyarrow.Table) -> tuple[int, ...]:
     """The controllers whose events these records follow from."""
     return tuple(sorted(rows["cause_controller"].drop_null().unique().to_pylist()))
+
+
+def controllers_followed(rows: pyarrow.Table) -> tuple[tuple[int, int], ...]:
+    """Find the (controller epoch, controller) of the requests that these records follow from."""
+    columns = ["cause_controller_epoch", "cause_controller"]
+    pairs = rows.select(columns).drop_null().group_by(columns).aggregate([])
+    return tuple(sorted(zip(*(pairs[name].to_pylist() for name in columns), strict=True)))
 
 
 def write_findings(output: OutputFolder, place: BucketPlace, findings: list[AuditFinding]) -> None:

@@ -187,11 +187,13 @@ def _rebuilt_bucket(changes: _Changes, start: Commit, bucket: int, divided: _Div
     scratch, state = _Scratch(top), BucketState()
     clocks: list[ClockDifference] = []
     controllers: set[int] = set()
+    followed: set[tuple[int, int]] = set()
     for step, rows in enumerate(divided.steps(RECORDS_TABLE, bucket)):
         result = check_bucket(scratch, BucketPlace(bucket, step), state, rows.select(RECORDS.names), start.limits)
         state = result.state
         clocks += result.clocks
         controllers |= set(result.controllers)
+        followed |= set(result.followed)
     for table in _REVISED:
         known = (rows.drop_columns(["key"]) for rows in divided.steps(table, bucket))
         changes.write(table, holding_rows(table, known), scratch.holding(table), bucket)
@@ -207,6 +209,7 @@ def _rebuilt_bucket(changes: _Changes, start: Commit, bucket: int, divided: _Div
         BucketState(runs),
         tables=folder.take_written(),
         controllers=tuple(sorted(controllers)),
+        followed=tuple(sorted(followed)),
         clocks=tuple(clocks),
     )
 

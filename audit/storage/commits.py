@@ -42,9 +42,9 @@ class BucketState(Struct, frozen=True):
 class BucketResult(Struct, frozen=True):
     """Holds what checking one bucket of a batch has brought.
 
-    `controllers`: those whose events agents name. `taken`: the last file of each log, and the byte up to which it was
-    read. `tables`: what was written to them, by table and day. `error`: why the bucket could not be checked; nothing
-    else holds then.
+    `controllers`: those whose events agents name; `followed`: these with the controller epoch, which stands first.
+    `taken`: the last file of each log, and the byte up to which it was read. `tables`: what was written to them, by
+    table and day. `error`: why the bucket could not be checked; nothing else holds then.
     """
 
     bucket: int
@@ -54,6 +54,7 @@ class BucketResult(Struct, frozen=True):
     records: int = 0
     quarantined: int = 0
     controllers: tuple[int, ...] = ()
+    followed: tuple[tuple[int, int], ...] = ()
     modified_ns: int = 0
     taken: dict[str, tuple[str, int]] = {}
     events: tuple[int, ...] = ()
@@ -74,6 +75,7 @@ class Commit(Struct, frozen=True):
     records: int = 0
     quarantined: int = 0
     controllers: tuple[int, ...] = ()
+    followed: tuple[tuple[int, int], ...] = ()
     modified_ns: int = 0
     """The newest time of change of the files that were read, in ns since 1970."""
     taken: dict[str, tuple[str, int]] = {}

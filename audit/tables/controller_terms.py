@@ -26,6 +26,7 @@ class TermEvents(Struct, frozen=True):
     active_ms: int | None = None
     resigned_ms: int | None = None
     record: str | None = None
+    resigned_record: str | None = None
 
     @property
     def name(self) -> str:
@@ -34,7 +35,7 @@ class TermEvents(Struct, frozen=True):
     def joined(self, other: "TermEvents") -> "TermEvents":
         """Join two records of a term: the first of each."""
         firsts = {}
-        for field in ("active_ms", "resigned_ms", "record"):
+        for field in ("active_ms", "resigned_ms", "record", "resigned_record"):
             known = [value for value in (getattr(self, field), getattr(other, field)) if value is not None]
             firsts[field] = min(known, default=None)
         return replace(self, **firsts)
@@ -51,7 +52,7 @@ def terms_of(rows: pyarrow.Table) -> Iterator[TermEvents]:
         if row["to_state"] == "active":
             yield replace(term, active_ms=row["at_ms"], record=reference(row))
         elif row["to_state"] == "resigned":
-            yield replace(term, resigned_ms=row["at_ms"])
+            yield replace(term, resigned_ms=row["at_ms"], resigned_record=reference(row))
 
 
 def term_rows(events: Mapping[str, TermEvents], work: Mapping[str, Work]) -> list[dict[str, Any]]:

@@ -13,11 +13,11 @@ from msgspec import Struct
 from broker_agent.compaction.cleaner_metrics import CleanerMetrics, LastCleaning
 from broker_agent.compaction.log_cleaning import CleaningAbortedError, CleaningTools, LogCleaning, extent_of
 from broker_agent.compaction.offset_map import ENTRY_BYTES, OffsetMap
-from broker_agent.compaction.throttle import IoThrottle
 from broker_agent.decisions.compaction import CompactionPolicy, LogDirt, LogExtent, measure_dirt
 from broker_agent.log.log_directories import LogDirectories
 from broker_agent.log.partition_log import PartitionLog
 from cluster.aio.clock import WallClock
+from cluster.aio.rate_limiter import RateLimiter
 from cluster.aio.slices import in_slices
 from cluster.config.settings import Settings
 from cluster.metrics.registry import Metrics
@@ -54,10 +54,10 @@ class LogCleaner:
         capacity = int(
             settings.log_cleaner_dedupe_buffer_size * settings.log_cleaner_io_buffer_load_factor / threads / ENTRY_BYTES
         )
-        throttle = IoThrottle(settings.log_cleaner_io_max_bytes_per_second)
+        limiter = RateLimiter(settings.log_cleaner_io_max_bytes_per_second)
         piece_bytes = max(_PIECE_BYTES_MIN, settings.log_cleaner_io_buffer_size // threads // 2)
         self._tools = [
-            CleaningTools(logs.disk, OffsetMap(capacity), throttle.pace, piece_bytes) for _ in range(threads)
+            CleaningTools(logs.disk, OffsetMap(capacity), limiter.pass_bytes, piece_bytes) for _ in range(threads)
         ]
         self._last = [LastCleaning() for _ in self._tools]
         self._being_cleaned: set[PartitionLog] = set()

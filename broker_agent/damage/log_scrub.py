@@ -12,6 +12,7 @@ import structlog
 from broker_agent.log.log_directories import LogDirectories
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log_damage import LogDamage
+from cluster.aio.rate_limiter import RateLimiter
 from cluster.config.settings import Settings
 from cluster.metrics.registry import Metrics
 from cluster.model.errors import StorageError
@@ -35,7 +36,7 @@ class LogScrub:
     ) -> None:
         self._logs = logs
         self._on_damage = on_damage
-        self._bytes_per_second = settings.klamm_log_scrub_bytes_per_second
+        self._limiter = RateLimiter(settings.klamm_log_scrub_bytes_per_second or None)
         self._initial_delay_s = settings.log_initial_task_delay_ms / 1000
         self._interval_s = settings.klamm_log_scrub_interval_ms / 1000
         self._verified = metrics.meter(*_METRICS, "BytesVerifiedPerSec")
@@ -43,7 +44,7 @@ class LogScrub:
 
     async def run(self) -> None:
         """Verify until cancelled; returns at once if the rate is 0."""
-        if self._bytes_per_second == 0:
+        if self._limiter.bytes_per_second is None:
             return
         await asyncio.sleep(self._initial_delay_s)
         while True:
@@ -67,4 +68,4 @@ class LogScrub:
 
     async def _pace(self, size: int) -> None:
         self._verified.mark(size)
-        await asyncio.sleep(size / self._bytes_per_second)
+        await self._limiter.pass_bytes(size)

@@ -15,7 +15,7 @@ from broker_agent.log.epoch_history import EpochEntry
 from broker_agent.log.index import MAX_RELATIVE_OFFSET
 from broker_agent.log.log_directory import LogDirectory
 from broker_agent.log.log_flusher import LogFlusher
-from broker_agent.log.record_batch import BatchHeader, stamp, stamp_append_time
+from broker_agent.log.record_batch import NO_TIMESTAMP, BatchHeader, stamp, stamp_append_time
 from broker_agent.log.record_sets import check_batch_of_client, check_set_of_leader, split_for_segments
 from broker_agent.log.recovery import LoadedLog
 from broker_agent.log.retention import count_expired, describe
@@ -324,6 +324,24 @@ class PartitionLog:
         with self.usable():
             header = self.segments.find_timestamp(timestamp, self._log_start)
             return None if header is None else (header.max_timestamp, max(Offset(header.base_offset), self._log_start))
+
+    def newest_batches(self) -> list[bytes]:
+        """The batches of which one has the first record with the largest timestamp, in offset order; none without
+        timestamps. Raises StorageError.
+
+        There are two if the log start is in the first: the record with its largest timestamp may be deleted.
+        """
+        batches: list[bytes] = []
+        with self._usable():
+            start = self._log_start
+            while True:
+                header = self.segments.find_newest(start)
+                if header is None or header.max_timestamp == NO_TIMESTAMP:
+                    return batches
+                batches.append(self.segments.read(Offset(header.last_offset), 0, self._end, at_least_one=True))
+                if header.base_offset >= start:
+                    return batches
+                start = Offset(header.last_offset + 1)
 
     def batches(self) -> Iterator[BatchHeader]:
         """The headers of all batches that end at or after the log start; for inspection, not for serving."""

@@ -306,6 +306,18 @@ class Segment:
                 return header
         return None
 
+    def find_newest(self, start: Offset) -> BatchHeader | None:
+        """The first batch with the largest timestamp among those that end at or after `start`; None without any."""
+        if self.largest_timestamp == NO_TIMESTAMP:
+            return None
+        newest = self.find_timestamp(self.largest_timestamp, start)
+        if newest is not None:
+            return newest
+        # It is in a batch below `start`, or in the index only.
+        first = self.find(start)
+        headers = () if first is None else (h for _, h in self.batches(first.position) if h.record_count > 0)
+        return max(headers, key=lambda header: header.max_timestamp, default=None)
+
     # Writing
 
     def append(self, buffers: Sequence[bytes | memoryview], batches: Iterable[PlacedBatch]) -> None:

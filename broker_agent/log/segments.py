@@ -176,6 +176,17 @@ class Segments:
                 return header
         return None
 
+    def find_newest(self, start: Offset) -> BatchHeader | None:
+        """The first batch with the largest timestamp among those that end at or after `start`; None without any."""
+        newest: BatchHeader | None = None
+        for segment in sorted(self.since(start), key=lambda segment: -segment.largest_timestamp):
+            if newest is not None and newest.max_timestamp >= segment.largest_timestamp:
+                break
+            found = segment.find_newest(start)
+            if found is not None and (newest is None or found.max_timestamp > newest.max_timestamp):
+                newest = found
+        return newest
+
     def headers(self, start: Offset) -> Iterator[BatchHeader]:
         """The headers of the batches that end at or after `start`, in order."""
         for segment in self.since(start):

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
+import structlog
+
 from cluster.aio.parking import parked
 from cluster.metrics.registry import Metrics
 from cluster.metrics.requests import record_waiting
@@ -19,6 +21,7 @@ CHECKED_AT_ONCE: Final = 16
 """Of operations that watch one partition, how many are tested before others have their turn on the event loop."""
 Test = Callable[[TopicPartition], bool]
 """Called after the partition changed; True completes the operation."""
+_log = structlog.stdlib.get_logger()
 
 
 class _Operation:
@@ -35,6 +38,21 @@ class _Operation:
             return False
         self.done.set_result(satisfied)
         return True
+
+    def check(self, key: TopicPartition) -> bool:
+        """Test the operation after `key` changed; returns whether this completed it.
+
+        What a test raises ends the wait of its own request, and reaches neither the request that changed the partition
+        nor the other operations.
+        """
+        if self.done.done():
+            return False
+        try:
+            return self.test(key) and self.complete(satisfied=True)
+        except Exception as error:
+            _log.warning("Testing a waiting request failed", partition=str(key), error=repr(error))
+            self.done.set_exception(error)
+            return True
 
 
 class Purgatory:
@@ -58,7 +76,7 @@ class Purgatory:
         self._checked: TopicPartition | None = None
 
     async def wait(self, test: Test, keys: Sequence[TopicPartition], timeout_ms: int) -> bool:
-        """Wait until `test` is True for one of the keys; False after `timeout_ms`.
+        """Wait until `test` is True for one of the keys; False after `timeout_ms`. Raises what `test` raises.
 
         The caller must have tested all keys without an await since.
         """
@@ -86,7 +104,7 @@ class Purgatory:
         if watching is None:
             return 0
         if not self._in_parts or len(watching) <= CHECKED_AT_ONCE:
-            return sum(_test(operation, key) for operation in tuple(watching))
+            return sum(operation.check(key) for operation in tuple(watching))
         is_scheduled = bool(self._to_check) or self._checked is not None
         self._to_check[key] = None
         return 0 if is_scheduled else self._check_some()
@@ -99,7 +117,7 @@ class Purgatory:
             # Those that begin to wait later need no test now: their callers have seen the change already.
             self._unchecked = iter(tuple(self._watchers.get(self._checked, ())))
         part = list(islice(self._unchecked, CHECKED_AT_ONCE))
-        completed = sum(_test(operation, self._checked) for operation in part)
+        completed = sum(operation.check(self._checked) for operation in part)
         if len(part) < CHECKED_AT_ONCE:
             self._checked = None
         if self._to_check or self._checked is not None:
@@ -133,7 +151,3 @@ class Purgatory:
                     del self._watchers[key]
         self._size.dec(len(operation.keys))
         self._delayed.dec()
-
-
-def _test(operation: _Operation, key: TopicPartition) -> bool:
-    return not operation.done.done() and operation.test(key) and operation.complete(satisfied=True)

@@ -60,6 +60,7 @@ class ReplicaManager:
         self.metrics = metrics
         self.produce_purgatory = Purgatory("Produce", metrics.registry)
         self.follower_fetch_purgatory = Purgatory("Fetch", metrics.registry)
+        """Fetches of followers and of all others that read up to the log end."""
         self.fetch_purgatory = Purgatory("Fetch", metrics.registry, in_parts=True)
         """Fetches of consumers, of which thousands may wait for one partition."""
         self.delete_records_purgatory = Purgatory("DeleteRecords", metrics.registry)
@@ -245,6 +246,7 @@ class ReplicaManager:
     def high_watermark_rose(self, tp: TopicPartition) -> None:
         """A follower's high watermark increased (R5.10 step 4)."""
         self.fetch_purgatory.check_and_complete(tp)
+        self.follower_fetch_purgatory.check_and_complete(tp)
 
     async def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks of all online partitions that have a log, by directory (R9.8)."""

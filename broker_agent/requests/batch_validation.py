@@ -1,10 +1,13 @@
-"""Validates small batches of clients at once, others off the event loop and within a budget of memory."""
+"""Validates small batches of clients at once, others off the event loop and within a budget of memory.
+
+What reads the records of stored batches shares the workers and the budget.
+"""
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from broker_agent.log.config import LogConfig
 from broker_agent.log.record_batch import HEADER_SIZE, parse_header
@@ -17,6 +20,7 @@ from cluster.model.errors import LogAppendError
 
 AT_ONCE_MAX: Final = 64 * 1024
 """Batches of more bytes, and compressed ones, are validated off the event loop."""
+_T = TypeVar("_T")
 
 
 class _Waiting(NamedTuple):
@@ -76,8 +80,8 @@ class BatchValidation:
 
     def __init__(self, workers: Workers, clock: WallClock, settings: Settings) -> None:
         self._workers, self._clock = workers, clock
-        self._decompressed_max = settings.klamm_max_decompressed_batch_bytes
-        self._budget = ByteBudget(max(settings.klamm_decompression_memory_bytes, self._decompressed_max))
+        self.decompressed_max = settings.klamm_max_decompressed_batch_bytes
+        self._budget = ByteBudget(max(settings.klamm_decompression_memory_bytes, self.decompressed_max))
 
     @staticmethod
     def is_quick(records: bytes) -> bool:
@@ -91,15 +95,19 @@ class BatchValidation:
 
     def validate(self, records: bytes, config: LogConfig) -> bytes:
         """Validate on the event loop; returns the batch to append. Raises LogAppendError."""
-        return check_client_batch(records, config, self._clock.now_ms(), self._decompressed_max)
+        return check_client_batch(records, config, self._clock.now_ms(), self.decompressed_max)
 
     async def validate_off_loop(self, records: bytes, config: LogConfig) -> bytes | LogAppendError:
         """Validate in a worker; returns the batch to append, or why it is refused."""
+        return await self.run_off_loop(records, lambda: self._find_outcome(records, config))
+
+    async def run_off_loop(self, records: bytes, function: Callable[[], _T]) -> _T:
+        """The result of a function that decompresses this batch, in a worker."""
         memory = self._memory_for(records)
         if not memory:
-            return await self._workers.run(lambda: self._find_outcome(records, config))
+            return await self._workers.run(function)
         async with self._budget.hold(memory):
-            return await self._workers.run(lambda: self._find_outcome(records, config))
+            return await self._workers.run(function)
 
     def _find_outcome(self, records: bytes, config: LogConfig) -> bytes | LogAppendError:
         try:
@@ -112,4 +120,4 @@ class BatchValidation:
         codec = find_codec(parse_header(records).attributes) if len(records) >= HEADER_SIZE else None
         if codec in (CompressionCodec.NONE, None):
             return 0
-        return largest_size(codec, len(records) - HEADER_SIZE, self._decompressed_max)
+        return largest_size(codec, len(records) - HEADER_SIZE, self.decompressed_max)

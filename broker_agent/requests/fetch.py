@@ -1,7 +1,7 @@
-"""Fetch on the leader, from followers and consumers.
+"""Fetch from followers and consumers, on the leader; and on followers, from consumers near them.
 
-Source: Kafka ReplicaManager.fetchMessages, readFromLog, DelayedFetch. KIP-227 is not implemented: every request names
-all its partitions.
+Source: Kafka ReplicaManager.fetchMessages, readFromLog, DelayedFetch; KIP-392. KIP-227 is not implemented: every
+request names all its partitions.
 """
 
 from collections.abc import Sequence
@@ -11,15 +11,24 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from broker_agent.decisions.data_requests import UNREMARKABLE_FETCH_ERRORS
+from broker_agent.decisions.read_replica import choose_read_replica, may_read_from_follower, reads_to_log_end
 from broker_agent.decisions.truncation import diverges
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.replication.hosted_partition import HostedPartition
-from broker_agent.replication.replica_manager import ReplicaManager, validate_leadership
+from broker_agent.replication.replica_manager import ReplicaManager, validate_leadership, validate_replica
 from cluster.aio.slices import in_slices
-from cluster.model.broker import NO_LEADER_EPOCH, Offset
+from cluster.model.broker import NO_LEADER_EPOCH, BrokerId, Offset
 from cluster.model.errors import ErrorCode, LogAppendError, StorageError
 from cluster.model.partition import TopicPartition
-from cluster.requests.data import EpochEndOffset, FetchPartition, FetchPartitionData, FetchRequest, FetchResponse
+from cluster.requests.data import (
+    CONSUMER,
+    NO_READ_REPLICA,
+    EpochEndOffset,
+    FetchPartition,
+    FetchPartitionData,
+    FetchRequest,
+    FetchResponse,
+)
 
 _RESPONSE_BYTES_MAX: Final = 100 * 1024 * 1024
 """Leaves room for a first batch above the limit: a response is one message, of which peers take 128 MiB."""
@@ -50,7 +59,8 @@ class FetchRequests:
         waiting = _WaitingFetch(request, self._manager)
         is_done = any(waiting.check(key) for key in waiting.keys)
         is_follower = request.replica_id >= 0
-        purgatory = self._manager.follower_fetch_purgatory if is_follower else self._manager.fetch_purgatory
+        waits_for_log_end = reads_to_log_end(request)
+        purgatory = self._manager.follower_fetch_purgatory if waits_for_log_end else self._manager.fetch_purgatory
         if not is_done and not await purgatory.wait(waiting.test, waiting.keys, request.max_wait_ms):
             self._manager.metrics.expired_fetches["follower" if is_follower else "consumer"].mark()
         # Read again what may have changed, without updating the follower's progress: the leader completed the wait, and
@@ -99,8 +109,11 @@ class FetchRequests:
                 return verdict
         if not bounds.log_start <= item.fetch_offset <= bounds.log_end:
             return _answer(item, bounds, ErrorCode.OFFSET_OUT_OF_RANGE)
+        preferred = self._choose_replica(partition, request, item)
+        if preferred is not None:
+            return _answer(item, bounds, preferred_read_replica=preferred)
         # Consumers see committed records only: a later one may still be truncated if another replica is elected.
-        upper = bounds.log_end if request.replica_id >= 0 else bounds.high_watermark
+        upper = bounds.log_end if reads_to_log_end(request) else bounds.high_watermark
         records = b""
         if item.fetch_offset < upper and (limit > 0 or at_least_one):
             try:
@@ -124,12 +137,29 @@ class FetchRequests:
         log_topic_id = None if partition.log is None else partition.log.topic_id
         if item.topic_id is not None and log_topic_id is not None and item.topic_id != log_topic_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID
-        code = validate_leadership(partition, item.current_leader_epoch)
+        validate = validate_replica if may_read_from_follower(request) else validate_leadership
+        code = validate(partition, item.current_leader_epoch)
         if code is not ErrorCode.NONE:
             return code
         if request.replica_id >= 0:
             code = _validate_follower(partition, request, item)
         return partition if code is ErrorCode.NONE else code
+
+    def _choose_replica(
+        self, partition: HostedPartition, request: FetchRequest, item: FetchPartition
+    ) -> BrokerId | None:
+        """The follower that a consumer should read from, as `replica.selector.class` says."""
+        is_near_somewhere = request.replica_id == CONSUMER and bool(request.rack_id)
+        if self._manager.settings.replica_selector_class is None or not (partition.is_leader and is_near_somewhere):
+            return None
+        return choose_read_replica(
+            request.rack_id,
+            item.fetch_offset,
+            self._manager.own_id,
+            partition.remote,
+            isr=partition.isr,
+            racks=self._manager.metadata.racks((self._manager.own_id, *partition.isr)),
+        )
 
     def _record_follower_fetch(
         self, partition: HostedPartition, request: FetchRequest, item: FetchPartition, bounds: _Bounds, now_ms: float
@@ -205,11 +235,13 @@ class _WaitingFetch:
 
     def _check(self, key: TopicPartition) -> bool:
         item = self._items[key]
-        partition = self._manager.lookup_leader(key, item.current_leader_epoch)
+        manager = self._manager
+        lookup = manager.lookup_replica if may_read_from_follower(self._request) else manager.lookup_leader
+        partition = lookup(key, item.current_leader_epoch)
         if isinstance(partition, ErrorCode) or partition.log is None:
             return True
         log = partition.log
-        bound = log.log_end_offset if self._request.replica_id >= 0 else log.high_watermark
+        bound = log.log_end_offset if reads_to_log_end(self._request) else log.high_watermark
         if item.fetch_offset > bound:
             return True
         if item.last_fetched_epoch != NO_LEADER_EPOCH:
@@ -252,6 +284,7 @@ def _answer(
     *,
     records: bytes = b"",
     diverging_epoch: EpochEndOffset | None = None,
+    preferred_read_replica: BrokerId = NO_READ_REPLICA,
 ) -> FetchPartitionData:
     """Build a partition's result with the log's offsets, which errors carry, too."""
     return FetchPartitionData(
@@ -262,15 +295,21 @@ def _answer(
         last_stable_offset=bounds.high_watermark,
         log_start_offset=bounds.log_start,
         diverging_epoch=diverging_epoch,
+        preferred_read_replica=preferred_read_replica,
         records=records,
     )
 
 
 def _must_answer_now(request: FetchRequest, data: list[FetchPartitionData]) -> bool:
-    """Whether to respond without waiting: enough bytes, an error, a diverging epoch, or no wait time (R6.14)."""
+    """Whether to respond without waiting: enough bytes, no wait time, or what the sender should know soon (R6.14)."""
     return (
         request.max_wait_ms <= 0
         or not data
         or sum(len(item.records) for item in data) >= request.min_bytes
-        or any(item.error_code is not ErrorCode.NONE or item.diverging_epoch is not None for item in data)
+        or any(
+            item.error_code is not ErrorCode.NONE
+            or item.diverging_epoch is not None
+            or item.preferred_read_replica != NO_READ_REPLICA
+            for item in data
+        )
     )

@@ -1,20 +1,27 @@
 """ListOffsets and OffsetsForLeaderEpoch, answered by the leader.
 
-Source: Kafka Partition.fetchOffsetForTimestamp, lastOffsetForLeaderEpoch; KIP-101, KIP-207.
+Source: Kafka Partition.fetchOffsetForTimestamp, lastOffsetForLeaderEpoch; KIP-101, KIP-207, KIP-734.
 """
+
+from functools import partial
 
 from broker_agent.decisions.data_requests import repeated_partitions
 from broker_agent.log.partition_log import PartitionLog
+from broker_agent.replication.hosted_partition import HostedPartition
 from broker_agent.replication.replica_manager import ReplicaManager
+from broker_agent.requests.batch_validation import BatchValidation
+from broker_agent.requests.newest_record import NewestRecord, find_newest_record
 from cluster.aio.slices import in_slices
 from cluster.model.broker import NO_LEADER_EPOCH, BrokerId, Offset
-from cluster.model.errors import ErrorCode, StorageError
+from cluster.model.errors import ErrorCode, LogAppendError, StorageError
 from cluster.model.partition import TopicPartition
 from cluster.requests.data import (
     CONSUMER,
     DEBUGGING_CONSUMER,
+    EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -29,11 +36,13 @@ from cluster.requests.data import (
 class OffsetRequests:
     """Answers from the logs of partitions led here."""
 
-    def __init__(self, manager: ReplicaManager) -> None:
+    def __init__(self, manager: ReplicaManager, validation: BatchValidation) -> None:
         self._manager = manager
+        self._validation = validation
 
     async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        """The earliest offset, latest offset, or the first one at a timestamp, per partition (R6.21).
+        """The earliest offset, latest offset, the first one at a timestamp, or the one with the largest timestamp, per
+        partition (R6.21).
 
         Consumers are told no more than the high watermark; followers, and what asks to debug, the end of the log. The
         latter is answered by followers, too. A partition that is named twice is refused, each time.
@@ -44,7 +53,7 @@ class OffsetRequests:
                 [
                     ListOffsetsResult(item.topic, item.partition, ErrorCode.INVALID_REQUEST)
                     if (item.topic, item.partition) in repeated
-                    else self._list_one(item, request.replica_id)
+                    else await self._list_one(item, request.replica_id)
                     async for item in in_slices(request.partitions)
                 ]
             )
@@ -56,16 +65,45 @@ class OffsetRequests:
             tuple([self._epoch_end(item) async for item in in_slices(request.partitions)])
         )
 
-    def _list_one(self, item: ListOffsetsPartition, asked_by: BrokerId) -> ListOffsetsResult:
-        tp = TopicPartition(item.topic, item.partition)
+    async def _list_one(self, item: ListOffsetsPartition, asked_by: BrokerId) -> ListOffsetsResult:
+        newest: NewestRecord | None = None
+        try:
+            if item.timestamp == MAX_TIMESTAMP:
+                newest = await self._find_newest(item, asked_by)
+            return self._list_now(item, asked_by, newest)
+        except StorageError:
+            return ListOffsetsResult(item.topic, item.partition, ErrorCode.KAFKA_STORAGE_ERROR)
+        except LogAppendError as error:
+            return ListOffsetsResult(item.topic, item.partition, error.code)
+
+    def _lookup(self, item: ListOffsetsPartition, asked_by: BrokerId) -> HostedPartition | ErrorCode:
         lookup = self._manager.lookup_replica if asked_by == DEBUGGING_CONSUMER else self._manager.lookup_leader
-        partition = lookup(tp, item.current_leader_epoch)
+        return lookup(TopicPartition(item.topic, item.partition), item.current_leader_epoch)
+
+    async def _find_newest(self, item: ListOffsetsPartition, asked_by: BrokerId) -> NewestRecord | None:
+        """The first record with the largest timestamp; batches are read off the event loop."""
+        partition = self._lookup(item, asked_by)
+        if isinstance(partition, ErrorCode) or partition.log is None:
+            return None
+        log_start, validation = partition.log.log_start_offset, self._validation
+        newest: NewestRecord | None = None
+        for batch in partition.log.newest_batches():
+            find = partial(find_newest_record, batch, log_start, validation.decompressed_max)
+            found = await validation.run_off_loop(batch, find)
+            if found is not None and (newest is None or found.timestamp > newest.timestamp):
+                newest = found
+        return newest
+
+    def _list_now(
+        self, item: ListOffsetsPartition, asked_by: BrokerId, newest: NewestRecord | None
+    ) -> ListOffsetsResult:
+        partition = self._lookup(item, asked_by)
         if isinstance(partition, ErrorCode):
             return ListOffsetsResult(item.topic, item.partition, partition)
         log = partition.log
-        assert log is not None, f"{tp} is looked up without a log"
+        assert log is not None, f"{partition.topic_partition} is looked up without a log"
         sees_all = asked_by != CONSUMER
-        if item.timestamp == EARLIEST_TIMESTAMP:
+        if item.timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
             return _found(item, log.log_start_offset, log)
         # A new leader may not know yet how far its predecessor committed. Until its high watermark reaches its own
         # epoch, a consumer could get an end offset lower than before (KIP-207).
@@ -75,16 +113,18 @@ class OffsetRequests:
                 return ListOffsetsResult(item.topic, item.partition, ErrorCode.OFFSET_NOT_AVAILABLE)
             end = log.log_end_offset if sees_all else log.high_watermark
             return ListOffsetsResult(item.topic, item.partition, ErrorCode.NONE, -1, end, partition.leader_epoch)
-        try:
-            return self._at_time(item, log, sees_all=sees_all, is_current=is_current)
-        except StorageError:
-            return ListOffsetsResult(item.topic, item.partition, ErrorCode.KAFKA_STORAGE_ERROR)
+        found = newest if item.timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(item.timestamp)
+        return self._at_time(item, log, found, sees_all=sees_all, is_current=is_current)
 
     @staticmethod
     def _at_time(
-        item: ListOffsetsPartition, log: PartitionLog, *, sees_all: bool, is_current: bool
+        item: ListOffsetsPartition,
+        log: PartitionLog,
+        found: tuple[int, Offset] | None,
+        *,
+        sees_all: bool,
+        is_current: bool,
     ) -> ListOffsetsResult:
-        found = log.offset_for_timestamp(item.timestamp)
         if found is not None and found[1] < (log.log_end_offset if sees_all else log.high_watermark):
             timestamp, offset = found
             return _found(item, offset, log, timestamp)

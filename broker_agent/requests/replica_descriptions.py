@@ -15,6 +15,7 @@ from broker_agent.decisions.known_leaderships import (
 )
 from broker_agent.decisions.restored_zookeeper import RestoredZooKeeper
 from broker_agent.replication.replica_manager import ReplicaManager
+from broker_agent.requests.producer_ids import ProducerIds
 from cluster.aio.slices import in_slices
 from cluster.model.broker import ControllerEpoch, TopicId
 from cluster.requests.recovery import (
@@ -38,11 +39,13 @@ class ReplicaDescriptions:
         known_controller_epoch: Callable[[], ControllerEpoch],
         recorded: RecordedRoles,
         restored: RestoredZooKeeper,
+        producer_ids: ProducerIds,
     ) -> None:
         self._manager = manager
         self._known_controller_epoch = known_controller_epoch
         self._recorded = recorded
         self._restored = restored
+        self._producer_ids = producer_ids
 
     async def describe(self, request: DescribeReplicasRequest) -> DescribeReplicasResponse:
         recorded = await self._recorded()
@@ -73,7 +76,8 @@ class ReplicaDescriptions:
         return DescribeReplicasResponse(
             self._manager.own_id,
             controller_epoch,
-            max((log.highest_producer_id for log in logs.values()), default=-1),
+            # Those in reserve are in no log yet, and must not be allocated to another broker.
+            max((self._producer_ids.highest, *(log.highest_producer_id for log in logs.values()))),
             tuple(replicas),
             tuple(leaderships.values()),
         )

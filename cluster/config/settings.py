@@ -188,6 +188,10 @@ class _ReplicationKeys(Keys):
     """Pause of a follower after a fetch that failed."""
     num_replica_fetchers: Positive = 1
     """Connections over which a broker fetches from each leader."""
+    replica_selector_class: Literal["org.apache.kafka.common.replica.RackAwareReplicaSelector"] | None = None
+    """Which replica a consumer reads from: not set, the leader; with Kafka's class for racks, one that is in sync in
+    the consumer's own rack.
+    """
     num_replica_alter_log_dirs_threads: MoverThreads = None
     """Must not be given: replicas are not moved between the directories of a broker."""
     replica_high_watermark_checkpoint_interval_ms: Positive = 5000

@@ -13,6 +13,7 @@ from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
 from cluster.metrics.catalogue import meanings
+from cluster.metrics.quantiles import quantile
 
 QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 _WINDOW: Final = 1024
@@ -101,9 +102,7 @@ class Histogram:
     def quantiles(self) -> list[float]:
         """Compute a value for each entry of QUANTILES, by nearest rank; zeros if nothing was recorded."""
         ranked = sorted(self._newest)
-        if not ranked:
-            return [0.0] * len(QUANTILES)
-        return [ranked[min(int(q * len(ranked)), len(ranked) - 1)] for q in QUANTILES]
+        return [quantile(ranked, share) for share in QUANTILES]
 
 
 class Timer(Histogram):

@@ -37,6 +37,7 @@ class ErrorCode(IntEnum):
     MESSAGE_TOO_LARGE = 10
     STALE_CONTROLLER_EPOCH = 11
     NETWORK_EXCEPTION = 13
+    COORDINATOR_LOAD_IN_PROGRESS = 14
     INVALID_TOPIC_EXCEPTION = 17
     RECORD_LIST_TOO_LARGE = 18
     NOT_ENOUGH_REPLICAS = 19
@@ -210,6 +211,12 @@ class PeerRefusesError(PeerUnreachableError):
     def __init__(self, address: str, code: ErrorCode, why: str) -> None:
         super().__init__(address, why)
         self.code = code
+
+
+class PeerTooOldError(PeerUnreachableError):
+    """The other node is of a release that does not know the request; nothing was processed."""
+
+    code = ErrorCode.UNSUPPORTED_VERSION
 
 
 class PeerBusyError(PeerUnreachableError):

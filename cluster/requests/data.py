@@ -31,7 +31,7 @@ from cluster.requests.field_types import (
 CONSUMER: Final = BrokerId(-1)
 """The replica id of a consumer, and of every other client; a follower has its broker id."""
 DEBUGGING_CONSUMER: Final = BrokerId(-2)
-"""The replica id of a tool that looks at a replica, whether it leads or not."""
+"""The replica id of a tool that reads all that a replica has, whether it leads or not."""
 
 
 class FetchPartition(Struct, frozen=True):
@@ -48,7 +48,10 @@ class FetchPartition(Struct, frozen=True):
 
 
 class FetchRequest(Struct, frozen=True):
-    """`replica_id`: broker id of a follower, -1 consumer, -2 debugging consumer, -3 local log copy. Times in ms."""
+    """`replica_id`: broker id of a follower, -1 consumer, -2 debugging consumer, -3 local log copy. Times in ms.
+
+    `rack_id`: of a consumer that may read from followers; empty: it reads from leaders only.
+    """
 
     replica_id: FetcherId
     partitions: ClientItems[FetchPartition]
@@ -57,6 +60,7 @@ class FetchRequest(Struct, frozen=True):
     max_bytes: Int32
     replica_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
     isolation_level: Annotated[int, bounds.INT8_CODE] = 0
+    rack_id: String = ""
 
 
 class EpochEndOffset(Struct, frozen=True):
@@ -66,7 +70,12 @@ class EpochEndOffset(Struct, frozen=True):
     end_offset: Offset
 
 
+NO_READ_REPLICA: Final = BrokerId(-1)
+
+
 class FetchPartitionData(Struct, frozen=True):
+    """`preferred_read_replica`: the follower from which the consumer should read instead, -1 for none."""
+
     topic: str
     partition: int
     error_code: ErrorCode
@@ -74,7 +83,7 @@ class FetchPartitionData(Struct, frozen=True):
     last_stable_offset: Offset = UNKNOWN_OFFSET
     log_start_offset: Offset = UNKNOWN_OFFSET
     diverging_epoch: EpochEndOffset | None = None
-    preferred_read_replica: BrokerId = BrokerId(-1)
+    preferred_read_replica: BrokerId = NO_READ_REPLICA
     records: bytes = b""
 
 
@@ -109,10 +118,14 @@ class OffsetsForLeaderEpochResponse(Struct, frozen=True):
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3
+"""The first record that has the largest timestamp. Source: KIP-734."""
+EARLIEST_LOCAL_TIMESTAMP = -4
+"""As EARLIEST_TIMESTAMP: all records are on the broker. Source: KIP-405."""
 
 
 class ListOffsetsPartition(Struct, frozen=True):
-    """`timestamp`: ms, or LATEST_TIMESTAMP, or EARLIEST_TIMESTAMP."""
+    """`timestamp`: ms, or one of the constants above."""
 
     topic: TopicOfItem
     partition: PartitionOfItem
@@ -170,6 +183,22 @@ class ProducePartitionResult(Struct, frozen=True):
 
 class ProduceResponse(Struct, frozen=True):
     partitions: tuple[ProducePartitionResult, ...]
+
+
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+
+
+class InitProducerIdRequest(Struct, frozen=True):
+    """Asks any broker for a producer id."""
+
+
+class InitProducerIdResponse(Struct, frozen=True):
+    """A producer id that nobody else has, and its epoch."""
+
+    error_code: ErrorCode
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
 
 
 UP_TO_HIGH_WATERMARK: Final = Offset(-1)

@@ -22,6 +22,7 @@ from cluster.model.errors import (
     FieldViolation,
     PeerBusyError,
     PeerNotConnectedError,
+    PeerTooOldError,
     PeerUnreachableError,
     RequestTooLargeError,
     UnresolvableHostError,
@@ -47,6 +48,7 @@ STATUS_OF_ERROR: Final[dict[ErrorCode, grpc.StatusCode]] = {
     ErrorCode.MESSAGE_TOO_LARGE: _INVALID,
     ErrorCode.STALE_CONTROLLER_EPOCH: _CONFLICT,
     ErrorCode.NETWORK_EXCEPTION: _LATER,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _LATER,
     ErrorCode.INVALID_TOPIC_EXCEPTION: _INVALID,
     ErrorCode.RECORD_LIST_TOO_LARGE: _INVALID,
     ErrorCode.NOT_ENOUGH_REPLICAS: _LATER,
@@ -183,7 +185,13 @@ def error_of(call: grpc.aio.AioRpcError, address: str) -> ApiError | PeerUnreach
                 leader_address=info.metadata.get("leader_address"),
                 violations=[FieldViolation(v.field, v.description) for v in wrong.field_violations],
             )
+    return _without_answer(call, address)
+
+
+def _without_answer(call: grpc.aio.AioRpcError, address: str) -> PeerUnreachableError:
     reason = _short_reason(call)
+    if call.code() is grpc.StatusCode.UNIMPLEMENTED:
+        return PeerTooOldError(address, reason)
     if reason == _UNRESOLVABLE:
         return UnresolvableHostError(address, reason)
     if reason == _REFUSED:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from launcher.demo.history import Acknowledged, RecordId
+from admin.record_history import Acknowledged, RecordId
 from launcher.demo.load import RecordLoad
 
 _STOP_S: Final = 10.0

@@ -13,6 +13,7 @@ from admin.client import AdminClient
 from admin.consumer import Consumer
 from admin.offsets import list_offsets
 from admin.producer import Delivery, Producer
+from admin.record_history import Acknowledged, RecordId
 from admin.topology import Topology
 from cluster.aio.clock import SystemClock
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError, StartupError
@@ -22,7 +23,6 @@ from cluster.requests.data import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Metadata
 from cluster.requests.topics import NewTopic
 from deploy.local.cluster import LocalCluster
 from deploy.local.kafka_clients import View
-from launcher.demo.history import Acknowledged, RecordId
 from launcher.demo.load import LoadOutcome, RecordLoad
 from launcher.demo.steps import PARTITIONS, REPLICAS, STEP_TIMEOUT_S, Demonstration, Say, timed, until
 from launcher.serving import until_serving
@@ -53,6 +53,7 @@ class KlammLoad(RecordLoad):
         self._topology = topology
 
     async def _produce(self, producer: str) -> None:
+        self._idempotent.add(producer)
         async with Producer(self._topology, SystemClock(), _OPTIONS, self._deliver) as client:
             async for id_ in self._ids(producer):
                 await client.send(self.topic, None, id_.value())

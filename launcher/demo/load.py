@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from launcher.demo.history import Acknowledged, HistoryRule, RecordId, Senders, Stored, check
+from admin.record_history import Acknowledged, HistoryRule, RecordId, Senders, Stored, summarize
 
 _STEP_S: Final = 0.02
 
@@ -102,12 +102,11 @@ class RecordLoad(ABC):
                     self._seen_more.clear()
         read = await self._read_all(timeout_s)
         stored = {p: [Stored(offset, RecordId.of(value)) for offset, value in records] for p, records in read.items()}
-        found = check(self._acknowledged, stored, Senders(self._sent, self._idempotent))
-        copies = Counter(record.id for records in stored.values() for record in records)
+        found = summarize(self._acknowledged, stored, Senders(self._sent, self._idempotent))
         return LoadOutcome(
             acknowledged=self.acknowledged,
-            anomalies=dict(Counter(anomaly.rule for anomaly in found)),
-            duplicates=copies.total() - len(copies),
+            anomalies=found.anomalies,
+            duplicates=found.duplicates,
             failed=self._failed,
             unread=len(unread),
             replaced=self._replaced,

@@ -10,11 +10,11 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from admin.record_history import HistoryRule
 from cluster.cli.typed_command import typed_command
 from cluster.model.exit_codes import ExitCode
 from deploy.local.cluster import LocalCluster
 from launcher.demo.audit import INCOMPLETE, LOG_FILE, AuditOutcome
-from launcher.demo.history import HistoryRule
 from launcher.demo.kafka import KAFKA, KLAMM, KafkaResult
 from launcher.demo.klamm import KlammResult
 from launcher.demo.load import LoadOutcome

@@ -139,7 +139,8 @@ FAULTS_OF_HISTORIES: Final[dict[str, Fault]] = {
     ),
     "two states of one partition epoch": Fault(write_twice, {"one-state-per-partition-epoch": 1}),
     "a write of an earlier controller epoch": Fault(
-        then(lambda b: [State(b.leader, 0, [b.leader])], controller_epoch=1), {"controller-epoch-never-back": 1}
+        then(lambda b: [State(b.leader, 0, [b.leader])], controller_epoch=1),
+        {"controller-epoch-never-back": 1, "written-outside-term": 1},
     ),
     "a leader missing for an hour": Fault(
         then(lambda b: [State(-1, 1, [b.leader]), State(b.leader, 1, [b.leader])], 3_600_000),

@@ -52,6 +52,20 @@ def repeat_activation(records: list[Record]) -> None:
     first(records, "controller").update(controller_epoch=1)
 
 
+def resign(records: list[Record]) -> None:
+    """The controller resigns before its last record."""
+    active = first(records, "controller", to_state="active")
+    records.insert(-1, {**active, "at_ms": records[-1]["at_ms"], "to_state": "resigned"})
+
+
+def write_before_active(records: list[Record]) -> None:
+    records[0], records[1] = records[1], records[0]
+
+
+def never_active(records: list[Record]) -> None:
+    first(records, "controller", to_state="active").update(controller_epoch=0)
+
+
 def set_clock(from_half: bool, ms: int) -> Change:
     def change(records: list[Record]) -> None:
         for record in records[len(records) // 2 if from_half else 0 :]:
@@ -90,11 +104,25 @@ def grant_by_earlier_controller(records: list[Record]) -> None:
     granted = [r for r in records if r["kind"] == "role" and r["cause"]["event"] == "AlterPartition"]
     assert granted
     for record in granted:
-        record["cause"].update(id=5, controller=1001, controller_epoch=1)
+        record["cause"].update(id=5, controller=1003, controller_epoch=1)
 
 
 FAULTS_OF_RECORDS: Final[dict[str, Fault]] = {
-    "a controller epoch of two controllers": Fault(of_controller(repeat_activation), {"one-controller-per-epoch": 1}),
+    "a controller epoch of two controllers": Fault(
+        of_controller(repeat_activation), {"one-controller-per-epoch": 1, "written-outside-term": 1}
+    ),
+    "changes after the controller had resigned": Fault(of_controller(resign), {"written-outside-term": 1}),
+    "changes before the controller became active": Fault(
+        of_controller(write_before_active), {"written-outside-term": 1}
+    ),
+    "changes by a controller that never became active": Fault(
+        lambda logs: logs.write_wrongly(EARLIER_CONTROLLER, never_active), {"written-outside-term": 1}
+    ),
+    "requests of a controller that was not active in their epoch": Fault(
+        of_agent(lambda record: record["cause"].update(controller=1002)),
+        {"other-controller-followed": 1},
+        ("no log of this node",),
+    ),
     "another leader in a broker's role": Fault(
         of_agent(lambda record: record.update(leader=9, isr=[9])), SECOND_LEADER
     ),
@@ -131,7 +159,8 @@ FAULTS_OF_RECORDS: Final[dict[str, Fault]] = {
         {"epoch-nobody-gave": 1, "partition-epoch-never-back": 1},
     ),
     "a request of an earlier controller": Fault(
-        of_agent(lambda record: record["cause"].update(controller_epoch=1)), {"stale-controller-epoch": 1}
+        of_agent(lambda record: record["cause"].update(controller=1003, controller_epoch=1)),
+        {"stale-controller-epoch": 1},
     ),
     "an ISR granted by an earlier controller, whose answer came late": Fault(
         lambda logs: logs.write_wrongly(BROKER, grant_by_earlier_controller)

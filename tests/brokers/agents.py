@@ -91,6 +91,7 @@ from state_log.record import LoggedStateChange, StateChange
 CLUSTER_ID = "cluster-of-the-test"
 CONTROLLER_ID = ControllerId(1001)
 CONTROLLER_ENDPOINTS = (Endpoint("controller", 9090), Endpoint("controller", 9091, "CONTROL"))
+REGISTRATION = encode_controller_registration(CONTROLLER_ID, CONTROLLER_ENDPOINTS, 0)
 TOPIC = "orders"
 TOPIC_ID = TopicId("AAAAAAAAAAAAAAAAAAAAAQ")
 TP = TopicPartition(TOPIC, 0)
@@ -304,12 +305,15 @@ class PlayedController:
         self.damage_reports: list[ReportDamagedReplicasRequest] = []
         self.report_code = ErrorCode.NONE
         """What each reported replica is answered."""
+        self.others: dict[type, Callable[[Any], Any]] = {}
 
     async def handle(self, _: RequestContext, request: Any) -> Any:
         if isinstance(request, ControlledShutdownRequest):
             return await self._answer_shutdown(request)
         if isinstance(request, ReportDamagedReplicasRequest):
             return self._answer_report(request)
+        if type(request) in self.others:
+            return self.others[type(request)](request)
         assert isinstance(request, AlterPartitionRequest)
         self.requests.append(request)
         if self.top_level is not ErrorCode.NONE:
@@ -358,7 +362,7 @@ class AgentWorld:
         await create_persistent_paths(client)
         await client.multi(
             [
-                Create(controller_registration_path(CONTROLLER_ID), _registration(), ephemeral=True),
+                Create(controller_registration_path(CONTROLLER_ID), REGISTRATION, ephemeral=True),
                 Create(CONTROLLER, encode_controller(CONTROLLER_ID, 0), ephemeral=True),
             ]
         )
@@ -470,10 +474,6 @@ class AgentWorld:
 
 def refuse(item: AlterPartitionItem, code: ErrorCode) -> AlterPartitionResult:
     return AlterPartitionResult(item.topic_name, item.topic_id, item.partition_index, code)
-
-
-def _registration() -> bytes:
-    return encode_controller_registration(CONTROLLER_ID, CONTROLLER_ENDPOINTS, 0)
 
 
 def _metadata_state(state: LeaderAndIsrPartitionState) -> UpdateMetadataPartitionState:

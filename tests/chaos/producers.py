@@ -14,12 +14,13 @@ from typing import Final
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from admin.accumulator import ProducerOptions
-from admin.producer import RETRIABLE, Delivery, Producer
+from admin.produce_outcomes import RETRIABLE
+from admin.producer import Delivery, Producer
+from admin.record_history import Acknowledged, RecordId, Senders
 from admin.topology import Topology
 from cluster.aio.clock import SystemClock
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.requests.data import ProducePartition, ProduceRequest, ProduceResponse
-from launcher.demo.history import Acknowledged, RecordId, Senders
 
 PARTITIONS: Final = 4
 _RECORDS: Final = 4
@@ -89,6 +90,7 @@ async def run_plain(name: str, topic: str, topology: Topology, acks: Acknowledge
 
     options = ProducerOptions(request_timeout_ms=_REQUEST_MS, delivery_timeout_ms=300_000)
     acks.sent[name] = 0
+    acks.idempotent.add(name)
     async with Producer(topology, SystemClock(), options, deliver) as producer:
         while not stop.is_set():
             for partition in range(PARTITIONS):

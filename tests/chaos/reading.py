@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from admin.record_history import Stored
 from admin.topology import Topology
 from broker_agent.log.record_batch import walk
-from launcher.demo.history import Stored
 from launcher.demo.klamm import read_all as read_topic
 from tests.chaos.producers import id_of
 

@@ -13,11 +13,11 @@ from typing import Final
 
 from admin.client import AdminClient
 from admin.offsets import list_offsets
+from admin.record_history import check
 from admin.topology import Topology
 from cluster.model.errors import ApiError, ClusterError, ErrorCode, PeerUnreachableError
 from cluster.requests.data import LATEST_TIMESTAMP
 from cluster.requests.topics import NewTopic
-from launcher.demo.history import check
 from state_log.chain import SEQUENCE_GAP
 from state_log.invariants import check_all
 from state_log.reader import read_state_changes, verify

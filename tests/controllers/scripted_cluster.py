@@ -9,9 +9,11 @@ from aiokafka.record.memory_records import MemoryRecords
 from msgspec.structs import replace
 
 from broker_agent.adapters.grpc_server import serve_broker_agent
+from broker_agent.log.producer_state import ProducerStates
+from broker_agent.log.record_batch import parse_header
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint, LeaderEpoch, Offset
-from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.errors import ApiError, ErrorCode, LogAppendError
 from cluster.requests.cluster import (
     NO_ZOOKEEPER,
     DescribeClusterRequest,
@@ -27,6 +29,8 @@ from cluster.requests.data import (
     FetchPartitionData,
     FetchRequest,
     FetchResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsResult,
@@ -64,12 +68,24 @@ class ScriptedCluster:
         self.leaders: dict[int, tuple[int, int]] = {p: (p % 3, 0) for p in range(partitions)}
         self.batches: dict[int, list[bytes]] = {p: [] for p in range(partitions)}
         self.ends = dict.fromkeys(range(partitions), 0)
+        self.producers = {p: ProducerStates() for p in range(partitions)}
+        self.producer_ids = 0
+        """How many were given."""
+        self.gives_producer_ids = True
         self.refusals: list[Refusal] = []
         self.lose_answers = 0
+        self.forgets = 0
+        """How many batches are acknowledged and not stored."""
         self.controller = FIRST_CONTROLLER
         self.produce_requests = 0
         self.without_zookeeper: set[int] = set()
         self.hanging: set[int] = set()
+        self.read_replicas: dict[int, int] = {}
+        """By partition: the follower to which its leader sends consumers that name their rack."""
+        self.follower_errors: list[ErrorCode] = []
+        """What the next fetches at followers are answered with."""
+        self.fetched_from: list[tuple[int, int]] = []
+        """(partition, node) of each fetch that got records."""
 
     def lead(self, partition: int, broker: int) -> None:
         self.leaders[partition] = (broker, self.leaders[partition][1] + 1)
@@ -99,8 +115,17 @@ class ScriptedCluster:
         batch = MemoryRecords(part.records).next_batch()
         assert batch is not None
         assert batch.validate_crc()
+        known = self.producers.setdefault(part.partition, ProducerStates())
+        duplicate = known.find_duplicate(parse_header(part.records))
+        if duplicate is not None:
+            return duplicate.first_offset
         base = self.ends[part.partition]
-        self.batches[part.partition].append(base.to_bytes(8, "big") + part.records[8:])
+        if self.forgets:
+            self.forgets -= 1
+            return Offset(base)
+        stored = base.to_bytes(8, "big") + part.records[8:]
+        known.update(parse_header(stored))
+        self.batches[part.partition].append(stored)
         self.ends[part.partition] += batch.next_offset - batch.base_offset
         return Offset(base)
 
@@ -121,10 +146,10 @@ class ScriptedNode:
                 return self.cluster.metadata()
             case ListTopicsRequest() | DescribeTopicsRequest():
                 return self._administer(request)
-            case ProduceRequest(partitions=parts):
-                return self._produce(parts)
-            case FetchRequest(partitions=parts):
-                return FetchResponse(ErrorCode.NONE, tuple(self._fetch(p) for p in parts))
+            case ProduceRequest() | InitProducerIdRequest():
+                return self._serve_producer(request)
+            case FetchRequest(partitions=parts, rack_id=rack):
+                return FetchResponse(ErrorCode.NONE, tuple(self._fetch(p, rack) for p in parts))
             case ListOffsetsRequest(partitions=parts):
                 results = (
                     ListOffsetsResult(
@@ -153,6 +178,14 @@ class ScriptedNode:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return DescribeTopicsResponse(tuple(DescribedTopic(t, unknown) for t in request.topics or ()))
 
+    def _serve_producer(self, request: ProduceRequest | InitProducerIdRequest) -> Any:
+        if isinstance(request, ProduceRequest):
+            return self._produce(request.partitions)
+        if not self.cluster.gives_producer_ids:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "an earlier release knows no such call")
+        self.cluster.producer_ids += 1
+        return InitProducerIdResponse(ErrorCode.NONE, 4000 + self.cluster.producer_ids, 0)
+
     def _produce(self, parts: tuple[ProducePartition, ...]) -> ProduceResponse:
         cluster = self.cluster
         cluster.produce_requests += 1
@@ -165,16 +198,27 @@ class ScriptedNode:
                 code = cluster.refusals[0](part)
                 if code is not ErrorCode.MESSAGE_TOO_LARGE:
                     cluster.refusals.pop(0)
-            base = cluster.append(part) if code is ErrorCode.NONE else Offset(-1)
+            base = Offset(-1)
+            if code is ErrorCode.NONE:
+                try:
+                    base = cluster.append(part)
+                except LogAppendError as error:
+                    code = error.code
             results.append(ProducePartitionResult(TOPIC, part.partition, code, base))
         if cluster.lose_answers:
             cluster.lose_answers -= 1
             raise ApiError(ErrorCode.NETWORK_EXCEPTION, "the answer is lost, the records are not")
         return ProduceResponse(tuple(results))
 
-    def _fetch(self, part: FetchPartition) -> FetchPartitionData:
+    def _fetch(self, part: FetchPartition, rack: str) -> FetchPartitionData:
+        follower = self.cluster.read_replicas.get(part.partition, -1) if rack else -1
         if self.cluster.leaders[part.partition][0] != self.node:
-            return FetchPartitionData(TOPIC, part.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if follower != self.node:
+                return FetchPartitionData(TOPIC, part.partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if self.cluster.follower_errors:
+                return FetchPartitionData(TOPIC, part.partition, self.cluster.follower_errors.pop(0))
+        elif follower >= 0:
+            return FetchPartitionData(TOPIC, part.partition, ErrorCode.NONE, preferred_read_replica=BrokerId(follower))
         end = Offset(self.cluster.ends[part.partition])
         if part.fetch_offset > end:
             return FetchPartitionData(TOPIC, part.partition, ErrorCode.OFFSET_OUT_OF_RANGE, end, end, Offset(0))
@@ -183,6 +227,8 @@ class ScriptedNode:
             for b in self.cluster.batches[part.partition]
             if MemoryRecords(b).next_batch().next_offset > part.fetch_offset
         )
+        if found:
+            self.cluster.fetched_from.append((part.partition, self.node))
         return FetchPartitionData(TOPIC, part.partition, ErrorCode.NONE, end, end, Offset(0), records=found)
 
 

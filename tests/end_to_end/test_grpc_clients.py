@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.cluster import LocalCluster
-from tests.processes.commands import as_json
+from tests.processes.commands import as_json, klamm
 from tests.processes.local_clusters import serving_cluster
 from tests.timeouts import TIMEOUT_S
 
@@ -37,10 +37,11 @@ def address(cluster: LocalCluster) -> str:
     return found
 
 
-def run(command: Sequence[str | Path], folder: Path, **environment: str) -> str:
+def run(command: Sequence[str | Path], folder: Path, *, stdin: str = "", **environment: str) -> str:
     done = subprocess.run(
         [str(part) for part in command],
         cwd=folder,
+        input=stdin,
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -78,6 +79,15 @@ def test_a_client_in_python(address: str, tmp_path: Path) -> None:
         [sys.executable, CLIENTS / "python" / "topics.py", address, "python"], tmp_path, PYTHONPATH=str(PROTO)
     )
     assert "python" in printed.splitlines()
+
+
+def test_an_idempotent_producer_in_python(address: str, tmp_path: Path, cluster: LocalCluster) -> None:
+    klamm(cluster, "topics", "create", "lines", "--partitions", "1")
+    numbers = [str(number) for number in range(250)]
+    command = [sys.executable, CLIENTS / "python" / "produce.py", address, "lines", "0"]
+    printed = run(command, tmp_path, stdin="\n".join(numbers), PYTHONPATH=str(PROTO))
+    assert printed.splitlines()[-1] == "50 records from offset 200 on"
+    assert klamm(cluster, "consume", "lines", "--from-beginning", "--until-end").stdout.splitlines() == numbers
 
 
 @pytest.mark.deep

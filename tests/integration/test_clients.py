@@ -83,12 +83,44 @@ async def test_a_moved_leader_is_followed_without_loss_or_disorder(
     assert producer.totals.batches_retried >= 1
 
 
-async def test_a_lost_answer_is_sent_again_and_counted(cluster: ScriptedCluster, client: AdminClient) -> None:
+async def test_a_batch_whose_answer_was_lost_is_sent_again_counted_and_stored_once(
+    cluster: ScriptedCluster, client: AdminClient
+) -> None:
     cluster.lose_answers = 1
     producer, deliveries = await produce(client, [b"a", b"b"], partition=1)
+    assert cluster.values(1) == [b"a", b"b"]
+    assert (producer.totals.acknowledged, producer.totals.batches_retried) == (2, 1)
+    assert [d.base_offset for d in deliveries] == [0]
+    assert cluster.producer_ids == 1
+
+
+async def test_without_idempotence_a_lost_answer_may_store_a_batch_twice(
+    cluster: ScriptedCluster, client: AdminClient
+) -> None:
+    cluster.lose_answers = 1
+    producer, deliveries = await produce(client, [b"a", b"b"], ProducerOptions(enable_idempotence=False), partition=1)
     assert cluster.values(1) == [b"a", b"b", b"a", b"b"]
     assert (producer.totals.acknowledged, producer.totals.batches_retried) == (2, 1)
     assert [d.base_offset for d in deliveries] == [2]
+    assert cluster.producer_ids == 0
+
+
+async def test_brokers_that_give_no_producer_ids_turn_idempotence_off_unless_it_was_asked_for(
+    cluster: ScriptedCluster, client: AdminClient
+) -> None:
+    cluster.gives_producer_ids = False
+    producer, _ = await produce(client, [b"a"], partition=1)
+    assert (producer.totals.acknowledged, producer.is_idempotent) == (1, False)
+    producer, deliveries = await produce(client, [b"b"], ProducerOptions(enable_idempotence=True), partition=1)
+    assert cluster.values(1) == [b"a"]
+    assert [str(d.error) for d in deliveries] == [
+        "UNSUPPORTED_VERSION: the brokers are of a release that gives no producer ids"
+    ]
+
+
+async def test_contradicting_settings_are_refused_before_anything_is_sent(client: AdminClient) -> None:
+    with pytest.raises(ApiError, match=r"enable\.idempotence=true needs acks=all, and it is 1"):
+        Producer(Topology(client), SystemClock(), ProducerOptions(acks=1, enable_idempotence=True))
 
 
 async def test_a_refusal_that_no_retry_can_mend_fails_the_batch_at_once(

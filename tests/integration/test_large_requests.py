@@ -34,6 +34,8 @@ from cluster.requests.data import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsResult,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
     MetadataBroker,
     MetadataPartition,
     MetadataRequest,
@@ -87,8 +89,9 @@ class Node:
                 results = tuple(CreatableTopicResult(topic.name, ErrorCode.NONE) for topic in request.topics)
                 plan = Plan(requests=(PlannedRequest(BrokerId(1), "LeaderAndIsr", len(results)),))
                 return CreateTopicsResponse(results, plan if request.validate_only else None)
-            case ElectLeadersRequest():
-                return ElectLeadersResponse(())
+            case ElectLeadersRequest() | InitProducerIdRequest():
+                is_election = isinstance(request, ElectLeadersRequest)
+                return ElectLeadersResponse(()) if is_election else InitProducerIdResponse(ErrorCode.NONE, 1, 0)
             case DeleteRecordsRequest():
                 return DeleteRecordsResponse(
                     tuple(DeleteRecordsResult(p.topic, p.partition, ErrorCode.NONE) for p in request.partitions)

@@ -97,7 +97,7 @@ class RecordError(_message.Message):
     def __init__(self, batch_index: _Optional[int] = ..., batch_index_error_message: _Optional[str] = ...) -> None: ...
 
 class FetchRequest(_message.Message):
-    __slots__ = ("replica_id", "partitions", "max_wait_ms", "min_bytes", "max_bytes", "replica_epoch", "isolation_level")
+    __slots__ = ("replica_id", "partitions", "max_wait_ms", "min_bytes", "max_bytes", "replica_epoch", "isolation_level", "rack_id")
     REPLICA_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     MAX_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -105,6 +105,7 @@ class FetchRequest(_message.Message):
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     REPLICA_EPOCH_FIELD_NUMBER: _ClassVar[int]
     ISOLATION_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    RACK_ID_FIELD_NUMBER: _ClassVar[int]
     replica_id: int
     partitions: _containers.RepeatedCompositeFieldContainer[FetchPartition]
     max_wait_ms: int
@@ -112,7 +113,8 @@ class FetchRequest(_message.Message):
     max_bytes: int
     replica_epoch: int
     isolation_level: int
-    def __init__(self, replica_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[FetchPartition, _Mapping]]] = ..., max_wait_ms: _Optional[int] = ..., min_bytes: _Optional[int] = ..., max_bytes: _Optional[int] = ..., replica_epoch: _Optional[int] = ..., isolation_level: _Optional[int] = ...) -> None: ...
+    rack_id: str
+    def __init__(self, replica_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[FetchPartition, _Mapping]]] = ..., max_wait_ms: _Optional[int] = ..., min_bytes: _Optional[int] = ..., max_bytes: _Optional[int] = ..., replica_epoch: _Optional[int] = ..., isolation_level: _Optional[int] = ..., rack_id: _Optional[str] = ...) -> None: ...
 
 class FetchPartition(_message.Message):
     __slots__ = ("topic", "topic_id", "partition", "fetch_offset", "partition_max_bytes", "current_leader_epoch", "last_fetched_epoch", "log_start_offset")
@@ -295,6 +297,20 @@ class DeleteRecordsResult(_message.Message):
     low_watermark: int
     error_message: str
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error_code: _Optional[int] = ..., low_watermark: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
+
+class InitProducerIdRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class InitProducerIdResponse(_message.Message):
+    __slots__ = ("error_code", "producer_id", "producer_epoch")
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    error_code: int
+    producer_id: int
+    producer_epoch: int
+    def __init__(self, error_code: _Optional[int] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
 
 class MetadataRequest(_message.Message):
     __slots__ = ("topics",)

@@ -82,6 +82,11 @@ class BrokerAgentServiceStub:
                 request_serializer=klamm_dot_v1_dot_broker__agent__pb2.DeleteRecordsRequest.SerializeToString,
                 response_deserializer=klamm_dot_v1_dot_broker__agent__pb2.DeleteRecordsResponse.FromString,
                 _registered_method=True)
+        self.InitProducerId = channel.unary_unary(
+                '/klamm.v1.BrokerAgentService/InitProducerId',
+                request_serializer=klamm_dot_v1_dot_broker__agent__pb2.InitProducerIdRequest.SerializeToString,
+                response_deserializer=klamm_dot_v1_dot_broker__agent__pb2.InitProducerIdResponse.FromString,
+                _registered_method=True)
         self.Metadata = channel.unary_unary(
                 '/klamm.v1.BrokerAgentService/Metadata',
                 request_serializer=klamm_dot_v1_dot_broker__agent__pb2.MetadataRequest.SerializeToString,
@@ -164,6 +169,13 @@ class BrokerAgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def InitProducerId(self, request, context):
+        """A producer id that no other producer has, for batches that are stored once however often they are sent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Metadata(self, request, context):
         """This broker's metadata cache, for clients.
         """
@@ -239,6 +251,11 @@ def add_BrokerAgentServiceServicer_to_server(servicer, server):
                     servicer.DeleteRecords,
                     request_deserializer=klamm_dot_v1_dot_broker__agent__pb2.DeleteRecordsRequest.FromString,
                     response_serializer=klamm_dot_v1_dot_broker__agent__pb2.DeleteRecordsResponse.SerializeToString,
+            ),
+            'InitProducerId': grpc.unary_unary_rpc_method_handler(
+                    servicer.InitProducerId,
+                    request_deserializer=klamm_dot_v1_dot_broker__agent__pb2.InitProducerIdRequest.FromString,
+                    response_serializer=klamm_dot_v1_dot_broker__agent__pb2.InitProducerIdResponse.SerializeToString,
             ),
             'Metadata': grpc.unary_unary_rpc_method_handler(
                     servicer.Metadata,
@@ -504,6 +521,33 @@ class BrokerAgentService:
             '/klamm.v1.BrokerAgentService/DeleteRecords',
             klamm_dot_v1_dot_broker__agent__pb2.DeleteRecordsRequest.SerializeToString,
             klamm_dot_v1_dot_broker__agent__pb2.DeleteRecordsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def InitProducerId(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/klamm.v1.BrokerAgentService/InitProducerId',
+            klamm_dot_v1_dot_broker__agent__pb2.InitProducerIdRequest.SerializeToString,
+            klamm_dot_v1_dot_broker__agent__pb2.InitProducerIdResponse.FromString,
             options,
             channel_credentials,
             insecure,

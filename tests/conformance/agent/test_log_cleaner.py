@@ -5,7 +5,6 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from broker_agent.compaction.throttle import IoThrottle
 from broker_agent.log.config import LogConfig
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.segment import PlacedBatch
@@ -154,30 +153,6 @@ def test_several_cleaners_clean_several_logs_and_look_again_after_the_backoff() 
         running.cancel()
 
     VirtualTimeLoop(max_steps=100_000).run_until_complete(check())
-
-
-@pytest.mark.rule("R10.31")
-def test_all_cleaners_together_keep_to_the_bytes_per_second() -> None:
-    async def check() -> float:
-        throttle = IoThrottle(1000)
-        loop = asyncio.get_running_loop()
-
-        async def use() -> None:
-            for _ in range(10):
-                await throttle.pace(500)
-
-        began_s = loop.time()
-        await asyncio.gather(use(), use())
-        took_s = loop.time() - began_s
-        # What was not used is not saved up.
-        await asyncio.sleep(100)
-        began_s = loop.time()
-        await throttle.pace(2000)
-        assert loop.time() - began_s == 2
-        await IoThrottle(float("1.7976931348623157e308")).pace(1 << 40)
-        return took_s
-
-    assert VirtualTimeLoop(max_steps=100_000).run_until_complete(check()) == 10
 
 
 @pytest.mark.rule("R10.31")

@@ -25,6 +25,11 @@ def put(queues: Accumulator, value: bytes, *, key: bytes | None = None, partitio
     return queues.append("t", PARTITIONS, partition, (key, value, ()), timestamp=1, now=100.0)
 
 
+def remove_first(queues: Accumulator) -> None:
+    queue = queues.waiting()[0]
+    queues.remove(queue, queue.batches[0])
+
+
 def test_records_without_key_stay_together_until_their_batch_is_full_and_then_move_on() -> None:
     queues = accumulator()
     for number in range(12):
@@ -83,9 +88,9 @@ def test_memory_counts_what_is_neither_acknowledged_nor_given_up() -> None:
     put(queues, b"x" * 100, partition=0)
     put(queues, b"y" * 50, partition=1)
     before = queues.memory
-    queues.remove_first(queues.waiting()[0])
+    remove_first(queues)
     assert 0 < queues.memory < before
-    queues.remove_first(queues.waiting()[0])
+    remove_first(queues)
     assert queues.memory == 0
     assert queues.is_empty
 
@@ -97,7 +102,7 @@ def test_a_batch_that_is_too_large_is_split_in_order_and_without_loss() -> None:
         put(queues, value, partition=0)
     queue = queues.waiting()[0]
     before = queues.memory
-    queues.split_first(queue)
+    queues.split(queue, queue.batches[0])
     assert len(queue.batches) > 1
     assert [v for b in queue.batches for v in b.values] == values
     assert sum(b.memory for b in queue.batches) == before
@@ -112,7 +117,7 @@ def test_a_compressed_batch_with_headers_is_split_into_such_batches() -> None:
     (queue,) = queues.waiting()
     before = queues.memory
     for _ in range(2):
-        queues.split_first(queue)
+        queues.split(queue, queue.batches[0])
     assert [b.values for b in queue.batches] == [[b"0"], [b"1"], [b"2", b"3"]]
     parts = [decode_records(b.close(), Offset(0)).records for b in queue.batches]
     assert [r.headers for records in parts for r in records] == [headers] * 4

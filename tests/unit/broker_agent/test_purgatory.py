@@ -152,3 +152,28 @@ async def test_of_many_operations_each_is_tested_once_per_change_in_parts() -> N
     assert sum(task.done() for task in waiting) == count / 2
     purgatory.close()
     assert [await task for task in waiting] == [number % 2 == 0 for number in range(count)]
+
+
+@pytest.mark.rule("R13.7")
+@pytest.mark.parametrize("in_parts", [False, True])
+@virtually
+async def test_what_one_test_raises_reaches_the_request_that_waits_and_nobody_else(in_parts: bool) -> None:
+    purgatory, count = Purgatory("Fetch", Metrics(), in_parts=in_parts), 3 * CHECKED_AT_ONCE
+
+    def raises(_: TopicPartition) -> bool:
+        raise ZeroDivisionError
+
+    waiting = [
+        asyncio.ensure_future(purgatory.wait(raises if number == 1 else lambda _: True, (A, B), 10_000))
+        for number in range(count)
+    ]
+    later = asyncio.ensure_future(purgatory.wait(lambda _: True, (B,), 10_000))
+    await asyncio.sleep(0)
+    # The caller is the request that changed the partition.
+    assert purgatory.check_and_complete(A) == (CHECKED_AT_ONCE if in_parts else count)
+    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    assert isinstance(outcomes.pop(1), ZeroDivisionError)
+    assert outcomes == [True] * (count - 1)
+    assert asyncio.get_running_loop().time() == 0
+    assert purgatory.check_and_complete(B) == 1
+    assert await later is True

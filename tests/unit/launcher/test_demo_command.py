@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from admin.record_history import HistoryRule
 from deploy.local.cluster import LocalCluster
 from launcher.demo.audit import AuditOutcome
-from launcher.demo.history import HistoryRule
 from launcher.demo.klamm import KlammResult
 from launcher.demo.load import LoadOutcome
 from launcher.demo.summary import exit_code, klamm_document, print_summary

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from admin.record_history import HistoryRule
 from deploy.local.cluster import LocalCluster
-from launcher.demo.history import HistoryRule
 from launcher.demo.kafka import CONTROLLER_DIES, LEADER_DIES, KafkaResult
 from launcher.demo.load import LoadOutcome
 from launcher.demo.summary import kafka_document, print_summary

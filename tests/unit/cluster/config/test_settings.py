@@ -41,6 +41,7 @@ DEFAULTS: dict[str, Any] = {
     "replica.fetch.response.max.bytes": 10_485_760,
     "replica.fetch.backoff.ms": 1000,
     "num.replica.fetchers": 1,
+    "replica.selector.class": None,
     "num.replica.alter.log.dirs.threads": None,
     "replica.socket.timeout.ms": 30_000,
     "replica.high.watermark.checkpoint.interval.ms": 5000,

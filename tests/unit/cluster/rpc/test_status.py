@@ -4,7 +4,7 @@ import grpc
 import pytest
 from grpc.aio import AioRpcError, Metadata
 
-from cluster.model.errors import ErrorCode, PeerNotConnectedError, PeerUnreachableError
+from cluster.model.errors import ErrorCode, PeerNotConnectedError, PeerTooOldError, PeerUnreachableError
 from cluster.rpc.status import STATUS_OF_ERROR, error_of
 
 
@@ -43,3 +43,10 @@ def test_a_cut_of_the_network_is_named_without_the_layers_of_grpc(details: str, 
     assert (type(error) is PeerNotConnectedError) is is_unsent
     assert isinstance(error, PeerUnreachableError)
     assert error.why == said
+
+
+def test_a_call_that_the_peer_does_not_know_names_an_earlier_release() -> None:
+    unknown = AioRpcError(grpc.StatusCode.UNIMPLEMENTED, Metadata(), Metadata(), "Method not found!")
+    error = error_of(unknown, "h:1")
+    assert isinstance(error, PeerTooOldError)
+    assert error.code is ErrorCode.UNSUPPORTED_VERSION

@@ -4,7 +4,7 @@ Pure: no cluster, no clock. A record is known by its producer and its number, wh
 the producer sends. One producer numbers its records over all partitions, and sends those of a partition in order.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -26,11 +26,14 @@ class RecordId(NamedTuple):
         return f"{self.producer} {self.number} ".encode() + padding
 
     @classmethod
-    def of(cls, value: bytes | None, padding: bytes = b"") -> "RecordId | None":
-        """Decode the value of a record; None for a value that no producer with this padding makes."""
+    def of(cls, value: bytes | None, padding: bytes | None = b"") -> "RecordId | None":
+        """Decode the value of a record; None for a value that no producer with this padding makes.
+
+        `padding` None: it may be any.
+        """
         producer, _, rest = (value or b"").partition(b" ")
         number, _, found = rest.partition(b" ")
-        if found != padding or not number.isdigit():
+        if padding not in (None, found) or not number.isdigit():
             return None
         return cls(producer.decode(errors="replace"), int(number))
 
@@ -85,6 +88,13 @@ class Senders(NamedTuple):
     idempotent: Set[str] = frozenset()
 
 
+class HistorySummary(NamedTuple):
+    """The number of anomalies of each rule, and of records beyond the first of each id, whether or not they may be."""
+
+    anomalies: dict[HistoryRule, int]
+    duplicates: int
+
+
 NOTHING_STORED: Final[Sequence[Stored]] = ()
 
 
@@ -113,6 +123,21 @@ def check(
         found += _missing(partition, acks, records)
     order = list(HistoryRule)
     return sorted(found, key=lambda v: (order.index(v.rule), v.partition))
+
+
+def summarize(
+    acknowledged: Iterable[Acknowledged],
+    stored: Mapping[int, Sequence[Stored]],
+    producers: Senders,
+    *,
+    is_whole: bool = True,
+) -> HistorySummary:
+    """Count what `check` finds, and duplicates. `is_whole`: whether all records of the topic are in `stored`."""
+    copies = Counter(record.id for records in stored.values() for record in records)
+    found = Counter(anomaly.rule for anomaly in check(acknowledged, stored, producers))
+    if not is_whole:
+        del found[HistoryRule.GAP]
+    return HistorySummary(dict(found), copies.total() - len(copies))
 
 
 def _missing(partition: int, acks: Sequence[Acknowledged], records: Sequence[Stored]) -> Iterator[Anomaly]:

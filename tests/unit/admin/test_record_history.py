@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
+from admin.record_history import Acknowledged, Anomaly, HistoryRule, RecordId, Senders, Stored, check
 from cluster.model.broker import UNKNOWN_OFFSET
-from launcher.demo.history import Acknowledged, Anomaly, HistoryRule, RecordId, Senders, Stored, check
 
 PLAIN, NUMBERED = "plain", "numbered"
 PRODUCERS = Senders({PLAIN: 100, NUMBERED: 100}, frozenset({NUMBERED}))
