@@ -332,7 +332,7 @@ class PartitionLog:
         There are two if the log start is in the first: the record with its largest timestamp may be deleted.
         """
         batches: list[bytes] = []
-        with self._usable():
+        with self.usable():
             start = self._log_start
             while True:
                 header = self.segments.find_newest(start)

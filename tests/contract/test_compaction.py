@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from broker_agent.log.checkpoints import CLEANER_OFFSETS, decode_offsets
 from broker_agent.log.config import LogConfig
 from broker_agent.log.partition_log import PartitionLog
+from broker_agent.log.record_batch import parse_header
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import LeaderEpoch, Offset
 from cluster.model.compression import CompressionCodec
@@ -393,6 +394,17 @@ async def test_a_search_by_time_does_not_stop_at_a_batch_without_records(node: N
     roll(log)
     await clean(node)
     assert log.offset_for_timestamp(4000) == (6000, 1)
+
+
+@pytest.mark.rule("R10.32")
+async def test_the_newest_record_is_none_that_is_gone(node: Node) -> None:
+    await node.start()
+    log = await node.log()
+    append(log, keyed_batch([("a", "1")], timestamp=9000, producer_id=7, producer_epoch=0, base_sequence=0))
+    append(log, keyed_batch([("b", "1")], timestamp=5000), keyed_batch([("a", "2")], timestamp=6000))
+    roll(log)
+    await clean(node)
+    assert [parse_header(batch).base_offset for batch in log.newest_batches()] == [2]
 
 
 @pytest.mark.rule("R10.17", "R10.22")
