@@ -2,22 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any
 
 from admin import record_deletion
 from admin.connection import RETRY_PAUSE_S, ClusterConnection
 from admin.topology import Topology
-from cluster.kafka_wire.messages.data import DescribeLogDirsResult
 from cluster.model.broker import BrokerId, Offset
 from cluster.model.errors import (
     ApiError,
     ConnectionRefusedByHostError,
     ErrorCode,
     PeerUnreachableError,
-    known_code,
 )
 from cluster.model.partition import TopicPartition
-from cluster.requests import cluster, configs, elections, reassignments, recovery, topics
+from cluster.requests import cluster, configs, elections, log_dirs, reassignments, recovery, topics
+from cluster.requests.request import RequestFor, Response
 
 _LAST_WORD_MS = 1_000
 """The time that a command without an answer until its timeout may take to ask why."""
@@ -35,14 +33,14 @@ class AdminClient(ClusterConnection):
         in between can TOPIC_ALREADY_EXISTS be about the topic that the first attempt created.
         """
         request = topics.CreateTopicsRequest(tuple(new), self.limits.left_ms, validate_only)
-        return await self.ask_controller(request, topics.CreateTopicsResponse)
+        return await self.ask_controller(request)
 
     async def create_partitions(
         self, new: Sequence[topics.NewPartitions], *, validate_only: bool = False
     ) -> topics.CreatePartitionsResponse:
         """Add partitions to topics and wait until they have leaders; the result has an item for each topic."""
         request = topics.CreatePartitionsRequest(tuple(new), self.limits.left_ms, validate_only)
-        return await self.ask_controller(request, topics.CreatePartitionsResponse)
+        return await self.ask_controller(request)
 
     async def delete_topics(
         self, names: Sequence[str], *, wait_ms: int | None = None, validate_only: bool = False
@@ -53,7 +51,7 @@ class AdminClient(ClusterConnection):
         """
         limit_ms = self.limits.left_ms if wait_ms is None else wait_ms
         request = topics.DeleteTopicsRequest(tuple(map(topics.TopicToDelete, names)), limit_ms, validate_only)
-        return await self.ask_controller(request, topics.DeleteTopicsResponse)
+        return await self.ask_controller(request)
 
     async def delete_records(
         self, offsets: Mapping[TopicPartition, Offset], *, wait_ms: int | None = None, validate_only: bool = False
@@ -68,25 +66,25 @@ class AdminClient(ClusterConnection):
         )
 
     async def list_topics(self) -> topics.ListTopicsResponse:
-        return await self.ask_controller(topics.ListTopicsRequest(), topics.ListTopicsResponse)
+        return await self.ask_controller(topics.ListTopicsRequest())
 
     async def describe_topics(self, names: Sequence[str] | None = None) -> topics.DescribeTopicsResponse:
         """Describe partitions and configs of these topics (None: of all); an unknown topic has an error code."""
-        return await self.ask_controller(topics.DescribeTopicsRequest(_all_or(names)), topics.DescribeTopicsResponse)
+        return await self.ask_controller(topics.DescribeTopicsRequest(_all_or(names)))
 
     async def describe_topic_deletions(
         self, names: Sequence[str] | None = None
     ) -> topics.DescribeTopicDeletionsResponse:
         """Describe the progress of the deletions of these topics (None: of all), and what they wait for."""
         request = topics.DescribeTopicDeletionsRequest(_all_or(names))
-        return await self.ask_controller(request, topics.DescribeTopicDeletionsResponse)
+        return await self.ask_controller(request)
 
     async def alter_partition_reassignments(
         self, topics: Sequence[reassignments.ReassignableTopic], *, validate_only: bool = False
     ) -> reassignments.AlterPartitionReassignmentsResponse:
         """Begin, replace or cancel reassignments. Success means accepted and recorded, not completed."""
         request = reassignments.AlterPartitionReassignmentsRequest(tuple(topics), self.limits.left_ms, validate_only)
-        return await self.ask_controller(request, reassignments.AlterPartitionReassignmentsResponse)
+        return await self.ask_controller(request)
 
     async def list_partition_reassignments(
         self, topics: Sequence[reassignments.ListPartitionReassignmentsTopics] | None = None
@@ -95,15 +93,13 @@ class AdminClient(ClusterConnection):
         request = reassignments.ListPartitionReassignmentsRequest(
             None if topics is None else tuple(topics), self.limits.left_ms
         )
-        return await self.ask_controller(request, reassignments.ListPartitionReassignmentsResponse)
+        return await self.ask_controller(request)
 
     async def describe_reassignments(
         self, names: Sequence[str] | None = None
     ) -> reassignments.DescribeReassignmentsResponse:
         """Describe the progress of the reassignments of these topics (None: of all), and what they wait for."""
-        return await self.ask_controller(
-            reassignments.DescribeReassignmentsRequest(_all_or(names)), reassignments.DescribeReassignmentsResponse
-        )
+        return await self.ask_controller(reassignments.DescribeReassignmentsRequest(_all_or(names)))
 
     async def elect_leaders(
         self,
@@ -115,13 +111,11 @@ class AdminClient(ClusterConnection):
         """Elect leaders of these partitions (None: of all): PREFERRED ones, or UNCLEAN ones where there is none."""
         chosen = None if partitions is None else tuple(partitions)
         request = elections.ElectLeadersRequest(election_type, chosen, self.limits.left_ms, validate_only)
-        return await self.ask_controller(request, elections.ElectLeadersResponse)
+        return await self.ask_controller(request)
 
     async def plan_controlled_shutdown(self, broker: BrokerId) -> elections.PlanControlledShutdownResponse:
         """Plan a controlled shutdown of this broker, without changing anything."""
-        return await self.ask_controller(
-            elections.PlanControlledShutdownRequest(broker), elections.PlanControlledShutdownResponse
-        )
+        return await self.ask_controller(elections.PlanControlledShutdownRequest(broker))
 
     async def shut_down_broker(self, broker: cluster.DescribedBroker) -> elections.ShutdownResponse:
         """Request a controlled shutdown of this incarnation of a broker. Returns when it has begun."""
@@ -131,7 +125,6 @@ class AdminClient(ClusterConnection):
         except PeerUnreachableError as error:
             unsure = "it is not shutting down, unless the request reaches it later; if it hangs, kill its process"
             raise PeerUnreachableError(f"broker {broker.id} at {error.address}", f"{error.why}; {unsure}") from error
-        assert isinstance(response, elections.ShutdownResponse)
         return response
 
     async def registered_broker(self, broker_id: int) -> cluster.DescribedBroker:
@@ -147,11 +140,9 @@ class AdminClient(ClusterConnection):
     ) -> cluster.AcknowledgeDamageResponse:
         """End the finding that this broker's replica has lost records for good. Raises ApiError if it has not."""
         request = cluster.AcknowledgeDamageRequest(broker.id, *partition, validate_only)
-        response = await self._ask_registered(broker, request)
-        assert isinstance(response, cluster.AcknowledgeDamageResponse)
-        return response
+        return await self._ask_registered(broker, request)
 
-    async def _ask_registered(self, broker: cluster.DescribedBroker, request: Any) -> Any:
+    async def _ask_registered(self, broker: cluster.DescribedBroker, request: RequestFor[Response]) -> Response:
         """Ask one broker, once; while it is silent, the wait names it."""
         question = (f"broker {broker.id}", self.ask_broker(broker.endpoint.address, request, self.limits.probe_ms))
         (answer,) = await self.waiting.answers([question], self.limits.probe_ms / 1000, is_fixed=True)
@@ -159,7 +150,7 @@ class AdminClient(ClusterConnection):
 
     async def describe_findings(self) -> cluster.DescribeFindingsResponse:
         """Ask the active controller what it knows to be wrong."""
-        return await self.ask_controller(cluster.DescribeFindingsRequest(), cluster.DescribeFindingsResponse)
+        return await self.ask_controller(cluster.DescribeFindingsRequest())
 
     async def describe_candidates_findings(self) -> list[cluster.Finding] | None:
         """Ask all known addresses once what they find while no controller is active; equal findings are joined.
@@ -175,7 +166,6 @@ class AdminClient(ClusterConnection):
                 return ()
             except PeerUnreachableError:
                 return None
-            assert isinstance(found, cluster.DescribeFindingsResponse)
             return found.findings
 
         questions = [(self.name(address), ask(address)) for address in self.bootstrap]
@@ -220,55 +210,81 @@ class AdminClient(ClusterConnection):
             failed = (log_dir for log_dir in described if log_dir.error_code)
             return tuple(_failed_log_dir(broker.id, log_dir) for log_dir in failed)
         response = await self.rpc.call(broker.endpoint.address, cluster.DescribeFindingsRequest(), self.limits.probe_ms)
-        assert isinstance(response, cluster.DescribeFindingsResponse)
         return response.findings
 
     async def describe_log_dirs(
         self, broker: cluster.DescribedBroker, *, with_replicas: bool = True
-    ) -> Sequence[DescribeLogDirsResult]:
-        """Ask a broker of Apache Kafka once for its log directories and the size of each replica in them."""
-        if self.kafka is None:
-            why = "only brokers of Apache Kafka describe their log directories; klamm's have metrics of their disks"
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, why)
+    ) -> Sequence[log_dirs.DescribedLogDir]:
+        """Ask a broker once for its log directories and the size of each replica in them."""
         address, timeout_ms = broker.endpoint.address, self.limits.left_ms if with_replicas else self.limits.probe_ms
-        return await self.kafka.describe_log_dirs(address, timeout_ms, with_replicas=with_replicas)
+        if self.kafka is not None:
+            return await self.kafka.describe_log_dirs(address, timeout_ms, with_replicas=with_replicas)
+        request = log_dirs.DescribeLogDirsRequest(None if with_replicas else ())
+        response = await self.rpc.call(address, request, timeout_ms)
+        assert isinstance(response, log_dirs.DescribeLogDirsResponse)
+        return response.results
+
+    async def alter_replica_log_dirs(
+        self,
+        broker: cluster.DescribedBroker,
+        wanted: Mapping[TopicPartition, str],
+        *,
+        validate_only: bool = False,
+    ) -> dict[TopicPartition, log_dirs.AlteredReplicaLogDir]:
+        """Begin to move replicas of a broker to other log directories of it. REPLICA_NOT_AVAILABLE: it has none, and
+        one that it gets later will be there. Only klamm's own brokers can be asked.
+        """
+        by_path: dict[str, dict[str, list[int]]] = {}
+        for tp, path in wanted.items():
+            by_path.setdefault(path, {}).setdefault(tp.topic, []).append(tp.partition)
+        dirs = tuple(
+            log_dirs.AlterReplicaLogDir(
+                path, tuple(log_dirs.AlterReplicaLogDirTopic(name, tuple(numbers)) for name, numbers in topics.items())
+            )
+            for path, topics in by_path.items()
+        )
+        request = log_dirs.AlterReplicaLogDirsRequest(dirs, validate_only)
+        question = (f"broker {broker.id}", self.ask_broker(broker.endpoint.address, request, self.limits.left_ms))
+        (response,) = await self.waiting.answers([question], self.limits.left_s)
+        assert isinstance(response, log_dirs.AlterReplicaLogDirsResponse)
+        return {
+            TopicPartition(topic.topic_name, altered.partition_index): altered
+            for topic in response.results
+            for altered in topic.partitions
+        }
 
     async def plan_cluster_recovery(self, *, accept_loss: bool) -> recovery.PlanClusterRecoveryResponse:
         """Plan what `recover_cluster` would do, and why it would be refused."""
         request = recovery.PlanClusterRecoveryRequest(accept_loss)
-        return await self.ask_controller(request, recovery.PlanClusterRecoveryResponse)
+        return await self.ask_controller(request)
 
     async def recover_cluster(self, *, accept_loss: bool) -> recovery.RecoverClusterResponse:
         """Bring ZooKeeper up to what the brokers know; the controller that answers has resigned."""
-        return await self.ask_controller(recovery.RecoverClusterRequest(accept_loss), recovery.RecoverClusterResponse)
+        return await self.ask_controller(recovery.RecoverClusterRequest(accept_loss))
 
     async def describe_configs(self, resources: Sequence[configs.ConfigResource]) -> configs.DescribeConfigsResponse:
-        return await self.ask_controller(
-            configs.DescribeConfigsRequest(tuple(resources)), configs.DescribeConfigsResponse
-        )
+        return await self.ask_controller(configs.DescribeConfigsRequest(tuple(resources)))
 
     async def alter_configs(
         self, resources: Sequence[configs.AlterConfigsResource], *, validate_only: bool = False
     ) -> configs.AlterConfigsResponse:
         """Set and delete single keys. Each resource has a result and is changed as a whole or not at all."""
         request = configs.AlterConfigsRequest(tuple(resources), validate_only)
-        return await self.ask_controller(request, configs.AlterConfigsResponse)
+        return await self.ask_controller(request)
 
     async def update_features(self, updates: Sequence[configs.FeatureUpdate]) -> configs.UpdateFeaturesResponse:
         """Raise, lower and remove finalized features. Each update has a result; the valid ones are written."""
         request = configs.UpdateFeaturesRequest(tuple(updates), self.limits.left_ms)
-        return await self.ask_controller(request, configs.UpdateFeaturesResponse)
+        return await self.ask_controller(request)
 
     async def plan_feature_updates(
         self, updates: Sequence[configs.FeatureUpdate]
     ) -> configs.PlanFeatureUpdatesResponse:
         """Plan what `update_features` would do; nothing is changed."""
-        return await self.ask_controller(
-            configs.PlanFeatureUpdatesRequest(tuple(updates)), configs.PlanFeatureUpdatesResponse
-        )
+        return await self.ask_controller(configs.PlanFeatureUpdatesRequest(tuple(updates)))
 
     async def describe_features(self) -> configs.DescribeFeaturesResponse:
-        return await self.ask_controller(configs.DescribeFeaturesRequest(), configs.DescribeFeaturesResponse)
+        return await self.ask_controller(configs.DescribeFeaturesRequest())
 
     async def watch(
         self, topics: Sequence[str] | None = None, *, cursor: str = ""
@@ -281,7 +297,6 @@ class AdminClient(ClusterConnection):
             address = await self.find_controller()
             try:
                 async for response in self.rpc.stream(address, cluster.WatchRequest(cursor, _all_or(topics))):
-                    assert isinstance(response, cluster.WatchResponse)
                     cursor = response.cursor
                     yield response
             except PeerUnreachableError:
@@ -292,19 +307,16 @@ class AdminClient(ClusterConnection):
 
     async def read_state_changes(self, address: str, topic: str, partition: int) -> cluster.ReadStateChangesResponse:
         """Read one node's state-change records of a partition, without retries."""
-        response = await self.rpc.call(address, cluster.ReadStateChangesRequest(topic, partition), self.limits.left_ms)
-        assert isinstance(response, cluster.ReadStateChangesResponse)
-        return response
+        return await self.rpc.call(address, cluster.ReadStateChangesRequest(topic, partition), self.limits.left_ms)
 
     async def describe_log_heads(self, address: str) -> tuple[cluster.LogHead, ...]:
         """Ask one node where its state-change log ends, without retries."""
         response = await self.rpc.call(address, cluster.DescribeLogHeadsRequest(), self.limits.left_ms)
-        assert isinstance(response, cluster.DescribeLogHeadsResponse)
         return response.heads
 
 
-def _failed_log_dir(broker: BrokerId, described: DescribeLogDirsResult) -> cluster.Finding:
-    error = known_code(described.error_code).name
+def _failed_log_dir(broker: BrokerId, described: log_dirs.DescribedLogDir) -> cluster.Finding:
+    error = described.error_code.name
     detail = f"log directory {described.log_dir} of broker {broker} failed: {error}; see server.log of the broker"
     return cluster.Finding("failed_log_directory", detail, broker=broker)
 

@@ -1,7 +1,7 @@
 """Consumes a topic: fetches its partitions from their leaders, and from the next leaders when these change.
 
-One task per broker keeps one fetch in flight; what it gets waits in a bounded queue, so a slow reader slows
-the fetching. There are no consumer groups: positions are the caller's. Source: Kafka Fetcher; KIP-320, KIP-392.
+A task for each broker keeps one fetch in flight. The records wait in a bounded queue, so a slow reader slows the
+fetching. There are no consumer groups: the caller keeps the positions. Source: Kafka Fetcher; KIP-320, KIP-392.
 """
 
 import asyncio
@@ -25,7 +25,6 @@ from cluster.requests.data import (
     FetchPartition,
     FetchPartitionData,
     FetchRequest,
-    FetchResponse,
 )
 
 _RETRY_PAUSE_S = 0.1
@@ -97,7 +96,7 @@ class Consumer:
         self._tasks = TaskSet()
         self._waits: dict[str, Wait] = {}
         self._obstacles: dict[str, str] = {}
-        """By broker: the wait for an answer that its partitions' records are in, and why the last one was none."""
+        """For each broker the reason why its last answer was no good, for the notice of a long wait."""
 
     async def __aenter__(self) -> "Consumer":
         await self._tasks.__aenter__()
@@ -121,7 +120,7 @@ class Consumer:
                 yield item
 
     def _assign(self) -> None:
-        """Start a task for every broker to read from that has none; partitions without a leader share one."""
+        """Start a task for each broker to read from that has none; partitions without a leader share one."""
         now = asyncio.get_running_loop().time()
         for partition in self._positions:
             source = self._replicas.source(partition, now)
@@ -131,7 +130,7 @@ class Consumer:
                 self._tasks.start(self._work(address), name=f"fetch from {address}")
 
     async def _work(self, address: str) -> None:
-        """Fetch from one broker until nothing that is wanted is to be read there; then see that it is elsewhere."""
+        """Fetch from one broker until no wanted partition is to be read there; then start the tasks of the others."""
         while wanted := self._wanted_from(address):
             self._begin_wait(address)
             try:
@@ -181,7 +180,6 @@ class Consumer:
             self._obstacles[address] = str(error)
             self._replicas.forget_broker(address)
             return False
-        assert isinstance(response, FetchResponse)
         in_order = response.error_code is ErrorCode.NONE
         errors = {response.error_code, *(data.error_code for data in response.partitions)} - {ErrorCode.NONE}
         if errors:

@@ -105,6 +105,8 @@ class Trouble(StrEnum):
     STUCK_REASSIGNMENT = "stuck_reassignment", Severity.WARNING
     STUCK_DELETION = "stuck_deletion", Severity.WARNING
     STUCK_SHUTDOWN = "stuck_shutdown", Severity.WARNING
+    FORGOTTEN_THROTTLE = "forgotten_throttle", Severity.WARNING
+    STUCK_DIRECTORY_MOVE = "stuck_directory_move", Severity.INFO
     LEFT_REPLICAS = "left_replicas", Severity.INFO
     SHUTTING_DOWN = "shutting_down", Severity.INFO
     UNACCEPTABLE_DIRECTORY = "unacceptable_directory", Severity.INFO
@@ -158,11 +160,12 @@ def find_trouble(
     """Find all health issues, the most severe kind first. Topics queued for deletion are skipped.
 
     `findings`: what the controller and the brokers themselves know to be wrong. If the controller and the command both
-    report that a broker does not respond, one of the two findings is kept. `answering`: brokers that answered the
-    command; if the controller says that one of them does not respond, the way between the two is at fault.
+    report that a broker does not respond, one of the two findings is kept; a throttle is forgotten only while nothing
+    is being reassigned. `answering`: brokers that answered the command; if the controller says that one of them does
+    not respond, the way between the two is at fault.
     """
     staying = [t for t in topics if not t.queued_for_deletion]
-    findings = list(findings)
+    findings = [finding for finding in findings if finding.kind != Trouble.FORGOTTEN_THROTTLE or not reassignments]
     live = {b.id for b in brokers}
     # These are registered, and say so.
     waiting = {finding.broker for finding in findings if finding.kind == Trouble.UNREPORTED_DAMAGE}
@@ -203,7 +206,13 @@ def _with_consequence(finding: Finding, topics: Iterable[DescribedTopic]) -> Fin
 
 def _distinct(findings: Sequence[Finding], answering: Set[BrokerId]) -> Iterator[Finding]:
     silent = {finding.broker for finding in findings if finding.kind == Trouble.UNREACHABLE_LEADER}
+    throttled: set[str] = set()
     for finding in findings:
+        if finding.kind == Trouble.FORGOTTEN_THROTTLE and finding.topic:
+            # Every broker that leads a partition of the topic says so.
+            if finding.topic in throttled:
+                continue
+            throttled.add(finding.topic)
         if finding.kind == Trouble.SILENT_BROKER:
             if finding.broker in silent:
                 continue

@@ -20,6 +20,7 @@ from cluster.model.broker import Endpoint
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError, known_code
 from cluster.requests.cluster import DescribedBroker
 from cluster.requests.data import DeleteRecordsRequest, DeleteRecordsResponse
+from cluster.requests.log_dirs import DescribedLogDir, DescribedLogDirPartition, DescribedLogDirTopic
 
 _CLIENT_ID: Final = "klamm-admin"
 _CONNECT_TIMEOUT_S: Final = 2.0
@@ -82,13 +83,13 @@ class KafkaBrokers:
 
     async def describe_log_dirs(
         self, address: str, timeout_ms: int, *, with_replicas: bool
-    ) -> Sequence[DescribeLogDirsResult]:
+    ) -> Sequence[DescribedLogDir]:
         """Describe the broker's log directories, each with an error if it has failed."""
         request = DescribeLogDirsRequest(topics=None if with_replicas else ())
         answer = await self._ask(address, timeout_ms / 1000, request, DescribeLogDirsResponse)
         if answer.error_code:
             raise ApiError(known_code(answer.error_code), f"{address} does not describe its log directories")
-        return answer.results
+        return tuple(map(_described, answer.results))
 
     def close(self) -> None:
         while self._opened:
@@ -110,6 +111,23 @@ class KafkaBrokers:
             why = f"{takes}, and klamm's commands connect to PLAINTEXT listeners of Kafka's brokers: use Kafka's tools"
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, why)
         return _endpoint(address)
+
+
+def _described(found: DescribeLogDirsResult) -> DescribedLogDir:
+    topics = tuple(
+        DescribedLogDirTopic(
+            topic.name,
+            tuple(
+                DescribedLogDirPartition(
+                    replica.partition_index, replica.partition_size, replica.offset_lag, replica.is_future_key
+                )
+                for replica in topic.partitions
+            ),
+        )
+        for topic in found.topics
+    )
+    code = known_code(found.error_code)
+    return DescribedLogDir(code, found.log_dir, topics, found.total_bytes, found.usable_bytes)
 
 
 async def _open(endpoint: Endpoint, timeout_s: float) -> _Opened:

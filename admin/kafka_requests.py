@@ -16,6 +16,7 @@ from cluster.kafka_wire.messages import data as wire_data
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests import data
 from cluster.requests.elections import ShutdownRequest
+from cluster.requests.log_dirs import AlterReplicaLogDirsRequest
 
 RESPONSES: Final[Mapping[type[Struct], type[Struct]]] = {
     data.MetadataRequest: data.MetadataResponse,
@@ -30,7 +31,12 @@ HOW_TO_STOP: Final = (
     "a broker of Apache Kafka is stopped by SIGTERM: run kafka-server-stop.sh on its host, or stop its service there; "
     "with controlled.shutdown.enable, the default, it first asks the controller to move its leaderships away"
 )
-_INSTEAD: Final[Mapping[type[Struct], str]] = {ShutdownRequest: HOW_TO_STOP}
+_INSTEAD: Final[Mapping[type[Struct], str]] = {
+    ShutdownRequest: HOW_TO_STOP,
+    AlterReplicaLogDirsRequest: (
+        "replicas of Apache Kafka's brokers are moved between log directories by kafka-reassign-partitions.sh"
+    ),
+}
 
 
 def refusal(address: str, request: Struct) -> ApiError:

@@ -22,7 +22,6 @@ from cluster.requests.data import (
     LATEST_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsRequest,
-    ListOffsetsResponse,
 )
 from cluster.requests.plans import DescribedPartition
 from cluster.requests.topics import DescribedTopic
@@ -108,7 +107,6 @@ async def _ends(
 ) -> dict[TopicPartition, Offset]:
     with contextlib.suppress(ApiError, PeerUnreachableError):
         response = await client.ask_broker(address, ListOffsetsRequest(CONSUMER, tuple(asked)), client.limits.probe_ms)
-        assert isinstance(response, ListOffsetsResponse)
         answered = (result for result in response.partitions if result.error_code is ErrorCode.NONE)
         return {TopicPartition(result.topic, result.partition): result.offset for result in answered}
     return {}

@@ -9,7 +9,7 @@ from admin.progress import some_of
 from admin.topology import Topology
 from cluster.model.broker import Offset
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
-from cluster.requests.data import CONSUMER, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
+from cluster.requests.data import CONSUMER, ListOffsetsPartition, ListOffsetsRequest
 
 _LEADER_TIMEOUT_MS: Final = 5_000
 RETRIABLE: Final = frozenset(
@@ -82,7 +82,6 @@ async def _ask_leaders(topology: Topology, topic: str, timestamps: Mapping[int, 
             response = await topology.client.ask_broker(address, request, _LEADER_TIMEOUT_MS)
         except PeerUnreachableError:
             return
-        assert isinstance(response, ListOffsetsResponse)
         for result in response.partitions:
             if result.error_code is ErrorCode.NONE:
                 found[result.partition] = result.offset

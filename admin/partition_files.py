@@ -89,6 +89,16 @@ def parse_reassignment(data: bytes, source: str) -> dict[TopicPartition, tuple[B
     return moves
 
 
+def parse_replica_dirs(data: bytes, source: str) -> dict[BrokerId, dict[TopicPartition, str]]:
+    """Read the log directory of each replica of a reassignment file that names one, by broker. Raises ConfigError."""
+    wanted: dict[BrokerId, dict[TopicPartition, str]] = {}
+    for move in _decode(data, _MovesFile, source).partitions:
+        for broker, directory in zip(move.replicas, move.log_dirs or (), strict=False):
+            if directory != ANY_DIRECTORY:
+                wanted.setdefault(BrokerId(broker), {})[TopicPartition(move.topic, move.partition)] = directory
+    return wanted
+
+
 def parse_partitions(data: bytes, source: str) -> list[TopicPartition]:
     """Read the partitions of an election file, each once. Raises ConfigError naming `source`."""
     partitions = _decode(data, _PartitionsFile, source).partitions
@@ -134,10 +144,9 @@ def _errors(move: _Move) -> list[str]:
         found.append(f"replicas {move.replicas}: a broker is listed more than once")
     if move.log_dirs is not None and len(move.log_dirs) != len(move.replicas):
         found.append(f"log_dirs {move.log_dirs}: must have one entry per replica of {move.replicas}")
-    if any(directory != ANY_DIRECTORY for directory in move.log_dirs or ()):
-        found.append(
-            f"log_dirs {move.log_dirs}: must all be {ANY_DIRECTORY!r}, brokers choose their directories themselves"
-        )
+    relative = [path for path in move.log_dirs or () if path != ANY_DIRECTORY and not path.startswith("/")]
+    if relative:
+        found.append(f"log_dirs {move.log_dirs}: must each be {ANY_DIRECTORY!r} or an absolute path")
     return found
 
 

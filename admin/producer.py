@@ -38,7 +38,7 @@ from cluster.model.errors import (
     RequestTooLargeError,
 )
 from cluster.model.partition import TopicPartition
-from cluster.requests.data import ProducePartition, ProduceRequest, ProduceResponse
+from cluster.requests.data import ProducePartition, ProduceRequest
 
 _MAX_REQUEST_BYTES = 8 * 1024 * 1024
 """Half of the bytes that a broker takes by default; one that takes less gets the batches in several requests."""
@@ -311,7 +311,6 @@ class Producer:
             return await self._ask(address, sendings[:middle]) | await self._ask(address, sendings[middle:])
         except (PeerUnreachableError, ApiError) as error:
             return dict.fromkeys(asked, error)
-        assert isinstance(response, ProduceResponse)
         if self._options.acks == 0:
             return dict.fromkeys(asked, UNKNOWN_OFFSET)
         forgotten = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the response of {address} lacks the partition")

@@ -6,7 +6,7 @@ from typing import Final
 from admin.idempotence import ProducerIdentity
 from admin.topology import Topology
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
-from cluster.requests.data import InitProducerIdRequest, InitProducerIdResponse
+from cluster.requests.data import InitProducerIdRequest
 
 _TOO_OLD: Final = "the brokers are of a release that gives no producer ids"
 
@@ -46,7 +46,6 @@ class ProducerIdSource:
             if error.code is ErrorCode.UNSUPPORTED_VERSION:
                 too_old.add(address)
             return None
-        assert isinstance(response, InitProducerIdResponse)
         if response.error_code is not ErrorCode.NONE:
             self.failure = f"{address} answers {response.error_code.name}"
             return None

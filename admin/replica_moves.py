@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from random import Random
 from typing import NamedTuple
 
+from admin.log_dir_moves import UnfinishedMove
 from cluster.model.broker import Broker, BrokerId
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.model.partition import TopicPartition
@@ -75,6 +76,25 @@ def _too_few(topic: str, factor: int, brokers: int) -> str:
         f"--broker-list names {counted(brokers, 'broker')}, but partitions of topic {topic} have "
         f"{counted(factor, 'replica')}: name at least {factor}"
     )
+
+
+def with_directories(arrivals: Sequence[Arrival], unfinished: Sequence[UnfinishedMove]) -> list[Arrival]:
+    """The same with what is still to be moved between the log directories of a broker; the rest has to be completed."""
+    left: dict[TopicPartition, list[str]] = {}
+    for move in unfinished:
+        where = f"is in {move.present}" if move.present else "has no replica"
+        doing = f"{where}, being copied to" if move.is_copied else f"{where}, not in"
+        left.setdefault(move.topic_partition, []).append(f"broker {move.broker} {doing} {move.log_dir}")
+    copied = {move.topic_partition for move in unfinished if move.is_copied}
+    return [
+        arrival._replace(
+            state="in progress" if arrival.topic_partition in copied else "different",
+            detail="; ".join(left[arrival.topic_partition]),
+        )
+        if arrival.state == "completed" and arrival.topic_partition in left
+        else arrival
+        for arrival in arrivals
+    ]
 
 
 def compare(wanted: Assignment, present: Assignment, going_on: Iterable[DescribedReassignment]) -> list[Arrival]:

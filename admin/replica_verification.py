@@ -5,7 +5,7 @@ Followers answer as well as leaders: they are asked as debugging consumers. Sour
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
@@ -25,6 +25,7 @@ from cluster.requests.data import (
     ListOffsetsPartition,
     ListOffsetsRequest,
 )
+from cluster.requests.request import RequestFor, Response
 
 CHUNK_BYTES: Final = 1024 * 1024
 """Of each replica at a time."""
@@ -100,7 +101,7 @@ class ReplicaReader:
             raise ReplicaUnreadableError(broker, data.error_code.name)
         return data
 
-    async def _ask(self, broker: BrokerId, request: object) -> Any:
+    async def _ask(self, broker: BrokerId, request: RequestFor[Response]) -> Response:
         address = self._addresses.get(broker)
         if address is None:
             raise ReplicaUnreadableError(broker, "it is not registered: it does not run, or has no session")

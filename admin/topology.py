@@ -15,7 +15,7 @@ from cluster.model import bounds
 from cluster.model.broker import NO_LEADER, BrokerId, Endpoint, LeaderEpoch
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.requests.data import MetadataPartition, MetadataRequest, MetadataResponse, MetadataTopic
-from cluster.requests.topics import DescribeTopicsRequest, DescribeTopicsResponse
+from cluster.requests.topics import DescribeTopicsRequest
 
 _REFRESH_PAUSE_S = 0.1
 _METADATA_TIMEOUT_MS = 5_000
@@ -171,7 +171,7 @@ class Topology:
                 leaders[partition.partition_index] = LeaderAddress(partition.leader_id, address, partition.leader_epoch)
 
     async def _assert_exists(self, topic: str) -> None:
-        described = await self.client.ask_controller(DescribeTopicsRequest((topic,)), DescribeTopicsResponse)
+        described = await self.client.ask_controller(DescribeTopicsRequest((topic,)))
         (result,) = self.client.results_for([f"topic {topic}"], described.topics)
         if result.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise ApiError(

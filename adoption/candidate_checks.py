@@ -3,18 +3,15 @@
 Pure functions; each reason is a sentence for people that follows the candidate's name.
 """
 
-import ipaddress
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator
 
 from adoption.controller_commands import client_auth_key, protocol_map
-from adoption.survey import Survey, SurveyedCandidate
+from adoption.survey import Survey, SurveyedCandidate, listed
 from adoption.wanted import AUTHENTICATION, Wanted, WantedListener
 from cluster.model.broker import BrokerId
+from cluster.model.listeners import is_loopback
 from cluster.model.protocol_version import ProtocolVersion
 from cluster.znodes.candidates import CandidateListener, CandidateProfile
-
-_SHOWN: Final = 5
 
 
 def why_unfit(candidate: SurveyedCandidate, survey: Survey, wanted: Wanted) -> Iterator[str]:
@@ -64,7 +61,7 @@ def _why_not_by_protocol(profile: CandidateProfile, survey: Survey, wanted: Want
             for broker in survey.asked
             if broker.config("inter.broker.protocol.version").strip() == str(wanted.protocol)
         ]
-        of = f" of brokers {_listed(lowest)}" if lowest else " of the brokers"
+        of = f" of brokers {listed(lowest)}" if lowest else " of the brokers"
         yield _add(
             f"has inter.broker.protocol.version {profile.protocol_version}, not the {wanted.protocol}{of}",
             f"inter.broker.protocol.version={wanted.protocol}",
@@ -96,11 +93,11 @@ def _why_not_by_listeners(profile: CandidateProfile, survey: Survey, wanted: Wan
     own = {listener.name: listener for listener in profile.listeners}
     missing = [listener for listener in wanted.listeners if listener.name not in own]
     if missing:
-        has = [f"{listener.name}://{_address(listener)}" for listener in profile.listeners]
+        has = [f"{listener.name}://{listener.address}" for listener in profile.listeners]
         lacks = [f"{listener.name}://HOST:PORT" for listener in missing]
         yield _add(
-            f"has no Kafka listener {_listed([m.name for m in missing])}, under which brokers "
-            f"{_listed(missing[0].brokers)} and their clients look for the controller",
+            f"has no Kafka listener {listed([m.name for m in missing])}, under which brokers "
+            f"{listed(missing[0].brokers)} and their clients look for the controller",
             f"klamm.kafka.listeners={','.join([*has, *lacks])}",
             *([f"listener.security.protocol.map={protocol_map(wanted.listeners)}"] if _needs_map(wanted) else []),
         )
@@ -118,14 +115,14 @@ def _needs_map(wanted: Wanted) -> bool:
 def _why_not_by_listener(own: CandidateListener, listener: WantedListener, wanted: Wanted) -> Iterator[str]:
     if own.security_protocol != listener.security_protocol:
         yield _add(
-            f"has {own.security_protocol} at its Kafka listener {own.name}, brokers {_listed(listener.brokers)} have "
+            f"has {own.security_protocol} at its Kafka listener {own.name}, brokers {listed(listener.brokers)} have "
             f"{listener.security_protocol}",
             f"listener.security.protocol.map={protocol_map(wanted.listeners)}",
         )
     elif _strictness(own.client_auth) != _strictness(listener.client_auth):
         yield _add(
             f"has client authentication {own.client_auth} at its Kafka listener {own.name}, brokers "
-            f"{_listed(listener.brokers)} have {listener.client_auth}",
+            f"{listed(listener.brokers)} have {listener.client_auth}",
             f"{client_auth_key(own.name)}={listener.client_auth}",
         )
 
@@ -139,14 +136,14 @@ def _why_not_by_address(own: CandidateListener, survey: Survey, wanted: Wanted) 
     for broker, endpoint in found:
         if (endpoint.host, endpoint.port) == (own.host, own.port):
             yield (
-                f"says that its Kafka listener {own.name} is at {_address(own)}, where broker {broker} is: give it an "
+                f"says that its Kafka listener {own.name} is at {own.address}, where broker {broker} is: give it an "
                 "address of its own in --override klamm.kafka.listeners"
             )
     elsewhere = hosts_elsewhere(own, survey)
     # Brokers themselves use these two; who uses the others is told beforehand.
     if elsewhere and own.name in {wanted.inter_broker_listener, wanted.control_plane_listener}:
         yield (
-            f"says that its Kafka listener {own.name} is at {_address(own)}, by which brokers {_listed(elsewhere)} "
+            f"says that its Kafka listener {own.name} is at {own.address}, by which brokers {listed(elsewhere)} "
             "reach nobody but their own host: name its host in --override klamm.kafka.listeners or "
             "klamm.kafka.advertised.listeners"
         )
@@ -154,21 +151,10 @@ def _why_not_by_address(own: CandidateListener, survey: Survey, wanted: Wanted) 
 
 def hosts_elsewhere(own: CandidateListener, survey: Survey) -> list[BrokerId]:
     """The brokers whose listener of the same name is for other hosts, where the candidate's is for its own only."""
-    if not _is_loopback(own.host):
+    if not is_loopback(own.host):
         return []
     endpoints = [(broker.id, broker.registered.endpoint(own.name)) for broker in survey.brokers]
-    return [id_ for id_, endpoint in endpoints if endpoint is not None and not _is_loopback(endpoint.host)]
-
-
-def _address(listener: CandidateListener) -> str:
-    return f"[{listener.host}]:{listener.port}" if ":" in listener.host else f"{listener.host}:{listener.port}"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return [id_ for id_, endpoint in endpoints if endpoint is not None and not is_loopback(endpoint.host)]
 
 
 def _why_not_by_security(profile: CandidateProfile, wanted: Wanted) -> Iterator[str]:
@@ -189,9 +175,4 @@ def _why_not_by_settings(profile: CandidateProfile, wanted: Wanted) -> Iterator[
     for key, values in wanted.settings.items():
         own = profile.settings.get(key, "").lower()
         if own not in values:
-            yield _add(f"has {key} {own or 'unset'}, the brokers {_listed(values)}", f"{key}={values[0]}")
-
-
-def _listed(items: Sequence[object]) -> str:
-    shown = ", ".join(map(str, items[:_SHOWN]))
-    return shown + (f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else "")
+            yield _add(f"has {key} {own or 'unset'}, the brokers {listed(values)}", f"{key}={values[0]}")

@@ -3,7 +3,7 @@
 Pure functions; each finding is a sentence for people.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
@@ -11,12 +11,10 @@ from msgspec import Struct
 from adoption.candidate_checks import hosts_elsewhere, why_unfit
 from adoption.controller_commands import controller_commands, generated_above
 from adoption.refusals import refusals
-from adoption.survey import Survey
+from adoption.survey import SHOWN, Survey, listed
 from adoption.wanted import FIND_BY_REGISTRATION, Wanted, protocol_of, wanted
 from cluster.model.broker import ControllerId
 from cluster.model.takeover import AdoptedMode
-
-_SHOWN: Final = 5
 
 
 class Findings(Struct, frozen=True):
@@ -57,16 +55,16 @@ def _notes(survey: Survey, needed: Wanted) -> Iterator[str]:
     if absent:
         yield (
             f"{sum(absent.values()):,} replicas are assigned to brokers that are not registered: "
-            f"{_listed(list(absent))}; they are down, or were removed before their partitions were moved"
+            f"{listed(list(absent))}; they are down, or were removed before their partitions were moved"
         )
     if survey.deleting:
-        yield f"topics are being deleted, which klamm will continue: {_listed(survey.deleting)}"
+        yield f"topics are being deleted, which klamm will continue: {listed(survey.deleting)}"
     if survey.reassigning:
-        yield f"partitions are being reassigned, which klamm will continue: {_listed(survey.reassigning)}"
-    for path, why in sorted(survey.malformed.items())[:_SHOWN]:
+        yield f"partitions are being reassigned, which klamm will continue: {listed(survey.reassigning)}"
+    for path, why in sorted(survey.malformed.items())[:SHOWN]:
         yield f"{path} is malformed: {why}; klamm will leave it alone and report it"
-    if len(survey.malformed) > _SHOWN:
-        yield f"{len(survey.malformed) - _SHOWN} more znodes are malformed"
+    if len(survey.malformed) > SHOWN:
+        yield f"{len(survey.malformed) - SHOWN} more znodes are malformed"
     yield from _of_controllers(survey, needed)
     if survey.adoption is not None:
         yield f"the cluster is adopted already, in mode {survey.adoption.mode}, by {survey.adoption.by}"
@@ -76,7 +74,7 @@ def _differences(survey: Survey, needed: Wanted) -> Iterator[str]:
     """Say where brokers differ although klamm can do with one value."""
     protocols = sorted({p for broker in survey.brokers if (p := protocol_of(broker)) is not None})
     if len({protocol.exact for protocol in protocols}) > 1:
-        found = _listed(protocols)
+        found = listed(protocols)
         yield f"brokers differ in inter.broker.protocol.version ({found}): klamm needs the lowest until all agree"
     names = {tuple(e.listener for e in broker.registered.endpoints) for broker in survey.brokers}
     if len(names) > 1:
@@ -85,12 +83,12 @@ def _differences(survey: Survey, needed: Wanted) -> Iterator[str]:
         demands = {b.client_auth(e) for b in survey.asked if (e := b.registered.endpoint(listener.name)) is not None}
         if len(demands) > 1:
             yield (
-                f"brokers differ in the client authentication of {listener.name} ({_listed(sorted(demands))}): klamm "
+                f"brokers differ in the client authentication of {listener.name} ({listed(sorted(demands))}): klamm "
                 f"needs {listener.client_auth}"
             )
     for key, values in needed.settings.items():
         if len(values) > 1:
-            yield f"brokers differ in {key} ({_listed(values)}): under klamm its controllers' value counts alone"
+            yield f"brokers differ in {key} ({listed(values)}): under klamm its controllers' value counts alone"
 
 
 def _of_controllers(survey: Survey, needed: Wanted) -> Iterator[str]:
@@ -104,7 +102,7 @@ def _of_controllers(survey: Survey, needed: Wanted) -> Iterator[str]:
         )
     hosts = {e.host for broker in survey.brokers for e in broker.registered.endpoints}
     if hosts and hosts <= {"localhost", "127.0.0.1", "::1"}:
-        yield f"brokers are advertised as {_listed(sorted(hosts))}: controllers must run on this machine"
+        yield f"brokers are advertised as {listed(sorted(hosts))}: controllers must run on this machine"
     if any(broker.config("alter.config.policy.class.name") for broker in survey.asked):
         yield "brokers have an alter.config.policy.class.name, which klamm's own commands do not ask"
     reserved = [highest for broker in survey.asked if (highest := generated_above(broker)) is not None]
@@ -117,7 +115,7 @@ def _of_controllers(survey: Survey, needed: Wanted) -> Iterator[str]:
         listeners = () if candidate.profile is None else candidate.profile.listeners
         local = [listener.name for listener in listeners if hosts_elsewhere(listener, survey)]
         if local:
-            yield f"clients elsewhere do not reach candidate {candidate.id} at {_listed(local)}: it is on loopback"
+            yield f"clients elsewhere do not reach candidate {candidate.id} at {listed(local)}: it is on loopback"
     if len(survey.candidates) == 1:
         yield "there is one candidate: when it dies, no controller of klamm is left; start a second one"
     profiles = [candidate.profile for candidate in survey.candidates.values() if candidate.profile is not None]
@@ -162,8 +160,3 @@ SCRAPE_JOB: Final = """\
 - job_name: klamm-controller
   static_configs:
     - targets: [HOST:7701, HOST:7702]  # --metrics-listen of the controllers"""
-
-
-def _listed(items: Sequence[object]) -> str:
-    shown = ", ".join(map(str, items[:_SHOWN]))
-    return shown + (f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else "")

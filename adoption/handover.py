@@ -14,6 +14,7 @@ from adoption.proofs import Proofs
 from adoption.survey import SurveyedCandidate
 from adoption.zookeeper_survey import brokers_of_kafka, registered_candidates
 from cluster.aio.clock import SystemClock
+from cluster.config.settings import Settings
 from cluster.model.broker import NO_CONTROLLER, ControllerId, Endpoint
 from cluster.model.errors import OutcomeUnknownError, StartupError
 from cluster.znodes.adoption import Adoption, encode_adoption
@@ -163,7 +164,7 @@ class Handovers:
 
     async def _delete_abandoned(self) -> None:
         """Delete a persistent `/controller` whose owner is gone, which no broker would replace."""
-        nobody = ControllerConfig(NO_CONTROLLER, (Endpoint("", 0),), governs_kafka=True)
+        nobody = ControllerConfig(NO_CONTROLLER, (Endpoint("", 0),), Settings(klamm_broker_protocol="kafka"))
         election = ControllerElection(self._zookeeper, nobody, SystemClock(), Random())
         await election.refresh()
         if election.step is Step.DELETE:

@@ -1,9 +1,9 @@
 """What of a cluster forbids that it is adopted, whoever its candidates are. Pure functions; each is a sentence."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from adoption.survey import Survey, SurveyedBroker
+from adoption.survey import Survey, SurveyedBroker, listed
 from adoption.wanted import protocol_of
 from cluster.config.kafka_listeners import PROTOCOLS, is_listener_name
 from cluster.model import bounds
@@ -14,7 +14,6 @@ _STOP_REPLICA: Final = 5
 _RELEASES: Final = {4: "2.6 to 2.7", 5: "2.8 to 3.1", 6: "3.2 to 3.3", 7: "3.4 to 3.9"}
 """Highest version of LeaderAndIsr -> releases."""
 _TOKEN_KEYS: Final = ("delegation.token.master.key", "delegation.token.secret.key")
-_SHOWN: Final = 5
 
 
 def releases_of(broker: SurveyedBroker) -> str:
@@ -51,7 +50,7 @@ def _of_broker(broker: SurveyedBroker) -> Iterator[str]:
         yield f"runs klamm {broker.registered.klamm_version}: its controllers are klamm's already"
     with_sasl = [e.listener for e in broker.registered.endpoints if e.security_protocol.startswith("SASL_")]
     if with_sasl:
-        yield f"has a listener with SASL ({_listed(with_sasl)}), which klamm cannot authenticate itself to yet"
+        yield f"has a listener with SASL ({listed(with_sasl)}), which klamm cannot authenticate itself to yet"
     unusable = [e.listener for e in broker.registered.endpoints if not is_listener_name(e.listener)]
     if unusable:
         yield f"has a listener whose name klamm cannot have: {bounds.shortened(unusable[0])}"
@@ -120,10 +119,5 @@ def _of_difference(what: str, values: Iterable[tuple[int, str]]) -> Iterator[str
     for broker, value in values:
         found.setdefault(value, []).append(broker)
     if len(found) > 1:
-        shown = "; ".join(f"{name}: {_listed(ids)}" for name, ids in sorted(found.items()))
+        shown = "; ".join(f"{name}: {listed(ids)}" for name, ids in sorted(found.items()))
         yield f"brokers differ {what} ({shown}): finish the rolling restart that changes it first"
-
-
-def _listed(items: Sequence[object]) -> str:
-    shown = ", ".join(map(str, items[:_SHOWN]))
-    return shown + (f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else "")

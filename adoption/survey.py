@@ -1,12 +1,22 @@
 """What `klamm adopt` found in a running cluster: plain values, which `adoption.findings` examines."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 
 from cluster.model.broker import NO_CONTROLLER, Broker, BrokerId, ControllerEpoch, ControllerId, Endpoint
 from cluster.znodes.adoption import Adoption
 from cluster.znodes.candidates import CandidateProfile
+
+SHOWN: Final = 5
+"""So many of a list of findings are named."""
+
+
+def listed(items: Sequence[object]) -> str:
+    """Name the first of the items, and say how many more there are."""
+    shown = ", ".join(map(str, items[:SHOWN]))
+    return shown + (f" and {len(items) - SHOWN} more" if len(items) > SHOWN else "")
 
 
 class BrokerAnswers(Struct, frozen=True):

@@ -14,7 +14,7 @@ import msgspec
 import typer
 
 from audit.commands import publish as topic_command
-from audit.commands import rebuild_command, table_commands
+from audit.commands import table_commands
 from audit.commands.heads_options import (
     BootstrapOption,
     HeadsOption,
@@ -35,7 +35,7 @@ from audit.commands.spark_options import (
     package,
     spark_settings,
 )
-from audit.commands.table_commands import KeepDaysOption
+from audit.commands.table_commands import KeepDaysOption, opened_output
 from audit.commands.topic_options import CONNECTOR_VERSION, ConnectorOption, KafkaOption, TopicOption
 from audit.report.report_text import show_result, show_verification
 from cluster.cli.documents import Format, write_document
@@ -249,25 +249,14 @@ def report(
     """
     from audit.report.html.page import write_report  # noqa: PLC0415
     from audit.report.report import read_result  # noqa: PLC0415
-    from audit.storage.committed_state import OutputError  # noqa: PLC0415
-    from audit.storage.output_folder import OutputFolder  # noqa: PLC0415
 
     expected = _nodes(expect or [])
-    if "://" not in output and not Path(output).is_dir():
-        raise typer.BadParameter(
-            f"{output}: is not a folder; pass the --output of 'klamm audit run'", param_hint="--output"
-        )
-    try:
-        OutputFolder(output).check()
+    with opened_output(output, "there is no report") as folder:
+        folder.check()
         if html is not None:
             typer.echo(f"the report is {write_report(output, html, expected)}", err=True)
         result = read_result(output, expected, require_trace=require_trace, require_heads=require_heads)
         show_result(result, output, form, limit)
-    except ConfigError as error:
-        raise typer.BadParameter(str(error), param_hint="--output") from None
-    except (OutputError, OSError) as error:
-        typer.echo(f"there is no report: {error}", err=True)
-        raise typer.Exit(ExitCode.REFUSED) from None
 
 
 @app.command(epilog="Example:\n  klamm audit explain one-leader-per-epoch\nExit codes: 0 done; 2 no such rule.")
@@ -313,7 +302,7 @@ def verify(
 
 app.command("query", epilog=table_commands.QUERY_EPILOG)(table_commands.query)
 app.command("compact", epilog=table_commands.COMPACT_EPILOG)(table_commands.compact)
-app.command("rebuild", epilog=rebuild_command.EPILOG)(rebuild_command.rebuild)
+app.command("rebuild", epilog=table_commands.REBUILD_EPILOG)(table_commands.rebuild)
 app.command("publish", epilog=topic_command.EPILOG)(topic_command.publish)
 app.command(epilog="Example:\n  klamm audit package --output klamm-audit.zip\nExit codes: 0 done; 1 failed.")(package)
 

@@ -11,7 +11,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from cluster.kafka_wire.codec import decode, encode, encoded_part
+from cluster.kafka_wire.codec import decode, encode
+from cluster.kafka_wire.message import EncodedPart
 from cluster.kafka_wire.messages.control import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -61,7 +62,7 @@ def update_metadata(partitions: int) -> UpdateMetadataRequest:
 def with_parts(request: LeaderAndIsrRequest) -> LeaderAndIsrRequest:
     """The request with partition states that are encoded, as for the second broker."""
     topics = [
-        replace(topic, partition_states=tuple(encoded_part(state, 7) for state in topic.partition_states))
+        replace(topic, partition_states=tuple(EncodedPart(encode(state, 7)) for state in topic.partition_states))
         for topic in request.topic_states
     ]
     return replace(request, topic_states=tuple(topics))

@@ -24,13 +24,16 @@ from broker_agent.registration.registration import Registration
 from broker_agent.registration.session_keeper import BrokerSessionKeeper
 from broker_agent.replica_changes import ReplicaOffline
 from broker_agent.replication.isr_proposals import IsrProposals
+from broker_agent.replication.log_dir_copies import LogDirCopies
 from broker_agent.replication.log_reconciliation import FetchSetup
 from broker_agent.replication.replica_fetchers import ReplicaFetchers
 from broker_agent.replication.replica_manager import ReplicaManager
+from broker_agent.requests.client_quotas import ClientQuotas
 from broker_agent.requests.control import ControlRequests
 from broker_agent.requests.dynamic_settings import DynamicBrokerSettings, TopicConfigChanges
 from broker_agent.requests.replica_descriptions import RecordedRoles
 from broker_agent.requests.role_changes import RoleChanges
+from broker_agent.requests.throttle_findings import throttle_findings
 from broker_agent.requests.topic_configs import TopicConfigs
 from cluster.aio.clock import WallClock
 from cluster.aio.tasks import TaskSet
@@ -128,6 +131,8 @@ class Agent:
         setup = FetchSetup(self.manager, lambda: self.registration.epoch, dependencies.client)
         self.fetchers = ReplicaFetchers(setup, tasks)
         self.damaged = DamagedReplicas(self.manager, self.fetchers, self.registration, self.finder, setup.client)
+        lock = asyncio.Lock()
+        self.copies = LogDirCopies(self.manager, tasks, lock)
         self.control = ControlRequests(
             self.manager,
             self.fetchers,
@@ -136,7 +141,10 @@ class Agent:
             broker_epoch=lambda: self.registration.epoch,
             restored=self.registration.restored,
             heads=WitnessedHeads(dependencies.sink, settings.klamm_state_change_log_head_interval_ms),
+            lock=lock,
+            copies=self.copies,
         )
+        self.client_quotas = ClientQuotas(settings, dependencies.metrics)
         self._setting_changes = DynamicBrokerSettings(
             broker.id,
             dependencies.zookeeper,
@@ -144,6 +152,9 @@ class Agent:
             topics=TopicConfigChanges(dependencies.configs, self.manager, self.control.lock),
             fetchers=self.fetchers,
             fetchers_of_file=settings.num_replica_fetchers,
+            quotas=(self.manager.leader_quota, self.manager.follower_quota),
+            client_quotas=self.client_quotas,
+            copy_throttle=self.copies.throttle,
             log_level=dependencies.log_level,
         ).changes
 
@@ -181,12 +192,14 @@ class Agent:
         return self._session.health()
 
     def findings(self) -> Iterator[Finding]:
-        """Report what keeps this agent from ZooKeeper, the controller, its leaders, or compacting its logs."""
+        """Report what keeps this agent from ZooKeeper, the controller, its leaders; stuck moves, and logs not cleaned."""
         if self._session is not None:
             yield from self._session.findings()
         yield from self.proposals.findings()
         yield from self.fetchers.findings()
         yield from self._cleaner.findings()
+        yield from throttle_findings(self.manager)
+        yield from self.copies.findings()
 
     def _report_logs(self) -> None:
         """Take the replicas whose logs could not be loaded offline, and record what others have lost (R9.22)."""
@@ -205,6 +218,7 @@ class Agent:
             self._dependencies.failed_directories,
             manager=self.manager,
             fetchers=self.fetchers,
+            copies=self.copies,
             lock=self.control.lock,
             zookeeper=self._dependencies.zookeeper,
         )
@@ -229,6 +243,7 @@ class Agent:
             ("log-scrub", scrub.run()),
             ("log-cleaner", self._cleaner.run()),
             ("fetcher-metrics", self.fetchers.refresh_metrics()),
+            ("copier-metrics", self.copies.refresh_metrics()),
             ("state-change-log-head", heads.run()),
         ):
             self._background.append(self._tasks.start(coroutine, name=name))
@@ -268,6 +283,7 @@ class Agent:
         for task in self._background:
             task.cancel()
         self.fetchers.close()
+        self.copies.close()
         self.manager.close_purgatories()
         await self._step("wait for role changes", self.control.lock.acquire())
         if self.control.has_roles.is_set():

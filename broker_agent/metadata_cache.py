@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from cluster.aio.slices import in_slices
 from cluster.model.broker import (
     DEFAULT_LISTENER,
     LEADER_DURING_DELETE,
@@ -85,17 +86,21 @@ class MetadataCache:
         found = [(broker, broker.endpoint(self.listener)) for _, broker in sorted(self.snapshot.brokers.items())]
         return tuple(MetadataBroker(b.id, e.host, e.port, b.rack) for b, e in found if e is not None)
 
-    def describe_topics(self, names: Sequence[str] | None) -> tuple[MetadataTopic, ...]:
-        """The named topics, each once, or all sorted by name; each partition has its own code (R4.13)."""
-        wanted = sorted(self.snapshot.topics) if names is None else dict.fromkeys(names)
-        return tuple(self._describe_topic(name) for name in wanted)
+    async def describe_topics(self, names: Sequence[str] | None) -> tuple[MetadataTopic, ...]:
+        """The named topics, each once, or all sorted by name; each partition has its own code (R4.13).
 
-    def _describe_topic(self, name: str) -> MetadataTopic:
-        states = self.snapshot.topics.get(name)
+        Topics and partitions are those of one moment; whether a broker is alive may change between two slices.
+        """
+        snapshot = self.snapshot
+        wanted = sorted(snapshot.topics) if names is None else dict.fromkeys(names)
+        return tuple([await self._describe_topic(snapshot, name) async for name in in_slices(wanted)])
+
+    async def _describe_topic(self, snapshot: ClusterSnapshot, name: str) -> MetadataTopic:
+        states = snapshot.topics.get(name)
         if states is None:
             return MetadataTopic(name, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        partitions = tuple(self._describe_partition(state) for _, state in sorted(states.items()))
-        return MetadataTopic(name, self.snapshot.topic_ids.get(name), ErrorCode.NONE, partitions)
+        partitions = [self._describe_partition(states[index]) async for index in in_slices(sorted(states))]
+        return MetadataTopic(name, snapshot.topic_ids.get(name), ErrorCode.NONE, tuple(partitions))
 
     def _describe_partition(self, state: UpdateMetadataPartitionState) -> MetadataPartition:
         offline = set(state.offline_replicas)

@@ -1,6 +1,7 @@
 """Routes each request of an agent to the part that handles it. Source: Kafka KafkaApis."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import structlog
@@ -11,6 +12,7 @@ from broker_agent.requests.batch_validation import BatchValidation
 from broker_agent.requests.cluster_descriptions import ClusterDescriptions
 from broker_agent.requests.delete_records import DeleteRecordsRequests
 from broker_agent.requests.fetch import FetchRequests
+from broker_agent.requests.log_dirs import LogDirRequests
 from broker_agent.requests.offsets import OffsetRequests
 from broker_agent.requests.produce import ProduceRequests
 from broker_agent.requests.producer_ids import ProducerIds
@@ -35,6 +37,7 @@ from cluster.requests.cluster import (
 from cluster.requests.context import RequestContext
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from cluster.requests.elections import ShutdownRequest, ShutdownResponse
+from cluster.requests.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
 from cluster.requests.recovery import DescribeReplicasRequest
 from cluster.rpc.apis import ApiKind, Callers, DirectApi, check_listener
 from cluster.rpc.call_kinds import CallKind
@@ -67,7 +70,8 @@ class AgentNode:
         if api is None:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"an agent does not serve {type(request).__name__}")
         check_listener(api, context, self._listeners, self._agent.registration.broker.endpoints)
-        return await handle_within_bounds(request, api.handler)
+        handle = partial(handle_within_bounds, handle=api.handler)
+        return await self._agent.client_quotas.handle(context, request, handle)
 
     def recognize(self, request: Any) -> CallKind | None:
         """The kind of a fetch, which only its request tells. None: that of its method."""
@@ -87,6 +91,7 @@ class AgentNode:
             agent.registration.restored,
             self.producer_ids,
         )
+        log_dirs = LogDirRequests(agent.manager, agent.copies, control)
         view = ClusterDescriptions(
             agent.broker_id,
             dependencies.cluster_id,
@@ -123,6 +128,8 @@ class AgentNode:
             DirectApi(DescribeFindingsRequest, ApiKind.LOCAL, Callers.ADMINISTRATORS, describe_findings),
             DirectApi(ShutdownRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, self._shut_down),
             DirectApi(AcknowledgeDamageRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, self._acknowledge_damage),
+            DirectApi(DescribeLogDirsRequest, ApiKind.QUERY, Callers.ADMINISTRATORS, log_dirs.describe),
+            DirectApi(AlterReplicaLogDirsRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, log_dirs.alter),
             DirectApi(DescribeClusterRequest, ApiKind.LOCAL, Callers.ANYONE, describe_cluster),
         )
 

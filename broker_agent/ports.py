@@ -6,28 +6,20 @@ Implemented by adapters and by the simulator. The port of the logs is the disk (
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from msgspec import Struct
-
 from cluster.model.broker import Endpoint
-from cluster.requests import data
+from cluster.requests.request import RequestFor, Response
 
 T = TypeVar("T")
-R = TypeVar("R", bound=Struct)
 
 
 class ClusterClient(Protocol):
     """Calls to the controller and to other agents. Each raises PeerUnreachableError without a response."""
 
-    async def ask_controller(self, controller: Endpoint, request: Struct, response_type: type[R]) -> R:
+    async def ask_controller(self, controller: Endpoint, request: RequestFor[Response]) -> Response:
         """Send an inter-node request of `cluster.requests.agents`. An error is the `error_code` of the response."""
 
-    async def fetch(self, leader: Endpoint, request: data.FetchRequest) -> data.FetchResponse: ...
-
-    async def offsets_for_leader_epoch(
-        self, leader: Endpoint, request: data.OffsetsForLeaderEpochRequest
-    ) -> data.OffsetsForLeaderEpochResponse: ...
-
-    async def list_offsets(self, leader: Endpoint, request: data.ListOffsetsRequest) -> data.ListOffsetsResponse: ...
+    async def ask_leader(self, leader: Endpoint, request: RequestFor[Response]) -> Response:
+        """Send a request of a follower. An error is the `error_code` of the response, or as if there were none."""
 
 
 class Workers(Protocol):

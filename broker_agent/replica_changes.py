@@ -92,6 +92,16 @@ class LogTruncated(Struct, frozen=True):
     reason: str
 
 
+class ReplicaMoved(Struct, frozen=True):
+    """The copy of a log in another log directory has taken its place. Not recorded: role, epochs and offsets are the
+    same as before, and nothing that follows depends on where they are.
+    """
+
+    topic_partition: TopicPartition
+    from_directory: str
+    to_directory: str
+
+
 class DamageFound(Struct, frozen=True):
     """A log was found to lack records, when it was opened or by the scrub."""
 
@@ -113,6 +123,7 @@ ReplicaChange = (
     | ReplicaStopped
     | ReplicaOffline
     | LogTruncated
+    | ReplicaMoved
     | DamageFound
     | RegistrationChanged
 )
@@ -236,6 +247,7 @@ _RECORDS: Final[Mapping[type, Callable[[Any, BrokerId, _Record], StateChange | N
     ReplicaStopped: _replica_stopped,
     ReplicaOffline: _replica_offline,
     LogTruncated: _log_truncated,
+    ReplicaMoved: lambda _change, _own_id, _record: None,
     DamageFound: _damage_found,
     RegistrationChanged: _registration_changed,
 }

@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from cluster.aio.clock import WallClock
-from cluster.model.broker import ControllerEpoch
+from cluster.model.broker import BrokerId, ControllerEpoch, TopicId
 from cluster.model.errors import ClusterError
 from cluster.model.partition import TopicPartition
 from cluster.requests.context import RequestContext
@@ -29,7 +29,6 @@ from controller.event_feed import EventFeed
 from controller.events import AutoPreferredReplicaLeaderElection, Event, ProcedureResumption
 from controller.fenced_writes import FencedWriter
 from controller.left_replica_store import LeftReplicaStore
-from controller.lost_topic_ids import LostTopicIds
 from controller.metrics import ControllerMetrics, FailoverTimings
 from controller.ports import BrokerQueries, RequestChannels, ZooKeeperReads
 from controller.state_change_records import state_changes
@@ -44,6 +43,50 @@ RESUMPTION_PAUSE_S: Final = 30
 """Delay before a procedure is retried that stopped at a write which ZooKeeper refused, for example by its ACL."""
 RESUMPTION_PAUSE_MAX_S: Final = 960
 """Each retry in a row that is refused doubles the delay, up to this."""
+
+
+class LostTopicIds:
+    """The topics whose znode does not say which id they have, although brokers serve them.
+
+    Kept until a broker has said which id each has; meanwhile requests to brokers carry none (D-102).
+    """
+
+    def __init__(self) -> None:
+        self.topics: dict[str, str] = {}
+        """Topic -> why its id is not known; empty until brokers have answered."""
+        self.due: dict[str, None] = {}
+        """Those that brokers are to be asked about."""
+        self.withheld: dict[str, None] = {}
+        """Those that brokers get no metadata of: before they have said which id they know, one without it would make
+        brokers of Kafka forget it.
+        """
+        self.withheld_until: float = 0
+        """On the clock of the event loop."""
+        self.cached: dict[BrokerId, dict[str, TopicId]] = {}
+        """What each broker has named so far."""
+        self.undisclosed: dict[BrokerId, frozenset[str]] = {}
+        """The topics of which each broker's logs have another id than it names, by its last answer."""
+        self.is_asking = False
+        self.next_question: asyncio.TimerHandle | None = None
+        self.pause_s: float = 0
+        """The last one before asking again; 0: none yet."""
+        self.unwritten: set[str] = set()
+        """Topics with a known id that ZooKeeper refused to write back."""
+
+    def add(self, topic: str) -> None:
+        self.topics.setdefault(topic, "")
+        self.due[topic] = None
+
+    def remove(self, topic: str) -> None:
+        self.topics.pop(topic, None)
+        self.due.pop(topic, None)
+        self.withheld.pop(topic, None)
+        for ids in self.cached.values():
+            ids.pop(topic, None)
+
+    def stop(self) -> None:
+        if self.next_question is not None:
+            self.next_question.cancel()
 
 
 class UnsentDecisionsError(ClusterError):

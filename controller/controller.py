@@ -76,7 +76,7 @@ class Controller:
             log_level=LogLevel() if log_level is None else log_level,
         )
         self._zookeeper = zookeeper
-        interval_ms = config.file.klamm_state_change_log_head_interval_ms
+        interval_ms = config.settings.klamm_state_change_log_head_interval_ms
         self._head_publisher = HeadPublisher(zookeeper, sink, interval_ms)
         self._tasks = TaskSet()
         self._activation = ActiveControllers(

@@ -78,7 +78,7 @@ class ControllerZnode:
         """Read it, and arm its watch, whether it exists or not (EL-9); likewise for what decides about it."""
         znode = await self._zookeeper.get(CONTROLLER, watch=True)
         holding = None if znode is None else await self._holding(znode)
-        config, takeover, adoption = self._config, self._config.takeover, None
+        config, takeover, adoption = self._config, self._config.settings.klamm_takeover, None
         if takeover == "never":
             takeover, adoption = await self._adoption() or _NOT_ADOPTED
         candidate = Candidate(config.id, self._zookeeper.session_id, takeover, config.governs_kafka)

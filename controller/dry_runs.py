@@ -77,7 +77,7 @@ async def plan_controlled_shutdown(
         return await rehearsal.active.store.read_topic_configs(topics)
 
     overrides = await rehearsal.run(shut_down())
-    default = active.config.min_insync_replicas
+    default = active.config.settings.min_insync_replicas
     required = {
         topic: default if isinstance(found, MalformedZnodeError) else min_insync_replicas(found, default)
         for topic, found in overrides.items()

@@ -25,7 +25,7 @@ class DynamicSettings:
     """Settings in force for this process. Precedence: overrides of this broker id, cluster-wide overrides, the file."""
 
     def __init__(self, config: ControllerConfig) -> None:
-        self._of_file = config.unclean_leader_election_enable
+        self._of_file = config.settings.unclean_leader_election_enable
         self.unclean_leader_election_enable = self._of_file
         """The setting for topics without an override."""
 

@@ -1,9 +1,12 @@
 """A controller process as a request handler: routes requests, whether this process is active or standby."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+import socket
+from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
-from typing import Any, Final
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
 
 from msgspec.structs import replace
 
@@ -31,17 +34,70 @@ from cluster.znodes.controller import decode_controller_epoch
 from cluster.znodes.paths import CLUSTER_ID, CONTROLLER, CONTROLLER_EPOCH
 from cluster.zookeeper.port import ZooKeeper
 from cluster.zookeeper.registrations import registered_controllers
-from controller.answered_requests import AnsweredRequests
 from controller.apis import APIS
 from controller.controller import Controller
 from controller.event_loop import preempt
 from controller.handlers.malformed_znode_findings import malformed_of, znode_finding
-from controller.local_peers import is_on_this_host
 from controller.request_events import ControllerApi, RequestEvent
 
 UNFIT_CONTROLLER: Final = "unfit_controller"
 REDIRECT_TIMEOUT_S: Final = 2
 """Timeout for a standby to find the active controller, before it refuses without an address."""
+
+
+ANSWERS_MAX: Final = 1_000
+"""Far more than clients have in flight; the oldest is removed first."""
+
+Ask = Callable[[asyncio.Future[Any]], None]
+"""Makes sure that the future is completed: by an event in the queue, or at once if that is not possible."""
+
+
+class _Answered(NamedTuple):
+    request: object
+    answer: asyncio.Future[Any]
+
+
+class AnsweredRequests:
+    """Deduplicates mutations by request id: a repeated request gets the first response.
+
+    A client that lost its connection cannot know whether its request was carried out. It repeats the request with the
+    same id, and the mutation is carried out once. The decision is stored, also a pending one, and does not depend on
+    the caller; each caller waits for its effects (leaders elected, topic deleted) separately. Local to this process:
+    after a failover the next controller answers from the cluster state. Not thread-safe: used from one event loop.
+    """
+
+    def __init__(self) -> None:
+        self._answered: dict[str, _Answered] = {}
+
+    async def first_answer(self, request_id: str, request: object, ask: Ask) -> Any:
+        """The response to `request`, enqueued unless it was before. Without an id nothing is stored.
+
+        A failure is not stored, since then nothing was decided. Raises ApiError(INVALID_REQUEST) if the id was used by
+        another request.
+        """
+        known = self._answered.get(request_id)
+        if known is None:
+            known = _Answered(request, asyncio.get_running_loop().create_future())
+            ask(known.answer)
+            if request_id:
+                self._remember(request_id, known)
+        elif known.request != request:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, "another request had this id", field="x-request-id", value=request_id
+            )
+        # The event is queued whatever happens to this caller, so its response must not be cancelled with the caller.
+        return await asyncio.shield(known.answer)
+
+    def _remember(self, request_id: str, answered: _Answered) -> None:
+        while len(self._answered) >= ANSWERS_MAX:
+            del self._answered[next(iter(self._answered))]
+        self._answered[request_id] = answered
+
+        def forget_failure(answer: asyncio.Future[Any]) -> None:
+            if (answer.cancelled() or answer.exception() is not None) and self._answered.get(request_id) is answered:
+                del self._answered[request_id]
+
+        answered.answer.add_done_callback(forget_failure)
 
 
 class ControllerNode:
@@ -223,3 +279,32 @@ class ControllerNode:
             node_role="controller",
             broker_protocol=self._controller.config.broker_protocol,
         )
+
+
+def is_on_this_host(peer: str) -> bool:
+    """Whether a caller is on this host.
+
+    `peer`: gRPC's name of the other end, such as `ipv4:10.0.0.7:4711`; empty for a request of the process itself.
+    """
+    kind, _, rest = unquote(peer).partition(":")
+    if kind in ("", "unix"):
+        return True
+    host, _, _ = rest.rpartition(":")
+    try:
+        address = ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    if isinstance(address, IPv6Address):
+        address = address.ipv4_mapped or address
+    return address.is_loopback or _is_own(address)
+
+
+def _is_own(address: IPv4Address | IPv6Address) -> bool:
+    """Whether an interface of this host has it: only then a socket can be bound to it."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((str(address), 0))
+    except OSError:
+        return False
+    return not (address.is_multicast or address.is_unspecified)

@@ -11,21 +11,12 @@ from cluster.zookeeper.port import Znode
 from controller.decisions.brokers.refusals import ChannelState
 
 
-class BrokerClient(Protocol):
-    """Sends one control request to one broker; ordering and retries are the caller's."""
-
-    async def send(self, broker: Broker, request: ControlRequest) -> ControlResponse:
-        """Send a request and await the response, at most `request.timeout.ms`.
-
-        Raises PeerUnreachableError if there was no response: the request may or may not have been applied.
-        """
+class BrokerQueries(Protocol):
+    """Asks brokers, and changes nothing."""
 
     async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse:
         """Ask once what the broker has and knows; see the request. Raises PeerUnreachableError, ApiError."""
         ...
-
-    async def forget(self, broker: Broker) -> None:
-        """Close the connection to this broker, if there is one."""
 
     def oldest_release(self) -> str | None:
         """The oldest release of Apache Kafka among the connected brokers; None if there are none of Kafka's."""
@@ -36,20 +27,17 @@ class BrokerClient(Protocol):
         ...
 
 
-class BrokerQueries(Protocol):
-    """The part of `BrokerClient` that changes nothing."""
+class BrokerClient(BrokerQueries, Protocol):
+    """Sends one control request to one broker; ordering and retries are the caller's."""
 
-    async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse:
-        """Ask a broker for its replicas, as `BrokerClient` does."""
-        ...
+    async def send(self, broker: Broker, request: ControlRequest) -> ControlResponse:
+        """Send a request and await the response, at most `request.timeout.ms`.
 
-    def oldest_release(self) -> str | None:
-        """The same as in `BrokerClient`."""
-        ...
+        Raises PeerUnreachableError if there was no response: the request may or may not have been applied.
+        """
 
-    def brokers_with_authorizer(self) -> frozenset[BrokerId]:
-        """The same as in `BrokerClient`."""
-        ...
+    async def forget(self, broker: Broker) -> None:
+        """Close the connection to this broker, if there is one."""
 
 
 class RequestChannels(Protocol):

@@ -111,9 +111,7 @@ def _limits(config: NodeConfig, descriptors: DescriptorPlan) -> AdmissionLimits:
 
 def _controller_config(config: NodeConfig, endpoints: tuple[Endpoint, ...], opened: OpenedClient) -> ControllerConfig:
     profile = candidate_profile(config, opened.advertised)
-    return ControllerConfig.from_settings(
-        ControllerId(config.id), endpoints, config.settings, opened.as_broker, profile
-    )
+    return ControllerConfig(ControllerId(config.id), endpoints, config.settings, opened.as_broker, profile)
 
 
 async def _notify(controller: Controller, stop: asyncio.Event) -> None:

@@ -16,14 +16,14 @@ PAGE = Path(__file__).resolve().parent / "configuration.md"
 BEGIN, END = "<!-- settings:begin -->", "<!-- settings:end -->"
 
 
-def shown(value: object) -> str:
+def shown(name: str, value: object) -> str:
     match value:
         case None:
             return ""
         case bool():
             return str(value).lower()
         case _ if value == INT64_MAX:
-            return "never"
+            return "unlimited" if name.endswith("per_second") else "never"
     return str(value)
 
 
@@ -45,7 +45,7 @@ def with_table(text: str) -> str:
     _, _, tail = rest.partition(END)
     defaults, meaning = settings.Settings(), meanings()
     rows = sorted(
-        f"| `{field.alias}` | {shown(getattr(defaults, name))} | {meaning[name]} |"
+        f"| `{field.alias}` | {shown(name, getattr(defaults, name))} | {meaning[name]} |"
         for name, field in settings.Settings.model_fields.items()
     )
     table = "\n".join(["| key | default | meaning |", "|---|---|---|", *rows])

@@ -10,7 +10,7 @@ KNOWN: Final = frozenset(
     f"{_PREFIX}{name}"
     for name in (
         # Of clients.
-        *("BOOTSTRAP", "CLUSTER", "CONTEXT"),
+        *("BOOTSTRAP", "CLUSTER", "CONTEXT", "CLIENT_ID"),
         # Of controllers and brokers: the fields of their files.
         *("ID", "ZOOKEEPER", "LISTEN", "ADVERTISED", "CONTROL_LISTEN", "CONTROL_ADVERTISED", "EXTERNAL_LISTEN"),
         *("EXTERNAL_ADVERTISED", "METRICS_LISTEN", "DATA", "RACK", "SETTINGS"),

@@ -32,6 +32,9 @@ _WATCH_S = 0.5
 _SetAclOption = Annotated[
     bool, typer.Option("--zookeeper-set-acl", help="Create znodes with ACLs: this cluster may write, others only read.")
 ]
+_LogDirsOption = Annotated[
+    int | None, typer.Option(min=1, max=16, help="Log directories of each broker. Default: those there are, or 1.")
+]
 _SOME_NODE = {"id": 1, "zookeeper": "localhost:2181", "listen": "localhost:0", "data": "data"}
 """The fields that a configuration must have, to validate settings."""
 
@@ -63,6 +66,7 @@ def up(
     racks: Annotated[
         str | None, typer.Option(metavar="RACK,…", help="Racks over which brokers are spread, in order.")
     ] = None,
+    log_dirs: _LogDirsOption = None,
     port: Annotated[
         int | None,
         typer.Option(
@@ -99,6 +103,7 @@ def up(
         racks=_parse_racks(racks),
         first_port=port or 0,
         kafka=kafka,
+        log_dirs=log_dirs,
     )
     say(f"starting the cluster in {cluster.folder} …")
     (_start_detached if detach else _run_in_foreground)(cluster, data, timeout)

@@ -14,50 +14,23 @@ from launcher.health import report
 app = typer.Typer()
 
 _EXIT_CODES = "0 stopped; 1 it cannot run now, see its log; 2 wrong configuration; 5 disk failed; 6 id in use."
-_ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", metavar="FILE", help="TOML: id, zookeeper, listen, data, settings, … Default: no file."),
-]
-_Id = Annotated[int | None, typer.Option("--id", help="Id; instead of KLAMM_ID and the file's id.")]
-_ZooKeeper = Annotated[str | None, typer.Option("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="ZooKeeper.")]
-_Listen = Annotated[str | None, typer.Option("--listen", metavar="HOST:PORT", help="Listener for clients.")]
-_Advertised = Annotated[
-    str | None, typer.Option("--advertised", metavar="HOST:PORT", help="Address of it that others connect to.")
-]
-_ControlListen = Annotated[
-    str | None, typer.Option("--control-listen", metavar="HOST:PORT", help="Listener for control requests.")
-]
-_ControlAdvertised = Annotated[
-    str | None, typer.Option("--control-advertised", metavar="HOST:PORT", help="Address of it for other processes.")
-]
-_ExternalListen = Annotated[
-    str | None, typer.Option("--external-listen", metavar="HOST:PORT", help="Listener for clients outside.")
-]
-_ExternalAdvertised = Annotated[
-    str | None, typer.Option("--external-advertised", metavar="HOST:PORT", help="Address of it that they connect to.")
-]
-_MetricsListen = Annotated[
-    str | None, typer.Option("--metrics-listen", metavar="HOST:PORT", help="Metrics and health, over HTTP.")
-]
-_Data = Annotated[str | None, typer.Option("--data", metavar="DIR[,…]", help="Data folders.")]
-_Override = Annotated[
-    list[str] | None,
-    typer.Option("--override", metavar="KEY=VALUE", help="A setting, as of kafka-server-start. Repeatable."),
-]
-
+_ADDRESS: Final = "HOST:PORT"
 _NODE_OPTIONS: Final[dict[str, tuple[Any, object]]] = {
-    "config": (_ConfigOption, None),
-    "id": (_Id, None),
-    "zookeeper": (_ZooKeeper, None),
-    "listen": (_Listen, None),
-    "advertised": (_Advertised, None),
-    "control_listen": (_ControlListen, None),
-    "control_advertised": (_ControlAdvertised, None),
-    "external_listen": (_ExternalListen, None),
-    "external_advertised": (_ExternalAdvertised, None),
-    "metrics_listen": (_MetricsListen, None),
-    "data": (_Data, None),
-    "override": (_Override, None),
+    name: (Annotated[kind | None, typer.Option(f"--{name.replace('_', '-')}", metavar=metavar, help=text)], None)
+    for name, kind, metavar, text in (
+        ("config", Path, "FILE", "TOML: id, zookeeper, listen, data, settings, … Default: no file."),
+        ("id", int, None, "Id; instead of KLAMM_ID and the file's id."),
+        ("zookeeper", str, "HOST:PORT[,…][/CHROOT]", "ZooKeeper."),
+        ("listen", str, _ADDRESS, "Listener for clients."),
+        ("advertised", str, _ADDRESS, "Address of it that others connect to."),
+        ("control_listen", str, _ADDRESS, "Listener for control requests."),
+        ("control_advertised", str, _ADDRESS, "Address of it for other processes."),
+        ("external_listen", str, _ADDRESS, "Listener for clients outside."),
+        ("external_advertised", str, _ADDRESS, "Address of it that they connect to."),
+        ("metrics_listen", str, _ADDRESS, "Metrics and health, over HTTP."),
+        ("data", str, "DIR[,…]", "Data folders."),
+        ("override", list[str], "KEY=VALUE", "A setting, as of kafka-server-start. Repeatable."),
+    )
 }
 """Of controllers and brokers; by the fields of their files."""
 

@@ -140,7 +140,7 @@ def _controller(cluster: LocalCluster, member: Member, status: ClusterStatus) ->
 def _broker(cluster: LocalCluster, member: Member, status: ClusterStatus) -> dict[str, Any]:
     return {
         **_process(cluster, member),
-        "log_dirs": [str(cluster.folder / "data" / member.name)],
+        "log_dirs": list(map(str, cluster.log_dirs(member))),
         "state": _state(cluster, member, status),
     }
 

@@ -10,7 +10,7 @@ from cluster.aio.clock import WallClock
 from cluster.config.settings import Settings
 from cluster.model.broker import BrokerId, ControllerId
 from simulator.network import SimulatedNetwork
-from simulator.nodes import SimulatedAgent, SimulatedController, SimulatedKafkaBroker, SimulatedNode
+from simulator.nodes import LOG_DIRECTORY, SimulatedAgent, SimulatedController, SimulatedKafkaBroker, SimulatedNode
 from simulator.virtual_time_loop import START_MS, VirtualTimeLoop
 from simulator.zookeeper import SimulatedZooKeeper
 from state_log.record import LoggedStateChange
@@ -41,9 +41,11 @@ class SimulatedCluster:
         brokers: int,
         kafka_brokers: int = 0,
         settings: Settings = DEFAULT_SETTINGS,
+        log_directories: Sequence[str] = (LOG_DIRECTORY,),
     ) -> None:
         self._seed = seed
         self.settings = settings
+        self.log_directories = log_directories
         self.clock: WallClock = VirtualClock()
         self.zookeeper = SimulatedZooKeeper(self.random_of("zookeeper"))
         self.network = SimulatedNetwork(self.random_of("network"))

@@ -24,6 +24,7 @@ from cluster.model.printable import counted
 from simulator.actions import Limit
 from simulator.cluster_simulation import ClusterSimulation, LoadedClusterSimulation
 from simulator.memory_state_log import write_segment
+from simulator.moving_replicas_simulation import MovingReplicasSimulation
 from simulator.replication_simulation import ReplicationSimulation
 from simulator.run import RunResult, Simulation, SimulationRun, run_simulation
 from simulator.seeds import run_all
@@ -41,6 +42,7 @@ _SIMULATIONS: Final[dict[Callable[[int], Simulation], int]] = {
     lambda seed: ReplicationSimulation(seed, "fetch"): 2,
     lambda seed: ReplicationSimulation(seed, "epoch-query"): 2,
     TopicSimulation: 1,
+    lambda seed: MovingReplicasSimulation(seed, "fetch"): 1,
 }
 """Simulation -> its relative frequency."""
 

@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, Protocol, TypeVar
 
-from msgspec.structs import replace
-
 from broker_agent.agent import Agent, AgentDependencies
 from broker_agent.log.checkpoints import MetaProperties
 from broker_agent.log.opening import LoadOptions, open_log_directories
@@ -57,6 +55,8 @@ class World(Protocol):
     network: SimulatedNetwork
     clock: WallClock
     settings: Settings
+    log_directories: Sequence[str]
+    """Of each agent."""
 
     @property
     def has_kafka_brokers(self) -> bool:
@@ -251,9 +251,10 @@ class SimulatedController(SimulatedNode):
 
     async def run(self, incarnation: Incarnation) -> None:
         settings = self._world.settings
-        config = ControllerConfig.from_settings(self.id, incarnation.endpoints, settings)
+        protocol = "kafka" if self._world.has_kafka_brokers else "klamm"
+        own = settings.model_copy(update={"klamm_takeover": self.takeover, "klamm_broker_protocol": protocol})
         self.controller = Controller(
-            config=replace(config, takeover=self.takeover, governs_kafka=self._world.has_kafka_brokers),
+            config=ControllerConfig(self.id, incarnation.endpoints, own),
             zookeeper=incarnation.zookeeper,
             broker_client=SimulatedBrokerClient(self._world.network, incarnation.source, settings.listener_names),
             sink=incarnation,
@@ -308,7 +309,7 @@ class SimulatedKafkaBroker(SimulatedNode):
 
 
 class SimulatedAgent(SimulatedNode):
-    """A broker agent with one log directory that outlives its crashes."""
+    """A broker agent with a disk that outlives its crashes."""
 
     def __init__(self, world: World, broker: BrokerId) -> None:
         super().__init__(world, f"broker-{broker}", broker_path(broker))
@@ -353,7 +354,7 @@ class SimulatedAgent(SimulatedNode):
         configs = TopicConfigs(zookeeper, default_log_config(settings), settings.request_timeout_ms)
         logs = await open_log_directories(
             LogDependencies(self.disk, self._world.clock, self.random),
-            (LOG_DIRECTORY,),
+            self._world.log_directories,
             MetaProperties(self.id, cluster_id),
             lambda directory, _error: failed.put_nowait(directory),
             options=LoadOptions(

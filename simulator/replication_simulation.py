@@ -5,6 +5,7 @@ callback of the event loop.
 """
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from random import Random
 from typing import Final, Literal
@@ -17,16 +18,14 @@ from cluster.model.partition import TopicPartition
 from cluster.requests.data import (
     FetchPartition,
     FetchRequest,
-    FetchResponse,
     ProducePartition,
     ProduceRequest,
-    ProduceResponse,
 )
 from cluster.requests.topics import CreateTopicsRequest, NewTopic
 from simulator.actions import Action, Weights, draw_action
 from simulator.cluster import SimulatedCluster
 from simulator.convergence import check_state_change_logs
-from simulator.nodes import SimulatedAgent, SimulatedNode
+from simulator.nodes import LOG_DIRECTORY, SimulatedAgent, SimulatedNode
 from simulator.record_batches import encode_client_batch
 from simulator.replication_checker import ReplicationChecker
 from simulator.run import Simulation
@@ -35,7 +34,7 @@ from simulator.virtual_time_loop import virtual_loop
 
 TruncationMode = Literal["fetch", "epoch-query"]
 
-_PARTITION: Final = TopicPartition("orders", 0)
+PARTITION: Final = TopicPartition("orders", 0)
 _BROKERS: Final = (BrokerId(1), BrokerId(2), BrokerId(3))
 
 
@@ -44,7 +43,9 @@ class ReplicationSimulation(Simulation):
 
     workload = "replication"
 
-    def __init__(self, seed: int, truncation_mode: TruncationMode) -> None:
+    def __init__(
+        self, seed: int, truncation_mode: TruncationMode, *, log_directories: Sequence[str] = (LOG_DIRECTORY,)
+    ) -> None:
         """Simulate followers with `klamm.replica.truncation.mode` set to `truncation_mode`."""
         chance = Random(f"replication-safety/{seed}/{truncation_mode}")
         settings = Settings(
@@ -62,8 +63,11 @@ class ReplicationSimulation(Simulation):
             log_segment_bytes=Random(f"segments/{seed}/{truncation_mode}").choice((300, 2000, 1 << 30)),
             klamm_replica_truncation_mode=truncation_mode,
         )
-        super().__init__(SimulatedCluster(seed, controllers=2, brokers=len(_BROKERS), settings=settings), chance)
-        self.checker = ReplicationChecker(self.cluster, _PARTITION)
+        cluster = SimulatedCluster(
+            seed, controllers=2, brokers=len(_BROKERS), settings=settings, log_directories=log_directories
+        )
+        super().__init__(cluster, chance)
+        self.checker = ReplicationChecker(self.cluster, PARTITION)
         self._sent = 0
         self._out_of_contact_until = 0.0
         self._is_over = False
@@ -103,7 +107,7 @@ class ReplicationSimulation(Simulation):
         await cluster.until(lambda: len(ids("/brokers/ids") or ()) == len(_BROKERS), "all agents registered")
         active = cluster.active_controller()
         assert active is not None, "there was one a moment ago"
-        topic = NewTopic(_PARTITION.topic, assignments={0: _BROKERS})
+        topic = NewTopic(PARTITION.topic, assignments={0: _BROKERS})
         await cluster.network.call("client", active.address, CreateTopicsRequest((topic,)))
         await cluster.until(lambda: len(self.checker.replicas) == len(_BROKERS), "all replicas hosted")
 
@@ -132,9 +136,8 @@ class ReplicationSimulation(Simulation):
         )
         crc = parse_header(records).crc
         self.checker.sent.add(crc)
-        request = ProduceRequest(acks, 3000, (ProducePartition(_PARTITION.topic, _PARTITION.partition, records),))
+        request = ProduceRequest(acks, 3000, (ProducePartition(PARTITION.topic, PARTITION.partition, records),))
         answer = await self.cluster.network.call("client", leader.address, request)
-        assert isinstance(answer, ProduceResponse), f"{leader.name} answered {answer!r}"
         if answer.partitions[0].error_code is ErrorCode.NONE and acks == -1:
             self.checker.add_acknowledged(answer.partitions[0].base_offset, crc)
 
@@ -143,12 +146,9 @@ class ReplicationSimulation(Simulation):
         if leader is None:
             return
         end = self.checker.replicas[leader.id].view.high_watermark
-        item = FetchPartition(
-            _PARTITION.topic, None, _PARTITION.partition, Offset(self._random.randint(0, end)), 1 << 20
-        )
+        item = FetchPartition(PARTITION.topic, None, PARTITION.partition, Offset(self._random.randint(0, end)), 1 << 20)
         request = FetchRequest(BrokerId(-1), (item,), 500, 1, 1 << 20)
         answer = await self.cluster.network.call("client", leader.address, request)
-        assert isinstance(answer, FetchResponse), f"{leader.name} answered {answer!r}"
         if answer.partitions[0].error_code is ErrorCode.NONE:
             self.checker.add_read(answer.partitions[0].records, answer.partitions[0].high_watermark)
 

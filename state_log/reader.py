@@ -6,7 +6,7 @@ crash. Malformed lines are skipped here; the audit keeps and counts them.
 
 import heapq
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import groupby
 from operator import itemgetter
@@ -42,6 +42,11 @@ def find_segments(directories: Iterable[Path]) -> list[Path]:
     Links to directories are not followed, and directories that cannot be listed are left out. Whoever opened a FIFO of
     such a name would wait for its writer.
     """
+    return files_below(directories, lambda name: name.endswith(SEGMENT_SUFFIX))
+
+
+def files_below(directories: Iterable[Path], is_wanted: Callable[[str], bool]) -> list[Path]:
+    """The files of wanted names in these directory trees, found as `find_segments` does."""
     found: set[Path] = set()
     waiting = [os.fspath(directory) for directory in directories]
     while waiting:
@@ -49,7 +54,7 @@ def find_segments(directories: Iterable[Path]) -> list[Path]:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
-                elif entry.name.endswith(SEGMENT_SUFFIX) and os.path.isfile(entry.path):
+                elif is_wanted(entry.name) and os.path.isfile(entry.path):
                     found.add(Path(entry.path).resolve())
     return sorted(found)
 

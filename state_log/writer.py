@@ -21,7 +21,6 @@ from cluster.aio.clock import WallClock
 from cluster.config.settings import Settings
 from cluster.model.errors import DECODE_ERRORS, StorageError
 from cluster.requests.control import StateLogHead
-from state_log.log_metrics import StateChangeLogMetrics
 from state_log.record import (
     Boot,
     ChainHead,
@@ -118,6 +117,35 @@ def write_audited(directory: Path, taken: Mapping[str, int]) -> None:
     temporary = directory / f"{AUDITED_FILE}.{os.getpid()}.tmp"
     temporary.write_bytes(msgspec.json.encode(present))
     temporary.replace(directory / AUDITED_FILE)
+
+
+_LOG: Final = ("klamm.statelog", "StateChangeLog")
+
+
+class StateChangeLogMetrics:
+    """What a node exposes of the state-change log that it writes.
+
+    `written` and `failed` are called on the event loop, `synced` on a worker thread. The registry is not imported at
+    run time: readers of logs in Spark's workers import this module, and have no Prometheus library.
+    """
+
+    def __init__(self, metrics: "Metrics") -> None:
+        self._records = metrics.meter(*_LOG, "RecordsPerSec")
+        self._bytes = metrics.meter(*_LOG, "BytesPerSec")
+        self._failures = metrics.meter(*_LOG, "FailuresPerSec")
+        self._lost = metrics.meter(*_LOG, "LostRecordsPerSec")
+        self._synced_at_ms = metrics.gauge(*_LOG, "LastSyncTimestampMs")
+
+    def written(self, records: int, size: int) -> None:
+        self._records.mark(records)
+        self._bytes.mark(size)
+
+    def failed(self, lost: int) -> None:
+        self._failures.mark()
+        self._lost.mark(lost)
+
+    def synced(self, now_ms: int) -> None:
+        self._synced_at_ms.set(now_ms)
 
 
 class FileStateChangeLog:

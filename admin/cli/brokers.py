@@ -15,29 +15,78 @@ from admin.cli.broker_documents import (
     write_configs,
 )
 from admin.cli.completions import node_ids
-from admin.cli.damage import ACKNOWLEDGE_EXAMPLES, acknowledge_damage
 from admin.cli.log_dirs import LOG_DIRS_EXAMPLES, log_dirs
+from admin.cli.move_dir import BALANCE_EXAMPLES, MOVE_DIR_EXAMPLES, balance_dirs, move_dir
 from admin.cli.options import Cluster, ConfigOption, DryRunOption, ShowConfigsOption, talks_to_cluster
 from admin.cli.output import examples, say, say_source, source, write
-from admin.cli.parsing import alterations, parse_configs
+from admin.cli.parsing import alterations, parse_configs, parse_partition_names
 from admin.cli.plans import plan_document, write_plan
 from admin.cli.shutdown import SHUTDOWN_EXAMPLES, shutdown
 from admin.client import AdminClient
 from admin.connection import KLAMM
 from cluster.cli.documents import Format, write_document, write_table
 from cluster.model.errors import ApiError, ErrorCode
-from cluster.requests.cluster import DescribeClusterResponse
+from cluster.requests.cluster import AcknowledgeDamageResponse, DescribeClusterResponse, LostOffsets
 from cluster.requests.configs import BROKER_RESOURCE, AlterConfigsResource, ConfigResource
 from cluster.requests.plans import Plan
 
 app = typer.Typer(no_args_is_help=True, help="List, describe, configure and shut down brokers.")
 
-app.command("acknowledge-damage", epilog=ACKNOWLEDGE_EXAMPLES)(acknowledge_damage)
-app.command("shutdown", epilog=SHUTDOWN_EXAMPLES)(shutdown)
-app.command("log-dirs", epilog=LOG_DIRS_EXAMPLES)(log_dirs)
-
 _OF_CONTROLLERS = frozenset({"log.level", "unclean.leader.election.enable"})
 """The dynamic configs that have an effect on a controller."""
+
+
+@app.command(
+    "acknowledge-damage",
+    epilog=examples(
+        "klamm brokers acknowledge-damage 2 orders-0 --dry-run",
+        "klamm brokers acknowledge-damage 2 orders-0",
+        exit_codes="0 acknowledged; 1 refused: nothing is lost there, or it heals by itself; 2 wrong usage.",
+    ),
+)
+@talks_to_cluster()
+def acknowledge_damage(
+    broker: Annotated[int, typer.Argument(metavar="ID", min=0, help="The broker that the issue names.")],
+    partition: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="The partition, such as orders-0.")],
+    *,
+    dry_run: DryRunOption = False,
+    cluster: Cluster,
+) -> None:
+    """End a damaged_replica issue of records that are lost for good.
+
+    A log was cut at its end and its replica has led since, so no other
+    replica can have the records any more. The broker reports this, also
+    after restarts, until you acknowledge it with this command, which changes
+    no record. Damage in the middle of a log ends with 'klamm topics
+    delete-records', and damage of a follower ends by itself.
+    """
+    (tp,) = parse_partition_names([partition])
+
+    async def main(client: AdminClient) -> AcknowledgeDamageResponse:
+        return await client.acknowledge_damage(await client.registered_broker(broker), tp, validate_only=dry_run)
+
+    lost = cluster.ask(main).lost
+    say(f"loss of {', '.join(map(_offsets, lost))} of {tp} {'would be ' if dry_run else ''}acknowledged")
+    documents = [
+        {"topic": tp.topic, "partition": tp.partition, "from_offset": one.from_offset, "to_offset": one.to_offset}
+        for one in lost
+    ]
+    write(
+        {"broker": broker, "dry_run": dry_run, "lost": documents},
+        cluster.form,
+        ("topic", "partition", "from_offset", "to_offset"),
+        (tuple(document.values()) for document in documents),
+    )
+
+
+def _offsets(lost: LostOffsets) -> str:
+    return f"{'' if lost.is_end_known else 'at least '}offsets {lost.from_offset}..{lost.to_offset - 1}"
+
+
+app.command("shutdown", epilog=SHUTDOWN_EXAMPLES)(shutdown)
+app.command("log-dirs", epilog=LOG_DIRS_EXAMPLES)(log_dirs)
+app.command("move-dir", epilog=MOVE_DIR_EXAMPLES)(move_dir)
+app.command("balance-dirs", epilog=BALANCE_EXAMPLES)(balance_dirs)
 
 
 @app.command("list", epilog=examples("klamm brokers list", "klamm brokers list -o json"))

@@ -1,4 +1,4 @@
-"""`klamm brokers log-dirs`, for brokers of Apache Kafka: what kafka-log-dirs.sh shows."""
+"""`klamm brokers log-dirs`: what kafka-log-dirs.sh shows, of klamm's brokers and of those of Apache Kafka."""
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import Annotated, Any, Final
@@ -9,17 +9,17 @@ from admin.cli.completions import broker_ids, topic_names
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import examples, say, write
 from admin.client import AdminClient
-from cluster.kafka_wire.messages.data import DescribeLogDirsResult
-from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError, known_code
+from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.model.exit_codes import ExitCode
 from cluster.requests.cluster import DescribedBroker
+from cluster.requests.log_dirs import DescribedLogDir
 
 LOG_DIRS_EXAMPLES = examples(
     "klamm brokers log-dirs",
     "klamm brokers log-dirs 1 2 --topic orders -o json",
     exit_codes="0 done; 1 refused, or a broker does not answer; 2 wrong usage.",
 )
-_COLUMNS: Final = ("broker", "log_dir", "replicas", "size_bytes", "offset_lag", "usable_bytes", "error")
+_COLUMNS: Final = ("broker", "log_dir", "replicas", "future", "size_bytes", "offset_lag", "usable_bytes", "error")
 
 
 @talks_to_cluster(timeout=10)
@@ -34,11 +34,12 @@ def log_dirs(
     ] = None,
     cluster: Cluster,
 ) -> None:
-    """Show the log directories of brokers of Apache Kafka: replicas, their size, how far they lag, errors.
+    """Show the log directories of brokers: replicas, their size, how far they lag, free space, errors.
 
-    OFFSET_LAG is the largest of any replica there. -o json has a line for
-    each replica; is_future: it is being moved there from another directory.
-    USABLE_BYTES is known of Kafka 3.3 and later.
+    OFFSET_LAG is the largest of any replica there. FUTURE counts the replicas
+    that are being moved there from another directory of the broker; -o json
+    has each replica, those with is_future. Of Apache Kafka's brokers
+    USABLE_BYTES is known from 3.3 on.
     """
 
     async def main(client: AdminClient) -> list[dict[str, Any] | str]:
@@ -76,7 +77,7 @@ async def _described(
     return {"id": broker.id, "log_dirs": [_document(log_dir, topics) for log_dir in found]}
 
 
-def _document(log_dir: DescribeLogDirsResult, topics: Collection[str] | None) -> dict[str, Any]:
+def _document(log_dir: DescribedLogDir, topics: Collection[str] | None) -> dict[str, Any]:
     replicas = [
         {
             "topic": topic.name,
@@ -87,11 +88,11 @@ def _document(log_dir: DescribeLogDirsResult, topics: Collection[str] | None) ->
         }
         for topic in sorted(log_dir.topics, key=lambda topic: topic.name)
         if not topics or topic.name in topics
-        for replica in sorted(topic.partitions, key=lambda replica: replica.partition_index)
+        for replica in sorted(topic.partitions, key=lambda replica: (replica.partition_index, replica.is_future_key))
     ]
     return {
         "log_dir": log_dir.log_dir,
-        "error": known_code(log_dir.error_code).name,
+        "error": log_dir.error_code.name,
         "total_bytes": _known(log_dir.total_bytes),
         "usable_bytes": _known(log_dir.usable_bytes),
         "replicas": replicas,
@@ -109,4 +110,6 @@ def _rows(brokers: Sequence[dict[str, Any]]) -> Iterator[tuple[object, ...]]:
             sizes = sum(replica["size_bytes"] for replica in replicas)
             lag = max((replica["offset_lag"] for replica in replicas), default=None)
             error = None if log_dir["error"] == ErrorCode.NONE.name else log_dir["error"]
-            yield broker["id"], log_dir["log_dir"], len(replicas), sizes, lag, log_dir["usable_bytes"], error
+            futures = sum(replica["is_future"] for replica in replicas)
+            counts = len(replicas) - futures, futures, sizes, lag
+            yield broker["id"], log_dir["log_dir"], *counts, log_dir["usable_bytes"], error

@@ -73,16 +73,11 @@ class _Order(Struct, frozen=True):
     partition: int | None
     count: int | None
     file: Path | None
-    acks: Acks
-    idempotence: bool | None
     split_keys: bool
     separator: bytes
     as_json: bool
     headers: Headers
-    codec: CompressionCodec
-    batch_size: int
-    linger_ms: int
-    timeout_s: float
+    options: ProducerOptions
 
 
 @app.command(
@@ -136,22 +131,22 @@ def produce(
     stdout is not a terminal, it gets the number of acknowledged records.
     """
     _check(count, file, input_, key_separator)
-    default_timeout = _LINES_TIMEOUT_S if count is None else _PROBE_TIMEOUT_S
+    timeout_s = timeout or (_LINES_TIMEOUT_S if count is None else _PROBE_TIMEOUT_S)
     order = _Order(
-        topic=topic,
-        partition=partition,
-        count=count,
-        file=file,
-        acks=acks,
-        idempotence=idempotence,
+        *(topic, partition, count, file),
         split_keys=keys,
         separator=os.fsencode("\t" if key_separator is None else key_separator),
         as_json=input_ is _Input.JSON,
         headers=_parse_headers(header or ()),
-        codec=CompressionCodec[compression.name],
-        batch_size=batch_size,
-        linger_ms=linger_ms,
-        timeout_s=default_timeout if timeout is None else timeout,
+        options=ProducerOptions(
+            acks=ACKS[acks],
+            enable_idempotence=idempotence,
+            compression_type=CompressionCodec[compression.name],
+            batch_size=batch_size,
+            linger_ms=linger_ms,
+            delivery_timeout_ms=int(timeout_s * 1000),
+            request_timeout_ms=int(min(timeout_s, 30) * 1000),
+        ),
     )
     run(_produce(order, target))
 
@@ -166,21 +161,12 @@ def _check(count: int | None, file: Path | None, input_: _Input, key_separator: 
 
 
 async def _produce(order: _Order, target: Target) -> None:
-    options = ProducerOptions(
-        acks=ACKS[order.acks],
-        enable_idempotence=order.idempotence,
-        compression_type=order.codec,
-        batch_size=order.batch_size,
-        linger_ms=order.linger_ms,
-        delivery_timeout_ms=int(order.timeout_s * 1000),
-        request_timeout_ms=int(min(order.timeout_s, 30) * 1000),
-    )
     started = asyncio.get_running_loop().time()
     refused: ClusterError | None = None
-    async with target.connect(min(order.timeout_s, _FIND_TIMEOUT_S), say_wait) as client:
+    async with target.connect(min(order.options.delivery_timeout_ms / 1000, _FIND_TIMEOUT_S), say_wait) as client:
         topology = Topology(client)
         await topology.check_records_are_here("kafka-console-producer.sh", order.topic)
-        producer = Producer(topology, SystemClock(), options)
+        producer = Producer(topology, SystemClock(), order.options)
         try:
             with _reported_on_interrupt(producer):
                 async with producer, asyncio.TaskGroup() as tasks:
@@ -304,7 +290,7 @@ def _report(producer: Producer, order: _Order, size: int, seconds: float) -> Non
     totals = producer.totals
     if not totals.acknowledged and totals.failed:
         return
-    done = "sent without acknowledgement" if order.acks is Acks.NONE else "acknowledged"
+    done = "sent without acknowledgement" if order.options.acks == 0 else "acknowledged"
     rates = f"{counted(round(totals.acknowledged / seconds), 'record')}/s"
     # How large the records are that failed on their way is not known.
     bytes_ = "" if totals.failed else f" ({size / 1e6:.2f} MB)"

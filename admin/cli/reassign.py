@@ -1,14 +1,15 @@
 """`klamm reassign`: move partitions between brokers. File formats are those of kafka-reassign-partitions."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import SystemRandom
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
 from admin.cli.completions import topic_names
+from admin.cli.move_dir import report, unfinished_document
 from admin.cli.options import Cluster, DryRunOption, talks_to_cluster
 from admin.cli.output import examples, say, write
 from admin.cli.parsing import parse_brokers, read_input
@@ -21,15 +22,25 @@ from admin.cli.reassignment_outcomes import (
     refusals,
     wait_for_moves,
 )
+from admin.cli.reassignment_throttles import PreserveOption, ThrottleOption, clear_throttle, set_throttle
 from admin.client import AdminClient
-from admin.partition_files import parse_reassignment, parse_topics, reassignment_document
-from admin.replica_moves import Assignment, ProposedMoves, compare, propose_moves
+from admin.log_dir_moves import (
+    UnfinishedMove,
+    WantedDirs,
+    chosen_brokers,
+    request_moves,
+    unfinished_moves,
+    wait_for_dirs,
+)
+from admin.partition_files import parse_reassignment, parse_replica_dirs, parse_topics, reassignment_document
+from admin.replica_moves import Assignment, ProposedMoves, compare, propose_moves, with_directories
 from cluster.cli.documents import Format
 from cluster.model.broker import BrokerId
 from cluster.model.errors import ApiError, ConfigError, ErrorCode
 from cluster.model.exit_codes import ExitCode
 from cluster.model.partition import TopicPartition
 from cluster.model.printable import counted
+from cluster.requests.cluster import DescribedBroker
 from cluster.requests.reassignments import (
     AlterPartitionReassignmentsResponse,
     DescribedReassignment,
@@ -102,6 +113,7 @@ def generate(
     epilog=examples(
         "klamm reassign execute moves.json --dry-run",
         "klamm reassign execute moves.json --wait --timeout 600",
+        "klamm reassign execute moves.json --throttle 10000000   (10 MB per second)",
         'echo \'{"partitions": [{"topic": "t", "partition": 0, "replicas": [2, 3]}]}\' | klamm reassign execute -',
     )
 )
@@ -115,27 +127,40 @@ def execute(
     ] = False,
     wait: WaitForMoves = False,
     rollback: RollbackOption = None,
+    throttle: ThrottleOption = None,
     dry_run: DryRunOption = False,
     cluster: Cluster,
 ) -> None:
     """Start the reassignments of a file.
 
     Returns once they are accepted and stored in ZooKeeper; they continue
-    through controller failovers. --wait waits until they are complete.
+    through controller failovers. --wait waits until they are complete, and
+    then removes the --throttle; without it 'klamm reassign verify' does.
+    Where FILE names `log_dirs`, the brokers are asked first: each moves the
+    replicas that it has, and creates those that it gets in the directory named.
     """
-    moves = _read_moves(file, reassignment_json_file)
+    moves, wanted = _read_moves_and_dirs(file, reassignment_json_file)
 
-    async def main(client: AdminClient) -> tuple[AlterPartitionReassignmentsResponse, list[DescribedReassignment]]:
+    async def main(client: AdminClient) -> _Executed:
         if not additional:
             await _refuse_others(client, dry_run)
         if rollback is not None:
             present = await _present_assignment(client, sorted({tp.topic for tp in moves}))
             _save({tp: present[tp] for tp in moves if tp in present}, rollback)
+        brokers = await chosen_brokers(client, wanted) if wanted else {}
+        await _choose_dirs(client, brokers, wanted, dry_run)
+        if throttle is not None and not dry_run:
+            await set_throttle(client, moves, throttle)
         response = await _alter(client, moves, dry_run)
-        return response, await wait_for_moves(client, set(moves)) if wait and not dry_run else []
+        if not wait or dry_run:
+            return _Executed(response)
+        left = await wait_for_moves(client, set(moves))
+        if throttle is not None and not left:
+            await clear_throttle(client, {tp.topic for tp in moves})
+        return _Executed(response, left, [] if left else await wait_for_dirs(client, brokers, wanted, say))
 
-    response, left = cluster.ask(main, check="klamm reassign list")
-    _report(response, left, dry_run, cluster.form, "moved" if wait or dry_run else "moving")
+    executed = cluster.ask(main, check="klamm reassign list")
+    _report(executed, dry_run, cluster.form, "moved" if wait or dry_run else "moving")
 
 
 @app.command(
@@ -145,18 +170,36 @@ def execute(
     )
 )
 @talks_to_cluster()
-def verify(file: FileArgument = None, *, reassignment_json_file: FileOption = None, cluster: Cluster) -> None:
-    """Compare a reassignment file with the cluster: complete, in progress, stuck (and why) or different."""
-    moves = _read_moves(file, reassignment_json_file)
+def verify(
+    file: FileArgument = None,
+    *,
+    reassignment_json_file: FileOption = None,
+    preserve_throttles: PreserveOption = False,
+    cluster: Cluster,
+) -> None:
+    """Compare a reassignment file with the cluster: complete, in progress, stuck (and why) or different.
 
-    async def main(client: AdminClient) -> tuple[Assignment, list[DescribedReassignment]]:
+    Once nothing is being reassigned any more, throttles are removed from the
+    topics of the file and from all brokers.
+    """
+    moves, dirs = _read_moves_and_dirs(file, reassignment_json_file)
+
+    async def main(client: AdminClient) -> tuple[Assignment, list[DescribedReassignment], list[UnfinishedMove]]:
         names = sorted({tp.topic for tp in moves})
-        return await _present_assignment(client, names), await describe_moves(client, names)
+        present, going_on = await _present_assignment(client, names), await describe_moves(client, names)
+        if not going_on and not preserve_throttles:
+            await clear_throttle(client, names)
+        return (
+            present,
+            going_on,
+            await unfinished_moves(client, await chosen_brokers(client, dirs), dirs) if dirs else [],
+        )
 
-    present, going_on = cluster.ask(main)
+    present, going_on, between_dirs = cluster.ask(main)
+    arrivals = with_directories(compare(moves, present, going_on), between_dirs)
     rows = [
         {"topic": tp.topic, "partition": tp.partition, "replicas": list(wanted), "state": state, "detail": detail}
-        for tp, wanted, state, detail in compare(moves, present, going_on)
+        for tp, wanted, state, detail in arrivals
     ]
     columns = ("topic", "partition", "wanted", "state", "detail")
     write({"partitions": rows}, cluster.form, columns, (tuple(r.values()) for r in rows))
@@ -171,12 +214,14 @@ def cancel(
     *,
     reassignment_json_file: FileOption = None,
     all_: Annotated[bool, typer.Option("--all", help="Cancel all ongoing reassignments.")] = False,
+    preserve_throttles: PreserveOption = False,
     dry_run: DryRunOption = False,
     cluster: Cluster,
 ) -> None:
     """Cancel ongoing reassignments: partitions go back to their original replicas.
 
-    Adding replicas are stopped and deleted, whether in sync or not.
+    Adding replicas are stopped and deleted, whether in sync or not. Throttles
+    are removed if nothing else is being reassigned.
     """
     named = file is not None or reassignment_json_file is not None
     if named == all_:
@@ -187,9 +232,12 @@ def cancel(
         partitions = chosen
         if partitions is None:
             partitions = [TopicPartition(r.topic, r.partition) for r in await describe_moves(client, None)]
-        return await _alter(client, dict.fromkeys(partitions), dry_run)
+        response = await _alter(client, dict.fromkeys(partitions), dry_run)
+        if not dry_run and not preserve_throttles:
+            await clear_throttle(client, {tp.topic for tp in partitions})
+        return response
 
-    _report(cluster.ask(main, check="klamm reassign list"), [], dry_run, cluster.form, "cancelled")
+    _report(_Executed(cluster.ask(main, check="klamm reassign list")), dry_run, cluster.form, "cancelled")
 
 
 @app.command("list", epilog=examples("klamm reassign list -o json"))
@@ -209,11 +257,39 @@ def _save(assignment: Assignment, rollback: Path) -> None:
     say(f"current assignment saved to {rollback}")
 
 
+class _Executed(NamedTuple):
+    """`left`: reassignments that have not ended in time; `between_dirs`: moves between log directories likewise."""
+
+    response: AlterPartitionReassignmentsResponse
+    left: Sequence[DescribedReassignment] = ()
+    between_dirs: Sequence[UnfinishedMove] = ()
+
+
+async def _choose_dirs(
+    client: AdminClient, brokers: Mapping[BrokerId, DescribedBroker], wanted: WantedDirs, dry_run: bool
+) -> None:
+    """Tell the brokers in which log directories replicas are to be. Raises ApiError, before anything is changed if
+    one of them would refuse it; a broker that has no replica yet remembers.
+    """
+    for validate_only in (True,) if dry_run else (True, False):
+        refused = await request_moves(client, brokers, wanted, validate_only=validate_only)
+        found = [r for r in refused if r.code is not ErrorCode.REPLICA_NOT_AVAILABLE]
+        if found:
+            why = "; ".join(f"broker {r.broker}, {r.topic_partition}: {r.message or r.code.name}" for r in found)
+            raise ApiError(found[0].code, why, field="log_dirs")
+
+
 def _read_moves(argument: Path | None, option: Path | None) -> Assignment:
+    return _read_moves_and_dirs(argument, option)[0]
+
+
+def _read_moves_and_dirs(argument: Path | None, option: Path | None) -> tuple[Assignment, WantedDirs]:
+    """The target replicas of each partition, and the log directories that the file names, by broker."""
     named = [file for file in (argument, option) if file is not None]
     if len(named) != 1:
         raise typer.BadParameter("pass one reassignment file, as FILE or with --reassignment-json-file")
-    return parse_reassignment(read_input(named[0]), str(named[0]))
+    content, source = read_input(named[0]), str(named[0])
+    return parse_reassignment(content, source), parse_replica_dirs(content, source)
 
 
 async def _propose(client: AdminClient, names: list[str], brokers: list[BrokerId], rack_aware: bool) -> ProposedMoves:
@@ -261,13 +337,8 @@ async def _alter(
     return await client.alter_partition_reassignments(wanted, validate_only=dry_run)
 
 
-def _report(
-    response: AlterPartitionReassignmentsResponse,
-    left: list[DescribedReassignment],
-    dry_run: bool,
-    form: Format,
-    done: str,
-) -> None:
+def _report(executed: _Executed, dry_run: bool, form: Format, done: str) -> None:
+    response, left, between_dirs = executed
     refused = refusals(response)
     accepted = sum(len(t.partitions) for t in response.responses) - len(refused)
     say(
@@ -279,6 +350,7 @@ def _report(
         "dry_run": dry_run,
         "refused": refused,
         "unfinished": [move_document(r) for r in left],
+        "between_log_dirs": [unfinished_document(move) for move in between_dirs],
         "plan": None if response.plan is None else plan_document(response.plan),
     }
     if form is not Format.TABLE:
@@ -290,7 +362,11 @@ def _report(
             write({}, form, MOVE_COLUMNS, map(move_row, left))
         if response.plan is not None:
             write_plan(response.plan)
+        if between_dirs:
+            report((), between_dirs, form, {})
     if left:
         say("timed out: the reassignments continue; 'klamm reassign list' shows their progress")
-    if refused or left:
+    if between_dirs:
+        say("timed out: moves between log directories continue; 'klamm brokers log-dirs' shows their progress")
+    if refused or left or between_dirs:
         raise typer.Exit(ExitCode.REFUSED)

@@ -15,6 +15,8 @@ from cluster.process.local_cluster import LocalClusterState, read_cluster_state
 
 _BOOTSTRAP, _DATA, _CONTEXT = "KLAMM_BOOTSTRAP", "KLAMM_CLUSTER", "KLAMM_CONTEXT"
 _BOOTSTRAP_OPTION = "--bootstrap"
+_CLIENT_ID = "KLAMM_CLIENT_ID"
+_CLIENT_ID_LENGTH_MAX = 256
 
 
 class Target(NamedTuple):
@@ -38,14 +40,23 @@ class Target(NamedTuple):
 
         `on_wait` is called with the reason for a long wait, as `say_wait` expects it.
         """
-        timeout_ms = int(timeout_s * 1000)
+        timeout_ms, client_id = int(timeout_s * 1000), client_id_of(os.environ)
         if self.bootstrap is not None:
+            addresses = parse_addresses(self.bootstrap)
             return AdminClient(
-                parse_addresses(self.bootstrap), timeout_ms=timeout_ms, origin=self.origin, on_wait=on_wait
+                addresses, timeout_ms=timeout_ms, origin=self.origin, on_wait=on_wait, client_id=client_id
             )
         members = _running_cluster(self.data).nodes
         names = {member.address: f"{member.role} {member.id}" for member in members}
-        return AdminClient(list(names), timeout_ms=timeout_ms, names=names, on_wait=on_wait)
+        return AdminClient(list(names), timeout_ms=timeout_ms, names=names, on_wait=on_wait, client_id=client_id)
+
+
+def client_id_of(environment: Mapping[str, str]) -> str:
+    """Find the name by which brokers choose the quotas of a command. Raises ConfigError for what no header can have."""
+    client_id = environment.get(_CLIENT_ID) or "klamm"
+    if not (client_id.isascii() and client_id.isprintable() and len(client_id) <= _CLIENT_ID_LENGTH_MAX):
+        raise ConfigError([f"{_CLIENT_ID}: {client_id[:20]!r}: must be up to {_CLIENT_ID_LENGTH_MAX} ASCII characters"])
+    return client_id
 
 
 def find_target(

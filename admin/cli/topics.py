@@ -1,6 +1,6 @@
 """`klamm topics`: create, list, describe, alter, delete, delete-records, offsets."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Annotated, Any, Final
 
@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 
 from admin.brokers_view import (
     UNKNOWN_PARTITION_EPOCH,
+    described_topics,
     listed_topics,
     of_controller_or_brokers,
 )
@@ -20,20 +21,13 @@ from admin.cli.options import Cluster, DryRunOption, ShowConfigsOption, talks_to
 from admin.cli.output import examples, say, say_source, source, write
 from admin.cli.parsing import parse_assignment, parse_configs
 from admin.cli.plans import partition_document, plan_document, write_plan
+from admin.cli.shared_options import with_options
 from admin.cli.topic_changes import ALTER_EXAMPLES, DELETE_EXAMPLES, alter, delete
-from admin.cli.topic_filters import (
-    AtMinIsrOption,
-    UnavailableOption,
-    UnderMinIsrOption,
-    UnderReplicatedOption,
-    chosen_of_metadata,
-    filters_of,
-)
 from admin.client import AdminClient
-from admin.partition_filters import chosen
+from admin.partition_filters import NEED_MIN_ISR, PartitionFilter, chosen
 from cluster.cli.documents import Format
 from cluster.model.broker import BrokerId
-from cluster.model.errors import ApiError, ErrorCode
+from cluster.model.errors import ApiError, ErrorCode, StartupError
 from cluster.requests.configs import TOPIC_RESOURCE, ConfigResource
 from cluster.requests.data import MetadataResponse
 from cluster.requests.plans import DescribedPartition, Plan
@@ -53,6 +47,34 @@ _EXTRA_COLUMNS: Final[dict[str, Callable[[DescribedPartition], Sequence[object]]
     "moving": lambda p: [*(f"+{b}" for b in p.adding_replicas), *(f"-{b}" for b in p.removing_replicas)],
 }
 """The columns of replicas that are offline, or that a reassignment adds or removes; shown if a partition has any."""
+
+
+_FILTERS: Final[dict[str, tuple[Any, object]]] = {
+    kind.replace("-", "_"): (Annotated[bool, typer.Option(f"--{kind}", help=text)], False)
+    for kind, text in (
+        (PartitionFilter.UNDER_REPLICATED, "Only where replicas are missing in the ISR."),
+        (PartitionFilter.UNAVAILABLE, "Only without an available leader."),
+        (PartitionFilter.UNDER_MIN_ISR, "Only with fewer than min.insync.replicas."),
+        (PartitionFilter.AT_MIN_ISR, "Only with exactly min.insync.replicas in sync."),
+    )
+}
+
+
+def _filters(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that make up its keyword argument `filters`."""
+
+    def make(**asked: bool) -> frozenset[PartitionFilter]:
+        return frozenset(PartitionFilter(name.replace("_", "-")) for name, is_asked in asked.items() if is_asked)
+
+    return with_options(command, "filters", _FILTERS, make)
+
+
+def chosen_of_metadata(known: MetadataResponse, filters: Collection[PartitionFilter]) -> list[DescribedTopic]:
+    """Choose as `chosen` does, from the metadata of brokers. Raises StartupError for filters that it cannot answer."""
+    if unknown := sorted(NEED_MIN_ISR.intersection(filters)):
+        options = " and ".join(f"--{name}" for name in unknown)
+        raise StartupError(f"no active controller answers: only an active controller knows what {options} needs")
+    return chosen(described_topics(known), filters)
 
 
 @app.command(
@@ -144,12 +166,10 @@ async def _warn_of_absent_brokers(client: AdminClient, named: AbstractSet[Broker
     "list", epilog=examples("klamm topics list", "klamm topics list --under-replicated", "klamm topics list -o json")
 )
 @talks_to_cluster()
+@_filters
 def list_(
     *,
-    under_replicated: UnderReplicatedOption = False,
-    unavailable: UnavailableOption = False,
-    under_min_isr: UnderMinIsrOption = False,
-    at_min_isr: AtMinIsrOption = False,
+    filters: frozenset[PartitionFilter],
     cluster: Cluster,
 ) -> None:
     """List all topics with id, number of partitions and replication factor; those being deleted are marked.
@@ -157,7 +177,6 @@ def list_(
     With filters, the topics that have such a partition. While no controller
     is active, from the metadata of the brokers.
     """
-    filters = filters_of(under_replicated, unavailable, under_min_isr, at_min_isr)
 
     async def ask(client: AdminClient) -> tuple[list[ListedTopic], set[str] | None]:
         topics = sorted((await client.list_topics()).topics, key=lambda t: t.name)
@@ -193,16 +212,14 @@ def list_(
     )
 )
 @talks_to_cluster()
+@_filters
 def describe(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="TOPIC", help="Default: all topics.", autocompletion=topic_names)
     ] = None,
     *,
     configs: ShowConfigsOption = False,
-    under_replicated: UnderReplicatedOption = False,
-    unavailable: UnavailableOption = False,
-    under_min_isr: UnderMinIsrOption = False,
-    at_min_isr: AtMinIsrOption = False,
+    filters: frozenset[PartitionFilter],
     cluster: Cluster,
 ) -> None:
     """Show leader, leader epoch, ISR and replicas of each partition.
@@ -211,7 +228,6 @@ def describe(
     no controller is active, from the metadata of the brokers, which has no
     configs and no partition epochs.
     """
-    filters = filters_of(under_replicated, unavailable, under_min_isr, at_min_isr)
 
     async def ask(client: AdminClient) -> _Described:
         topics = chosen((await client.describe_topics(names if names else None)).topics, filters)

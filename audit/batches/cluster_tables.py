@@ -11,24 +11,24 @@ from audit.batches.bucket import BucketPlace
 from audit.reading.lines_read import ReadRange
 from audit.reading.node_work import Work
 from audit.records.sorted_runs import SortedRun, joined_runs
-from audit.records.vectors import keys
+from audit.records.vectors import earliest, keys
 from audit.storage.commits import StoredFile
 from audit.storage.output_folder import OutputFolder
 from audit.storage.state_files import StateFile
 from audit.storage.table_schemas import LEDGERS_TABLE, SESSIONS_TABLE, TERMS_TABLE, TOPICS_TABLE
 from audit.tables.broker_sessions import sessions_of
 from audit.tables.controller_terms import TermEvents, term_rows, terms_of
-from audit.tables.failovers import FAILURES, failures_of, reduce_failures
+from audit.tables.failovers import FAILURES, failures_of
 from audit.tables.ledgers import Volume, add_work, ledger_rows
 from audit.tables.revisions import revised
-from audit.tables.subject_events import derived, events_of, known_events, reduce_events
+from audit.tables.subject_events import derived, events_of, known_events
 from audit.tables.topic_histories import topics_of
 
 Stored = Mapping[str, tuple[StoredFile, ...]]
 _EVENTS: Final = "events"
 _REDUCE: Final[dict[str, Callable[[pyarrow.Table], pyarrow.Table]]] = {
-    _EVENTS: reduce_events,
-    FAILURES: reduce_failures,
+    _EVENTS: earliest,
+    FAILURES: earliest,
 }
 
 
@@ -95,7 +95,7 @@ def _add(known: TablesState, read: Read) -> None:
 def _of_subjects(runs: Sequence[SortedRun], new: pyarrow.Table) -> dict[str, pyarrow.Table]:
     """Compute what the new events change about brokers and topics."""
     earlier = known_events(runs, new)
-    now = reduce_events(pyarrow.concat_tables([earlier, new]))
+    now = earliest(pyarrow.concat_tables([earlier, new]))
     found = {}
     for table, rows_of, subject in ((SESSIONS_TABLE, sessions_of, "broker"), (TOPICS_TABLE, topics_of, "topic")):
         of_both = (derived(part.filter(part[subject].is_valid()), rows_of) for part in (earlier, now))

@@ -1,4 +1,4 @@
-"""`klamm audit query` and `klamm audit compact`: look at the tables of an audit, and keep them small."""
+"""`klamm audit query`, `compact` and `rebuild`: look at the tables of an audit, keep them small, rebuild its state."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cluster.cli.documents import Format, write_document, write_table
-from cluster.model.errors import ClusterError
+from cluster.model.errors import ClusterError, ConfigError
 from cluster.model.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -126,6 +126,43 @@ def opened_output(output: str, failed: str) -> Iterator["OutputFolder"]:
         )
     try:
         yield OutputFolder(output)
+    except ConfigError as error:
+        raise typer.BadParameter(str(error), param_hint="--output") from None
+    except BrokenPipeError:
+        # Who reads the output has enough of it, as `head` does.
+        raise
     except (ClusterError, OSError) as error:
         typer.echo(f"{failed}: {error}", err=True)
         raise typer.Exit(ExitCode.REFUSED) from None
+
+
+BucketsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--buckets", min=1, max=256, help="Divide the partitions into this many buckets. Default: as they are divided."
+    ),
+]
+REBUILD_EPILOG = """Examples:
+  klamm audit rebuild --output report
+  klamm audit rebuild --output report --buckets 64
+Exit codes: 0 done; 1 the output is in use, or not as an audit has left it, or lacks records; 2 wrong usage."""
+
+
+def rebuild(output: OutputOption, buckets: BucketsOption = None) -> None:
+    """Rebuild the state of the partitions from the table of records.
+
+    By the rules of this klamm; findings and other tables change where these
+    see it otherwise. The next run continues from there. Refused while an audit
+    writes to the output. Needs room in the temporary folder (TMPDIR) for all
+    records.
+    """
+    from audit.batches.rebuild import rebuild as rebuild_state  # noqa: PLC0415
+
+    with opened_output(output, "nothing was rebuilt") as folder, folder.locked():
+        rebuilt = rebuild_state(folder, buckets)
+    changed = ", ".join(f"{rows} rows of {table}" for table, rows in sorted(rebuilt.changed.items()))
+    typer.echo(
+        f"the state of {rebuilt.buckets} buckets was made from {rebuilt.records:,} records of partitions; "
+        f"{changed or 'no rows'} changed",
+        err=True,
+    )

@@ -154,6 +154,14 @@ def group_starts(*columns: NDArray[numpy.generic]) -> Longs:
     return numpy.concatenate(([0], numpy.flatnonzero(changed) + 1)).astype(numpy.int64)
 
 
+def earliest(rows: pyarrow.Table) -> pyarrow.Table:
+    """Sort rows by key, `sub` and `at_ms`; keep the first of each key and `sub`."""
+    rows = rows.unify_dictionaries()
+    key, sub = keys(rows["key"]), longs(rows["sub"])
+    order = numpy.lexsort((longs(rows["at_ms"]), sub, key))
+    return rows.take(pyarrow.array(order[group_starts(key[order], sub[order])]))
+
+
 def unique_pairs(key: Keys, sub: Longs) -> tuple[Keys, Longs]:
     """List each (key, sub) once, sorted; aligned with each other."""
     if are_in_order(key, sub):

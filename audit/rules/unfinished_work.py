@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from audit.records.findings import AuditFinding, RuleViolation, changes
 from audit.records.sorted_runs import gather_all
-from audit.records.vectors import ABSENT, Flags, Longs, group_starts, is_one_of, keys, longs
+from audit.records.vectors import ABSENT, Flags, Longs, earliest, is_one_of, keys, longs
 from audit.rules.durations import OPEN_SCHEMA, OPEN_UNNAMED
 from audit.rules.recreations import comparable, compared
 from audit.rules.rule import KEY, NO_WORK, REFERENCE, Awaited, BucketBatch, Explanation, Kept, Rule, once
@@ -59,18 +59,10 @@ def steps_of(rows: pyarrow.Table) -> pyarrow.Table:
         *(part["key"], pyarrow.array(in_log_order(epoch, seq)[chosen]), pyarrow.array(begins[chosen])),
         *(part[name] for name in REFERENCE),
     ]
-    return reduce_steps(pyarrow.table(columns, schema=_SCHEMA))
+    return earliest(pyarrow.table(columns, schema=_SCHEMA))
 
 
-def reduce_steps(rows: pyarrow.Table) -> pyarrow.Table:
-    """Sort by key, controller epoch and number; keep one row of each."""
-    rows = rows.unify_dictionaries()
-    key, sub = keys(rows["key"]), longs(rows["sub"])
-    order = numpy.lexsort((longs(rows["at_ms"]), sub, key))
-    return rows.take(order[group_starts(key[order], sub[order])])
-
-
-STEPS: Final = Kept("steps", _SCHEMA, lambda batch: steps_of(comparable(batch)), reduce_steps)
+STEPS: Final = Kept("steps", _SCHEMA, lambda batch: steps_of(comparable(batch)), earliest)
 """Records that begin a reassignment or end one. `sub`: controller epoch and number."""
 
 
@@ -79,7 +71,7 @@ def _steps(batch: BucketBatch) -> tuple[pyarrow.Table, pyarrow.Table]:
     """Gather all known steps of the partitions that have new ones, reduced: before the batch, and with it."""
     new = batch.added(STEPS)
     known = gather_all(batch.runs(STEPS), numpy.unique(keys(new["key"])), _SCHEMA.empty_table())
-    return reduce_steps(known), reduce_steps(pyarrow.concat_tables([known, new]))
+    return earliest(known), earliest(pyarrow.concat_tables([known, new]))
 
 
 def _check(batch: BucketBatch) -> list[AuditFinding]:

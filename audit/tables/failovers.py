@@ -12,7 +12,7 @@ import pyarrow
 
 from audit.records.findings import HOLDS
 from audit.records.sorted_runs import SortedRun, gather, gather_all
-from audit.records.vectors import ABSENT, Flags, Keys, Longs, group_starts, is_one_of, keys, longs, mixed
+from audit.records.vectors import ABSENT, Flags, Keys, Longs, earliest, group_starts, is_one_of, keys, longs, mixed
 from audit.rules.leaderships_taken import TAKEN
 from audit.rules.rule import KEY, BucketBatch, Kept, once
 from audit.storage.commits import BucketState
@@ -86,7 +86,7 @@ def failures_of(rows: pyarrow.Table) -> pyarrow.Table:
         *(pyarrow.array(events_of(part)), pyarrow.array(brokers)),
         *(part[name].cast(FAILED.field(name).type) for name in FAILED.names[2:]),
     ]
-    return reduce_failures(pyarrow.table(columns, schema=FAILED))
+    return earliest(pyarrow.table(columns, schema=FAILED))
 
 
 def events_of(rows: pyarrow.Table) -> Keys:
@@ -127,13 +127,6 @@ def reduce_epochs(rows: pyarrow.Table) -> pyarrow.Table:
     return rows.take(pyarrow.array(order[group_starts(key[order], sub[order], event[order])]))
 
 
-def reduce_failures(rows: pyarrow.Table) -> pyarrow.Table:
-    """Sort by event and broker; keep the first record of each."""
-    key, sub, at_ms = keys(rows["key"]), longs(rows["sub"]), longs(rows["at_ms"])
-    order = numpy.lexsort((at_ms, sub, key))
-    return rows.take(pyarrow.array(order[group_starts(key[order], sub[order])]))
-
-
 ELECTIONS: Final = Kept("elections", _ELECTIONS, lambda batch: _new_elections(batch).elections, reduce_elections)
 """Elections by event (`key`) and partition (`sub`: its key as a signed number). The times are null where the event did
 not leave the partition without a leader, or did not write a new one.
@@ -163,7 +156,7 @@ def failover_rows(output: OutputFolder, buckets: Mapping[str, BucketState], even
     failed = numpy.unique(keys(failures["key"]))
     parts = [_elections(of, failed) for of in runs]
     elections = pyarrow.concat_tables(parts)
-    rows = _rows(reduce_failures(failures), elections.take(_in_order(elections)))
+    rows = _rows(earliest(failures), elections.take(_in_order(elections)))
     return pyarrow.Table.from_pylist(list(rows), FAILOVERS)
 
 

@@ -13,7 +13,7 @@ import pyarrow
 
 from audit.reading.node_work import TopicSize
 from audit.records.sorted_runs import SortedRun, gather_all
-from audit.records.vectors import group_starts, is_one_of, keys, longs, text_hash
+from audit.records.vectors import earliest, group_starts, is_one_of, keys, text_hash
 from state_log.record import Kind
 
 _TEXT: Final = pyarrow.string()
@@ -59,19 +59,12 @@ def events_of(rows: pyarrow.Table, sizes: Iterable[TopicSize]) -> pyarrow.Table:
         event: Event = {"kind": SIZE, "topic": size.topic, "topic_id": size.topic_id, "broker": None}
         event |= {"partitions": size.partitions, "at_ms": size.at_ms, "key": _subject(event)}
         found.append({**event, "sub": size.partitions})
-    return reduce_events(pyarrow.Table.from_pylist(found, EVENTS))
-
-
-def reduce_events(rows: pyarrow.Table) -> pyarrow.Table:
-    """Sort by subject and record; keep one row of each, and the first of sizes."""
-    key, sub, at_ms = keys(rows["key"]), longs(rows["sub"]), longs(rows["at_ms"])
-    order = numpy.lexsort((at_ms, sub, key))
-    return rows.take(pyarrow.array(order[group_starts(key[order], sub[order])]))
+    return earliest(pyarrow.Table.from_pylist(found, EVENTS))
 
 
 def known_events(runs: Sequence[SortedRun], new: pyarrow.Table) -> pyarrow.Table:
     """The known events of the subjects that have new ones, reduced."""
-    return reduce_events(gather_all(runs, numpy.unique(keys(new["key"])), EVENTS.empty_table()))
+    return earliest(gather_all(runs, numpy.unique(keys(new["key"])), EVENTS.empty_table()))
 
 
 def derived(events: pyarrow.Table, rows_of: Callable[[Sequence[Event]], Iterable[Event]]) -> Iterator[Event]:

@@ -3,19 +3,13 @@
 Source: Kafka BrokerToControllerChannelManager, NodeToControllerChannelManager.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
-from msgspec import Struct
-
 from cluster.config.settings import Settings
 from cluster.model.broker import Endpoint
-from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
-from cluster.requests import data
+from cluster.model.errors import ApiError, PeerUnreachableError
 from cluster.requests.agents import AlterPartitionRequest
+from cluster.requests.request import RequestFor, Response
 from cluster.rpc.client import RpcClient
-
-_T = TypeVar("_T")
+from cluster.rpc.methods import METHOD_OF_REQUEST
 
 
 class GrpcClusterClient:
@@ -30,37 +24,23 @@ class GrpcClusterClient:
         self._controller_timeout_ms = settings.controller_socket_timeout_ms
         self._replica_timeout_ms = settings.replica_socket_timeout_ms
 
-    async def ask_controller(self, controller: Endpoint, request: Struct, response_type: type[_T]) -> _T:
+    async def ask_controller(self, controller: Endpoint, request: RequestFor[Response]) -> Response:
         is_isr_change = isinstance(request, AlterPartitionRequest)
         timeout_ms = self._request_timeout_ms if is_isr_change else self._controller_timeout_ms
-        return await self._call(controller, request, timeout_ms, response_type)
+        return await self._call(controller, request, timeout_ms)
 
-    async def fetch(self, leader: Endpoint, request: data.FetchRequest) -> data.FetchResponse:
-        return await self._call(leader, request, self._replica_timeout_ms, data.FetchResponse)
-
-    async def offsets_for_leader_epoch(
-        self, leader: Endpoint, request: data.OffsetsForLeaderEpochRequest
-    ) -> data.OffsetsForLeaderEpochResponse:
-        response: data.OffsetsForLeaderEpochResponse = await self._ask_leader(leader, request)
-        return response
-
-    async def list_offsets(self, leader: Endpoint, request: data.ListOffsetsRequest) -> data.ListOffsetsResponse:
-        response: data.ListOffsetsResponse = await self._ask_leader(leader, request)
-        return response
+    async def ask_leader(self, leader: Endpoint, request: RequestFor[Response]) -> Response:
+        return await self._call(leader, request, self._replica_timeout_ms)
 
     async def close(self) -> None:
         await self._client.close()
 
-    async def _call(self, peer: Endpoint, request: Any, timeout_ms: int, refused: Callable[[ErrorCode], _T]) -> _T:
+    async def _call(self, peer: Endpoint, request: RequestFor[Response], timeout_ms: int) -> Response:
         try:
-            response: _T = await self._client.call(peer.address, request, timeout_ms)
+            return await self._client.call(peer.address, request, timeout_ms)
         except ApiError as error:
-            return refused(error.code)
-        return response
-
-    async def _ask_leader(self, leader: Endpoint, request: Any) -> Any:
-        try:
-            return await self._client.call(leader.address, request, self._replica_timeout_ms)
-        except ApiError as error:
-            # These responses have no field for a top-level error.
-            raise PeerUnreachableError(leader.address, str(error)) from error
+            response_type: type[Response] = METHOD_OF_REQUEST[type(request)].response_type
+            if "error_code" not in response_type.__struct_fields__:
+                # Such responses have no field for a top-level error.
+                raise PeerUnreachableError(peer.address, str(error)) from error
+            return response_type(error_code=error.code)

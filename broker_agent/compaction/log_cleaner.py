@@ -132,7 +132,7 @@ class LogCleaner:
         async for log in in_slices([*self._logs.all_logs().values()]):
             if not log.config.is_compacted or log in self._being_cleaned or log.is_closed:
                 continue
-            if log.topic_partition in self._uncleanable:
+            if log.topic_partition in self._uncleanable or log.topic_partition in self._logs.paused:
                 continue
             dirt = self._measure(log)
             ratio, delay_ms = max(ratio, dirt.ratio), max(delay_ms, dirt.delay_ms)

@@ -30,7 +30,6 @@ from cluster.requests.agents import (
     SCRUB,
     DamagedReplicaResult,
     ReportDamagedReplicasRequest,
-    ReportDamagedReplicasResponse,
     ReportedDamage,
 )
 from cluster.requests.control import LeaderAndIsrPartitionState
@@ -271,7 +270,7 @@ class DamagedReplicas:
         request = ReportDamagedReplicasRequest(self._manager.own_id, self._registration.epoch, damages)
         try:
             async with asyncio.timeout(self._manager.settings.request_timeout_ms / 1000):
-                response = await self._client.ask_controller(controller, request, ReportDamagedReplicasResponse)
+                response = await self._client.ask_controller(controller, request)
         except (PeerUnreachableError, TimeoutError) as error:
             _log.debug("Reporting damaged replicas failed", controller=controller.address, error=str(error))
             return False

@@ -8,6 +8,7 @@ import asyncio
 import structlog
 
 from broker_agent.replica_changes import ReplicaOffline
+from broker_agent.replication.log_dir_copies import LogDirCopies
 from broker_agent.replication.replica_fetchers import ReplicaFetchers
 from broker_agent.replication.replica_manager import ReplicaManager
 from cluster.metrics.registry import Gauge
@@ -28,12 +29,13 @@ class DirectoryFailures:
         *,
         manager: ReplicaManager,
         fetchers: ReplicaFetchers,
+        copies: LogDirCopies,
         lock: asyncio.Lock,
         zookeeper: ZooKeeper,
     ) -> None:
         self._failed = failed
         self._manager = manager
-        self._fetchers = fetchers
+        self._fetchers, self._copies = fetchers, copies
         self._lock = lock
         self._zookeeper = zookeeper
         self._count = manager.metrics.registry.gauge("kafka.log", "LogManager", "OfflineLogDirectoryCount")
@@ -72,6 +74,8 @@ class DirectoryFailures:
             replicas=len(lost),
         )
         self._fetchers.remove(lost)
+        self._copies.remove(lost)
+        self._copies.detach_lost(directory)
         self._manager.commit(*(ReplicaOffline(tp, f"{directory}: {error}") for tp in lost))
 
     async def _announce(self) -> None:

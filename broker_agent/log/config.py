@@ -34,6 +34,9 @@ class LogConfig(Struct, frozen=True):
     """The former name of the next two; applies to each that has its default."""
     message_timestamp_before_max_ms: int = UNLIMITED
     message_timestamp_after_max_ms: int = UNLIMITED
+    leader_replication_throttled_replicas: str = ""
+    follower_replication_throttled_replicas: str = ""
+    """`*`, or `partition:broker,…`: the replicas whose copies the throttled rates of the brokers limit."""
 
     @property
     def is_compacted(self) -> bool:

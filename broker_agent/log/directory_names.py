@@ -1,4 +1,4 @@
-"""Names in a log directory: of partitions (current, or being deleted), and of files that belong to an offset."""
+"""Names in a log directory: of partitions (current, being deleted, or being copied), and of files of an offset."""
 
 from enum import Enum
 from typing import Final, NamedTuple
@@ -10,12 +10,18 @@ from cluster.model.errors import ErrorCode, LogAppendError
 from cluster.model.partition import TopicPartition
 
 MAX_NAME_LENGTH: Final = 255
+SWAP_MARKER: Final = "swap-in-progress"
+"""An empty file in the directory of a copy that is about to take the place of the current log: while it is there, a
+second directory of the partition is what it replaces, or has replaced.
+"""
 _UNIQUE_LENGTH: Final = 32  # hex digits
 _OFFSET_DIGITS: Final = 20
 
 
 class DirectoryKind(Enum):
-    """By Kafka's suffixes. CURRENT is served, DELETED is being deleted, the others are left alone."""
+    """By Kafka's suffixes. CURRENT is served, DELETED is being deleted, FUTURE is a copy of a current one in another
+    log directory, STRAY is left alone.
+    """
 
     CURRENT = ""
     DELETED = "delete"
@@ -70,6 +76,19 @@ def deleted_name(topic_partition: TopicPartition, unique: str) -> str:
     """
     suffix = f"-{topic_partition.partition}.{unique}-{DirectoryKind.DELETED.value}"
     return topic_partition.topic[: MAX_NAME_LENGTH - len(suffix)] + suffix
+
+
+def future_name(topic_partition: TopicPartition, unique: str) -> str:
+    """The directory name of the copy of a log; `unique`: 32 hex digits. It may be longer than MAX_NAME_LENGTH.
+
+    Source: Kafka LocalLog.logFutureDirName.
+    """
+    return f"{topic_partition}.{unique}-{DirectoryKind.FUTURE.value}"
+
+
+def fits_future_name(topic_partition: TopicPartition) -> bool:
+    """Whether a partition can be copied to another directory: the name of the copy is not too long (R11.8)."""
+    return len(future_name(topic_partition, "0" * _UNIQUE_LENGTH)) <= MAX_NAME_LENGTH
 
 
 def offset_name(offset: Offset) -> str:

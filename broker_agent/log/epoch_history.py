@@ -74,6 +74,13 @@ class EpochHistory:
         self._starts[0] = offset
         self.is_dirty = True
 
+    def replace(self, entries: Iterable[EpochEntry]) -> None:
+        """Replace the whole history by the entries of another log, which has the same batches."""
+        self.clear()
+        for entry in entries:
+            self.assign(entry.epoch, entry.start_offset)
+        self.is_dirty = True
+
     def clear(self) -> None:
         self.is_dirty |= bool(self._epochs)
         self._epochs.clear()

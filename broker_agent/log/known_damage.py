@@ -66,6 +66,12 @@ class KnownDamage:
         for replica in [replica for replica in self.all if is_gone(replica)]:
             self.remove(replica)
 
+    def moved(self, topic_partition: TopicPartition, path: str) -> None:
+        """Take note that a replica was moved to another log directory, as it is."""
+        for replica in self.of(topic_partition):
+            self.remove(replica)
+            self.add(replace(replica, directory=path))
+
     def directory_failed(self, path: str) -> None:
         """Forget the directory; its file stays as it is: it can be neither read nor written."""
         self.remove_where(lambda replica: replica.directory == path)

@@ -17,11 +17,11 @@ from broker_agent.log.config import LogConfig
 from broker_agent.log.cut_markers import remove_cut_markers
 from broker_agent.log.directory_names import deleted_name, path_in
 from broker_agent.log.disk import Disk
-from broker_agent.log.disk_errors import is_error_of_disk
+from broker_agent.log.future_logs import FutureLogs, copy_takes_place
 from broker_agent.log.known_damage import KnownDamage, encode_damaged_replicas
 from broker_agent.log.log_directory import LogDirectory, OnFailure
 from broker_agent.log.partition_log import PartitionLog
-from broker_agent.log.recovery import LoadedLog, UnloadableLog, create_log
+from broker_agent.log.recovery import UnloadableLog, create_or_leave_nothing
 from broker_agent.log.segments import LogDependencies
 from broker_agent.log_damage import DamagedReplica
 from cluster.metrics.registry import Samples
@@ -61,6 +61,9 @@ class LogDirectories:
             dependencies.metrics.expose(name, partial(self._readings, number))
         self._creations: dict[TopicPartition, asyncio.Event] = {}  # Set when done: nobody creates one twice.
         self._log_counts = dict.fromkeys(paths, 0)  # Logs per directory, those being created included.
+        self.futures = FutureLogs(dependencies, self._directories, self._log_counts)
+        self.paused: set[TopicPartition] = set()
+        """The partitions whose current logs are left as they are by retention, as they are being copied (R11.8)."""
         self._unloadable: dict[TopicPartition, UnloadableLog] = {}
         self._cleaned: set[str] = set()  # Directories with a checkpoint of the cleaner.
         self.damage = KnownDamage()
@@ -70,6 +73,8 @@ class LogDirectories:
     def _readings(self, number: Callable[[PartitionLog], int]) -> Samples:
         for tp, log in [*self._logs.items()]:
             yield {"topic": tp.topic, "partition": str(tp.partition)}, number(log)
+        for tp, log in [*self.futures.all.items()]:
+            yield {"topic": tp.topic, "partition": str(tp.partition), "is_future": "true"}, number(log)
 
     @property
     def directories(self) -> Mapping[str, LogDirectory]:
@@ -105,10 +110,10 @@ class LogDirectories:
         """The damaged replicas of one partition; several if it is damaged in several places."""
         return self.damage.of(topic_partition)
 
-    def space(self, directory: str) -> tuple[int, int]:
-        """The total and usable bytes of the directory's file system. Raises StorageError."""
+    async def space(self, directory: str) -> tuple[int, int]:
+        """The total and usable bytes of the directory's file system; -1 where unknown. Raises StorageError."""
         with self._directories[directory]:
-            return self._dependencies.disk.space(directory)
+            return await self._dependencies.disk.run(partial(self._dependencies.disk.space, directory))
 
     def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
         return self._logs.get(topic_partition)
@@ -123,6 +128,21 @@ class LogDirectories:
         if log.first_dirty_offset > 0:
             self._cleaned.add(log.directory)
         return None if present is log else present
+
+    async def end_swap(self, copy: PartitionLog, current: PartitionLog) -> PartitionLog:
+        """Complete, or take back, a swap in which an earlier process ended, of which there are two loaded logs; returns
+        the log that is kept (R11.13). Raises StorageError.
+        """
+        topic_partition = copy.topic_partition
+        if copy_takes_place(copy, current):
+            self._logs[topic_partition] = current
+            await self._delete(current)
+            self._logs[topic_partition] = copy
+            return copy
+        self._logs[topic_partition] = current
+        self._log_counts[copy.directory] -= 1
+        await self.futures.put_back(copy)
+        return current
 
     def has(self, topic_partition: TopicPartition) -> bool:
         """Whether a live directory has a log of the partition, be it one that cannot be loaded."""
@@ -167,7 +187,8 @@ class LogDirectories:
     async def _create(
         self, topic_partition: TopicPartition, topic_id: TopicId | None, config: LogConfig
     ) -> PartitionLog:
-        """Create in a live directory, first the one with the fewest logs; a failing one is reported, the next tried.
+        """Create in a live directory, first the preferred one, then that with the fewest logs; a failing one is
+        reported, the next tried.
 
         Raises LogAppendError for a name that is not acceptable, before anything is created, and LogOperationError after
         the first attempt, if the reason is not the directory's.
@@ -176,7 +197,8 @@ class LogDirectories:
         done = self._creations[topic_partition] = asyncio.Event()
         try:
             while candidates := self.live_directories:
-                path = min(candidates, key=self._log_counts.__getitem__)
+                preferred = self.futures.preferred.get(topic_partition)
+                path = preferred if preferred in candidates else min(candidates, key=self._log_counts.__getitem__)
                 self._log_counts[path] += 1
                 try:
                     log = await self._create_in(self._directories[path], topic_partition, topic_id, config)
@@ -186,6 +208,7 @@ class LogDirectories:
                 except StorageError:
                     continue  # It is failed now; its count is of no interest any more.
                 self._logs[topic_partition] = log
+                self.futures.preferred.pop(topic_partition, None)
                 return log
         finally:
             del self._creations[topic_partition]
@@ -197,7 +220,7 @@ class LogDirectories:
     ) -> PartitionLog:
         path = path_in(directory.path, topic_partition)
         with directory:
-            create = partial(_create_or_leave_nothing, self._dependencies, path, config, topic_id)
+            create = partial(create_or_leave_nothing, self._dependencies, path, config, topic_id)
             loaded = await self._dependencies.disk.run(create)
         with directory:  # It may have failed while the thread was at work.
             return PartitionLog(
@@ -205,7 +228,7 @@ class LogDirectories:
             )
 
     async def delete(self, topic_partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Exception]:
-        """Rename to `-delete` at once, rewrite checkpoints, delete the files later (R4.3 step 4, R10.16).
+        """Rename to `-delete` at once, copies first, rewrite checkpoints, delete the files later (R4.3 step 4, R10.16).
 
         Returns the failures; partitions without a log are not failures.
         """
@@ -218,19 +241,17 @@ class LogDirectories:
             if topic_partition in self._unloadable:
                 failures[topic_partition] = self._unloadable[topic_partition].as_error()
                 continue
-            log = self._logs.get(topic_partition)
-            if log is None:
-                continue
-            unique = f"{self._dependencies.random.getrandbits(128):032x}"
+            future, log = self.futures.get(topic_partition), self._logs.get(topic_partition)
             try:
-                renamed = await log.rename_away(deleted_name(topic_partition, unique))
+                await self.futures.delete(topic_partition)
+                if log is not None:
+                    await self._delete(log)
             except ClusterError as error:
                 failures[topic_partition] = error
                 continue
-            del self._logs[topic_partition]
-            self._log_counts[log.directory] -= 1
-            self._directories[log.directory].remove_later([renamed], log.config.file_delete_delay_ms)
-            touched.setdefault(log.directory, []).append(topic_partition)
+            for gone in (log, future):
+                if gone is not None:
+                    touched.setdefault(gone.directory, []).append(topic_partition)
         for path, deleted in touched.items():
             try:
                 await self._write_offsets(path)
@@ -240,6 +261,78 @@ class LogDirectories:
                 failures.update(dict.fromkeys(deleted, error))
         await self.write_damaged_replicas()
         return failures
+
+    async def _delete(self, log: PartitionLog) -> None:
+        topic_partition = log.topic_partition
+        unique = f"{self._dependencies.random.getrandbits(128):032x}"
+        renamed = await log.rename_away(deleted_name(topic_partition, unique))
+        del self._logs[topic_partition]
+        self.paused.discard(topic_partition)
+        self._log_counts[log.directory] -= 1
+        self._directories[log.directory].remove_later([renamed], log.config.file_delete_delay_ms)
+
+    # Moving to another log directory
+
+    async def create_future(self, topic_partition: TopicPartition, path: str) -> PartitionLog:
+        """Create an empty copy of the partition's log in another directory, and leave the log to the copying alone.
+
+        Raises StorageError, also if any directory has failed (R11.6, R11.8).
+        """
+        for failed in self.failures:
+            raise StorageError(failed, f"failed; the log of {topic_partition} is not moved")
+        future = await self.futures.create(self._logs[topic_partition], path)
+        self.futures.preferred.pop(topic_partition, None)
+        self.paused.add(topic_partition)
+        return future
+
+    async def delete_future(self, topic_partition: TopicPartition) -> None:
+        """End a move: delete the copy. Raises StorageError, which leaves it there."""
+        future = self.futures.get(topic_partition)
+        await self.futures.delete(topic_partition)
+        self.paused.discard(topic_partition)
+        if future is not None:
+            with _going_on():
+                await self._write_offsets(future.directory)
+                await self._forget_high_watermarks(future.directory, [topic_partition])
+
+    async def prepare_swap(self, future: PartitionLog) -> None:
+        """Flush a copy that has caught up, note its high watermark for the next start, and mark it for the swap.
+
+        Raises StorageError.
+        """
+        await self.futures.mark(future)
+        path, topic_partition = future.directory, future.topic_partition
+        with self._directories[path]:
+            async with self._directories[path].checkpoint_writing:
+                offsets = await self.read_high_watermarks(path)
+                # A partition that was deleted meanwhile must not get one (R9.9).
+                if self.futures.get(topic_partition) is future:
+                    offsets[topic_partition] = future.high_watermark
+                    await self._replace(path, checkpoints.HIGH_WATERMARKS, checkpoints.encode_offsets(offsets))
+
+    def replace_current(self, future: PartitionLog) -> None:
+        """Let a copy that was put in its place be the current log, in one step with its users (R11.12)."""
+        topic_partition = future.topic_partition
+        current = self._logs[topic_partition]
+        assert self.futures.remove(topic_partition) is future, f"the copy of {topic_partition} is gone"
+        self._logs[topic_partition] = future
+        self._log_counts[future.directory] += 1
+        self._log_counts[current.directory] -= 1
+        self.paused.discard(topic_partition)
+        self._directories[current.directory].remove_later([current.path], current.config.file_delete_delay_ms)
+        current.abandon()
+        self.damage.moved(topic_partition, future.directory)
+
+    async def finish_swap(self, log: PartitionLog, former: str) -> None:
+        """Rewrite the checkpoints of both directories and delete the marker. `former`: where the log was before."""
+        for path in (log.directory, former):
+            with _going_on():
+                await self._write_offsets(path)
+        with _going_on():
+            await self._forget_high_watermarks(former, [log.topic_partition])
+        with _going_on():
+            await self.futures.unmark(log)
+        await self.write_damaged_replicas()
 
     # Checkpoints
 
@@ -349,7 +442,8 @@ class LogDirectories:
                     await self._replace(directory, checkpoints.HIGH_WATERMARKS, checkpoints.encode_offsets(kept))
 
     def _logs_in(self, directory: str) -> list[PartitionLog]:
-        return [log for log in self._logs.values() if log.directory == directory]
+        """The current logs and the copies in a directory; it has one of a partition at most."""
+        return [log for log in (*self._logs.values(), *self.futures.all.values()) if log.directory == directory]
 
     async def _replace(self, directory: str, name: str, content: bytes) -> None:
         disk = self._dependencies.disk
@@ -364,7 +458,7 @@ class LogDirectories:
         directories whose delay is over.
         """
         now_s = asyncio.get_running_loop().time()
-        due = [log for log in self._logs.values() if log.flush_is_due(now_s)]
+        due = [log for log in (*self._logs.values(), *self.futures.all.values()) if log.flush_is_due(now_s)]
         for start in range(0, len(due), _FLUSHES_AT_ONCE):
             flushes = (log.flush() for log in due[start : start + _FLUSHES_AT_ONCE])
             for result in await asyncio.gather(*flushes, return_exceptions=True):
@@ -381,6 +475,8 @@ class LogDirectories:
         for number, log in enumerate([*self._logs.values()]):
             if number % _LOGS_BETWEEN_YIELDS == 0:
                 await asyncio.sleep(0)
+            if log.topic_partition in self.paused:
+                continue
             with _going_on():
                 log.expire_producers(now_ms, self._producer_expiration_ms)
                 log.enforce_retention(now_ms)
@@ -402,6 +498,7 @@ class LogDirectories:
                 await self._close_directory(path, broker_epoch)
             directory.unlock()
         self._logs.clear()
+        self.futures.clear()
         self._dependencies.disk.close()
 
     async def _close_directory(self, path: str, broker_epoch: BrokerEpoch) -> None:
@@ -425,9 +522,10 @@ class LogDirectories:
 
     def _directory_failed(self, path: str, error: OSError) -> None:
         """Drop the logs of a failed directory and notify the agent."""
-        for log in self._logs_in(path):
+        for log in [log for log in self._logs.values() if log.directory == path]:
             del self._logs[log.topic_partition]
             log.abandon()
+        self.paused.difference_update(self.futures.directory_failed(path))
         for topic_partition in [tp for tp, log in self._unloadable.items() if log.directory == path]:
             del self._unloadable[topic_partition]
         self.damage.directory_failed(path)
@@ -443,18 +541,3 @@ def _going_on() -> Iterator[None]:
         _log.warning("Periodic work on a log directory failed; it is tried again at its next turn", error=str(error))
     except StorageError:
         return  # The directory failed, and reported it.
-
-
-def _create_or_leave_nothing(
-    dependencies: LogDependencies, path: str, config: LogConfig, topic_id: TopicId | None
-) -> LoadedLog:
-    """Create a log. After an error that leaves the directory in service nothing of it is left: the next attempt may
-    choose another directory, and a log must not be in two.
-    """
-    is_there = dependencies.disk.is_directory(path)
-    try:
-        return create_log(dependencies, path, config, topic_id)
-    except OSError as error:
-        if not is_there and not is_error_of_disk(error):
-            dependencies.disk.remove_tree(path)
-        raise

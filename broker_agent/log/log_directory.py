@@ -80,6 +80,11 @@ class LogDirectory:
         taken, self.cut_markers = self.cut_markers, []
         return taken
 
+    def renamed(self, old: str, new: str) -> None:
+        """Take note that a partition's directory was renamed: what is to be deleted in it has another path now."""
+        self.cut_markers = [_moved(path, old, new) for path in self.cut_markers]
+        self._to_remove = [(due, _moved(path, old, new)) for due, path in self._to_remove]
+
     def remove_later(self, paths: list[str], delay_ms: int) -> None:
         """Delete files or directories after the delay, as readers may still use them."""
         due = asyncio.get_running_loop().time() + delay_ms / 1000
@@ -105,3 +110,7 @@ class LogDirectory:
                 self._disk.remove_tree(path)
             else:
                 self._disk.remove_file(path)
+
+
+def _moved(path: str, old: str, new: str) -> str:
+    return new + path.removeprefix(old) if path.startswith(f"{old}/") else path

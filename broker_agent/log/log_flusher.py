@@ -24,7 +24,8 @@ class LogFlusher:
         self.recovery_point = loaded.recovery_point
         """First offset not known to be flushed."""
         self._disk, self._flush_times = dependencies.disk, dependencies.metrics.flush_times
-        self._path = path
+        self.path = path
+        """The directory of the log."""
         self._segments, self._epochs = loaded.segments, loaded.epochs
         self._captured = loaded.recovery_point
         self._has_rolled, self._names_are_dirty = False, False
@@ -77,7 +78,7 @@ class LogFlusher:
     async def _write(self, flushers: Sequence[Callable[[], None]]) -> None:
         """Run the flushers, then write changed names and epochs, all in a worker thread."""
         work = list(flushers)
-        disk, path = self._disk, self._path
+        disk, path = self._disk, self.path
         epochs_were_dirty, names_were_dirty = self._epochs.is_dirty, self._names_are_dirty
         if names_were_dirty and not epochs_were_dirty:
             work.append(lambda: disk.sync_directory(path))

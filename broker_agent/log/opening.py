@@ -5,7 +5,7 @@ When this is done, everything that a broker needs of its disks has been read, an
 
 import asyncio
 import errno
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -18,6 +18,7 @@ from broker_agent.log.config import LogConfig
 from broker_agent.log.directory_names import DirectoryKind, parse_directory_name
 from broker_agent.log.disk import Disk
 from broker_agent.log.disk_errors import describe, is_error_of_disk
+from broker_agent.log.future_logs import IN_TWO_PLACES
 from broker_agent.log.known_damage import decode_damaged_replicas
 from broker_agent.log.log_directories import LogDirectories
 from broker_agent.log.log_directory import LogDirectory, OnFailure
@@ -103,6 +104,7 @@ async def open_log_directories(
             if isinstance(result, BaseException):
                 raise result
         loader.report_missing()
+        await loader.remove_marks()
         await logs.write_damaged_replicas()
         await loader.remember_boot()
     except BaseException as error:
@@ -145,9 +147,10 @@ async def _take_possession(disk: Disk, directory: LogDirectory, owner: MetaPrope
 
 
 class _Found(Struct, frozen=True):
-    """The log directory's checkpoints and logs, before any log is opened."""
+    """The log directory's checkpoints and logs, before any log is opened. `futures`: the paths of the copies."""
 
     partitions: list[TopicPartition]
+    futures: dict[TopicPartition, str]
     offsets: dict[TopicPartition, CheckpointedOffsets]
     last_shutdown: LastShutdown
 
@@ -158,6 +161,8 @@ class _Loader:
     def __init__(self, dependencies: LogDependencies, logs: LogDirectories, options: LoadOptions) -> None:
         self._dependencies, self._logs, self._options = dependencies, logs, options
         self._without_log: list[tuple[TopicPartition, str, Offset]] = []
+        self._marked: dict[TopicPartition, PartitionLog] = {}
+        """The logs that were about to take the place of others when the last process ended, or just had."""
         self._in_doubt: dict[str, Sequence[TopicPartition]] = {}
         """Log directory whose machine was restarted without a clean shutdown -> its partitions."""
 
@@ -174,11 +179,12 @@ class _Loader:
                 known_damage = await disk.run(partial(_read_damage, disk, path))
                 # Last: whatever fails before it does not cost the next start a recovery.
                 ended = await disk.run(partial(take_last_shutdown, disk, path, self._options.boot_id))
-                gone = offsets.keys() - names.current - names.deleted
+                gone = offsets.keys() - names.current - names.deleted - names.futures.keys()
                 self._without_log += [(tp, path, offsets[tp].high_watermark) for tp in sorted(gone)]
                 self._logs.damage.load(known_damage)
-                found = _Found(sorted(names.current), offsets, ended)
+                found = _Found(sorted(names.current), names.futures, offsets, ended)
                 await self._load_logs(directory, found)
+                await self._load_futures(directory, found)
                 self._logs.damage.remove_where(self._is_gone)
                 if ended is LastShutdown.UNCLEAN:
                     self._doubt(path, found.partitions)
@@ -265,24 +271,58 @@ class _Loader:
     async def _load_log(
         self, directory: LogDirectory, topic_partition: TopicPartition, found: _Found, segments_left: Gauge
     ) -> None:
-        config = self._options.topic_configs.get(topic_partition.topic, self._options.default_config)
         path = f"{directory.path}/{topic_partition}"
-        offsets = found.offsets.get(topic_partition, CheckpointedOffsets())
+        try:
+            log, loaded = await self._open(directory, path, topic_partition, found, segments_left.set)
+        except Exception as error:  # Whatever is wrong with one log, the others are served.
+            offsets = found.offsets.get(topic_partition, CheckpointedOffsets())
+            self._leave_out(directory, topic_partition, offsets, error)
+            return
+        await self._add(log, loaded)
+
+    async def _load_futures(self, directory: LogDirectory, found: _Found) -> None:
+        """Load the copies; one that cannot be loaded, or is of no use, is deleted: it can be made again."""
+        for topic_partition, path in sorted(found.futures.items()):
+            if topic_partition in found.partitions:
+                _log.warning("Deleted a copy that is beside its own log", path=path)
+                directory.remove_later([path], 0)
+                continue
+            try:
+                log, loaded = await self._open(directory, path, topic_partition, found, lambda _: None)
+            except Exception as error:
+                _log.exception("Copy of a log cannot be loaded; it is deleted", path=path, why=repr(error))
+                directory.remove_later([path], 0)
+                continue
+            offsets = found.offsets.get(topic_partition, CheckpointedOffsets())
+            directory.cut_markers.extend(loaded.cut_markers)
+            log.set_high_watermark(offsets.high_watermark)
+            present = self._logs.futures.add_loaded(log)
+            if present is not None:
+                raise StartupError(_in_two_places(present, log))
+
+    async def _open(
+        self,
+        directory: LogDirectory,
+        path: str,
+        topic_partition: TopicPartition,
+        found: _Found,
+        on_segments_left: Callable[[int], None],
+    ) -> tuple[PartitionLog, LoadedLog]:
+        config = self._options.topic_configs.get(topic_partition.topic, self._options.default_config)
         load = partial(
             load_log,
             self._dependencies,
             path,
             config,
-            offsets,
+            found.offsets.get(topic_partition, CheckpointedOffsets()),
             is_clean=found.last_shutdown is LastShutdown.CLEAN,
-            on_segments_left=segments_left.set,
+            on_segments_left=on_segments_left,
         )
-        try:
-            loaded = await self._dependencies.disk.run(load)
-        except Exception as error:  # Whatever is wrong with one log, the others are served.
-            self._leave_out(directory, topic_partition, offsets, error)
-            return
-        self._add(directory, path, topic_partition, config, loaded)
+        loaded = await self._dependencies.disk.run(load)
+        log = PartitionLog(
+            self._dependencies, directory, path, topic_partition=topic_partition, config=config, loaded=loaded
+        )
+        return log, loaded
 
     def _leave_out(
         self, directory: LogDirectory, topic_partition: TopicPartition, offsets: CheckpointedOffsets, error: Exception
@@ -296,28 +336,39 @@ class _Loader:
         _log.error("Log cannot be loaded; its replica is offline", path=path, why=what, exc_info=not is_expected)
         self._logs.add_unloadable(topic_partition, UnloadableLog(directory.path, why, offsets))
 
-    def _add(
-        self,
-        directory: LogDirectory,
-        path: str,
-        topic_partition: TopicPartition,
-        config: LogConfig,
-        loaded: LoadedLog,
-    ) -> None:
-        directory.cut_markers.extend(loaded.cut_markers)
-        log = PartitionLog(
-            self._dependencies, directory, path, topic_partition=topic_partition, config=config, loaded=loaded
-        )
+    async def _add(self, log: PartitionLog, loaded: LoadedLog) -> None:
+        self._logs.directories[log.directory].cut_markers.extend(loaded.cut_markers)
+        if loaded.is_marked:
+            self._marked[log.topic_partition] = log
         present = self._logs.add_loaded(log)
         if present is not None:
-            raise StartupError(f"{topic_partition} is in two places: {present.path} and {path}; move one of them away")
-        if loaded.damage is not None:
-            self._report(DamagedReplica(topic_partition, loaded.topic_id, directory.path, loaded.damage))
+            marked = self._marked.get(log.topic_partition)
+            if marked is None:
+                raise StartupError(_in_two_places(present, log))
+            kept = await self._logs.end_swap(marked, log if marked is present else present)
+            _log.warning("Ended a move between log directories that a crash had interrupted", path=kept.path)
+        if loaded.damage is not None and self._logs.get(log.topic_partition) is log:
+            self._report(DamagedReplica(log.topic_partition, loaded.topic_id, log.directory, loaded.damage))
+
+    async def remove_marks(self) -> None:
+        """Delete the markers of swaps that are over."""
+        for topic_partition, log in self._marked.items():
+            if self._logs.get(topic_partition) is log:
+                try:
+                    await self._logs.futures.unmark(log)
+                except LogOperationError:
+                    raise
+                except StorageError:
+                    continue  # Its directory failed, and reported it.
 
     def _report(self, replica: DamagedReplica) -> None:
         _log.error("Replica is damaged", partition=str(replica.topic_partition), detail=replica.detail)
         self._logs.damage.add_found(replica)
         self._logs.newly_damaged.append(replica)
+
+
+def _in_two_places(one: PartitionLog, other: PartitionLog) -> str:
+    return IN_TWO_PLACES.format(one.topic_partition, one.path, other.path)
 
 
 def _check_room(disk: Disk, path: str) -> None:
@@ -369,16 +420,19 @@ def _read_damage(disk: Disk, path: str) -> list[DamagedReplica]:
 
 
 class _Names(NamedTuple):
-    """The subdirectories of a log directory: partitions to serve, those being deleted with their paths, and others."""
+    """The subdirectories of a log directory: partitions to serve, copies with their paths, partitions being deleted
+    with their paths, and others.
+    """
 
     current: set[TopicPartition]
+    futures: dict[TopicPartition, str]
     deleted: set[TopicPartition]
     removable: list[str]
     unacceptable: list[str]
 
 
 def _sort_names(disk: Disk, path: str) -> _Names:
-    found = _Names(set(), set(), [], [])
+    found = _Names(set(), {}, set(), [], [])
     for name in disk.list_directory(path):
         if name == STATE_CHANGE_FOLDER or not disk.is_directory(f"{path}/{name}"):
             continue
@@ -387,6 +441,10 @@ def _sort_names(disk: Disk, path: str) -> _Names:
             found.unacceptable.append(name)
         elif parsed.kind is DirectoryKind.CURRENT:
             found.current.add(parsed.topic_partition)
+        elif parsed.kind is DirectoryKind.FUTURE:
+            other = found.futures.setdefault(parsed.topic_partition, f"{path}/{name}")
+            if other != f"{path}/{name}":
+                raise StartupError(IN_TWO_PLACES.format(parsed.topic_partition, other, f"{path}/{name}"))
         elif parsed.kind is DirectoryKind.DELETED:
             found.deleted.add(parsed.topic_partition)
             found.removable.append(f"{path}/{name}")

@@ -7,10 +7,11 @@ Source: Kafka UnifiedLog, LocalLog.
 import asyncio
 from collections.abc import Iterator, Sequence
 
-from msgspec import Struct
-
 from broker_agent.log import checkpoints
+from broker_agent.log.append_info import NOTHING_APPENDED, AppendInfo
 from broker_agent.log.config import LogConfig
+from broker_agent.log.disk import Disk
+from broker_agent.log.disk_errors import is_error_of_disk
 from broker_agent.log.epoch_history import EpochEntry
 from broker_agent.log.index import MAX_RELATIVE_OFFSET
 from broker_agent.log.log_directory import LogDirectory
@@ -24,28 +25,10 @@ from broker_agent.log.segments import LogDependencies, create_cleaned_segment, c
 from broker_agent.log.snapshots import rebuild_producers, remove_snapshots_after, write_snapshot
 from broker_agent.log.verification import Extent, Pace, verify_segments
 from broker_agent.log_damage import LogDamage
-from cluster.model.broker import NO_LEADER_EPOCH, UNKNOWN_OFFSET, LeaderEpoch, Offset, TopicId
+from cluster.model.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
 from cluster.model.errors import ErrorCode, LogAppendError, StorageError
 from cluster.model.partition import TopicPartition
 from cluster.requests.data import EpochEndOffset
-
-
-class AppendInfo(Struct, frozen=True):
-    """The result of an append. `last_offset` is inclusive; both offsets are -1 if nothing was appended.
-
-    `duplicate`: an idempotent producer sent this batch before; the offsets are those of the first append.
-    """
-
-    first_offset: Offset
-    last_offset: Offset
-    last_leader_epoch: LeaderEpoch
-    log_append_time_ms: int = -1
-    valid_bytes: int = 0
-    record_count: int = 0
-    duplicate: bool = False
-
-
-NOTHING_APPENDED = AppendInfo(UNKNOWN_OFFSET, UNKNOWN_OFFSET, NO_LEADER_EPOCH)
 
 
 class PartitionLog:
@@ -85,6 +68,11 @@ class PartitionLog:
     @property
     def topic_id(self) -> TopicId | None:
         return self._topic_id
+
+    @property
+    def size(self) -> int:
+        """The bytes of all batches."""
+        return self.segments.size
 
     @property
     def directory(self) -> str:
@@ -306,11 +294,8 @@ class PartitionLog:
         Raises LogAppendError(OFFSET_OUT_OF_RANGE) for start < log start or > LEO.
         """
         with self.usable():
-            if not self._log_start <= start <= self._end:
-                why = f"offset {start} is outside [{self._log_start}, {self._end}]"
-                raise LogAppendError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
             bound = min(upper_bound, self._end)
-            if start >= bound:
+            if self._checked_start(start) >= bound:
                 return b""
             return self.segments.read(start, max_bytes, bound, at_least_one=at_least_one)
 
@@ -324,6 +309,39 @@ class PartitionLog:
         with self.usable():
             header = self.segments.find_timestamp(timestamp, self._log_start)
             return None if header is None else (header.max_timestamp, max(Offset(header.base_offset), self._log_start))
+
+    async def read_aside(self, start: Offset, max_bytes: int) -> bytes | None:
+        """Read as `read` does, up to the log end and at least one batch, but in a worker thread; None if the log was
+        truncated or closed meanwhile.
+
+        Raises LogAppendError(OFFSET_OUT_OF_RANGE) and StorageError.
+        """
+        directory = self.usable()
+        with directory:
+            found = self.segments.place(start) if self._checked_start(start) < self._end else None
+            if found is None:
+                return b""
+            cuts, bound = self._flusher.cuts, self._end
+            segment, placed = found
+            size = max(max_bytes, placed.header.size)
+
+            def is_current() -> bool:
+                is_in_use = not self._is_closed and directory.failure is None and segment in self.segments
+                return is_in_use and self._flusher.cuts == cuts and start >= self._log_start
+
+            try:
+                records = await self._dependencies.disk.run(lambda: segment.read_at(placed.position, size, bound))
+            except OSError:
+                if is_current():
+                    raise
+                return None  # Its files may be gone.
+            return records if is_current() else None
+
+    def _checked_start(self, start: Offset) -> Offset:
+        if not self._log_start <= start <= self._end:
+            why = f"offset {start} is outside [{self._log_start}, {self._end}]"
+            raise LogAppendError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
+        return start
 
     def newest_batches(self) -> list[bytes]:
         """The batches of which one has the first record with the largest timestamp, in offset order; none without
@@ -438,18 +456,14 @@ class PartitionLog:
             self._discard(self.segments.drop_oldest(count))
             return count
 
-    # Cleaning
-
     def create_cleaned_segment(self, base_offset: Offset) -> Segment:
         """Create an empty segment for what a cleaning leaves; `replace_segments` puts it to use."""
         with self.usable():
             return create_cleaned_segment(self._dependencies, self.path, base_offset, self.config)
 
     def replace_segments(self, old: Sequence[Segment], cleaned: Sequence[Segment]) -> None:
-        """Replace sealed segments by what a cleaning has left of them, which is flushed, ends where they end, and has
-        the same leader epochs.
-
-        Raises StorageError: an error halfway fails the directory, as the next start alone can complete this.
+        """Replace sealed segments by what a cleaning has left of them, which is flushed and ends where they end. Raises
+        StorageError: an error halfway fails the directory, as the next start alone can complete this.
         """
         with self.usable():
             try:
@@ -497,6 +511,66 @@ class PartitionLog:
                 await self._flusher.flush(end)
             self.abandon()
 
+    def take_over(self, current: "PartitionLog") -> None:
+        """Take over what a complete copy does not get from the batches of `current`: offsets, the epochs of leaderships
+        without records, and producers whose batches were deleted (R11.12).
+
+        `flush` makes it durable. The end of `current` may be in a gap, which a truncation inside a batch has left.
+        """
+        with self.usable():
+            assert self._end <= current.log_end_offset, f"the copy of {self.topic_partition} ends behind it"
+            self._end = current.log_end_offset
+            self.follow(current)
+            self._epochs.replace(current.epoch_entries)
+            self._confirmed_epoch = current.confirmed_epoch
+            self.producers = current.producers.copy()
+            self._count_producers()
+
+    def follow(self, current: "PartitionLog") -> None:
+        """Take over the high watermark and log start of the log of which this is a copy, as far as it reaches."""
+        if self._topic_id is None and current.topic_id is not None:
+            self.set_topic_id(current.topic_id)
+        self.set_high_watermark(current.high_watermark)
+        start = min(current.log_start_offset, self._high_watermark)
+        if start > self._log_start:
+            self.raise_log_start_offset(start)
+
+    async def write_producers(self) -> None:
+        """Write a snapshot of the producers at the log end, durably, in a worker thread. Raises StorageError."""
+        with self.usable():
+            async with self._writing:
+                disk, path, producers, end = self._dependencies.disk, self.path, self.producers, self._end
+                await disk.run(lambda: write_snapshot(disk, path, producers, end, is_flushed=True))
+
+    async def mark(self, name: str) -> None:
+        """Create an empty file in the log's directory, durably, in a worker thread. Raises StorageError."""
+        with self.usable():
+            async with self._writing:
+                self.usable()  # While it waited, the log may have been deleted and its directory renamed.
+                disk, path = self._dependencies.disk, self.path
+                await disk.run(lambda: _create_empty(disk, path, name))
+
+    async def rename_to(self, name: str, *, must_last: bool = True) -> None:
+        """Rename the log's directory within its log directory, and flush that; the log stays in use.
+
+        Raises StorageError; then it may have either name, and may be renamed again. Without `must_last`, that the flush
+        was not possible for want of descriptors is no error.
+        """
+        with self.usable():
+            async with self._writing:
+                directory, disk = self.usable(), self._dependencies.disk
+                renamed = f"{directory.path}/{name}"
+                if renamed != self.path:
+                    disk.rename(self.path, renamed)
+                    directory.renamed(self.path, renamed)
+                    self.path = self._flusher.path = renamed
+                    self.segments.moved_to(renamed)
+                try:
+                    await disk.run(lambda: disk.sync_directory(directory.path))
+                except OSError as error:
+                    if must_last or is_error_of_disk(error):
+                        raise
+
     async def rename_away(self, name: str) -> str:
         """Close the log and rename its directory, once no thread writes in it; returns the new path."""
         with self.usable():
@@ -518,3 +592,8 @@ class PartitionLog:
         if self._is_closed:
             raise StorageError(self.directory, f"the log of {self.topic_partition} is closed")
         return self._log_directory
+
+
+def _create_empty(disk: Disk, directory: str, name: str) -> None:
+    disk.open_file(f"{directory}/{name}").close()
+    disk.sync_directory(directory)

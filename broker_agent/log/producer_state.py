@@ -113,6 +113,11 @@ class ProducerStates:
         for producer_id in gone:
             del self._entries[producer_id]
 
+    def copy(self) -> "ProducerStates":
+        """A copy that changes on its own."""
+        entries = self._entries.items()
+        return ProducerStates({id_: ProducerEntry(entry.epoch, [*entry.batches]) for id_, entry in entries})
+
     def clear(self) -> None:
         self._entries.clear()
 

@@ -14,8 +14,9 @@ from msgspec import Struct
 from broker_agent.log import checkpoints
 from broker_agent.log.config import LogConfig
 from broker_agent.log.cut_markers import find_cut_markers
-from broker_agent.log.directory_names import parse_offset_name
+from broker_agent.log.directory_names import SWAP_MARKER, parse_offset_name
 from broker_agent.log.disk import Disk
+from broker_agent.log.disk_errors import is_error_of_disk
 from broker_agent.log.epoch_history import EpochEntry, EpochHistory
 from broker_agent.log.producer_state import ProducerStates
 from broker_agent.log.record_batch import BatchHeader
@@ -80,6 +81,8 @@ class LoadedLog(Struct):
     cut_markers: tuple[str, ...] = ()
     damage: LogDamage | None = None
     first_dirty_offset: Offset = Offset(0)
+    is_marked: bool = False
+    """Whether it was about to take the place of another log of the partition, or just had (`SWAP_MARKER`)."""
 
 
 def create_log(dependencies: LogDependencies, path: str, config: LogConfig, topic_id: TopicId | None) -> LoadedLog:
@@ -93,6 +96,21 @@ def create_log(dependencies: LogDependencies, path: str, config: LogConfig, topi
     dependencies.disk.sync_directory(parent)
     zero = Offset(0)
     return LoadedLog(segments, EpochHistory(), ProducerStates(), zero, zero, zero, topic_id)
+
+
+def create_or_leave_nothing(
+    dependencies: LogDependencies, path: str, config: LogConfig, topic_id: TopicId | None
+) -> LoadedLog:
+    """Create a log. After an error that leaves the directory in service nothing of it is left: the next attempt may
+    choose another directory, and a log must not be in two.
+    """
+    is_there = dependencies.disk.is_directory(path)
+    try:
+        return create_log(dependencies, path, config, topic_id)
+    except OSError as error:
+        if not is_there and not is_error_of_disk(error):
+            dependencies.disk.remove_tree(path)
+        raise
 
 
 def load_log(
@@ -151,6 +169,7 @@ def load_log(
         cut_markers=tuple(markers),
         damage=damage,
         first_dirty_offset=known.first_dirty,
+        is_marked=disk.read_file(f"{path}/{SWAP_MARKER}") is not None,
     )
 
 

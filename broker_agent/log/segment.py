@@ -111,6 +111,10 @@ class Segment:
     def _path_of(self, suffix: str) -> str:
         return self._stem + suffix + self._state
 
+    def moved_to(self, directory: str) -> None:
+        """Take note that the directory of the segment was renamed."""
+        self._stem = segment_stem(directory, self.base_offset)
+
     def load(self, next_base: Offset | None = None) -> BatchFault | None:
         """Load the indexes, rebuild them unless they match the file, and check the batches they do not cover.
 
@@ -291,6 +295,11 @@ class Segment:
         records = self._file.read(position, max_bytes)
         end = whole_batches(records, upper_bound)
         return records if end == len(records) else records[:end]
+
+    def read_at(self, position: int, size: int, upper_bound: Offset) -> bytes:
+        """Read at most `size` bytes from a batch on, cut to complete batches below `upper_bound`; on any thread."""
+        records = self._file.read(position, size)
+        return records[: whole_batches(records, upper_bound)]
 
     def find_timestamp(self, timestamp: int, start: Offset) -> BatchHeader | None:
         """The first batch with a timestamp at or after the given one that ends at or after `start`."""

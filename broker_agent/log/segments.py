@@ -9,7 +9,7 @@ from broker_agent.log.config import LogConfig
 from broker_agent.log.disk import Disk
 from broker_agent.log.log_metrics import UNOBSERVED, LogMetrics
 from broker_agent.log.record_batch import BatchHeader
-from broker_agent.log.segment import CLEANED_SUFFIX, SUFFIXES, SWAP_SUFFIX, Segment, segment_stem
+from broker_agent.log.segment import CLEANED_SUFFIX, SUFFIXES, SWAP_SUFFIX, PlacedBatch, Segment, segment_stem
 from cluster.aio.clock import WallClock
 from cluster.model.broker import Offset
 
@@ -151,6 +151,11 @@ class Segments:
                 return records
         return b""
 
+    def place(self, start: Offset) -> tuple[Segment, PlacedBatch] | None:
+        """The first batch that ends at or after `start`, and its segment; None if there is none."""
+        placed = ((segment, segment.find(start)) for segment in self.since(start))
+        return next(((segment, batch) for segment, batch in placed if batch is not None), None)
+
     def bytes_between(self, start: Offset, end: Offset) -> int | None:
         """The bytes of the batches from the one with `start` up to `end`; None when they span segments."""
         if end <= start:
@@ -193,6 +198,11 @@ class Segments:
             first = segment.find(start)
             if first is not None:
                 yield from (header for _, header in segment.batches(first.position))
+
+    def moved_to(self, directory: str) -> None:
+        """Take note that the directory of the log was renamed."""
+        for segment in self._segments:
+            segment.moved_to(directory)
 
     def close(self) -> None:
         for segment in self._segments:

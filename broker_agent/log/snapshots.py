@@ -16,12 +16,18 @@ _KEPT: Final = 2
 _log = structlog.stdlib.get_logger()
 
 
-def write_snapshot(disk: Disk, directory: str, states: ProducerStates, offset: Offset) -> None:
-    """Write the state up to `offset`, without fsync; of the older snapshots only the latest is kept."""
+def write_snapshot(
+    disk: Disk, directory: str, states: ProducerStates, offset: Offset, *, is_flushed: bool = False
+) -> None:
+    """Write the state up to `offset`; of the older snapshots only the latest is kept. Without `is_flushed` there is no
+    fsync: the batches tell the same.
+    """
     path = _path(directory, offset)
     disk.remove_file(path)
     file = disk.open_file(path)
     file.append([states.encode()])
+    if is_flushed:
+        file.flusher()()
     file.close()
     for older in sorted(_offsets(disk, directory))[:-_KEPT]:
         disk.remove_file(_path(directory, older))

@@ -13,7 +13,7 @@ from cluster.config.settings import Settings
 from cluster.model.broker import BrokerEpoch, BrokerId, Endpoint
 from cluster.model.errors import ErrorCode, PeerUnreachableError
 from cluster.model.printable import counted
-from cluster.requests.agents import ControlledShutdownRequest, ControlledShutdownResponse
+from cluster.requests.agents import ControlledShutdownRequest
 
 _log = structlog.stdlib.get_logger()
 
@@ -62,7 +62,7 @@ class ControlledShutdownAttempts:
         request = ControlledShutdownRequest(self._own_id, self._broker_epoch())
         try:
             async with asyncio.timeout(self._settings.controller_socket_timeout_ms / 1000):
-                response = await self._client.ask_controller(controller, request, ControlledShutdownResponse)
+                response = await self._client.ask_controller(controller, request)
         except (PeerUnreachableError, TimeoutError) as error:
             return f"no answer from {controller.address}: {error}"
         if response.error_code is not ErrorCode.NONE:

@@ -22,7 +22,8 @@ _LAG_METRIC: Final = ("kafka.server", "FetcherLagMetrics", "ConsumerLag")
 class FetchState(Struct, frozen=True):
     """`fetch_offset` is the next one to request. `lag` is None before the first response.
 
-    `delayed_until` is in seconds of the event loop's clock, None if ready. `cause` led to the role.
+    `delayed_until` is in seconds of the event loop's clock, None if ready. `cause` led to the role. `is_in_sync`: where
+    replication is throttled, whether it has been fetched without lag and within the quota; it is not held up since.
     """
 
     topic_id: TopicId | None
@@ -33,6 +34,7 @@ class FetchState(Struct, frozen=True):
     lag: int | None = None
     delayed_until: float | None = None
     cause: Cause | None = None
+    is_in_sync: bool = False
 
 
 class FetchStates:

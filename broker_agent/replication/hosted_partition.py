@@ -2,7 +2,8 @@
 
 All methods are synchronous, hence atomic on the event loop: no reader sees a new leader epoch with an old ISR (R0.6).
 The exception is a role change that must be flushed to disk first; until it is done, appends wait and ISR changes are
-blocked (`changing_role`). Source: Kafka Partition.scala.
+blocked (`changing_role`). Appends also wait while a copy in another log directory takes the place of the log
+(`being_swapped`). Source: Kafka Partition.scala.
 """
 
 import asyncio
@@ -23,7 +24,8 @@ from broker_agent.decisions.isr import (
 )
 from broker_agent.decisions.record_deletion import low_watermark
 from broker_agent.decisions.replica_progress import ReplicaProgress, record_fetch, restart_epoch
-from broker_agent.log.partition_log import AppendInfo, PartitionLog
+from broker_agent.log.append_info import AppendInfo
+from broker_agent.log.partition_log import PartitionLog
 from broker_agent.metadata_cache import MetadataCache
 from cluster.model.broker import (
     INITIAL_CONTROLLER_EPOCH,
@@ -61,15 +63,20 @@ class HostedPartition:
         self.assignment: ReplicaAssignment = EMPTY_ASSIGNMENT
         self.isr_state: IsrState = CommittedIsr(())
         self.remote: dict[BrokerId, ReplicaProgress] = {}
+        self.times_followed = 0
+        """How often it became a follower. What is appended is this leader's as long as the number stays the same."""
         self._fetched: set[BrokerId] = set()
         """Followers that have fetched in this leader epoch."""
         self.log: PartitionLog | None = None
+        self.future_log: PartitionLog | None = None
+        """The copy that is being made in another log directory; nobody else reads from it."""
         self._own_id = own_id
         self._metadata = metadata
         self._metrics = metrics
         self._lag_ms_max = lag_ms_max
         self._status = IDLE
         self._role_changed: asyncio.Event | None = None
+        self._swapped: asyncio.Event | None = None
         metrics.add_partition(topic_partition)
 
     @property
@@ -89,9 +96,14 @@ class HostedPartition:
 
     @property
     def low_watermark(self) -> Offset:
-        """The offset from which the leader and all live followers have records; -1 while unknown for one of them."""
+        """The offset from which the leader, its copy in another directory, and all live followers have records; -1
+        while unknown for one of them.
+        """
         assert self.log is not None, f"{self.topic_partition} has no log"
-        return low_watermark(self.log.log_start_offset, self.remote, alive=self._metadata.snapshot.brokers)
+        start = self.log.log_start_offset
+        if self.future_log is not None:
+            start = min(start, self.future_log.log_start_offset)
+        return low_watermark(start, self.remote, alive=self._metadata.snapshot.brokers)
 
     @contextmanager
     def changing_role(self) -> Iterator[None]:
@@ -107,10 +119,25 @@ class HostedPartition:
     def is_changing_role(self) -> bool:
         return self._role_changed is not None
 
-    async def until_role_change_done(self) -> None:
-        """Return when no role change is in progress; this holds until the caller's next await."""
-        while self._role_changed is not None:
-            await self._role_changed.wait()
+    @contextmanager
+    def being_swapped(self) -> Iterator[None]:
+        """Let appends wait while the copy takes the place of the log."""
+        self._swapped = asyncio.Event()
+        try:
+            yield
+        finally:
+            self._swapped.set()
+            self._swapped = None
+
+    @property
+    def takes_appends(self) -> bool:
+        """Whether neither a role change nor a swap is in progress."""
+        return self._role_changed is None and self._swapped is None
+
+    async def until_it_takes_appends(self) -> None:
+        """Return when `takes_appends`; this holds until the caller's next await."""
+        while (in_progress := self._role_changed or self._swapped) is not None:
+            await in_progress.wait()
 
     def make_leader(
         self, state: LeaderAndIsrPartitionState, *, epoch_start_offset: Offset | None, now_ms: float
@@ -148,6 +175,7 @@ class HostedPartition:
 
     def make_follower(self, state: LeaderAndIsrPartitionState) -> None:
         """Become follower of the given leader (R3.10)."""
+        self.times_followed += 1
         self.controller_epoch = state.controller_epoch
         self.leader_id = state.leader
         self.leader_epoch = state.leader_epoch
@@ -158,9 +186,16 @@ class HostedPartition:
         self.isr_state = CommittedIsr(())
         self.update_status()
 
+    def take_copy(self) -> None:
+        """Let the copy be the log from now on: role, epochs and offsets are unchanged (R11.12)."""
+        assert self.log is not None, f"{self.topic_partition} has no log"
+        assert self.future_log is not None, f"{self.topic_partition} has no copy"
+        self.future_log.follow(self.log)
+        self.log, self.future_log = self.future_log, None
+
     def clear(self) -> None:
         """Reset after deletion or a directory failure, for holders of this object."""
-        self.log = None
+        self.log = self.future_log = None
         self.leader_id = NO_LEADER
         self.epoch_start_offset = None
         self.remote = {}
@@ -171,7 +206,7 @@ class HostedPartition:
 
     def append_as_leader(self, records: bytes, now_ms: int) -> AppendInfo:
         """Append one batch in the current epoch. Raises LogAppendError, StorageError."""
-        assert self._role_changed is None, f"{self.topic_partition}: append during a role change"
+        assert self.takes_appends, f"{self.topic_partition}: append during a role change or swap"
         assert self.log is not None, f"{self.topic_partition} has no log"
         return self.log.append_as_leader(records, self.leader_epoch, now_ms)
 

@@ -107,7 +107,7 @@ class IsrProposals:
         request = AlterPartitionRequest(self._own_id, self._broker_epoch(), tuple(item for item, _ in sent.values()))
         try:
             async with asyncio.timeout(self._timeout_ms / 1000):
-                response = await self._client.ask_controller(controller, request, AlterPartitionResponse)
+                response = await self._client.ask_controller(controller, request)
         except (PeerUnreachableError, TimeoutError) as error:
             # It may have been carried out. It is sent again unchanged: the controller answers a proposal that is in
             # effect already with the state that it wrote.

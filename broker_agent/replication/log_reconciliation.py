@@ -103,7 +103,9 @@ class LogReconciliation:
         self._failed[tp] = None
 
     async def ask(self, call: Callable[[], Awaitable[_T]]) -> _T | None:
-        """The leader's response, None if there is none within `replica.socket.timeout.ms`."""
+        """The leader's response, None if there is none within `replica.socket.timeout.ms`. No log is being replaced by
+        its copy when it returns.
+        """
         self.silence.asked(asyncio.get_running_loop().time())
         try:
             async with asyncio.timeout(self.setup.settings.replica_socket_timeout_ms / 1000):
@@ -112,10 +114,12 @@ class LogReconciliation:
             self.silence.failed(error)
             return None
         self.silence.answered()
+        await self.setup.manager.until_swapped()
         return response
 
     async def truncate_marked(self) -> None:
         """Truncate partitions in state `Truncating`: by the leader's epochs, else to the start offset (R5.13)."""
+        await self.setup.manager.until_swapped()
         asked: dict[TopicPartition, FetchState] = {}
         items: list[data.OffsetForLeaderPartition] = []
         for tp, state in self.states.ready(asyncio.get_running_loop().time(), truncating=True):
@@ -138,7 +142,7 @@ class LogReconciliation:
     async def _truncate_by_epochs(
         self, asked: dict[TopicPartition, FetchState], request: data.OffsetsForLeaderEpochRequest
     ) -> None:
-        response = await self.ask(lambda: self.setup.client.offsets_for_leader_epoch(self.leader.endpoint, request))
+        response = await self.ask(lambda: self.setup.client.ask_leader(self.leader.endpoint, request))
         if response is None:
             for tp, state in asked.items():
                 if self.states.get(tp) is state:
@@ -257,7 +261,7 @@ class LogReconciliation:
         """The leader's earliest or latest offset; None after an error, which is handled, or if the state changed."""
         item = data.ListOffsetsPartition(tp.topic, tp.partition, timestamp, state.leader_epoch)
         request = data.ListOffsetsRequest(self.setup.manager.own_id, (item,))
-        response = await self.ask(lambda: self.setup.client.list_offsets(self.leader.endpoint, request))
+        response = await self.ask(lambda: self.setup.client.ask_leader(self.leader.endpoint, request))
         if self.states.get(tp) is not state:
             return None
         if response is None or not response.partitions:

@@ -1,8 +1,9 @@
 """Requests that wait for a change of a partition, or for their timeout.
 
 Everything runs on one event loop, so the race that Kafka closes by a second test after registering the operation (R13.3
-step 3) cannot occur: nothing runs between the first test and the registration. For the same reason completed operations
-leave their lists at once instead of being purged later. Source: Kafka DelayedOperationPurgatory.
+step 3) cannot occur: nothing runs between the first test and the registration. Only operations with many keys are
+tested after they were registered, in slices. For the same reason completed operations leave their lists at once instead
+of being purged later. Source: Kafka DelayedOperationPurgatory.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from typing import Final
 import structlog
 
 from cluster.aio.parking import parked
+from cluster.aio.slices import SLICE, in_slices
 from cluster.metrics.registry import Metrics
 from cluster.metrics.requests import record_waiting
 from cluster.model.partition import TopicPartition
@@ -78,7 +80,8 @@ class Purgatory:
     async def wait(self, test: Test, keys: Sequence[TopicPartition], timeout_ms: int) -> bool:
         """Wait until `test` is True for one of the keys; False after `timeout_ms`. Raises what `test` raises.
 
-        The caller must have tested all keys without an await since.
+        The caller must have tested all keys without an await since. Of more keys than one slice it need test none: all
+        are tested here once they are watched.
         """
         if self._is_closed or timeout_ms <= 0:
             return False
@@ -92,6 +95,8 @@ class Purgatory:
         self._watch(operation)
         began = loop.time()
         try:
+            if len(keys) > SLICE:
+                await _check_all(operation)
             return await operation.done
         finally:
             record_waiting((loop.time() - began) * 1000)
@@ -151,3 +156,10 @@ class Purgatory:
                     del self._watchers[key]
         self._size.dec(len(operation.keys))
         self._delayed.dec()
+
+
+async def _check_all(operation: _Operation) -> None:
+    """Test an operation under each of its keys, in slices, until one completes it."""
+    async for key in in_slices(operation.keys):
+        if operation.check(key):
+            return

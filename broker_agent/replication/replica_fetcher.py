@@ -1,7 +1,7 @@
 """The follower's fetch loop: one task per leader broker and fetcher id.
 
-There is no await between the leader's response and the last append from it, so a partition removed meanwhile is never
-appended to. Source: Kafka AbstractFetcherThread, ReplicaFetcherThread.
+There is no await between the comparison of a response with the state of its partition and the append, so a partition
+removed meanwhile is never appended to. Source: Kafka AbstractFetcherThread, ReplicaFetcherThread.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.replication.fetch_states import FetchState
 from broker_agent.replication.log_reconciliation import FetchSetup, LeaderEndPoint, LogReconciliation
+from broker_agent.replication.replica_manager import ReplicaManager
 from cluster.model.broker import Offset
 from cluster.model.errors import ErrorCode, LogAppendError, LogOperationError, PeerUnreachableError, StorageError
 from cluster.model.partition import TopicPartition
@@ -110,7 +111,7 @@ class ReplicaFetcher:
         silence.asked(asyncio.get_running_loop().time())
         try:
             async with asyncio.timeout(self._setup.settings.replica_socket_timeout_ms / 1000) as self._fetching:
-                response = await self._setup.client.fetch(self.leader.endpoint, request)
+                response = await self._setup.client.ask_leader(self.leader.endpoint, request)
         except (PeerUnreachableError, TimeoutError) as error:
             # `wake` ends a request that may be well under way.
             if isinstance(error, PeerUnreachableError) or not self._wake.is_set():
@@ -124,6 +125,7 @@ class ReplicaFetcher:
     async def _process_all(
         self, asked: dict[TopicPartition, tuple[FetchState, FetchPartition]], response: FetchResponse
     ) -> None:
+        await self._setup.manager.until_swapped()
         out_of_range = []
         for data in response.partitions:
             tp = TopicPartition(data.topic, data.partition)
@@ -150,30 +152,36 @@ class ReplicaFetcher:
         except LogOperationError as error:
             self.reconciliation.try_again(tp, error)
         except StorageError as error:
-            if self.states.get(tp) is not None:
+            # Not if its copy in another log directory has taken the place of the log.
+            if self.states.get(tp) is not None and self.reconciliation.log(tp) in (None, log):
                 self.reconciliation.give_up(tp, str(error))
 
     def _choose_ready(self) -> dict[TopicPartition, tuple[FetchState, FetchPartition]]:
+        """The partitions to fetch now; without those that are throttled while the quota is exceeded."""
         asked = {}
+        throttle = _Throttle(self._setup.manager)
         for tp, ready in self.states.ready(asyncio.get_running_loop().time(), truncating=False):
             log = self.reconciliation.log(tp)
             if log is None:
                 self.reconciliation.delay(tp)
                 continue
-            state = ready
-            if state.delayed_until is not None:
-                state = replace(state, delayed_until=None)
+            max_bytes = throttle.allow(log, ready, self._setup.settings.replica_fetch_max_bytes)
+            state, joins = ready, max_bytes > 0 and throttle.is_newly_in_sync(ready)
+            if state.delayed_until is not None or joins:
+                state = replace(state, delayed_until=None, is_in_sync=state.is_in_sync or joins)
                 self.states.put(tp, state)
-            asked[tp] = (state, self._item(tp, state, log))
+            if max_bytes > 0:
+                asked[tp] = (state, self._item(tp, state, log, max_bytes))
         return asked
 
-    def _item(self, tp: TopicPartition, state: FetchState, log: PartitionLog) -> FetchPartition:
+    @staticmethod
+    def _item(tp: TopicPartition, state: FetchState, log: PartitionLog, max_bytes: int) -> FetchPartition:
         return FetchPartition(
             topic=tp.topic,
             topic_id=state.topic_id,
             partition=tp.partition,
             fetch_offset=state.fetch_offset,
-            partition_max_bytes=self._setup.settings.replica_fetch_max_bytes,
+            partition_max_bytes=max_bytes,
             current_leader_epoch=state.leader_epoch,
             last_fetched_epoch=state.last_fetched_epoch,
             log_start_offset=log.log_start_offset,
@@ -222,7 +230,13 @@ class ReplicaFetcher:
         self._take_over_bounds(tp, log, data)
         lag = max(0, data.high_watermark - offset)
         if size > 0 or state.lag is None:
-            self.states.put(tp, replace(state, fetch_offset=offset, last_fetched_epoch=epoch, lag=lag))
+            in_sync = state.is_in_sync and lag == 0
+            self.states.put(
+                tp, replace(state, fetch_offset=offset, last_fetched_epoch=epoch, lag=lag, is_in_sync=in_sync)
+            )
+        quota = self._setup.manager.follower_quota
+        if size > 0 and quota.is_throttled(log):
+            quota.record(size, self._setup.manager.now_ms())
         if size > 0:
             self.states.move_to_end(tp)
             self._bytes.mark(size)
@@ -265,3 +279,29 @@ class ReplicaFetcher:
             self._window_start, self._window_requests = now, 0
         self._window_requests += 1
         self._requests.mark()
+
+
+class _Throttle:
+    """What one request may fetch of throttled partitions. Source: Kafka ReplicaFetcherThread.shouldFollowerThrottle."""
+
+    def __init__(self, manager: ReplicaManager) -> None:
+        self._quota = manager.follower_quota
+        self._left = self._quota.burst_bytes
+        """Bytes; None: there is no rate."""
+        self._is_exceeded = self._quota.is_exceeded(manager.now_ms())
+
+    def allow(self, log: PartitionLog, state: FetchState, max_bytes: int) -> int:
+        """The most bytes of this partition; 0: it is left out.
+
+        A replica that has just caught up waits once more, until its last records have been paid for by time: with its
+        next fetch it joins the ISR. From then on, without lag, it is never held up.
+        """
+        if self._left is None or state.is_in_sync or not self._quota.is_throttled(log):
+            return max_bytes
+        allowed = 0 if self._is_exceeded else min(max_bytes, self._left)
+        self._left -= allowed
+        return allowed
+
+    def is_newly_in_sync(self, state: FetchState) -> bool:
+        """Whether a partition that is fetched now counts as in sync from now on."""
+        return self._left is not None and state.lag == 0 and not state.is_in_sync

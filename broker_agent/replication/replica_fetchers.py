@@ -197,7 +197,7 @@ class ReplicaFetchers:
         self._received_at.clear()
 
     async def refresh_metrics(self) -> None:
-        """Update the two gauges that are maxima or minima over all fetchers, and move idle partitions."""
+        """Update the gauges over all fetchers and those of rates, and move idle partitions."""
         while True:
             await asyncio.sleep(_METRICS_REFRESH_S)
             self.rebalance_idle()
@@ -205,6 +205,9 @@ class ReplicaFetchers:
             self._max_lag.set(max((fetcher.states.max_lag for fetcher in fetchers), default=0))
             self._min_rate.set(min((fetcher.request_rate for fetcher in fetchers), default=0))
             self._failed_count.set(len(self._failed))
+            manager = self._setup.manager
+            for quota in (manager.leader_quota, manager.follower_quota):
+                quota.refresh(manager.now_ms())
 
     def _states(self, tp: TopicPartition) -> FetchStates | None:
         """The state table of the partition's fetcher, even if the partition has failed."""

@@ -6,6 +6,7 @@ Requests are handled in `broker_agent.requests`, which share this state. Source:
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import structlog
@@ -17,7 +18,9 @@ from broker_agent.log.log_directories import LogDirectories
 from broker_agent.metadata_cache import MetadataCache
 from broker_agent.replica_changes import (
     IsrGranted,
+    LogTruncated,
     ReplicaChange,
+    ReplicaMoved,
     ReplicaOffline,
     ReplicaRemoved,
     ReplicaStopped,
@@ -27,8 +30,9 @@ from broker_agent.replica_changes import (
 from broker_agent.replication.hosted_partition import HostedPartition
 from broker_agent.replication.isr_proposals import IsrProposals
 from broker_agent.replication.purgatory import Purgatory
+from broker_agent.replication.replication_quota import ReplicationQuota, ThrottledSide
 from cluster.config.settings import Settings
-from cluster.model.broker import BrokerId, LeaderEpoch
+from cluster.model.broker import BrokerId, LeaderEpoch, Offset
 from cluster.model.errors import ErrorCode, StorageError
 from cluster.model.partition import TopicPartition
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionResult
@@ -70,7 +74,14 @@ class ReplicaManager:
             self.delete_records_purgatory,
             self.fetch_purgatory,
         )
+        self.leader_quota, self.follower_quota = (
+            ReplicationQuota(side, own_id, settings, metrics.registry)
+            for side in (ThrottledSide.LEADER, ThrottledSide.FOLLOWER)
+        )
         self._proposals, self._sink = proposals, sink
+        self.on_truncation: Callable[[TopicPartition, Offset], None] = lambda _tp, _offset: None
+        """Told of each truncation of a replica: its copy in another log directory has to follow (R5.20)."""
+        self._swapping: HostedPartition | None = None
         self._hosted: dict[TopicPartition, HostedPartition | None] = {}
         self._led: dict[TopicPartition, HostedPartition] = {}
         self._led_of_topic: Counter[str] = Counter()
@@ -117,6 +128,27 @@ class ReplicaManager:
             self.metrics.partition_count.inc()
         return partition
 
+    @contextmanager
+    def swapping(self, partition: HostedPartition) -> Iterator[None]:
+        """Let appends and truncations wait while the copy of a partition takes the place of its log; one at a time."""
+        assert self._swapping is None, f"{partition.topic_partition} is swapped beside another one"
+        self._swapping = partition
+        try:
+            with partition.being_swapped():
+                yield
+        finally:
+            self._swapping = None
+
+    @property
+    def swapped(self) -> TopicPartition | None:
+        """The partition that is being swapped."""
+        return None if self._swapping is None else self._swapping.topic_partition
+
+    async def until_swapped(self) -> None:
+        """Return when no log is being replaced by its copy; this holds until the caller's next await."""
+        while self._swapping is not None:
+            await self._swapping.until_it_takes_appends()
+
     def on_role_changed(self, partition: HostedPartition) -> None:
         """Update the index of led partitions; called after each role change."""
         tp = partition.topic_partition
@@ -143,6 +175,10 @@ class ReplicaManager:
                 self.metrics.drop_topic(tp.topic)
             case IsrGranted():
                 (self.metrics.isr_expands if change.is_expansion else self.metrics.isr_shrinks).mark()
+            case LogTruncated(topic_partition=tp):
+                self.on_truncation(tp, change.to_offset)
+            case ReplicaMoved(topic_partition=tp):
+                self._take_copy(tp)
             case ReplicaOffline(topic_partition=tp):
                 self._mark_offline(tp)
             case ReplicaRemoved(topic_partition=tp):
@@ -158,6 +194,14 @@ class ReplicaManager:
                 self.complete_delayed(tp)
             case ReplicaStopped(topic_partition=tp) | RoleTaken(topic_partition=tp, follows_anew=True):
                 self.complete_delayed(tp)
+
+    def _take_copy(self, tp: TopicPartition) -> None:
+        partition = self.online(tp)
+        assert partition is not None, f"{tp} is not hosted"
+        future = partition.future_log
+        assert future is not None, f"{tp} has no copy"
+        partition.take_copy()
+        self.logs.replace_current(future)
 
     def _mark_offline(self, tp: TopicPartition) -> None:
         if self.is_offline(tp):
@@ -249,11 +293,12 @@ class ReplicaManager:
         self.follower_fetch_purgatory.check_and_complete(tp)
 
     async def checkpoint_high_watermarks(self) -> None:
-        """Write the high watermarks of all online partitions that have a log, by directory (R9.8)."""
+        """Write the high watermarks of all online partitions that have a log, and of copies, by directory (R9.8)."""
         for directory in self.logs.live_directories:
             # Collected for each directory: a partition may be deleted while another directory is written.
-            logs = ((p.topic_partition, p.log) for p in self.online_partitions() if p.log is not None)
-            offsets = {tp: log.high_watermark for tp, log in logs if log.directory == directory}
+            hosted = (p.log for p in self.online_partitions() if p.log is not None)
+            logs = (log for log in (*self.logs.futures.all.values(), *hosted) if log.directory == directory)
+            offsets = {log.topic_partition: log.high_watermark for log in logs}
             try:
                 await self.logs.write_high_watermarks(directory, offsets)
             except StorageError as error:

@@ -40,7 +40,7 @@ class ClusterDescriptions:
             brokers=self._metadata.describe_brokers(),
             cluster_id=self._cluster_id,
             controller_id=self._metadata.snapshot.controller_id,
-            topics=self._metadata.describe_topics(request.topics),
+            topics=await self._metadata.describe_topics(request.topics),
         )
 
     async def describe_cluster(self, controller_epoch: ControllerEpoch) -> DescribeClusterResponse:

@@ -15,6 +15,7 @@ from broker_agent.decisions.leader_and_isr import RoleAction, classify_state, va
 from broker_agent.decisions.restored_zookeeper import RestoredZooKeeper
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.replica_changes import ReplicaRemoved, ReplicaStopped
+from broker_agent.replication.log_dir_copies import LogDirCopies
 from broker_agent.replication.replica_fetchers import ReplicaFetchers
 from broker_agent.replication.replica_manager import ReplicaManager
 from broker_agent.requests.role_changes import (
@@ -63,8 +64,11 @@ class ControlRequests:
         broker_epoch: Callable[[], BrokerEpoch],
         restored: RestoredZooKeeper,
         heads: WitnessedHeads,
+        lock: asyncio.Lock,
+        copies: LogDirCopies,
     ) -> None:
-        self.lock = asyncio.Lock()
+        self.lock = lock
+        self._copies = copies
         self.known_controller_epoch: ControllerEpoch = INITIAL_CONTROLLER_EPOCH
         self.has_roles = asyncio.Event()
         """Set by the first LeaderAndIsr: only from then on the partition table is complete (R2.12)."""
@@ -82,12 +86,12 @@ class ControlRequests:
 
     async def leader_and_isr(self, request: control.LeaderAndIsrRequest) -> control.LeaderAndIsrResponse:
         """Become leader or follower of the requested partitions (R2.1)."""
-        response = await self._to_the_end(lambda: self._leader_and_isr(request))
+        response = await self.to_the_end(lambda: self._leader_and_isr(request))
         return self._heads.attached_to(response)
 
     async def stop_replica(self, request: control.StopReplicaRequest) -> control.StopReplicaResponse:
         """Stop fetching the requested partitions and delete those with the delete flag."""
-        response = await self._to_the_end(lambda: self._stop_replica(request))
+        response = await self.to_the_end(lambda: self._stop_replica(request))
         return self._heads.attached_to(response)
 
     async def _leader_and_isr(self, request: control.LeaderAndIsrRequest) -> control.LeaderAndIsrResponse:
@@ -141,7 +145,7 @@ class ControlRequests:
                 return control.UpdateMetadataResponse(code)
             return self._with_epochs(control.UpdateMetadataResponse(code))
 
-    async def _to_the_end(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    async def to_the_end(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         """Complete a request even if its sender disconnects meanwhile, as a controller that fails does.
 
         A half-done role change could not be repaired: the repeated request has the same leader epoch and is ignored.
@@ -223,6 +227,7 @@ class ControlRequests:
             self._fetchers.set_topic_id(tp, topic_id)
         self.has_roles.set()
         self._fetchers.stop_idle()
+        self._copies.stop_idle()
         return codes
 
     def _admit(
@@ -263,6 +268,7 @@ class ControlRequests:
                 await self._roles.make_followers(to_follow, logs, outcome, is_stopping=self.is_stopping)
         finally:
             self._manager.commit(*outcome.taken)
+            self._copies.resume(order.partition for order in (*to_lead, *to_follow))
         self._retry_later([o for o in (*to_lead, *to_follow) if o.partition.topic_partition not in outcome.failures])
         return outcome.failures
 
@@ -313,6 +319,7 @@ class ControlRequests:
         partitions = [TopicPartition(state.topic_name, state.partition_index) for state in states]
         deleted = [tp for tp, state in zip(partitions, states, strict=True) if state.delete_partition]
         self._fetchers.remove(partitions)
+        self._copies.remove(partitions)
         self._manager.commit(*(ReplicaRemoved(tp) for tp in deleted if self._manager.online(tp) is not None))
         failures = await self._manager.logs.delete(deleted)
         for tp, error in failures.items():
@@ -330,6 +337,7 @@ class ControlRequests:
             )
         )
         self._fetchers.stop_idle()
+        self._copies.stop_idle()
         return {tp: getattr(error, "code", ErrorCode.UNKNOWN_SERVER_ERROR) for tp, error in failures.items()}
 
 

@@ -1,4 +1,4 @@
-"""Settings that change at run time: topic configs, and the dynamic configs of this broker.
+"""Settings that change at run time: topic configs, quotas of clients, and the dynamic configs of this broker.
 
 Precedence: overrides of this broker, cluster-wide overrides, the file of the process. Source: Kafka
 DynamicBrokerConfig, DynamicThreadPool; KIP-226; agent rules R5.6, R15.2.
@@ -10,20 +10,26 @@ from typing import Final
 
 import structlog
 
+from broker_agent.replication.copy_throttle import CopyThrottle
 from broker_agent.replication.replica_fetchers import ReplicaFetchers
 from broker_agent.replication.replica_manager import ReplicaManager
+from broker_agent.replication.replication_quota import ReplicationQuota
+from broker_agent.requests.client_quotas import ClientQuotas
 from broker_agent.requests.topic_configs import TopicConfigs
 from cluster.aio.clock import WallClock
 from cluster.model import bounds
 from cluster.model.broker import BrokerId
 from cluster.process.log_level import LogLevel
 from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity
+from cluster.znodes.paths import CONFIG_CLIENTS
 from cluster.zookeeper.config_changes import ConfigChanges
 from cluster.zookeeper.configs import overrides_of, read_configs
 from cluster.zookeeper.port import ZooKeeper
 
 _TOPICS: Final = "topics"
+_CLIENTS: Final = "clients"
 _NUM_REPLICA_FETCHERS: Final = "num.replica.fetchers"
+_COPY_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 _log = structlog.stdlib.get_logger()
 
 
@@ -48,7 +54,7 @@ class TopicConfigChanges:
         changed: set[str] = set()
         # A log being opened under this lock may otherwise get a config read before the change.
         async with self._lock:
-            for tp, log in self._manager.logs.all_logs().items():
+            for tp, log in (*self._manager.logs.all_logs().items(), *self._manager.logs.futures.all.items()):
                 config = configs.get(tp.topic)
                 if config is not None and config != log.config:
                     log.config = config
@@ -73,6 +79,9 @@ class DynamicBrokerSettings:
         topics: TopicConfigChanges,
         fetchers: ReplicaFetchers,
         fetchers_of_file: int,
+        quotas: Sequence[ReplicationQuota],
+        client_quotas: ClientQuotas,
+        copy_throttle: CopyThrottle,
         log_level: LogLevel,
     ) -> None:
         """Follow the configs. `fetchers_of_file`: the number of fetchers for each leader without an override."""
@@ -82,32 +91,45 @@ class DynamicBrokerSettings:
         self._topics = topics
         self._fetchers = fetchers
         self._fetchers_of_file = fetchers_of_file
+        self._quotas, self._client_quotas = quotas, client_quotas
+        self._copy_throttle, self._copy_rate_of_file = copy_throttle, copy_throttle.bytes_per_second
         self._log_level = log_level
 
     async def _take_over(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> None:
         """Apply the changed configs. Raises ZooKeeperError; the listener retries."""
         if is_new_session or any(layer in entities for layer in self._layers):
             await self._read_broker_settings()
+        await self._read_client_quotas(entities, is_new_session=is_new_session)
         await self._topics.take_over(entities, is_new_session=is_new_session)
+
+    async def _read_client_quotas(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> None:
+        clients = {entity.name for entity in entities if entity.type == _CLIENTS}
+        if is_new_session:
+            clients |= {*(await self._zookeeper.children(CONFIG_CLIENTS) or ()), *self._client_quotas.entities}
+        stored = await read_configs(self._zookeeper, [ConfigEntity(_CLIENTS, name) for name in sorted(clients)])
+        self._client_quotas.set_quotas({entity.name: overrides_of(config) for entity, config in stored.items()})
 
     async def _read_broker_settings(self) -> None:
         stored = await read_configs(self._zookeeper, self._layers)
         own, of_all = (overrides_of(stored[layer]) for layer in self._layers)
         self._log_level.override(own=own, of_all=of_all)
-        found = map(_fetchers_in, (own, of_all))
-        self._fetchers.resize(next((number for number in found if number is not None), self._fetchers_of_file))
+        fetchers = _first_number(_NUM_REPLICA_FETCHERS, (own, of_all), 1, bounds.INT32_MAX)
+        self._fetchers.resize(self._fetchers_of_file if fetchers is None else fetchers)
+        for quota in self._quotas:
+            rates = [_first_number(quota.side.rate_key, (layer,), 0, bounds.INT64_MAX) for layer in (own, of_all)]
+            quota.set_rate(own=rates[0], of_all=rates[1])
+        rate = _first_number(_COPY_RATE, (own, of_all), 0, bounds.INT64_MAX)
+        self._copy_throttle.limit(self._copy_rate_of_file if rate is None else rate)
 
 
-def _fetchers_in(overrides: Mapping[str, str]) -> int | None:
-    """The override, None if there is none or it is invalid."""
-    text = overrides.get(_NUM_REPLICA_FETCHERS)
-    if text is None:
-        return None
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if not 1 <= number <= bounds.INT32_MAX:
-        _log.warning("Ignored an invalid broker config", key=_NUM_REPLICA_FETCHERS, value=text)
-        return None
-    return number
+def _first_number(key: str, layers: Sequence[Mapping[str, str]], lowest: int, highest: int) -> int | None:
+    """The override in the first layer that has a valid one; None without any."""
+    for text in (layer[key] for layer in layers if key in layer):
+        try:
+            number = int(text)
+        except ValueError:
+            number = lowest - 1
+        if lowest <= number <= highest:
+            return number
+        _log.warning("Ignored an invalid broker config", key=key, value=text)
+    return None

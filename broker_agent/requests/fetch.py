@@ -81,10 +81,11 @@ class FetchRequests:
         remaining = request.max_bytes
         is_empty = True
         results = []
+        throttle = _Throttle(self._manager, request)
         async for item in in_slices(items):
             limit = min(item.partition_max_bytes, remaining)
             try:
-                data = self._read(request, item, limit, at_least_one=is_empty, arrival_ms=arrival_ms)
+                data = self._read(request, item, limit, throttle, at_least_one=is_empty, arrival_ms=arrival_ms)
             except StorageError:
                 data = FetchPartitionData(item.topic, item.partition, ErrorCode.KAFKA_STORAGE_ERROR)
             results.append(data)
@@ -95,7 +96,14 @@ class FetchRequests:
         return results
 
     def _read(
-        self, request: FetchRequest, item: FetchPartition, limit: int, *, at_least_one: bool, arrival_ms: float | None
+        self,
+        request: FetchRequest,
+        item: FetchPartition,
+        limit: int,
+        throttle: "_Throttle",
+        *,
+        at_least_one: bool,
+        arrival_ms: float | None,
     ) -> FetchPartitionData:
         partition = self._admit(request, item)
         if isinstance(partition, ErrorCode):
@@ -115,11 +123,13 @@ class FetchRequests:
         # Consumers see committed records only: a later one may still be truncated if another replica is elected.
         upper = bounds.log_end if reads_to_log_end(request) else bounds.high_watermark
         records = b""
-        if item.fetch_offset < upper and (limit > 0 or at_least_one):
+        allowed = throttle.allow(partition, limit)
+        if item.fetch_offset < upper and allowed is not None and (allowed > 0 or at_least_one):
             try:
-                records = log.read(item.fetch_offset, limit, upper, at_least_one=at_least_one)
+                records = log.read(item.fetch_offset, allowed, upper, at_least_one=at_least_one)
             except LogAppendError as error:
                 return _answer(item, bounds, error.code)
+            throttle.sent(partition, len(records))
         if request.replica_id >= 0 and arrival_ms is not None:
             self._record_follower_fetch(partition, request, item, bounds, arrival_ms)
         return _answer(item, bounds, records=records)
@@ -194,8 +204,46 @@ class FetchRequests:
             return
         metrics.replication_bytes_out.mark(size)
         partition = self._manager.online(TopicPartition(data.topic, data.partition))
-        if partition is not None and request.replica_id in partition.assignment.adding:
+        if partition is None:
+            return
+        if request.replica_id in partition.assignment.adding:
             metrics.reassignment_bytes_out.mark(size)
+        quota = self._manager.leader_quota
+        if partition.log is not None and quota.is_throttled(partition.log):
+            quota.record(size, self._manager.now_ms())
+
+
+class _Throttle:
+    """What one fetch of a follower may be sent of throttled partitions.
+
+    Source: Kafka ReplicaManager.shouldLeaderThrottle, ReplicationQuotaManager.
+    """
+
+    def __init__(self, manager: ReplicaManager, request: FetchRequest) -> None:
+        self._manager = manager
+        self._follower = request.replica_id
+        self._sent = 0
+
+    def allow(self, partition: HostedPartition, limit: int) -> int | None:
+        """The most bytes of this partition, at most `limit`; None: nothing at all while the quota is exceeded."""
+        quota = self._manager.leader_quota
+        if not self._is_throttled(partition):
+            return limit
+        assert quota.burst_bytes is not None, "without a rate nothing is throttled"
+        if quota.is_exceeded(self._manager.now_ms(), more=self._sent):
+            return None
+        return max(0, min(limit, quota.burst_bytes - self._sent))
+
+    def sent(self, partition: HostedPartition, size: int) -> None:
+        """Count what the response has of a throttled partition."""
+        if size and self._is_throttled(partition):
+            self._sent += size
+
+    def _is_throttled(self, partition: HostedPartition) -> bool:
+        """Whether a quota holds for this follower: those in sync are never throttled."""
+        if self._follower < 0 or self._follower in partition.isr or partition.log is None:
+            return False
+        return self._manager.leader_quota.is_throttled(partition.log)
 
 
 class _WaitingFetch:
@@ -204,6 +252,7 @@ class _WaitingFetch:
     def __init__(self, request: FetchRequest, manager: ReplicaManager) -> None:
         self._request = request
         self._manager = manager
+        self._throttle = _Throttle(manager, request)
         self._items = {TopicPartition(item.topic, item.partition): item for item in request.partitions}
         self._available: dict[TopicPartition, int] = {}
         self._total = 0
@@ -249,7 +298,8 @@ class _WaitingFetch:
             if diverges(answer, last_fetched_epoch=item.last_fetched_epoch, fetch_offset=item.fetch_offset):
                 return True
         available = 0
-        if item.fetch_offset < bound:
+        # What is throttled is not waited for; it is in the response if the quota has room by then.
+        if item.fetch_offset < bound and self._throttle.allow(partition, 1) is not None:
             between = log.bytes_between(item.fetch_offset, bound)
             if between is None:
                 return True

@@ -4,18 +4,21 @@ Source: Kafka ReplicaManager.appendRecords, DelayedProduce; KafkaApis.handleProd
 """
 
 import asyncio
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from broker_agent.decisions import data_requests
 from broker_agent.decisions.isr import maximal_isr
-from broker_agent.log.partition_log import AppendInfo, PartitionLog
+from broker_agent.log.append_info import AppendInfo
+from broker_agent.log.partition_log import PartitionLog
 from broker_agent.replication.hosted_partition import HostedPartition
 from broker_agent.replication.replica_manager import ReplicaManager
-from broker_agent.requests.arrival_order import ArrivalOrder
 from broker_agent.requests.batch_validation import BatchValidation
 from cluster.aio.clock import WallClock
+from cluster.aio.slices import each_slice, in_slices
 from cluster.model.broker import Offset
 from cluster.model.errors import ErrorCode, LogAppendError, StorageError
 from cluster.model.partition import TopicPartition
@@ -29,7 +32,8 @@ class ProduceRequests:
     """Handles Produce. Partitions are independent of one another (R7.3).
 
     Requests for one partition are appended in the order of their arrival, whatever each of them waits for: batches of
-    an idempotent producer are numbered.
+    an idempotent producer are numbered. A request of many items is appended in slices, between which others have their
+    turn, and roles may change.
     """
 
     def __init__(self, manager: ReplicaManager, clock: WallClock, validation: BatchValidation) -> None:
@@ -47,39 +51,43 @@ class ProduceRequests:
                 for item in request.partitions
             )
             return ProduceResponse(refused)
+        results: list[_Result] = []
+        unflushed: list[_Unflushed] = []
+        flushing: list[asyncio.Future[None]] = []
         async with self._arrivals.turn({TopicPartition(item.topic, item.partition) for item in request.partitions}):
-            validated = await self._validate_off_loop(request)
-            # Nothing waits between here and registering the pending ones in the purgatory, not the end of the turn
-            # either: no role change can come in between (R7.4), or be missed because leadership was lost and regained.
-            results = [self._append(request, *each) for each in zip(request.partitions, validated, strict=True)]
-        unflushed = self._find_unflushed(results)
-        flushing = asyncio.gather(*map(self._flush_until_durable, unflushed)) if unflushed else None
+            async for items in each_slice(request.partitions):
+                validated = await self._validate_off_loop(items)
+                # Nothing waits until the slice is appended: no role change can come in between (R7.4).
+                appended = [self._append(request.acks, *each) for each in zip(items, validated, strict=True)]
+                results += appended
+                # What was appended must be committed even if its producer disconnects.
+                begun = self._find_unflushed(appended)
+                flushing += [asyncio.ensure_future(self._flush_until_durable(each)) for each in begun]
+                unflushed += begun
         if request.acks == data_requests.ACKS_ALL:
-            results = await self._await_replication(request, results)
-        elif flushing is not None:
-            # What was appended must be committed even if its producer disconnects.
-            await asyncio.shield(flushing)
-            lost = {u.partition.topic_partition for u in unflushed if not u.is_durable}
-            results = [self._without(lost, result) for result in results]
-        return ProduceResponse(tuple(result.answer for result in results))
+            return ProduceResponse(tuple(await self._await_replication(request, results)))
+        if flushing:
+            await asyncio.shield(asyncio.gather(*flushing))
+        lost = {u.partition.topic_partition for u in unflushed if not u.is_durable}
+        return ProduceResponse(tuple(self._without(lost, result.answer) for result in results))
 
-    async def _until_role_changes_done(self, request: ProduceRequest) -> None:
-        hosted = [self._manager.online(TopicPartition(item.topic, item.partition)) for item in request.partitions]
+    async def _until_all_take_appends(self, items: Sequence[ProducePartition]) -> None:
+        hosted = [self._manager.online(TopicPartition(item.topic, item.partition)) for item in items]
         partitions = [partition for partition in hosted if partition is not None]
-        while (changing := next((p for p in partitions if p.is_changing_role), None)) is not None:
-            await changing.until_role_change_done()
+        while (changing := next((p for p in partitions if not p.takes_appends), None)) is not None:
+            await changing.until_it_takes_appends()
 
-    async def _validate_off_loop(self, request: ProduceRequest) -> list[Validated | None]:
+    async def _validate_off_loop(self, items: Sequence[ProducePartition]) -> list[Validated | None]:
         """Validate the batches that take long; None for the others, and for what is not led here.
 
         Returns when no role change is in progress; this holds until the caller's next await.
         """
-        validated: list[Validated | None] = [None] * len(request.partitions)
+        validated: list[Validated | None] = [None] * len(items)
         while True:
-            await self._until_role_changes_done(request)
+            await self._until_all_take_appends(items)
             waiting = {
                 index: self._validation.validate_off_loop(item.records, log.config)
-                for index, item in enumerate(request.partitions)
+                for index, item in enumerate(items)
                 if validated[index] is None and (log := self._log_for_long_validation(item)) is not None
             }
             if not waiting:
@@ -98,13 +106,15 @@ class ProduceRequests:
         partition = self._manager.online(TopicPartition(item.topic, item.partition))
         return partition.log if partition is not None and partition.is_leader else None
 
-    def _append(self, request: ProduceRequest, item: ProducePartition, validated: Validated | None) -> "_Result":
+    def _append(self, acks: int, item: ProducePartition, validated: Validated | None) -> "_Result":
         tp = TopicPartition(item.topic, item.partition)
         try:
             self._admit(tp, item)
-            appended = self._append_to(tp, request.acks, item, validated)
+            appended = self._append_to(tp, acks, item, validated)
         except LogAppendError as refusal:
-            return _Result(self._refusal(tp, refusal, item.records), required=None)
+            return _Result(self._refusal(tp, refusal, item.records), awaited=None)
+        partition = self._manager.online(tp)
+        assert partition is not None, f"{tp} vanished within one step"
         return _Result(
             ProducePartitionResult(
                 topic=item.topic,
@@ -114,7 +124,7 @@ class ProduceRequests:
                 log_append_time_ms=appended.log_append_time_ms,
                 log_start_offset=self._log_start(tp),
             ),
-            required=Offset(appended.last_offset + 1),
+            awaited=_Awaited(partition, partition.times_followed, Offset(appended.last_offset + 1)),
         )
 
     def _admit(self, tp: TopicPartition, item: ProducePartition) -> None:
@@ -192,8 +202,8 @@ class ProduceRequests:
         found = []
         for result in results:
             partition = self._manager.online(TopicPartition(result.answer.topic, result.answer.partition))
-            if result.required is not None and partition is not None and partition.log is not None:
-                unflushed = _Unflushed(partition, partition.log, result.required)
+            if result.awaited is not None and partition is not None and partition.log is not None:
+                unflushed = _Unflushed(partition, partition.log, result.awaited.required)
                 if not unflushed.is_durable:
                     found.append(unflushed)
         return found
@@ -202,38 +212,59 @@ class ProduceRequests:
         """Flush, shared with others waiting for the same log, then advance the high watermark."""
         try:
             while not unflushed.is_durable:
-                await unflushed.log.flush()
+                await unflushed.present_log.flush()
         except StorageError:
-            return  # Where it failed it was reported, and takes the whole directory out of service.
+            if unflushed.present_log is unflushed.log:
+                return  # Where it failed it was reported, and takes the whole directory out of service.
         self._manager.advance(unflushed.partition)
 
     @staticmethod
-    def _without(lost: set[TopicPartition], result: "_Result") -> "_Result":
-        if TopicPartition(result.answer.topic, result.answer.partition) not in lost:
-            return result
-        return _Result(replace(result.answer, error_code=ErrorCode.KAFKA_STORAGE_ERROR), result.required)
+    def _without(lost: set[TopicPartition], answer: ProducePartitionResult) -> ProducePartitionResult:
+        if not lost or TopicPartition(answer.topic, answer.partition) not in lost:
+            return answer
+        return replace(answer, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
 
-    async def _await_replication(self, request: ProduceRequest, results: "list[_Result]") -> "list[_Result]":
-        waiting = _WaitingProduce(self._manager, results)
-        for key in waiting.keys:
-            waiting.test(key)
+    async def _await_replication(
+        self, request: ProduceRequest, results: "list[_Result]"
+    ) -> list[ProducePartitionResult]:
+        waiting = _WaitingProduce(self._manager)
+        async for part in each_slice(results):
+            waiting.add(part)
+        keys = tuple(waiting.pending)
+        async for slice_ in each_slice(keys):
+            for key in slice_:
+                waiting.test(key)
+        # Of one slice there was no await since; of more, all are tested again, as any may have changed meanwhile.
         purgatory = self._manager.produce_purgatory
-        if waiting.pending and not await purgatory.wait(waiting.test, waiting.keys, request.timeout_ms):
-            self._manager.metrics.record_expired_produces(waiting.pending)
-        return [
-            _Result(self._name_leader(tp, waiting.with_outcome(tp, result.answer)), result.required)
-            if result.required is not None
-            else result
-            for result in results
-            if (tp := TopicPartition(result.answer.topic, result.answer.partition))
-        ]
+        if waiting.pending and not await purgatory.wait(waiting.test, keys, request.timeout_ms):
+            async for expired in each_slice(tuple(waiting.pending)):
+                self._manager.metrics.record_expired_produces(expired)
+        return [self._final(waiting, result) async for result in in_slices(results)]
+
+    def _final(self, waiting: "_WaitingProduce", result: "_Result") -> ProducePartitionResult:
+        if result.awaited is None:
+            return result.answer
+        tp = result.awaited.partition.topic_partition
+        return self._name_leader(tp, waiting.with_outcome(tp, result.answer))
+
+
+class _Awaited(Struct, frozen=True):
+    """What acknowledges an append: its high watermark reaches `required` before the partition follows somebody."""
+
+    partition: HostedPartition
+    times_followed: int
+    required: Offset
+
+    def is_still_led(self, partition: HostedPartition) -> bool:
+        """Whether the records can still be acknowledged: leadership was not lost since, be it regained (R7.14)."""
+        return partition is self.partition and partition.is_leader and partition.times_followed == self.times_followed
 
 
 class _Result(Struct, frozen=True):
-    """One partition's result; `required`: the high watermark that acknowledges it, None if nothing was appended."""
+    """One partition's result; `awaited`: what acknowledges it, None if nothing was appended."""
 
     answer: ProducePartitionResult
-    required: Offset | None
+    awaited: _Awaited | None
 
 
 class _Unflushed(Struct, frozen=True):
@@ -244,32 +275,41 @@ class _Unflushed(Struct, frozen=True):
     required: Offset
 
     @property
+    def present_log(self) -> PartitionLog:
+        """The log; the flushed copy that has taken its place meanwhile."""
+        return self.log if self.partition.log is None else self.partition.log
+
+    @property
     def is_durable(self) -> bool:
-        return self.log.durable_end_offset >= min(self.required, self.log.log_end_offset)
+        log = self.present_log
+        return log.durable_end_offset >= min(self.required, log.log_end_offset)
 
 
 class _WaitingProduce:
     """Complete when every appended record set is acknowledged or can no longer be (R7.11 to R7.13)."""
 
-    def __init__(self, manager: ReplicaManager, results: list[_Result]) -> None:
+    def __init__(self, manager: ReplicaManager) -> None:
         self._manager = manager
-        self.pending: dict[TopicPartition, Offset] = {}
+        self.pending: dict[TopicPartition, _Awaited] = {}
         self._codes: dict[TopicPartition, ErrorCode] = {}
-        for result in results:
-            if result.required is not None:
-                tp = TopicPartition(result.answer.topic, result.answer.partition)
-                self.pending[tp] = max(result.required, self.pending.get(tp, result.required))
-        self.keys = tuple(self.pending)
+
+    def add(self, results: Sequence[_Result]) -> None:
+        """Wait for these, too."""
+        for awaited in (result.awaited for result in results if result.awaited is not None):
+            tp = awaited.partition.topic_partition
+            first = self.pending.get(tp)
+            # If leadership was lost between the two, the first is lost with it.
+            self.pending[tp] = awaited if first is None else replace(first, required=awaited.required)
 
     def test(self, key: TopicPartition) -> bool:
         """Check one partition again; True when none is pending any more.
 
-        The leader epoch is not compared: becoming a follower completes this operation before a truncation could put
-        other records at its offsets (R7.14).
+        The leader epoch is not compared: becoming a follower ends the wait before a truncation could put other records
+        at its offsets (R7.14).
         """
-        required = self.pending.get(key)
-        if required is not None:
-            code = self._acknowledgement(key, required)
+        awaited = self.pending.get(key)
+        if awaited is not None:
+            code = self._acknowledgement(key, awaited)
             if code is not None:
                 self._codes[key] = code
                 del self.pending[key]
@@ -279,15 +319,51 @@ class _WaitingProduce:
         """The result with the code found, or REQUEST_TIMED_OUT while it is pending."""
         return replace(answer, error_code=self._codes.get(tp, ErrorCode.REQUEST_TIMED_OUT))
 
-    def _acknowledgement(self, tp: TopicPartition, required: Offset) -> ErrorCode | None:
+    def _acknowledgement(self, tp: TopicPartition, awaited: _Awaited) -> ErrorCode | None:
         partition = self._manager.lookup(tp)
         if isinstance(partition, ErrorCode):
             return partition
-        if not partition.is_leader or partition.log is None:
+        if partition.log is None or not awaited.is_still_led(partition):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return data_requests.check_acknowledgement(
             high_watermark=partition.log.high_watermark,
-            required_offset=required,
+            required_offset=awaited.required,
             maximal_isr_size=len(maximal_isr(partition.isr_state)),
             min_isr=partition.min_isr,
         )
+
+
+class ArrivalOrder:
+    """Keeps requests for the same partitions in the order in which they arrived, though each may wait for something.
+
+    A turn begins when every turn taken before it for one of its partitions has ended; others run side by side.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[TopicPartition, asyncio.Future[None]] = {}
+
+    @asynccontextmanager
+    async def turn(self, partitions: Collection[TopicPartition]) -> AsyncIterator[None]:
+        """Take a place at once, then wait until it is this one's turn."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        before = {self._last[tp] for tp in partitions if tp in self._last}
+        self._last.update(dict.fromkeys(partitions, ended))
+        try:
+            if before:
+                await asyncio.wait(before)
+            yield
+        finally:
+            self._end(partitions, ended, before)
+
+    def _end(
+        self, partitions: Iterable[TopicPartition], ended: asyncio.Future[None], before: Iterable[asyncio.Future[None]]
+    ) -> None:
+        """End the turn; one that was given up while it waited lets nobody pass those before it."""
+        for earlier in before:
+            if not earlier.done():
+                earlier.add_done_callback(lambda _: self._end(partitions, ended, before))
+                return
+        ended.set_result(None)
+        for tp in partitions:
+            if self._last.get(tp) is ended:
+                del self._last[tp]

@@ -15,7 +15,7 @@ from broker_agent.ports import ClusterClient
 from cluster.aio.parking import parked
 from cluster.model.broker import BrokerEpoch, BrokerId, Endpoint
 from cluster.model.errors import ErrorCode, PeerUnreachableError
-from cluster.requests.agents import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from cluster.requests.agents import AllocateProducerIdsRequest
 from cluster.requests.data import NO_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse
 
 _RETRY_MS: Final = 50
@@ -97,7 +97,7 @@ class ProducerIds:
             return range(0)
         request = AllocateProducerIdsRequest(self._own_id, self._broker_epoch())
         try:
-            response = await self._client.ask_controller(controller, request, AllocateProducerIdsResponse)
+            response = await self._client.ask_controller(controller, request)
         except PeerUnreachableError as error:
             _log.debug("Producer ids cannot be had", controller=controller.address, error=str(error))
             return range(0)

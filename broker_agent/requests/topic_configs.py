@@ -5,62 +5,27 @@ Source: Kafka LogConfig (R15.1).
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 import structlog
 from msgspec.structs import replace
 
 from broker_agent.log.config import LogConfig
 from cluster.config.settings import Settings
-from cluster.model import bounds
+from cluster.config.topic_configs import BROKER_KEYS, CHECKS
 from cluster.model.errors import ZooKeeperError
 from cluster.znodes.configs import ConfigEntity
 from cluster.znodes.paths import CONFIG_TOPICS
 from cluster.zookeeper.configs import overrides_of, read_configs
 from cluster.zookeeper.port import ZooKeeper
 
-_MINIMUM: Final = {
-    "segment_bytes": 14,
-    "segment_ms": 1,
-    "segment_index_bytes": 4,
-    "retention_ms": -1,
-    "retention_bytes": -1,
-    "min_insync_replicas": 1,
-    "flush_messages": 1,
-    "max_compaction_lag_ms": 1,
-}
-"""The smallest valid value of each numeric key; 0 if not listed."""
-_MAXIMUM: Final = dict.fromkeys(
-    ("segment_bytes", "segment_index_bytes", "index_interval_bytes", "max_message_bytes", "min_insync_replicas"),
-    bounds.INT32_MAX,
-)
-"""The largest valid value of each key that has 32 bits; the others have 64."""
-_CHOICES: Final = {"message_timestamp_type": ("CreateTime", "LogAppendTime")}
-_CLEANUP_POLICIES: Final = frozenset({"delete", "compact"})
 _log = structlog.stdlib.get_logger()
 
 
 def default_log_config(settings: Settings) -> LogConfig:
     """The config of a topic without overrides."""
+    fields = {key.replace(".", "_"): broker_key.replace(".", "_") for key, broker_key in BROKER_KEYS.items()}
     return LogConfig(
-        segment_bytes=settings.log_segment_bytes,
-        segment_ms=settings.log_roll_ms,
-        segment_jitter_ms=settings.log_roll_jitter_ms,
-        segment_index_bytes=settings.log_index_size_max_bytes,
-        index_interval_bytes=settings.log_index_interval_bytes,
-        retention_ms=settings.log_retention_ms,
-        retention_bytes=settings.log_retention_bytes,
-        max_message_bytes=settings.message_max_bytes,
-        min_insync_replicas=settings.min_insync_replicas,
-        flush_messages=settings.log_flush_interval_messages,
-        flush_ms=settings.log_flush_interval_ms,
-        file_delete_delay_ms=settings.log_segment_delete_delay_ms,
-        cleanup_policy=settings.log_cleanup_policy,
-        delete_retention_ms=settings.log_cleaner_delete_retention_ms,
-        min_cleanable_dirty_ratio=settings.log_cleaner_min_cleanable_ratio,
-        min_compaction_lag_ms=settings.log_cleaner_min_compaction_lag_ms,
-        max_compaction_lag_ms=settings.log_cleaner_max_compaction_lag_ms,
-        message_timestamp_type=settings.log_message_timestamp_type,
+        **{field: getattr(settings, fields[field]) for field in LogConfig.__struct_fields__ if field in fields}
     )
 
 
@@ -72,35 +37,11 @@ def override(defaults: LogConfig, overrides: Mapping[str, str], topic: str) -> L
         if field not in LogConfig.__struct_fields__:
             _log.info("Ignored an unused topic config", topic=topic, key=key)
             continue
-        value = _parse(field, text)
-        if value is None:
-            _log.warning("Ignored an invalid topic config; using the default", topic=topic, key=key, value=text)
+        if CHECKS[key](text) is None:
+            changes[field] = type(getattr(defaults, field))(text)
         else:
-            changes[field] = value
+            _log.warning("Ignored an invalid topic config; using the default", topic=topic, key=key, value=text)
     return replace(defaults, **changes) if changes else defaults
-
-
-def _parse(field: str, text: str) -> int | float | str | None:
-    if field == "cleanup_policy":
-        return text if {part.strip() for part in text.split(",")} <= _CLEANUP_POLICIES else None
-    if field == "min_cleanable_dirty_ratio":
-        return _parse_share(text)
-    choices = _CHOICES.get(field)
-    if choices is not None:
-        return text if text in choices else None
-    try:
-        number = int(text)
-    except ValueError:
-        return None
-    return number if _MINIMUM.get(field, 0) <= number <= _MAXIMUM.get(field, bounds.INT64_MAX) else None
-
-
-def _parse_share(text: str) -> float | None:
-    try:
-        share = float(text)
-    except ValueError:
-        return None
-    return share if 0 <= share <= 1 else None
 
 
 class TopicConfigs:

@@ -11,7 +11,16 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -29,7 +38,7 @@ from cluster.config.settings import Settings
 from cluster.config.validation_reasons import reason
 from cluster.model import bounds
 from cluster.model.bounds import Number, shortened
-from cluster.model.broker import Endpoint
+from cluster.model.broker import Endpoint, joined_address
 from cluster.model.errors import ConfigError
 from cluster.model.listeners import EXTERNAL_LISTENER
 from cluster.model.printable import printable
@@ -65,12 +74,8 @@ def host_and_port(address: str) -> tuple[str, int]:
     return host, number
 
 
-def _joined(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 def _check_address(address: str) -> str:
-    return _joined(*host_and_port(address))
+    return joined_address(*host_and_port(address))
 
 
 def check_zookeeper(connect: str) -> str:
@@ -89,7 +94,7 @@ Address = Annotated[str, AfterValidator(_check_address)]
 
 
 def _free_control_port(fields: dict[str, Any]) -> str:
-    return _joined(host_and_port(fields["listen"])[0], 0)
+    return joined_address(host_and_port(fields["listen"])[0], 0)
 
 
 class NodeConfig(BaseModel):
@@ -191,23 +196,14 @@ def _in_kafka_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
     return found | fields_in_kafka_keys(settings)
 
 
-class _Environment(BaseSettings):
+class _Variables(BaseSettings):
     """Values of `KLAMM_*` variables; they stay text until all layers are merged."""
 
     model_config = SettingsConfigDict(env_prefix="KLAMM_")
 
-    id: Any = None
-    zookeeper: Any = None
-    listen: Any = None
-    advertised: Any = None
-    control_listen: Any = None
-    control_advertised: Any = None
-    external_listen: Any = None
-    external_advertised: Any = None
-    metrics_listen: Any = None
-    data: Any = None
-    rack: Any = None
-    settings: Any = None
+
+_FIELDS: Final[dict[str, Any]] = dict.fromkeys(NodeConfig.model_fields, (Any, None))
+_Environment = create_model("_Environment", __base__=_Variables, **_FIELDS)
 
 
 def load_config(

@@ -38,12 +38,6 @@ def _refuse_another_size(value: int) -> int:
     return value
 
 
-def _refuse_movers(value: int | None) -> int | None:
-    if value is not None:
-        raise ValueError("must not be given: replicas are not moved between the log directories of a broker")
-    return value
-
-
 def _check_policies(value: str) -> str:
     policies = [part.strip() for part in value.split(",")]
     if not set(policies) <= {"delete", "compact"}:
@@ -67,4 +61,3 @@ Version = Annotated[ProtocolVersion, BeforeValidator(_parse_version)]
 CleanupPolicy = Annotated[str, AfterValidator(_check_policies)]
 AutomaticTopics = Annotated[bool, AfterValidator(_refuse_true)]
 BackgroundThreads = Annotated[Positive, AfterValidator(_refuse_another_size)]
-MoverThreads = Annotated[Positive | None, AfterValidator(_refuse_movers)]

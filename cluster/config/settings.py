@@ -21,7 +21,6 @@ from cluster.config.setting_types import (
     CleanupPolicy,
     Level,
     ListenerName,
-    MoverThreads,
     NotNegative,
     Number,
     OrUnlimited,
@@ -192,8 +191,14 @@ class _ReplicationKeys(Keys):
     """Which replica a consumer reads from: not set, the leader; with Kafka's class for racks, one that is in sync in
     the consumer's own rack.
     """
-    num_replica_alter_log_dirs_threads: MoverThreads = None
-    """Must not be given: replicas are not moved between the directories of a broker."""
+    replication_quota_window_num: SizeInt32 = 11
+    """Samples over which the rates of throttled replicas are measured."""
+    replication_quota_window_size_seconds: SizeInt32 = 1
+    """Length of such a sample, in seconds."""
+    num_replica_alter_log_dirs_threads: Positive | None = None
+    """Replicas that are copied between log directories at once; by default as many as there are directories."""
+    replica_alter_log_dirs_io_max_bytes_per_second: NotNegative = INT64_MAX
+    """Bytes per second of all copies between log directories together; 0: none."""
     replica_high_watermark_checkpoint_interval_ms: Positive = 5000
     """Time between two checkpoints of the high watermarks."""
     min_insync_replicas: SizeInt32 = 1
@@ -221,6 +226,15 @@ def _retention_ms(keys: dict[str, Any]) -> int:
         if keys[key] is not None:
             return -1 if keys[key] == -1 else int(keys[key]) * unit
     return 604_800_000
+
+
+class _QuotaKeys(Keys):
+    """How the rates of clients are measured."""
+
+    quota_window_num: SizeInt32 = 11
+    """Samples over which the rates of clients with quotas are measured."""
+    quota_window_size_seconds: SizeInt32 = 1
+    """Length of such a sample, in seconds."""
 
 
 class _LogKeys(Keys):
@@ -391,7 +405,7 @@ class _KlammKeys(Keys):
     """What a broker decompresses at a time, all batches together; one batch always fits."""
 
 
-class Settings(KafkaKeys, _KlammKeys, _LogKeys, _ReplicationKeys, _ControllerKeys, _NetworkKeys):
+class Settings(KafkaKeys, _KlammKeys, _LogKeys, _QuotaKeys, _ReplicationKeys, _ControllerKeys, _NetworkKeys):
     """All settings, validated; see the groups above."""
 
     @property

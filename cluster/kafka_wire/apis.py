@@ -5,9 +5,9 @@ from importlib import import_module
 
 from msgspec import Struct
 
-from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.message import Message
 from cluster.kafka_wire.messages import MODULES
+from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.kafka_wire.schema import load_apis, load_schema
 
 

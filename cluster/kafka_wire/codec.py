@@ -11,7 +11,7 @@ from cluster.kafka_wire.compiled import (
     encode_failure,
 )
 from cluster.kafka_wire.errors import MalformedMessageError
-from cluster.kafka_wire.message import EncodedPart, Message
+from cluster.kafka_wire.message import Message
 from cluster.kafka_wire.primitives import ElementsLeft
 
 M = TypeVar("M", bound=Message)
@@ -32,14 +32,6 @@ def encode(message: Message, version: int) -> bytes:
         return b"".join(parts)
     except ENCODE_ERRORS as error:
         raise encode_failure(compiled, error) from error
-
-
-def encoded_part(part: M, version: int) -> M:
-    """The part encoded once, to stand in for itself in an array of several messages of this version.
-
-    What is returned is an EncodedPart; it has the type of the part so that it fits where the part does.
-    """
-    return cast(M, EncodedPart(encode(part, version)))
 
 
 def decode(type_: type[M], version: int, data: bytes, offset: int = 0, *, elements_max: int = ELEMENTS_MAX) -> M:

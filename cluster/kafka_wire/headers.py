@@ -4,12 +4,12 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.apis import api, api_of
 from cluster.kafka_wire.codec import decode, decode_prefix, encode
 from cluster.kafka_wire.errors import MalformedMessageError
 from cluster.kafka_wire.message import Message
 from cluster.kafka_wire.messages import connections as wire_connections
+from cluster.kafka_wire.messages.api_keys import ApiKey
 
 M = TypeVar("M", bound=Message)
 

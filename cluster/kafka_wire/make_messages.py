@@ -1,4 +1,4 @@
-"""Write `messages/*.py` and `api_keys.py`: the types of all messages, made from `schemas/*.json`, and the served APIs.
+"""Write `messages/*.py`: the types of all messages, made from `schemas/*.json`, and the served APIs (`api_keys.py`).
 
 python -m cluster.kafka_wire.make_messages
 """
@@ -37,7 +37,7 @@ def generated() -> dict[str, str]:
         for family in (*FAMILIES, *PASSED_ON)
     }
     texts["messages/__init__.py"] = _index(schemas)
-    texts["api_keys.py"] = _api_keys()
+    texts["messages/api_keys.py"] = _api_keys()
     return texts
 
 

@@ -29,13 +29,13 @@ _STOPPED: Final = Health("stopped", is_healthy=False, is_alive=False)
 
 
 class HealthCheck:
-    """Describes the process of the event loop that it is made on. `ask` may be called on any other loop."""
+    """Describes the process of the event loop that it is made on. `ask` may be called on any other thread."""
 
     def __init__(self, describe: Callable[[], Health], *, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         self._describe, self._timeout_s = describe, timeout_s
         self._loop = asyncio.get_running_loop()
 
-    async def ask(self) -> Health:
+    def ask(self) -> Health:
         """Ask the process how it is; the answer may be that it does not respond in time."""
         answer: Future[Health] = Future()
 
@@ -48,7 +48,6 @@ class HealthCheck:
         except RuntimeError:
             return _STOPPED  # The loop is closed.
         try:
-            async with asyncio.timeout(self._timeout_s):
-                return await asyncio.wrap_future(answer)
+            return answer.result(self._timeout_s)
         except TimeoutError:
             return _STUCK

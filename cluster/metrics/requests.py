@@ -1,8 +1,7 @@
 """Request rate, size and time metrics per API. Source: Kafka RequestMetrics, RequestChannel.
 
-There are no response queues, no throttling, and no request queue but the one for memory (`cluster.rpc.memory_pool`),
-which comes before the time of a request begins. Those times are 0, and exposed, because dashboards made for Kafka add
-them up.
+There are no response queues, and no request queue but the one for memory (`cluster.rpc.memory_pool`), which comes
+before the time of a request begins. Those times are 0, and exposed, because dashboards made for Kafka add them up.
 """
 
 import asyncio
@@ -13,7 +12,7 @@ from cluster.metrics.registry import Histogram, Meter, Metrics, Timer
 from cluster.model.errors import ErrorCode
 
 _MBEAN: Final = ("kafka.network", "RequestMetrics")
-_NEVER_SPENT: Final = ("RequestQueueTimeMs", "ThrottleTimeMs", "ResponseQueueTimeMs")
+_NEVER_SPENT: Final = ("RequestQueueTimeMs", "ResponseQueueTimeMs")
 
 
 class _OfApi(NamedTuple):
@@ -23,6 +22,7 @@ class _OfApi(NamedTuple):
     local: Timer
     remote: Timer
     send: Timer
+    throttle: Timer
     never_spent: tuple[Timer, ...]
 
 
@@ -54,6 +54,7 @@ class RequestMetrics:
                 local=timer("LocalTimeMs"),
                 remote=timer("RemoteTimeMs"),
                 send=timer("ResponseSendTimeMs"),
+                throttle=timer("ThrottleTimeMs"),
                 never_spent=tuple(map(timer, _NEVER_SPENT)),
             )
         return known
@@ -75,7 +76,7 @@ class MeasuredRequest:
 
     def __init__(self, metrics: RequestMetrics, api: str, request_bytes: int) -> None:
         self.api, self.error_code = api, ErrorCode.NONE
-        self.waited_ms = 0.0
+        self.waited_ms = self._throttle_ms = 0.0
         self._metrics, self._bytes = metrics, request_bytes
         self._clock = asyncio.get_running_loop().time
         self._handled_at: float | None = None
@@ -85,9 +86,9 @@ class MeasuredRequest:
         self._began_at = self._clock()
         return self
 
-    def handled(self, error_code: ErrorCode) -> None:
-        """The response is ready; what follows is sending it."""
-        self.error_code = error_code
+    def handled(self, error_code: ErrorCode, *, throttle_time_ms: int = 0) -> None:
+        """The response is ready; what follows is sending it. `throttle_time_ms`: for which the client is throttled."""
+        self.error_code, self._throttle_ms = error_code, throttle_time_ms
         self._handled_at = self._clock()
 
     def __exit__(self, *_: Any) -> None:
@@ -103,6 +104,7 @@ class MeasuredRequest:
         of_api.remote.update_ms(self.waited_ms)
         of_api.send.update_ms(send_ms)
         of_api.local.update_ms(total_ms - self.waited_ms - send_ms)
+        of_api.throttle.update_ms(self._throttle_ms)
         for timer in of_api.never_spent:
             timer.update_ms(0)
 

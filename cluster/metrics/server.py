@@ -1,21 +1,21 @@
-"""Serves metrics to Prometheus and the health of the process over HTTP, on one thread however many connect.
+"""Serves metrics to Prometheus and the health of the process over HTTP, on a few threads however many connect.
 
-Connections are few and short: each is for one request, which must arrive within a deadline, and so must its response.
+Connections are few and short: each is for one request, which has a deadline, its response included.
 When there are too many the one that has waited longest with its request is closed for the new one, or if all others
 have sent theirs, the oldest.
 """
 
-import asyncio
 import gzip
 import io
 import socket
+import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from email.utils import formatdate
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http import HTTPStatus
-from http.client import HTTPException, parse_headers
-from typing import Any, Final, NamedTuple
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -29,200 +29,182 @@ from cluster.metrics.process import expose_process
 from cluster.metrics.registry import Metrics
 from cluster.model.errors import StartupError
 
-CONNECTIONS_MAX: Final = 32
+CONNECTIONS_MAX: Final = 16
+"""Each has a thread, and a response in memory."""
 _PAUSE_S: Final = 1.0
 """Before the next attempt to accept a connection for which there was no descriptor."""
+_POLL_S: Final = 0.2
+"""How often deadlines are looked at."""
 PATH: Final = "/metrics"
 HEALTH_PATH: Final = "/healthz"
 """Whether the process does its part: 200 or 503, and the state as text."""
 LIVE_PATH: Final = "/livez"
 """Whether its event loop runs: what a restart can mend. Losing ZooKeeper is not among it."""
 _BACKLOG: Final = 128
-_RESPONSES_AT_ONCE: Final = 4
-"""Limit of responses in memory; others wait their turn."""
-_TURN_TIMEOUT_S: Final = 3.0
-"""How long a response waits for those before it; then the oldest of them, which nobody seems to read, is given up. Well
-below the 10 s that Prometheus waits for a scrape."""
 _REQUEST_BYTES_MAX: Final = 16 << 10
-_REQUEST_TIMEOUT_S: Final = 10.0
-_RESPONSE_TIMEOUT_S: Final = 60.0
+_TIMEOUT_S: Final = 60.0
+_TEXT: Final = {"Content-Type": "text/plain; charset=utf-8"}
 
 _log = structlog.stdlib.get_logger()
 
 
-class _Response(NamedTuple):
-    status: HTTPStatus
-    body: bytes
-    headers: Mapping[str, str] = {"Content-Type": "text/plain; charset=utf-8"}
+class MetricsServer(ThreadingHTTPServer):
+    """Serves at a socket that listens. `timeout_s`: from the begin of a connection to the end of its response."""
 
-    def encode(self, *, with_body: bool) -> bytes:
-        # With the date `klamm doctor` compares clocks.
-        always = {"Date": formatdate(usegmt=True), "Content-Length": str(len(self.body)), "Connection": "close"}
-        fields = {**self.headers, **always}
-        lines = [
-            f"HTTP/1.1 {self.status.value} {self.status.phrase}",
-            *(f"{k}: {v}" for k, v in fields.items()),
-            "",
-            "",
-        ]
-        return "\r\n".join(lines).encode("latin-1") + (self.body if with_body else b"")
-
-
-class _Request(NamedTuple):
-    method: str
-    path: str
-    headers: Any
-
-
-class MetricsServer:
-    """Runs on an event loop of its own. Times in seconds."""
+    daemon_threads = True
 
     def __init__(
         self,
+        listener: socket.socket,
         registry: CollectorRegistry,
-        request_timeout_s: float,
-        response_timeout_s: float,
-        health: HealthCheck | None = None,
+        health: HealthCheck | None,
+        timeout_s: float,
     ) -> None:
-        self._registry, self._health = registry, health
-        self._request_timeout_s, self._response_timeout_s = request_timeout_s, response_timeout_s
-        self._responding = asyncio.Semaphore(_RESPONSES_AT_ONCE)
-        self._open: dict[asyncio.StreamWriter, None] = {}  # The oldest first.
-        self._sending: dict[asyncio.StreamWriter, None] = {}  # Metrics, the oldest first.
-        self._waiting: dict[asyncio.StreamWriter, None] = {}  # For their requests, the oldest first.
+        # Bound by the caller: this class would ask DNS for the name of the host.
+        super().__init__(listener.getsockname()[:2], _Handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listener
+        self.registry, self.health = registry, health
+        self.encoding = threading.Lock()
+        """Metrics are encoded one response after the other, so that the event loop competes with one thread only."""
+        self._timeout_s = timeout_s
+        self._changed = threading.Condition()
+        self._open: dict[socket.socket, float] = {}
+        """The deadline of each connection that has a thread, the oldest first."""
+        self._waiting: dict[socket.socket, None] = {}
+        """Those whose request has not arrived, the oldest first."""
+        self._has_failed = False
 
-    async def accept(self, listener: socket.socket) -> None:
-        """Accept connections until cancelled. Not by the event loop's own server, which for want of descriptors makes
-        ever more attempts.
-        """
-        loop = asyncio.get_running_loop()
-        has_failed = False
-        while True:
-            try:
-                client, _ = await loop.sock_accept(listener)
-                await loop.connect_accepted_socket(self._new_protocol, client)
-                has_failed = False
-            except OSError as error:
-                if not has_failed:
-                    _log.warning("Metrics connections cannot be accepted", error=str(error))
-                has_failed = True
-                await asyncio.sleep(_PAUSE_S)
-
-    def _new_protocol(self) -> asyncio.StreamReaderProtocol:
-        return asyncio.StreamReaderProtocol(asyncio.StreamReader(limit=_REQUEST_BYTES_MAX), self._handle)
-
-    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection, for one request."""
-        if len(self._open) >= CONNECTIONS_MAX:
-            self._close_oldest()
-        self._open[writer] = self._waiting[writer] = None
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept a connection; for want of descriptors, fail after a pause."""
         try:
-            async with asyncio.timeout(self._request_timeout_s):
-                head = await _read_head(reader)
-            self._waiting.pop(writer, None)
-            async with asyncio.timeout(self._response_timeout_s):
-                request = _parse(head)
-                if request is not None and request.path in (HEALTH_PATH, LIVE_PATH):
-                    # Not behind scrapes: it is small, and whoever reads a scrape slowly must not make us look ill.
-                    await _send(
-                        writer, (await self._describe_health(request)).encode(with_body=request.method != "HEAD")
-                    )
-                    return
-                async with self._turn(writer):
-                    await _send(writer, self._respond(request))
-        except (OSError, TimeoutError, asyncio.IncompleteReadError):
-            return  # It left, or is too slow.
-        finally:
-            writer.transport.abort()
-            self._forget(writer)
+            accepted = super().get_request()
+        except OSError as error:
+            if not self._has_failed:
+                _log.warning("Metrics connections cannot be accepted", error=str(error))
+            self._has_failed = True
+            time.sleep(_PAUSE_S)
+            raise
+        self._has_failed = False
+        return accepted
 
-    @asynccontextmanager
-    async def _turn(self, writer: asyncio.StreamWriter) -> AsyncIterator[None]:
-        """Wait for the turn of a response: only a few may be in memory at once."""
-        while not await self._has_turn():
-            pass
-        self._sending[writer] = None
-        try:
-            yield
-        finally:
-            if writer in self._sending:  # Otherwise its turn is another's.
-                del self._sending[writer]
-                self._responding.release()
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection on a thread, in place of another one if there are too many: a health check gets in."""
+        with self._changed:
+            if len(self._open) >= CONNECTIONS_MAX:
+                _end(next(iter(self._waiting or self._open)))
+                self._changed.wait_for(lambda: len(self._open) < CONNECTIONS_MAX)
+            self._open[request] = time.monotonic() + self._timeout_s
+            self._waiting[request] = None
+        super().process_request(request, client_address)
 
-    async def _has_turn(self) -> bool:
-        """Wait for a turn; in the end take that of the oldest, if there is one."""
-        try:
-            async with asyncio.timeout(_TURN_TIMEOUT_S):
-                return await self._responding.acquire()
-        except TimeoutError:
-            oldest = next(iter(self._sending), None)
-            if oldest is None:
-                return False
-            del self._sending[oldest]
-            oldest.transport.abort()
-            return True
+    def request_arrived(self, connection: socket.socket) -> None:
+        with self._changed:
+            del self._waiting[connection]
 
-    def _close_oldest(self) -> None:
-        """Close the one that has waited longest with its request, else the oldest: a health check always gets in."""
-        oldest = next(iter(self._waiting or self._open))
-        self._forget(oldest)
-        oldest.transport.abort()
+    def service_actions(self) -> None:
+        """End what takes too long."""
+        with self._changed:
+            for connection, deadline in self._open.items():
+                if deadline < time.monotonic():
+                    _end(connection)
 
-    def _forget(self, writer: asyncio.StreamWriter) -> None:
-        self._waiting.pop(writer, None)
-        self._open.pop(writer, None)
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection, at the end of its thread."""
+        super().shutdown_request(request)
+        with self._changed:
+            del self._open[request]
+            self._waiting.pop(request, None)
+            self._changed.notify_all()
 
-    async def _describe_health(self, request: _Request) -> _Response:
-        health: Health = RUNNING if self._health is None else await self._health.ask()
-        is_well = health.is_alive if request.path == LIVE_PATH else health.is_healthy
-        status = HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE
-        return _Response(status, f"{health.state}\n".encode())
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log what went wrong, unless the connection was closed meanwhile."""
+        if not isinstance(sys.exception(), OSError):
+            _log.exception("Metrics request failed", peer=client_address)
 
-    def _respond(self, request: _Request | None) -> bytes:
-        if request is None:
-            return _Response(HTTPStatus.BAD_REQUEST, b"this is no HTTP request\n").encode(with_body=True)
-        return self._get(*request).encode(with_body=request.method != "HEAD")
+    def stop(self) -> None:
+        """Close the port and all connections."""
+        self.shutdown()
+        self.server_close()
+        with self._changed:
+            for connection in self._open:
+                _end(connection)
 
-    def _get(self, method: str, path: str, headers: Any) -> _Response:
-        if path != PATH:
+
+def _end(connection: socket.socket) -> None:
+    """Wake the thread that reads or writes, which then closes the connection."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+class _Head(io.BufferedReader):
+    """What a connection sends, up to the size that the head of a request may have."""
+
+    _left = _REQUEST_BYTES_MAX
+
+    def readline(self, size: int | None = -1) -> bytes:
+        line = super().readline(size)
+        self._left -= len(line)
+        if self._left < 0:
+            raise ConnectionAbortedError
+        return line
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers the request of one connection."""
+
+    protocol_version = "HTTP/1.1"
+    default_request_version = "HTTP/1.0"  # Of a line that names none; 0.9 would get no status.
+    server: MetricsServer
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = _Head(self.request.makefile("rb", 0), _REQUEST_BYTES_MAX)
+
+    def do_GET(self) -> None:
+        """Answer any method."""
+        self.server.request_arrived(self.request)
+        path = self.path.partition("?")[0]
+        if path in (HEALTH_PATH, LIVE_PATH):
+            # Not behind scrapes: it is small, and whoever reads a scrape slowly must not make us look ill.
+            self._send_health(path)
+        elif path != PATH:
             where = f"nothing is here; metrics are at {PATH}, health is at {HEALTH_PATH}\n"
-            return _Response(HTTPStatus.NOT_FOUND, where.encode())
-        if method not in ("GET", "HEAD"):
-            return _Response(HTTPStatus.METHOD_NOT_ALLOWED, f"{PATH} answers GET and HEAD\n".encode())
+            self._send(HTTPStatus.NOT_FOUND, where.encode())
+        elif self.command not in ("GET", "HEAD"):
+            self._send(HTTPStatus.METHOD_NOT_ALLOWED, f"{PATH} answers GET and HEAD\n".encode())
+        else:
+            self._send_metrics()
+
+    do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_GET  # noqa: N815 - the base class's names.
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing."""
+
+    def _send_health(self, path: str) -> None:
+        health: Health = RUNNING if self.server.health is None else self.server.health.ask()
+        is_well = health.is_alive if path == LIVE_PATH else health.is_healthy
+        self._send(HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE, f"{health.state}\n".encode())
+
+    def _send_metrics(self) -> None:
         try:
-            encode, content_type = choose_encoder(headers.get("Accept", ""))
+            encode, content_type = choose_encoder(self.headers.get("Accept", ""))
         except (TypeError, ValueError):
             encode, content_type = choose_encoder("")  # A version that is no number.
-        body, fields = encode(self._registry), {"Content-Type": content_type}
-        if "gzip" in headers.get("Accept-Encoding", ""):
+        with self.server.encoding:
+            body, fields = encode(self.server.registry), {"Content-Type": content_type}
+        if "gzip" in self.headers.get("Accept-Encoding", ""):
             body, fields = gzip.compress(body, compresslevel=1), {**fields, "Content-Encoding": "gzip"}
-        return _Response(HTTPStatus.OK, body, fields)
+        self._send(HTTPStatus.OK, body, fields)
 
-
-def _parse(head: bytes) -> _Request | None:
-    """The request of a head; None if it is no HTTP."""
-    try:
-        line, _, fields = head.partition(b"\r\n")
-        method, target, version = line.decode("latin-1").split(" ")
-        headers = parse_headers(io.BytesIO(fields))
-    except (HTTPException, ValueError):
-        return None
-    return _Request(method, target.partition("?")[0], headers) if version.startswith("HTTP/") else None
-
-
-async def _send(writer: asyncio.StreamWriter, content: bytes) -> None:
-    writer.write(content)
-    await writer.drain()
-    writer.close()
-    await writer.wait_closed()
-
-
-async def _read_head(reader: asyncio.StreamReader) -> bytes:
-    """Read up to the empty line behind the headers; what follows is of no interest."""
-    try:
-        return await reader.readuntil(b"\r\n\r\n")
-    except asyncio.LimitOverrunError:
-        return b""
+    def _send(self, status: HTTPStatus, body: bytes, fields: Mapping[str, str] = _TEXT) -> None:
+        # With the date, by which `klamm doctor` compares clocks.
+        self.send_response(status)
+        for name, value in {**fields, "Content-Length": str(len(body)), "Connection": "close"}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
 
 def serve_metrics(
@@ -230,8 +212,7 @@ def serve_metrics(
     listen: str,
     health: HealthCheck | None = None,
     *,
-    request_timeout_s: float = _REQUEST_TIMEOUT_S,
-    response_timeout_s: float = _RESPONSE_TIMEOUT_S,
+    timeout_s: float = _TIMEOUT_S,
 ) -> tuple[str, Callable[[], None]]:
     """Serve metrics at `/metrics` and health at `/healthz`; returns the bound address and a function to stop it.
 
@@ -249,26 +230,6 @@ def serve_metrics(
         listener = socket.create_server((host or "0.0.0.0", port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise StartupError(f"cannot serve metrics on {listen}: {error.strerror}") from error
-    listener.setblocking(False)
-    loop = asyncio.SelectorEventLoop()
-    stop = asyncio.Event()
-
-    async def serve() -> None:
-        with listener:
-            server = MetricsServer(registry, request_timeout_s, response_timeout_s, health)
-            accepting = asyncio.ensure_future(server.accept(listener))
-            await stop.wait()
-            accepting.cancel()
-
-    def run() -> None:
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.run(serve())
-
-    thread = threading.Thread(target=run, name="metrics", daemon=True)
-    thread.start()
-
-    def close() -> None:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join()
-
-    return f"{host}:{listener.getsockname()[1]}", close
+    server = MetricsServer(listener, registry, health, timeout_s)
+    threading.Thread(target=server.serve_forever, args=(_POLL_S,), name="metrics", daemon=True).start()
+    return f"{host}:{listener.getsockname()[1]}", server.stop

@@ -49,6 +49,11 @@ BrokerProtocol = Literal["klamm", "kafka"]
 """What a controller speaks to brokers: gRPC to klamm's agents, or Kafka's protocol to brokers of Apache Kafka."""
 
 
+def joined_address(host: str, port: int) -> str:
+    """`host:port`, or `[host]:port` for an IPv6 address, as a gRPC target."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class Endpoint(Struct, frozen=True):
     """The address of one listener of a process."""
 
@@ -60,7 +65,7 @@ class Endpoint(Struct, frozen=True):
     @property
     def address(self) -> str:
         """The address `host:port`, or `[host]:port` for an IPv6 address, as a gRPC target."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return joined_address(self.host, self.port)
 
 
 class FeatureRange(Struct, frozen=True):

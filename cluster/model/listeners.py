@@ -5,6 +5,7 @@ The second is the control plane of Kafka's KIP-291, so that clients can neither 
 broker without a control plane, or an agent of klamm 0.2, has only the first, which then answers both (LS-3).
 """
 
+import ipaddress
 from collections.abc import Iterable
 from typing import Final
 
@@ -43,3 +44,11 @@ def needed_listeners(endpoints: Iterable[Endpoint]) -> tuple[str, ...]:
 def has_one_address(endpoints: Iterable[Endpoint]) -> bool:
     """Whether clients and controllers must share a port, as with klamm 0.2, which may register it under two names."""
     return len({endpoint.address for endpoint in endpoints}) <= 1
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this host reaches it."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -62,7 +62,8 @@ class LocalClusterState(Struct):
     """Holds the content of `cluster.json`. `supervisor`: the `klamm up` that supervises the members, if any.
 
     `first_port`: the one that all ports are counted from; 0: free ones were chosen. `kafka`: the version of Apache
-    Kafka whose brokers these are; empty: they are klamm's own.
+    Kafka whose brokers these are; empty: they are klamm's own. `log_dirs`: the number of log directories of each of
+    klamm's brokers.
     """
 
     version: int
@@ -72,6 +73,7 @@ class LocalClusterState(Struct):
     supervisor: ProcessIdentity | None = None
     first_port: int = 0
     kafka: str = ""
+    log_dirs: int = 1
 
     @property
     def nodes(self) -> list[Member]:

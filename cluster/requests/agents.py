@@ -19,6 +19,7 @@ from cluster.model.errors import ErrorCode
 from cluster.model.partition import RECOVERED
 from cluster.requests.control import RequestCause
 from cluster.requests.field_types import PartitionIndex, Replicas, String, TopicName
+from cluster.requests.request import RequestFor
 
 RECOVERY: Final = "recovery"
 SCRUB: Final = "scrub"
@@ -44,7 +45,7 @@ class AlterPartitionItem(Struct, frozen=True):
     new_isr_epochs: tuple[BrokerEpoch, ...] = ()
 
 
-class AlterPartitionRequest(Struct, frozen=True):
+class AlterPartitionRequest(RequestFor["AlterPartitionResponse"], frozen=True):
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     partitions: tuple[AlterPartitionItem, ...]
@@ -72,7 +73,7 @@ class AlterPartitionResponse(Struct, frozen=True):
     cause: RequestCause | None = None
 
 
-class ControlledShutdownRequest(Struct, frozen=True):
+class ControlledShutdownRequest(RequestFor["ControlledShutdownResponse"], frozen=True):
     """`broker_epoch` -1: not checked."""
 
     broker_id: BrokerId
@@ -91,7 +92,7 @@ class ControlledShutdownResponse(Struct, frozen=True):
     remaining_partitions: tuple[RemainingPartition, ...] = ()
 
 
-class AllocateProducerIdsRequest(Struct, frozen=True):
+class AllocateProducerIdsRequest(RequestFor["AllocateProducerIdsResponse"], frozen=True):
     broker_id: BrokerId
     broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
 
@@ -123,7 +124,7 @@ class ReportedDamage(Struct, frozen=True):
     log_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
-class ReportDamagedReplicasRequest(Struct, frozen=True):
+class ReportDamagedReplicasRequest(RequestFor["ReportDamagedReplicasResponse"], frozen=True):
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     replicas: tuple[ReportedDamage, ...]

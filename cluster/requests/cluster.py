@@ -16,12 +16,13 @@ from cluster.model.broker import (
     Offset,
 )
 from cluster.requests.field_types import AnyBrokerId, Int32, PartitionIndex, String, TopicName
+from cluster.requests.request import RequestFor
 
 NO_ZOOKEEPER: Final = "cannot reach ZooKeeper"
 """What a controller answers that has no connection to it; clients name it as the cause when nobody else answers."""
 
 
-class DescribeClusterRequest(Struct, frozen=True):
+class DescribeClusterRequest(RequestFor["DescribeClusterResponse"], frozen=True):
     pass
 
 
@@ -63,7 +64,7 @@ class DescribeClusterResponse(Struct, frozen=True):
     dead_brokers: tuple[BrokerId, ...] = ()
 
 
-class ReadStateChangesRequest(Struct, frozen=True):
+class ReadStateChangesRequest(RequestFor["ReadStateChangesResponse"], frozen=True):
     """Read this node's state-change log; an empty `topic` means all, `partition` -1 all of the topic."""
 
     topic: Annotated[str, bounds.TOPIC_NAME_OR_NONE] = ""
@@ -77,7 +78,7 @@ class ReadStateChangesResponse(Struct, frozen=True):
     truncated: bool = False
 
 
-class DescribeLogHeadsRequest(Struct, frozen=True):
+class DescribeLogHeadsRequest(RequestFor["DescribeLogHeadsResponse"], frozen=True):
     pass
 
 
@@ -103,7 +104,7 @@ class DescribeLogHeadsResponse(Struct, frozen=True):
     heads: tuple[LogHead, ...]
 
 
-class DescribeFindingsRequest(Struct, frozen=True):
+class DescribeFindingsRequest(RequestFor["DescribeFindingsResponse"], frozen=True):
     """Ask a process what it knows to be wrong; of the controllers only the active one responds."""
 
 
@@ -124,7 +125,7 @@ class DescribeFindingsResponse(Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
 
 
-class AcknowledgeDamageRequest(Struct, frozen=True):
+class AcknowledgeDamageRequest(RequestFor["AcknowledgeDamageResponse"], frozen=True):
     """End the finding of a replica of the broker `broker_id`, which receives this: its records are lost for good."""
 
     broker_id: AnyBrokerId
@@ -147,7 +148,7 @@ class AcknowledgeDamageResponse(Struct, frozen=True):
     lost: tuple[LostOffsets, ...] = ()
 
 
-class WatchRequest(Struct, frozen=True):
+class WatchRequest(RequestFor["WatchResponse"], frozen=True):
     """Subscribe to cluster events from now on, or after `cursor` of an earlier stream. The response is a stream.
 
     `topics` None: all; events without a topic are always included.

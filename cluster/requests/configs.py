@@ -1,4 +1,4 @@
-"""Topic and broker configs, and finalized features."""
+"""Topic and broker configs, quotas of clients, and finalized features."""
 
 from msgspec import Struct
 
@@ -6,15 +6,19 @@ from cluster.model.broker import BrokerId
 from cluster.model.errors import ErrorCode, FieldViolation
 from cluster.requests.field_types import ClientItems, Int32, String
 from cluster.requests.plans import Plan
+from cluster.requests.request import RequestFor
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+CLIENT_RESOURCE = 64
+"""The quotas of a client id. Kafka has requests of their own for them (KIP-546), and no resource of this number."""
 SET_CONFIG = 0
 DELETE_CONFIG = 1
 
 
 class ConfigResource(Struct, frozen=True):
-    """`resource_type`: TOPIC_RESOURCE or BROKER_RESOURCE; an empty broker name is the cluster-wide default.
+    """`resource_type`: TOPIC_RESOURCE, BROKER_RESOURCE or CLIENT_RESOURCE; an empty name of a broker or client is the
+    default of all.
 
     `configuration_keys` None: all.
     """
@@ -24,7 +28,7 @@ class ConfigResource(Struct, frozen=True):
     configuration_keys: ClientItems[String] | None = None
 
 
-class DescribeConfigsRequest(Struct, frozen=True):
+class DescribeConfigsRequest(RequestFor["DescribeConfigsResponse"], frozen=True):
     resources: ClientItems[ConfigResource]
 
 
@@ -64,7 +68,7 @@ class AlterConfigsResource(Struct, frozen=True):
     configs: ClientItems[AlterableConfig]
 
 
-class AlterConfigsRequest(Struct, frozen=True):
+class AlterConfigsRequest(RequestFor["AlterConfigsResponse"], frozen=True):
     """Alter single keys. Each resource is changed completely or not at all."""
 
     resources: ClientItems[AlterConfigsResource]
@@ -94,7 +98,7 @@ class FeatureUpdate(Struct, frozen=True):
     upgrade_type: Int32 = 1
 
 
-class UpdateFeaturesRequest(Struct, frozen=True):
+class UpdateFeaturesRequest(RequestFor["UpdateFeaturesResponse"], frozen=True):
     """`validate_only` is ignored, as in Kafka's ZooKeeper mode; use PlanFeatureUpdates for a dry run."""
 
     feature_updates: ClientItems[FeatureUpdate]
@@ -112,7 +116,7 @@ class UpdateFeaturesResponse(Struct, frozen=True):
     results: tuple[UpdatableFeatureResult, ...]
 
 
-class PlanFeatureUpdatesRequest(Struct, frozen=True):
+class PlanFeatureUpdatesRequest(RequestFor["PlanFeatureUpdatesResponse"], frozen=True):
     """Dry run of UpdateFeatures."""
 
     feature_updates: ClientItems[FeatureUpdate]
@@ -125,7 +129,7 @@ class PlanFeatureUpdatesResponse(Struct, frozen=True):
     levels: dict[str, int] = {}
 
 
-class DescribeFeaturesRequest(Struct, frozen=True):
+class DescribeFeaturesRequest(RequestFor["DescribeFeaturesResponse"], frozen=True):
     pass
 
 

@@ -11,6 +11,8 @@ from msgspec import Struct
 class RequestContext(Struct, frozen=True):
     """The caller of a request and its deadline. `timeout_ms` is None without a deadline.
 
+    `client_id`: what a client calls itself, for quotas; nothing verifies it.
+
     `listener`: the name of the listener that received it; empty for a request of the process itself. `is_kafka_client`:
     whether it came by Kafka's protocol, where some requests wait for something else.
     """
@@ -21,6 +23,7 @@ class RequestContext(Struct, frozen=True):
     request_id: str = ""
     listener: str = ""
     is_kafka_client: bool = False
+    client_id: str = ""
 
 
 class RequestHandler(Protocol):

@@ -25,6 +25,7 @@ from cluster.model.broker import (
 from cluster.model.errors import ErrorCode
 from cluster.model.partition import RECOVERED
 from cluster.requests.field_types import PartitionIndex, Replicas, TopicName
+from cluster.requests.request import RequestFor
 
 
 class RequestCause(Struct, frozen=True):
@@ -79,7 +80,7 @@ class LiveLeader(Struct, frozen=True):
     port: Annotated[int, bounds.PORT]
 
 
-class LeaderAndIsrRequest(Struct, frozen=True):
+class LeaderAndIsrRequest(RequestFor["LeaderAndIsrResponse"], frozen=True):
     """`causes`, in all three requests: the events that it follows from, oldest first; may be empty.
 
     `state_log_head`, in all requests and responses: of the sender's state-change log.
@@ -126,7 +127,7 @@ class StopReplicaPartitionState(Struct, frozen=True):
     topic_id: TopicId | None = None
 
 
-class StopReplicaRequest(Struct, frozen=True):
+class StopReplicaRequest(RequestFor["StopReplicaResponse"], frozen=True):
     controller_id: ControllerId
     controller_epoch: ControllerEpoch
     broker_epoch: BrokerEpoch = UNKNOWN_BROKER_EPOCH
@@ -166,7 +167,7 @@ class UpdateMetadataTopicState(Struct, frozen=True, weakref=True):
     partition_states: tuple[UpdateMetadataPartitionState, ...]
 
 
-class UpdateMetadataRequest(Struct, frozen=True):
+class UpdateMetadataRequest(RequestFor["UpdateMetadataResponse"], frozen=True):
     """`live_brokers`: id, endpoints and rack; features are not sent."""
 
     controller_id: ControllerId

@@ -27,6 +27,7 @@ from cluster.requests.field_types import (
     TopicName,
     TopicOfItem,
 )
+from cluster.requests.request import RequestFor
 
 CONSUMER: Final = BrokerId(-1)
 """The replica id of a consumer, and of every other client; a follower has its broker id."""
@@ -47,7 +48,7 @@ class FetchPartition(Struct, frozen=True):
     log_start_offset: Offset = UNKNOWN_OFFSET
 
 
-class FetchRequest(Struct, frozen=True):
+class FetchRequest(RequestFor["FetchResponse"], frozen=True):
     """`replica_id`: broker id of a follower, -1 consumer, -2 debugging consumer, -3 local log copy. Times in ms.
 
     `rack_id`: of a consumer that may read from followers; empty: it reads from leaders only.
@@ -88,8 +89,11 @@ class FetchPartitionData(Struct, frozen=True):
 
 
 class FetchResponse(Struct, frozen=True):
+    """`throttle_time_ms`: for how long a client over its quota is not heard; its records follow later."""
+
     error_code: ErrorCode
     partitions: tuple[FetchPartitionData, ...] = ()
+    throttle_time_ms: int = 0
 
 
 class OffsetForLeaderPartition(Struct, frozen=True):
@@ -99,7 +103,7 @@ class OffsetForLeaderPartition(Struct, frozen=True):
     current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
-class OffsetsForLeaderEpochRequest(Struct, frozen=True):
+class OffsetsForLeaderEpochRequest(RequestFor["OffsetsForLeaderEpochResponse"], frozen=True):
     replica_id: FetcherId
     partitions: ClientItems[OffsetForLeaderPartition]
 
@@ -133,7 +137,7 @@ class ListOffsetsPartition(Struct, frozen=True):
     current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
-class ListOffsetsRequest(Struct, frozen=True):
+class ListOffsetsRequest(RequestFor["ListOffsetsResponse"], frozen=True):
     replica_id: FetcherId
     partitions: ClientItems[ListOffsetsPartition]
     isolation_level: Annotated[int, bounds.INT8_CODE] = 0
@@ -160,7 +164,7 @@ class ProducePartition(Struct, frozen=True):
     records: Annotated[bytes, bounds.BYTES]
 
 
-class ProduceRequest(Struct, frozen=True):
+class ProduceRequest(RequestFor["ProduceResponse"], frozen=True):
     """`acks`: 0, 1 or -1 (all)."""
 
     acks: Int32
@@ -182,14 +186,17 @@ class ProducePartitionResult(Struct, frozen=True):
 
 
 class ProduceResponse(Struct, frozen=True):
+    """`throttle_time_ms`: for how long a client over its quota is not heard."""
+
     partitions: tuple[ProducePartitionResult, ...]
+    throttle_time_ms: int = 0
 
 
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 
 
-class InitProducerIdRequest(Struct, frozen=True):
+class InitProducerIdRequest(RequestFor["InitProducerIdResponse"], frozen=True):
     """Asks any broker for a producer id."""
 
 
@@ -212,7 +219,7 @@ class DeleteRecordsPartition(Struct, frozen=True):
     offset: Offset
 
 
-class DeleteRecordsRequest(Struct, frozen=True):
+class DeleteRecordsRequest(RequestFor["DeleteRecordsResponse"], frozen=True):
     """`timeout_ms`: how long to wait for the followers. `validate_only`: change nothing."""
 
     timeout_ms: Int32
@@ -234,7 +241,7 @@ class DeleteRecordsResponse(Struct, frozen=True):
     partitions: tuple[DeleteRecordsResult, ...]
 
 
-class MetadataRequest(Struct, frozen=True):
+class MetadataRequest(RequestFor["MetadataResponse"], frozen=True):
     """Read an agent's metadata cache. `topics` None: all."""
 
     topics: ClientItems[String] | None = None

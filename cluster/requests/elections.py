@@ -9,6 +9,7 @@ from cluster.model.broker import UNKNOWN_BROKER_EPOCH, BrokerEpoch
 from cluster.model.errors import ErrorCode
 from cluster.requests.field_types import AnyBrokerId, Int32, String
 from cluster.requests.plans import Plan
+from cluster.requests.request import RequestFor
 
 PREFERRED = 0
 UNCLEAN = 1
@@ -19,7 +20,7 @@ class ElectLeadersTopic(Struct, frozen=True):
     partitions: tuple[Int32, ...]
 
 
-class ElectLeadersRequest(Struct, frozen=True):
+class ElectLeadersRequest(RequestFor["ElectLeadersResponse"], frozen=True):
     """`election_type`: PREFERRED or UNCLEAN. `topic_partitions` None: all of the cluster."""
 
     election_type: Int32 = PREFERRED
@@ -46,7 +47,7 @@ class ElectLeadersResponse(Struct, frozen=True):
     plan: Plan | None = None
 
 
-class PlanControlledShutdownRequest(Struct, frozen=True):
+class PlanControlledShutdownRequest(RequestFor["PlanControlledShutdownResponse"], frozen=True):
     """Dry run of a controlled shutdown of this broker."""
 
     broker_id: AnyBrokerId
@@ -69,7 +70,7 @@ class PlanControlledShutdownResponse(Struct, frozen=True):
     plan: Plan = Plan()
 
 
-class ShutdownRequest(Struct, frozen=True):
+class ShutdownRequest(RequestFor["ShutdownResponse"], frozen=True):
     """Shut a broker down gracefully, as SIGTERM does. Refused by other incarnations of the broker."""
 
     broker_id: AnyBrokerId

@@ -6,6 +6,7 @@ from cluster.model.broker import BrokerId
 from cluster.model.errors import ErrorCode
 from cluster.requests.field_types import AnyBrokerId, Int32, String
 from cluster.requests.plans import Plan
+from cluster.requests.request import RequestFor
 
 
 class ReassignablePartition(Struct, frozen=True):
@@ -20,7 +21,7 @@ class ReassignableTopic(Struct, frozen=True):
     partitions: tuple[ReassignablePartition, ...]
 
 
-class AlterPartitionReassignmentsRequest(Struct, frozen=True):
+class AlterPartitionReassignmentsRequest(RequestFor["AlterPartitionReassignmentsResponse"], frozen=True):
     topics: tuple[ReassignableTopic, ...]
     timeout_ms: Int32 = 60_000
     validate_only: bool = False
@@ -49,7 +50,7 @@ class ListPartitionReassignmentsTopics(Struct, frozen=True):
     partition_indexes: tuple[Int32, ...]
 
 
-class ListPartitionReassignmentsRequest(Struct, frozen=True):
+class ListPartitionReassignmentsRequest(RequestFor["ListPartitionReassignmentsResponse"], frozen=True):
     """`topics` None: all that are being reassigned."""
 
     topics: tuple[ListPartitionReassignmentsTopics, ...] | None = None
@@ -74,7 +75,7 @@ class ListPartitionReassignmentsResponse(Struct, frozen=True):
     topics: tuple[OngoingTopicReassignment, ...]
 
 
-class DescribeReassignmentsRequest(Struct, frozen=True):
+class DescribeReassignmentsRequest(RequestFor["DescribeReassignmentsResponse"], frozen=True):
     """Progress of reassignments. `topics` None: all."""
 
     topics: tuple[String, ...] | None = None

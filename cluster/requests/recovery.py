@@ -12,9 +12,10 @@ from cluster.model.broker import (
     TopicId,
 )
 from cluster.requests.plans import DescribedPartition
+from cluster.requests.request import RequestFor
 
 
-class DescribeReplicasRequest(Struct, frozen=True):
+class DescribeReplicasRequest(RequestFor["DescribeReplicasResponse"], frozen=True):
     """The controller asks a broker what it has and knows. `recovers`: the recovery is carried out now, and the next
     controller will have an epoch above the one in the response.
     """
@@ -92,7 +93,7 @@ class ClusterRecovery(Struct, frozen=True):
     last_producer_id: int = -1
 
 
-class PlanClusterRecoveryRequest(Struct, frozen=True):
+class PlanClusterRecoveryRequest(RequestFor["PlanClusterRecoveryResponse"], frozen=True):
     """`accept_loss`: plan also what loses records."""
 
     accept_loss: bool = False
@@ -102,7 +103,7 @@ class PlanClusterRecoveryResponse(Struct, frozen=True):
     recovery: ClusterRecovery
 
 
-class RecoverClusterRequest(Struct, frozen=True):
+class RecoverClusterRequest(RequestFor["RecoverClusterResponse"], frozen=True):
     """`accept_loss`: continue although replicas are absent that may have records which no other has."""
 
     accept_loss: bool = False

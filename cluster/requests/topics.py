@@ -9,6 +9,7 @@ from cluster.model.broker import BrokerId, TopicId
 from cluster.model.errors import ErrorCode, FieldViolation
 from cluster.requests.field_types import AnyBrokerId, Int32, String
 from cluster.requests.plans import DescribedPartition, Plan
+from cluster.requests.request import RequestFor
 
 
 class NewTopic(Struct, frozen=True):
@@ -23,7 +24,7 @@ class NewTopic(Struct, frozen=True):
     configs: Annotated[dict[str, str], bounds.TEXT] = {}
 
 
-class CreateTopicsRequest(Struct, frozen=True):
+class CreateTopicsRequest(RequestFor["CreateTopicsResponse"], frozen=True):
     topics: tuple[NewTopic, ...]
     timeout_ms: Int32 = 60_000
     validate_only: bool = False
@@ -50,7 +51,7 @@ class CreateTopicsResponse(Struct, frozen=True):
     plan: Plan | None = None
 
 
-class ListTopicsRequest(Struct, frozen=True):
+class ListTopicsRequest(RequestFor["ListTopicsResponse"], frozen=True):
     pass
 
 
@@ -65,7 +66,7 @@ class ListTopicsResponse(Struct, frozen=True):
     topics: tuple[ListedTopic, ...]
 
 
-class DescribeTopicsRequest(Struct, frozen=True):
+class DescribeTopicsRequest(RequestFor["DescribeTopicsResponse"], frozen=True):
     """`topics` None: all of them."""
 
     topics: tuple[String, ...] | None = None
@@ -101,7 +102,7 @@ class NewPartitions(Struct, frozen=True):
     assignments: tuple[NewPartitionsAssignment, ...] | None = None
 
 
-class CreatePartitionsRequest(Struct, frozen=True):
+class CreatePartitionsRequest(RequestFor["CreatePartitionsResponse"], frozen=True):
     topics: tuple[NewPartitions, ...]
     timeout_ms: Int32 = 60_000
     validate_only: bool = False
@@ -130,7 +131,7 @@ class TopicToDelete(Struct, frozen=True):
     topic_id: TopicId | None = None
 
 
-class DeleteTopicsRequest(Struct, frozen=True):
+class DeleteTopicsRequest(RequestFor["DeleteTopicsResponse"], frozen=True):
     topics: tuple[TopicToDelete, ...]
     timeout_ms: Int32 = 60_000
     validate_only: bool = False
@@ -150,7 +151,7 @@ class DeleteTopicsResponse(Struct, frozen=True):
     plan: Plan | None = None
 
 
-class DescribeTopicDeletionsRequest(Struct, frozen=True):
+class DescribeTopicDeletionsRequest(RequestFor["DescribeTopicDeletionsResponse"], frozen=True):
     """Progress of topic deletions. `topics` None: all that are queued."""
 
     topics: tuple[String, ...] | None = None

@@ -11,21 +11,26 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from cluster.config.settings import Settings
 from cluster.metrics.registry import Metrics
-from cluster.model.errors import ApiError
+from cluster.model.errors import ApiError, ErrorCode
 from cluster.rpc.admission_limits import AdmissionLimits
-from cluster.rpc.admission_refusals import no_room, not_received, too_many, too_many_connections
-from cluster.rpc.budgets import Budget, Peer
+from cluster.rpc.budgets import Bound, Budget, Peer
 from cluster.rpc.call_kinds import CallKind
 from cluster.rpc.memory_pool import LATE_AFTER_S, MemoryPool, Reception
-from cluster.rpc.turns import Turn, Turns
 
 WAITING_BYTES_MAX: Final = 65_536
 """A larger request that was read without room for it is refused instead of waiting for room."""
 _NEVER_LATE: Final = frozenset({CallKind.CONTROL, CallKind.PRODUCE})
 """Kinds whose receptions are never checked for lateness: they need no room, or have it before they are read."""
 _MANY_AT_ONCE: Final = frozenset({CallKind.FETCH, CallKind.WATCH})
-"""Kinds whose waiting calls one event may wake by the thousand."""
+"""Kinds whose waiting calls one event may wake by the thousand. If all continued at once, the completions of their
+responses would queue up in gRPC, and everything else would wait behind them for seconds.
+"""
+TURNS_AT_ONCE: Final = 64
+"""Calls of these kinds that continue at the same time; enough to keep the event loop busy while responses are sent."""
+TURN_S_MAX: Final = 0.1
+"""A turn ends after this many seconds even if its response was not taken: one slow client must not hold up others."""
 Recognize = Callable[[Any], CallKind | None]
 """Finds the kind of a call from its request, where it differs from that of its method; None where it does not."""
 
@@ -34,12 +39,12 @@ class Admission:
     """Holds the budgets of one process, and lets calls in or refuses them."""
 
     def __init__(self, limits: AdmissionLimits, metrics: Metrics, recognize: Recognize = lambda _: None) -> None:
-        self.limits = limits
+        self.limits, self.settings = limits, limits.settings
         self.recognize = recognize
-        self.turns = Turns()
-        self.memory = MemoryPool(limits.queued_max_request_bytes, limits.socket_request_max_bytes)
-        self.handled = Budget(limits.queued_max_requests)
-        self.open = Budget(limits.klamm_max_open_requests)
+        self.turns = asyncio.Semaphore(TURNS_AT_ONCE)
+        self.memory = MemoryPool(self.settings.queued_max_request_bytes, self.settings.socket_request_max_bytes)
+        self.handled = Budget(self.settings.queued_max_requests)
+        self.open = Budget(self.settings.klamm_max_open_requests)
         self._connections: dict[str, Counter[str]] = {}
         """Open calls by address and connection."""
         self._refused = {
@@ -86,7 +91,7 @@ class Admission:
         bound = None if is_open else self.open.obstacle(kind, peer, 1)
         if bound is not None:
             return too_many(self.open, bound, kind, "open", "klamm.max.open.requests")
-        known, limit = self._connections.get(peer.address, ()), self.limits.max_connections_per_ip
+        known, limit = self._connections.get(peer.address, ()), self.settings.max_connections_per_ip
         if kind is not CallKind.CONTROL and len(known) >= limit and peer.connection not in known:
             return too_many_connections(peer, limit)
         return None
@@ -123,27 +128,27 @@ class AdmittedCall:
         self._response_bytes = self._reserved = 0
         """Bytes that the response may need, and how many of them are part of `_bytes` now."""
         self._is_handled = False
-        self._turn: Turn | None = None
+        self._turn: asyncio.TimerHandle | None = None
         admission.enter(kind, peer)
 
     async def receive(self, read: Callable[[], Awaitable[Any]]) -> Any:
         """Read the request. Raises ApiError if there is no room for it or it does not arrive in time."""
-        limits, memory = self._admission.limits, self._admission.memory
+        settings, memory = self._admission.settings, self._admission.memory
         # In a stream of requests, the one before has been answered.
         self._hold(0)
         reception: Reception | None = None
         try:
-            async with asyncio.timeout(limits.klamm_request_transfer_timeout_ms / 1000) as limit:
+            async with asyncio.timeout(settings.klamm_request_transfer_timeout_ms / 1000) as limit:
                 if self.kind is CallKind.PRODUCE:
-                    await memory.room_for_request(self.kind, self.peer, limits.socket_request_max_bytes)
-                    self._bytes = limits.socket_request_max_bytes
+                    await memory.room_for_request(self.kind, self.peer, settings.socket_request_max_bytes)
+                    self._bytes = settings.socket_request_max_bytes
                 reception = memory.begin(self.kind, limit, has_room=self._bytes > 0)
                 data = await self._read(reception, read)
                 await self._received(len(data) if isinstance(data, bytes) else 0)
                 return data
         except TimeoutError:
             self._admission.count_refusal(self.kind)
-            raise not_received(limits, reception) from None
+            raise not_received(settings, reception) from None
 
     async def _read(self, reception: Reception, read: Callable[[], Awaitable[Any]]) -> Any:
         arrived = False
@@ -160,7 +165,7 @@ class AdmittedCall:
         reception.check = asyncio.get_running_loop().call_later(LATE_AFTER_S, self._reserve_late, reception)
 
     def _reserve_late(self, reception: Reception) -> None:
-        memory, amount = self._admission.memory, self._admission.limits.socket_request_max_bytes
+        memory, amount = self._admission.memory, self._admission.settings.socket_request_max_bytes
         if not memory.is_late(reception):
             self._check_later(reception)
         elif memory.room_for_late_request(reception, self.peer, amount):
@@ -178,7 +183,7 @@ class AdmittedCall:
             memory, more = self._admission.memory, size - self._bytes
             if size > WAITING_BYTES_MAX and not memory.has_room(self.kind, self.peer, more):
                 self._admission.count_refusal(self.kind)
-                raise no_room(self._admission.limits, size)
+                raise no_room(self._admission.settings, size)
             await memory.room_for_request(self.kind, self.peer, more)
             self._bytes = size
         self._hold(size)
@@ -199,7 +204,7 @@ class AdmittedCall:
 
     async def expect_response(self, amount: int) -> None:
         """Wait for room for a response of up to `amount` bytes, now and after each time that the call was parked."""
-        self._response_bytes = min(amount, self._admission.limits.socket_request_max_bytes)
+        self._response_bytes = min(amount, self._admission.settings.socket_request_max_bytes)
         await self._room_for_response()
 
     def park(self) -> None:
@@ -212,7 +217,8 @@ class AdmittedCall:
     async def resume(self) -> None:
         """Wait for a turn, where many may continue at once, and for the response's room."""
         if self.kind in _MANY_AT_ONCE:
-            self._turn = await self._admission.turns.take(self.kind)
+            await self._admission.turns.acquire()
+            self._turn = asyncio.get_running_loop().call_later(TURN_S_MAX, self._end_turn)
         await self._room_for_response()
 
     def answered(self, response_bytes: int) -> None:
@@ -246,10 +252,52 @@ class AdmittedCall:
 
     def _end_turn(self) -> None:
         if self._turn is not None:
-            self._turn.end()
+            self._turn.cancel()
             self._turn = None
+            self._admission.turns.release()
 
     def _leave_handled(self) -> None:
         if self._is_handled:
             self._is_handled = False
             self._admission.handled.give_back(self.kind, self.peer, 1)
+
+
+def too_many(budget: Budget, bound: Bound, kind: CallKind, doing: str, setting: str) -> ApiError:
+    """Make the refusal of a call for which a budget has no place. `doing`: the state of the calls that use it."""
+    match bound:
+        case Bound.KIND:
+            whose, todo = f"{kind.label} requests and less urgent ones", "retry later"
+        case Bound.CONNECTION:
+            whose, todo = f"{kind.label} requests of this connection", "send fewer at once"
+        case Bound.ADDRESS:
+            whose, todo = f"{kind.label} requests of this address", "send fewer at once"
+    why = f"{budget.limit(kind, bound)} {whose} are {doing}, as many as may be"
+    return _refusal(setting, budget.total, why, todo)
+
+
+def too_many_connections(peer: Peer, limit: int) -> ApiError:
+    why = f"{peer.address} has open requests on {limit} connections, as many as one address may have"
+    return _refusal("max.connections.per.ip", limit, why, "close some")
+
+
+def not_received(settings: Settings, reception: Reception | None) -> ApiError:
+    """Make the refusal of a request that did not arrive in time. `reception`: None if it found no room at all."""
+    if reception is None:
+        why = f"no room for the request for {settings.klamm_request_transfer_timeout_ms} ms"
+    elif reception.is_cut:
+        why = "the request took long to arrive, and there was no room to continue it"
+    else:
+        limit = settings.klamm_request_transfer_timeout_ms
+        why = f"the request did not arrive within {limit} ms"
+        return _refusal("klamm.request.transfer.timeout.ms", limit, why, "send it faster, or in smaller parts")
+    return _refusal("queued.max.request.bytes", settings.queued_max_request_bytes, why, "retry later")
+
+
+def no_room(settings: Settings, size: int) -> ApiError:
+    why = f"no room for a request of {size} bytes"
+    return _refusal("queued.max.request.bytes", settings.queued_max_request_bytes, why, "retry later")
+
+
+def _refusal(setting: str, limit: int, why: str, todo: str) -> ApiError:
+    message = f"{why}; {todo}, or raise {setting} ({limit})"
+    return ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, message, field=setting, value=limit)

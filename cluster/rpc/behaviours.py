@@ -30,6 +30,8 @@ PRINCIPAL_HEADER: Final = "klamm-principal"
 HEADER_LENGTH_MAX: Final = 256
 """The longest principal or request id, in characters: both are repeated in every record that follows from a request."""
 REQUEST_ID_HEADER: Final = "x-request-id"
+CLIENT_ID_HEADER: Final = "klamm-client-id"
+"""What the client calls itself: its quotas are those of this name."""
 
 _log = structlog.stdlib.get_logger()
 
@@ -65,7 +67,10 @@ class Behaviours:
                     measured.api = _api_name(method, request)
                     await self._begin_handling(admitted, request)
                     response = await self._handler.handle(context, request)
-                    measured.handled(getattr(response, "error_code", ErrorCode.NONE))
+                    measured.handled(
+                        getattr(response, "error_code", ErrorCode.NONE),
+                        throttle_time_ms=getattr(response, "throttle_time_ms", 0),
+                    )
                     answer = await self._encode(method, response, admitted)
                     admitted.answered(len(answer))
                     return answer
@@ -157,7 +162,7 @@ async def abort(call: ServicerContext, error: ClusterError) -> NoReturn:
 def request_context(call: ServicerContext, listener: str) -> RequestContext:
     """Read the caller's data from the call's metadata and deadline. Raises ApiError for a header that is too long."""
     headers = {str(key): value for key, value in call.invocation_metadata() or ()}
-    for name in (PRINCIPAL_HEADER, REQUEST_ID_HEADER):
+    for name in (PRINCIPAL_HEADER, REQUEST_ID_HEADER, CLIENT_ID_HEADER):
         if len(headers.get(name, "")) > HEADER_LENGTH_MAX:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
@@ -172,6 +177,7 @@ def request_context(call: ServicerContext, listener: str) -> RequestContext:
         timeout_ms=None if remaining_s is None else max(0, int(remaining_s * 1000)),
         request_id=str(headers.get(REQUEST_ID_HEADER, "")),
         listener=listener,
+        client_id=str(headers.get(CLIENT_ID_HEADER, "")),
     )
 
 

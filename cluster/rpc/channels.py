@@ -67,12 +67,12 @@ def admission_options(limits: AdmissionLimits, *, is_main: bool) -> list[tuple[s
     connections = limits.max_connections if is_main else limits.max_other_connections
     return [
         ("grpc.max_allowed_incoming_connections", connections),
-        ("grpc.max_concurrent_streams", limits.klamm_max_requests_per_connection),
-        ("grpc.max_connection_idle_ms", limits.connections_max_idle_ms),
-        ("grpc.server_handshake_timeout_ms", limits.socket_connection_setup_timeout_ms),
+        ("grpc.max_concurrent_streams", limits.settings.klamm_max_requests_per_connection),
+        ("grpc.max_connection_idle_ms", limits.settings.connections_max_idle_ms),
+        ("grpc.server_handshake_timeout_ms", limits.settings.socket_connection_setup_timeout_ms),
         # Compressed requests are refused: the library has no bound for what they become.
         ("grpc.compression_enabled_algorithms_bitset", _UNCOMPRESSED),
         # Limits calls that have arrived and not been seen by our code: by default the library drops those beyond 1000.
-        ("grpc.server.max_pending_requests", limits.klamm_max_open_requests),
-        ("grpc.server.max_pending_requests_hard_limit", limits.klamm_max_open_requests),
+        ("grpc.server.max_pending_requests", limits.settings.klamm_max_open_requests),
+        ("grpc.server.max_pending_requests_hard_limit", limits.settings.klamm_max_open_requests),
     ]

@@ -8,6 +8,7 @@ import grpc
 
 from cluster.model.errors import ApiError, PeerBusyError, PeerUnreachableError
 from cluster.requests.data import FetchRequest
+from cluster.requests.request import RequestFor, Response
 from cluster.rpc.channels import CLIENT_CONCURRENCY_MAX, channel_options
 from cluster.rpc.methods import METHOD_OF_REQUEST, REPLICA_FETCH, Method, encode_request
 from cluster.rpc.status import error_of
@@ -47,12 +48,18 @@ class RpcClient:
     `connect_timeout_max_ms`, as in Kafka (KIP-601).
     """
 
-    def __init__(self, *, connect_timeout_ms: int = 10_000, connect_timeout_max_ms: int = 30_000) -> None:
+    def __init__(
+        self, *, connect_timeout_ms: int = 10_000, connect_timeout_max_ms: int = 30_000, client_id: str = ""
+    ) -> None:
+        """`client_id`: what it calls itself in each request; quotas of brokers go by it."""
+        self._metadata = (("klamm-client-id", client_id),) if client_id else ()
         self._connect_timeout_ms, self._connect_timeout_max_ms = connect_timeout_ms, connect_timeout_max_ms
         self._failed_attempts: dict[str, int] = {}
         self._connections: dict[str, _Connection] = {}
 
-    async def call(self, address: str, request: Any, timeout_ms: float, *, request_id: str = "") -> Any:
+    async def call(
+        self, address: str, request: RequestFor[Response], timeout_ms: float, *, request_id: str = ""
+    ) -> Response:
         """Send a request and await its response.
 
         Raises ApiError if the peer refused, PeerUnreachableError if it did not respond in time: the request may then
@@ -60,7 +67,7 @@ class RpcClient:
         """
         method = METHOD_OF_REQUEST[type(request)]
         connection = self._connection(address)
-        metadata = (("x-request-id", request_id),) if request_id else None
+        metadata = (*self._metadata, *((("x-request-id", request_id),) if request_id else ())) or None
         if connection.offers_replica_fetch and isinstance(request, FetchRequest) and request.replica_id >= 0:
             method = REPLICA_FETCH
         data = encode_request(request)
@@ -86,9 +93,10 @@ class RpcClient:
                 raise PeerUnreachableError(address, "the channel was closed") from None
             raise
         self._take_answer(address, connection)
-        return _decode(method, answer, address)
+        response: Response = _decode(method, answer, address)
+        return response
 
-    async def stream(self, address: str, request: Any) -> AsyncGenerator[Any, None]:
+    async def stream(self, address: str, request: RequestFor[Response]) -> AsyncGenerator[Response, None]:
         """Send a request with a streamed response and yield its responses, without a deadline, until the peer ends it.
 
         Raises ApiError if the peer refused, PeerUnreachableError if the connection

@@ -1,10 +1,9 @@
 """Keeps the bytes of all requests and responses in flight within one budget; a call that finds no room waits.
 
-The size of a request is unknown until it has been read. A produce request is large as a rule: room for the largest
-possible is reserved before it is read, and the difference is given back afterwards. These requests wait newest first,
-because under overload the callers of the oldest have given up. Requests of other kinds are read at once, and need that
-room only if they take long to arrive. Responses wait in order and are served before requests, because only a response
-that leaves frees the memory of its call. Source: Kafka SimpleMemoryPool (`queued.max.request.bytes`).
+A request's size is unknown before it has been read. For those that are large as a rule (produce), room for the largest
+is reserved first and the difference given back afterwards. Others are read at once, and need that room only if they
+take long to arrive. What waits gets room in order, responses before requests. Source: Kafka SimpleMemoryPool
+(`queued.max.request.bytes`).
 """
 
 import asyncio
@@ -108,18 +107,12 @@ class MemoryPool:
         return self._waiting_of.total()
 
     async def room_for_request(self, kind: CallKind, peer: Peer, amount: int) -> None:
-        """Wait until there is room, and use `amount` more bytes."""
-        if not self._take(kind, peer, amount):
-            waiting = _Waiting(kind, peer, amount)
-            self._requests[kind].ready.append(waiting)
-            await self._wait(waiting)
+        """Use `amount` more bytes, once there is room and those that waited before have been served."""
+        await self._room(self._requests[kind], kind, peer, amount)
 
     async def room_for_response(self, kind: CallKind, peer: Peer, amount: int) -> None:
-        """Wait until there is room and earlier responses have been served, and use `amount` more bytes."""
-        if self._responses[kind].ready or not self._take(kind, peer, amount):
-            waiting = _Waiting(kind, peer, amount)
-            self._responses[kind].ready.append(waiting)
-            await self._wait(waiting)
+        """Use `amount` more bytes, as for a request, but before all requests."""
+        await self._room(self._responses[kind], kind, peer, amount)
 
     def resize(self, kind: CallKind, peer: Peer, amount: int, to: int) -> None:
         """Correct the bytes of a call from `amount` to `to`, and let waiting calls have what becomes free."""
@@ -175,13 +168,12 @@ class MemoryPool:
         """Whether `amount` more bytes fit in; always for a control call."""
         return kind is CallKind.CONTROL or self.budget.obstacle(kind, peer, amount) is None
 
-    def _take(self, kind: CallKind, peer: Peer, amount: int) -> bool:
-        if not self.has_room(kind, peer, amount):
-            return False
-        self.budget.take(kind, peer, amount)
-        return True
-
-    async def _wait(self, waiting: _Waiting) -> None:
+    async def _room(self, queue: _Queue, kind: CallKind, peer: Peer, amount: int) -> None:
+        if not queue.ready and self.has_room(kind, peer, amount):
+            self.budget.take(kind, peer, amount)
+            return
+        waiting = _Waiting(kind, peer, amount)
+        queue.ready.append(waiting)
         self._waiting_of[waiting.kind] += 1
         self._grant()
         try:
@@ -197,15 +189,14 @@ class MemoryPool:
     def _grant(self) -> None:
         """Give room to waiting calls, higher kinds first."""
         for kind in CallKind:
-            # If responses of a kind wait, its requests would only add to what is in memory.
-            if self._serve(self._responses[kind], newest_first=False):
-                self._serve(self._requests[kind], newest_first=True)
+            if self._serve(self._responses[kind]):
+                self._serve(self._requests[kind])
         self._relieve()
 
-    def _serve(self, queue: _Queue, *, newest_first: bool) -> bool:
-        """Serve a queue; the result is whether all got room, except those that wait for their connection or address."""
+    def _serve(self, queue: _Queue) -> bool:
+        """Whether all could be served, but for those that wait for their own connection or address."""
         while queue.ready:
-            waiting = queue.ready.pop() if newest_first else queue.ready.popleft()
+            waiting = queue.ready.popleft()
             if waiting.granted.done():
                 continue
             obstacle = self.budget.obstacle(waiting.kind, waiting.peer, waiting.amount)
@@ -214,7 +205,7 @@ class MemoryPool:
                     self.budget.take(waiting.kind, waiting.peer, waiting.amount)
                     waiting.granted.set_result(None)
                 case Bound.KIND:
-                    (queue.ready.append if newest_first else queue.ready.appendleft)(waiting)
+                    queue.ready.appendleft(waiting)
                     return False
                 case _:
                     queue.block(waiting, obstacle)

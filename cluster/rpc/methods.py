@@ -18,14 +18,12 @@ from klamm.v1 import broker_agent_pb2, cluster_pb2, controller_pb2
 
 
 class Method(NamedTuple):
-    """Describes one RPC.
-
-    `request_type`: the domain type that is passed to the handler; `streams`: whether the response is a stream.
-    """
+    """One RPC. The types are those that a handler takes and returns; `streams`: whether the response is a stream."""
 
     service: str
     name: str
     request_type: type
+    response_type: type
     request: Codec
     response: Codec
     streams: bool
@@ -50,6 +48,7 @@ def _methods(file: FileDescriptor, service: str) -> tuple[Method, ...]:
             described.full_name,
             method.name,
             _domain_type(method.input_type),
+            _domain_type(method.output_type),
             _codec(method.input_type),
             _codec(method.output_type),
             method.server_streaming,

@@ -1,14 +1,13 @@
 """Starts and stops the servers of a process together: one at each of its listeners."""
 
 import asyncio
-import ipaddress
 from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
 from cluster.config.config import NodeConfig, host_and_port
 from cluster.model.broker import Endpoint
-from cluster.model.listeners import EXTERNAL_LISTENER
+from cluster.model.listeners import EXTERNAL_LISTENER, is_loopback
 from cluster.rpc.channels import MESSAGE_BYTES_MAX
 from cluster.rpc.serving import Listener, RpcServer
 
@@ -61,12 +60,4 @@ def _warn_if_exposed(config: NodeConfig) -> None:
 def exposed_listeners(config: NodeConfig) -> list[str]:
     """The addresses of the process's gRPC listeners that other machines may reach."""
     listening = (config.listen, config.control_listen, config.external_listen)
-    return [address for address in listening if address is not None and not _is_loopback(address)]
-
-
-def _is_loopback(address: str) -> bool:
-    host, _ = host_and_port(address)
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return [address for address in listening if address is not None and not is_loopback(host_and_port(address)[0])]

@@ -15,7 +15,7 @@ from msgspec.structs import fields, replace
 
 from cluster.aio.off_loop import off_loop
 from cluster.model.errors import ApiError
-from cluster.rpc.methods import DOMAIN_TYPES, METHOD_OF_REQUEST
+from cluster.rpc.methods import METHOD_OF_REQUEST
 from cluster.rpc.request_bounds import BoundViolation, Checked, check_of
 
 _NAMED_IN_LOG: Final = 3
@@ -173,7 +173,7 @@ def _value(chain: Sequence[Any], name: str) -> Any:
 
 @cache
 def _form_of(request: Any) -> _Form:
-    response = DOMAIN_TYPES[request.__name__.removesuffix("Request") + "Response"]
+    response: Any = METHOD_OF_REQUEST[request].response_type
     form = _Form(response, has_code="error_code" in response.__struct_fields__)
     for name, annotation in get_type_hints(response).items():
         result = get_args(annotation)[0] if get_origin(annotation) is tuple else None

@@ -10,7 +10,7 @@ from msgspec import Struct
 from cluster.config.config import host_and_port
 from cluster.config.settings import Settings
 from cluster.metrics.registry import Metrics
-from cluster.model.broker import DEFAULT_LISTENER
+from cluster.model.broker import DEFAULT_LISTENER, joined_address
 from cluster.model.errors import StartupError
 from cluster.requests.context import RequestHandler
 from cluster.rpc.admission import Admission
@@ -56,7 +56,7 @@ class RpcServer:
     @property
     def address(self) -> str:
         """The address `host:port`, with brackets around an IPv6 host."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return joined_address(self.host, self.port)
 
     async def set_serving(self, serving: bool) -> None:
         """Set the status that the health service reports for each of our services."""
@@ -97,7 +97,7 @@ async def start_server(
     host, port = host_and_port(listener.address)
     try:
         # An empty host means every interface.
-        bound = server.add_insecure_port(f"{host or '[::]'}:{port}" if ":" not in host else f"[{host}]:{port}")
+        bound = server.add_insecure_port(joined_address(host or "::", port))
     except RuntimeError as error:
         raise StartupError(
             f"cannot listen on {listener.address}: in use, not permitted, or no address of this machine ({error})"

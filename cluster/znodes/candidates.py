@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from cluster.model.broker import ControllerId
+from cluster.model.broker import ControllerId, joined_address
 from cluster.znodes.bodies import Port, decode
 from cluster.znodes.paths import controller_registration_path
 
@@ -32,6 +32,10 @@ class CandidateListener(Struct, frozen=True):
     host: _Text
     port: Port
     client_auth: _Text = "none"
+
+    @property
+    def address(self) -> str:
+        return joined_address(self.host, self.port)
 
 
 class CandidateProfile(Struct, frozen=True):

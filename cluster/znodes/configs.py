@@ -1,7 +1,9 @@
 """`/config/<type>/<name>` and the notifications under `/config/changes`."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
@@ -31,8 +33,14 @@ def decode_config(path: str, data: bytes) -> dict[str, str]:
 
 
 DEFAULT_ENTITY: Final = "<default>"
-"""The literal name of the cluster-wide default under `/config/brokers`."""
+"""The literal name of the default of all under `/config/brokers` and `/config/clients`."""
 CONFIG_CHANGE_PREFIX: Final = f"{CONFIG_CHANGES}/config_change_"
+
+
+@lru_cache(maxsize=1024)
+def entity_name(name: str) -> str:
+    """The name of a client or user as it is in paths. Source: Kafka Sanitizer."""
+    return quote(name, safe="")
 
 
 class ConfigEntity(NamedTuple):

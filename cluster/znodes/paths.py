@@ -21,6 +21,7 @@ LOG_DIR_EVENT_NOTIFICATION: Final = "/log_dir_event_notification"
 CONFIG_CHANGES: Final = "/config/changes"
 CONFIG_TOPICS: Final = "/config/topics"
 CONFIG_BROKERS: Final = "/config/brokers"
+CONFIG_CLIENTS: Final = "/config/clients"
 CLUSTER_ID: Final = "/cluster/id"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 FEATURE: Final = "/feature"
@@ -46,7 +47,7 @@ PERSISTENT_PATHS: Final = (
     PRODUCER_ID_BLOCK,
     LOG_DIR_EVENT_NOTIFICATION,
     CONFIG_TOPICS,
-    "/config/clients",
+    CONFIG_CLIENTS,
     "/config/users",
     CONFIG_BROKERS,
     "/config/ips",

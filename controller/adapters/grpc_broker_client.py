@@ -43,9 +43,7 @@ class GrpcBrokerClient:
 
     async def describe_replicas(self, broker: Broker, *, recovers: bool) -> DescribeReplicasResponse:
         address = self._address_or_raise(broker)
-        response = await self._client.call(address, DescribeReplicasRequest(recovers), self._timeout_ms)
-        assert isinstance(response, DescribeReplicasResponse)
-        return response
+        return await self._client.call(address, DescribeReplicasRequest(recovers), self._timeout_ms)
 
     async def forget(self, broker: Broker) -> None:
         address = self._address(broker)

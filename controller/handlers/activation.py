@@ -84,7 +84,7 @@ async def activate(active: ActiveController) -> None:
     await resume_reassignments(active)
     await try_deletions(active)
     await replica_leader_election(active)
-    if active.config.auto_leader_rebalance_enable:
+    if active.config.settings.auto_leader_rebalance_enable:
         active.balance_later(FIRST_BALANCE_S)
     timings.sent(clock.time())
     context = active.context

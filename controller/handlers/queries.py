@@ -69,7 +69,7 @@ async def describe_findings(active: ActiveController, _request: DescribeFindings
         for finding in findings(active.context, active.channels.states(), now_ms, guarded)
         if finding.kind != LEFT_REPLICAS_FOUND or finding.broker in standing
     )
-    expected = active.config.file.klamm_controllers_expected
+    expected = active.config.settings.klamm_controllers_expected
     missing = missing_controllers(*await active.store.read_controllers(), expected)
     of_znodes = bundled((*await contradictory_znodes(active), *await malformed_znodes(active)))
     return DescribeFindingsResponse((*missing, *found, *of_znodes))
@@ -107,7 +107,7 @@ async def describe_topics(active: ActiveController, request: DescribeTopicsReque
                 readable,
                 tuple(described_partition(context, TopicPartition(name, p)) for p in numbers),
                 queued_for_deletion=name in context.deletions.queued,
-                min_insync_replicas=min_insync_replicas(readable, active.config.min_insync_replicas),
+                min_insync_replicas=min_insync_replicas(readable, active.config.settings.min_insync_replicas),
             )
         )
     return DescribeTopicsResponse(tuple(described))

@@ -7,6 +7,7 @@ same addresses. Used by `klamm up`, the demo and the end-to-end tests.
 import contextlib
 import itertools
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -24,7 +25,6 @@ from deploy.local import ports, processes
 from deploy.local.cluster_folder import ClusterFolder
 from deploy.local.ports import Ports
 from deploy.local.zookeeper import is_serving
-from deploy.local.zookeeper_user import settings_of_owner
 
 FIRST_CONTROLLER_ID: Final = 1001
 STOP_TIMEOUT_S: Final = 30.0
@@ -71,14 +71,16 @@ class LocalCluster:
         racks: Sequence[str] = (),
         first_port: int = 0,
         kafka: str | None = None,
+        log_dirs: int | None = None,
     ) -> "LocalCluster":
         """A directory's cluster, created or extended to these counts (None: unchanged; 3 of each in a new one).
 
         `zookeeper`: an already running server. `settings` (Kafka keys) are kept for all members. `owns_nodes`: znodes
         created from now on get ACLs of this cluster. `racks`: brokers are spread over them, in order, from their next
         start. `first_port`: see `deploy.local.ports`; 0: as before, or free ones. `kafka`: the version of Apache Kafka
-        whose brokers a new cluster gets; None: klamm's own. Raises StartupError for counts that would drop members,
-        for a different ZooKeeper, other ports and another kind of brokers.
+        whose brokers a new cluster gets; None: klamm's own. `log_dirs`: of each broker, from its next start; None:
+        unchanged, 1 in a new cluster. Raises StartupError for counts that would drop members or directories, for a
+        different ZooKeeper, other ports and another kind of brokers.
         """
         for count, what in ((controllers, "controllers"), (brokers, "brokers")):
             if count is not None and not 1 <= count <= ports.MAX_MEMBERS:
@@ -108,9 +110,25 @@ class LocalCluster:
         cluster._grow(BROKER, brokers)
         for member, rack in zip(cluster.members(BROKER), itertools.cycle(racks or ("",)), strict=False):
             member.rack = rack if racks else member.rack
+        cluster._add_log_dirs(log_dirs)
         cluster.state.settings |= (settings_of_owner(folder) if owns_nodes else {}) | dict(settings or {})
         cluster._save()
         return cluster
+
+    def _add_log_dirs(self, wanted: int | None) -> None:
+        present = self.state.log_dirs
+        if wanted is not None and wanted < present:
+            raise StartupError(
+                f"the brokers of the cluster in {self.folder} have {present} log directories each: {wanted} would"
+                " abandon what is in the others"
+            )
+        if wanted is not None and wanted > 1 and self.state.kafka:
+            raise StartupError("--log-dirs is for klamm's own brokers, not for Kafka's")
+        self.state.log_dirs = present if wanted is None else wanted
+
+    def log_dirs(self, member: Member) -> list[Path]:
+        """The log directories of a broker."""
+        return self._files.log_dirs(member, self.state)
 
     def member(self, name: str) -> Member:
         """A member by its name, e.g. `broker-1`, `controller-1001`, `zookeeper`."""
@@ -309,3 +327,35 @@ def _new_state(zookeeper: str | None, owns_nodes: bool, first_port: int, kafka: 
     chroot = "/klamm" if owns_nodes else ""
     connect, server = f"127.0.0.1:{port}{chroot}", Member(ZOOKEEPER, 0, port, 0)
     return LocalClusterState(STATE_VERSION, connect, [server], settings, first_port=first_port, kafka=kafka)
+
+
+LOGIN_FILE: Final = "zookeeper-login.jaas"
+_LOGIN: Final = """\
+Client {{
+  org.apache.zookeeper.server.auth.DigestLoginModule required
+  username="klamm"
+  password="{password}";
+}};
+"""
+
+
+def settings_of_owner(folder: Path) -> dict[str, Any]:
+    """Settings with which znodes belong to the user of this directory, who is created if missing.
+
+    So the znodes that this cluster creates belong to it. ZooKeeper's `digest` scheme needs no server configuration, so
+    any server will do. Raises StartupError.
+    """
+    login = folder.resolve() / LOGIN_FILE
+    try:
+        # Readable by its owner only, from its creation on.
+        with os.fdopen(os.open(login, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+            file.write(_LOGIN.format(password=secrets.token_urlsafe(24)))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise StartupError(f"{login}: cannot be written: {error.strerror}") from error
+    return {
+        "java.security.auth.login.config": str(login),
+        "klamm.zookeeper.auth.scheme": "digest",
+        "zookeeper.set.acl": True,
+    }

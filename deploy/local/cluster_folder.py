@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from cluster.model.errors import StartupError
-from cluster.process.local_cluster import STATE_FILE, ZOOKEEPER, LocalClusterState, Member, read_cluster_state
+from cluster.process.local_cluster import BROKER, STATE_FILE, ZOOKEEPER, LocalClusterState, Member, read_cluster_state
 from deploy.local.kafka_broker import KafkaBroker, prepare
 from deploy.local.kafka_jars import find_kafka_jars
 from deploy.local.kafka_settings import settings_of_broker, settings_of_controller
@@ -68,6 +68,11 @@ class ClusterFolder:
     def state_changes(self, name: str) -> Path:
         return self.path / "state-changes" / name
 
+    def log_dirs(self, member: Member, state: LocalClusterState) -> list[Path]:
+        """Return where a broker keeps its partitions. The first is named for it, so that others can be added."""
+        first = self.path / "data" / member.name
+        return [first, *(first.with_name(f"{first.name}-dir-{number}") for number in range(2, state.log_dirs + 1))]
+
     def log_tail(self, name: str, lines: int = 5) -> str:
         """The end of a member's log."""
         try:
@@ -93,7 +98,7 @@ class ClusterFolder:
         # Created here, so that an audit of a member without records finds an empty directory and no error.
         self.state_changes(member.name).mkdir(exist_ok=True)
         config = self.path / "config" / f"{member.name}.toml"
-        config.write_text(self._config(member, state, data))
+        config.write_text(self._config(member, state))
         return [member.role, "--config", str(config)]
 
     def make_kafka_ready(self, member: Member, state: LocalClusterState) -> list[str]:
@@ -111,7 +116,8 @@ class ClusterFolder:
         (self.path / "logs").mkdir(exist_ok=True)
         return prepare(broker, self.path / "config", find_kafka_jars(state.kafka))
 
-    def _config(self, member: Member, state: LocalClusterState, data: Path) -> str:
+    def _config(self, member: Member, state: LocalClusterState) -> str:
+        data = [str(path) for path in self.log_dirs(member, state)] if member.role == BROKER else []
         of_role = settings_of_controller(state, member) if state.kafka else state.settings
         settings = {"klamm.state.change.log.dir": str(self.state_changes(member.name)), **of_role}
         # Strings and numbers are spelled alike in JSON and TOML.
@@ -121,7 +127,7 @@ class ClusterFolder:
             "listen": member.address,
             "control_listen": f"{member.host}:{member.control_port}",
             "metrics_listen": f"{member.host}:{member.metrics_port}",
-            "data": str(data),
+            "data": data if len(data) > 1 else str(self.path / "data" / member.name),
             **({"rack": member.rack} if member.rack else {}),
         }
         lines = [f"{name} = {json.dumps(value)}" for name, value in fields.items()]

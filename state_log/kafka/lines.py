@@ -4,9 +4,11 @@ The layout is that of Kafka's log4j.properties: `[%d] %p %m (%c)%n`, with a loca
 """
 
 import re
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from state_log.kafka.message_fields import Said
+from state_log.kafka.message_fields import Said, UnclearMessageError
+from state_log.kafka.messages import read_message
 from state_log.record import STATE_CHANGE_VERSION, LoggedStateChange
 
 HEADER: Final = re.compile(
@@ -35,6 +37,19 @@ class KafkaLine(NamedTuple):
     def node_name(self) -> str:
         """A broker may be the controller, too: each of the two is a node of its own."""
         return f"{CONTROLLER if self.is_controller else BROKER}{self.node}"
+
+
+def line_of(offset: int, header: re.Match[str], moment_ms: Callable[[str], int]) -> KafkaLine:
+    """The line of this header. `moment_ms`: a local time -> milliseconds since 1970.
+
+    Raises UnclearMessageError; ValueError and OverflowError for a time that is none.
+    """
+    second, ms, level, role, node, epoch, message = header.groups()
+    if int(node) > EPOCH_MAX or int(epoch or 0) > EPOCH_MAX:
+        raise UnclearMessageError(f"id {node} or epoch {epoch} is no 32-bit number")
+    at_ms = moment_ms(second) + int(ms)
+    number = int(epoch) if epoch else None
+    return KafkaLine(offset, level, role == "Controller", int(node), number, at_ms, read_message(message))
 
 
 def record_of(line: KafkaLine, incarnation: str) -> LoggedStateChange | None:

@@ -4,9 +4,7 @@ What is no Kafka line is skipped, as the reader of klamm's logs does; the audit 
 these are kept: what a controller of Kafka's decided, and the roles that brokers took. The rest says the same once more.
 """
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -14,11 +12,10 @@ from msgspec.structs import replace
 
 from cluster.model.partition import TopicPartition
 from state_log.kafka.files import KafkaFiles, is_compressed, is_kafka_name
-from state_log.kafka.lines import EPOCH_MAX, HEADER, KafkaLine, record_of
+from state_log.kafka.lines import HEADER, KafkaLine, line_of, record_of
 from state_log.kafka.local_time import LocalTimes
 from state_log.kafka.message_fields import CACHED, UnclearMessageError
-from state_log.kafka.messages import read_message
-from state_log.reader import numbered_lines
+from state_log.reader import files_below, numbered_lines
 from state_log.record import Kind, LoggedStateChange
 
 _KEPT: Final = frozenset({Kind.PARTITION, Kind.ISR, Kind.ROLE})
@@ -32,7 +29,7 @@ def read_kafka_state_changes(
     `zone`: of the local times in them, a name of the time zone database. Raises ZoneInfoNotFoundError.
     """
     times, files, seen = LocalTimes(zone), KafkaFiles(), set[str]()
-    for path in _files(directories):
+    for path in files_below(directories, _is_readable):
         identity = files.identify(path)
         if identity is not None and identity not in seen:
             seen.add(identity)
@@ -45,18 +42,9 @@ def with_topic_id(records: Sequence[LoggedStateChange], own: Iterable[LoggedStat
     return [replace(record, topic_id=next(iter(ids))) for record in records] if len(ids) == 1 else list(records)
 
 
-def _files(directories: Iterable[Path]) -> list[Path]:
-    """Files with Kafka's names, which are not compressed. Links to directories are not followed."""
-    found: set[Path] = set()
-    waiting = [os.fspath(directory) for directory in directories]
-    while waiting:
-        with suppress(OSError), os.scandir(waiting.pop()) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
-                elif is_kafka_name(entry.name) and not is_compressed(entry.name) and os.path.isfile(entry.path):
-                    found.add(Path(entry.path).resolve())
-    return sorted(found)
+def _is_readable(name: str) -> bool:
+    """Whether a file is named as Kafka names its logs, and is not compressed."""
+    return is_kafka_name(name) and not is_compressed(name)
 
 
 def _records(path: Path, identity: str, wanted: TopicPartition, times: LocalTimes) -> Iterator[LoggedStateChange]:
@@ -75,12 +63,7 @@ def _line(offset: int, raw: bytes, times: LocalTimes) -> KafkaLine | None:
     found = HEADER.fullmatch(raw.decode(errors="replace").removesuffix("\r"))
     if found is None:
         return None
-    second, ms, level, role, node, epoch, message = found.groups()
-    if int(node) > EPOCH_MAX or int(epoch or 0) > EPOCH_MAX:
-        return None
     try:
-        at_ms = times.moment(second).first_ms + int(ms)
-        said = read_message(message)
+        return line_of(offset, found, lambda second: times.moment(second).first_ms)
     except (UnclearMessageError, ValueError, OverflowError):
         return None
-    return KafkaLine(offset, level, role == "Controller", int(node), int(epoch) if epoch else None, at_ms, said)

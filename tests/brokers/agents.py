@@ -146,8 +146,7 @@ class AgentProcess:
         self.endpoint = Endpoint(f"broker-{broker}", 9092, names.client)
         self.control_endpoint = Endpoint(f"broker-{broker}", 9093, names.control)
         self.disk = SimulatedDisk(world.clock, Random(broker))
-        self.random = Random(broker)
-        """One for all its lives: names that it draws must not come again."""
+        self.random = Random(broker)  # One for all its lives: names that it draws must not come again.
         self.records = Records()
         self.metrics = Metrics()
         self.stop_requested = asyncio.Event()
@@ -168,8 +167,8 @@ class AgentProcess:
         await create_persistent_paths(self.zookeeper)
         configs = TopicConfigs(self.zookeeper, default_log_config(settings), 5000)
         self.logs = await open_log_directories(
-            LogDependencies(self.disk, self.world.clock, Random(self.id), LogMetrics(self.metrics, per_partition=True)),
-            paths or ("/data",),
+            LogDependencies(self.disk, self.world.clock, self.random, LogMetrics(self.metrics, per_partition=True)),
+            paths or self.world.log_dirs,
             MetaProperties(self.id, CLUSTER_ID),
             lambda directory, _: failed.put_nowait(directory),
             options=LoadOptions(default_config=configs.defaults, boot_id=f"boot-{self.boots}"),
@@ -346,6 +345,7 @@ class AgentWorld:
         values: dict[str, Any] = {"zookeeper_session_timeout_ms": 6000, **settings}
         self.settings = Settings(**values)
         self.agents: dict[int, AgentProcess] = {}
+        self.log_dirs: tuple[str, ...] = ("/data",)  # Of each agent.
         self.controller_epoch = ControllerEpoch(1)
         self.causes: tuple[RequestCause, ...] = ()
         """What the requests of the controller follow from."""

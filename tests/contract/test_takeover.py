@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from cluster.aio.clock import SystemClock
+from cluster.config.settings import Settings
 from cluster.model.broker import ControllerEpoch, ControllerId, Endpoint
 from cluster.model.takeover import AdoptedMode, Takeover
 from cluster.znodes.adoption import Adoption, encode_adoption
@@ -22,7 +23,8 @@ both_modes = pytest.mark.parametrize("mode", ["atomic", "persistent"])
 
 async def candidate(client: ZooKeeper, id_: int, takeover: Takeover) -> ControllerElection:
     """A registered candidate."""
-    config = ControllerConfig(ControllerId(id_), (Endpoint("here", 1),), takeover=takeover, governs_kafka=True)
+    settings = Settings(klamm_takeover=takeover, klamm_broker_protocol="kafka")
+    config = ControllerConfig(ControllerId(id_), (Endpoint("here", 1),), settings)
     election = ControllerElection(client, config, SystemClock(), Random(id_))
     await election.create_paths()
     assert await election.register()

@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
+from cluster.config.settings import Settings
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, ControllerId, Endpoint
 from cluster.model.errors import ErrorCode, PeerRefusesError, PeerUnreachableError
@@ -207,6 +208,17 @@ class RunningController:
         return active.context
 
 
+_SETTINGS = {
+    "takeover": "klamm_takeover",
+    "protocol_version": "inter_broker_protocol_version",
+    "leader_rebalance_max_elections": "klamm_leader_rebalance_max_elections",
+    "damaged_replica_election_delay_ms": "klamm_damaged_replica_election_delay_ms",
+    "delete_topic_absent_broker_grace_ms": "klamm_delete_topic_absent_broker_grace_ms",
+    "default_partitions": "num_partitions",
+}
+"""What tests call shorter than the settings are."""
+
+
 class World:
     """One in-memory ZooKeeper; a tool's session to look and write with; brokers as mere registrations."""
 
@@ -223,7 +235,11 @@ class World:
     def start_controller(self, controller_id: int = 1001, **settings: Any) -> RunningController:
         port = 9000 + controller_id
         endpoints = (Endpoint("controller", port), Endpoint("controller", 10_000 + port, "CONTROL"))
-        config = ControllerConfig(ControllerId(controller_id), endpoints, **{"profile": PROFILE, **settings})
+        own = {name: settings.pop(name) for name in ("as_broker", "profile", "supported_features") if name in settings}
+        if settings.pop("governs_kafka", False):
+            settings["klamm_broker_protocol"] = "kafka"
+        named = Settings(**{_SETTINGS.get(name, name): value for name, value in settings.items()})
+        config = ControllerConfig(ControllerId(controller_id), endpoints, named, **{"profile": PROFILE, **own})
         return RunningController(self, controller_id, config)
 
     async def start_broker(self, *brokers: int, rack: str | None = None, damaged: bool = False) -> None:

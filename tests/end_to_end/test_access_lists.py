@@ -13,8 +13,7 @@ from kazoo.exceptions import NoAuthError
 
 from cluster.process.local_cluster import BROKER, CONTROLLER
 from cluster.znodes.paths import PERSISTENT_PATHS
-from deploy.local.cluster import LocalCluster
-from deploy.local.zookeeper_user import LOGIN_FILE
+from deploy.local.cluster import LOGIN_FILE, LocalCluster
 from tests.controllers.plain_zookeeper import plain_client
 from tests.processes.commands import as_json, klamm
 from tests.processes.local_clusters import eventually, partitions, serving_cluster

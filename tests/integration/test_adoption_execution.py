@@ -15,10 +15,10 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
-from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.messages import configs as wire_configs
 from cluster.kafka_wire.messages import control as wire_control
 from cluster.kafka_wire.messages import data as wire_data
+from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.model.broker import Broker
 from cluster.model.errors import ErrorCode
 from cluster.znodes.registrations import encode_broker

@@ -8,7 +8,7 @@ from admin.client import AdminClient
 from admin.load import take_sample
 from admin.offsets import list_offsets
 from admin.topology import Topology
-from cluster.kafka_wire.api_keys import ApiKey
+from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.model.broker import Offset
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.model.partition import TopicPartition

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from cluster.kafka_wire.api_keys import ApiKey
+from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.model.broker import BrokerId, ControllerId
 from cluster.model.errors import ErrorCode
 from cluster.model.exit_codes import ExitCode
@@ -154,8 +154,8 @@ async def test_a_shutdown_is_planned_and_its_signal_named(cluster: KafkaGoverned
 async def test_log_directories_are_listed(cluster: KafkaGoverned) -> None:
     answer = await klamm(cluster, "brokers", "log-dirs")
     header, first, second = (line.split() for line in answer.stdout.splitlines())
-    assert header == ["BROKER", "LOG_DIR", "REPLICAS", "SIZE_BYTES", "OFFSET_LAG", "USABLE_BYTES", "ERROR"]
-    assert first[:6] == ["1", LOG_DIR, "1", "1000", "1", "4000"]
+    assert header == ["BROKER", "LOG_DIR", "REPLICAS", "FUTURE", "SIZE_BYTES", "OFFSET_LAG", "USABLE_BYTES", "ERROR"]
+    assert first[:7] == ["1", LOG_DIR, "1", "0", "1000", "1", "4000"]
     assert second[:2] == ["2", LOG_DIR]
     answer = await klamm(cluster, "brokers", "log-dirs", "2", "--topic", TOPIC, "-o", "json")
     (broker,) = json.loads(answer.stdout)["brokers"]

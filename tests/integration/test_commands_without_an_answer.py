@@ -21,9 +21,11 @@ DEADLINE_S = 300
 ARGUMENTS = {
     "brokers acknowledge-damage": ("1", "orders-0"),
     "brokers alter": ("1", "--config", "num.replica.fetchers=2"),
+    "brokers balance-dirs": (),
     "brokers describe": (),
     "brokers list": (),
     "brokers log-dirs": (),
+    "brokers move-dir": ("1", "orders-0", "--to", "/d"),
     "brokers shutdown": ("1",),
     "cluster describe": (),
     "cluster health": (),

@@ -300,11 +300,11 @@ async def test_an_agent_reads_refusals_as_the_error_of_the_whole_request() -> No
         endpoint = Endpoint(server.host, server.port)
         try:
             request = AlterPartitionRequest(BrokerId(1), BrokerEpoch(2), ())
-            answer = await client.ask_controller(endpoint, request, AlterPartitionResponse)
+            answer = await client.ask_controller(endpoint, request)
             assert answer == AlterPartitionResponse(ErrorCode.NOT_CONTROLLER)
             # A controller has no BrokerAgentService.
             with pytest.raises(PeerUnreachableError, match="UNIMPLEMENTED"):
-                await client.list_offsets(endpoint, ListOffsetsRequest(BrokerId(1), ()))
+                await client.ask_leader(endpoint, ListOffsetsRequest(BrokerId(1), ()))
         finally:
             await client.close()
 

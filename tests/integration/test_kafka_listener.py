@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.headers import decode_response, encode_request
 from cluster.kafka_wire.message import Message
@@ -12,6 +11,7 @@ from cluster.kafka_wire.messages import brokers as wire_brokers
 from cluster.kafka_wire.messages import configs as wire_configs
 from cluster.kafka_wire.messages import partitions as wire_partitions
 from cluster.kafka_wire.messages import topics as wire_topics
+from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.kafka_wire.messages.brokers import ControlledShutdownRequest, ControlledShutdownResponse
 from cluster.kafka_wire.messages.configs import DescribeAclsResponse, DescribeConfigsResponse, DescribeConfigsResult
 from cluster.kafka_wire.messages.connections import (

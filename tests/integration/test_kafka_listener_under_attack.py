@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.apis import api
 from cluster.kafka_wire.headers import decode_response, encode_request
 from cluster.kafka_wire.message import Message
 from cluster.kafka_wire.messages import brokers as wire_brokers
 from cluster.kafka_wire.messages import topics as wire_topics
+from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.kafka_wire.messages.connections import (
     ListGroupsRequest,
     ListGroupsResponse,

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.config.settings import Settings
-from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.messages import control as wire_control
 from cluster.kafka_wire.messages import data as wire_data
+from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.model.broker import ZERO_TOPIC_ID, BrokerEpoch, ControllerEpoch, ControllerId, TopicId
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
 from controller.topic_id_questions import AskedTopic, TopicIdAnswer, TopicIdQuestion

@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.messages import configs as wire_configs
 from cluster.kafka_wire.messages import data as wire_data
+from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.model.broker import (
     Broker,
     BrokerEpoch,

@@ -10,12 +10,12 @@ from cluster.aio.tasks import TaskSet
 from cluster.config.kafka_listeners import KafkaListener
 from cluster.config.kafka_tls import KafkaTls
 from cluster.config.settings import Settings
-from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.apis import api
 from cluster.kafka_wire.codec import decode
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.headers import RequestHeader, decode_request_header, encode_response
 from cluster.kafka_wire.message import Message
+from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.kafka_wire.messages.configs import DescribeAclsResponse
 from cluster.kafka_wire.messages.connections import ApiVersion, ApiVersionsResponse
 from cluster.metrics.registry import Metrics

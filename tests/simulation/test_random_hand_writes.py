@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from simulator.hand_writes_simulation import HandWritesSimulation
+from tests.simulation.hand_writes import HandWritesSimulation
 from tests.simulation.simulations import run_without_violation
 
 SEEDS: Final = (*range(8), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(8, 200)))

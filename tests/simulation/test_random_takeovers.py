@@ -6,8 +6,8 @@ from typing import Final
 
 import pytest
 
-from simulator.takeover_simulation import TakeoverSimulation
 from tests.simulation.simulations import run_without_violation
+from tests.simulation.takeovers import TakeoverSimulation
 
 SEEDS: Final = (*range(16), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(16, 200)))
 

@@ -6,6 +6,7 @@ begins. Lines do not say which process wrote them or whether lines before them a
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 import numpy
@@ -18,10 +19,9 @@ from audit.reading.lines_read import Quarantine, ReadRange, line_blocks, modifie
 from audit.reading.log_files import Range, file_text
 from audit.reading.node_work import WorkRead
 from audit.records.columns import to_columns
-from state_log.kafka.lines import EPOCH_MAX, HEADER, KafkaLine, record_of
+from state_log.kafka.lines import HEADER, KafkaLine, line_of, record_of
 from state_log.kafka.local_time import LocalTimes
 from state_log.kafka.message_fields import UnclearMessageError
-from state_log.kafka.messages import read_message
 from state_log.record import LINE_BYTES_MAX, LoggedStateChange
 
 _CONTINUES: Final = re.compile(
@@ -179,18 +179,13 @@ class _Parser:
         return "" if not line or (self._continues and _CONTINUES.fullmatch(line)) else _why_no_header(line)
 
     def _parsed(self, offset: int, found: re.Match[str]) -> KafkaLine | str:
-        second, ms, level, role, node, epoch, message = found.groups()
-        self._continues = level in _CAN_CONTINUE
-        if int(node) > EPOCH_MAX or int(epoch or 0) > EPOCH_MAX:
-            return f"id {node} or epoch {epoch} is no 32-bit number"
+        self._continues = found[3] in _CAN_CONTINUE
         try:
-            at_ms = self._at_ms(offset, second) + int(ms)
-            said = read_message(message)
+            return line_of(offset, found, partial(self._at_ms, offset))
         except UnclearMessageError as error:
             return str(error)
         except (ValueError, OverflowError) as error:
-            return f"{second}: {error}"
-        return KafkaLine(offset, level, role == "Controller", int(node), int(epoch) if epoch else None, at_ms, said)
+            return f"{found[1]}: {error}"
 
     def _at_ms(self, offset: int, second: str) -> int:
         moment = self._times.moment(second)

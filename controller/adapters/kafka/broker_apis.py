@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.conversion import convert
+from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.kafka_wire.messages.brokers import AlterPartitionRequest, BrokerState, UpdateFeaturesRequest
 from cluster.model.broker import BrokerEpoch, BrokerId
 from cluster.requests import agents, configs

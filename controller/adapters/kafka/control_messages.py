@@ -13,11 +13,11 @@ from typing import Any, Final, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.codec import encode
 from cluster.kafka_wire.conversion import conversion, convert
 from cluster.kafka_wire.message import EncodedPart, Message
 from cluster.kafka_wire.messages import control as wire_control
+from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.kafka_wire.messages.connections import ApiVersion
 from cluster.kafka_wire.messages.control import LeaderAndIsrResponse as LeaderAndIsrAnswer
 from cluster.kafka_wire.messages.control import StopReplicaResponse as StopReplicaAnswer

@@ -8,10 +8,10 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.apis import api
 from cluster.kafka_wire.conversion import convert
 from cluster.kafka_wire.message import Message
+from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.model.errors import ApiError
 
 M = TypeVar("M", bound=Message)

@@ -3,11 +3,11 @@
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
-from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.apis import api
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.headers import RequestHeader, encode_response
 from cluster.kafka_wire.message import Message
+from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.kafka_wire.messages.connections import (
     ApiVersion,
     ApiVersionsRequest,

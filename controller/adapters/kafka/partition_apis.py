@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from cluster.kafka_wire.api_keys import ApiKey
+from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.kafka_wire.messages.partitions import (
     ElectLeadersRequest,
     ElectLeadersResponse,

@@ -11,6 +11,7 @@ import structlog
 from msgspec import Struct
 
 from cluster.kafka_wire.frames import FrameMemory, checked_size, read_frame_into, with_size
+from cluster.model.broker import joined_address
 from cluster.model.errors import ClusterError
 from controller.adapters.kafka.connection_table import ConnectionPlace, ConnectionTable, Use
 
@@ -27,7 +28,7 @@ class ClientAddress(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return joined_address(self.host, self.port)
 
 
 class ConnectionHandler(Protocol):

@@ -3,19 +3,28 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
+from typing import Final
+
+import structlog
 
 from cluster.aio.tasks import TaskSet
+from cluster.config.connection_overrides import connection_overrides
 from cluster.config.kafka_listeners import KafkaListener
+from cluster.config.settings import Settings
 from cluster.model.broker import Broker, BrokerId, Endpoint
-from cluster.model.errors import StartupError
+from cluster.model.errors import ClusterError, StartupError
 from cluster.rpc.admission_limits import AdmissionLimits
-from controller.adapters.kafka.broker_hosts import BrokerHosts
 from controller.adapters.kafka.connection_table import ConnectionBounds, ConnectionTable
 from controller.adapters.kafka.served_connection import ClientAddress, ServerLimits
 from controller.adapters.kafka.session import KafkaServices, KafkaSession
 from controller.adapters.kafka.wire_server import KafkaServer
+
+_INTERVAL_S: Final = 1.0
+_LOOK_UP_S: Final = 5.0
+_REMEMBERED_S: Final = 60.0
+_log = structlog.stdlib.get_logger()
 
 
 class KafkaServers:
@@ -45,9 +54,9 @@ async def serve_kafka(
 
     `tasks`: those of the connections. `tls`: by the names of the listeners that are SSL.
     """
-    bounds = _limits(limits)
-    overrides = await _by_address(limits.max_connections_per_ip_overrides)
-    table = ConnectionTable(ConnectionBounds(limits.max_kafka_connections, limits.max_connections_per_ip, overrides))
+    bounds, settings = _limits(limits.settings), limits.settings
+    overrides = await _by_address(connection_overrides(settings.max_connections_per_ip_overrides))
+    table = ConnectionTable(ConnectionBounds(limits.max_kafka_connections, settings.max_connections_per_ip, overrides))
     hosts = BrokerHosts(services.brokers.registered, table, tasks)
     servers: list[KafkaServer] = []
     endpoints: list[Endpoint] = []
@@ -87,11 +96,61 @@ async def _by_address(overrides: Mapping[str, int]) -> dict[str, int]:
     return found
 
 
-def _limits(limits: AdmissionLimits) -> ServerLimits:
+def _limits(settings: Settings) -> ServerLimits:
     return ServerLimits(
-        request_bytes_max=limits.socket_request_max_bytes,
-        memory_bytes_max=limits.queued_max_request_bytes,
-        idle_s=limits.connections_max_idle_ms / 1000,
-        transfer_s=limits.klamm_request_transfer_timeout_ms / 1000,
-        setup_s=limits.socket_connection_setup_timeout_ms / 1000,
+        request_bytes_max=settings.socket_request_max_bytes,
+        memory_bytes_max=settings.queued_max_request_bytes,
+        idle_s=settings.connections_max_idle_ms / 1000,
+        transfer_s=settings.klamm_request_transfer_timeout_ms / 1000,
+        setup_s=settings.socket_connection_setup_timeout_ms / 1000,
     )
+
+
+class BrokerHosts:
+    """Tells the table of connections which addresses are those of brokers, when it asks: they have a reserve there.
+
+    `registered` reads the registrations; it may raise ClusterError.
+    """
+
+    def __init__(
+        self, registered: Callable[[], Awaitable[Collection[Broker]]], table: ConnectionTable, tasks: TaskSet
+    ) -> None:
+        self._registered, self._table, self._tasks = registered, table, tasks
+        self._looking: asyncio.Task[None] | None = None
+        self._looked_at: float | None = None
+        self._addresses: dict[str, tuple[frozenset[str], float]] = {}
+        """Host name -> its addresses, and when they were looked up."""
+
+    def look(self) -> None:
+        """Look soon, and at most once a second."""
+        now = asyncio.get_running_loop().time()
+        if self._looking is not None or (self._looked_at is not None and now - self._looked_at < _INTERVAL_S):
+            return
+        self._looking = self._tasks.start(self._look(), name="hosts of brokers")
+
+    async def _look(self) -> None:
+        try:
+            brokers = await self._registered()
+            hosts = {endpoint.host for broker in brokers for endpoint in broker.endpoints}
+            found = await asyncio.gather(*map(self._addresses_of, hosts))
+            self._table.expect_brokers_at(frozenset().union(*found))
+        except ClusterError as error:
+            _log.warning("The hosts of brokers are not known", why=str(error))
+        finally:
+            self._looked_at, self._looking = asyncio.get_running_loop().time(), None
+
+    async def _addresses_of(self, host: str) -> frozenset[str]:
+        loop = asyncio.get_running_loop()
+        known, looked_up_at = self._addresses.get(host, (frozenset[str](), -_REMEMBERED_S))
+        if loop.time() - looked_up_at < _REMEMBERED_S:
+            return known
+        try:
+            async with asyncio.timeout(_LOOK_UP_S):
+                known = frozenset(
+                    str(entry[4][0]) for entry in await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+                )
+        except (TimeoutError, OSError, UnicodeError):
+            # What was known of it may still be so; a name that nobody knows is not asked for all the time.
+            _log.debug("The host of a broker has no address", host=host)
+        self._addresses[host] = known, loop.time()
+        return known

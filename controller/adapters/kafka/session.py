@@ -14,12 +14,12 @@ from msgspec import Struct
 
 from cluster.aio.off_loop import THREAD, off_loop
 from cluster.aio.parking import CURRENT, parked
-from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.apis import KafkaApi, api
 from cluster.kafka_wire.codec import decode
 from cluster.kafka_wire.connection import KafkaConnection
 from cluster.kafka_wire.headers import RequestHeader, decode_request_header, encode_response
 from cluster.kafka_wire.message import Message
+from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.kafka_wire.schema import has_error_code
 from cluster.metrics.requests import MeasuredRequest, RequestMetrics
 from cluster.model.errors import ApiError, ClusterError, ErrorCode

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.conversion import convert
 from cluster.kafka_wire.messages import topics as wire_topics
+from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests import topics
 from controller.adapters.kafka.conversions import AnsweredApi, each_refused

@@ -4,9 +4,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.conversion import convert
 from cluster.kafka_wire.messages import configs as wire_configs
+from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.model.errors import ApiError
 from controller.adapters.kafka.conversions import AnsweredApi
 from controller.user_requests import AlterUserScramCredentialsRequest

@@ -6,8 +6,8 @@ Source: Kafka ApiVersionsResponse, KIP-35, KIP-511.
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.apis import api
+from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.kafka_wire.messages.connections import ApiVersion, ApiVersionsResponse
 
 NEVER_PASSED_ON: Final = frozenset(

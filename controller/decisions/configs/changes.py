@@ -8,18 +8,32 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from cluster.config.settings import Settings
+from cluster.config.values import INT32_MAX, Check, boolean, check_values, one_of, whole_number
 from cluster.model.broker import ControllerId
 from cluster.model.errors import ApiError, ErrorCode, all_refusals
 from cluster.process.log_level import LOG_LEVEL, LOG_LEVELS
-from cluster.requests.configs import BROKER_RESOURCE, DELETE_CONFIG, SET_CONFIG, TOPIC_RESOURCE, AlterableConfig
-from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity
+from cluster.requests.configs import (
+    BROKER_RESOURCE,
+    CLIENT_RESOURCE,
+    DELETE_CONFIG,
+    SET_CONFIG,
+    TOPIC_RESOURCE,
+    AlterableConfig,
+)
+from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity, entity_name
 from controller.decisions.configs.topic_configs import UNCLEAN_LEADER_ELECTION, check_topic_configs
-from controller.decisions.configs.values import INT32_MAX, Check, boolean, check_values, one_of, whole_number
 
 _CHECKS_OF_BROKERS: Final[Mapping[str, Check]] = {
     "num.replica.fetchers": whole_number(1, INT32_MAX),
+    "replica.alter.log.dirs.io.max.bytes.per.second": whole_number(0),
     UNCLEAN_LEADER_ELECTION: boolean,
+    "leader.replication.throttled.rate": whole_number(0),
+    "follower.replication.throttled.rate": whole_number(0),
     LOG_LEVEL: lambda value: one_of(*LOG_LEVELS)(value.lower()),
+}
+_CHECKS_OF_CLIENTS: Final[Mapping[str, Check]] = {
+    "producer_byte_rate": whole_number(1),
+    "consumer_byte_rate": whole_number(1),
 }
 DYNAMIC_BROKER_KEYS: Final = frozenset(_CHECKS_OF_BROKERS)
 """Configs of brokers and controllers that take effect without a restart. Source: Kafka DynamicBrokerConfig."""
@@ -41,6 +55,8 @@ def config_entity(resource_type: int, name: str, topics: Collection[str]) -> Con
                     value=name,
                 )
             return ConfigEntity("brokers", str(int(name)) if name else DEFAULT_ENTITY)
+        case _ if resource_type == CLIENT_RESOURCE:
+            return ConfigEntity("clients", entity_name(name) if name else DEFAULT_ENTITY)
         case _:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
@@ -56,6 +72,13 @@ def _is_broker_id(name: str) -> bool:
 
 def check_broker_is_klamms(entity: ConfigEntity, controller: ControllerId) -> None:
     """Raise ApiError for configs of brokers of Apache Kafka, which have other keys than klamm's processes."""
+    if entity.type == "clients":
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            "the brokers are of Apache Kafka: describe and alter quotas with kafka-configs.sh, at one of them",
+            field="resource_name",
+            value=entity.name,
+        )
     if entity.type == "brokers" and entity.name != str(controller):
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
@@ -84,6 +107,8 @@ def check_alterations(
     try:
         if entity.type == "brokers":
             check_values(values, _CHECKS_OF_BROKERS, of="broker")
+        elif entity.type == "clients":
+            check_values(values, _CHECKS_OF_CLIENTS, of="client")
         else:
             check_topic_configs(values, kafka_release)
     except ApiError as error:

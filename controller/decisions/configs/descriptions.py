@@ -1,6 +1,6 @@
 """Describes configs: the value in force and its source.
 
-Source: Kafka ConfigHelper, TopicConfig's server synonyms.
+Source: Kafka ConfigHelper.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from cluster.config.settings import Settings
+from cluster.config.topic_configs import BROKER_KEYS
 from cluster.requests.configs import DescribedConfig
 from controller.decisions.configs.changes import DYNAMIC_BROKER_KEYS
 
@@ -17,29 +18,6 @@ OF_THIS_BROKER: Final = 2
 OF_ALL_BROKERS: Final = 3
 OF_FILE: Final = 4
 BUILT_IN: Final = 5
-
-BROKER_KEYS: Final[dict[str, str]] = {
-    "cleanup.policy": "log.cleanup.policy",
-    "delete.retention.ms": "log.cleaner.delete.retention.ms",
-    "file.delete.delay.ms": "log.segment.delete.delay.ms",
-    "flush.messages": "log.flush.interval.messages",
-    "flush.ms": "log.flush.interval.ms",
-    "index.interval.bytes": "log.index.interval.bytes",
-    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
-    "max.message.bytes": "message.max.bytes",
-    "message.timestamp.type": "log.message.timestamp.type",
-    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
-    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
-    "min.insync.replicas": "min.insync.replicas",
-    "retention.bytes": "log.retention.bytes",
-    "retention.ms": "log.retention.ms",
-    "segment.bytes": "log.segment.bytes",
-    "segment.index.bytes": "log.index.size.max.bytes",
-    "segment.jitter.ms": "log.roll.jitter.ms",
-    "segment.ms": "log.roll.ms",
-    "unclean.leader.election.enable": "unclean.leader.election.enable",
-}
-"""Topic config -> the name of its broker default, for the configs that have an effect."""
 
 
 class BrokerLayers(Struct, frozen=True):
@@ -72,7 +50,7 @@ def describe_topic_configs(
 
 
 def describe_overrides(overrides: Mapping[str, str], wanted: Collection[str] | None) -> tuple[DescribedConfig, ...]:
-    """The overrides of a topic, sorted by name."""
+    """The overrides of a topic or client, sorted by name."""
     found = {key: value for key, value in overrides.items() if wanted is None or key in wanted}
     return tuple(_described(key, [(value, OF_TOPIC)], read_only=False) for key, value in sorted(found.items()))
 
@@ -80,13 +58,17 @@ def describe_overrides(overrides: Mapping[str, str], wanted: Collection[str] | N
 def describe_broker_configs(
     own: Mapping[str, str], of_all: Mapping[str, str], file: Settings, wanted: Collection[str] | None
 ) -> tuple[DescribedConfig, ...]:
-    """Every config that can change at run time and every override; the rest is in each broker's file."""
+    """Every config that can change at run time and every override; the rest is in each broker's file.
+
+    Rates of throttled replicas are in no file: without an override there is none.
+    """
     described: list[DescribedConfig] = []
-    for key in sorted({*DYNAMIC_BROKER_KEYS, *own, *of_all}):
+    in_files = {key for key in DYNAMIC_BROKER_KEYS if key.replace(".", "_") in Settings.model_fields}
+    for key in sorted({*in_files, *own, *of_all}):
         if wanted is not None and key not in wanted:
             continue
         layers = [(own.get(key), OF_THIS_BROKER), (of_all.get(key), OF_ALL_BROKERS)]
-        if key in DYNAMIC_BROKER_KEYS:
+        if key in in_files:
             layers.append(_of_file(file, key))
         described.append(_described(key, layers, read_only=key not in DYNAMIC_BROKER_KEYS))
     return tuple(described)

@@ -150,18 +150,18 @@ def check_assignments(assignments: Mapping[int, Sequence[BrokerId]]) -> None:
     It names everything that is wrong.
     """
     if sorted(assignments) != list(range(len(assignments))):
-        raise _bad_assignment("partitions must be numbered from 0 without gaps", sorted(assignments))
+        raise bad_assignment("partitions must be numbered from 0 without gaps", sorted(assignments))
     factor = len(assignments[0])
     errors: list[ApiError] = []
     for partition in sorted(assignments):
         replicas = assignments[partition]
         if not replicas or len(set(replicas)) != len(replicas) or min(replicas) < 0:
             errors.append(
-                _bad_assignment(f"partition {partition} needs at least one replica, each broker once", replicas)
+                bad_assignment(f"partition {partition} needs at least one replica, each broker once", replicas)
             )
         elif len(replicas) != factor:
             why = f"partition {partition} needs as many replicas as partition 0, {factor}"
-            errors.append(_bad_assignment(why, replicas))
+            errors.append(bad_assignment(why, replicas))
     if errors:
         raise all_refusals(errors)
 
@@ -169,14 +169,14 @@ def check_assignments(assignments: Mapping[int, Sequence[BrokerId]]) -> None:
 def _check_no_controllers(assignments: Mapping[int, Sequence[BrokerId]], controllers: AbstractSet[BrokerId]) -> None:
     named = {partition: replicas for partition, replicas in assignments.items() if not controllers.isdisjoint(replicas)}
     errors = [
-        _bad_assignment(f"partition {partition} has a replica on a controller, which hosts none", replicas)
+        bad_assignment(f"partition {partition} has a replica on a controller, which hosts none", replicas)
         for partition, replicas in sorted(named.items())
     ]
     if errors:
         raise all_refusals(errors)
 
 
-def _bad_assignment(why: str, numbers: Sequence[int]) -> ApiError:
+def bad_assignment(why: str, numbers: Sequence[int]) -> ApiError:
     value = ":".join(map(str, numbers))
     return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{why}: {value}", field="assignments", value=value)
 

@@ -12,6 +12,7 @@ from cluster.model.partition import ReplicaAssignment, TopicAssignment
 from cluster.model.printable import counted
 from cluster.model.replica_placement import place_replicas
 from cluster.requests.topics import NewPartitions
+from controller.decisions.topics.creation import bad_assignment
 
 
 def plan_expansion(
@@ -60,21 +61,18 @@ def _place(
 def _check(assignments: Sequence[tuple[BrokerId, ...]], count: int, factor: int, known: Collection[BrokerId]) -> None:
     """Raise ApiError that names everything that is wrong with the assignments of `count` new partitions."""
     if len(assignments) != count:
-        raise _bad(
+        raise bad_assignment(
             f"{counted(count, 'partition')} added, but {counted(len(assignments), 'assignment')} given",
             [len(assignments)],
         )
     unknown = sorted({broker for brokers in assignments for broker in brokers}.difference(known))
-    errors = [_bad("some brokers are not registered", unknown)] if unknown else []
+    errors = [bad_assignment("some brokers are not registered", unknown)] if unknown else []
     for brokers in assignments:
         if len(set(brokers)) != len(brokers):
-            errors.append(_bad("an assignment names a broker twice", brokers))
+            errors.append(bad_assignment("an assignment names a broker twice", brokers))
         if len(brokers) != factor:
-            errors.append(_bad(f"an assignment has not as many replicas as partition 0, which has {factor}", brokers))
+            errors.append(
+                bad_assignment(f"an assignment has not as many replicas as partition 0, which has {factor}", brokers)
+            )
     if errors:
         raise all_refusals(errors)
-
-
-def _bad(why: str, numbers: Sequence[int]) -> ApiError:
-    value = ":".join(map(str, numbers))
-    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{why}: {value}", field="assignments", value=value)

@@ -112,7 +112,7 @@ def _hold(active: ActiveController, request: ReportDamagedReplicasRequest, plan:
     What is replaced is held until that is written, as ZooKeeper may refuse it.
     """
     broker, epoch = request.broker_id, request.broker_epoch
-    delay_ms = active.config.damaged_replica_election_delay_ms
+    delay_ms = active.config.settings.klamm_damaged_replica_election_delay_ms
     damages = {partition_of(damage): damage for damage in request.replicas}
     waiting = {tp for tp, held in active.context.damage.held_on(broker).items() if tp in damages and held.is_scheduled}
     timed = {tp: damages[tp] for tp in plan.not_to_be_elected if tp not in plan.unknown}
@@ -144,7 +144,7 @@ async def elect_damaged(active: ActiveController, event: DamagedReplicaElection)
         await trigger_online_elections(active)
         if others_lead:
             # Should the other one be gone before that is written, it is this one's turn.
-            delay_s = active.config.damaged_replica_election_delay_ms / 1000
+            delay_s = active.config.settings.klamm_damaged_replica_election_delay_ms / 1000
             active.enqueue_later(delay_s, replace(event, partitions=others_lead))
 
 

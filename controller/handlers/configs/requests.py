@@ -108,7 +108,7 @@ def _record(active: ActiveController, written: Mapping[ConfigEntity, WrittenConf
     if not written:
         return
     _log.info("Configs altered", entities=[entity.path for entity in written])
-    default = active.config.min_insync_replicas
+    default = active.config.settings.min_insync_replicas
     values = {
         entity.name: min_insync_replicas(config.now, default)
         for entity, config in written.items()
@@ -133,7 +133,7 @@ async def describe_configs(active: ActiveController, request: DescribeConfigsReq
             results[position] = _failed(resource, error)
     of_controller, of_all = ConfigEntity("brokers", str(active.config.id)), ConfigEntity("brokers", DEFAULT_ENTITY)
     stored = await active.configs.read(list(dict.fromkeys([*entities.values(), of_controller, of_all])))
-    layers = BrokerLayers(overrides_of(stored[of_controller]), overrides_of(stored[of_all]), active.config.file)
+    layers = BrokerLayers(overrides_of(stored[of_controller]), overrides_of(stored[of_all]), active.config.settings)
     async for position, entity in in_slices(entities.items()):
         resource = request.resources[position]
         own = stored[entity]
@@ -155,6 +155,8 @@ def _describe(
 ) -> tuple[DescribedConfig, ...]:
     if entity.type == "topics":
         return describe_topic_configs(own, layers, wanted)
+    if entity.type == "clients":
+        return describe_overrides(own, wanted)
     return describe_broker_configs({} if entity.name == DEFAULT_ENTITY else own, layers.of_all, layers.file, wanted)
 
 

@@ -108,13 +108,13 @@ async def balance_leaders(active: ActiveController) -> None:
     """
     config, begun = active.config, active.balance_round
     # The interval starts at the end of this run, so that long runs do not queue up.
-    pause_s: float = config.leader_imbalance_check_interval_seconds
+    pause_s: float = config.settings.leader_imbalance_check_interval_seconds
     try:
         plan = plan_leader_balance(
             active.context,
-            config.leader_imbalance_per_broker_percentage,
+            config.settings.leader_imbalance_per_broker_percentage,
             begun,
-            elections_max=config.leader_rebalance_max_elections,
+            elections_max=config.settings.klamm_leader_rebalance_max_elections,
         )
         active.balance_round = BalanceRound(plan.brokers)
         failed = set(begun.failed)

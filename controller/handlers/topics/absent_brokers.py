@@ -22,7 +22,7 @@ def absences_end_at(active: ActiveController) -> dict[BrokerId, float]:
     """Compute when deletions cease to wait for each broker that is away, by the event loop's clock; empty if they never
     do.
     """
-    context, grace_ms = active.context, active.config.delete_topic_absent_broker_grace_ms
+    context, grace_ms = active.context, active.config.settings.klamm_delete_topic_absent_broker_grace_ms
     if grace_ms < 0:
         return {}
     known = context.brokers.registered_ids | context.deletions.brokers_given_up
@@ -36,7 +36,7 @@ def give_up_absent(active: ActiveController) -> None:
     due = sorted(broker for broker, end in absences_end_at(active).items() if end <= now)
     if due:
         active.commit(changes.BrokersGivenUp(tuple(due)))
-        grace_ms = active.config.delete_topic_absent_broker_grace_ms
+        grace_ms = active.config.settings.klamm_delete_topic_absent_broker_grace_ms
         _log.warning("Topics are deleted without brokers that are away", brokers=due, grace_ms=grace_ms)
 
 

@@ -58,7 +58,7 @@ def _name(active: ActiveController, topic: TopicToDelete) -> str | None:
 def _check(active: ActiveController, topic: TopicToDelete, name: str | None, repeated: set[str]) -> None:
     if (topic.name is None) is (topic.topic_id is None):
         raise ApiError(ErrorCode.INVALID_REQUEST, "a topic is named by its name or by its id", field="topics")
-    if not active.config.delete_topic_enable:
+    if not active.config.settings.delete_topic_enable:
         raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
     if name in repeated:
         raise ApiError(ErrorCode.INVALID_REQUEST, "the topic is named twice", field="name", value=name)

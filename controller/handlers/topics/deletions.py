@@ -43,7 +43,7 @@ async def initialise_deletions(active: ActiveController) -> None:
     """Queue the topics marked for deletion on controller failover; no deletion starts yet (FO-7, FO-8, TD-1)."""
     context = active.context
     listed = await active.store.list_deletion_markers()
-    if not active.config.delete_topic_enable:
+    if not active.config.settings.delete_topic_enable:
         await _drop_markers(active, listed)
         return
     marked = await _delete_unacceptable(active, listed)
@@ -60,7 +60,7 @@ async def topic_deletion(active: ActiveController) -> None:
     """Handle topics newly marked for deletion (TD-10 to TD-12)."""
     context = active.context
     listed = await active.store.list_deletion_markers()
-    if not active.config.delete_topic_enable:
+    if not active.config.settings.delete_topic_enable:
         await _drop_markers(active, listed)
         return
     marked = await _delete_unacceptable(active, listed)
@@ -235,6 +235,6 @@ async def _drop_markers(active: ActiveController, topics: Collection[str]) -> No
         _log.warning(
             "Removing deletion markers without deleting the topics",
             **_some(topics),
-            enabled=active.config.delete_topic_enable,
+            enabled=active.config.settings.delete_topic_enable,
         )
         await active.store.delete_markers(topics)

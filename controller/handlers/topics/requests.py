@@ -49,7 +49,7 @@ async def create_topics(active: ActiveController, request: CreateTopicsRequest) 
     """
     config = active.config
     replicas = [
-        replicas_of_new_topic(t, config.default_partitions, config.default_replication_factor)
+        replicas_of_new_topic(t, config.settings.num_partitions, config.settings.default_replication_factor)
         async for t in in_slices(request.topics)
     ]
     check_replicas_of_call("topics.num_partitions", replicas)
@@ -92,8 +92,8 @@ def _plan(
         topic,
         taken,
         live,
-        default_partitions=config.default_partitions,
-        default_replication_factor=config.default_replication_factor,
+        default_partitions=config.settings.num_partitions,
+        default_replication_factor=config.settings.default_replication_factor,
         random=active.random,
         controllers=context.brokers.controllers,
         kafka_release=release,

@@ -1,5 +1,6 @@
 from klamm.v1 import control_pb2 as _control_pb2
 from klamm.v1 import elections_pb2 as _elections_pb2
+from klamm.v1 import log_dirs_pb2 as _log_dirs_pb2
 from klamm.v1 import partition_pb2 as _partition_pb2
 from klamm.v1 import recovery_pb2 as _recovery_pb2
 from google.protobuf.internal import containers as _containers
@@ -59,10 +60,12 @@ class ProducePartition(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., records: _Optional[bytes] = ...) -> None: ...
 
 class ProduceResponse(_message.Message):
-    __slots__ = ("partitions",)
+    __slots__ = ("partitions", "throttle_time_ms")
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[ProducePartitionResult]
-    def __init__(self, partitions: _Optional[_Iterable[_Union[ProducePartitionResult, _Mapping]]] = ...) -> None: ...
+    throttle_time_ms: int
+    def __init__(self, partitions: _Optional[_Iterable[_Union[ProducePartitionResult, _Mapping]]] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...
 
 class ProducePartitionResult(_message.Message):
     __slots__ = ("topic", "partition", "error_code", "base_offset", "log_append_time_ms", "log_start_offset", "error_message", "current_leader_id", "current_leader_epoch", "record_errors")
@@ -137,12 +140,14 @@ class FetchPartition(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[str] = ..., partition: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., partition_max_bytes: _Optional[int] = ..., current_leader_epoch: _Optional[int] = ..., last_fetched_epoch: _Optional[int] = ..., log_start_offset: _Optional[int] = ...) -> None: ...
 
 class FetchResponse(_message.Message):
-    __slots__ = ("error_code", "partitions")
+    __slots__ = ("error_code", "partitions", "throttle_time_ms")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     error_code: int
     partitions: _containers.RepeatedCompositeFieldContainer[FetchPartitionData]
-    def __init__(self, error_code: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[FetchPartitionData, _Mapping]]] = ...) -> None: ...
+    throttle_time_ms: int
+    def __init__(self, error_code: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[FetchPartitionData, _Mapping]]] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...
 
 class FetchPartitionData(_message.Message):
     __slots__ = ("topic", "partition", "error_code", "high_watermark", "last_stable_offset", "log_start_offset", "diverging_epoch", "preferred_read_replica", "records")

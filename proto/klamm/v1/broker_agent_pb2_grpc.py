@@ -6,6 +6,7 @@ import warnings
 from klamm.v1 import broker_agent_pb2 as klamm_dot_v1_dot_broker__agent__pb2
 from klamm.v1 import control_pb2 as klamm_dot_v1_dot_control__pb2
 from klamm.v1 import elections_pb2 as klamm_dot_v1_dot_elections__pb2
+from klamm.v1 import log_dirs_pb2 as klamm_dot_v1_dot_log__dirs__pb2
 from klamm.v1 import recovery_pb2 as klamm_dot_v1_dot_recovery__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -107,6 +108,16 @@ class BrokerAgentServiceStub:
                 request_serializer=klamm_dot_v1_dot_broker__agent__pb2.AcknowledgeDamageRequest.SerializeToString,
                 response_deserializer=klamm_dot_v1_dot_broker__agent__pb2.AcknowledgeDamageResponse.FromString,
                 _registered_method=True)
+        self.DescribeLogDirs = channel.unary_unary(
+                '/klamm.v1.BrokerAgentService/DescribeLogDirs',
+                request_serializer=klamm_dot_v1_dot_log__dirs__pb2.DescribeLogDirsRequest.SerializeToString,
+                response_deserializer=klamm_dot_v1_dot_log__dirs__pb2.DescribeLogDirsResponse.FromString,
+                _registered_method=True)
+        self.AlterReplicaLogDirs = channel.unary_unary(
+                '/klamm.v1.BrokerAgentService/AlterReplicaLogDirs',
+                request_serializer=klamm_dot_v1_dot_log__dirs__pb2.AlterReplicaLogDirsRequest.SerializeToString,
+                response_deserializer=klamm_dot_v1_dot_log__dirs__pb2.AlterReplicaLogDirsResponse.FromString,
+                _registered_method=True)
 
 
 class BrokerAgentServiceServicer:
@@ -204,6 +215,20 @@ class BrokerAgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeLogDirs(self, request, context):
+        """The log directories of this broker and the replicas in them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterReplicaLogDirs(self, request, context):
+        """Begins to move replicas of this broker to other log directories of it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_BrokerAgentServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -276,6 +301,16 @@ def add_BrokerAgentServiceServicer_to_server(servicer, server):
                     servicer.AcknowledgeDamage,
                     request_deserializer=klamm_dot_v1_dot_broker__agent__pb2.AcknowledgeDamageRequest.FromString,
                     response_serializer=klamm_dot_v1_dot_broker__agent__pb2.AcknowledgeDamageResponse.SerializeToString,
+            ),
+            'DescribeLogDirs': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeLogDirs,
+                    request_deserializer=klamm_dot_v1_dot_log__dirs__pb2.DescribeLogDirsRequest.FromString,
+                    response_serializer=klamm_dot_v1_dot_log__dirs__pb2.DescribeLogDirsResponse.SerializeToString,
+            ),
+            'AlterReplicaLogDirs': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterReplicaLogDirs,
+                    request_deserializer=klamm_dot_v1_dot_log__dirs__pb2.AlterReplicaLogDirsRequest.FromString,
+                    response_serializer=klamm_dot_v1_dot_log__dirs__pb2.AlterReplicaLogDirsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -656,6 +691,60 @@ class BrokerAgentService:
             '/klamm.v1.BrokerAgentService/AcknowledgeDamage',
             klamm_dot_v1_dot_broker__agent__pb2.AcknowledgeDamageRequest.SerializeToString,
             klamm_dot_v1_dot_broker__agent__pb2.AcknowledgeDamageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeLogDirs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/klamm.v1.BrokerAgentService/DescribeLogDirs',
+            klamm_dot_v1_dot_log__dirs__pb2.DescribeLogDirsRequest.SerializeToString,
+            klamm_dot_v1_dot_log__dirs__pb2.DescribeLogDirsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterReplicaLogDirs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/klamm.v1.BrokerAgentService/AlterReplicaLogDirs',
+            klamm_dot_v1_dot_log__dirs__pb2.AlterReplicaLogDirsRequest.SerializeToString,
+            klamm_dot_v1_dot_log__dirs__pb2.AlterReplicaLogDirsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -290,12 +290,12 @@ async def test_update_metadata_replaces_brokers_and_merges_partitions_without_to
     cache = world.agents[1].agent.metadata
     await world.update_metadata(1, to=[1])
     assert (cache.is_alive(BrokerId(1)), cache.is_alive(BrokerId(2))) == (True, False)
-    [topic] = cache.describe_topics(None)
+    [topic] = await cache.describe_topics(None)
     assert topic.partitions[0].offline_replicas == (2,)
     assert topic.topic_id == TOPIC_ID
     world.states[TP] = replace(world.states[TP], leader=BrokerId(2))
     await world.update_metadata(1, to=[1])
-    [topic] = cache.describe_topics((TOPIC,))
+    [topic] = await cache.describe_topics((TOPIC,))
     assert topic.partitions[0].error_code is ErrorCode.LEADER_NOT_AVAILABLE
     assert world.agents[1].partition().is_leader
     empty = UpdateMetadataRequest(world.metadata().controller_id, world.controller_epoch, BrokerEpoch(-1), (), ())
@@ -306,7 +306,7 @@ async def test_update_metadata_replaces_brokers_and_merges_partitions_without_to
     await world.update_metadata(to=[1])
     assert not cache.contains(TP)
     assert not cache.knows_topic_id(TOPIC_ID)
-    [topic] = cache.describe_topics((TOPIC,))
+    [topic] = await cache.describe_topics((TOPIC,))
     assert topic.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     await world.stop()
 

@@ -7,7 +7,6 @@ import pytest
 
 from broker_agent.registration.identity import agree_on_cluster_id, create_persistent_paths
 from broker_agent.registration.registration import Registration
-from cluster.config.settings import Settings
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import Broker, BrokerId, ControllerId, Endpoint
 from cluster.model.errors import StartupError, ZooKeeperAccessError
@@ -43,7 +42,7 @@ async def owned_cluster() -> SimulatedZooKeeper:
 
 def controller(client: ZooKeeper, number: int = 1001) -> Controller:
     return Controller(
-        config=ControllerConfig.from_settings(ControllerId(number), (Endpoint("c", 9092),), Settings()),
+        config=ControllerConfig(ControllerId(number), (Endpoint("c", 9092),)),
         zookeeper=client,
         broker_client=RecordingBrokers(),
         sink=MemorySink(),

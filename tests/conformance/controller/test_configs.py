@@ -421,8 +421,9 @@ def test_described_settings_say_where_each_value_comes_from() -> None:
         )
         unclean = DescribedConfig(UNCLEAN, "true", False, 3)
         level = DescribedConfig("log.level", "info", False, 5)
-        assert default == (E.NONE, [level, DescribedConfig(FETCHERS, "1", False, 5), unclean])
-        assert own == (E.NONE, [level, DescribedConfig(FETCHERS, "4", False, 2), unclean])
+        copies = DescribedConfig("replica.alter.log.dirs.io.max.bytes.per.second", str(2**63 - 1), False, 5)
+        assert default == (E.NONE, [level, DescribedConfig(FETCHERS, "1", False, 5), copies, unclean])
+        assert own == (E.NONE, [level, DescribedConfig(FETCHERS, "4", False, 2), copies, unclean])
         assert unknown == (E.UNKNOWN_TOPIC_OR_PARTITION, [])
         await c.stop()
 

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from cluster.model.broker import Broker, BrokerId, Endpoint
-from cluster.model.listeners import ListenerNames
 from cluster.requests.cluster import DescribeFindingsRequest
 from cluster.znodes.adoption import Adoption, encode_adoption
 from cluster.znodes.candidates import decode_profile
@@ -18,7 +17,7 @@ from tests.controllers.controller_elections import active_controller, epoch, own
 from tests.controllers.worlds import RunningController, World, quiesce, run_virtually, running_cluster, until
 from tests.kafka.competitors import RunningCompetitor, ruling_broker
 
-NAMES_ANOTHER = ListenerNames(control="REPLICATION", client="REPLICATION")
+NAMES_ANOTHER = {"inter_broker_listener_name": "REPLICATION", "control_plane_listener_name": "OTHER"}
 
 
 async def unfit_reason(world: World, c: RunningController) -> str:
@@ -63,7 +62,7 @@ def test_a_candidate_that_would_admit_none_steps_down_before_its_first_write() -
         await first.stop()
         await world.create("/isr_change_notification/isr_change_0000000003", b"{}")
         before = await everything(world)
-        c = world.start_controller(1002, listeners=NAMES_ANOTHER)
+        c = world.start_controller(1002, **NAMES_ANOTHER)
         await until(lambda: c.controller.fitness.why, "unfit")
         await quiesce(5)
         assert not c.is_active
@@ -71,9 +70,9 @@ def test_a_candidate_that_would_admit_none_steps_down_before_its_first_write() -
         assert await everything(world) == before
         assert not c.brokers.received
         why = (
-            "would admit none of the registered brokers: broker 1 has no listener REPLICATION or REPLICATION for "
-            "control requests, only PLAINTEXT; broker 2 has no listener REPLICATION or REPLICATION for control "
-            "requests, only PLAINTEXT"
+            "would admit none of the registered brokers: broker 1 has no listener OTHER or REPLICATION for "
+            "control requests, only PLAINTEXT; broker 2 has no listener OTHER or REPLICATION for control requests, "
+            "only PLAINTEXT"
         )
         assert await unfit_reason(world, c) == why
         (finding,) = (await c.ask(DescribeFindingsRequest())).findings
@@ -100,7 +99,7 @@ def test_it_competes_again_once_it_would_admit_brokers() -> None:
     async def main() -> None:
         world, first = await running_cluster(1)
         await first.stop()
-        c = world.start_controller(1002, listeners=NAMES_ANOTHER)
+        c = world.start_controller(1002, **NAMES_ANOTHER)
         await until(lambda: c.controller.fitness.why, "unfit")
         await quiesce(2)
         await register(world, 7, "REPLICATION")

@@ -3,7 +3,6 @@
 import pytest
 from msgspec.structs import replace
 
-from cluster.config.settings import Settings
 from cluster.model.broker import BrokerId, ControllerId
 from cluster.model.errors import ApiError, ErrorCode, PeerRefusesError
 from cluster.requests.cluster import DescribeClusterRequest, DescribeFindingsRequest, Finding
@@ -16,8 +15,6 @@ from tests.controllers.worlds import RunningController, World, quiesce, run_virt
 
 ELSEWHERE = RequestContext(peer="ipv4:192.0.2.1:4711")
 HERE = RequestContext(peer="ipv4:127.0.0.1:4711")
-TWO = Settings(klamm_controllers_expected=2)
-ONE = Settings(klamm_controllers_expected=1)
 CREATE = CreateTopicsRequest((NewTopic("t", 1, 1),), timeout_ms=1000)
 
 
@@ -90,7 +87,7 @@ def test_one_controller_that_was_always_alone_is_no_finding_unless_more_are_expe
         _, c = await running_cluster(1)
         assert await kinds(c) == []
         await c.stop()
-        _, c = await running_cluster(1, file=TWO)
+        _, c = await running_cluster(1, klamm_controllers_expected=2)
         assert await kinds(c) == ["single_controller"]
         await c.stop()
 
@@ -100,7 +97,7 @@ def test_one_controller_that_was_always_alone_is_no_finding_unless_more_are_expe
 @pytest.mark.rule("D-110")
 def test_one_that_is_meant_to_be_enough_is_no_finding() -> None:
     async def main() -> None:
-        world, c = await running_cluster(1, file=ONE)
+        world, c = await running_cluster(1, klamm_controllers_expected=1)
         for name in ("1002", "nobody"):
             await world.create(f"/klamm/controllers/{name}")
         assert await kinds(c) == []

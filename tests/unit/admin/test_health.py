@@ -246,3 +246,15 @@ def test_issues_come_in_the_order_of_their_severity() -> None:
 )
 def test_an_issue_is_at_least_of_each_severity_below_its_own(kind: Trouble, severities: list[Severity]) -> None:
     assert [severity for severity in Severity if HealthIssue(kind, "").is_at_least(severity)] == severities
+
+
+def test_a_throttle_is_forgotten_while_nothing_is_being_reassigned_and_a_topic_is_named_once() -> None:
+    of_broker = Finding("forgotten_throttle", "a rate", broker=BrokerId(1))
+    of_topic = Finding("forgotten_throttle", "a list", "t")
+    found = find_trouble([], BROKERS, [], [], [of_broker, of_topic, of_topic])
+    assert [(f.trouble, f.topic, f.broker, f.severity) for f in found] == [
+        (Trouble.FORGOTTEN_THROTTLE, "", 1, Severity.WARNING),
+        (Trouble.FORGOTTEN_THROTTLE, "t", -1, Severity.WARNING),
+    ]
+    move = DescribedReassignment("u", 0, BrokerId(1), ids(1), ids(1, 2), ids(2), (), ())
+    assert find_trouble([], BROKERS, [move], [], [of_broker, of_topic]) == []

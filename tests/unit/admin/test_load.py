@@ -3,8 +3,7 @@
 import pytest
 from msgspec import to_builtins
 
-from admin.cli.queue_metrics import parse_queue
-from admin.cli.top import screen_lines
+from admin.cli.top import parse_queue, screen_lines
 from admin.load import Load, Sample, compare
 from cluster.model.broker import (
     BrokerEpoch,

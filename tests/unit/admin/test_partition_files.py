@@ -8,6 +8,7 @@ from admin.partition_files import (
     parse_offsets,
     parse_partitions,
     parse_reassignment,
+    parse_replica_dirs,
     parse_topics,
     reassignment_document,
 )
@@ -60,8 +61,8 @@ def test_what_is_written_can_be_read_again() -> None:
         ),
         (b'{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}', "a broker is listed more than once"),
         (
-            b'{"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/d"]}]}',
-            "must all be 'any'",
+            b'{"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["d"]}]}',
+            "must each be 'any' or an absolute path",
         ),
         (
             b'{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any"]}]}',
@@ -109,3 +110,13 @@ def test_all_errors_in_a_file_of_offsets_are_reported(data: bytes, errors: list[
     with pytest.raises(ConfigError) as caught:
         parse_offsets(data, "f")
     assert caught.value.errors == errors
+
+
+def test_the_log_directories_of_a_reassignment_file_are_read_by_broker() -> None:
+    data = (
+        b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["/a","any"]},'
+        b'{"topic":"t","partition":1,"replicas":[2,1],"log_dirs":["/b","/c"]},'
+        b'{"topic":"t","partition":2,"replicas":[3]}]}'
+    )
+    first, second = TopicPartition("t", 0), TopicPartition("t", 1)
+    assert parse_replica_dirs(data, "f") == {1: {first: "/a", second: "/c"}, 2: {second: "/b"}}

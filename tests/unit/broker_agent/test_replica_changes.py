@@ -12,6 +12,7 @@ from broker_agent.replica_changes import (
     LogTruncated,
     RegistrationChanged,
     ReplicaChange,
+    ReplicaMoved,
     ReplicaOffline,
     ReplicaRemoved,
     ReplicaStopped,
@@ -78,6 +79,7 @@ LINES: list[tuple[ReplicaChange, str | None]] = [
         f'"kind":"role","cause":{{"event":"AlterPartition"}},{OF_PARTITION},{GRANTED}',
     ),
     (ReplicaRemoved(TP), None),
+    (ReplicaMoved(TP, "/a", "/b"), None),
     (
         ReplicaStopped(TP, LeaderEpoch(7), CAUSE, is_deleted=True),
         '"kind":"role","cause":{"event":"BrokerChange","id":4},"topic":"t","partition":3,"broker":1,'

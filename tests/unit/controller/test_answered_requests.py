@@ -9,7 +9,7 @@ import pytest
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.context import RequestContext
 from cluster.requests.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicToDelete
-from controller.answered_requests import ANSWERS_MAX, AnsweredRequests
+from controller.node import ANSWERS_MAX, AnsweredRequests
 from tests.controllers.worlds import World, run_virtually, until
 
 REQUEST = DeleteTopicsRequest((TopicToDelete("t"),))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from controller.decisions.configs.values import one_of, whole_number
+from cluster.config.values import one_of, whole_number
 
 WHOLE, LEAST, WIDE = "must be a whole number", "must be between 2 and 5", f"must be between 0 and {2**63 - 1}"
 

@@ -5,7 +5,14 @@ import pytest
 from cluster.config.settings import Settings
 from cluster.model.broker import ControllerId
 from cluster.model.errors import ApiError, ErrorCode
-from cluster.requests.configs import BROKER_RESOURCE, DELETE_CONFIG, SET_CONFIG, TOPIC_RESOURCE, AlterableConfig
+from cluster.requests.configs import (
+    BROKER_RESOURCE,
+    CLIENT_RESOURCE,
+    DELETE_CONFIG,
+    SET_CONFIG,
+    TOPIC_RESOURCE,
+    AlterableConfig,
+)
 from cluster.znodes.configs import ConfigEntity
 from controller.decisions.configs.changes import altered, check_alterations, check_broker_is_klamms, config_entity
 from controller.decisions.configs.descriptions import BrokerLayers, describe_overrides, describe_topic_configs
@@ -94,7 +101,9 @@ FETCHERS_KEY = "num.replica.fetchers"
             [(UNCLEAN_KEY, SET_CONFIG, "true"), (RETENTION, SET_CONFIG, "1")],
             E.INVALID_CONFIG,
             "unknown config 'retention.ms'; those that can be changed:"
-            " log.level, num.replica.fetchers, unclean.leader.election.enable",
+            " follower.replication.throttled.rate, leader.replication.throttled.rate,"
+            " log.level, num.replica.fetchers, replica.alter.log.dirs.io.max.bytes.per.second,"
+            " unclean.leader.election.enable",
             RETENTION,
             "1",
         ),
@@ -160,6 +169,29 @@ def test_alterations_leave_what_they_do_not_name() -> None:
     assert altered(before, configs) == {"other": "x", UNCLEAN_KEY: "true"}
     assert altered(before, [AlterableConfig("absent", DELETE_CONFIG)]) == before
     assert before == {RETENTION: "1", "other": "x"}
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [("", "/config/clients/<default>"), ("app", "/config/clients/app"), ("my app/1", "/config/clients/my%20app%2F1")],
+)
+def test_a_client_is_named_in_its_path_as_kafka_names_it(name: str, path: str) -> None:
+    assert config_entity(CLIENT_RESOURCE, name, []).path == path
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("producer_byte_rate", "0", "must be between 1"),
+        ("consumer_byte_rate", "fast", "must be a whole number"),
+        ("request_percentage", "50", "unknown client config"),
+    ],
+)
+def test_what_is_no_quota_of_a_client_is_refused(key: str, value: str, why: str) -> None:
+    entity = config_entity(CLIENT_RESOURCE, "app", [])
+    check_alterations(entity, [AlterableConfig("producer_byte_rate", SET_CONFIG, "1")])
+    with pytest.raises(ApiError, match=why):
+        check_alterations(entity, [AlterableConfig(key, SET_CONFIG, value)])
 
 
 def test_values_of_a_file_keep_their_case_unless_they_are_booleans() -> None:

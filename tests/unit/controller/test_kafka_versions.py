@@ -1,6 +1,6 @@
 """What a controller announces to Kafka's clients."""
 
-from cluster.kafka_wire.api_keys import ApiKey
+from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.kafka_wire.messages.connections import ApiVersion, ApiVersionsResponse
 from controller.adapters.kafka.versions import announced
 

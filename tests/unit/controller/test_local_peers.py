@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from controller.local_peers import is_on_this_host
+from controller.node import is_on_this_host
 
 
 @pytest.mark.rule("D-112")

@@ -28,6 +28,8 @@ READS = {
 CHANGES = {
     "brokers acknowledge-damage",
     "brokers alter",
+    "brokers balance-dirs",
+    "brokers move-dir",
     "brokers shutdown",
     "cluster recover",
     "elect preferred",

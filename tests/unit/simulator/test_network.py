@@ -55,7 +55,7 @@ def test_a_node_that_is_ending_refuses_a_broker() -> None:
     async def test(network: SimulatedNetwork) -> None:
         client = SimulatedClusterClient(network, "broker-2/0")
         with pytest.raises(ApiError) as caught:
-            await client.fetch(ENDPOINT, FetchRequest(BrokerId(2), (), 0, 0, 0))
+            await client.ask_leader(ENDPOINT, FetchRequest(BrokerId(2), (), 0, 0, 0))
         assert caught.value.code is ErrorCode.BROKER_NOT_AVAILABLE
 
     on_network(test)

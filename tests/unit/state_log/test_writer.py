@@ -12,13 +12,13 @@ from cluster.metrics.registry import Metrics
 from cluster.model.broker import BrokerId
 from cluster.model.errors import StorageError
 from cluster.requests.control import StateLogHead
-from state_log.log_metrics import StateChangeLogMetrics
 from state_log.reader import complete_lines, find_segments, numbered_lines, read_state_changes, verify
 from state_log.record import CHAIN_START, Boot, ChainHead, Kind, StateChange, Witness, incarnation_id, line_digest
 from state_log.writer import (
     AUDITED_FILE,
     FileStateChangeLog,
     SegmentName,
+    StateChangeLogMetrics,
     former_end,
     open_state_change_log,
     parse_segment_name,

@@ -109,7 +109,7 @@ def test_all_errors_are_reported_at_once_with_their_fields(write: Any) -> None:
         ('"log.retention.ms" = 0', "log.retention.ms"),
         ('"log.retention.hours" = 0', "log.retention.ms"),
         ('"background.threads" = 4', "background.threads"),
-        ('"num.replica.alter.log.dirs.threads" = 1', "num.replica.alter.log.dirs.threads"),
+        ('"num.replica.alter.log.dirs.threads" = 0', "num.replica.alter.log.dirs.threads"),
         ('"inter.broker.listener.name" = "a b"', "inter.broker.listener.name"),
         ('"control.plane.listener.name" = "plaintext"', "control.plane.listener.name"),
         ('"advertised.listeners" = "OTHER://h:1"', "advertised.listeners"),

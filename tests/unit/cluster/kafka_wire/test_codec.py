@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.kafka_wire.apis import message_type
-from cluster.kafka_wire.codec import decode, encode, encoded_part
+from cluster.kafka_wire.codec import decode, encode
 from cluster.kafka_wire.errors import MalformedMessageError, UnsupportedVersionError
 from cluster.kafka_wire.message import EncodedPart, Message
 from cluster.kafka_wire.messages.brokers import AlterPartitionRequest
@@ -94,11 +94,10 @@ def test_an_array_that_may_be_null_is_not_an_empty_one() -> None:
 
 
 def test_parts_encoded_once_give_the_same_bytes() -> None:
-    shared = replace(TOPIC, partition_states=(encoded_part(PARTITION, 7), PARTITION))
-    assert isinstance(shared.partition_states[0], EncodedPart)
+    shared = replace(TOPIC, partition_states=(EncodedPart(encode(PARTITION, 7)), PARTITION))
     expected = encode(replace(REQUEST, topic_states=(replace(TOPIC, partition_states=(PARTITION, PARTITION)),)), 7)
     assert encode(replace(REQUEST, topic_states=(shared,)), 7) == expected
-    assert encode(replace(REQUEST, topic_states=(encoded_part(shared, 7),)), 7) == expected
+    assert encode(replace(REQUEST, topic_states=(EncodedPart(encode(shared, 7)),)), 7) == expected
 
 
 def test_tagged_fields_that_are_not_known_are_skipped() -> None:

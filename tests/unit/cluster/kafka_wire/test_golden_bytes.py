@@ -5,9 +5,9 @@ from itertools import chain
 import pytest
 from msgspec.structs import asdict
 
-from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.apis import api
 from cluster.kafka_wire.codec import decode, encode
+from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.kafka_wire.schema import load_schema, schema_names
 from tests.kafka.golden import ABSENT, answers_of_kafka, bytes_by_kafka, examples, recorded
 from tests.kafka.messages import EVERY_VERSION, empty_example, full_example

@@ -2,7 +2,6 @@
 
 import pytest
 
-from cluster.kafka_wire.api_keys import ApiKey
 from cluster.kafka_wire.apis import api, api_of
 from cluster.kafka_wire.codec import decode, encode
 from cluster.kafka_wire.errors import MalformedMessageError
@@ -13,6 +12,7 @@ from cluster.kafka_wire.headers import (
     encode_request,
     encode_response,
 )
+from cluster.kafka_wire.messages.api_keys import ApiKey
 from cluster.kafka_wire.messages.brokers import ControlledShutdownRequest
 from cluster.kafka_wire.messages.connections import ApiVersionsResponse
 from cluster.kafka_wire.messages.control import LeaderAndIsrRequest

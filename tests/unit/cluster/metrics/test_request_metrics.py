@@ -73,3 +73,17 @@ def test_no_response_ever_waits_in_a_queue() -> None:
     RequestMetrics(metrics)
     shown = {family.name: family.samples[0].value for family in metrics.collect()}
     assert shown == {"kafka_network_requestchannel_responsequeuesize": 0}
+
+
+def test_the_time_for_which_a_client_is_throttled_is_counted_beside_the_request() -> None:
+    async def main() -> None:
+        metrics = Metrics()
+        with RequestMetrics(metrics).measure("Produce", 7) as measured:
+            measured.handled(ErrorCode.NONE, throttle_time_ms=40)
+        timers = (
+            metrics.timer("kafka.network", "RequestMetrics", n, request="Produce")
+            for n in ("ThrottleTimeMs", "TotalTimeMs")
+        )
+        assert [timer.sum for timer in timers] == [40, 0]
+
+    simulate(main)

@@ -1,0 +1,48 @@
+"""Limits how fast replicas are copied between the log directories of a broker.
+
+Source: Kafka ReplicationQuotaManager; `replica.alter.log.dirs.io.max.bytes.per.second`, KIP-113.
+"""
+
+import asyncio
+from contextlib import suppress
+
+
+class CopyThrottle:
+    """The limit for all copies together, in bytes per second; 0: nothing is copied."""
+
+    def __init__(self, bytes_per_second: int) -> None:
+        self.bytes_per_second = bytes_per_second
+        self._changed = asyncio.Event()
+        self._due = 0.0
+        """When what was copied so far is paid for, in seconds of the event loop's time."""
+
+    def limit(self, bytes_per_second: int) -> None:
+        """Set the limit; whoever waits because of the former one copies on, at the new rate."""
+        if bytes_per_second != self.bytes_per_second:
+            self.bytes_per_second = bytes_per_second
+            self._due = 0.0
+            self._changed.set()
+
+    def piece(self, size_max: int) -> int:
+        """The bytes to copy at once: no more than in one second, so that the rate is even."""
+        return min(size_max, max(1, self.bytes_per_second))
+
+    async def pay(self, size: int) -> None:
+        """Wait until `size` bytes more are within the limit."""
+        if self.bytes_per_second:
+            now = asyncio.get_running_loop().time()
+            self._due = max(self._due, now) + size / self.bytes_per_second
+        await self._until_due()
+
+    async def until_open(self) -> None:
+        """Wait while the limit is 0."""
+        while self.bytes_per_second == 0:
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def _until_due(self) -> None:
+        while (left_s := self._due - asyncio.get_running_loop().time()) > 0:
+            self._changed.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._changed.wait()

@@ -1,0 +1,188 @@
+"""A replica moves to another log directory of its broker while it leads or follows: nobody notices."""
+
+import asyncio
+
+import pytest
+
+from cluster.model.errors import ErrorCode
+from cluster.model.partition import TopicPartition
+from tests.brokers.agents import TOPIC, TP, finished, until, virtually
+from tests.brokers.log_dirs import (
+    A,
+    B,
+    C,
+    content,
+    describe,
+    directory_of,
+    limit_copies,
+    move,
+    moved,
+    other_than,
+    partition_dirs,
+    world_of_directories,
+)
+
+NONE = ErrorCode.NONE
+
+
+@pytest.mark.rule("R11.7")
+@virtually
+async def test_each_log_directory_is_described_with_its_replicas_and_its_space() -> None:
+    world = world_of_directories(A, B, C)
+    await world.start(1)
+    process = world.agents[1]
+    await world.create(1, (1,))
+    await process.produce(3)
+    at = directory_of(process)
+    empty, failed = (path for path in world.log_dirs if path != at)
+    process.disk.break_directory(failed)
+    described = await describe(process)
+    assert described[failed].error_code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (described[failed].topics, described[failed].total_bytes, described[failed].usable_bytes) == ((), -1, -1)
+    assert (described[empty].error_code, described[empty].topics) == (NONE, ())
+    [topic] = described[at].topics
+    [replica] = topic.partitions
+    assert (topic.name, replica.partition_index, replica.offset_lag, replica.is_future_key) == (TOPIC, 0, 0, False)
+    assert replica.partition_size == len(content(process.partition().log))
+    assert 0 < described[at].usable_bytes <= described[at].total_bytes
+    assert (await describe(process, TopicPartition("other", 0)))[at].topics == ()
+    assert (await describe(process, TP))[at] == described[at]
+    await world.stop()
+
+
+@pytest.mark.rule("R11.7", "R11.8", "R11.10", "R11.12", "R11.13")
+@virtually
+async def test_a_leader_moves_under_load_and_nobody_notices() -> None:
+    world = world_of_directories(log_segment_bytes=2000, log_segment_delete_delay_ms=5000)
+    await world.start(1, 2)
+    await world.create(1, (1, 2))
+    leader, follower = world.agents[1], world.agents[2]
+    for _ in range(50):
+        await leader.produce(10)
+    source = directory_of(leader)
+    target = other_than(source)
+    acknowledged: list[int] = []
+
+    async def load() -> None:
+        while directory_of(leader) == source or len(acknowledged) % 50:
+            result = await leader.produce(2, acks=-1)
+            assert result.error_code is NONE
+            acknowledged.append(result.base_offset)
+
+    producing = asyncio.ensure_future(load())
+    waiting = asyncio.ensure_future(leader.fetch(100_000, max_wait_ms=600_000))
+    await limit_copies(world, 20_000)
+    partition, role = leader.partition(), (leader.partition().leader_epoch, leader.partition().isr)
+    assert await move(leader, target) == [NONE]
+    future = (await describe(leader))[target].topics[0].partitions[0]
+    assert future.is_future_key
+    assert future.offset_lag > 0
+    assert partition_dirs(leader) == {source: ["orders-0"], target: ["future"]}
+    assert await move(leader, target) == [NONE]
+    await limit_copies(world, None)
+    await moved(leader, target)
+    await finished(producing)
+    assert (leader.partition(), (partition.leader_epoch, partition.isr)) == (partition, role)
+    assert acknowledged == sorted(acknowledged)
+    await until(lambda: follower.offsets() == leader.offsets())
+    assert content(leader.partition().log) == content(follower.partition().log)
+    assert partition_dirs(leader) == {source: ["delete"], target: ["orders-0"]}
+    assert partition.future_log is None
+    waiting.cancel()
+    await asyncio.sleep(10)
+    assert partition_dirs(leader) == {source: [], target: ["orders-0"]}
+    assert world.controller.requests == []
+    await world.stop()
+
+
+@pytest.mark.rule("R11.10", "R11.12")
+@virtually
+async def test_a_follower_moves_while_it_fetches() -> None:
+    world = world_of_directories()
+    await world.start(1, 2)
+    await world.create(1, (1, 2))
+    leader, follower = world.agents[1], world.agents[2]
+    target = other_than(directory_of(follower))
+    for number in range(300):
+        await leader.produce(3, acks=-1)
+        if number == 100:
+            assert await move(follower, target) == [NONE]
+    await moved(follower, target)
+    await until(lambda: follower.offsets() == leader.offsets())
+    assert content(leader.partition().log) == content(follower.partition().log)
+    assert world.controller.requests == []
+    await world.stop()
+
+
+@pytest.mark.rule("R11.8")
+@virtually
+async def test_what_is_answered_to_a_request_to_move() -> None:
+    world = world_of_directories(A, B, C)
+    await world.start(1)
+    process = world.agents[1]
+    await world.create(1, (1,))
+    source = directory_of(process)
+    target, third = (path for path in world.log_dirs if path != source)
+    unknown, long = TopicPartition("unknown", 7), TopicPartition("t" * 240, 0)
+    assert await move(process, target, long) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
+    assert await move(process, "/elsewhere") == [ErrorCode.LOG_DIR_NOT_FOUND]
+    assert await move(process, source) == [NONE]
+    assert await move(process, target, unknown) == [ErrorCode.REPLICA_NOT_AVAILABLE]
+    assert await move(process, f"{target}/", dry_run=True) == [NONE]
+    assert (process.logs.futures.all, dict(process.logs.futures.preferred)) == ({}, {unknown: target})
+    # The preference is for a log that is created later.
+    world.decide(1, (1,), tp=unknown)
+    await world.update_metadata()
+    assert await world.tell(1, tp=unknown, topic_id=None) is NONE
+    assert directory_of(process, unknown) == target
+    assert process.logs.futures.preferred == {}
+    process.disk.break_directory(third)
+    await describe(process)
+    assert await move(process, third) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    # While any directory is failed, nothing is moved: what is in there is not known.
+    assert await move(process, target) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert await move(process, target, dry_run=True) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert process.logs.futures.all == {}
+    await world.stop()
+
+
+@pytest.mark.rule("R11.8")
+@virtually
+async def test_a_move_to_another_directory_or_back_ends_the_one_that_is_running() -> None:
+    world = world_of_directories(A, B, C)
+    await world.start(1)
+    process = world.agents[1]
+    await world.create(1, (1,))
+    for _ in range(20):
+        await process.produce(10)
+    source = directory_of(process)
+    second, third = (path for path in world.log_dirs if path != source)
+    await limit_copies(world, 100)
+    assert await move(process, second) == [NONE]
+    await asyncio.sleep(3)
+    assert await move(process, third) == [NONE]
+    assert partition_dirs(process) == {source: ["orders-0"], second: ["delete"], third: ["future"]}
+    assert await move(process, source) == [NONE]
+    assert partition_dirs(process) == {source: ["orders-0"], second: ["delete"], third: ["delete"]}
+    assert (process.logs.paused, process.partition().future_log) == (set(), None)
+    await limit_copies(world, None)
+    await asyncio.sleep(5)
+    assert directory_of(process) == source
+    assert await move(process, third) == [NONE]
+    await moved(process, third)
+    await world.stop()
+
+
+@pytest.mark.rule("R11.8", "R11.9")
+@virtually
+async def test_an_offline_replica_is_not_moved() -> None:
+    world = world_of_directories()
+    await world.start(1)
+    process = world.agents[1]
+    await world.create(1, (1,))
+    source = directory_of(process)
+    process.disk.break_directory(source)
+    await describe(process)
+    await until(lambda: process.agent.manager.is_offline(TP))
+    assert await move(process, other_than(source)) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    await world.stop()

@@ -1,0 +1,137 @@
+"""Replicas move between the log directories of real brokers, under load and through kill -9, by commands."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.process.local_cluster import BROKER
+from deploy.local.cluster import LocalCluster
+from tests.processes.commands import LAUNCHER, as_json, klamm
+from tests.processes.local_clusters import eventually, partitions, serving_cluster
+
+pytestmark = pytest.mark.real
+
+RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """One controller and two brokers, with two log directories each."""
+    settings = {"auto.leader.rebalance.enable": False, "log.segment.bytes": 200_000}
+    folder = tmp_path_factory.mktemp("cluster") / "c"
+    with serving_cluster(folder, controllers=1, brokers=2, settings=settings, log_dirs=2) as running:
+        yield running
+
+
+def log_dirs(cluster: LocalCluster, broker: int) -> list[dict[str, Any]]:
+    [described] = as_json(cluster, "brokers", "log-dirs", str(broker))["brokers"]
+    found: list[dict[str, Any]] = described["log_dirs"]
+    return found
+
+
+def place_of(cluster: LocalCluster, broker: int, topic: str, partition: int = 0) -> tuple[str, str]:
+    """The log directory of a replica, and the other one."""
+    here, there = [], []
+    for described in log_dirs(cluster, broker):
+        replicas = [(r["topic"], r["partition"]) for r in described["replicas"] if not r["is_future"]]
+        (here if (topic, partition) in replicas else there).append(described["log_dir"])
+    assert len(here) == 1
+    return here[0], there[0]
+
+
+@pytest.mark.rule("R11.7", "R11.8", "R11.12", "R2.13")
+def test_a_leader_moves_under_load_and_goes_on_after_kill_9(cluster: LocalCluster) -> None:
+    # Long before the move: a broker learns of its configs from ZooKeeper.
+    klamm(cluster, "brokers", "alter", "1", "--config", f"{RATE}=1000")
+    klamm(cluster, "topics", "create", "moved", "--replica-assignment", "1:2")
+    lines = [f"{number:08d}" for number in range(60_000)]
+    klamm(cluster, "produce", "moved", "--acks", "all", stdin="\n".join(lines[:30_000]) + "\n")
+    source, target = place_of(cluster, 1, "moved")
+    command = [*LAUNCHER, "produce", "moved", "--acks", "all", "--data", str(cluster.folder), "--timeout", "120"]
+    producer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert producer.stdin is not None
+    producer.stdin.write("\n".join(lines[30_000:40_000]) + "\n")
+    producer.stdin.flush()
+    klamm(cluster, "brokers", "move-dir", "1", "moved-0", "--to", target, "--no-wait")
+    futures = [r for d in log_dirs(cluster, 1) for r in d["replicas"] if r["is_future"] and d["log_dir"] == target]
+    assert [future["topic"] for future in futures] == ["moved"]
+    assert futures[0]["offset_lag"] > 0
+    cluster.kill(f"{BROKER}-1")
+    eventually(lambda: partitions(cluster, "moved")[0]["leader"] == 2, "broker 2 leads")
+    cluster.start(f"{BROKER}-1")
+    eventually(lambda: sorted(partitions(cluster, "moved")[0]["isr"]) == [1, 2], "broker 1 is in sync")
+    assert place_of(cluster, 1, "moved") == (source, target)
+    klamm(cluster, "brokers", "alter", "1", "--delete-config", RATE)
+    # The same once more: the move is running, and is waited for.
+    done = klamm(cluster, "brokers", "move-dir", "1", "moved-0", "--to", target, "--timeout", "120")
+    assert "1 replica moved" in done.stderr
+    assert place_of(cluster, 1, "moved") == (target, source)
+    answer, _ = producer.communicate("\n".join(lines[40_000:]) + "\n", timeout=300)
+    assert answer.splitlines()[-1] == "30000"
+    assert not list(Path(target).glob("moved-0.*-future"))
+    assert Path(target, "moved-0").is_dir()
+    klamm(cluster, "elect", "preferred", "--all-topic-partitions")
+    eventually(lambda: partitions(cluster, "moved")[0]["leader"] == 1, "broker 1 leads")
+    read = klamm(cluster, "consume", "moved", "--from-beginning", "--until-end").stdout.splitlines()
+    assert sorted(set(read)) == lines
+
+
+@pytest.mark.rule("R11.8")
+def test_what_a_broker_refuses_is_named(cluster: LocalCluster) -> None:
+    klamm(cluster, "topics", "create", "refused", "--replica-assignment", "1:2")
+    _, target = place_of(cluster, 1, "refused")
+    answer = klamm(cluster, "brokers", "move-dir", "1", "refused-0", "refused-5", "--to", "/nowhere", code=1)
+    assert "LOG_DIR_NOT_FOUND" in answer.stdout
+    answer = klamm(cluster, "brokers", "move-dir", "1", "refused-5", "--to", target, "-o", "json", code=1)
+    [refused] = json.loads(answer.stdout)["refused"]
+    assert (refused["error"], refused["partition"]) == ("REPLICA_NOT_AVAILABLE", 5)
+    assert "no broker 7" in klamm(cluster, "brokers", "move-dir", "7", "refused-0", "--to", target, code=1).stderr
+    klamm(cluster, "brokers", "move-dir", "1", "refused-0", "--to", target, "--dry-run")
+    assert place_of(cluster, 1, "refused")[1] == target
+
+
+def test_kafkas_reassignment_file_names_log_directories(cluster: LocalCluster, tmp_path: Path) -> None:
+    klamm(cluster, "topics", "create", "chosen", "--replica-assignment", "1,1")
+    _, other = place_of(cluster, 1, "chosen", 0)
+    of_two = [described["log_dir"] for described in log_dirs(cluster, 2)]
+    moves = [
+        {"topic": "chosen", "partition": 0, "replicas": [1, 2], "log_dirs": [other, of_two[0]]},
+        {"topic": "chosen", "partition": 1, "replicas": [1, 2], "log_dirs": ["any", of_two[1]]},
+    ]
+    file = tmp_path / "moves.json"
+    file.write_text(json.dumps({"version": 1, "partitions": moves}))
+    klamm(cluster, "reassign", "verify", str(file), code=3)
+    klamm(cluster, "reassign", "execute", str(file), "--wait", "--timeout", "120")
+    klamm(cluster, "reassign", "verify", str(file))
+    assert place_of(cluster, 1, "chosen", 0)[0] == other
+    assert [place_of(cluster, 2, "chosen", number)[0] for number in (0, 1)] == of_two
+    moves[0]["log_dirs"] = ["/nowhere", "any"]
+    file.write_text(json.dumps({"version": 1, "partitions": moves}))
+    answer = klamm(cluster, "reassign", "execute", str(file), code=1)
+    assert "/nowhere is no log directory of broker 1" in answer.stderr
+
+
+def test_log_directories_are_evened_out(cluster: LocalCluster) -> None:
+    klamm(cluster, "topics", "create", "spread", "--replica-assignment", "2,2,2,2")
+    target = log_dirs(cluster, 2)[0]["log_dir"]
+    names = [f"spread-{number}" for number in range(4)]
+    klamm(cluster, "brokers", "move-dir", "2", *names, "--to", target)
+    klamm(cluster, "produce", "spread", stdin="".join(f"{number:0500d}\n" for number in range(4000)))
+
+    def sizes() -> list[int]:
+        return [sum(r["size_bytes"] for r in described["replicas"]) for described in log_dirs(cluster, 2)]
+
+    before = sizes()
+    planned = json.loads(klamm(cluster, "brokers", "balance-dirs", "2", "--dry-run", "-o", "json").stdout)
+    assert planned["moves"]
+    assert sizes() == before
+    klamm(cluster, "brokers", "balance-dirs", "2", "--yes", "--throttle", "50000000", "--timeout", "120")
+    after = sizes()
+    assert max(after) - min(after) < max(before) - min(before)
+    configs = klamm(cluster, "brokers", "describe", "2", "--configs").stdout.splitlines()
+    [line] = [line for line in configs if line.startswith(RATE)]
+    assert line.split()[-1] == "default"
