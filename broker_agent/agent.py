@@ -192,7 +192,7 @@ class Agent:
         return self._session.health()
 
     def findings(self) -> Iterator[Finding]:
-        """Report what keeps this agent from ZooKeeper, the controller, its leaders; stuck moves, and logs not cleaned."""
+        """Report what keeps this agent from ZooKeeper, controller or leaders, stuck moves, and logs not cleaned."""
         if self._session is not None:
             yield from self._session.findings()
         yield from self.proposals.findings()
