@@ -11,6 +11,7 @@ import structlog
 from msgspec import Struct
 
 from broker_agent.agent_metrics import AgentMetrics
+from broker_agent.compaction.log_cleaner import LogCleaner
 from broker_agent.damage.damaged_replicas import DamagedReplicas
 from broker_agent.damage.directory_failures import DirectoryFailures
 from broker_agent.damage.log_scrub import LogScrub
@@ -122,6 +123,7 @@ class Agent:
             proposals=self.proposals,
             sink=dependencies.sink,
         )
+        self._cleaner = LogCleaner(broker.id, dependencies.logs, settings, dependencies.metrics, dependencies.clock)
         setup = FetchSetup(self.manager, lambda: self.registration.epoch, dependencies.client)
         self.fetchers = ReplicaFetchers(setup, tasks)
         self.damaged = DamagedReplicas(self.manager, self.fetchers, self.registration, self.finder, setup.client)
@@ -199,11 +201,12 @@ class Agent:
         return self._session.health()
 
     def findings(self) -> Iterator[Finding]:
-        """Report what keeps this agent from ZooKeeper, the controller or its leaders, and moves that are stuck."""
+        """Report what keeps this agent from ZooKeeper, controller or leaders, stuck moves, and logs not cleaned."""
         if self._session is not None:
             yield from self._session.findings()
         yield from self.proposals.findings()
         yield from self.fetchers.findings()
+        yield from self._cleaner.findings()
         yield from throttle_findings(self.manager)
         yield from self.copies.findings()
 
@@ -247,6 +250,7 @@ class Agent:
             ("damaged-replicas", self.damaged.run()),
             ("ended-damage", self.damaged.watch()),
             ("log-scrub", scrub.run()),
+            ("log-cleaner", self._cleaner.run()),
             ("fetcher-metrics", self.fetchers.refresh_metrics()),
             ("copier-metrics", self.copies.refresh_metrics()),
             ("state-change-log-head", heads.run()),

@@ -220,6 +220,10 @@ class SimulatedDisk:
         self.check(path)
         return self._files[path].modified_ms
 
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        self.check(path)
+        self._files[path].modified_ms = modified_ms
+
     def space(self, path: str) -> tuple[int, int]:
         self.check(path)
         used = sum(len(inode.content) for inode in self._files.values())

@@ -20,6 +20,7 @@ from cluster.model.partition import TopicPartition
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
+CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 DAMAGED_REPLICAS: Final = "damaged-replica-checkpoint"
@@ -36,6 +37,7 @@ _REMEDIES: Final = {
     HIGH_WATERMARKS: "restore the file, or delete it: high watermarks then rise again from the log start offsets",
     LOG_START_OFFSETS: "records that were deleted before their segments were may be read again; delete them again",
     RECOVERY_POINTS: "every log of the directory is checked from its start",
+    CLEANER_OFFSETS: "the compacted logs of the directory are cleaned from their start",
     LEADER_EPOCHS: "the leader epochs are taken from the batches",
     DAMAGED_REPLICAS: "what it had is not reported any more; the state-change log has it (truncation, LogRecovery)",
     BOOT_ID: "without a clean shutdown the replicas of the directory count as if the power had failed",

@@ -24,6 +24,11 @@ class LogConfig(Struct, frozen=True):
     flush_ms: int = UNLIMITED
     file_delete_delay_ms: int = 60_000
     cleanup_policy: str = "delete"
+    """`delete`, `compact`, or both, separated by a comma."""
+    delete_retention_ms: int = 86_400_000
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = UNLIMITED
     message_timestamp_type: str = "CreateTime"
     message_timestamp_difference_max_ms: int = UNLIMITED
     """The former name of the next two; applies to each that has its default."""
@@ -32,3 +37,15 @@ class LogConfig(Struct, frozen=True):
     leader_replication_throttled_replicas: str = ""
     follower_replication_throttled_replicas: str = ""
     """`*`, or `partition:broker,…`: the replicas whose copies the throttled rates of the brokers limit."""
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def segment_ms_max(self) -> int:
+        """The age at which a segment rolls: that of a compacted log must not keep records from being cleaned in time.
+
+        Source: Kafka LogConfig.maxSegmentMs.
+        """
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms

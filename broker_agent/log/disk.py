@@ -69,6 +69,9 @@ class Disk(Protocol):
     def modified_ms(self, path: str) -> int:
         """The time when the file was last written, in ms since the Unix epoch."""
 
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        """Set the time when the file was last written, in ms since the Unix epoch."""
+
     def space(self, path: str) -> tuple[int, int]:
         """The total and usable bytes of the file system; -1 where unknown."""
 

@@ -146,6 +146,9 @@ class FileDisk:
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
 
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        os.utime(path, ns=(modified_ms * 1_000_000,) * 2)
+
     def space(self, path: str) -> tuple[int, int]:
         usage = os.statvfs(path)
         return usage.f_blocks * usage.f_frsize, usage.f_bavail * usage.f_frsize

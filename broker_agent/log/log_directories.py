@@ -16,6 +16,7 @@ from broker_agent.log import checkpoints
 from broker_agent.log.config import LogConfig
 from broker_agent.log.cut_markers import remove_cut_markers
 from broker_agent.log.directory_names import deleted_name, path_in
+from broker_agent.log.disk import Disk
 from broker_agent.log.future_logs import FutureLogs, copy_takes_place
 from broker_agent.log.known_damage import KnownDamage, encode_damaged_replicas
 from broker_agent.log.log_directory import LogDirectory, OnFailure
@@ -64,6 +65,7 @@ class LogDirectories:
         self.paused: set[TopicPartition] = set()
         """The partitions whose current logs are left as they are by retention, as they are being copied (R11.8)."""
         self._unloadable: dict[TopicPartition, UnloadableLog] = {}
+        self._cleaned: set[str] = set()  # Directories with a checkpoint of the cleaner.
         self.damage = KnownDamage()
         self.newly_damaged: list[DamagedReplica] = []
         """What was found missing when the directories were opened (R9.22)."""
@@ -78,6 +80,10 @@ class LogDirectories:
     def directories(self) -> Mapping[str, LogDirectory]:
         """The configured directories, including failed ones."""
         return self._directories
+
+    @property
+    def disk(self) -> Disk:
+        return self._dependencies.disk
 
     @property
     def live_directories(self) -> tuple[str, ...]:
@@ -119,6 +125,8 @@ class LogDirectories:
         """Add a log loaded at startup; returns an already known log of the same partition, if there is one."""
         present = self._logs.setdefault(log.topic_partition, log)
         self._log_counts[log.directory] += 1
+        if log.first_dirty_offset > 0:
+            self._cleaned.add(log.directory)
         return None if present is log else present
 
     async def end_swap(self, copy: PartitionLog, current: PartitionLog) -> PartitionLog:
@@ -247,6 +255,7 @@ class LogDirectories:
         for path, deleted in touched.items():
             try:
                 await self._write_offsets(path)
+                await self.write_cleaner_offsets_of(path)
                 await self._forget_high_watermarks(path, deleted)
             except StorageError as error:
                 failures.update(dict.fromkeys(deleted, error))
@@ -341,7 +350,7 @@ class LogDirectories:
 
     async def write_recovery_points(self) -> None:
         """Rewrite the recovery-point checkpoints of all live directories (R9.1)."""
-        await self._in_each_directory(self._write_recovery_points)
+        await self._in_each_directory(self.write_recovery_points_of)
 
     async def write_log_start_offsets(self) -> None:
         """Rewrite the log-start checkpoints of all live directories (R9.1)."""
@@ -358,10 +367,11 @@ class LogDirectories:
                 await write(path)
 
     async def _write_offsets(self, directory: str) -> None:
-        await self._write_recovery_points(directory)
+        await self.write_recovery_points_of(directory)
         await self.write_log_starts_of(directory)
 
-    async def _write_recovery_points(self, directory: str) -> None:
+    async def write_recovery_points_of(self, directory: str) -> None:
+        """Rewrite the recovery-point checkpoint of one directory. Raises StorageError."""
         with self._directories[directory]:
             async with self._directories[directory].checkpoint_writing:
                 markers = self._directories[directory].take_cut_markers()
@@ -370,6 +380,7 @@ class LogDirectories:
                 try:
                     await self._replace(directory, checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(points))
                     if markers:
+                        await self._replace_cleaner_offsets(directory)
                         await self._dependencies.disk.run(partial(remove_cut_markers, self._dependencies.disk, markers))
                 except OSError:
                     self._directories[directory].cut_markers += markers
@@ -386,6 +397,20 @@ class LogDirectories:
                     if (start := log.log_start_to_checkpoint) is not None
                 }
                 await self._replace(directory, checkpoints.LOG_START_OFFSETS, checkpoints.encode_offsets(starts))
+
+    async def write_cleaner_offsets_of(self, directory: str) -> None:
+        """Rewrite the `cleaner-offset-checkpoint` of one directory. Raises StorageError."""
+        with self._directories[directory]:
+            async with self._directories[directory].checkpoint_writing:
+                await self._replace_cleaner_offsets(directory)
+
+    async def _replace_cleaner_offsets(self, directory: str) -> None:
+        """Rewrite the file, unless no log of the directory was ever cleaned."""
+        offsets = self._stored(directory, "first_dirty")
+        offsets |= {log.topic_partition: at for log in self._logs_in(directory) if (at := log.first_dirty_offset) > 0}
+        if offsets or directory in self._cleaned:
+            await self._replace(directory, checkpoints.CLEANER_OFFSETS, checkpoints.encode_offsets(offsets))
+            self._cleaned.add(directory)
 
     async def write_damaged_replicas(self) -> None:
         """Rewrite the `damaged-replica-checkpoint` of each directory where something has changed (R9.33)."""
@@ -489,6 +514,7 @@ class LogDirectories:
 
         await asyncio.gather(*(close_until_done() for _ in range(_CLOSED_AT_ONCE)))
         await self._write_offsets(path)
+        await self.write_cleaner_offsets_of(path)
         if path in self.damage.unsaved:
             await self.write_damage_of(path)
         if not failures and all(log.directory != path for log in self._unloadable.values()):

@@ -389,15 +389,15 @@ async def _store_boot_id(disk: Disk, directory: LogDirectory, boot_id: str) -> N
 
 
 def _read_offsets(disk: Disk, path: str) -> dict[TopicPartition, CheckpointedOffsets]:
-    """The three offset checkpoints. Raises MalformedCheckpointError for that of the high watermarks."""
+    """The offset checkpoints. Raises MalformedCheckpointError for that of the high watermarks."""
     points = _read_or_empty(disk, f"{path}/{checkpoints.RECOVERY_POINTS}")
     starts = _read_or_empty(disk, f"{path}/{checkpoints.LOG_START_OFFSETS}")
     file = f"{path}/{checkpoints.HIGH_WATERMARKS}"
     watermarks = checkpoints.read_checkpoint(disk, file, checkpoints.decode_offsets)
-    known, zero = points.keys() | starts.keys() | watermarks.keys(), Offset(0)
-    return {
-        tp: CheckpointedOffsets(points.get(tp, zero), starts.get(tp, zero), watermarks.get(tp, zero)) for tp in known
-    }
+    dirty = _read_or_empty(disk, f"{path}/{checkpoints.CLEANER_OFFSETS}")
+    files, zero = (points, starts, watermarks, dirty), Offset(0)
+    known = points.keys() | starts.keys() | watermarks.keys()
+    return {tp: CheckpointedOffsets(*(file.get(tp, zero) for file in files)) for tp in known}
 
 
 def _read_or_empty(disk: Disk, path: str) -> dict[TopicPartition, Offset]:

@@ -7,9 +7,8 @@ Source: Kafka UnifiedLog, LocalLog.
 import asyncio
 from collections.abc import Iterator, Sequence
 
-from msgspec import Struct
-
 from broker_agent.log import checkpoints
+from broker_agent.log.append_info import NOTHING_APPENDED, AppendInfo
 from broker_agent.log.config import LogConfig
 from broker_agent.log.disk import Disk
 from broker_agent.log.disk_errors import is_error_of_disk
@@ -22,32 +21,14 @@ from broker_agent.log.record_sets import check_batch_of_client, check_set_of_lea
 from broker_agent.log.recovery import LoadedLog
 from broker_agent.log.retention import count_expired, describe
 from broker_agent.log.segment import PlacedBatch, Segment
-from broker_agent.log.segments import LogDependencies, create_segment
+from broker_agent.log.segments import LogDependencies, create_cleaned_segment, create_segment
 from broker_agent.log.snapshots import rebuild_producers, remove_snapshots_after, write_snapshot
 from broker_agent.log.verification import Extent, Pace, verify_segments
 from broker_agent.log_damage import LogDamage
-from cluster.model.broker import NO_LEADER_EPOCH, UNKNOWN_OFFSET, LeaderEpoch, Offset, TopicId
+from cluster.model.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
 from cluster.model.errors import ErrorCode, LogAppendError, StorageError
 from cluster.model.partition import TopicPartition
 from cluster.requests.data import EpochEndOffset
-
-
-class AppendInfo(Struct, frozen=True):
-    """The result of an append. `last_offset` is inclusive; both offsets are -1 if nothing was appended.
-
-    `duplicate`: an idempotent producer sent this batch before; the offsets are those of the first append.
-    """
-
-    first_offset: Offset
-    last_offset: Offset
-    last_leader_epoch: LeaderEpoch
-    log_append_time_ms: int = -1
-    valid_bytes: int = 0
-    record_count: int = 0
-    duplicate: bool = False
-
-
-NOTHING_APPENDED = AppendInfo(UNKNOWN_OFFSET, UNKNOWN_OFFSET, NO_LEADER_EPOCH)
 
 
 class PartitionLog:
@@ -76,6 +57,8 @@ class PartitionLog:
         self._log_start, self._end = loaded.log_start_offset, loaded.end_offset
         self._high_watermark = loaded.log_start_offset
         self._flusher = LogFlusher(dependencies, path, loaded)
+        self.first_dirty_offset = loaded.first_dirty_offset
+        """Where the last cleaning ended; 0 if there was none."""
         self._topic_id_is_dirty = False
         self._is_closed = False
         self._producers_counted = 0
@@ -107,6 +90,20 @@ class PartitionLog:
     @property
     def high_watermark(self) -> Offset:
         return self._high_watermark
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """The high watermark: without transactions everything committed is stable."""
+        return self._high_watermark
+
+    @property
+    def cuts(self) -> int:
+        """The number of truncations so far."""
+        return self._flusher.cuts
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
 
     @property
     def recovery_point(self) -> Offset:
@@ -151,18 +148,18 @@ class PartitionLog:
 
     async def begin_leader_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """Assign (epoch, start offset), durably before returning; fsync in a thread (R3.7a step 2)."""
-        with self._usable():
+        with self.usable():
             self._epochs.assign(epoch, start_offset)
             self._confirmed_epoch = max(self._confirmed_epoch, epoch)
             async with self._writing:
-                self._usable()  # While it waited, the log may have been deleted and its directory renamed.
+                self.usable()  # While it waited, the log may have been deleted and its directory renamed.
                 await self._flusher.write_epochs()
 
     def drop_epochs_above(self, leader_epoch: LeaderEpoch) -> Offset | None:
         """Truncate batches of leader epochs above the given one, the newest there is, that only their own headers name
         (R9.23): no checksum covers that field. Returns the offset truncated to; None if there were none.
         """
-        with self._usable():
+        with self.usable():
             confirmed = self._confirmed_epoch = max(self._confirmed_epoch, leader_epoch)
             start = next((entry.start_offset for entry in self._epochs.entries if entry.epoch > confirmed), None)
             if start is not None:
@@ -177,7 +174,7 @@ class PartitionLog:
         if offset > self._high_watermark:
             why = f"log start {offset} would be above the high watermark {self._high_watermark}"
             raise LogAppendError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
-        with self._usable():
+        with self.usable():
             if offset <= self._log_start:
                 return False
             self._log_start = offset
@@ -186,7 +183,7 @@ class PartitionLog:
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEndOffset:
         """The end offset for OffsetsForLeaderEpoch (R6.20)."""
-        with self._usable():
+        with self.usable():
             return self._epochs.end_offset_for(epoch, self._end)
 
     def epoch_at_offset(self, offset: Offset) -> LeaderEpoch | None:
@@ -196,7 +193,7 @@ class PartitionLog:
 
     def append_as_leader(self, records: bytes, leader_epoch: LeaderEpoch, now_ms: int) -> AppendInfo:
         """Validate, stamp, and append exactly one batch (R10.4). Raises LogAppendError, StorageError."""
-        with self._usable():
+        with self.usable():
             assert leader_epoch >= (self._epochs.latest or 0), f"epoch {leader_epoch} follows {self._epochs.latest}"
             self._write_topic_id()
             header = check_batch_of_client(records, self.config)
@@ -224,7 +221,7 @@ class PartitionLog:
 
         Raises LogAppendError (nothing appended) or StorageError.
         """
-        with self._usable():
+        with self.usable():
             self._write_topic_id()
             batches = check_set_of_leader(records, self._end, self._epochs.latest, max_epoch)
             if not batches:
@@ -296,7 +293,7 @@ class PartitionLog:
         `at_least_one`: the first batch is returned even when it alone exceeds `max_bytes`.
         Raises LogAppendError(OFFSET_OUT_OF_RANGE) for start < log start or > LEO.
         """
-        with self._usable():
+        with self.usable():
             bound = min(upper_bound, self._end)
             if self._checked_start(start) >= bound:
                 return b""
@@ -304,12 +301,12 @@ class PartitionLog:
 
     def bytes_between(self, start: Offset, end: Offset) -> int | None:
         """The bytes from the batch containing `start` up to `end` when in one segment, else None (R6.15)."""
-        with self._usable():
+        with self.usable():
             return self.segments.bytes_between(start, end)
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, Offset] | None:
         """The first (timestamp, offset) with timestamp >= the given one, at batch granularity; None if none."""
-        with self._usable():
+        with self.usable():
             header = self.segments.find_timestamp(timestamp, self._log_start)
             return None if header is None else (header.max_timestamp, max(Offset(header.base_offset), self._log_start))
 
@@ -319,7 +316,7 @@ class PartitionLog:
 
         Raises LogAppendError(OFFSET_OUT_OF_RANGE) and StorageError.
         """
-        directory = self._usable()
+        directory = self.usable()
         with directory:
             found = self.segments.place(start) if self._checked_start(start) < self._end else None
             if found is None:
@@ -353,7 +350,7 @@ class PartitionLog:
         There are two if the log start is in the first: the record with its largest timestamp may be deleted.
         """
         batches: list[bytes] = []
-        with self._usable():
+        with self.usable():
             start = self._log_start
             while True:
                 header = self.segments.find_newest(start)
@@ -379,7 +376,7 @@ class PartitionLog:
         def is_current(segment: Segment) -> bool:
             return not self._is_closed and self._flusher.cuts == cuts and segment in self.segments
 
-        with self._usable():
+        with self.usable():
             return await verify_segments(self._dependencies.disk, [*self.segments], extent, is_current, pace)
 
     # Truncating and deleting
@@ -390,7 +387,7 @@ class PartitionLog:
         The epoch cache is truncated in any case (R5.18).
         """
         assert offset >= 0, f"cannot truncate {self.topic_partition} to {offset}"
-        with self._usable():
+        with self.usable():
             if offset >= self._end:
                 self._epochs.truncate_from_end(offset)
                 return False
@@ -413,7 +410,7 @@ class PartitionLog:
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Delete all segments and start an empty log at `offset` (R10.12)."""
-        with self._usable():
+        with self.usable():
             self._restart_at(offset)
 
     def _restart_at(self, offset: Offset) -> None:
@@ -427,8 +424,9 @@ class PartitionLog:
 
     def _prepare_cut(self, offset: Offset) -> None:
         """Lower the recovery point, also for the next start, and remove snapshots with the batches that will go."""
-        self._log_directory.mark_cut(self.path, offset, self.recovery_point)
+        self._log_directory.mark_cut(self.path, offset, max(self.recovery_point, self.first_dirty_offset))
         self._flusher.on_truncation(offset)
+        self.first_dirty_offset = min(self.first_dirty_offset, offset)
         remove_snapshots_after(self._dependencies.disk, self.path, offset)
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
@@ -444,7 +442,7 @@ class PartitionLog:
 
     def enforce_retention(self, now_ms: int) -> int:
         """Delete the oldest segments that retention permits; returns their number."""
-        with self._usable():
+        with self.usable():
             facts = describe(list(self.segments), self._end)
             count = count_expired(facts, self.config, now_ms, self._log_start, self._high_watermark)
             if count == 0:
@@ -457,6 +455,23 @@ class PartitionLog:
             self._flusher.on_segments_deleted()
             self._discard(self.segments.drop_oldest(count))
             return count
+
+    def create_cleaned_segment(self, base_offset: Offset) -> Segment:
+        """Create an empty segment for what a cleaning leaves; `replace_segments` puts it to use."""
+        with self.usable():
+            return create_cleaned_segment(self._dependencies, self.path, base_offset, self.config)
+
+    def replace_segments(self, old: Sequence[Segment], cleaned: Sequence[Segment]) -> None:
+        """Replace sealed segments by what a cleaning has left of them, which is flushed and ends where they end. Raises
+        StorageError: an error halfway fails the directory, as the next start alone can complete this.
+        """
+        with self.usable():
+            try:
+                self._discard(self.segments.replace(old, cleaned))
+            except OSError as error:
+                self._log_directory.fail(error)
+                raise
+            self._flusher.on_segments_deleted()
 
     def _discard(self, paths: list[str]) -> None:
         self._log_directory.remove_later(paths, self.config.file_delete_delay_ms)
@@ -478,7 +493,7 @@ class PartitionLog:
 
         Raises StorageError.
         """
-        with self._usable():
+        with self.usable():
             async with self._writing:
                 if not self._is_closed:
                     self._write_topic_id()
@@ -486,7 +501,7 @@ class PartitionLog:
 
     async def close(self) -> None:
         """Flush everything, indexes and producer state included, and close. Raises StorageError."""
-        with self._usable():
+        with self.usable():
             self._is_closed = True  # Nothing more may be appended: it would not be flushed.
             async with self._writing:
                 self._write_topic_id()
@@ -502,7 +517,7 @@ class PartitionLog:
 
         `flush` makes it durable. The end of `current` may be in a gap, which a truncation inside a batch has left.
         """
-        with self._usable():
+        with self.usable():
             assert self._end <= current.log_end_offset, f"the copy of {self.topic_partition} ends behind it"
             self._end = current.log_end_offset
             self.follow(current)
@@ -522,16 +537,16 @@ class PartitionLog:
 
     async def write_producers(self) -> None:
         """Write a snapshot of the producers at the log end, durably, in a worker thread. Raises StorageError."""
-        with self._usable():
+        with self.usable():
             async with self._writing:
                 disk, path, producers, end = self._dependencies.disk, self.path, self.producers, self._end
                 await disk.run(lambda: write_snapshot(disk, path, producers, end, is_flushed=True))
 
     async def mark(self, name: str) -> None:
         """Create an empty file in the log's directory, durably, in a worker thread. Raises StorageError."""
-        with self._usable():
+        with self.usable():
             async with self._writing:
-                self._usable()  # While it waited, the log may have been deleted and its directory renamed.
+                self.usable()  # While it waited, the log may have been deleted and its directory renamed.
                 disk, path = self._dependencies.disk, self.path
                 await disk.run(lambda: _create_empty(disk, path, name))
 
@@ -541,9 +556,9 @@ class PartitionLog:
         Raises StorageError; then it may have either name, and may be renamed again. Without `must_last`, that the flush
         was not possible for want of descriptors is no error.
         """
-        with self._usable():
+        with self.usable():
             async with self._writing:
-                directory, disk = self._usable(), self._dependencies.disk
+                directory, disk = self.usable(), self._dependencies.disk
                 renamed = f"{directory.path}/{name}"
                 if renamed != self.path:
                     disk.rename(self.path, renamed)
@@ -558,9 +573,9 @@ class PartitionLog:
 
     async def rename_away(self, name: str) -> str:
         """Close the log and rename its directory, once no thread writes in it; returns the new path."""
-        with self._usable():
+        with self.usable():
             async with self._writing:
-                self._usable()
+                self.usable()
                 renamed = f"{self._log_directory.path}/{name}"
                 self._dependencies.disk.rename(self.path, renamed)
                 self.abandon()
@@ -572,7 +587,8 @@ class PartitionLog:
         self._count_producers()
         self.segments.close()
 
-    def _usable(self) -> LogDirectory:
+    def usable(self) -> LogDirectory:
+        """The log directory, inside of which an OSError is one of the directory. Raises StorageError once closed."""
         if self._is_closed:
             raise StorageError(self.directory, f"the log of {self.topic_partition} is closed")
         return self._log_directory

@@ -57,6 +57,10 @@ class ProducerStates:
         """-1 if there is none."""
         return max(self._entries, default=NO_PRODUCER_ID)
 
+    def last_offsets(self) -> dict[int, Offset]:
+        """The last offset of the newest batch of each producer id."""
+        return {producer_id: entry.batches[-1].last_offset for producer_id, entry in self._entries.items()}
+
     def find_duplicate(self, header: BatchHeader) -> ProducerBatch | None:
         """The earlier batch that this one duplicates; None if it may be appended.
 

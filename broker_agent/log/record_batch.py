@@ -27,7 +27,10 @@ CHECKSUM_START: Final = 21
 """The checksum covers everything from the attributes on; base offset and leader epoch precede it."""
 
 _LOG_APPEND_TIME: Final = 0x08
+_TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
+_DELETE_HORIZON: Final = 0x40
+_CODEC: Final = 0x07
 
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 _EXTENT: Final = Struct(">qi11xi")  # base offset, length, last offset delta
@@ -78,6 +81,17 @@ class BatchHeader(NamedTuple):
     @property
     def is_control(self) -> bool:
         return bool(self.attributes & _CONTROL)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & _TRANSACTIONAL)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """The time from which on the batch's tombstones may go; None until a cleaning has set it, in place of the base
+        timestamp (KIP-534).
+        """
+        return self.base_timestamp if self.attributes & _DELETE_HORIZON else None
 
 
 def crc32c(data: Buffer) -> int:
@@ -154,6 +168,26 @@ def stamp_append_time(batch: Buffer, now_ms: int) -> bytes:
 def stamp_max_timestamp(batch: Buffer, timestamp: int) -> bytes:
     """The batch with this MaxTimestamp, the checksum recomputed."""
     return _with_timestamp(batch, parse_header(batch).attributes, timestamp)
+
+
+def encode_emptied(header: BatchHeader) -> bytes:
+    """The batch without its records: offsets, leader epoch, producer, sequence and maximal timestamp stay."""
+    attributes = header.attributes & ~(_CODEC | _DELETE_HORIZON)
+    return encode_with_records(
+        header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0), records=b""
+    )
+
+
+def with_delete_horizon(header: BatchHeader, horizon_ms: int) -> BatchHeader:
+    """The header with a delete horizon, to which the timestamps of the records are relative then."""
+    return header._replace(attributes=header.attributes | _DELETE_HORIZON, base_timestamp=horizon_ms)
+
+
+def encode_with_records(header: BatchHeader, records: bytes) -> bytes:
+    """Encode a batch with these records; length and checksum are computed, the other fields are as given."""
+    length = HEADER_SIZE - LENGTH_END + len(records)
+    covered = FROM_CHECKSUM.pack(*header[5:]) + records
+    return UP_TO_CHECKSUM.pack(header.base_offset, length, header.leader_epoch, header.magic, crc32c(covered)) + covered
 
 
 def _with_timestamp(batch: Buffer, attributes: int, max_timestamp: int) -> bytes:

@@ -19,24 +19,36 @@ from broker_agent.log.disk import Disk
 from broker_agent.log.disk_errors import is_error_of_disk
 from broker_agent.log.epoch_history import EpochEntry, EpochHistory
 from broker_agent.log.producer_state import ProducerStates
-from broker_agent.log.segment import DELETED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from broker_agent.log.record_batch import BatchHeader
+from broker_agent.log.segment import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    Segment,
+)
 from broker_agent.log.segment_recovery import SegmentRecovery, assign_epoch
 from broker_agent.log.segments import LogDependencies, Segments, create_segment, open_segment
 from broker_agent.log.snapshots import latest_snapshot, rebuild_producers, remove_snapshots_after
+from broker_agent.log.swaps import finish_swaps
 from broker_agent.log_damage import LogDamage
 from cluster.model.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
 from cluster.model.errors import StorageError
 
-UNFINISHED_SUFFIXES: Final = (DELETED_SUFFIX, ".cleaned", ".swap", ".tmp")
+UNFINISHED_SUFFIXES: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, ".tmp")
+_TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"  # Of a log that Apache Kafka has written.
 _log = structlog.stdlib.get_logger()
 
 
 class CheckpointedOffsets(Struct, frozen=True):
-    """The log directory's checkpoints for one log."""
+    """The log directory's checkpoints for one log. `first_dirty`: where its last cleaning ended; 0 without one."""
 
     recovery_point: Offset = Offset(0)
     log_start_offset: Offset = Offset(0)
     high_watermark: Offset = Offset(0)
+    first_dirty: Offset = Offset(0)
 
 
 class UnloadableLog(Struct, frozen=True):
@@ -55,6 +67,7 @@ class LoadedLog(Struct):
     """A log loaded from disk. `end_offset` is exclusive; the high watermark is not part of it.
 
     `confirmed_epoch`: the newest leader epoch that does not rest on a batch header alone, which no checksum covers.
+    `first_dirty_offset`: where its last cleaning ended; 0 without one.
     """
 
     segments: Segments
@@ -67,6 +80,7 @@ class LoadedLog(Struct):
     confirmed_epoch: LeaderEpoch = NO_LEADER_EPOCH
     cut_markers: tuple[str, ...] = ()
     damage: LogDamage | None = None
+    first_dirty_offset: Offset = Offset(0)
     is_marked: bool = False
     """Whether it was about to take the place of another log of the partition, or just had (`SWAP_MARKER`)."""
 
@@ -154,17 +168,19 @@ def load_log(
         confirmed_epoch=min(confirmed, stored_epochs[-1].epoch if stored_epochs else NO_LEADER_EPOCH),
         cut_markers=tuple(markers),
         damage=damage,
+        first_dirty_offset=known.first_dirty,
         is_marked=disk.read_file(f"{path}/{SWAP_MARKER}") is not None,
     )
 
 
 def _tidy(dependencies: LogDependencies, path: str) -> list[Offset]:
-    """Delete leftovers of unfinished operations; returns the base offsets of the segments, in order."""
+    """Complete or undo what a crash has interrupted; returns the base offsets of the segments, in order."""
+    finish_swaps(dependencies.disk, path)
     names = dependencies.disk.list_directory(path)
     logs = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
     for name in names:
         stem, dot, suffix = name.rpartition(".")
-        is_orphan = dot + suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX) and stem not in logs
+        is_orphan = dot + suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, _TRANSACTION_INDEX_SUFFIX) and stem not in logs
         if name.endswith(UNFINISHED_SUFFIXES) or is_orphan:
             dependencies.disk.remove_file(f"{path}/{name}")
     return [base for base in map(parse_offset_name, sorted(logs)) if base is not None]
@@ -175,7 +191,8 @@ def _below_markers(checkpointed: CheckpointedOffsets, markers: Iterable[Offset])
     lowest = min((checkpointed.recovery_point, *markers))
     above = lowest < checkpointed.recovery_point
     high_watermark = min(checkpointed.high_watermark, lowest) if above else checkpointed.high_watermark
-    return CheckpointedOffsets(lowest, checkpointed.log_start_offset, high_watermark)
+    first_dirty = min((checkpointed.first_dirty, *markers))
+    return CheckpointedOffsets(lowest, checkpointed.log_start_offset, high_watermark, first_dirty)
 
 
 def _find_damage(
@@ -248,21 +265,30 @@ def _fit_epochs(
 
 
 def _epochs_agree(epochs: EpochHistory, segments: Segments, log_start: Offset, end: Offset) -> bool:
-    """Whether each entry begins where its epoch begins in the batches, and the last one is that of the last batch.
+    """Whether the batches just before and just after the start of each epoch have the epochs that the history gives.
 
-    Epochs never fall, so that this leaves no room for others in between. It costs two headers for each entry.
+    Epochs never fall, so that this leaves no room for others in between. It costs two headers for each entry. There may
+    be gaps, even over whole epochs, where a cleaning has left nothing.
     """
     if log_start == end:
         return True
-    before = NO_LEADER_EPOCH
     for entry in epochs.entries:
-        headers = list(islice(segments.headers(Offset(max(log_start, entry.start_offset - 1))), 2))
-        if entry.start_offset > log_start:
-            if not headers or headers[0].last_offset >= entry.start_offset or headers[0].leader_epoch != before:
-                return False
-            del headers[0]
-        if not headers or headers[0].leader_epoch != entry.epoch:
+        behind = islice(segments.headers(max(log_start, entry.start_offset)), 1)
+        before = segments.last_before(entry.start_offset) if entry.start_offset > log_start else None
+        if before is not None and before.last_offset < log_start:
+            before = None
+        if not all(_agrees(epochs, header, log_start) for header in (before, *behind) if header is not None):
             return False
-        before = entry.epoch
     newest = [segment.last_epoch for segment in segments if segment.next_offset > segment.base_offset]
-    return not newest or newest[-1] == before
+    return not newest or newest[-1] == _epoch_at(epochs, Offset(end - 1))
+
+
+def _agrees(epochs: EpochHistory, header: BatchHeader, log_start: Offset) -> bool:
+    """Whether the history gives the epoch of a batch to its first offset that is in the log, and to its last one."""
+    first = max(log_start, Offset(header.base_offset))
+    return all(_epoch_at(epochs, at) == header.leader_epoch for at in (first, Offset(header.last_offset)))
+
+
+def _epoch_at(epochs: EpochHistory, offset: Offset) -> LeaderEpoch:
+    epoch = epochs.epoch_at(offset)
+    return NO_LEADER_EPOCH if epoch is None else epoch

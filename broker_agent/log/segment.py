@@ -22,6 +22,8 @@ INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
 
 _READ_AT_ONCE: Final = 8 << 10
 _log = structlog.stdlib.get_logger()
@@ -43,12 +45,21 @@ class Segment:
     """`largest_timestamp` is -1 while no batch has one; `next_offset` is the base offset while it is empty."""
 
     def __init__(
-        self, disk: Disk, directory: str, base_offset: Offset, config: LogConfig, *, created_ms: int, jitter_ms: int
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: Offset,
+        config: LogConfig,
+        *,
+        created_ms: int,
+        jitter_ms: int,
+        state: str = "",
     ) -> None:
+        """`state`: the suffix of its files while the segment is not in use yet."""
         self._disk = disk
-        self._stem = segment_stem(directory, base_offset)
+        self._stem, self._state = segment_stem(directory, base_offset), state
         self._config = config
-        self._file = disk.open_file(self._stem + LOG_SUFFIX)
+        self._file = disk.open_file(self.path)
         self._index, self._times = OffsetIndex(), TimeIndex()
         self._entries_on_disk, self._times_on_disk = 0, 0
         self._last_entry_position = 0
@@ -75,7 +86,16 @@ class Segment:
 
     @property
     def modified_ms(self) -> int:
-        return self._disk.modified_ms(self._stem + LOG_SUFFIX)
+        return self._disk.modified_ms(self.path)
+
+    @property
+    def index_size(self) -> int:
+        """The bytes of the offset index."""
+        return len(self._index) * OFFSET_ENTRY_SIZE
+
+    @property
+    def time_index_size(self) -> int:
+        return len(self._times) * TIME_ENTRY_SIZE
 
     # Opening
 
@@ -86,7 +106,10 @@ class Segment:
 
     @property
     def path(self) -> str:
-        return self._stem + LOG_SUFFIX
+        return self._path_of(LOG_SUFFIX)
+
+    def _path_of(self, suffix: str) -> str:
+        return self._stem + suffix + self._state
 
     def moved_to(self, directory: str) -> None:
         """Take note that the directory of the segment was renamed."""
@@ -108,7 +131,7 @@ class Segment:
 
     def _read_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         """The content of the index files; empty ones if either cannot be an index."""
-        contents = [self._disk.read_file(self._stem + suffix) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
+        contents = [self._disk.read_file(self._path_of(suffix)) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
         index = None if contents[0] is None else OffsetIndex.decode(contents[0])
         times = None if contents[1] is None else TimeIndex.decode(contents[1])
         if index is not None and times is not None:
@@ -208,6 +231,19 @@ class Segment:
 
     # Reading
 
+    def batch_at(self, placed: PlacedBatch) -> bytes:
+        """The bytes of a batch."""
+        return self._file.read(placed.position, placed.header.size)
+
+    def last_before(self, offset: Offset) -> BatchHeader | None:
+        """The last batch that ends before `offset`; None if there is none."""
+        last = None
+        for _, header in self._batches_near(offset - 1 - self.base_offset):
+            if header.last_offset >= offset:
+                break
+            last = header
+        return last
+
     def batches(self, position: int = 0) -> Iterator[PlacedBatch]:
         """The headers of all batches from a batch boundary on, as they are in the file."""
         buffer, start = b"", 0
@@ -274,7 +310,8 @@ class Segment:
             self._rebuild_indexes()
             before = self._times.entry_before(timestamp)
         for _, header in self._batches_near(-1 if before is None else before[1]):
-            if header.max_timestamp >= timestamp and header.last_offset >= start:
+            # A batch without records was left by the cleaner; its timestamp is that of a record that is gone.
+            if header.max_timestamp >= timestamp and header.last_offset >= start and header.record_count > 0:
                 return header
         return None
 
@@ -287,7 +324,7 @@ class Segment:
             return newest
         # It is in a batch below `start`, or in the index only.
         first = self.find(start)
-        headers = () if first is None else (header for _, header in self.batches(first.position))
+        headers = () if first is None else (h for _, h in self.batches(first.position) if h.record_count > 0)
         return max(headers, key=lambda header: header.max_timestamp, default=None)
 
     # Writing
@@ -333,7 +370,7 @@ class Segment:
             return last_offset - self.base_offset > MAX_RELATIVE_OFFSET
         timestamps_of_batches = self.first_timestamp >= 0 and max_timestamp >= 0
         age_ms = max_timestamp - self.first_timestamp if timestamps_of_batches else now_ms - self.created_ms
-        return age_ms > config.segment_ms - self.jitter_ms or not self.has_room(incoming_size, last_offset, config)
+        return age_ms > config.segment_ms_max - self.jitter_ms or not self.has_room(incoming_size, last_offset, config)
 
     def truncate(self, offset: Offset) -> bool:
         """Truncate the file before the first batch that ends at or after `offset`; returns whether bytes went."""
@@ -387,12 +424,12 @@ class Segment:
     def _append(self, suffix: str, content: bytes) -> None:
         if not content:
             return
-        file = self._disk.open_file(self._stem + suffix)
+        file = self._disk.open_file(self._path_of(suffix))
         file.append([content])
         file.close()
 
     def _rewrite(self, suffix: str, content: bytes) -> None:
-        file = self._disk.open_file(self._stem + suffix)
+        file = self._disk.open_file(self._path_of(suffix))
         file.truncate(0)
         if content:
             file.append([content])
@@ -413,6 +450,22 @@ class Segment:
         self._is_deleted = True
         self.close()
         return [self._stem + suffix + DELETED_SUFFIX for suffix in SUFFIXES]
+
+    def rename_to(self, state: str) -> None:
+        """Rename the segment's files to those with the suffix `state`. The batches go last: indexes can be missing."""
+        for suffix in reversed(SUFFIXES):
+            self._disk.rename(self._path_of(suffix), self._stem + suffix + state)
+        self._state = state
+
+    def discard(self) -> None:
+        """Close the segment and remove its files."""
+        self.close()
+        for suffix in SUFFIXES:
+            self._disk.remove_file(self._path_of(suffix))
+
+    def set_modified(self, modified_ms: int) -> None:
+        """Set when the batches were last written, by which a segment without timestamps expires."""
+        self._disk.set_modified(self.path, modified_ms)
 
     def close(self) -> None:
         self._file.close()

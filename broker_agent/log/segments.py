@@ -1,7 +1,7 @@
 """The segments of one log in offset order; only the last one, the active segment, is written."""
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from broker_agent.log.config import LogConfig
 from broker_agent.log.disk import Disk
 from broker_agent.log.log_metrics import UNOBSERVED, LogMetrics
 from broker_agent.log.record_batch import BatchHeader
-from broker_agent.log.segment import SUFFIXES, PlacedBatch, Segment, segment_stem
+from broker_agent.log.segment import CLEANED_SUFFIX, SUFFIXES, SWAP_SUFFIX, PlacedBatch, Segment, segment_stem
 from cluster.aio.clock import WallClock
 from cluster.model.broker import Offset
 
@@ -23,32 +23,44 @@ class LogDependencies(NamedTuple):
     metrics: LogMetrics = UNOBSERVED
 
 
-def open_segment(dependencies: LogDependencies, directory: str, base_offset: Offset, config: LogConfig) -> Segment:
-    """Open or create a segment; its roll jitter is drawn once."""
+def open_segment(
+    dependencies: LogDependencies, directory: str, base_offset: Offset, config: LogConfig, *, state: str = ""
+) -> Segment:
+    """Open or create a segment; its roll jitter is drawn once. `state`: the suffix of its files."""
     jitter_ms = dependencies.random.randint(0, max(0, min(config.segment_jitter_ms, config.segment_ms)))
     created_ms = dependencies.clock.now_ms()
-    return Segment(dependencies.disk, directory, base_offset, config, created_ms=created_ms, jitter_ms=jitter_ms)
+    disk = dependencies.disk
+    return Segment(disk, directory, base_offset, config, created_ms=created_ms, jitter_ms=jitter_ms, state=state)
 
 
-def create_segment(dependencies: LogDependencies, directory: str, base_offset: Offset, config: LogConfig) -> Segment:
+def create_segment(
+    dependencies: LogDependencies, directory: str, base_offset: Offset, config: LogConfig, *, state: str = ""
+) -> Segment:
     """Create an empty segment; files of that name, left by a crash, are deleted. After an error nothing is left of it:
     a segment that nobody knows would begin within one that is still appended to.
     """
-    _remove_files(dependencies.disk, directory, base_offset)
-    segment = open_segment(dependencies, directory, base_offset, config)
+    _remove_files(dependencies.disk, directory, base_offset, state)
+    segment = open_segment(dependencies, directory, base_offset, config, state=state)
     try:
         segment.create_indexes()
     except OSError:
         segment.close()
-        _remove_files(dependencies.disk, directory, base_offset)
+        _remove_files(dependencies.disk, directory, base_offset, state)
         raise
     segment.is_dirty = True
     return segment
 
 
-def _remove_files(disk: Disk, directory: str, base_offset: Offset) -> None:
+def create_cleaned_segment(
+    dependencies: LogDependencies, directory: str, base_offset: Offset, config: LogConfig
+) -> Segment:
+    """Create a segment for what a cleaning leaves, of which the next start removes the files until it is in use."""
+    return create_segment(dependencies, directory, base_offset, config, state=CLEANED_SUFFIX)
+
+
+def _remove_files(disk: Disk, directory: str, base_offset: Offset, state: str) -> None:
     for suffix in SUFFIXES:
-        disk.remove_file(segment_stem(directory, base_offset) + suffix)
+        disk.remove_file(segment_stem(directory, base_offset) + suffix + state)
 
 
 class Segments:
@@ -85,6 +97,23 @@ class Segments:
 
     def replace_all(self, segment: Segment) -> None:
         self._segments, self._bases = [segment], [segment.base_offset]
+
+    def replace(self, old: Sequence[Segment], cleaned: Sequence[Segment]) -> list[str]:
+        """Replace consecutive segments by what a cleaning has left of them; returns paths as `drop_oldest` does.
+
+        Raises OSError, after which only the next start can complete this: once all cleaned files are named `.swap`, the
+        old ones are of no use. Source: Kafka LocalLog.replaceSegments.
+        """
+        first = self._segments.index(old[0])
+        assert self._segments[first : first + len(old)] == list(old), "the segments are consecutive"
+        for segment in reversed(cleaned):
+            segment.rename_to(SWAP_SUFFIX)
+        self._segments[first : first + len(old)] = cleaned
+        self._bases = [segment.base_offset for segment in self._segments]
+        paths = [path for segment in reversed(old) for path in segment.mark_deleted()]
+        for segment in cleaned:
+            segment.rename_to("")
+        return paths
 
     def drop_oldest(self, count: int) -> list[str]:
         """Remove the `count` oldest segments; returns the paths of the files to delete later."""
@@ -143,6 +172,14 @@ class Segments:
         """The first batch with a timestamp at or after the given one that ends at or after `start`."""
         found = (segment.find_timestamp(timestamp, start) for segment in self.since(start))
         return next((header for header in found if header is not None), None)
+
+    def last_before(self, offset: Offset) -> BatchHeader | None:
+        """The last batch that ends before `offset`; None if there is none."""
+        for segment in reversed(self._segments[: bisect_right(self._bases, offset)]):
+            header = segment.last_before(offset)
+            if header is not None:
+                return header
+        return None
 
     def find_newest(self, start: Offset) -> BatchHeader | None:
         """The first batch with the largest timestamp among those that end at or after `start`; None without any."""

@@ -24,7 +24,8 @@ from broker_agent.decisions.isr import (
 )
 from broker_agent.decisions.record_deletion import low_watermark
 from broker_agent.decisions.replica_progress import ReplicaProgress, record_fetch, restart_epoch
-from broker_agent.log.partition_log import AppendInfo, PartitionLog
+from broker_agent.log.append_info import AppendInfo
+from broker_agent.log.partition_log import PartitionLog
 from broker_agent.metadata_cache import MetadataCache
 from cluster.model.broker import (
     INITIAL_CONTROLLER_EPOCH,

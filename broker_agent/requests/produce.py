@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from broker_agent.decisions import data_requests
 from broker_agent.decisions.isr import maximal_isr
-from broker_agent.log.partition_log import AppendInfo, PartitionLog
+from broker_agent.log.append_info import AppendInfo
+from broker_agent.log.partition_log import PartitionLog
 from broker_agent.replication.hosted_partition import HostedPartition
 from broker_agent.replication.replica_manager import ReplicaManager
 from broker_agent.requests.batch_validation import BatchValidation

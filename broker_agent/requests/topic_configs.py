@@ -5,7 +5,6 @@ Source: Kafka LogConfig (R15.1).
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 import structlog
 from msgspec.structs import replace
@@ -19,8 +18,6 @@ from cluster.znodes.paths import CONFIG_TOPICS
 from cluster.zookeeper.configs import overrides_of, read_configs
 from cluster.zookeeper.port import ZooKeeper
 
-_CLEANUP_POLICIES: Final = frozenset({"delete", "compact"})
-"""Logs are not compacted: without `delete` all records are kept."""
 _log = structlog.stdlib.get_logger()
 
 
@@ -34,23 +31,17 @@ def default_log_config(settings: Settings) -> LogConfig:
 
 def override(defaults: LogConfig, overrides: Mapping[str, str], topic: str) -> LogConfig:
     """Apply a topic's overrides to the defaults. An invalid value is logged and ignored."""
-    changes: dict[str, int | str] = {}
+    changes: dict[str, int | float | str] = {}
     for key, text in overrides.items():
         field = key.replace(".", "_")
         if field not in LogConfig.__struct_fields__:
             _log.info("Ignored an unused topic config", topic=topic, key=key)
             continue
-        if _is_valid(key, text):
+        if CHECKS[key](text) is None:
             changes[field] = type(getattr(defaults, field))(text)
         else:
             _log.warning("Ignored an invalid topic config; using the default", topic=topic, key=key, value=text)
     return replace(defaults, **changes) if changes else defaults
-
-
-def _is_valid(key: str, text: str) -> bool:
-    if key == "cleanup.policy":
-        return {part.strip() for part in text.split(",")} <= _CLEANUP_POLICIES
-    return CHECKS[key](text) is None
 
 
 class TopicConfigs:

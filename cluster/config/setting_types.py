@@ -38,6 +38,13 @@ def _refuse_another_size(value: int) -> int:
     return value
 
 
+def _check_policies(value: str) -> str:
+    policies = [part.strip() for part in value.split(",")]
+    if not set(policies) <= {"delete", "compact"}:
+        raise ValueError("must be delete, compact, or compact,delete")
+    return ",".join(dict.fromkeys(policies))
+
+
 def _parse_version(value: object) -> object:
     return ProtocolVersion.parse(value) if isinstance(value, str) else value
 
@@ -51,5 +58,6 @@ OrUnlimited = Annotated[Number, Field(ge=-1, le=INT64_MAX)]
 ListenerName = Annotated[str, BeforeValidator(_upper_case), Field(pattern="^[A-Z0-9][A-Z0-9_.-]*$")]
 Level = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower_case)]
 Version = Annotated[ProtocolVersion, BeforeValidator(_parse_version)]
+CleanupPolicy = Annotated[str, AfterValidator(_check_policies)]
 AutomaticTopics = Annotated[bool, AfterValidator(_refuse_true)]
 BackgroundThreads = Annotated[Positive, AfterValidator(_refuse_another_size)]

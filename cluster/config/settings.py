@@ -18,6 +18,7 @@ from cluster.config.setting_types import (
     INT64_MAX,
     AutomaticTopics,
     BackgroundThreads,
+    CleanupPolicy,
     Level,
     ListenerName,
     NotNegative,
@@ -34,6 +35,7 @@ from cluster.model.protocol_version import NEWEST
 
 _MS_PER_MINUTE: Final = 60_000
 _MS_PER_HOUR: Final = 3_600_000
+_KEYS_MEMORY_MIN: Final = 1 << 20
 _REQUESTS_IN_MEMORY_MIN: Final = 16
 """The reserve of each kind of requests is an eighth, and has room for one while another one is processed."""
 
@@ -280,8 +282,34 @@ class _LogKeys(Keys):
     """Time between two checkpoints of the log start offsets."""
     log_segment_delete_delay_ms: NotNegative = 60_000
     """Time for which the files of a deleted segment or partition are kept."""
-    log_cleanup_policy: Literal["delete"] = "delete"
-    """Must be `delete`: logs are not compacted."""
+    log_cleanup_policy: CleanupPolicy = "delete"
+    """What becomes of old records: `delete` by age and size, `compact` to the last one of each key, or both:
+    `compact,delete`.
+    """
+    log_cleaner_enable: bool = True
+    """Whether logs whose policy includes `compact` are compacted."""
+    log_cleaner_threads: SizeInt32 = 1
+    """Logs that a broker compacts at the same time."""
+    log_cleaner_io_max_bytes_per_second: Annotated[float, Field(gt=0)] = 1.7976931348623157e308
+    """What compaction reads and writes, all logs together; without a limit unless given."""
+    log_cleaner_dedupe_buffer_size: Positive = 134_217_728
+    """Memory for keys, of all logs that are compacted at the same time; each needs 1 MiB. A key takes 200 bytes of it
+    (24 in Kafka); what does not fit is left for the next round.
+    """
+    log_cleaner_io_buffer_size: Annotated[Number, Field(ge=0, le=INT32_MAX)] = 524_288
+    """What compaction reads at a time, of all logs that are compacted at the same time."""
+    log_cleaner_io_buffer_load_factor: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """The share of the memory for keys that is used."""
+    log_cleaner_backoff_ms: NotNegative = 15_000
+    """How long compaction waits while no log is dirty enough."""
+    log_cleaner_min_cleanable_ratio: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """The share of bytes that were not compacted yet from which on a log is compacted."""
+    log_cleaner_delete_retention_ms: NotNegative = 86_400_000
+    """How long a tombstone stays after it was compacted for the first time."""
+    log_cleaner_min_compaction_lag_ms: NotNegative = 0
+    """The age below which records are not compacted."""
+    log_cleaner_max_compaction_lag_ms: Positive = INT64_MAX
+    """The age at which records are compacted, however few they are."""
     message_max_bytes: Annotated[Number, Field(ge=0, le=INT32_MAX)] = 1_048_588
     """The largest batch that is accepted."""
     log_message_timestamp_type: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
@@ -298,6 +326,22 @@ class _LogKeys(Keys):
     def _nothing_is_kept_for_no_time(cls, value: int) -> int:
         if value == 0:
             raise ValueError("must be -1 (no limit) or at least 1")
+        return value
+
+    @field_validator("log_cleaner_dedupe_buffer_size")
+    @classmethod
+    def _each_cleaner_has_room_for_keys(cls, value: int, info: ValidationInfo) -> int:
+        threads = info.data.get("log_cleaner_threads")
+        if threads is not None and value < threads * _KEYS_MEMORY_MIN:
+            raise ValueError(f"must be at least {_KEYS_MEMORY_MIN} for each of log.cleaner.threads ({threads})")
+        return value
+
+    @field_validator("log_cleaner_max_compaction_lag_ms")
+    @classmethod
+    def _records_may_be_compacted_before_they_must(cls, value: int, info: ValidationInfo) -> int:
+        least = info.data.get("log_cleaner_min_compaction_lag_ms")
+        if least is not None and value < least:
+            raise ValueError(f"must be at least log.cleaner.min.compaction.lag.ms ({least})")
         return value
 
     @field_validator("log_dirs", mode="before")

@@ -9,12 +9,16 @@ from cluster.config import values
 
 BROKER_KEYS: Final[dict[str, str]] = {
     "cleanup.policy": "log.cleanup.policy",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
     "file.delete.delay.ms": "log.segment.delete.delay.ms",
     "flush.messages": "log.flush.interval.messages",
     "flush.ms": "log.flush.interval.ms",
     "index.interval.bytes": "log.index.interval.bytes",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
     "max.message.bytes": "message.max.bytes",
     "message.timestamp.type": "log.message.timestamp.type",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
     "min.insync.replicas": "min.insync.replicas",
     "retention.bytes": "log.retention.bytes",
     "retention.ms": "log.retention.ms",
@@ -34,11 +38,9 @@ def _replica_list(value: str) -> str | None:
 
 
 def _cleanup_policy(value: str) -> str | None:
-    """Accept only `delete`, which may stand twice in Kafka's list: what agents would not carry out is not accepted."""
+    """Accept `delete` and `compact`, either or both; each may stand twice in Kafka's list."""
     policies = {part.strip() for part in value.split(",")}
-    if policies <= {"delete"}:
-        return None
-    return "must be delete" + (": logs are not compacted" if "compact" in policies else "")
+    return None if policies <= {"delete", "compact"} else "must be delete, compact, or compact,delete"
 
 
 CHECKS: Final[dict[str, values.Check]] = {

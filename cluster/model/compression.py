@@ -1,10 +1,11 @@
-"""Decompresses the records of a batch, never to more than a given number of bytes.
+"""Compresses the records of a batch, and decompresses them, never to more than a given number of bytes.
 
 The bound holds while decompressing: the native decoders write into a buffer of that size, whose pages the system
 provides as they are written, so a small input that claims gigabytes costs no more than the bound. They release the
 interpreter's lock. Source: Kafka CompressionType, SnappyInputStream of xerial, KafkaLZ4BlockInputStream.
 """
 
+import gzip
 import mmap
 import zlib
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from struct import Struct
 from typing import Final
 
 import cramjam
+from aiokafka.codec import lz4_encode, snappy_encode, zstd_encode
 
 
 class CompressionCodec(IntEnum):
@@ -31,6 +33,7 @@ LARGEST_BATCH: Final = 1 << 30
 
 Buffer = bytes | bytearray | memoryview
 
+_GZIP_LEVEL: Final = 6
 _GZIP_FORMAT: Final = 16 + zlib.MAX_WBITS
 _EXPANSION_MAX: Final = {CompressionCodec.GZIP: 1032, CompressionCodec.SNAPPY: 22, CompressionCodec.LZ4: 255}
 """Most bytes that one compressed byte can become. zstd has no such limit."""
@@ -87,6 +90,11 @@ def decompress(codec: CompressionCodec, data: Buffer, limit: int) -> memoryview:
     except (zlib.error, cramjam.DecompressionError) as error:
         name = codec.name.lower()
         raise CompressionError(f"{name}: {str(error).removeprefix(f'{name}: ')}") from None
+
+
+def compress(codec: CompressionCodec, data: bytes) -> bytes:
+    """Compress the records of a batch as Kafka's brokers do; the same bytes for the same data."""
+    return _ENCODERS[codec](data)
 
 
 def _gunzip(data: memoryview, room: int) -> memoryview:
@@ -179,4 +187,11 @@ _DECODERS: Final[dict[CompressionCodec, Callable[[memoryview, int], memoryview]]
     CompressionCodec.SNAPPY: _unsnap,
     CompressionCodec.LZ4: _unlz4,
     CompressionCodec.ZSTD: _unzstd,
+}
+_ENCODERS: Final[dict[CompressionCodec, Callable[[bytes], bytes]]] = {
+    CompressionCodec.NONE: bytes,
+    CompressionCodec.GZIP: lambda data: gzip.compress(data, _GZIP_LEVEL, mtime=0),
+    CompressionCodec.SNAPPY: snappy_encode,
+    CompressionCodec.LZ4: lz4_encode,
+    CompressionCodec.ZSTD: zstd_encode,
 }

@@ -6,7 +6,7 @@ import contextlib
 import os
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -30,8 +30,8 @@ def kafka_class_path(version: str = NEWEST) -> list[str]:
 
 
 @contextlib.contextmanager
-def kafka_broker(folder: Path) -> Iterator[str]:
-    """Runs it; yields its address."""
+def kafka_broker(folder: Path, settings: Mapping[str, str] = {}) -> Iterator[str]:
+    """Runs it, with these settings besides; yields its address."""
     class_path, (port, controller) = os.pathsep.join(kafka_class_path()), choose_free_ports(2)
     properties = {
         "process.roles": "broker,controller",
@@ -43,6 +43,7 @@ def kafka_broker(folder: Path) -> Iterator[str]:
         "log.dirs": str(folder / "data"),
         "offsets.topic.replication.factor": "1",
         "auto.create.topics.enable": "false",
+        **settings,
     }
     config = folder / "server.properties"
     folder.mkdir(parents=True)

@@ -13,6 +13,8 @@ from cluster.model.errors import ApiError, ErrorCode, all_refusals
 from controller.kafka_configs.validation import refused_topic_configs
 
 UNCLEAN_LEADER_ELECTION: Final = "unclean.leader.election.enable"
+MIN_COMPACTION_LAG: Final = "min.compaction.lag.ms"
+MAX_COMPACTION_LAG: Final = "max.compaction.lag.ms"
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 
@@ -23,10 +25,19 @@ def check_topic_configs(configs: Mapping[str, str], kafka_release: str | None = 
     """
     if kafka_release is None:
         values.check_values(configs, CHECKS, of="topic")
+        _check_lags(configs)
         return
     refused = sorted(refused_topic_configs(configs, kafka_release), key=lambda refusal: refusal.key)
     if refused:
         raise all_refusals([ApiError(ErrorCode.INVALID_CONFIG, r.message, field=r.key, value=r.value) for r in refused])
+
+
+def _check_lags(configs: Mapping[str, str]) -> None:
+    """Raise ApiError if records must be compacted before they may be. The numbers are valid."""
+    least, most = (configs.get(key) for key in (MIN_COMPACTION_LAG, MAX_COMPACTION_LAG))
+    if least is not None and most is not None and int(least) > int(most):
+        message = f"{MIN_COMPACTION_LAG}={least!r}: must not exceed {MAX_COMPACTION_LAG} ({most})"
+        raise ApiError(ErrorCode.INVALID_CONFIG, message, field=MIN_COMPACTION_LAG, value=least)
 
 
 def min_insync_replicas(configs: Mapping[str, str], default: int) -> int:

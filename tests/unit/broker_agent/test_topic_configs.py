@@ -23,6 +23,13 @@ from cluster.config.settings import Settings
         ("cleanup.policy", "compact, delete", {"cleanup_policy": "compact, delete"}),
         ("cleanup.policy", "shred", {}),
         ("cleanup.policy", "", {}),
+        ("min.cleanable.dirty.ratio", "0.25", {"min_cleanable_dirty_ratio": 0.25}),
+        ("min.cleanable.dirty.ratio", "1.5", {}),
+        ("min.cleanable.dirty.ratio", "much", {}),
+        ("delete.retention.ms", "0", {"delete_retention_ms": 0}),
+        ("max.compaction.lag.ms", "1", {"max_compaction_lag_ms": 1}),
+        ("max.compaction.lag.ms", "0", {}),
+        ("min.compaction.lag.ms", "7", {"min_compaction_lag_ms": 7}),
         ("compression.type", "lz4", {}),
     ],
 )

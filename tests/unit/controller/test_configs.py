@@ -210,8 +210,8 @@ def test_values_of_a_file_keep_their_case_unless_they_are_booleans() -> None:
         ("min.cleanable.dirty.ratio", "1.01", "must be between 0 and 1"),
         ("min.cleanable.dirty.ratio", "-0.01", "must be between 0 and 1"),
         ("preallocate", "maybe", "must be true or false"),
-        ("cleanup.policy", "delete,burn", "must be delete"),
-        ("cleanup.policy", "delete, compact", "must be delete: logs are not compacted"),
+        ("cleanup.policy", "delete,burn", "must be delete, compact, or compact,delete"),
+        ("cleanup.policy", "compacted", "must be delete, compact, or compact,delete"),
         ("message.timestamp.type", "Never", "must be one of CreateTime, LogAppendTime"),
         ("leader.replication.throttled.replicas", "1", "must be * or partition:broker, separated by commas"),
     ],
@@ -262,7 +262,10 @@ def test_settings_at_their_bounds_are_accepted(key: str, value: str) -> None:
     [
         ("min.insync.replicas", "1", ["0", "x", "2147483648"]),
         ("retention.ms", "-1", ["-2", "", "1_000"]),
-        ("cleanup.policy", "delete", ["keep", "delete,keep", "compact", "compact,delete", ""]),
+        ("cleanup.policy", "delete", ["keep", "delete,keep", "compacted", "compact,,delete", ""]),
+        ("cleanup.policy", "compact", ["Compact"]),
+        ("cleanup.policy", "compact,delete", ["compact;delete"]),
+        ("cleanup.policy", "delete, compact", ["none"]),
         ("message.timestamp.type", "LogAppendTime", ["logappendtime"]),
         ("min.cleanable.dirty.ratio", "0.5", ["1.5", "much", "0_0"]),
         ("unclean.leader.election.enable", "TRUE", ["yes"]),
@@ -276,6 +279,17 @@ def test_topic_settings_are_checked_by_value(key: str, good: str, bad: list[str]
         with pytest.raises(ApiError) as refused:
             check_topic_configs({key: value})
         assert (refused.value.code, refused.value.field, refused.value.value) == (E.INVALID_CONFIG, key, value)
+
+
+@pytest.mark.rule("D-52")
+def test_records_may_be_compacted_before_they_must_be() -> None:
+    least, most = "min.compaction.lag.ms", "max.compaction.lag.ms"
+    for configs in ({least: "5", most: "5"}, {least: "5"}, {most: "1"}):
+        check_topic_configs(configs)
+    with pytest.raises(ApiError) as refused:
+        check_topic_configs({least: "6", most: "5"})
+    assert (refused.value.code, refused.value.field, refused.value.value) == (E.INVALID_CONFIG, least, "6")
+    assert refused.value.message == "min.compaction.lag.ms='6': must not exceed max.compaction.lag.ms (5)"
 
 
 @pytest.mark.rule("PS-20", "D-18")

@@ -80,7 +80,7 @@ def test_all_errors_are_reported_at_once_with_their_fields(write: Any) -> None:
         write(
             'id = "x"\nlisten = "nope"\ndata = ["/a", "/a"]\ncolour = 1\n[settings]\n'
             '"zookeeper.session.timeout.ms" = true\n"replica.lag.time.max.ms" = 100\n"log.roll.hours" = "y"\n'
-            '"num.partition" = 3\n"inter.broker.protocol.version" = "9.9"\n"log.cleanup.policy" = "compact"\n'
+            '"num.partition" = 3\n"inter.broker.protocol.version" = "9.9"\n"log.cleanup.policy" = "burn"\n'
         )
     )
     assert sorted(found) == [
@@ -89,7 +89,7 @@ def test_all_errors_are_reported_at_once_with_their_fields(write: Any) -> None:
         "id: 'x': must be a whole number",
         "listen: 'nope': must be host:port",
         "settings.\"inter.broker.protocol.version\": '9.9': must not be newer than 3.9-IV0",
-        "settings.\"log.cleanup.policy\": 'compact': must be 'delete'",
+        "settings.\"log.cleanup.policy\": 'burn': must be delete, compact, or compact,delete",
         "settings.\"log.roll.hours\": 'y': must be a whole number",
         'settings."num.partition": is not a known key; did you mean num.partitions?',
         'settings."replica.fetch.wait.max.ms": 500: must not exceed replica.lag.time.max.ms (100)',

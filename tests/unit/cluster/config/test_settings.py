@@ -1,5 +1,6 @@
 """Kafka's keys and Kafka's defaults, as an operator's files rely on them."""
 
+import sys
 from typing import Any
 
 import pytest
@@ -69,6 +70,17 @@ DEFAULTS: dict[str, Any] = {
     "log.flush.start.offset.checkpoint.interval.ms": 60_000,
     "log.segment.delete.delay.ms": 60_000,
     "log.cleanup.policy": "delete",
+    "log.cleaner.enable": True,
+    "log.cleaner.threads": 1,
+    "log.cleaner.io.max.bytes.per.second": sys.float_info.max,
+    "log.cleaner.dedupe.buffer.size": 134_217_728,
+    "log.cleaner.io.buffer.size": 524_288,
+    "log.cleaner.io.buffer.load.factor": 0.9,
+    "log.cleaner.backoff.ms": 15_000,
+    "log.cleaner.min.cleanable.ratio": 0.5,
+    "log.cleaner.delete.retention.ms": 86_400_000,
+    "log.cleaner.min.compaction.lag.ms": 0,
+    "log.cleaner.max.compaction.lag.ms": INT64_MAX,
     "message.max.bytes": 1_048_588,
     "log.message.timestamp.type": "CreateTime",
     "fetch.max.bytes": 57_671_680,
@@ -159,3 +171,23 @@ def test_a_number_has_bounds(key: str, least: int, most: int | None) -> None:
             # What is computed from a mistake is no second one.
             errors = [error for error in refused.value.errors() if error["type"] != "default_factory_not_called"]
             assert [(error["loc"], error["input"]) for error in errors] == [((key,), excessive)]
+
+
+def test_cleanup_policies_are_a_list_of_kafkas_two() -> None:
+    for value, expected in (("compact", "compact"), ("compact, delete", "compact,delete"), ("delete,delete", "delete")):
+        assert Settings(log_cleanup_policy=value).log_cleanup_policy == expected
+    for refused in ("", "Compact", "compact;delete", "keep"):
+        with pytest.raises(ValueError, match="must be delete, compact, or compact,delete"):
+            Settings(log_cleanup_policy=refused)
+
+
+def test_each_cleaner_has_memory_for_keys_and_records_may_be_compacted_before_they_must_be() -> None:
+    Settings(log_cleaner_threads=2, log_cleaner_dedupe_buffer_size=2 << 20)
+    with pytest.raises(ValueError, match=r"must be at least 1048576 for each of log.cleaner.threads \(2\)"):
+        Settings(log_cleaner_threads=2, log_cleaner_dedupe_buffer_size=(2 << 20) - 1)
+    Settings(log_cleaner_min_compaction_lag_ms=5, log_cleaner_max_compaction_lag_ms=5)
+    with pytest.raises(ValueError, match=r"must be at least log.cleaner.min.compaction.lag.ms \(6\)"):
+        Settings(log_cleaner_min_compaction_lag_ms=6, log_cleaner_max_compaction_lag_ms=5)
+    for key in ("log_cleaner_io_buffer_load_factor", "log_cleaner_io_max_bytes_per_second"):
+        with pytest.raises(ValueError, match="greater than 0"):
+            Settings(**{key: 0})
