@@ -58,7 +58,7 @@ class AccumulatedBatch:
         self.attempts = 0
         self.number: BatchNumber | None = None
         self.is_on_wire = False
-        self.may_be_stored = False
+        self.may_be_stored = self.is_of_doubtful = False
         self.last_error: ClusterError | None = None
         self.memory = 0
         self._builder = BatchBuilder(batch_size, codec)
@@ -102,8 +102,9 @@ class AccumulatedBatch:
         part.values = [r.value for r in records]
         part.memory = sum(record_memory(r.key, r.value, r.headers) for r in records)
         part.attempts, part.may_be_stored = self.attempts, self.may_be_stored
+        part.is_of_doubtful = self.may_be_stored
         if self.number is not None:
-            part.number = BatchNumber(self.number.producer, after(self.number.first, start))
+            part.number = BatchNumber(self.number.producer, after(self.number.first, start), self.number.ordinal)
         return part
 
 
@@ -128,6 +129,9 @@ class PartitionQueue:
             return first
         numbers = self.numbers
         is_known = leader is not None and numbers.known_to == leader
+        # The leader knows the last five by their numbers, whether or not those behind the first are acknowledged.
+        if first.number is None or numbers.taken - first.number.ordinal >= in_flight:
+            return None
         if not is_known or numbers.needs_new_epoch or numbers.unresolved is not None:
             return None
         for batch in islice(self.batches, in_flight):

@@ -30,18 +30,26 @@ class ProducerIdentity(NamedTuple):
 
 
 class BatchNumber(NamedTuple):
-    """What makes a batch known again: its producer, and the sequence of its first record."""
+    """What makes a batch known again: its producer, and the sequence of its first record.
+
+    `ordinal`: how many batches of the partition had a number before; the halves of a split batch share it.
+    """
 
     producer: ProducerIdentity
     first: int
+    ordinal: int = 0
 
 
 class NumberedBatch(Protocol):
-    """A batch of a partition. `number`: None until it is first sent; `is_on_wire`: whether an answer is awaited."""
+    """A batch of a partition. `number`: None until it is first sent; `is_on_wire`: whether an answer is awaited.
+
+    `is_of_doubtful`: it is a half of a batch that may be stored as a whole.
+    """
 
     number: BatchNumber | None
     is_on_wire: bool
     may_be_stored: bool
+    is_of_doubtful: bool
 
     @property
     def count(self) -> int: ...
@@ -88,14 +96,16 @@ def after(first: int, count: int) -> int:
 class PartitionNumbers(Struct):
     """The sequences of one partition under one `producer`; None until it has sent a batch.
 
-    `next`: of the next batch that has none. `acknowledged`: the one after the latest batch that was acknowledged.
-    `known_to`: the leadership that has acknowledged a batch, and so accepts none before those in front of it.
-    `unresolved`: the sequence after a batch that was given up, and may be stored or not; None: there is none.
-    `is_state_lost`: whether the leader has forgotten the producer, so that it would store again what it has stored.
+    `next`: of the next batch that has none; `taken`: how many batches have one. `acknowledged`: the one after the
+    latest batch that was acknowledged. `known_to`: the leadership that has acknowledged a batch, and so accepts none
+    before those in front of it. `unresolved`: the sequence after a batch that was given up, and may be stored or not;
+    None: there is none. `is_state_lost`: whether the leader has forgotten the producer, so that it would store again
+    what it has stored.
     """
 
     producer: ProducerIdentity | None = None
     next: int = 0
+    taken: int = 0
     acknowledged: int = 0
     known_to: Hashable = None
     unresolved: int | None = None
@@ -105,8 +115,8 @@ class PartitionNumbers(Struct):
     def take(self, count: int) -> BatchNumber:
         """Return the number of the next batch, of `count` records."""
         assert self.producer is not None, "sequences are counted for a producer"
-        number = BatchNumber(self.producer, self.next)
-        self.next = after(self.next, count)
+        number = BatchNumber(self.producer, self.next, self.taken)
+        self.next, self.taken = after(self.next, count), self.taken + 1
         return number
 
     def acknowledge(self, number: BatchNumber, count: int, leader: Hashable) -> None:
@@ -121,12 +131,13 @@ class PartitionNumbers(Struct):
             end = after(number.first, count)
             self.unresolved = end if self.unresolved is None else _later(self.unresolved, end)
 
-    def react(self, code: ErrorCode, batch: NumberedBatch, *, is_retriable: bool) -> Reaction:
+    def react(self, code: ErrorCode, batch: NumberedBatch, *, is_retriable: bool, is_first: bool) -> Reaction:
         """Decide what becomes of a numbered batch that the leader refused, and whether the partition needs a new epoch.
 
         A gap in front of a batch that follows the last acknowledged one proves that neither it nor a later one is
-        stored, and so does a refusal before the append: these may have new numbers. Where the leader has forgotten the
-        producer, only those may that were never in doubt.
+        stored, and so does a refusal before the append: these may have new numbers. It proves nothing of a batch in
+        front of it; `is_first`: whether there is none. Where the leader has forgotten the producer, only those may that
+        were never in doubt.
         """
         number = batch.number
         assert number is not None, "only a numbered batch is refused for its number"
@@ -135,8 +146,10 @@ class PartitionNumbers(Struct):
                 return Reaction.TAKE_AS_STORED
             case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 expected = self.acknowledged if self.unresolved is None else self.unresolved
-                self.needs_new_epoch = self.needs_new_epoch or number.first == expected
-                return Reaction.SEND_AGAIN
+                # The halves of a batch that is stored as a whole are no duplicates to the leader.
+                is_proof = is_first and number.first == expected and not batch.is_of_doubtful
+                self.needs_new_epoch = self.needs_new_epoch or is_proof
+                return Reaction.GIVE_UP if batch.is_of_doubtful else Reaction.SEND_AGAIN
             case ErrorCode.UNKNOWN_PRODUCER_ID:
                 self.needs_new_epoch = self.is_state_lost = True
                 return Reaction.GIVE_UP if batch.may_be_stored else Reaction.SEND_AGAIN
@@ -145,7 +158,7 @@ class PartitionNumbers(Struct):
         if is_retriable:
             return Reaction.SEND_AGAIN
         # After one that may be stored, only the answers about the later ones can tell.
-        self.needs_new_epoch = self.needs_new_epoch or not batch.may_be_stored
+        self.needs_new_epoch = self.needs_new_epoch or (is_first and not batch.may_be_stored)
         return Reaction.GIVE_UP
 
 

@@ -6,6 +6,7 @@ Source: Kafka ReassignPartitionsCommand (alterReplicaLogDirs, findLogDirMoveStat
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from os.path import normpath
 from typing import Final
 
 from msgspec import Struct
@@ -109,7 +110,7 @@ def compare_dirs(
         if tp in future:
             copied, lag = future[tp]
             unfinished.append(UnfinishedMove(broker, tp, path, where, copied, size, lag))
-        elif where.rstrip("/") != path.rstrip("/"):
+        elif normpath(where) != normpath(path):
             unfinished.append(UnfinishedMove(broker, tp, path, where))
     return unfinished
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from admin.accumulator import AccumulatedBatch, Accumulator, PartitionQueue, ProducerOptions, record_memory
-from admin.idempotence import PartitionNumbers, ProducerNumbers, Reaction, is_idempotent
+from admin.idempotence import ProducerNumbers, Reaction, is_idempotent
 from admin.produce_outcomes import (
     RETRIABLE,
     TOO_LARGE,
@@ -41,6 +41,8 @@ from cluster.model.partition import TopicPartition
 from cluster.requests.data import ProducePartition, ProduceRequest
 
 _MAX_REQUEST_BYTES = 8 * 1024 * 1024
+_GRACE_MS = 1_000
+"""For the way of an answer that a broker gives at the end of the request's time."""
 """Half of the bytes that a broker takes by default; one that takes less gets the batches in several requests."""
 
 
@@ -303,7 +305,8 @@ class Producer:
         batches = tuple(ProducePartition(*s.queue.topic_partition, s.batch.to_send()) for s in sendings)
         request = ProduceRequest(self._options.acks, timeout_ms, batches)
         try:
-            response = await self._topology.client.ask_broker(address, request, timeout_ms)
+            # Later than the broker gives up one of the partitions: its answer has the outcome of the others.
+            response = await self._topology.client.ask_broker(address, request, timeout_ms + _GRACE_MS)
         except RequestTooLargeError as error:
             if len(sendings) == 1:
                 return dict.fromkeys(asked, error)
@@ -333,7 +336,7 @@ class Producer:
             self._end_wait(queue)
             self._accumulator.split(queue, batch)
             return True
-        match self._react(queue.numbers, batch, outcome.code):
+        match self._react(queue, batch, outcome.code):
             case Reaction.TAKE_AS_STORED:
                 self._take_as_stored(queue, batch, leader, UNKNOWN_OFFSET)
             case Reaction.GIVE_UP:
@@ -343,12 +346,13 @@ class Producer:
                 return False
         return True
 
-    def _react(self, numbers: PartitionNumbers, batch: AccumulatedBatch, code: ErrorCode) -> Reaction:
+    def _react(self, queue: PartitionQueue, batch: AccumulatedBatch, code: ErrorCode) -> Reaction:
         if batch.number is None:
             return Reaction.SEND_AGAIN if code in RETRIABLE else Reaction.GIVE_UP
         if code is ErrorCode.INVALID_PRODUCER_EPOCH:
             self._numbers.drop_id(batch.number.producer)
-        return numbers.react(code, batch, is_retriable=code in RETRIABLE)
+        is_first = queue.batches[0] is batch
+        return queue.numbers.react(code, batch, is_retriable=code in RETRIABLE, is_first=is_first)
 
     def _take_as_stored(
         self, queue: PartitionQueue, batch: AccumulatedBatch, leader: LeaderAddress | None, base_offset: Offset

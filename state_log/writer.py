@@ -96,6 +96,8 @@ def _last_line(path: Path) -> bytes | None:
             position = max(0, position - _BLOCK)
             file.seek(position)
             data = file.read(_BLOCK if data else -1) + data
+        # What is named must outlast the machine, as the line that names it does.
+        os.fsync(file.fileno())
     complete, newline, _ = data.rpartition(b"\n")
     return complete.rpartition(b"\n")[2] if newline else None
 
@@ -170,10 +172,12 @@ class FileStateChangeLog:
         on_failure: Callable[[StorageError], None] | None = None,
         boot: Callable[[], Boot] | None = None,
         metrics: StateChangeLogMetrics | None = None,
+        former: Witness | None = None,
     ) -> None:
         """Sizes in bytes, times in ms; `retention_ms` -1 keeps sealed segments for ever.
 
-        `spare_unaudited`: retention keeps segments that no audit has processed completely.
+        `spare_unaudited`: retention keeps segments that no audit has processed completely. `former`: the end of the
+        former run's log, which the first record names.
         """
         self.failures = 0
         self.directory = directory
@@ -183,6 +187,7 @@ class FileStateChangeLog:
         self._retention_ms, self._spare_unaudited = retention_ms, spare_unaudited
         self._on_failure = on_failure
         self._metrics = metrics
+        self._former = former
         self._stamper = Stamper(node, incarnation, boot)
         self._current: int | None = None
         self._size = 0
@@ -212,6 +217,9 @@ class FileStateChangeLog:
     def append(self, changes: Sequence[StateChange]) -> None:
         if not changes:
             return
+        if self._former is not None:
+            # Not before: a process that never writes has no log.
+            changes, self._former = [StateChange(kind=Kind.WITNESS, witness=self._former), *changes], None
         now_ms = self._clock.now_ms()
         first_seq = self._stamper.next_seq
         lines = self._stamper.stamp(changes, now_ms)
@@ -358,8 +366,7 @@ def open_state_change_log(
     """
     configured = settings.klamm_state_change_log_dir
     directory = Path(data[0]) / STATE_CHANGE_FOLDER if configured is None else Path(configured)
-    former = former_end(directory, node)
-    log = FileStateChangeLog(
+    return FileStateChangeLog(
         directory,
         node=node,
         incarnation=incarnation_id(clock.now_ms(), os.getpid()),
@@ -371,7 +378,5 @@ def open_state_change_log(
         spare_unaudited=settings.klamm_state_change_log_retention_unaudited,
         boot=read_boot,
         metrics=StateChangeLogMetrics(metrics),
+        former=former_end(directory, node),
     )
-    if former is not None:
-        log.append([StateChange(kind=Kind.WITNESS, witness=former)])
-    return log

@@ -52,6 +52,9 @@ def written_outside_terms(
         of_term = range(each.first_seq, each.last_seq + 1)
         begin = min((seq for seq in began.get(log, ()) if seq in of_term), default=None)
         end = min((seq for seq in ended.get(log, ()) if seq in of_term), default=None)
+        if begin is None and each.records == 1 and end == each.first_seq:
+            # It was elected and failed before it became active: it recorded nothing but that it resigned.
+            continue
         if begin is None:
             yield _finding(each, each.first_seq, each.first_ms, f"in which {_active_in(each, active)}")
         elif begin > each.first_seq:

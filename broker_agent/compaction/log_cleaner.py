@@ -5,6 +5,7 @@ Every replica is cleaned on its own, led here or not. Source: Kafka LogCleaner, 
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 import structlog
@@ -101,6 +102,8 @@ class LogCleaner:
         try:
             flushed = await self._flush(log, dirt)
             # The log may have been truncated meanwhile. Nothing is awaited from here to the start of the cleaning.
+            if not self._may_be_cleaned(log):
+                return False
             dirt = self._measure(log, below=flushed)
             return dirt.cleanable_bytes > 0 and await self._clean(number, log, dirt)
         except CleaningAbortedError:
@@ -130,9 +133,9 @@ class LogCleaner:
         dirtiest: tuple[PartitionLog, LogDirt] | None = None
         ratio, delay_ms = 0.0, 0
         async for log in in_slices([*self._logs.all_logs().values()]):
-            if not log.config.is_compacted or log in self._being_cleaned or log.is_closed:
+            if log in self._being_cleaned or log.is_closed:
                 continue
-            if log.topic_partition in self._uncleanable or log.topic_partition in self._logs.paused:
+            if log.topic_partition in self._uncleanable or not self._may_be_cleaned(log):
                 continue
             dirt = self._measure(log)
             ratio, delay_ms = max(ratio, dirt.ratio), max(delay_ms, dirt.delay_ms)
@@ -144,6 +147,10 @@ class LogCleaner:
         self._metrics.dirty_percent.set(int(100 * ratio))
         self._metrics.delay_s.set(delay_ms // 1000)
         return None if dirtiest is None or dirtiest[0].is_closed else dirtiest
+
+    def _may_be_cleaned(self, log: PartitionLog) -> bool:
+        """Whether its topic is compacted, and it is not being moved to another directory."""
+        return log.config.is_compacted and log.topic_partition not in self._logs.paused
 
     def _measure(self, log: PartitionLog, below: Offset | None = None) -> LogDirt:
         """Measure how dirty a log is; `below`: only offsets below are cleaned."""
@@ -188,7 +195,8 @@ class LogCleaner:
         """Clean one log. Raises CleaningAbortedError, StorageError, and any error of what is in the log."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        cleaning = LogCleaning(log, dirt, self._tools[number], self._clock.now_ms())
+        is_permitted = partial(self._may_be_cleaned, log)
+        cleaning = LogCleaning(log, dirt, self._tools[number], self._clock.now_ms(), is_permitted)
         end = await cleaning.run()
         log.first_dirty_offset = end
         await self._logs.write_cleaner_offsets_of(log.directory)

@@ -53,7 +53,7 @@ class CleaningStats(Struct):
 
 
 class CleaningAbortedError(Exception):
-    """The log was truncated or deleted, or lost segments, while it was cleaned; nothing is wrong with it."""
+    """The log was truncated, deleted or moved, or lost segments, while it was cleaned; nothing is wrong with it."""
 
 
 def extent_of(segment: Segment) -> SegmentExtent:
@@ -71,7 +71,11 @@ def extent_of(segment: Segment) -> SegmentExtent:
 class LogCleaning:
     """One cleaning of the offsets below `dirt.first_uncleanable`; `run` is called once. Times in ms."""
 
-    def __init__(self, log: PartitionLog, dirt: LogDirt, tools: CleaningTools, now_ms: int) -> None:
+    def __init__(
+        self, log: PartitionLog, dirt: LogDirt, tools: CleaningTools, now_ms: int, is_permitted: Callable[[], bool]
+    ) -> None:
+        """`is_permitted`: whether the cleaning may continue; asked before each change."""
+        self._is_permitted = is_permitted
         self.stats = CleaningStats()
         self._log, self._dirt, self._tools, self._now_ms = log, dirt, tools, now_ms
         self._cuts = log.cuts
@@ -98,6 +102,10 @@ class LogCleaning:
             for group in self._groups([segment for segment in segments if segment.base_offset < end]):
                 await self._clean_group(group, cleaning)
             self._check()
+        except UncleanableBatchError:
+            # Or it was truncated while it was read.
+            self._check()
+            raise
         except OSError:
             self._check()
             with log.usable():
@@ -105,11 +113,12 @@ class LogCleaning:
         return end
 
     def _check(self) -> None:
-        """Raise CleaningAbortedError if files may be gone or shorter: the log is closed, was truncated since, or has
-        deleted what is being read.
+        """Raise CleaningAbortedError if the log is no longer to be cleaned, or files may be gone or shorter: it is
+        closed, was truncated since, or has deleted what is being read.
         """
         log, reading = self._log, self._reading
-        if log.is_closed or log.cuts != self._cuts or not all(segment in log.segments for segment in reading):
+        is_as_before = log.cuts == self._cuts and all(segment in log.segments for segment in reading)
+        if log.is_closed or not self._is_permitted() or not is_as_before:
             raise CleaningAbortedError
 
     async def _work(self, work: Callable[[], int]) -> int:

@@ -138,6 +138,10 @@ class LogDirectories:
             self._logs[topic_partition] = current
             await self._delete(current)
             self._logs[topic_partition] = copy
+            # Before the mark goes: without it two directories of one partition keep the broker from starting.
+            with self._directories[current.directory]:
+                sync = partial(self._dependencies.disk.sync_directory, current.directory)
+                await self._dependencies.disk.run(sync)
             return copy
         self._logs[topic_partition] = current
         self._log_counts[copy.directory] -= 1
@@ -196,6 +200,9 @@ class LogDirectories:
         path_in("", topic_partition)
         done = self._creations[topic_partition] = asyncio.Event()
         try:
+            if self.futures.get(topic_partition) is not None:
+                # A copy of a log that is gone, as with a disk that was replaced: it is of another history.
+                await self.delete_future(topic_partition)
             while candidates := self.live_directories:
                 preferred = self.futures.preferred.get(topic_partition)
                 path = preferred if preferred in candidates else min(candidates, key=self._log_counts.__getitem__)
@@ -280,7 +287,10 @@ class LogDirectories:
         """
         for failed in self.failures:
             raise StorageError(failed, f"failed; the log of {topic_partition} is not moved")
-        future = await self.futures.create(self._logs[topic_partition], path)
+        current = self._logs[topic_partition]
+        first_dirty = current.first_dirty_offset
+        future = await self.futures.create(current, path)
+        future.first_dirty_offset = first_dirty
         self.futures.preferred.pop(topic_partition, None)
         self.paused.add(topic_partition)
         return future
@@ -328,6 +338,8 @@ class LogDirectories:
         for path in (log.directory, former):
             with _going_on():
                 await self._write_offsets(path)
+            with _going_on():
+                await self.write_cleaner_offsets_of(path)
         with _going_on():
             await self._forget_high_watermarks(former, [log.topic_partition])
         with _going_on():
@@ -397,6 +409,11 @@ class LogDirectories:
                     if (start := log.log_start_to_checkpoint) is not None
                 }
                 await self._replace(directory, checkpoints.LOG_START_OFFSETS, checkpoints.encode_offsets(starts))
+
+    async def correct_cleaner_offsets(self, directory: str) -> None:
+        """Rewrite the `cleaner-offset-checkpoint` that was read, without what is of no log. Raises StorageError."""
+        self._cleaned.add(directory)
+        await self.write_cleaner_offsets_of(directory)
 
     async def write_cleaner_offsets_of(self, directory: str) -> None:
         """Rewrite the `cleaner-offset-checkpoint` of one directory. Raises StorageError."""

@@ -191,6 +191,8 @@ class _Loader:
                 # A directory that cannot be written to fails now, before the broker registers. Not the recovery points:
                 # what was cut below them would be forgotten before it is reported.
                 await self._logs.write_log_starts_of(path)
+                if any(offsets[tp].first_dirty for tp in gone):
+                    await self._logs.correct_cleaner_offsets(path)
         except LogOperationError:
             raise
         except StorageError:

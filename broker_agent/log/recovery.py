@@ -168,7 +168,7 @@ def load_log(
         confirmed_epoch=min(confirmed, stored_epochs[-1].epoch if stored_epochs else NO_LEADER_EPOCH),
         cut_markers=tuple(markers),
         damage=damage,
-        first_dirty_offset=known.first_dirty,
+        first_dirty_offset=min(known.first_dirty, end),
         is_marked=disk.read_file(f"{path}/{SWAP_MARKER}") is not None,
     )
 

@@ -5,7 +5,7 @@ in flight make up the next one. Source: Kafka DefaultAlterPartitionManager; KIP-
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
 import structlog
@@ -59,6 +59,10 @@ class ControllerIsrProposals:
         """Queue a proposal; a second one for its partition gets OPERATION_NOT_ATTEMPTED at once (R8.25)."""
         self._waiting.add(WaitingProposal(item, controller_epoch, complete))
 
+    async def withdraw(self, partitions: Collection[TopicPartition]) -> None:
+        """Drop the proposals of these partitions. One on its way is the controller's to refuse, by its topic id."""
+        self._waiting.drop(partitions)
+
     def findings(self) -> Iterator[Finding]:
         """Report the proposals that have had no effect for too long, whether or not they were submitted again."""
         limit_s = UNREACHED_MAX_S if self._is_unreached else WAIT_MAX_S
@@ -107,7 +111,7 @@ class ControllerIsrProposals:
             answer = named.get(tp)
             if answer is None and proposal.item.topic_id is not None:
                 answer = answers.get((proposal.item.topic_id, tp.partition))
-            if answer is not None:
+            if answer is not None and self._waiting.has(tp, proposal):
                 refusal = f"the controller answers {answer.error_code.name}"
                 self._waiting.complete(tp, answer, _granted_in(response.cause), refusal)
 

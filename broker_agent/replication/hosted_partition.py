@@ -27,6 +27,7 @@ from broker_agent.decisions.replica_progress import ReplicaProgress, record_fetc
 from broker_agent.log.append_info import AppendInfo
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.metadata_cache import MetadataCache
+from broker_agent.replica_changes import RoleTaken
 from cluster.model.broker import (
     INITIAL_CONTROLLER_EPOCH,
     INITIAL_PARTITION_EPOCH,
@@ -77,8 +78,8 @@ class HostedPartition:
         self._status = IDLE
         self._role_changed: asyncio.Event | None = None
         self._swapped: asyncio.Event | None = None
-        self.is_role_recorded = True
-        """Whether the role is in the state-change log: an ISR of its epoch must not be recorded before."""
+        self.unrecorded_role: RoleTaken | None = None
+        """The role that is not in the state-change log yet: it goes before an ISR of its epoch."""
         metrics.add_partition(topic_partition)
 
     @property
@@ -262,7 +263,7 @@ class HostedPartition:
 
     @property
     def _may_propose(self) -> bool:
-        return self._role_changed is None and self.is_role_recorded
+        return self._role_changed is None
 
     def _propose_expand(self, replica: BrokerId) -> IsrProposal | None:
         if not self._may_propose or self.log is None or self.epoch_start_offset is None:

@@ -6,7 +6,7 @@ else in it knows which. Source: Kafka AlterPartitionManager; KIP-497.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final, NamedTuple, Protocol
 
 import structlog
@@ -39,6 +39,13 @@ class IsrProposals(Protocol):
         OPERATION_NOT_ATTEMPTED at once.
 
         `controller_epoch`: of the controller that decided upon the leadership.
+        """
+
+    async def withdraw(self, partitions: Collection[TopicPartition]) -> None:
+        """Drop the proposals of partitions that this broker no longer has, without completing them.
+
+        Return when none of them can be written any more: the state znode of a topic that is created again under the
+        name has the same version as that of the former one had.
         """
 
     def findings(self) -> Iterator[Finding]:
@@ -99,6 +106,13 @@ class WaitingProposals:
     def has(self, tp: TopicPartition, proposal: WaitingProposal) -> bool:
         """Whether this very proposal waits."""
         return self._waiting.get(tp) is proposal
+
+    def drop(self, partitions: Collection[TopicPartition]) -> None:
+        """Drop the proposals of these partitions, without completing them."""
+        for tp in partitions:
+            self._waiting.pop(tp, None)
+            self._since.pop(tp, None)
+            self._refusals.pop(tp, None)
 
     def complete(self, tp: TopicPartition, answer: AlterPartitionResult, cause: Cause, refusal: str) -> None:
         """Remove the partition's proposal and complete it. `refusal`: what the answer is, for a finding."""

@@ -187,7 +187,8 @@ class LogDirCopier:
     async def _swap(self, tp: TopicPartition) -> None:
         """Let a level copy take the place of the current log (R11.12). It is flushed first, while the log may grow."""
         copy = self._copy_of(tp)
-        if copy is None:
+        # It may have been truncated while this step waited for the throttle: then the copy has other records.
+        if copy is None or copy.state.is_truncating:
             return
         logs = self._manager.logs
         if self._prepared is not copy.future:
@@ -238,8 +239,9 @@ class LogDirCopier:
         _log.warning("Copying to another log directory stopped until the next LeaderAndIsr", partition=str(tp), why=why)
 
     def _stop(self, tp: TopicPartition, why: str) -> None:
-        self.states.remove(tp)
-        self._setup.failed[tp] = why
+        # One that was removed meanwhile is nobody's concern any more.
+        if self.states.remove(tp) is not None:
+            self._setup.failed[tp] = why
 
     def _try_again(self, tp: TopicPartition, error: Exception) -> None:
         _log.warning("Copying to another log directory is tried again", partition=str(tp), error=str(error))

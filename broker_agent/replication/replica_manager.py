@@ -5,7 +5,7 @@ Requests are handled in `broker_agent.requests`, which share this state. Source:
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -189,6 +189,9 @@ class ReplicaManager:
                 partition = self.online(tp)
                 assert partition is not None, f"{tp} is not led here"
                 self.advance(partition)
+            case ReplicaMoved(topic_partition=tp):
+                # The copy no longer holds back the low watermark.
+                self.delete_records_purgatory.check_and_complete(tp)
             case ReplicaOffline(topic_partition=tp) | ReplicaRemoved(topic_partition=tp):
                 self.complete_delayed(tp)
             case ReplicaStopped(topic_partition=tp) | RoleTaken(topic_partition=tp, follows_anew=True):
@@ -314,6 +317,10 @@ class ReplicaManager:
             if proposal is not None:
                 self.submit(partition, proposal)
 
+    async def withdraw_isr_proposals(self, partitions: Collection[TopicPartition]) -> None:
+        """Return when no ISR of these partitions, which are no longer hosted, can be written any more."""
+        await self._proposals.withdraw(partitions)
+
     def submit(self, partition: HostedPartition, proposal: IsrProposal) -> None:
         """Submit the partition's proposal, until it is answered (R8.13)."""
         assert partition.log is not None, f"{partition.topic_partition} has no log"
@@ -343,7 +350,9 @@ class ReplicaManager:
         outcome = partition.finish_isr_change(proposal, answer)
         if outcome is IsrAnswer.COMMIT:
             log = partition.log
+            role, partition.unrecorded_role = partition.unrecorded_role, None
             self.commit(
+                *(() if role is None else (role,)),
                 IsrCommitted(
                     partition.topic_partition,
                     None if log is None else log.topic_id,
@@ -354,7 +363,7 @@ class ReplicaManager:
                     None if log is None else log.config.min_insync_replicas,
                     cause,
                     proposal.is_expansion,
-                )
+                ),
             )
             return
         if outcome is None:

@@ -5,7 +5,7 @@ deletes it (R8.24). Source: Kafka ZkAlterPartitionManager, ReplicationUtils.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -61,6 +61,10 @@ class ZooKeeperIsrProposals:
         self._own_id = own_id
         self._zookeeper = zookeeper
         self._waiting = WaitingProposals(own_id, _WRITTEN)
+        self._being_written: Collection[TopicPartition] = ()
+        self._written = asyncio.Event()
+        """Set while nothing is being written."""
+        self._written.set()
         self._changed: set[TopicPartition] = set()
         """Partitions whose new ISR is not announced yet."""
         self._last_change_ms = self._last_propagation_ms = 0.0
@@ -68,6 +72,15 @@ class ZooKeeperIsrProposals:
     def submit(self, item: AlterPartitionItem, complete: Completion, *, controller_epoch: ControllerEpoch) -> None:
         """Queue a proposal; a second one for its partition gets OPERATION_NOT_ATTEMPTED at once."""
         self._waiting.add(WaitingProposal(item, controller_epoch, complete))
+
+    async def withdraw(self, partitions: Collection[TopicPartition]) -> None:
+        """Drop the proposals of these partitions, and wait for the end of a write of them.
+
+        It is not longer than the session: with that, writes end that have not got an answer.
+        """
+        self._waiting.drop(partitions)
+        while not self._written.is_set() and not set(partitions).isdisjoint(self._being_written):
+            await self._written.wait()
 
     def findings(self) -> Iterator[Finding]:
         """Report the proposals that have had no effect for too long, whether or not they were submitted again."""
@@ -92,12 +105,7 @@ class ZooKeeperIsrProposals:
             tp: leadership_to_write(proposal.item, self._own_id, proposal.controller_epoch)
             for tp, proposal in proposals.items()
         }
-        results = await self._zookeeper.multi_many(
-            [
-                [SetData(state_path(tp), encode_state(leadership), proposals[tp].item.partition_epoch)]
-                for tp, leadership in leaderships.items()
-            ]
-        )
+        results = await self._write_all(proposals, leaderships)
         answers: dict[TopicPartition, AlterPartitionResult | None] = {}
         is_done = True
         for (tp, leadership), result in zip(leaderships.items(), results, strict=True):
@@ -110,8 +118,24 @@ class ZooKeeperIsrProposals:
         for tp, answer in answers.items():
             if answer is not None:
                 is_done &= answer.error_code is not ErrorCode.UNKNOWN_SERVER_ERROR
-                self._complete(tp, answer)
+                self._complete(tp, proposals[tp], answer)
         return is_done
+
+    async def _write_all(
+        self, proposals: _Proposals, leaderships: Mapping[TopicPartition, LeaderAndIsr]
+    ) -> Sequence[list[OpResult] | Exception]:
+        self._being_written = leaderships.keys()
+        self._written.clear()
+        try:
+            return await self._zookeeper.multi_many(
+                [
+                    [SetData(state_path(tp), encode_state(leadership), proposals[tp].item.partition_epoch)]
+                    for tp, leadership in leaderships.items()
+                ]
+            )
+        finally:
+            self._being_written = ()
+            self._written.set()
 
     async def _compared(
         self, proposals: _Proposals, leaderships: Mapping[TopicPartition, LeaderAndIsr]
@@ -143,13 +167,14 @@ class ZooKeeperIsrProposals:
         except ZooKeeperError as error:
             return dict.fromkeys(partitions, error)
 
-    def _complete(self, tp: TopicPartition, answer: AlterPartitionResult) -> None:
+    def _complete(self, tp: TopicPartition, proposal: WaitingProposal, answer: AlterPartitionResult) -> None:
         if answer.error_code is ErrorCode.NONE:
             # Also if a change of role has superseded the proposal meanwhile: it is in effect.
             self._changed.add(tp)
             self._last_change_ms = _now_ms()
-        refusal = f"its state node cannot be written: {answer.error_code.name}"
-        self._waiting.complete(tp, answer, _WRITTEN, refusal)
+        if self._waiting.has(tp, proposal):
+            refusal = f"its state node cannot be written: {answer.error_code.name}"
+            self._waiting.complete(tp, answer, _WRITTEN, refusal)
 
     async def _propagate(self) -> None:
         while True:
@@ -162,6 +187,7 @@ class ZooKeeperIsrProposals:
     async def _announce(self) -> None:
         """Create notifications that list the changed partitions; what fails is announced at the next check (R8.23)."""
         changed, self._changed = sorted(self._changed), set()
+        is_announced = True
         starts = range(0, len(changed), PARTITIONS_PER_NOTIFICATION)
         parts = [changed[start : start + PARTITIONS_PER_NOTIFICATION] for start in starts]
         results = await self._zookeeper.multi_many(
@@ -170,10 +196,11 @@ class ZooKeeperIsrProposals:
         for part, result in zip(parts, results, strict=True):
             if isinstance(result, Exception) or not result[0].ok:
                 # A change that is announced twice costs the controller a read; one that is not, a stale ISR.
+                is_announced = False
                 self._changed.update(part)
                 why = str(result) if isinstance(result, Exception) else result[0].error.name
                 _log.warning("Announcing ISR changes failed; retrying", partitions=len(part), error=why)
-        if not self._changed.intersection(changed):
+        if is_announced:
             self._last_propagation_ms = _now_ms()
 
 

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from broker_agent.decisions.leader_and_isr import RoleAction, classify_state, validate_epochs, validate_stop
 from broker_agent.decisions.restored_zookeeper import RestoredZooKeeper
 from broker_agent.log.partition_log import PartitionLog
-from broker_agent.replica_changes import ReplicaRemoved, ReplicaStopped
+from broker_agent.replica_changes import ReplicaRemoved, ReplicaStopped, RoleTaken
+from broker_agent.replication.hosted_partition import HostedPartition
 from broker_agent.replication.log_dir_copies import LogDirCopies
 from broker_agent.replication.replica_fetchers import ReplicaFetchers
 from broker_agent.replication.replica_manager import ReplicaManager
@@ -267,12 +268,21 @@ class ControlRequests:
             if to_follow:
                 await self._roles.make_followers(to_follow, logs, outcome, is_stopping=self.is_stopping)
         finally:
-            self._manager.commit(*outcome.taken)
-            for order in to_lead:
-                order.partition.is_role_recorded = True
+            self._record_roles(outcome.taken, {order.partition.topic_partition: order.partition for order in to_lead})
             self._copies.resume(order.partition for order in (*to_lead, *to_follow))
         self._retry_later([o for o in (*to_lead, *to_follow) if o.partition.topic_partition not in outcome.failures])
         return outcome.failures
+
+    def _record_roles(self, taken: Sequence[RoleTaken], leaders: Mapping[TopicPartition, HostedPartition]) -> None:
+        """Record the roles, without those that were recorded before an ISR of theirs."""
+        owed = []
+        for role in taken:
+            leader = leaders.get(role.topic_partition)
+            if leader is None or leader.unrecorded_role is role:
+                owed.append(role)
+        for leader in leaders.values():
+            leader.unrecorded_role = None
+        self._manager.commit(*owed)
 
     def _retry_later(self, orders: Sequence[BecomeLeaderOrFollower]) -> None:
         """Carry out again what ended without a log because no topic config could be read (R3.12).
@@ -323,6 +333,7 @@ class ControlRequests:
         self._fetchers.remove(partitions)
         self._copies.remove(partitions)
         self._manager.commit(*(ReplicaRemoved(tp) for tp in deleted if self._manager.online(tp) is not None))
+        await self._manager.withdraw_isr_proposals(deleted)
         failures = await self._manager.logs.delete(deleted)
         for tp, error in failures.items():
             _log.error("Deleting a log failed", partition=str(tp), error=str(error))

@@ -4,7 +4,7 @@ Source: Kafka ReplicaManager.describeLogDirs, alterReplicaLogDirs; KIP-113.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Final
 
 import structlog
@@ -30,7 +30,7 @@ from cluster.requests.log_dirs import (
 )
 
 _UNKNOWN_LAG: Final = -1
-_Wanted = Mapping[str, frozenset[int]] | None
+_Wanted = Mapping[str, Set[int]] | None
 _log = structlog.stdlib.get_logger()
 
 
@@ -45,7 +45,10 @@ class LogDirRequests:
         """Describe every configured directory, with the replicas of the chosen partitions (R11.7)."""
         chosen: _Wanted = None
         if request.topics is not None:
-            chosen = {topic.topic: frozenset(topic.partitions) for topic in request.topics}
+            wanted: dict[str, set[int]] = {}
+            for topic in request.topics:
+                wanted.setdefault(topic.topic, set()).update(topic.partitions)
+            chosen = wanted
         described = [await self._describe(shown, path, chosen) for shown, path in self._configured.items()]
         return DescribeLogDirsResponse(tuple(described))
 

@@ -299,7 +299,9 @@ class _WaitingProduce:
             tp = awaited.partition.topic_partition
             first = self.pending.get(tp)
             # If leadership was lost between the two, the first is lost with it.
-            self.pending[tp] = awaited if first is None else replace(first, required=awaited.required)
+            # A repeated batch has the offsets of its first time, which are lower.
+            both = awaited if first is None else replace(first, required=max(first.required, awaited.required))
+            self.pending[tp] = both
 
     def test(self, key: TopicPartition) -> bool:
         """Check one partition again; True when none is pending any more.

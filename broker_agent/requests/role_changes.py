@@ -115,7 +115,7 @@ class RoleChanges:
                     await log.flush()
                 await log.begin_leader_epoch(state.leader_epoch, epoch_start)
                 assert log.log_end_offset == epoch_start, f"{partition.topic_partition} grew during its election"
-            partition.is_role_recorded = False
+            partition.unrecorded_role = taken
             partition.make_leader(state, epoch_start_offset=epoch_start, now_ms=self._manager.now_ms())
         self._manager.on_role_changed(partition)
         self._manager.advance(partition)

@@ -34,7 +34,7 @@ class SampledRate:
         """The time over which the rate is taken now."""
         self._forget_old(now_ms)
         elapsed_ms = now_ms - self._samples[0][0] if self._samples else 0
-        return max(elapsed_ms, self._lowest_ms)
+        return max(elapsed_ms, self._lowest_ms, 1)
 
     def _forget_old(self, now_ms: float) -> None:
         while self._samples and now_ms - self._samples[0][0] >= self._span_ms:

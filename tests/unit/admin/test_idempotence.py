@@ -49,7 +49,7 @@ def a_queue(*counts: int, identity: ProducerIdentity = ID) -> tuple[PartitionQue
 def refuse(queue: PartitionQueue, index: int, code: ErrorCode, *, is_retriable: bool = False) -> Reaction:
     batch = queue.batches[index]
     batch.is_on_wire = False
-    return queue.numbers.react(code, batch, is_retriable=is_retriable)
+    return queue.numbers.react(code, batch, is_retriable=is_retriable, is_first=index == 0)
 
 
 def firsts(queue: PartitionQueue) -> list[tuple[int, int]]:
@@ -124,6 +124,35 @@ def test_a_gap_behind_what_was_acknowledged_begins_a_new_epoch_once_nothing_is_o
     producer.renew(queue)
     assert firsts(queue) == [(1, 0), (1, 5)]
     assert producer.identity == ProducerIdentity(7, 1)
+
+
+def test_a_refused_batch_proves_nothing_of_the_one_in_front() -> None:
+    queue, producer = a_queue(10, 5)
+    assert refuse(queue, 1, E.INVALID_RECORD) is Reaction.GIVE_UP
+    queue.batches.pop()
+    queue.batches[0].may_be_stored, queue.batches[0].is_on_wire = True, False
+    producer.renew(queue)
+    assert firsts(queue) == [(0, 0)]
+
+
+def test_a_half_of_a_batch_that_may_be_stored_is_given_up_where_it_does_not_follow() -> None:
+    queue, producer = a_queue(10)
+    queue.batches[0].may_be_stored = True
+    whole = queue.batches.popleft()
+    queue.batches.extend(whole.split())
+    assert refuse(queue, 0, E.OUT_OF_ORDER_SEQUENCE_NUMBER) is Reaction.GIVE_UP
+    assert not queue.numbers.needs_new_epoch
+    assert producer.renew(queue) == ()
+
+
+def test_the_leader_knows_no_more_than_five_batches_behind_the_first() -> None:
+    queue, _ = a_queue(1, 1, 1, 1, 1)
+    queue.numbers.known_to = LEADER
+    for batch in list(queue.batches)[1:]:
+        queue.numbers.acknowledge(batch.number, 1, LEADER)  # type: ignore[arg-type]
+        queue.batches.remove(batch)
+    queue.batches.extend([a_batch(), a_batch()])
+    assert queue.next_batch(LEADER, 5) is None
 
 
 def test_a_known_batch_whose_offset_is_forgotten_counts_as_stored() -> None:

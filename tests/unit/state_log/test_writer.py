@@ -355,11 +355,14 @@ def test_a_run_begins_with_the_end_of_the_run_before(tmp_path: Path, torn: bytes
     first.close()
     [segment] = find_segments([first.directory])
     segment.write_bytes(segment.read_bytes() + torn)
+    open_as_broker(tmp_path, 1_700_000_000_500).close()
+    assert find_segments([first.directory]) == [segment], "a process that writes nothing leaves nothing"
     second = open_as_broker(tmp_path, 1_700_000_001_000)
+    second.append([CHANGE])
     second.close()
     end = Witness("broker-1", first.incarnation, 1, first.head.digest)
     assert former_end(first.directory, "broker-2") is None
-    *_, begun = read_state_changes([second.directory])
+    *_, begun, _ = read_state_changes([second.directory])
     assert (begun.seq, begun.kind, begun.witness) == (0, Kind.WITNESS, end)
 
 

@@ -50,6 +50,11 @@ def test_a_log_that_lacks_lines_shows_no_violation() -> None:
     assert list(written_outside_terms([work()], {}, (), {LOG})) == []
 
 
+def test_a_controller_that_resigned_before_it_became_active_wrote_nothing_of_its_term() -> None:
+    assert list(written_outside_terms([work(3, 3)], {}, [f"{LOG}/3"], ())) == []
+    assert len(list(written_outside_terms([work(3, 4)], {}, [f"{LOG}/4"], ()))) == 1
+
+
 def test_findings_come_in_the_order_of_controller_epochs() -> None:
     found = written_outside_terms([work(epoch=7), work(epoch=6)], {}, (), ())
     assert [finding.subject for finding in found] == [f"controller-epoch {epoch} of {LOG}" for epoch in (6, 7)]
