@@ -109,6 +109,8 @@ class LastValues:
         self.records: dict[bytes | None, Record] = {}
         self.later: set[bytes | None] = set()
         """The keys with a record at or above that offset, for which those below it may be compacted away."""
+        self.start = Offset(0)
+        """The highest log start offset while the replica was read."""
 
     def add(self, record: Record, end: Offset) -> None:
         """Take the next record of the replica, which counts if it is below `end`."""
@@ -122,13 +124,17 @@ def compare_last_values(values: Mapping[BrokerId, LastValues]) -> ReplicaDiffere
     """The first difference between the last values of keys; None where they are equal.
 
     A key that was deleted is the same as one that is not there: tombstones are removed in time, at each replica in its
-    own. The right value is that of the latest record: a replica without it has lost it.
+    own. So are records below the highest log start offset, which retention deletes at each replica in its own time.
+    The right value is that of the latest record: a replica without it has lost it.
     """
     later = {key for of_one in values.values() for key in of_one.later}
     keys = {key for of_one in values.values() for key in of_one.records} - later
+    start = max((of_one.start for of_one in values.values()), default=Offset(0))
     found = []
     for key in keys:
         records = {broker: of_one.records.get(key) for broker, of_one in values.items()}
+        if all(record is None or record.offset < start for record in records.values()):
+            continue
         if len({None if record is None else record.value for record in records.values()}) > 1:
             found.append(records)
     if not found:

@@ -187,9 +187,23 @@ async def compare_bytes(reading: PartitionReading) -> Compared:
 
 
 async def compare_compacted(reading: PartitionReading) -> Compared:
-    """Compare the last value of each key: for `cleanup.policy=compact`, where each replica is compacted by itself."""
-    end = reading.end
+    """Compare the last value of each key: for `cleanup.policy=compact`, where each replica is compacted by itself.
+
+    A key that was written again meanwhile may be compacted at one replica and not yet at another: what differs is
+    looked at a second time, up to the high watermarks of then.
+    """
+    compared = await _compare_last_values(reading)
+    if compared.difference is not None:
+        await reading.find_ranges(sorted(reading.ranges))
+        if len(reading.ranges) < _TOGETHER_LEAST:
+            return Compared(compared.until)
+        compared = await _compare_last_values(reading)
+    return compared
+
+
+async def _compare_last_values(reading: PartitionReading) -> Compared:
     brokers = sorted(reading.ranges)
+    end = min(reading.ranges[broker].high_watermark for broker in brokers)
     found = await asyncio.gather(*(reading.guarded(b, _last_values(reading, b, end)) for b in brokers))
     values = {b: of_one for b, of_one in zip(brokers, found, strict=True) if of_one is not None}
     return Compared(end, compare_last_values(values) if len(values) >= _TOGETHER_LEAST else None)
@@ -201,6 +215,7 @@ async def _last_values(reading: PartitionReading, broker: BrokerId, end: Offset)
     offset = mine.log_start
     while offset < mine.high_watermark:
         data = await reading.reader.read(reading.tp, broker, offset)
+        values.start = max(values.start, data.log_start_offset)
         if data.log_start_offset > offset:
             offset = data.log_start_offset
             continue

@@ -165,3 +165,11 @@ def test_two_values_at_one_offset_leave_it_open() -> None:
     found = compare_last_values({BrokerId(1): values(9, (5, b"a", b"2")), BrokerId(2): values(9, (5, b"a", b"3"))})
     assert found is not None
     assert found.right == ()
+
+
+def test_what_retention_may_have_deleted_at_one_replica_is_no_difference() -> None:
+    early, late = values(200, (50, b"k", b"v"), (150, b"n", b"v")), values(200, (150, b"n", b"v"))
+    late.start = Offset(100)
+    assert compare_last_values({BrokerId(1): early, BrokerId(2): late}) is None
+    late.start = Offset(50)
+    assert compare_last_values({BrokerId(1): early, BrokerId(2): late}) is not None
