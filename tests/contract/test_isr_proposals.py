@@ -204,3 +204,43 @@ def test_one_without_effect_is_a_finding_after_a_while_until_it_has_some(make: C
         running.cancel()
 
     check()
+
+
+@writers
+def test_a_withdrawn_proposal_is_neither_completed_nor_written_later(make: Callable[[], Writer]) -> None:
+    @virtually
+    async def check() -> None:
+        writer, answers = make(), Answers()
+        await writer.begin()
+        for number in (0, 1):
+            writer.proposals.submit(shrink(number), answers.take, controller_epoch=EPOCH)
+        await writer.proposals.withdraw([PARTITIONS[0]])
+        running = asyncio.ensure_future(writer.proposals.run())
+        await asyncio.sleep(WAIT_MAX_S + 5)
+        assert answers.codes == [(1, ErrorCode.NONE)]
+        assert [*writer.proposals.findings()] == []
+        running.cancel()
+
+    check()
+
+
+@virtually
+async def test_a_write_on_its_way_is_over_before_its_partition_may_be_created_again() -> None:
+    """A topic that is created again under the name begins with the same version and epochs."""
+    writer, answers = InZooKeeper(), Answers()
+    await writer.begin()
+    running = asyncio.ensure_future(writer.proposals.run())
+    writer.client.disconnect(2)
+    writer.proposals.submit(shrink(0), answers.take, controller_epoch=EPOCH)
+    await asyncio.sleep(0.5)
+    began = asyncio.get_running_loop().time()
+    await writer.proposals.withdraw([PARTITIONS[0]])
+    assert asyncio.get_running_loop().time() - began > 1, "the write was still on its way"
+    before = await (await connect(writer.world.zookeeper)).get(state_path(PARTITIONS[0]))
+    assert before is not None
+    await asyncio.sleep(20)
+    after = await (await connect(writer.world.zookeeper)).get(state_path(PARTITIONS[0]))
+    assert after is not None
+    assert (after.data, after.stat.version) == (before.data, before.stat.version)
+    assert answers.all == []
+    running.cancel()
