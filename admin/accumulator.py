@@ -14,8 +14,9 @@ from msgspec import Struct
 
 from admin.idempotence import BatchNumber, PartitionNumbers, after
 from admin.record_batches import BatchBuilder, Headers, Record, build_batches, decode_records, with_producer
+from cluster.model.bounds import LARGEST_BATCH
 from cluster.model.broker import Offset
-from cluster.model.compression import LARGEST_BATCH, CompressionCodec
+from cluster.model.compression import CompressionCodec
 from cluster.model.errors import ClusterError
 from cluster.model.partition import TopicPartition
 

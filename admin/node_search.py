@@ -20,6 +20,8 @@ from cluster.requests.cluster import NO_ZOOKEEPER, DescribeClusterResponse
 
 _T = TypeVar("_T")
 
+_RECENT_S: Final = 1.0
+"""A node that was asked for less than this has had no time to answer."""
 SILENCE_S: Final = 0.25
 """After this many seconds without an answer the next node is asked as well."""
 _RUNNING: Final = "running"
@@ -83,6 +85,9 @@ class NodeSearch:
         self._bootstrap = tuple(dict.fromkeys(bootstrap))
         self._names = dict(names)
         self._outcomes: dict[str, str] = {}
+        self._asked_at: dict[str, float] = {}
+        self._former: Mapping[str, str] = {}
+        """The outcomes of the round before."""
         self._called = ""
         self._any_answered = self._has_ever_answered = False
 
@@ -93,6 +98,7 @@ class NodeSearch:
 
         A refusal says only that this node does not know. If a node names the active controller, that is asked next.
         """
+        self._former = {address: said for address, said in self._outcomes.items() if said != _silence(None)}
         self._outcomes, self._any_answered, self._called = {}, False, ""
         waiting, asked = list(self._bootstrap), set[str]()
         running: set[asyncio.Task[DescribeClusterResponse | None]] = set()
@@ -104,6 +110,7 @@ class NodeSearch:
                     address = waiting.pop(0)
                     asked.add(address)
                     self._outcomes[address] = _silence(None)
+                    self._asked_at[address] = asyncio.get_running_loop().time()
                     running.add(asyncio.create_task(self._ask(address, describe)))
                 if not running:
                     return None
@@ -173,18 +180,27 @@ class NodeSearch:
     def failure(self) -> NoAnswerError:
         """Describe what the nodes have answered since the last round began, equal answers together.
 
+        Of a node that had no time to answer in it, what it answered in the round before.
+
         Controllers without ZooKeeper come first, because they are the reason that there is no answer; answers without
         a fault come last.
         """
         groups: dict[str, list[str]] = {}
-        for address, outcome in self._outcomes.items():
-            groups.setdefault(outcome, []).append(address)
+        for address, outcome in {**self._former, **self._outcomes}.items():
+            before = self._former.get(address, outcome)
+            groups.setdefault(before if self._had_no_time(address) else outcome, []).append(address)
         without_zookeeper = groups.pop(NO_ZOOKEEPER, [])
         order = sorted(groups, key=lambda outcome: outcome == _RUNNING)
         said = "; ".join(f"{self._together(groups[outcome])} {outcome}" for outcome in order)
         found = bool(self._called) or not self._any_answered or bool(without_zookeeper)
         cause = f"{self._together(without_zookeeper)} {NO_ZOOKEEPER}" if without_zookeeper else ""
         return NoAnswerError("no answer" if found else "no active controller", said, cause)
+
+    def _had_no_time(self, address: str) -> bool:
+        """Whether the node was asked again just now."""
+        asked_at = self._asked_at.get(address)
+        is_recent = asked_at is not None and asyncio.get_running_loop().time() - asked_at < _RECENT_S
+        return is_recent and address != self._called and self._outcomes.get(address) == _silence(None)
 
     @property
     def has_answered(self) -> bool:

@@ -9,10 +9,10 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from crc32c import crc32c
 from msgspec import Struct
 
+from cluster.model.bounds import LARGEST_BATCH
 from cluster.model.broker import Offset
 from cluster.model.compression import (
     CODEC_MASK,
-    LARGEST_BATCH,
     CompressionCodec,
     CompressionError,
     decompress,

@@ -19,8 +19,9 @@ from broker_agent.log.record_batch import (
     encode_with_records,
     with_delete_horizon,
 )
+from cluster.model.bounds import LARGEST_BATCH
 from cluster.model.broker import Offset
-from cluster.model.compression import LARGEST_BATCH, CompressionError, compress, decompress, find_codec
+from cluster.model.compression import CompressionError, compress, decompress, find_codec
 
 
 class CleaningRound(Struct, frozen=True):

@@ -28,8 +28,8 @@ from cluster.config.setting_types import (
     SizeInt32,
     Version,
 )
+from cluster.model.bounds import LARGEST_BATCH
 from cluster.model.broker import DEFAULT_LISTENER
-from cluster.model.compression import LARGEST_BATCH
 from cluster.model.listeners import DEFAULT_CONTROL_LISTENER, ListenerNames
 from cluster.model.protocol_version import NEWEST
 

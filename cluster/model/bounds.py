@@ -16,6 +16,8 @@ from cluster.model.errors import ErrorCode
 INT16_MAX: Final = 2**15 - 1
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
+LARGEST_BATCH: Final = 1 << 30
+"""The most bytes of a decompressed batch that a broker can be allowed, and that a consumer accepts."""
 _SHOWN_LENGTH: Final = 40
 _SHOWN_BITS: Final = 128
 _IN_ZNODES: Final = r"[^/\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]"

@@ -28,8 +28,6 @@ class CompressionCodec(IntEnum):
 
 
 CODEC_MASK: Final = 0x07
-LARGEST_BATCH: Final = 1 << 30
-"""The largest bound that a broker can be given, in bytes; a consumer accepts as much."""
 
 Buffer = bytes | bytearray | memoryview
 

@@ -61,5 +61,9 @@ def exposed_by(program: str) -> Exposed:
         for metric in catalogue()
         for domain, _, type_ in [metric.bean.partition(":type=")]
         for labels in metric.labels
-        if program in metric.programs and metric.name not in _OF_RECOVERY
+        if program in metric.programs
+        and metric.name not in _OF_RECOVERY
+        # Not without a move between log directories, and without a client that has a quota.
+        and "is_future" not in labels
+        and not (type_ in ("Produce", "Fetch") and "client_id" in labels)
     }

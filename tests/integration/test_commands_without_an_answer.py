@@ -27,6 +27,8 @@ ARGUMENTS = {
     "brokers log-dirs": (),
     "brokers move-dir": ("1", "orders-0", "--to", "/d"),
     "brokers shutdown": ("1",),
+    "clients alter": ("app", "--config", "producer_byte_rate=1"),
+    "clients describe": ("app",),
     "cluster describe": (),
     "cluster health": (),
     "cluster recover": ("--execute", "--yes"),
@@ -38,6 +40,8 @@ ARGUMENTS = {
     "features disable": ("--feature", "group.version"),
     "features downgrade": ("--feature", "group.version=1"),
     "features upgrade": ("--feature", "group.version=2"),
+    "perf consume": ("orders",),
+    "perf produce": ("orders", "--records", "1"),
     "produce": ("orders", "--count", "1"),
     "reassign cancel": ("--all",),
     "reassign execute": ("-",),
@@ -53,6 +57,7 @@ ARGUMENTS = {
     "topics describe": (),
     "topics list": (),
     "topics offsets": ("orders",),
+    "verify replicas": (),
     "watch": (),
 }
 """A line for each command that ends where the cluster does not answer."""

@@ -88,6 +88,12 @@ class TalkativeController:
             await asyncio.sleep(0.01)
 
 
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What was logged, but for gRPC's own: several event loops of a process read one socket (grpc/grpc#42357)."""
+    said = [record.getMessage() for record in caplog.records]
+    return [text for text in said if not text.startswith("Exception in callback PollerCompletionQueue._handle_events")]
+
+
 @pytest.mark.parametrize("is_busy", [False, True], ids=["quiet", "busy"])
 async def test_a_watcher_that_leaves_is_not_logged(
     is_busy: bool, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
@@ -108,7 +114,7 @@ async def test_a_watcher_that_leaves_is_not_logged(
     if changes is not None:
         changes.cancel()
     await server.stop(0)
-    assert [record.getMessage() for record in caplog.records] == []
+    assert logged(caplog) == []
     said = "".join(capfd.readouterr())
     assert "Traceback" not in said
     assert "Stream failed" not in said
@@ -135,7 +141,7 @@ async def test_watchers_whose_connection_breaks_while_they_are_written_to_are_no
             await client.close()
     await relay.close()
     await server.stop(0)
-    assert [record.getMessage() for record in caplog.records] == []
+    assert logged(caplog) == []
     said = "".join(capfd.readouterr())
     assert "Traceback" not in said
     assert "Stream failed" not in said

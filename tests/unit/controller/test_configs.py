@@ -315,6 +315,8 @@ def test_of_kafkas_brokers_only_the_controller_has_configs_here() -> None:
     check_broker_is_klamms(ConfigEntity("topics", "1"), ControllerId(1001))
     with pytest.raises(ApiError, match=r"kafka-configs\.sh"):
         check_broker_is_klamms(ConfigEntity("brokers", "1"), ControllerId(1001))
+    with pytest.raises(ApiError, match="quotas with kafka-configs.sh"):
+        check_broker_is_klamms(ConfigEntity("clients", "app"), ControllerId(1001))
 
 
 @pytest.mark.rule("D-90")

@@ -177,5 +177,5 @@ def test_a_folder_keeps_its_kind_of_brokers(tmp_path: Path) -> None:
 
 
 def test_what_klamm_does_not_know_is_kafkas_but_its_own_prefix_is_not() -> None:
-    settings = {"log.cleaner.threads": "2", "min.insync.replicas": 2, "klamm.no.such.key": 1}
+    settings = {"log.message.format.version": "2.8", "min.insync.replicas": 2, "klamm.no.such.key": 1}
     assert known_to_klamm(settings) == {"min.insync.replicas": 2, "klamm.no.such.key": 1}
