@@ -83,7 +83,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         ) as running,
     ):
         klamm(running, "topics", "create", "orders", "--replica-assignment", "1:2:3,2:3:1,3:1:2,1:2:3,2:3:1,3:1:2")
-        klamm(running, "produce", "orders", "--count", "100")
+        # To each partition: by itself a producer puts so few records into one, whose leader may be the paused broker.
+        for partition in range(6):
+            klamm(running, "produce", "orders", "--partition", str(partition), "--count", "10")
         yield running
 
 
