@@ -1,10 +1,13 @@
 """Processes on this machine that outlive their parent: their start, signals, waiting, free ports."""
 
+import fcntl
+import functools
 import os
 import random
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -72,7 +75,8 @@ def choose_free_ports(count: int, taken: Iterable[int] = ()) -> list[int]:
     """Ports on 127.0.0.1 that are free now, below the range of ephemeral ports.
 
     A restarted member must find its port free, so a port that may be assigned to an outgoing connection meanwhile is
-    unsuitable.
+    unsuitable. Until this process ends, no other process of the user chooses the same ports: a member listens seconds
+    after its ports are chosen.
     """
     candidates = _candidates()
     excluded = set(taken)
@@ -80,7 +84,7 @@ def choose_free_ports(count: int, taken: Iterable[int] = ()) -> list[int]:
     for port in random.sample(candidates, len(candidates)):
         if len(chosen) == count:
             break
-        if port not in excluded and is_free(port):
+        if port not in excluded and _reserve(port) and is_free(port):
             chosen.append(port)
     if len(chosen) < count:
         raise StartupError(
@@ -98,6 +102,23 @@ def is_free(port: int) -> bool:
         except OSError:
             return False
         return True
+
+
+def _reserve(port: int) -> bool:
+    """Lock the byte of this port in a file of the user; False if another process holds it."""
+    reservations = _reservations()
+    try:
+        fcntl.lockf(reservations, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False
+    return True
+
+
+@functools.cache
+def _reservations() -> int:
+    """The open file whose locked bytes are chosen ports. It stays open: closing it would release every lock."""
+    path = Path(tempfile.gettempdir(), f"klamm-ports-{os.getuid()}")
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
 def wait_until_free(port: int, timeout_s: float) -> bool:

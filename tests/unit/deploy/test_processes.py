@@ -107,6 +107,18 @@ def test_ports_are_chosen_among_those_that_no_outgoing_connection_is_given(
     assert set(processes.choose_free_ports(30)) <= set(candidates)
 
 
+def test_a_port_is_chosen_by_one_process_at_a_time() -> None:
+    [first] = processes.choose_free_ports(1)
+    program = (
+        "from deploy.local import processes\n"
+        f"processes._candidates = lambda: range({first}, {first + 1})\n"
+        "print(processes.choose_free_ports(1))"
+    )
+    command = [sys.executable, "-P", "-c", program]
+    other = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert "found only 0 of 1 free ports" in other.stderr
+
+
 def test_a_port_with_a_listener_is_not_free() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert not processes.is_free(server.getsockname()[1])
