@@ -96,6 +96,13 @@ RunTimeOption = Annotated[
         "--timeout", min=1, max=604_800, help="Seconds after which --follow or --until-clean ends as it stands."
     ),
 ]
+WebhookOption = Annotated[str, typer.Option(metavar="URL", help="Post new and withdrawn findings to this address.")]
+DeltaOption = Annotated[
+    bool,
+    typer.Option(
+        "--delta", help="Publish the tables as Delta tables after each batch, now and in later runs; see 'audit delta'."
+    ),
+]
 TimezoneOption = Annotated[
     str,
     typer.Option("--timezone", metavar="NAME", help="Time zone of the local times in logs of Apache Kafka."),
@@ -121,13 +128,14 @@ def run(
     metrics_listen: MetricsOption = "",
     expect: ExpectOption = None,
     keep_days: KeepDaysOption = None,
+    delta: DeltaOption = False,
     heads: HeadsOption = None,
     zookeeper: ZooKeeperOption = "",
     bootstrap: BootstrapOption = "",
     require_heads: RequireHeadsOption = False,
     timezone: TimezoneOption = "UTC",
     require_trace: RequireTraceOption = False,
-    webhook: Annotated[str, typer.Option(metavar="URL", help="Post new and withdrawn findings to this address.")] = "",
+    webhook: WebhookOption = "",
     form: FormatOption = Format.TABLE,
     limit: LimitOption = 20,
     master: MasterOption = "",
@@ -143,12 +151,10 @@ def run(
 ) -> None:
     """Check the invariants on state-change logs with Spark, and follow the logs until Ctrl-C.
 
-    Resumes where the last run with the same --output stopped. --once stops
-    when the present logs are read, --until-clean when moreover nothing is
-    wrong or missing. Needs the extra 'audit' and Java 17.
+    Resumes where the last run with the same --output stopped. Needs the
+    extra 'audit' and Java 17.
     """
     from audit.options import AuditOptions  # noqa: PLC0415 - a second of imports that --help must not pay.
-    from audit.report.alerts import Alerts  # noqa: PLC0415
 
     inputs, local = inputs_of(log_dir, kafka, topic, kafka_connector, until_clean=until_clean)
     options = AuditOptions(
@@ -157,6 +163,7 @@ def run(
         trigger_seconds=trigger,
         timeout_seconds=_run_time(timeout, once, follow, until_clean),
         keep_days=keep_days,
+        delta=delta,
         expected_nodes=_nodes(expect or []),
         heads=given_heads(context, heads, zookeeper, bootstrap),
         require_trace=require_trace,
@@ -164,9 +171,17 @@ def run(
         checkpoint=checkpoint,
         limits=_rule_limits(rule_limit or []),
     )
-    alerts = partial(Alerts, local, output, metrics_listen, webhook, until_clean=until_clean)
-    settings = spark_settings(master, memory, cores, shuffle_partitions, conf, class_archive=class_archive)
-    show_result(_audited(inputs, output, options, settings, alerts), output, form, limit)
+    alerts = partial(_alerts, local, output, metrics_listen, webhook, until_clean=until_clean)
+    spark = spark_settings(master, memory, cores, shuffle_partitions, conf, class_archive=class_archive)
+    show_result(_audited(inputs, output, options, spark, alerts), output, form, limit)
+
+
+def _alerts(
+    folders: Sequence[Path], output: "Location", metrics_listen: str, webhook: str, *, until_clean: bool
+) -> "Alerts":
+    from audit.report.alerts import Alerts  # noqa: PLC0415
+
+    return Alerts(folders, output, metrics_listen, webhook, until_clean=until_clean)
 
 
 def _audited(
@@ -302,6 +317,7 @@ def verify(
 
 app.command("query", epilog=table_commands.QUERY_EPILOG)(table_commands.query)
 app.command("compact", epilog=table_commands.COMPACT_EPILOG)(table_commands.compact)
+app.command("delta", epilog=table_commands.DELTA_EPILOG)(table_commands.delta)
 app.command("rebuild", epilog=table_commands.REBUILD_EPILOG)(table_commands.rebuild)
 app.command("publish", epilog=topic_command.EPILOG)(topic_command.publish)
 app.command(epilog="Example:\n  klamm audit package --output klamm-audit.zip\nExit codes: 0 done; 1 failed.")(package)

@@ -92,7 +92,8 @@ def run_audit(
         try:
             _register(spark, listener)
             buckets = folder.bucket_count(settings.buckets)
-            batches = _Batches(folder, BatchSettings(settings.tasks, buckets, checkpoint, limits, options.keep_days))
+            kept = BatchSettings(settings.tasks, buckets, checkpoint, limits, options.keep_days, options.delta)
+            batches = _Batches(folder, kept)
             plan = ReadPlan(options.batch_bytes, settings.tasks, buckets, options.timezone)
             rows = partial(_rows, spark, inputs, plan, folder)
             report = None if on_progress is None else lambda: on_progress(result()) is True

@@ -24,6 +24,8 @@ class AuditOptions(Struct, frozen=True, kw_only=True):
     """About how many bytes of the logs a batch has."""
     keep_days: int | None = None
     """Days that records and timelines are kept; None keeps all."""
+    delta: bool = False
+    """Whether the tables are published as Delta tables; once they were, they always are."""
     expected_nodes: Sequence[str] = ()
     """The nodes that must have logs."""
     heads: Sequence[GivenHead] = ()

@@ -25,7 +25,7 @@ from audit.storage.output_folder import OutputFolder
 from audit.storage.state_versions import RULES_VERSION, VERSION
 from audit.storage.table_files import TableSize
 from audit.storage.table_schemas import FAILOVERS_TABLE
-from audit.tables.compaction import compact_some, delete_files, delete_old
+from audit.tables.compaction import Compaction, commit_and_delete, compact_some, delete_old
 from audit.tables.failovers import failover_rows
 
 _RESULT: Final = "result binary"
@@ -35,7 +35,7 @@ class BatchSettings(NamedTuple):
     """The settings of a batch.
 
     `buckets`, `limits`: of a first batch; later ones keep them. `checkpoint`: the location of Spark's own. `keep_days`:
-    days that records and timelines are kept; None keeps all.
+    days that records and timelines are kept; None keeps all. `delta`: whether the tables are published as Delta tables.
     """
 
     tasks: int
@@ -43,6 +43,7 @@ class BatchSettings(NamedTuple):
     checkpoint: str
     limits: Limits
     keep_days: int | None
+    delta: bool
 
 
 def check_batch(frame: DataFrame, number: int, output: OutputFolder, settings: BatchSettings) -> None:
@@ -68,11 +69,16 @@ def check_batch(frame: DataFrame, number: int, output: OutputFolder, settings: B
     for result in results:
         if result.error:
             raise OutputError(result.error)
-    commit_batch(output, before, results, settings.keep_days)
+    commit_batch(output, before, results, settings.keep_days, delta=settings.delta)
 
 
 def commit_batch(
-    output: OutputFolder, before: Commit, results: Sequence[BucketResult], keep_days: int | None = None
+    output: OutputFolder,
+    before: Commit,
+    results: Sequence[BucketResult],
+    keep_days: int | None = None,
+    *,
+    delta: bool = False,
 ) -> None:
     """Make the results of a batch count, keep the tables small, and delete what they no longer need.
 
@@ -92,12 +98,10 @@ def commit_batch(
         written |= {table: set(days) for table, days in more.items()}
         commit = replace(commit, tables=_summed(commit.tables, [more]))
     done = compact_some(output, before, commit, written)
-    unneeded = done.unneeded
     if keep_days is not None:
-        done = delete_old(output, done.commit, keep_days, datetime.now(UTC).date())
-        unneeded += done.unneeded
-    output.commit(done.commit)
-    delete_files(output, unneeded)
+        old = delete_old(output, done.commit, keep_days, datetime.now(UTC).date())
+        done = Compaction(old.commit, [*done.unneeded, *old.unneeded])
+    commit_and_delete(output, done, publish=delta)
 
 
 def next_commit(before: Commit, results: Sequence[BucketResult]) -> Commit:

@@ -39,7 +39,7 @@ from audit.storage.table_schemas import (
     TABLES,
     TIMELINES_TABLE,
 )
-from audit.tables.compaction import delete_strays
+from audit.tables.compaction import Compaction, commit_and_delete, delete_strays
 from audit.tables.failovers import failed_events, failover_rows
 
 BUCKETS_MAX: Final = 256
@@ -95,7 +95,7 @@ def rebuild(folder: OutputFolder, bucket_count: int | None = None) -> Rebuilt:
     commit = next_commit(start, results)
     changes.write(FAILOVERS_TABLE, folder.current_table(FAILOVERS_TABLE), _failovers(folder, commit), count + 1)
     failovers = BucketResult(count, before.cluster, tables=folder.take_written())
-    folder.commit(next_commit(start, [*results, failovers]))
+    commit_and_delete(folder, Compaction(next_commit(start, [*results, failovers]), []))
     return Rebuilt(count, divided.rows[RECORDS_TABLE], changes.rows)
 
 

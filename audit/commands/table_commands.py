@@ -96,7 +96,13 @@ def compact(output: OutputOption, keep_days: KeepDaysOption = None) -> None:
     A running audit does the same from time to time; findings are never
     deleted. Refused while an audit writes to the output.
     """
-    from audit.tables.compaction import compact_all, delete_files, delete_old, delete_strays  # noqa: PLC0415
+    from audit.tables.compaction import (  # noqa: PLC0415
+        Compaction,
+        commit_and_delete,
+        compact_all,
+        delete_old,
+        delete_strays,
+    )
 
     with opened_output(output, "nothing was merged") as folder, folder.locked():
         folder.check()
@@ -109,10 +115,37 @@ def compact(output: OutputOption, keep_days: KeepDaysOption = None) -> None:
         if keep_days is not None:
             commit, unneeded = delete_old(folder, before, keep_days, datetime.now(UTC).date())
         commit, merged = compact_all(folder, commit)
-        folder.commit(commit)
-        delete_files(folder, [*unneeded, *merged])
+        commit_and_delete(folder, Compaction(commit, [*unneeded, *merged]))
         files = [sum(size.files for size in known.tables.values()) for known in (before, commit)]
         typer.echo(f"{files[0]:,} files of tables became {files[1]:,}", err=True)
+
+
+DELTA_EPILOG = """Example:
+  klamm audit delta --output report
+Exit codes: 0 done; 1 the output is in use, or not as an audit has left it, or the extra is missing; 2 wrong usage."""
+
+
+def delta(output: OutputOption) -> None:
+    """Publish the tables of an audit as Delta tables, for Spark, Trino, DuckDB and others.
+
+    Each folder below tables/ becomes a Delta table with the rows that hold:
+    no row twice, no withdrawn finding. From then on every run with this
+    --output keeps them up to date. Needs the extra 'audit-delta'. Refused
+    while an audit writes to the output.
+    """
+    from audit.tables.compaction import publisher  # noqa: PLC0415
+
+    with opened_output(output, "nothing was published") as folder, folder.locked():
+        publish = publisher()
+        folder.check_tables()
+        commit = folder.last_commit()
+        if commit is None:
+            typer.echo("nothing was audited yet", err=True)
+            return
+        changed = publish(folder, commit)
+    for name, files in changed.items():
+        typer.echo(f"{name}: {files.added} files added, {files.removed} removed", err=True)
+    typer.echo(f"the Delta tables in {output}/tables are those of batch {commit.batch}", err=True)
 
 
 @contextmanager

@@ -224,6 +224,10 @@ class OutputFolder(CommittedState):
         """The rows of a revised table that hold, one for each key. Raises OutputError."""
         return holding_rows(table, self._parts(table))
 
+    def holding_at(self, commit: Commit, table: str) -> pyarrow.Table:
+        """The rows of a revised table that hold by this commit. Raises OutputError."""
+        return holding_rows(table, (self.read_file(file) for file in self.files_at(commit, table)))
+
     def current_rows(self, table: str) -> list[dict[str, Any]]:
         """The rows of `current_table` as dictionaries, by their keys. Raises OutputError."""
         key = TABLES[table].key

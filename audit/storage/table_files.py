@@ -128,7 +128,7 @@ def files_of_rows(
     known = TABLES[table]
     if known.is_revised:
         rows = latest_rows(with_batch(rows, table, batch), known.key)
-    for day, part in _by_day(rows, known.days):
+    for day, part in rows_by_day(rows, known.days, _DAYS_MAX):
         yield day, f"tables/{table}/day={day}/{batch:09d}-{bucket:03d}{SUFFIX}", encoded(table, [part])
 
 
@@ -186,7 +186,12 @@ def holding_rows(table: str, written: Iterable[pyarrow.Table]) -> pyarrow.Table:
     return latest.filter(pyarrow.compute.field("status") != WITHDRAWN).drop_columns([BATCH])
 
 
-def _by_day(rows: pyarrow.Table, columns: Sequence[str]) -> Iterator[tuple[str, pyarrow.Table]]:
+def rows_by_day(
+    rows: pyarrow.Table, columns: Sequence[str], days_max: int | None = None
+) -> Iterator[tuple[str, pyarrow.Table]]:
+    """Divide rows by the day of the first of these columns that a row has. `days_max`: the largest days; the others
+    are in OTHER_DAYS.
+    """
     if not rows.num_rows:
         return
     time = pyarrow.compute.coalesce(*(rows[column] for column in columns))

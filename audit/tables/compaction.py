@@ -6,9 +6,10 @@ which files count, and only then are those deleted that do not. What a crash lea
 the next audit starts (`delete_strays`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow
 import pyarrow.parquet
@@ -16,6 +17,8 @@ from msgspec.structs import replace
 
 from audit.records.vectors import in_one_chunk
 from audit.storage.commits import Commit
+from audit.storage.committed_state import OutputError
+from audit.storage.file_store import is_remote
 from audit.storage.output_folder import OutputFolder
 from audit.storage.table_files import (
     SUFFIX,
@@ -28,6 +31,10 @@ from audit.storage.table_files import (
     size_of,
 )
 from audit.storage.table_schemas import TABLES
+from cluster.config.files import first_line
+
+if TYPE_CHECKING:
+    from audit.tables.delta_tables import Published
 
 FILES_MAX: Final = 64
 """Files of one table and day that are left until they are merged."""
@@ -152,10 +159,12 @@ def delete_old(folder: OutputFolder, commit: Commit, keep_days: int, today: date
 
 
 def delete_strays(folder: OutputFolder) -> None:
-    """Delete what batches, compactions and rebuilds left that were killed. Only before an audit: none may be running.
-    Raises OutputError.
+    """Delete what batches, compactions and rebuilds left that were killed, and publish what they did not. Only before
+    an audit: none may be running. Raises OutputError.
     """
     commit = folder.last_commit()
+    if commit is not None and is_published(folder):
+        publisher()(folder, commit)
     for table in TABLES:
         present = folder.all_files(table)
         if commit is None:
@@ -171,6 +180,32 @@ def delete_files(folder: OutputFolder, names: Iterable[str]) -> None:
     """Delete files that do not count any more; only after the commit."""
     for name in names:
         folder.files.remove(name)
+
+
+def commit_and_delete(folder: OutputFolder, done: Compaction, *, publish: bool = False) -> None:
+    """Commit, bring the Delta tables up to date if there are any or `publish` asks for them, and delete what does not
+    count any more: last, since readers of Delta open the files that the log names. Raises OutputError.
+    """
+    folder.commit(done.commit)
+    if publish or is_published(folder):
+        publisher()(folder, done.commit)
+    delete_files(folder, done.unneeded)
+
+
+def is_published(folder: OutputFolder) -> bool:
+    """Whether there are Delta tables: from then on each commit is published."""
+    return not is_remote(folder.location) and any(Path(folder.path("tables")).glob("*/_delta_log"))
+
+
+def publisher() -> "Callable[[OutputFolder, Commit], dict[str, Published]]":
+    """The function that publishes a commit as Delta tables. Raises OutputError without the extra `audit-delta`."""
+    try:
+        from audit.tables.delta_tables import publish_tables  # noqa: PLC0415 - most audits have no Delta tables.
+    except ImportError as error:
+        raise OutputError(
+            f"Delta tables cannot be written ({first_line(error)}): install klamm with the extra 'audit-delta'"
+        ) from error
+    return publish_tables
 
 
 def _by_day(files: Iterable[TableFile]) -> dict[str, list[TableFile]]:
