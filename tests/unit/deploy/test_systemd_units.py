@@ -59,3 +59,15 @@ def test_what_a_restart_cannot_mend_is_not_restarted(unit: str) -> None:
 
 def test_findings_of_the_audit_are_no_failure() -> None:
     assert values("klamm-audit.service", "SuccessExitStatus") == [f"{ExitCode.FINDINGS:d} {ExitCode.INCOMPLETE:d}"]
+
+
+def test_the_audit_reads_the_heads_of_the_logs_from_the_zookeeper_of_its_file() -> None:
+    [file] = values("klamm-audit.service", "EnvironmentFile")
+    settings = dict(
+        line.split("=", 1)
+        for line in (FOLDER.parent / "config" / Path(file).name).read_text().splitlines()
+        if not line.startswith("#")
+    )
+    [command] = values("klamm-audit.service", "ExecStart")
+    assert "--zookeeper ${KLAMM_ZOOKEEPER}" in command
+    assert list(settings) == ["KLAMM_ZOOKEEPER"]
