@@ -51,14 +51,15 @@ class _DataFile(NamedTuple):
 
 
 def publish_tables(folder: OutputFolder, commit: Commit) -> dict[str, Published]:
-    """Make the Delta table of each table say what this commit says; return those that changed.
+    """Make the Delta table of each table say what this commit says; return those that changed. Tables without rows are
+    there, too.
 
     Only the one that writes to the folder may do it. Raises OutputError, also for an output that is not on this
     machine.
     """
     if is_remote(folder.location):
         raise OutputError(f"{folder.location}: Delta tables are published only in a folder of this machine")
-    done = {name: _publish(folder, commit, TABLES[name]) for name in sorted(commit.tables)}
+    done = {name: _publish(folder, commit, TABLES[name]) for name in sorted(TABLES)}
     return {name: published for name, published in done.items() if published != Published(0, 0)}
 
 
@@ -66,11 +67,12 @@ def _publish(folder: OutputFolder, commit: Commit, table: Table) -> Published:
     wanted = _holding_files(folder, commit, table) if table.is_revised else _own_files(folder, commit, table)
     top = Path(folder.path(f"tables/{table.name}"))
     try:
+        top.mkdir(parents=True, exist_ok=True)
         delta = DeltaTable(top) if DeltaTable.is_deltatable(str(top)) else None
         present = {} if delta is None else _present(delta)
         adds = [_add(top, name, file, commit) for name, file in sorted(wanted.items()) if name not in present]
         removes = [_remove(name, size, commit) for name, size in sorted(present.items()) if name not in wanted]
-        if adds or removes:
+        if delta is None or adds or removes:
             _write(top, delta, table, _Change(adds, removes), commit.batch)
     except (DeltaError, OSError) as error:
         raise OutputError(f"{top / _LOG}: the Delta log cannot be written: {first_line(error)}") from error

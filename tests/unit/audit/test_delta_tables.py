@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from audit.storage.committed_state import OutputError
 from audit.storage.output_folder import OutputFolder
-from audit.storage.table_schemas import FINDINGS_TABLE, RECORDS_TABLE
+from audit.storage.table_schemas import FINDINGS_TABLE, RECORDS_TABLE, TABLES
 from audit.tables.compaction import Compaction, commit_and_delete, compact_all, delete_strays, publisher
 from launcher.__main__ import app
 from tests.unit.audit.test_compaction import run_batch
@@ -63,6 +63,14 @@ def test_a_publication_that_changes_nothing_writes_no_version(tmp_path: Path) ->
     publish(folder)
     assert versions == [0, 0]
     assert DeltaTable(folder.path(f"tables/{FINDINGS_TABLE}")).version() == 0
+
+
+def test_a_table_without_rows_is_there(tmp_path: Path) -> None:
+    folder = OutputFolder(tmp_path)
+    run_batch(folder, 0, seed=1)
+    publish(folder)
+    assert all(published(folder, table) == holding(folder, table) for table in TABLES)
+    folder.check_tables()
 
 
 def test_merged_files_take_the_places_of_those_before(tmp_path: Path) -> None:
