@@ -38,6 +38,7 @@ from broker_agent.requests.role_changes import RoleChanges
 from broker_agent.requests.throttle_findings import throttle_findings
 from broker_agent.requests.topic_configs import TopicConfigs
 from cluster.aio.clock import WallClock
+from cluster.aio.handling_time import Stopwatch
 from cluster.aio.tasks import TaskSet
 from cluster.config.settings import Settings
 from cluster.metrics.health import Health
@@ -70,7 +71,7 @@ class AgentDependencies(Struct, frozen=True):
 
     `zookeeper_events` is filled by the ZooKeeper listener, `failed_directories` by the logs. `request_stop` starts the
     graceful shutdown of the process, as its signals do. `apis`: further APIs of the process. `recorded_roles`
-    reads this node's state-change log.
+    reads this node's state-change log. `stopwatch`: the clock for the time that requests take.
     """
 
     settings: Settings
@@ -89,6 +90,7 @@ class AgentDependencies(Struct, frozen=True):
     request_stop: Callable[[], None]
     recorded_roles: RecordedRoles
     log_level: LogLevel
+    stopwatch: Stopwatch
 
 
 class Agent:
@@ -140,7 +142,7 @@ class Agent:
             lock=lock,
             copies=self.copies,
         )
-        self.client_quotas = ClientQuotas(settings, dependencies.metrics)
+        self.client_quotas = ClientQuotas(settings, dependencies.metrics, dependencies.stopwatch)
         self._setting_changes = DynamicBrokerSettings(
             broker.id,
             dependencies.zookeeper,
@@ -149,7 +151,7 @@ class Agent:
             fetchers=self.fetchers,
             fetchers_of_file=settings.num_replica_fetchers,
             quotas=(self.manager.leader_quota, self.manager.follower_quota),
-            client_quotas=self.client_quotas,
+            client_quotas=self.client_quotas.configs,
             copy_throttle=self.copies.throttle,
             log_level=dependencies.log_level,
         ).changes

@@ -71,6 +71,8 @@ class AgentNode:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"an agent does not serve {type(request).__name__}")
         check_listener(api, context, self._listeners, self._agent.registration.broker.endpoints)
         handle = partial(handle_within_bounds, handle=api.handler)
+        if api.kind is ApiKind.INTER_NODE:
+            return await handle(request)
         return await self._agent.client_quotas.handle(context, request, handle)
 
     def recognize(self, request: Any) -> CallKind | None:

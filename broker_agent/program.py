@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from importlib.metadata import version
 from random import SystemRandom
+from time import perf_counter
 from typing import Final
 
 import structlog
@@ -108,6 +109,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             request_stop=stop.set,
             recorded_roles=partial(asyncio.to_thread, newest_roles, sink.directory),
             log_level=LogLevel(settings.log_level, set_log_level),
+            stopwatch=perf_counter,
         )
         async with TaskSet() as tasks:
             tasks.start(sink.run(), name="state-change-log")

@@ -30,6 +30,7 @@ from controller.events import AutoPreferredReplicaLeaderElection, Event, Procedu
 from controller.fenced_writes import FencedWriter
 from controller.left_replica_store import LeftReplicaStore
 from controller.metrics import ControllerMetrics, FailoverTimings
+from controller.mutation_quotas import MutationQuota, MutationQuotas
 from controller.ports import BrokerQueries, RequestChannels, ZooKeeperReads
 from controller.state_change_records import state_changes
 from controller.store import ControllerStore
@@ -129,6 +130,7 @@ class ActiveController:
         react: "React",
         config: ControllerConfig,
         settings: DynamicSettings,
+        mutation_quotas: MutationQuotas,
         channels: RequestChannels,
         brokers: BrokerQueries,
         sink: StateChangeSink,
@@ -140,6 +142,7 @@ class ActiveController:
         run_aside: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None] | None],
     ) -> None:
         self.config, self.settings, self.context, self.react = config, settings, context, react
+        self._mutation_quotas = mutation_quotas
         self.reads: ZooKeeperReads = zookeeper
         fenced = FencedWriter(zookeeper, context.epoch_zk_version, CONTROLLER_EPOCH, on_refusal=self.resume_later)
         self.store = ControllerStore(zookeeper, fenced)
@@ -183,6 +186,11 @@ class ActiveController:
     @property
     def epoch(self) -> ControllerEpoch:
         return self.context.epoch
+
+    @property
+    def mutation_quota(self) -> MutationQuota:
+        """The quota of the client that asks for what is being processed."""
+        return self._mutation_quotas.of(self.asked_by)
 
     @property
     def kafka_release(self) -> str | None:

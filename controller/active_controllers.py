@@ -16,6 +16,7 @@ from controller.dispatch import dispatch
 from controller.dynamic_settings import DynamicSettings
 from controller.events import Event
 from controller.metrics import ControllerMetrics, FailoverTimings
+from controller.mutation_quotas import MutationQuotas
 from controller.ports import BrokerClient
 from state_log.record import StateChangeSink
 from state_log.witnessed_heads import WitnessedHeads
@@ -29,6 +30,7 @@ class ActiveControllers:
         *,
         config: ControllerConfig,
         settings: DynamicSettings,
+        mutation_quotas: MutationQuotas,
         zookeeper: ZooKeeper,
         broker_client: BrokerClient,
         sink: StateChangeSink,
@@ -41,6 +43,7 @@ class ActiveControllers:
     ) -> None:
         self._config, self._settings, self._zookeeper = config, settings, zookeeper
         self._broker_client, self._sink, self._heads = broker_client, sink, heads
+        self._mutation_quotas = mutation_quotas
         self._metrics, self._clock, self._random = metrics, clock, random
         self._tasks, self._enqueue = tasks, enqueue
 
@@ -63,6 +66,7 @@ class ActiveControllers:
             react=dispatch,
             config=self._config,
             settings=self._settings,
+            mutation_quotas=self._mutation_quotas,
             channels=channels,
             brokers=self._broker_client,
             sink=self._sink,

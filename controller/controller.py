@@ -34,6 +34,7 @@ from controller.event_loop import EventLoop, preempt
 from controller.fitness import Fitness
 from controller.handlers.activation import activate
 from controller.metrics import ControllerMetrics
+from controller.mutation_quotas import MutationQuotas
 from controller.ports import BrokerClient
 from controller.request_events import RequestEvent
 from controller.session_keeper import ControllerSessionKeeper
@@ -66,6 +67,7 @@ class Controller:
         self.metrics = ControllerMetrics(registry)
         self.events = EventLoop(self, self.metrics)
         self.election = ControllerElection(zookeeper, config, clock, random)
+        mutation_quotas = MutationQuotas(config.settings, registry)
         self._config_listener = ConfigListener(
             zookeeper,
             config,
@@ -73,6 +75,7 @@ class Controller:
             put=self.events.put,
             is_active=lambda: self.is_active,
             topic_changed=self._on_settings_of_topic,
+            client_quotas=mutation_quotas.configs,
             log_level=LogLevel() if log_level is None else log_level,
         )
         self._zookeeper = zookeeper
@@ -82,6 +85,7 @@ class Controller:
         self._activation = ActiveControllers(
             config=config,
             settings=self._config_listener.settings,
+            mutation_quotas=mutation_quotas,
             zookeeper=zookeeper,
             broker_client=broker_client,
             sink=sink,

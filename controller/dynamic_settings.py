@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import structlog
 
 from cluster.aio.clock import WallClock
+from cluster.config.client_quotas import ClientQuotaConfigs
 from cluster.process.log_level import LogLevel
 from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity
 from cluster.zookeeper.config_changes import ConfigChanges
@@ -55,6 +56,7 @@ class ConfigListener:
         put: Callable[[Event], None],
         is_active: Callable[[], bool],
         topic_changed: Callable[[str], None],
+        client_quotas: ClientQuotaConfigs,
         log_level: LogLevel,
     ) -> None:
         """`topic_changed` is called with each topic whose config changed, but not those read at a session's start."""
@@ -66,12 +68,14 @@ class ConfigListener:
         self._put = put
         self._is_active = is_active
         self._topic_changed = topic_changed
+        self._client_quotas = client_quotas
         self._log_level = log_level
 
     async def take_over(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> None:
         """Read the configs of these entities; enqueue events where unclean elections are newly allowed."""
         if is_new_session or self._own in entities or self._of_all in entities:
             await self._read_broker_settings()
+        await self._client_quotas.take_over(self._zookeeper, entities, is_new_session=is_new_session)
         topics = [entity for entity in entities if entity.type == "topics"]
         await self._read_topics(topics)
         if not is_new_session:

@@ -28,6 +28,7 @@ from cluster.requests.cluster import (
 )
 from cluster.requests.context import RequestContext
 from cluster.rpc.apis import Api, ApiKind, Callers, DirectApi, check_listener
+from cluster.rpc.muted_senders import MutedSenders, Sender
 from cluster.rpc.refusals import handle_within_bounds
 from cluster.znodes.cluster_wide import readable_cluster_id
 from cluster.znodes.controller import decode_controller_epoch
@@ -107,6 +108,7 @@ class ControllerNode:
         self._controller = controller
         self._zookeeper = zookeeper
         self._answered = AnsweredRequests()
+        self._muted = MutedSenders()
         local: tuple[DirectApi[Any], ...] = (
             DirectApi(DescribeClusterRequest, ApiKind.LOCAL, Callers.ANYONE, self._describe_cluster),
             DirectApi(DescribeFindingsRequest, ApiKind.LOCAL, Callers.ADMINISTRATORS, self._describe_findings),
@@ -129,11 +131,17 @@ class ControllerNode:
             kind = type(request).__name__
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"a controller does not answer {kind}")
         handler = partial(self._ask, api, context) if isinstance(api, ControllerApi) else api.handler
+        sender = Sender(context.client_id, context.peer)
+        if self._muted and api.kind is not ApiKind.INTER_NODE:
+            await self._muted.wait_for_turn(sender)
         try:
             self._check_listener(api, context, request)
             if isinstance(api, ControllerApi) and api.kind is ApiKind.MUTATION and not api.is_dry_run(request):
                 self._check_authorizers(context)
-            return await handle_within_bounds(request, handler)
+            response = await handle_within_bounds(request, handler)
+            if throttle_ms := getattr(response, "throttle_time_ms", 0):
+                self._muted.mute(sender, throttle_ms)
+            return response
         except ApiError as error:
             if error.code is not ErrorCode.NOT_CONTROLLER:
                 raise

@@ -12,6 +12,7 @@ from random import Random
 from typing import Final, Protocol, TypeVar
 
 from cluster.aio.clock import WallClock
+from cluster.config.client_quotas import ClientQuotaConfigs
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import Broker, BrokerId
 from cluster.model.errors import ErrorCode, MalformedZnodeError
@@ -34,6 +35,7 @@ from controller.dynamic_settings import ConfigListener, DynamicSettings
 from controller.events import Event
 from controller.handlers.topics.deletions import deletion_answer
 from controller.metrics import ControllerMetrics, FailoverTimings
+from controller.mutation_quotas import MutationQuotas
 from controller.ports import BrokerQueries, ZooKeeperReads
 from controller.rehearsal_zookeeper import RehearsalZooKeeper, RehearsedZnode
 from controller.watched_znodes import event_of_watch
@@ -141,6 +143,7 @@ class Rehearsal:
             put=self._events.append,
             is_active=lambda: True,
             topic_changed=lambda _topic: None,
+            client_quotas=ClientQuotaConfigs(()),
             # Without an effect: nothing of a rehearsal may reach the process.
             log_level=LogLevel(),
         )
@@ -156,6 +159,7 @@ class Rehearsal:
             react=original.react,
             config=config,
             settings=self._listener.settings,
+            mutation_quotas=MutationQuotas(config.settings, registry),
             channels=self._channels,
             brokers=original.brokers,
             sink=self._changed,

@@ -381,6 +381,7 @@ class SimulatedAgent(SimulatedNode):
             request_stop=incarnation.stop.set,
             recorded_roles=self._recorded_roles,
             log_level=LogLevel(),
+            stopwatch=asyncio.get_running_loop().time,
         )
         async with TaskSet() as tasks:
             # Beside controllers of Kafka's brokers the agents stand for such brokers, without their controllers.

@@ -1,4 +1,4 @@
-"""`klamm clients`: how many bytes per second clients may produce and consume, by their client id."""
+"""`klamm clients`: what clients may produce, consume, occupy and change, by their client id."""
 
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests.configs import CLIENT_RESOURCE, AlterConfigsResource, ConfigResource
 from cluster.requests.plans import Plan
 
-app = typer.Typer(no_args_is_help=True, help="Limit what clients produce and consume, by their client id.")
+app = typer.Typer(no_args_is_help=True, help="Limit what clients produce, consume and change, by their client id.")
 
 ClientArgument = Annotated[
     str, typer.Argument(metavar="CLIENT|default", help="A client id, or 'default' for all that have no quota.")
@@ -42,6 +42,7 @@ def describe(client: ClientArgument, *, cluster: Cluster) -> None:
     epilog=examples(
         "klamm clients alter reports --config consumer_byte_rate=5000000",
         "klamm clients alter default --config producer_byte_rate=20000000",
+        "klamm clients alter default --config controller_mutation_rate=10",
         "klamm clients alter reports --delete-config consumer_byte_rate --dry-run",
     )
 )
@@ -54,10 +55,14 @@ def alter(
     dry_run: DryRunOption = False,
     cluster: Cluster,
 ) -> None:
-    """Set the quotas of a client id: producer_byte_rate and consumer_byte_rate, in bytes per second at each broker.
+    """Set the quotas of a client id.
+
+    producer_byte_rate, consumer_byte_rate: bytes per second at each broker.
+    request_percentage: percent of one thread of each broker.
+    controller_mutation_rate: partitions created and deleted per second.
 
     A client over its quota is answered with the time for which it is
-    throttled, and its next request waits until then.
+    throttled, and its next request waits until then. There are no quotas of users.
     """
     configs, deleted = parse_configs(config), list(delete_config or ())
     if not configs and not deleted:

@@ -14,6 +14,7 @@ from broker_agent.log.record_batch import HEADER_SIZE, parse_header
 from broker_agent.ports import Workers
 from broker_agent.requests.client_batches import check_client_batch
 from cluster.aio.clock import WallClock
+from cluster.aio.handling_time import CURRENT_HANDLING
 from cluster.config.settings import Settings
 from cluster.model.compression import CompressionCodec, find_codec, largest_size
 from cluster.model.errors import LogAppendError
@@ -103,6 +104,9 @@ class BatchValidation:
 
     async def run_off_loop(self, records: bytes, function: Callable[[], _T]) -> _T:
         """The result of a function that decompresses this batch, in a worker."""
+        handling = CURRENT_HANDLING.get()
+        if handling is not None:
+            function = handling.in_thread(function)
         memory = self._memory_for(records)
         if not memory:
             return await self._workers.run(function)

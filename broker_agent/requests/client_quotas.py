@@ -1,42 +1,45 @@
-"""Quotas of clients: how many bytes a second they may produce and consume, by their client id.
+"""Quotas of clients: how many bytes a second they may produce and consume, and how much of a thread their requests may
+take, by their client id.
 
-A client over its quota is answered at once with the time for which it is throttled, and nothing that it sends on the
-same connection is handled before this time is over. Clients without a quota cost nothing. Source: Kafka
-ClientQuotaManager; KIP-13, KIP-219.
+A client over its quota is answered at once with the time for which it is throttled. Nothing that it sends on the same
+connection is handled before this time is over, and then in the order of its arrival. Clients without a quota cost
+nothing. Source: Kafka ClientQuotaManager, ClientRequestQuotaManager; KIP-13, KIP-124, KIP-219.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
-from typing import Any, Final, NamedTuple
+from itertools import islice
+from typing import Any, Final
 
 from msgspec.structs import replace
 
-from broker_agent.decisions.client_quotas import (
+from broker_agent.decisions.client_quotas import throttle_time_ms
+from cluster.aio.handling_time import HandlingTime, Stopwatch
+from cluster.config.client_quotas import (
     CONSUMER_BYTE_RATE,
     PRODUCER_BYTE_RATE,
-    parse_quotas,
-    throttle_time_ms,
+    REQUEST_PERCENTAGE,
+    ClientQuotaConfigs,
 )
-from cluster.aio.parking import parked
 from cluster.config.settings import Settings
 from cluster.metrics.registry import Metrics, Samples
 from cluster.model.errors import ErrorCode
 from cluster.model.sampled_rate import SampledRate
 from cluster.requests.context import RequestContext
-from cluster.requests.data import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
-from cluster.znodes.configs import DEFAULT_ENTITY, entity_name
+from cluster.requests.data import FetchRequest, FetchResponse, ProduceRequest
+from cluster.rpc.muted_senders import MutedSenders, Sender
 
 _KNOWN_MAX: Final = 10_000
 """Client ids whose rates are kept; of more the one that was quiet for longest is forgotten."""
-_TYPES: Final = {PRODUCER_BYTE_RATE: "Produce", CONSUMER_BYTE_RATE: "Fetch"}
-
-
-class _Sender(NamedTuple):
-    """A connection of a client."""
-
-    client_id: str
-    connection: str
+_SHOWN_MAX: Final = 200
+"""Client ids that metrics show for each quota: those that asked last. Every one of them is a time series."""
+_METRICS: Final = {
+    PRODUCER_BYTE_RATE: ("Produce", "byte-rate"),
+    CONSUMER_BYTE_RATE: ("Fetch", "byte-rate"),
+    REQUEST_PERCENTAGE: ("Request", "request-time"),
+}
+"""Type of the metrics of a quota, and the name of that of its rate."""
 
 
 class _Usage:
@@ -45,120 +48,116 @@ class _Usage:
     def __init__(self, samples: int, sample_ms: float) -> None:
         # A client that was quiet may send what it did not use of the whole window.
         self.rate = SampledRate(samples, sample_ms, lowest_ms=(samples - 1) * sample_ms)
-        self.throttle_ms = self.byte_rate = 0.0
+        self.throttle_ms = self.per_second = 0.0
         """As of its last request."""
 
 
 class ClientQuotas:
     """The quotas of all clients of one broker, and what they use of them."""
 
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, metrics: Metrics, stopwatch: Stopwatch) -> None:
+        """Measure by these settings. `stopwatch`: the clock for the time that requests take."""
         self._samples = settings.quota_window_num
         self._sample_ms = settings.quota_window_size_seconds * 1000
-        self._quotas: dict[str, dict[str, float]] = {}
-        """By name of the entity, which is the client id as it is in the path of its znode."""
-        self._used: dict[tuple[str, str], _Usage] = {}
+        self._stopwatch = stopwatch
+        self.configs = ClientQuotaConfigs(tuple(_METRICS))
+        self._used: dict[str, dict[str, _Usage]] = {key: {} for key in _METRICS}
         """By quota and client id, the last used last."""
-        self._muted_until: dict[_Sender, float] = {}
-        for key, type_ in _TYPES.items():
-            metrics.readings("kafka.server", type_, "byte-rate", partial(self._read, key, "byte_rate"))
+        self._muted = MutedSenders()
+        for key, (type_, rate) in _METRICS.items():
+            metrics.readings("kafka.server", type_, rate, partial(self._read, key, "per_second"))
             metrics.readings("kafka.server", type_, "throttle-time", partial(self._read, key, "throttle_ms"))
 
-    @property
-    def entities(self) -> tuple[str, ...]:
-        """The names of the entities that have quotas."""
-        return tuple(self._quotas)
-
-    def set_quotas(self, entities: Mapping[str, Mapping[str, str]]) -> None:
-        """Replace the quotas of these client ids, or of the default, by those in their configs."""
-        for name, overrides in entities.items():
-            quotas = parse_quotas(overrides)
-            if quotas:
-                self._quotas[name] = quotas
-            else:
-                self._quotas.pop(name, None)
-
-    def quota(self, key: str, client_id: str) -> float | None:
-        """The client's own quota, else the default; None without one. In bytes per second."""
-        own = self._quotas.get(entity_name(client_id)) if client_id else None
-        if own is not None and key in own:
-            return own[key]
-        return self._quotas.get(DEFAULT_ENTITY, {}).get(key)
-
-    async def handle(self, context: RequestContext, request: Any, handle: Callable[[Any], Awaitable[Any]]) -> Any:
-        """The response of `handle`, within the quota of the client that asked. Followers have quotas of their own."""
-        key = _key_of(request) if self._quotas else None
-        quota = None if key is None else self.quota(key, context.client_id)
-        if key is None or quota is None:
+    async def handle(
+        self, context: RequestContext, request: Any, handle: Callable[[Any], Coroutine[Any, Any, Any]]
+    ) -> Any:
+        """The response of `handle`, within the quotas of the client that asked. Requests of followers have none."""
+        if not (self.configs or self._muted) or getattr(request, "replica_id", -1) >= 0:
             return await handle(request)
-        sender = _Sender(context.client_id, context.peer)
-        await self._until_unmuted(sender)
-        if isinstance(request, FetchRequest):
-            # More would never fit into the window.
-            window_s = (self._samples - 1) * self._sample_ms / 1000
-            largest = max(1, int(min(request.max_bytes, quota * max(window_s, 1))))
-            response = await handle(replace(request, max_bytes=largest))
-            return self._count_fetch(sender, quota, response)
-        response = await handle(request)
-        return self._count_produce(sender, quota, request, response)
+        sender = Sender(context.client_id, context.peer)
+        await self._muted.wait_for_turn(sender)
+        if isinstance(request, ProduceRequest):
+            self._count_produce(sender, request)
+        percentage = self.configs.quota(REQUEST_PERCENTAGE, sender.client_id)
+        if percentage is None:
+            response = await self._handle_within_bytes(sender, request, handle)
+        else:
+            response = await self._handle_within_time(sender, request, handle, percentage)
+        throttle_ms = self._muted.left_ms(sender)
+        if throttle_ms and "throttle_time_ms" in response.__struct_fields__:
+            return replace(response, throttle_time_ms=throttle_ms)
+        return response
 
-    async def _until_unmuted(self, sender: _Sender) -> None:
-        while (left_s := self._muted_until.get(sender, 0) - _now_s()) > 0:
-            async with parked():
-                await asyncio.sleep(left_s)
-        self._muted_until.pop(sender, None)
+    async def _handle_within_time(
+        self, sender: Sender, request: Any, handle: Callable[[Any], Coroutine[Any, Any, Any]], percentage: float
+    ) -> Any:
+        """Count the time that the request took, be it refused."""
+        time = HandlingTime(self._stopwatch)
+        try:
+            return await time.measure(self._handle_within_bytes(sender, request, handle))
+        finally:
+            usage, now_ms = self._usage(REQUEST_PERCENTAGE, sender.client_id), _now_s() * 1000
+            usage.rate.record(time.seconds * 100, now_ms)
+            # As in Kafka no longer than one sample: a single long request must not silence a client for minutes.
+            self._throttle(sender, usage, percentage, most_ms=self._sample_ms)
 
-    def _count_produce(
-        self, sender: _Sender, quota: float, request: ProduceRequest, response: ProduceResponse
-    ) -> ProduceResponse:
+    async def _handle_within_bytes(
+        self, sender: Sender, request: Any, handle: Callable[[Any], Coroutine[Any, Any, Any]]
+    ) -> Any:
+        quota = self.configs.quota(CONSUMER_BYTE_RATE, sender.client_id) if isinstance(request, FetchRequest) else None
+        if quota is None:
+            return await handle(request)
+        # More would never fit into the window.
+        window_s = (self._samples - 1) * self._sample_ms / 1000
+        largest = max(1, int(min(request.max_bytes, quota * max(window_s, 1))))
+        return self._count_fetch(sender, quota, await handle(replace(request, max_bytes=largest)))
+
+    def _count_produce(self, sender: Sender, request: ProduceRequest) -> None:
+        """Count the records before they are appended: of requests in flight together, the next one waits for them."""
+        quota = self.configs.quota(PRODUCER_BYTE_RATE, sender.client_id)
+        if quota is None:
+            return
         usage = self._usage(PRODUCER_BYTE_RATE, sender.client_id)
         usage.rate.record(sum(len(item.records) for item in request.partitions), _now_s() * 1000)
-        throttle_ms = self._throttle(sender, usage, quota, more=0)
-        return replace(response, throttle_time_ms=throttle_ms) if throttle_ms else response
+        self._throttle(sender, usage, quota)
 
-    def _count_fetch(self, sender: _Sender, quota: float, response: FetchResponse) -> FetchResponse:
+    def _count_fetch(self, sender: Sender, quota: float, response: FetchResponse) -> FetchResponse:
         """Over the quota, the records are not sent: the client fetches them again, later."""
         usage, now_ms = self._usage(CONSUMER_BYTE_RATE, sender.client_id), _now_s() * 1000
         size = sum(len(item.records) for item in response.partitions)
         # A batch that is larger than the whole window would never be sent: it passes after a window without any.
         is_first = usage.rate.per_second(now_ms) == 0
-        throttle_ms = self._throttle(sender, usage, quota, more=size)
-        if throttle_ms and not is_first:
-            return FetchResponse(ErrorCode.NONE, throttle_time_ms=throttle_ms)
+        if self._throttle(sender, usage, quota, more=size) and not is_first:
+            return FetchResponse(ErrorCode.NONE)
         usage.rate.record(size, now_ms)
-        return replace(response, throttle_time_ms=throttle_ms) if throttle_ms else response
+        return response
 
-    def _throttle(self, sender: _Sender, usage: _Usage, quota: float, *, more: int) -> int:
+    def _throttle(
+        self, sender: Sender, usage: _Usage, quota: float, *, more: float = 0, most_ms: float = float("inf")
+    ) -> bool:
+        """Mute the sender if the client is over its quota; returns whether it is."""
         now_ms = _now_s() * 1000
-        usage.byte_rate = usage.rate.per_second(now_ms, more=more)
-        throttle_ms = throttle_time_ms(usage.byte_rate, quota, usage.rate.window_ms(now_ms))
-        usage.throttle_ms = throttle_ms
-        if throttle_ms:
-            if len(self._muted_until) >= _KNOWN_MAX:
-                del self._muted_until[next(iter(self._muted_until))]
-            self._muted_until[sender] = (now_ms + throttle_ms) / 1000
-        return throttle_ms
+        usage.per_second = usage.rate.per_second(now_ms, more=more)
+        usage.throttle_ms = min(throttle_time_ms(usage.per_second, quota, usage.rate.window_ms(now_ms)), most_ms)
+        if usage.throttle_ms:
+            self._muted.mute(sender, usage.throttle_ms)
+        return usage.throttle_ms > 0
 
     def _usage(self, key: str, client_id: str) -> _Usage:
-        usage = self._used.pop((key, client_id), None) or _Usage(self._samples, self._sample_ms)
-        if len(self._used) >= _KNOWN_MAX:
-            del self._used[next(iter(self._used))]
-        self._used[key, client_id] = usage
+        used = self._used[key]
+        usage = used.pop(client_id, None) or _Usage(self._samples, self._sample_ms)
+        if len(used) >= _KNOWN_MAX:
+            del used[next(iter(used))]
+        used[client_id] = usage
         return usage
 
     def _read(self, key: str, field: str) -> Samples:
-        for (of, client_id), usage in [*self._used.items()]:
-            if of == key:
+        used = self._used[key]
+        shown: Iterable[str] = islice(reversed(tuple(used)), _SHOWN_MAX)
+        for client_id in shown:
+            usage = used.get(client_id)
+            if usage is not None:
                 yield {"client-id": client_id}, getattr(usage, field)
-
-
-def _key_of(request: Any) -> str | None:
-    match request:
-        case ProduceRequest():
-            return PRODUCER_BYTE_RATE
-        case FetchRequest(replica_id=replica) if replica < 0:
-            return CONSUMER_BYTE_RATE
-    return None
 
 
 def _now_s() -> float:

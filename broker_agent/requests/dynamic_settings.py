@@ -14,20 +14,18 @@ from broker_agent.replication.copy_throttle import CopyThrottle
 from broker_agent.replication.replica_fetchers import ReplicaFetchers
 from broker_agent.replication.replica_manager import ReplicaManager
 from broker_agent.replication.replication_quota import ReplicationQuota
-from broker_agent.requests.client_quotas import ClientQuotas
 from broker_agent.requests.topic_configs import TopicConfigs
 from cluster.aio.clock import WallClock
+from cluster.config.client_quotas import ClientQuotaConfigs
 from cluster.model import bounds
 from cluster.model.broker import BrokerId
 from cluster.process.log_level import LogLevel
 from cluster.znodes.configs import DEFAULT_ENTITY, ConfigEntity
-from cluster.znodes.paths import CONFIG_CLIENTS
 from cluster.zookeeper.config_changes import ConfigChanges
 from cluster.zookeeper.configs import overrides_of, read_configs
 from cluster.zookeeper.port import ZooKeeper
 
 _TOPICS: Final = "topics"
-_CLIENTS: Final = "clients"
 _NUM_REPLICA_FETCHERS: Final = "num.replica.fetchers"
 _COPY_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 _log = structlog.stdlib.get_logger()
@@ -80,7 +78,7 @@ class DynamicBrokerSettings:
         fetchers: ReplicaFetchers,
         fetchers_of_file: int,
         quotas: Sequence[ReplicationQuota],
-        client_quotas: ClientQuotas,
+        client_quotas: ClientQuotaConfigs,
         copy_throttle: CopyThrottle,
         log_level: LogLevel,
     ) -> None:
@@ -99,15 +97,8 @@ class DynamicBrokerSettings:
         """Apply the changed configs. Raises ZooKeeperError; the listener retries."""
         if is_new_session or any(layer in entities for layer in self._layers):
             await self._read_broker_settings()
-        await self._read_client_quotas(entities, is_new_session=is_new_session)
+        await self._client_quotas.take_over(self._zookeeper, entities, is_new_session=is_new_session)
         await self._topics.take_over(entities, is_new_session=is_new_session)
-
-    async def _read_client_quotas(self, entities: Sequence[ConfigEntity], *, is_new_session: bool) -> None:
-        clients = {entity.name for entity in entities if entity.type == _CLIENTS}
-        if is_new_session:
-            clients |= {*(await self._zookeeper.children(CONFIG_CLIENTS) or ()), *self._client_quotas.entities}
-        stored = await read_configs(self._zookeeper, [ConfigEntity(_CLIENTS, name) for name in sorted(clients)])
-        self._client_quotas.set_quotas({entity.name: overrides_of(config) for entity, config in stored.items()})
 
     async def _read_broker_settings(self) -> None:
         stored = await read_configs(self._zookeeper, self._layers)

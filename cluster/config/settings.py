@@ -237,6 +237,12 @@ class _QuotaKeys(Keys):
     """Samples over which the rates of clients with quotas are measured."""
     quota_window_size_seconds: SizeInt32 = 1
     """Length of such a sample, in seconds."""
+    controller_quota_window_num: SizeInt32 = 11
+    """Samples over which the changes of clients with `controller_mutation_rate` are measured."""
+    controller_quota_window_size_seconds: SizeInt32 = 1
+    """Length of such a sample, in seconds. A client that was quiet may change at once what its rate allows in all
+    samples.
+    """
 
 
 class _LogKeys(Keys):

@@ -5,6 +5,7 @@ Source: Kafka ConfigDef, its types and validators.
 
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from math import inf
 from typing import Final
 
 from cluster.model.errors import ApiError, ErrorCode, all_refusals
@@ -44,6 +45,15 @@ def fraction(value: str) -> str | None:
     except ValueError:
         return "must be a number"
     return None if 0 <= number <= 1 else "must be between 0 and 1"
+
+
+def positive_number(value: str) -> str | None:
+    """A Check: a number above 0."""
+    try:
+        number = float(_plain(value))
+    except ValueError:
+        return "must be a number"
+    return None if 0 < number < inf else "must be above 0"
 
 
 def one_of(*allowed: str) -> Check:

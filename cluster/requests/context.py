@@ -14,7 +14,8 @@ class RequestContext(Struct, frozen=True):
     `client_id`: what a client calls itself, for quotas; nothing verifies it.
 
     `listener`: the name of the listener that received it; empty for a request of the process itself. `is_kafka_client`:
-    whether it came by Kafka's protocol, where some requests wait for something else.
+    whether it came by Kafka's protocol, where some requests wait for something else. `knows_quota_error`: whether its
+    version of the request has THROTTLING_QUOTA_EXCEEDED for single topics.
     """
 
     peer: str = ""
@@ -24,6 +25,7 @@ class RequestContext(Struct, frozen=True):
     listener: str = ""
     is_kafka_client: bool = False
     client_id: str = ""
+    knows_quota_error: bool = True
 
 
 class RequestHandler(Protocol):

@@ -45,10 +45,11 @@ class CreatableTopicResult(Struct, frozen=True):
 
 
 class CreateTopicsResponse(Struct, frozen=True):
-    """`plan`: with `validate_only` only."""
+    """`plan`: with `validate_only` only. `throttle_time_ms`: for how long a client over its quota is not heard."""
 
     topics: tuple[CreatableTopicResult, ...]
     plan: Plan | None = None
+    throttle_time_ms: int = 0
 
 
 class ListTopicsRequest(RequestFor["ListTopicsResponse"], frozen=True):
@@ -118,10 +119,11 @@ class CreatePartitionsResult(Struct, frozen=True):
 
 
 class CreatePartitionsResponse(Struct, frozen=True):
-    """`plan`: with `validate_only` only."""
+    """`plan`: with `validate_only` only. `throttle_time_ms`: for how long a client over its quota is not heard."""
 
     results: tuple[CreatePartitionsResult, ...]
     plan: Plan | None = None
+    throttle_time_ms: int = 0
 
 
 class TopicToDelete(Struct, frozen=True):
@@ -145,10 +147,14 @@ class DeletableTopicResult(Struct, frozen=True):
 
 
 class DeleteTopicsResponse(Struct, frozen=True):
-    """`plan`: with `validate_only` only; the part of the deletion that does not wait for brokers."""
+    """`plan`: with `validate_only` only; the part of the deletion that does not wait for brokers.
+
+    `throttle_time_ms`: for how long a client over its quota is not heard.
+    """
 
     responses: tuple[DeletableTopicResult, ...]
     plan: Plan | None = None
+    throttle_time_ms: int = 0
 
 
 class DescribeTopicDeletionsRequest(RequestFor["DescribeTopicDeletionsResponse"], frozen=True):

@@ -6,6 +6,7 @@ for.
 
 import asyncio
 from asyncio import Future
+from math import ceil
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -23,12 +24,19 @@ _Result = TypeVar("_Result", CreatableTopicResult, CreatePartitionsResult, Delet
 
 class TopicsDecision(Struct, Generic[_Result], frozen=True):
     """One result per topic of the request. `pending`: per accepted topic, a future that is True once all its leaders
-    are elected or it is deleted, False if the controller resigned before.
+    are elected or it is deleted, False if the controller resigned before. `throttled_until`: on the clock of the event
+    loop, until when the client is not heard.
     """
 
     results: tuple[_Result, ...]
     pending: "dict[str, Future[bool]]"
     plan: Plan | None = None
+    throttled_until: float = 0.0
+
+    @property
+    def throttle_time_ms(self) -> int:
+        """The time for which the client is not heard from now on."""
+        return max(0, ceil((self.throttled_until - asyncio.get_running_loop().time()) * 1000))
 
 
 class ElectLeadersDecision(Struct, frozen=True):

@@ -58,7 +58,6 @@ from cluster.requests.control import (
     LeaderAndIsrResponse,
     LeaderAndIsrTopicState,
     RequestCause,
-    StateLogHead,
     StopReplicaPartitionState,
     StopReplicaRequest,
     StopReplicaResponse,
@@ -86,7 +85,8 @@ from simulator.record_batches import encode_client_batch
 from simulator.virtual_time_loop import VirtualTimeLoop
 from simulator.zookeeper import SimulatedZooKeeper
 from simulator.zookeeper_client import SimulatedZooKeeperClient
-from state_log.record import LoggedStateChange, StateChange
+from state_log.record import LoggedStateChange
+from tests.brokers.adapters import Records, SteppedStopwatch
 
 CLUSTER_ID = "cluster-of-the-test"
 CONTROLLER_ID = ControllerId(1001)
@@ -121,22 +121,6 @@ def virtually(test: Callable[_P, Coroutine[Any, Any, None]]) -> Callable[_P, Non
     return run
 
 
-class Records:
-    """A sink that keeps what was appended, one list per call."""
-
-    def __init__(self) -> None:
-        self.writes: list[list[StateChange]] = []
-        self.flushed_head: StateLogHead | None = None
-
-    def append(self, changes: Sequence[StateChange]) -> None:
-        if changes:
-            self.writes.append(list(changes))
-
-    @property
-    def all(self) -> list[StateChange]:
-        return [change for write in self.writes for change in write]
-
-
 class AgentProcess:
     """One agent with everything it owns."""
 
@@ -151,6 +135,7 @@ class AgentProcess:
         self.metrics = Metrics()
         self.stop_requested = asyncio.Event()
         self.boots = 1
+        self.stopwatch = SteppedStopwatch()
         self.zookeeper: SimulatedZooKeeperClient
         self.logs: LogDirectories
         self.agent: Agent
@@ -191,6 +176,7 @@ class AgentProcess:
             request_stop=self.stop_requested.set,
             recorded_roles=self._recorded_roles,
             log_level=self.log_level,
+            stopwatch=self.stopwatch,
         )
         self.tasks = TaskSet()
         await self.tasks.__aenter__()

@@ -5,6 +5,7 @@ limits, metrics and records apply. Everything else goes to a live broker and bac
 this one alone uses. Source: Kafka KafkaApis.handle; the requests that it answers with NOT_CONTROLLER.
 """
 
+import asyncio
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
@@ -56,6 +57,8 @@ _LARGE_ELEMENTS: Final = 1_000
 _BYTES_PER_BYTE: Final = 50
 """What a byte of a long request takes in objects, until it is answered."""
 _ERROR_TEXT_MAX: Final = 4_000
+_CLIENT_ID_MAX: Final = 256
+"""Of a longer one the beginning counts, as gRPC clients cannot send more."""
 _WITH_QUOTA: Final = {ApiKey.CREATE_TOPICS: 6, ApiKey.DELETE_TOPICS: 5, ApiKey.CREATE_PARTITIONS: 3}
 """From which version on they have THROTTLING_QUOTA_EXCEEDED."""
 _OF_BROKERS: Final = frozenset({ApiKey.ALTER_PARTITION, ApiKey.CONTROLLED_SHUTDOWN, ApiKey.ALLOCATE_PRODUCER_IDS})
@@ -109,9 +112,16 @@ class KafkaSession:
         self._listener, self._is_authenticated = listener, is_authenticated
         self._peer = Peer.parse(peer)
         self._upstream: KafkaConnection | None = None
+        self._muted_until = 0.0
+        """On the clock of the event loop."""
 
     async def handle(self, frame: bytes) -> bytes:
-        """The response to a request, both with headers. Raises ClusterError: the connection is to be closed."""
+        """The response to a request, both with headers. Raises ClusterError: the connection is to be closed.
+
+        After a request by which the client is over its quota it returns late, whatever is asked.
+        """
+        if (left_s := self._muted_until - asyncio.get_running_loop().time()) > 0:
+            await asyncio.sleep(left_s)
         header, start = decode_request_header(frame)
         called = api(header.api_key)
         kind = CallKind.CONTROL if header.api_key in _OF_BROKERS else CallKind.ADMIN
@@ -189,7 +199,7 @@ class KafkaSession:
                     decode, called.request_type, header.api_version, frame, start, elements_max=limit
                 )
                 if answered.concerns(message):
-                    response = await self._handled(answered, message, measured)
+                    response = await self._handled(answered, header, message, measured)
                     if _is_large(response):
                         THREAD.set(thread)
                     return await off_loop(_encoded, response, header, answered)
@@ -205,8 +215,15 @@ class KafkaSession:
             )
             return await connection.call_raw(frame, timeout_s=_PASSED_ON_TIMEOUT_S)
 
-    async def _handled(self, answered: AnsweredApi[Any], message: Message, measured: MeasuredRequest) -> Message:
-        context = RequestContext(peer=self._peer.connection, is_kafka_client=True)
+    async def _handled(
+        self, answered: AnsweredApi[Any], header: RequestHeader, message: Message, measured: MeasuredRequest
+    ) -> Message:
+        context = RequestContext(
+            peer=self._peer.connection,
+            is_kafka_client=True,
+            client_id=(header.client_id or "")[:_CLIENT_ID_MAX],
+            knows_quota_error=header.api_version >= _WITH_QUOTA.get(answered.key, 0),
+        )
         try:
             if answered.key not in _OF_BROKERS:
                 await self._services.authorizers.require_none(self._connected)
@@ -214,7 +231,9 @@ class KafkaSession:
                 await self._services.certificates.require_none()
             request = await off_loop(answered.request_of, message)
             response = await self._services.handler.handle(context, request)
-            measured.handled(getattr(response, "error_code", ErrorCode.NONE))
+            throttle_ms = getattr(response, "throttle_time_ms", 0)
+            self._muted_until = asyncio.get_running_loop().time() + throttle_ms / 1000
+            measured.handled(getattr(response, "error_code", ErrorCode.NONE), throttle_time_ms=throttle_ms)
             return await off_loop(answered.response_to, message, response)
         except ApiError as error:
             refused = error

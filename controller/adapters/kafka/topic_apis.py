@@ -49,7 +49,7 @@ def _created(
         if (why := _contradiction(topic)) is not None
     ]
     handled = [_creation_result(result, configs.get(result.name, ())) for result in response.topics]
-    return wire_topics.CreateTopicsResponse(topics=(*handled, *refused))
+    return wire_topics.CreateTopicsResponse(topics=(*handled, *refused), throttle_time_ms=response.throttle_time_ms)
 
 
 def _creation_result(

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from cluster.config.client_quotas import CLIENT_QUOTA_CHECKS
 from cluster.config.settings import Settings
 from cluster.config.values import INT32_MAX, Check, boolean, check_values, one_of, whole_number
 from cluster.model.broker import ControllerId
@@ -30,10 +31,6 @@ _CHECKS_OF_BROKERS: Final[Mapping[str, Check]] = {
     "leader.replication.throttled.rate": whole_number(0),
     "follower.replication.throttled.rate": whole_number(0),
     LOG_LEVEL: lambda value: one_of(*LOG_LEVELS)(value.lower()),
-}
-_CHECKS_OF_CLIENTS: Final[Mapping[str, Check]] = {
-    "producer_byte_rate": whole_number(1),
-    "consumer_byte_rate": whole_number(1),
 }
 DYNAMIC_BROKER_KEYS: Final = frozenset(_CHECKS_OF_BROKERS)
 """Configs of brokers and controllers that take effect without a restart. Source: Kafka DynamicBrokerConfig."""
@@ -108,7 +105,7 @@ def check_alterations(
         if entity.type == "brokers":
             check_values(values, _CHECKS_OF_BROKERS, of="broker")
         elif entity.type == "clients":
-            check_values(values, _CHECKS_OF_CLIENTS, of="client")
+            check_values(values, CLIENT_QUOTA_CHECKS, of="client")
         else:
             check_topic_configs(values, kafka_release)
     except ApiError as error:

@@ -22,9 +22,11 @@ async def delete_topics(active: ActiveController, request: DeleteTopicsRequest) 
     names = [_name(active, topic) for topic in request.topics]
     repeated = {name for name, count in Counter(names).items() if name is not None and count > 1}
     results: list[DeletableTopicResult] = []
+    quota = active.mutation_quota
     async for topic, name in in_slices(zip(request.topics, names, strict=True)):
         try:
             _check(active, topic, name, repeated)
+            quota.record(0 if name is None else len(active.context.topics.assignments.get(name, ())))
         except ApiError as error:
             results.append(DeletableTopicResult(topic.name, topic.topic_id, error.code, error.message))
         else:
@@ -46,7 +48,8 @@ async def delete_topics(active: ActiveController, request: DeleteTopicsRequest) 
     # Clients of Kafka wait, as with a broker that is the controller, until brokers are told to forget the topic.
     is_kafka_client = active.asked_by is not None and active.asked_by.is_kafka_client
     awaited = active.topic_deletion_begun if is_kafka_client else active.topic_deleted
-    return TopicsDecision(tuple(results), {topic: awaited(topic) for topic in accepted if topic in marked})
+    pending = {topic: awaited(topic) for topic in accepted if topic in marked}
+    return TopicsDecision(tuple(results), pending, throttled_until=quota.throttled_until)
 
 
 def _name(active: ActiveController, topic: TopicToDelete) -> str | None:
@@ -77,4 +80,4 @@ async def wait_for_deletions(
     REQUEST_TIMED_OUT and is deleted all the same.
     """
     results = await results_in_time(decided, request.timeout_ms, "the topic is marked, but not gone yet")
-    return DeleteTopicsResponse(results, decided.plan)
+    return DeleteTopicsResponse(results, decided.plan, decided.throttle_time_ms)

@@ -59,12 +59,14 @@ async def create_topics(active: ActiveController, request: CreateTopicsRequest) 
     accepted: dict[int, TopicAssignment] = {}
     taken = TakenNames(active.context.topics.names | marked)
     live = [active.context.brokers.registered[b] for b in sorted(active.context.brokers.live_ids)]
-    release = active.kafka_release
+    release, quota = active.kafka_release, active.mutation_quota
     async for position, topic in in_slices(enumerate(request.topics)):
         try:
             if topic.name in repeated:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "the topic is named twice", field="name", value=topic.name)
-            accepted[position] = _plan(active, topic, taken, live, release)
+            planned = _plan(active, topic, taken, live, release)
+            quota.record(len(planned.partitions))
+            accepted[position] = planned
         except ApiError as error:
             results[position] = refused_topic(topic.name, error)
         else:
@@ -81,6 +83,7 @@ async def create_topics(active: ActiveController, request: CreateTopicsRequest) 
     return TopicsDecision(
         tuple([_explained(results[p], active, marked) async for p in in_slices(range(len(request.topics)))]),
         {name: active.leaders_elected(name) for name in created},
+        throttled_until=quota.throttled_until,
     )
 
 
@@ -177,7 +180,8 @@ async def wait_for_leaders(
     controller resigned, gets REQUEST_TIMED_OUT although it exists.
     """
     why = "the topic is created, but not all its partitions had a leader in time"
-    return CreateTopicsResponse(await results_in_time(decided, request.timeout_ms, why), decided.plan)
+    results = await results_in_time(decided, request.timeout_ms, why)
+    return CreateTopicsResponse(results, decided.plan, decided.throttle_time_ms)
 
 
 async def create_partitions(
@@ -197,6 +201,7 @@ async def create_partitions(
     found = await active.store.read_topics_to_change(sorted(context.topics.names.intersection(names)))
     results: dict[int, CreatePartitionsResult] = {}
     planned: dict[str, tuple[TopicAssignment, ZkVersion]] = {}
+    quota = active.mutation_quota
     async for position, item in in_slices(enumerate(request.topics)):
         try:
             if item.name in repeated:
@@ -207,6 +212,7 @@ async def create_partitions(
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {item.name}")
             topic, version = found[item.name]
             added = plan_expansion(item, topic, context.brokers.registered.values(), context.brokers.shutting_down)
+            quota.record(len(added))
         except ApiError as error:
             is_few = error.code is ErrorCode.INVALID_REPLICATION_FACTOR
             why = error.message + (_shutting_down(context) if is_few else "")
@@ -221,6 +227,7 @@ async def create_partitions(
     return TopicsDecision(
         tuple([_expanded(results[p], outcomes) async for p in in_slices(range(len(request.topics)))]),
         {name: active.leaders_elected(name, len(planned[name][0].partitions)) for name in grown},
+        throttled_until=quota.throttled_until,
     )
 
 
@@ -249,4 +256,5 @@ async def wait_for_new_partitions(
 ) -> CreatePartitionsResponse:
     """Respond once all partitions of every grown topic have a leader, at the latest after the timeout (TP-4)."""
     why = "the partitions are created, but not all had a leader in time"
-    return CreatePartitionsResponse(await results_in_time(decided, request.timeout_ms, why), decided.plan)
+    results = await results_in_time(decided, request.timeout_ms, why)
+    return CreatePartitionsResponse(results, decided.plan, decided.throttle_time_ms)

@@ -26,7 +26,7 @@ from klamm.v1 import partition_pb2 as klamm_dot_v1_dot_partition__pb2
 from klamm.v1 import plans_pb2 as klamm_dot_v1_dot_plans__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15klamm/v1/topics.proto\x12\x08klamm.v1\x1a\x18klamm/v1/partition.proto\x1a\x14klamm/v1/plans.proto\"x\n\x13\x43reateTopicsRequest\x12\"\n\x06topics\x18\x01 \x03(\x0b\x32\x12.klamm.v1.NewTopic\x12\x17\n\ntimeout_ms\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x42\r\n\x0b_timeout_ms\"\xe7\x02\n\x08NewTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1b\n\x0enum_partitions\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x1f\n\x12replication_factor\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x38\n\x0b\x61ssignments\x18\x04 \x03(\x0b\x32#.klamm.v1.NewTopic.AssignmentsEntry\x12\x30\n\x07\x63onfigs\x18\x05 \x03(\x0b\x32\x1f.klamm.v1.NewTopic.ConfigsEntry\x1aI\n\x10\x41ssignmentsEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12$\n\x05value\x18\x02 \x01(\x0b\x32\x15.klamm.v1.ReplicaList:\x02\x38\x01\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x11\n\x0f_num_partitionsB\x15\n\x13_replication_factor\"d\n\x14\x43reateTopicsResponse\x12.\n\x06topics\x18\x01 \x03(\x0b\x32\x1e.klamm.v1.CreatableTopicResult\x12\x1c\n\x04plan\x18\x02 \x01(\x0b\x32\x0e.klamm.v1.Plan\"\xc7\x02\n\x14\x43reatableTopicResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x17\n\nerror_code\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\rerror_message\x18\x03 \x01(\t\x12\x13\n\x0b\x65rror_field\x18\x04 \x01(\t\x12\x13\n\x0b\x65rror_value\x18\x05 \x01(\t\x12\x15\n\x08topic_id\x18\x06 \x01(\tH\x01\x88\x01\x01\x12\x1b\n\x0enum_partitions\x18\x07 \x01(\x05H\x02\x88\x01\x01\x12\x1f\n\x12replication_factor\x18\x08 \x01(\x05H\x03\x88\x01\x01\x12,\n\nviolations\x18\t \x03(\x0b\x32\x18.klamm.v1.FieldViolationB\r\n\x0b_error_codeB\x0b\n\t_topic_idB\x11\n\x0f_num_partitionsB\x15\n\x13_replication_factor\"\x13\n\x11ListTopicsRequest\";\n\x12ListTopicsResponse\x12%\n\x06topics\x18\x01 \x03(\x0b\x32\x15.klamm.v1.ListedTopic\"\x9f\x01\n\x0bListedTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x15\n\x08topic_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x17\n\npartitions\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x1f\n\x12replication_factor\x18\x04 \x01(\x05H\x02\x88\x01\x01\x42\x0b\n\t_topic_idB\r\n\x0b_partitionsB\x15\n\x13_replication_factor\"=\n\x15\x44\x65scribeTopicsRequest\x12$\n\x06topics\x18\x01 \x01(\x0b\x32\x14.klamm.v1.TopicNames\"B\n\x16\x44\x65scribeTopicsResponse\x12(\n\x06topics\x18\x01 \x03(\x0b\x32\x18.klamm.v1.DescribedTopic\"\xdb\x02\n\x0e\x44\x65scribedTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x17\n\nerror_code\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\x08topic_id\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x36\n\x07\x63onfigs\x18\x04 \x03(\x0b\x32%.klamm.v1.DescribedTopic.ConfigsEntry\x12\x30\n\npartitions\x18\x05 \x03(\x0b\x32\x1c.klamm.v1.DescribedPartition\x12\x1b\n\x13queued_for_deletion\x18\x06 \x01(\x08\x12 \n\x13min_insync_replicas\x18\x07 \x01(\x05H\x02\x88\x01\x01\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\r\n\x0b_error_codeB\x0b\n\t_topic_idB\x16\n\x14_min_insync_replicas\"-\n\x17NewPartitionsAssignment\x12\x12\n\nbroker_ids\x18\x01 \x03(\x05\"t\n\rNewPartitions\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\x05\x63ount\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x37\n\x0b\x61ssignments\x18\x03 \x01(\x0b\x32\".klamm.v1.NewPartitionsAssignmentsB\x08\n\x06_count\"\x81\x01\n\x17\x43reatePartitionsRequest\x12\'\n\x06topics\x18\x01 \x03(\x0b\x32\x17.klamm.v1.NewPartitions\x12\x17\n\ntimeout_ms\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x42\r\n\x0b_timeout_ms\"\x8f\x02\n\x16\x43reatePartitionsResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x17\n\nerror_code\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x1a\n\rerror_message\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x46\n\x0b\x61ssignments\x18\x04 \x03(\x0b\x32\x31.klamm.v1.CreatePartitionsResult.AssignmentsEntry\x1aI\n\x10\x41ssignmentsEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12$\n\x05value\x18\x02 \x01(\x0b\x32\x15.klamm.v1.ReplicaList:\x02\x38\x01\x42\r\n\x0b_error_codeB\x10\n\x0e_error_message\"k\n\x18\x43reatePartitionsResponse\x12\x31\n\x07results\x18\x01 \x03(\x0b\x32 .klamm.v1.CreatePartitionsResult\x12\x1c\n\x04plan\x18\x02 \x01(\x0b\x32\x0e.klamm.v1.Plan\"O\n\rTopicToDelete\x12\x11\n\x04name\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x15\n\x08topic_id\x18\x02 \x01(\tH\x01\x88\x01\x01\x42\x07\n\x05_nameB\x0b\n\t_topic_id\"}\n\x13\x44\x65leteTopicsRequest\x12\'\n\x06topics\x18\x01 \x03(\x0b\x32\x17.klamm.v1.TopicToDelete\x12\x17\n\ntimeout_ms\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x42\r\n\x0b_timeout_ms\"\xac\x01\n\x14\x44\x65letableTopicResult\x12\x11\n\x04name\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x15\n\x08topic_id\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x17\n\nerror_code\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x1a\n\rerror_message\x18\x04 \x01(\tH\x03\x88\x01\x01\x42\x07\n\x05_nameB\x0b\n\t_topic_idB\r\n\x0b_error_codeB\x10\n\x0e_error_message\"g\n\x14\x44\x65leteTopicsResponse\x12\x31\n\tresponses\x18\x01 \x03(\x0b\x32\x1e.klamm.v1.DeletableTopicResult\x12\x1c\n\x04plan\x18\x02 \x01(\x0b\x32\x0e.klamm.v1.Plan\"E\n\x1d\x44\x65scribeTopicDeletionsRequest\x12$\n\x06topics\x18\x01 \x01(\x0b\x32\x14.klamm.v1.TopicNames\"{\n\x0eWaitingReplica\x12\x16\n\tpartition\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x16\n\tbroker_id\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\r\n\x05state\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\tB\x0c\n\n_partitionB\x0c\n\n_broker_id\"\xc9\x01\n\x16\x44\x65scribedTopicDeletion\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x1d\n\x10\x64\x65leted_replicas\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\x08replicas\x18\x05 \x01(\x05H\x01\x88\x01\x01\x12)\n\x07waiting\x18\x06 \x03(\x0b\x32\x18.klamm.v1.WaitingReplicaB\x13\n\x11_deleted_replicasB\x0b\n\t_replicas\"U\n\x1e\x44\x65scribeTopicDeletionsResponse\x12\x33\n\tdeletions\x18\x01 \x03(\x0b\x32 .klamm.v1.DescribedTopicDeletion\"R\n\x18NewPartitionsAssignments\x12\x36\n\x0b\x61ssignments\x18\x01 \x03(\x0b\x32!.klamm.v1.NewPartitionsAssignmentB\x1e\n\x08klamm.v1P\x01Z\x10klamm/v1;klammv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15klamm/v1/topics.proto\x12\x08klamm.v1\x1a\x18klamm/v1/partition.proto\x1a\x14klamm/v1/plans.proto\"x\n\x13\x43reateTopicsRequest\x12\"\n\x06topics\x18\x01 \x03(\x0b\x32\x12.klamm.v1.NewTopic\x12\x17\n\ntimeout_ms\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x42\r\n\x0b_timeout_ms\"\xe7\x02\n\x08NewTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1b\n\x0enum_partitions\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x1f\n\x12replication_factor\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x38\n\x0b\x61ssignments\x18\x04 \x03(\x0b\x32#.klamm.v1.NewTopic.AssignmentsEntry\x12\x30\n\x07\x63onfigs\x18\x05 \x03(\x0b\x32\x1f.klamm.v1.NewTopic.ConfigsEntry\x1aI\n\x10\x41ssignmentsEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12$\n\x05value\x18\x02 \x01(\x0b\x32\x15.klamm.v1.ReplicaList:\x02\x38\x01\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x11\n\x0f_num_partitionsB\x15\n\x13_replication_factor\"~\n\x14\x43reateTopicsResponse\x12.\n\x06topics\x18\x01 \x03(\x0b\x32\x1e.klamm.v1.CreatableTopicResult\x12\x1c\n\x04plan\x18\x02 \x01(\x0b\x32\x0e.klamm.v1.Plan\x12\x18\n\x10throttle_time_ms\x18\x03 \x01(\x05\"\xc7\x02\n\x14\x43reatableTopicResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x17\n\nerror_code\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\rerror_message\x18\x03 \x01(\t\x12\x13\n\x0b\x65rror_field\x18\x04 \x01(\t\x12\x13\n\x0b\x65rror_value\x18\x05 \x01(\t\x12\x15\n\x08topic_id\x18\x06 \x01(\tH\x01\x88\x01\x01\x12\x1b\n\x0enum_partitions\x18\x07 \x01(\x05H\x02\x88\x01\x01\x12\x1f\n\x12replication_factor\x18\x08 \x01(\x05H\x03\x88\x01\x01\x12,\n\nviolations\x18\t \x03(\x0b\x32\x18.klamm.v1.FieldViolationB\r\n\x0b_error_codeB\x0b\n\t_topic_idB\x11\n\x0f_num_partitionsB\x15\n\x13_replication_factor\"\x13\n\x11ListTopicsRequest\";\n\x12ListTopicsResponse\x12%\n\x06topics\x18\x01 \x03(\x0b\x32\x15.klamm.v1.ListedTopic\"\x9f\x01\n\x0bListedTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x15\n\x08topic_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x17\n\npartitions\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12\x1f\n\x12replication_factor\x18\x04 \x01(\x05H\x02\x88\x01\x01\x42\x0b\n\t_topic_idB\r\n\x0b_partitionsB\x15\n\x13_replication_factor\"=\n\x15\x44\x65scribeTopicsRequest\x12$\n\x06topics\x18\x01 \x01(\x0b\x32\x14.klamm.v1.TopicNames\"B\n\x16\x44\x65scribeTopicsResponse\x12(\n\x06topics\x18\x01 \x03(\x0b\x32\x18.klamm.v1.DescribedTopic\"\xdb\x02\n\x0e\x44\x65scribedTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x17\n\nerror_code\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\x08topic_id\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x36\n\x07\x63onfigs\x18\x04 \x03(\x0b\x32%.klamm.v1.DescribedTopic.ConfigsEntry\x12\x30\n\npartitions\x18\x05 \x03(\x0b\x32\x1c.klamm.v1.DescribedPartition\x12\x1b\n\x13queued_for_deletion\x18\x06 \x01(\x08\x12 \n\x13min_insync_replicas\x18\x07 \x01(\x05H\x02\x88\x01\x01\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\r\n\x0b_error_codeB\x0b\n\t_topic_idB\x16\n\x14_min_insync_replicas\"-\n\x17NewPartitionsAssignment\x12\x12\n\nbroker_ids\x18\x01 \x03(\x05\"t\n\rNewPartitions\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\x05\x63ount\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x37\n\x0b\x61ssignments\x18\x03 \x01(\x0b\x32\".klamm.v1.NewPartitionsAssignmentsB\x08\n\x06_count\"\x81\x01\n\x17\x43reatePartitionsRequest\x12\'\n\x06topics\x18\x01 \x03(\x0b\x32\x17.klamm.v1.NewPartitions\x12\x17\n\ntimeout_ms\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x42\r\n\x0b_timeout_ms\"\x8f\x02\n\x16\x43reatePartitionsResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x17\n\nerror_code\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x1a\n\rerror_message\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x46\n\x0b\x61ssignments\x18\x04 \x03(\x0b\x32\x31.klamm.v1.CreatePartitionsResult.AssignmentsEntry\x1aI\n\x10\x41ssignmentsEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12$\n\x05value\x18\x02 \x01(\x0b\x32\x15.klamm.v1.ReplicaList:\x02\x38\x01\x42\r\n\x0b_error_codeB\x10\n\x0e_error_message\"\x85\x01\n\x18\x43reatePartitionsResponse\x12\x31\n\x07results\x18\x01 \x03(\x0b\x32 .klamm.v1.CreatePartitionsResult\x12\x1c\n\x04plan\x18\x02 \x01(\x0b\x32\x0e.klamm.v1.Plan\x12\x18\n\x10throttle_time_ms\x18\x03 \x01(\x05\"O\n\rTopicToDelete\x12\x11\n\x04name\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x15\n\x08topic_id\x18\x02 \x01(\tH\x01\x88\x01\x01\x42\x07\n\x05_nameB\x0b\n\t_topic_id\"}\n\x13\x44\x65leteTopicsRequest\x12\'\n\x06topics\x18\x01 \x03(\x0b\x32\x17.klamm.v1.TopicToDelete\x12\x17\n\ntimeout_ms\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x42\r\n\x0b_timeout_ms\"\xac\x01\n\x14\x44\x65letableTopicResult\x12\x11\n\x04name\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x15\n\x08topic_id\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x17\n\nerror_code\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x1a\n\rerror_message\x18\x04 \x01(\tH\x03\x88\x01\x01\x42\x07\n\x05_nameB\x0b\n\t_topic_idB\r\n\x0b_error_codeB\x10\n\x0e_error_message\"\x81\x01\n\x14\x44\x65leteTopicsResponse\x12\x31\n\tresponses\x18\x01 \x03(\x0b\x32\x1e.klamm.v1.DeletableTopicResult\x12\x1c\n\x04plan\x18\x02 \x01(\x0b\x32\x0e.klamm.v1.Plan\x12\x18\n\x10throttle_time_ms\x18\x03 \x01(\x05\"E\n\x1d\x44\x65scribeTopicDeletionsRequest\x12$\n\x06topics\x18\x01 \x01(\x0b\x32\x14.klamm.v1.TopicNames\"{\n\x0eWaitingReplica\x12\x16\n\tpartition\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x16\n\tbroker_id\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\r\n\x05state\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\tB\x0c\n\n_partitionB\x0c\n\n_broker_id\"\xc9\x01\n\x16\x44\x65scribedTopicDeletion\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x1d\n\x10\x64\x65leted_replicas\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x15\n\x08replicas\x18\x05 \x01(\x05H\x01\x88\x01\x01\x12)\n\x07waiting\x18\x06 \x03(\x0b\x32\x18.klamm.v1.WaitingReplicaB\x13\n\x11_deleted_replicasB\x0b\n\t_replicas\"U\n\x1e\x44\x65scribeTopicDeletionsResponse\x12\x33\n\tdeletions\x18\x01 \x03(\x0b\x32 .klamm.v1.DescribedTopicDeletion\"R\n\x18NewPartitionsAssignments\x12\x36\n\x0b\x61ssignments\x18\x01 \x03(\x0b\x32!.klamm.v1.NewPartitionsAssignmentB\x1e\n\x08klamm.v1P\x01Z\x10klamm/v1;klammv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -51,51 +51,51 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NEWTOPIC_CONFIGSENTRY']._serialized_start=477
   _globals['_NEWTOPIC_CONFIGSENTRY']._serialized_end=523
   _globals['_CREATETOPICSRESPONSE']._serialized_start=567
-  _globals['_CREATETOPICSRESPONSE']._serialized_end=667
-  _globals['_CREATABLETOPICRESULT']._serialized_start=670
-  _globals['_CREATABLETOPICRESULT']._serialized_end=997
-  _globals['_LISTTOPICSREQUEST']._serialized_start=999
-  _globals['_LISTTOPICSREQUEST']._serialized_end=1018
-  _globals['_LISTTOPICSRESPONSE']._serialized_start=1020
-  _globals['_LISTTOPICSRESPONSE']._serialized_end=1079
-  _globals['_LISTEDTOPIC']._serialized_start=1082
-  _globals['_LISTEDTOPIC']._serialized_end=1241
-  _globals['_DESCRIBETOPICSREQUEST']._serialized_start=1243
-  _globals['_DESCRIBETOPICSREQUEST']._serialized_end=1304
-  _globals['_DESCRIBETOPICSRESPONSE']._serialized_start=1306
-  _globals['_DESCRIBETOPICSRESPONSE']._serialized_end=1372
-  _globals['_DESCRIBEDTOPIC']._serialized_start=1375
-  _globals['_DESCRIBEDTOPIC']._serialized_end=1722
+  _globals['_CREATETOPICSRESPONSE']._serialized_end=693
+  _globals['_CREATABLETOPICRESULT']._serialized_start=696
+  _globals['_CREATABLETOPICRESULT']._serialized_end=1023
+  _globals['_LISTTOPICSREQUEST']._serialized_start=1025
+  _globals['_LISTTOPICSREQUEST']._serialized_end=1044
+  _globals['_LISTTOPICSRESPONSE']._serialized_start=1046
+  _globals['_LISTTOPICSRESPONSE']._serialized_end=1105
+  _globals['_LISTEDTOPIC']._serialized_start=1108
+  _globals['_LISTEDTOPIC']._serialized_end=1267
+  _globals['_DESCRIBETOPICSREQUEST']._serialized_start=1269
+  _globals['_DESCRIBETOPICSREQUEST']._serialized_end=1330
+  _globals['_DESCRIBETOPICSRESPONSE']._serialized_start=1332
+  _globals['_DESCRIBETOPICSRESPONSE']._serialized_end=1398
+  _globals['_DESCRIBEDTOPIC']._serialized_start=1401
+  _globals['_DESCRIBEDTOPIC']._serialized_end=1748
   _globals['_DESCRIBEDTOPIC_CONFIGSENTRY']._serialized_start=477
   _globals['_DESCRIBEDTOPIC_CONFIGSENTRY']._serialized_end=523
-  _globals['_NEWPARTITIONSASSIGNMENT']._serialized_start=1724
-  _globals['_NEWPARTITIONSASSIGNMENT']._serialized_end=1769
-  _globals['_NEWPARTITIONS']._serialized_start=1771
-  _globals['_NEWPARTITIONS']._serialized_end=1887
-  _globals['_CREATEPARTITIONSREQUEST']._serialized_start=1890
-  _globals['_CREATEPARTITIONSREQUEST']._serialized_end=2019
-  _globals['_CREATEPARTITIONSRESULT']._serialized_start=2022
-  _globals['_CREATEPARTITIONSRESULT']._serialized_end=2293
+  _globals['_NEWPARTITIONSASSIGNMENT']._serialized_start=1750
+  _globals['_NEWPARTITIONSASSIGNMENT']._serialized_end=1795
+  _globals['_NEWPARTITIONS']._serialized_start=1797
+  _globals['_NEWPARTITIONS']._serialized_end=1913
+  _globals['_CREATEPARTITIONSREQUEST']._serialized_start=1916
+  _globals['_CREATEPARTITIONSREQUEST']._serialized_end=2045
+  _globals['_CREATEPARTITIONSRESULT']._serialized_start=2048
+  _globals['_CREATEPARTITIONSRESULT']._serialized_end=2319
   _globals['_CREATEPARTITIONSRESULT_ASSIGNMENTSENTRY']._serialized_start=402
   _globals['_CREATEPARTITIONSRESULT_ASSIGNMENTSENTRY']._serialized_end=475
-  _globals['_CREATEPARTITIONSRESPONSE']._serialized_start=2295
-  _globals['_CREATEPARTITIONSRESPONSE']._serialized_end=2402
-  _globals['_TOPICTODELETE']._serialized_start=2404
-  _globals['_TOPICTODELETE']._serialized_end=2483
-  _globals['_DELETETOPICSREQUEST']._serialized_start=2485
-  _globals['_DELETETOPICSREQUEST']._serialized_end=2610
-  _globals['_DELETABLETOPICRESULT']._serialized_start=2613
-  _globals['_DELETABLETOPICRESULT']._serialized_end=2785
-  _globals['_DELETETOPICSRESPONSE']._serialized_start=2787
-  _globals['_DELETETOPICSRESPONSE']._serialized_end=2890
-  _globals['_DESCRIBETOPICDELETIONSREQUEST']._serialized_start=2892
-  _globals['_DESCRIBETOPICDELETIONSREQUEST']._serialized_end=2961
-  _globals['_WAITINGREPLICA']._serialized_start=2963
-  _globals['_WAITINGREPLICA']._serialized_end=3086
-  _globals['_DESCRIBEDTOPICDELETION']._serialized_start=3089
-  _globals['_DESCRIBEDTOPICDELETION']._serialized_end=3290
-  _globals['_DESCRIBETOPICDELETIONSRESPONSE']._serialized_start=3292
-  _globals['_DESCRIBETOPICDELETIONSRESPONSE']._serialized_end=3377
-  _globals['_NEWPARTITIONSASSIGNMENTS']._serialized_start=3379
-  _globals['_NEWPARTITIONSASSIGNMENTS']._serialized_end=3461
+  _globals['_CREATEPARTITIONSRESPONSE']._serialized_start=2322
+  _globals['_CREATEPARTITIONSRESPONSE']._serialized_end=2455
+  _globals['_TOPICTODELETE']._serialized_start=2457
+  _globals['_TOPICTODELETE']._serialized_end=2536
+  _globals['_DELETETOPICSREQUEST']._serialized_start=2538
+  _globals['_DELETETOPICSREQUEST']._serialized_end=2663
+  _globals['_DELETABLETOPICRESULT']._serialized_start=2666
+  _globals['_DELETABLETOPICRESULT']._serialized_end=2838
+  _globals['_DELETETOPICSRESPONSE']._serialized_start=2841
+  _globals['_DELETETOPICSRESPONSE']._serialized_end=2970
+  _globals['_DESCRIBETOPICDELETIONSREQUEST']._serialized_start=2972
+  _globals['_DESCRIBETOPICDELETIONSREQUEST']._serialized_end=3041
+  _globals['_WAITINGREPLICA']._serialized_start=3043
+  _globals['_WAITINGREPLICA']._serialized_end=3166
+  _globals['_DESCRIBEDTOPICDELETION']._serialized_start=3169
+  _globals['_DESCRIBEDTOPICDELETION']._serialized_end=3370
+  _globals['_DESCRIBETOPICDELETIONSRESPONSE']._serialized_start=3372
+  _globals['_DESCRIBETOPICDELETIONSRESPONSE']._serialized_end=3457
+  _globals['_NEWPARTITIONSASSIGNMENTS']._serialized_start=3459
+  _globals['_NEWPARTITIONSASSIGNMENTS']._serialized_end=3541
 # @@protoc_insertion_point(module_scope)

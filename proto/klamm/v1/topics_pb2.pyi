@@ -47,12 +47,14 @@ class NewTopic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., num_partitions: _Optional[int] = ..., replication_factor: _Optional[int] = ..., assignments: _Optional[_Mapping[int, _partition_pb2.ReplicaList]] = ..., configs: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class CreateTopicsResponse(_message.Message):
-    __slots__ = ("topics", "plan")
+    __slots__ = ("topics", "plan", "throttle_time_ms")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     topics: _containers.RepeatedCompositeFieldContainer[CreatableTopicResult]
     plan: _plans_pb2.Plan
-    def __init__(self, topics: _Optional[_Iterable[_Union[CreatableTopicResult, _Mapping]]] = ..., plan: _Optional[_Union[_plans_pb2.Plan, _Mapping]] = ...) -> None: ...
+    throttle_time_ms: int
+    def __init__(self, topics: _Optional[_Iterable[_Union[CreatableTopicResult, _Mapping]]] = ..., plan: _Optional[_Union[_plans_pb2.Plan, _Mapping]] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...
 
 class CreatableTopicResult(_message.Message):
     __slots__ = ("name", "error_code", "error_message", "error_field", "error_value", "topic_id", "num_partitions", "replication_factor", "violations")
@@ -181,12 +183,14 @@ class CreatePartitionsResult(_message.Message):
     def __init__(self, name: _Optional[str] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., assignments: _Optional[_Mapping[int, _partition_pb2.ReplicaList]] = ...) -> None: ...
 
 class CreatePartitionsResponse(_message.Message):
-    __slots__ = ("results", "plan")
+    __slots__ = ("results", "plan", "throttle_time_ms")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[CreatePartitionsResult]
     plan: _plans_pb2.Plan
-    def __init__(self, results: _Optional[_Iterable[_Union[CreatePartitionsResult, _Mapping]]] = ..., plan: _Optional[_Union[_plans_pb2.Plan, _Mapping]] = ...) -> None: ...
+    throttle_time_ms: int
+    def __init__(self, results: _Optional[_Iterable[_Union[CreatePartitionsResult, _Mapping]]] = ..., plan: _Optional[_Union[_plans_pb2.Plan, _Mapping]] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...
 
 class TopicToDelete(_message.Message):
     __slots__ = ("name", "topic_id")
@@ -219,12 +223,14 @@ class DeletableTopicResult(_message.Message):
     def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[str] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
 
 class DeleteTopicsResponse(_message.Message):
-    __slots__ = ("responses", "plan")
+    __slots__ = ("responses", "plan", "throttle_time_ms")
     RESPONSES_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     responses: _containers.RepeatedCompositeFieldContainer[DeletableTopicResult]
     plan: _plans_pb2.Plan
-    def __init__(self, responses: _Optional[_Iterable[_Union[DeletableTopicResult, _Mapping]]] = ..., plan: _Optional[_Union[_plans_pb2.Plan, _Mapping]] = ...) -> None: ...
+    throttle_time_ms: int
+    def __init__(self, responses: _Optional[_Iterable[_Union[DeletableTopicResult, _Mapping]]] = ..., plan: _Optional[_Union[_plans_pb2.Plan, _Mapping]] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...
 
 class DescribeTopicDeletionsRequest(_message.Message):
     __slots__ = ("topics",)

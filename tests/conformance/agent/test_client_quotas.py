@@ -8,14 +8,28 @@ import pytest
 from cluster.model.broker import BrokerId, Offset
 from cluster.model.errors import ErrorCode
 from cluster.requests.context import RequestContext
-from cluster.requests.data import FetchPartition, FetchRequest, FetchResponse, ProducePartition, ProduceRequest
+from cluster.requests.data import (
+    LATEST_TIMESTAMP,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    MetadataRequest,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+)
 from simulator.record_batches import encode_client_batch
 from tests.brokers.agents import TOPIC, TOPIC_ID, AgentProcess, AgentWorld, virtually
 from tests.conformance.agent.test_data_requests import lead_alone
+from tests.conformance.agent.test_metrics import scrape
 from tests.conformance.agent.test_replication_throttles import Operator
 
-PRODUCER, CONSUMER = "producer_byte_rate", "consumer_byte_rate"
+PRODUCER, CONSUMER, PERCENTAGE = "producer_byte_rate", "consumer_byte_rate", "request_percentage"
 SIZE = 1000
+REQUEST_TIME = 'kafka_server_request_request_time{client_id="%s"}'
+QUESTION = ListOffsetsRequest(BrokerId(-1), (ListOffsetsPartition(TOPIC, 0, LATEST_TIMESTAMP),))
 
 
 class Client:
@@ -135,4 +149,105 @@ async def test_the_quota_of_a_client_is_before_the_default_and_both_change_while
     process.agent._setting_changes.start_session()
     await asyncio.sleep(1)
     assert (await Client(process, "my app/1", "ipv4:7:7").produce())[0] > 0
+    await world.stop()
+
+
+@pytest.mark.rule("R18.6", "R7.21")
+@virtually
+async def test_what_a_throttled_producer_has_in_flight_is_appended_in_the_order_of_its_arrival() -> None:
+    world, process, _ = await world_with_quota(**{PRODUCER: "200"})
+    client = Client(process, "app")
+    loop, answers = asyncio.get_running_loop(), list[asyncio.Future[tuple[ProduceResponse, float]]]()
+    for number in range(40):
+        # Some are validated off the event loop, and take longer there than others.
+        batch = encode_client_batch(
+            bytes([number]) * 90,
+            timestamp=world.clock.now_ms(),
+            producer_id=7,
+            producer_epoch=0,
+            base_sequence=number,
+            gzip=number % 3 == 0,
+        )
+        answers.append(asyncio.ensure_future(client.ask(ProduceRequest(1, 1000, (ProducePartition(TOPIC, 0, batch),)))))
+        # They arrive before and while the client is muted, and at the moment in which it is heard again.
+        await asyncio.sleep(0 if number % 4 else 0.7)
+    responses = [response for response, _ in await asyncio.gather(*answers)]
+    assert {r.partitions[0].error_code for r in responses} == {ErrorCode.NONE}
+    assert [r.partitions[0].base_offset for r in responses] == list(range(40))
+    # Counted as each is let in: together they take what their bytes take at the quota, less what the window allows.
+    assert loop.time() > 10
+    await world.stop()
+
+
+@pytest.mark.rule("R18.6")
+@virtually
+async def test_nothing_that_a_throttled_client_sends_is_handled_before_whatever_it_asks() -> None:
+    world, process, _ = await world_with_quota(**{PRODUCER: "200"})
+    client = Client(process, "app")
+    for _ in range(3):
+        throttled_ms, _ = await client.produce()
+    assert throttled_ms > 0
+    for request in (MetadataRequest(None), QUESTION, QUESTION):
+        _, waited_s = await client.ask(request)
+        assert waited_s == pytest.approx(throttled_ms / 1000)
+        throttled_ms = 0
+    # Its other connection is heard.
+    assert (await Client(process, "app", "ipv4:1.2.3.4:6").ask(MetadataRequest(None)))[1] == 0
+    await world.stop()
+
+
+@pytest.mark.rule("R18.9")
+@virtually
+async def test_a_client_whose_requests_take_more_of_a_thread_than_it_may_is_throttled() -> None:
+    # Half a thread in ten seconds are five seconds.
+    world, process, _ = await world_with_quota(**{PERCENTAGE: "50"})
+    client = Client(process, "app")
+    process.stopwatch.step_s = 2.5
+    for _ in range(2):
+        assert (await client.ask(QUESTION))[1] == 0
+    process.stopwatch.step_s = 0.05
+    response, took_s = await client.produce()
+    # The time in which it waited for nothing but the loop is counted; 5.05 s are 0.1 s too many.
+    assert (response, took_s) == (pytest.approx(100, abs=10), 0)
+    process.stopwatch.step_s = 30
+    assert (await client.ask(QUESTION))[1] == pytest.approx(0.1, abs=0.01)
+    # However long the request took, the client is heard again after one sample of the window.
+    assert scrape(process.metrics)['kafka_server_request_throttle_time{client_id="app"}'] == 1000
+    process.stopwatch.step_s = 0.0
+    assert (await client.ask(QUESTION))[1] == pytest.approx(1)
+    assert (await Client(process, "other").ask(QUESTION))[1] == 0
+    await world.stop()
+
+
+@pytest.mark.rule("R18.9")
+@virtually
+async def test_time_that_a_request_waits_is_not_counted_and_time_of_a_worker_is() -> None:
+    world, process, _ = await world_with_quota(**{PERCENTAGE: "10"})
+    client = Client(process, "app")
+    process.stopwatch.step_s = 0.01
+    fetched = FetchRequest(BrokerId(-1), (FetchPartition(TOPIC, TOPIC_ID, 0, Offset(0), 1 << 20),), 30_000, 1, 1 << 20)
+    response, waited_s = await client.ask(fetched)
+    assert (response.throttle_time_ms, waited_s) == (0, 30)
+    batch = encode_client_batch(b"x" * 100, timestamp=world.clock.now_ms(), gzip=True)
+    process.stopwatch.step_s = 0.5
+    response, _ = await client.ask(ProduceRequest(1, 1000, (ProducePartition(TOPIC, 0, batch),)))
+    # Two steps on the loop around one in a worker are 1.5 s, of which the simulated worker counts as a step, too.
+    assert response.throttle_time_ms == 1000
+    assert 15 <= scrape(process.metrics)[REQUEST_TIME % "app"] < 30
+    # Followers are exempt, whatever they take and whatever they call themselves.
+    await Client(process, "", "ipv4:9.9.9.9:9").fetch(0, replica=2)
+    assert REQUEST_TIME % "" not in scrape(process.metrics)
+    await world.stop()
+
+
+@pytest.mark.rule("R18.6")
+@virtually
+async def test_metrics_show_the_clients_that_asked_last_and_no_more() -> None:
+    world, process, operator = await world_with_quota(**{PRODUCER: "1000000"})
+    await operator.set("clients/<default>", **{PERCENTAGE: "50", PRODUCER: "1000000"})
+    for number in range(300):
+        await Client(process, f"client-{number}", f"ipv4:1:{number}").ask(QUESTION)
+    shown = [name for name in scrape(process.metrics) if name.startswith("kafka_server_request_request_time{")]
+    assert len(shown) == 200
+    assert {REQUEST_TIME % f"client-{number}" for number in range(100, 300)} == {*shown}
     await world.stop()

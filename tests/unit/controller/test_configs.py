@@ -184,7 +184,12 @@ def test_a_client_is_named_in_its_path_as_kafka_names_it(name: str, path: str) -
     [
         ("producer_byte_rate", "0", "must be between 1"),
         ("consumer_byte_rate", "fast", "must be a whole number"),
-        ("request_percentage", "50", "unknown client config"),
+        ("request_percentage", "0", "must be above 0"),
+        ("request_percentage", "half", "must be a number"),
+        ("controller_mutation_rate", "-1", "must be above 0"),
+        ("controller_mutation_rate", "nan", "must be above 0"),
+        ("controller_mutation_rate", "inf", "must be above 0"),
+        ("connection_creation_rate", "50", "unknown client config"),
     ],
 )
 def test_what_is_no_quota_of_a_client_is_refused(key: str, value: str, why: str) -> None:
