@@ -5,7 +5,8 @@ Source: Kafka UnifiedLog, LocalLog.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from broker_agent.log import checkpoints
 from broker_agent.log.append_info import NOTHING_APPENDED, AppendInfo
@@ -16,7 +17,7 @@ from broker_agent.log.epoch_history import EpochEntry
 from broker_agent.log.index import MAX_RELATIVE_OFFSET
 from broker_agent.log.log_directory import LogDirectory
 from broker_agent.log.log_flusher import LogFlusher
-from broker_agent.log.record_batch import NO_TIMESTAMP, BatchHeader, stamp, stamp_append_time
+from broker_agent.log.record_batch import BatchHeader, stamp, stamp_append_time
 from broker_agent.log.record_sets import check_batch_of_client, check_set_of_leader, split_for_segments
 from broker_agent.log.recovery import LoadedLog
 from broker_agent.log.retention import count_expired, describe
@@ -29,6 +30,8 @@ from cluster.model.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
 from cluster.model.errors import ErrorCode, LogAppendError, StorageError
 from cluster.model.partition import TopicPartition
 from cluster.requests.data import EpochEndOffset
+
+T = TypeVar("T")
 
 
 class PartitionLog:
@@ -304,12 +307,6 @@ class PartitionLog:
         with self.usable():
             return self.segments.bytes_between(start, end)
 
-    def offset_for_timestamp(self, timestamp: int) -> tuple[int, Offset] | None:
-        """The first (timestamp, offset) with timestamp >= the given one, at batch granularity; None if none."""
-        with self.usable():
-            header = self.segments.find_timestamp(timestamp, self._log_start)
-            return None if header is None else (header.max_timestamp, max(Offset(header.base_offset), self._log_start))
-
     async def read_aside(self, start: Offset, max_bytes: int) -> bytes | None:
         """Read as `read` does, up to the log end and at least one batch, but in a worker thread; None if the log was
         truncated or closed meanwhile.
@@ -330,36 +327,22 @@ class PartitionLog:
                 return is_in_use and self._flusher.cuts == cuts and start >= self._log_start
 
             try:
-                records = await self._dependencies.disk.run(lambda: segment.read_at(placed.position, size, bound))
+                records = await self.run_aside(lambda: segment.read_at(placed.position, size, bound))
             except OSError:
                 if is_current():
                     raise
                 return None  # Its files may be gone.
             return records if is_current() else None
 
+    async def run_aside(self, work: Callable[[], T]) -> T:
+        """Read files in a worker thread. Raises OSError; what is read may be gone by then."""
+        return await self._dependencies.disk.run(work)
+
     def _checked_start(self, start: Offset) -> Offset:
         if not self._log_start <= start <= self._end:
             why = f"offset {start} is outside [{self._log_start}, {self._end}]"
             raise LogAppendError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
         return start
-
-    def newest_batches(self) -> list[bytes]:
-        """The batches of which one has the first record with the largest timestamp, in offset order; none without
-        timestamps. Raises StorageError.
-
-        There are two if the log start is in the first: the record with its largest timestamp may be deleted.
-        """
-        batches: list[bytes] = []
-        with self.usable():
-            start = self._log_start
-            while True:
-                header = self.segments.find_newest(start)
-                if header is None or header.max_timestamp == NO_TIMESTAMP:
-                    return batches
-                batches.append(self.segments.read(Offset(header.last_offset), 0, self._end, at_least_one=True))
-                if header.base_offset >= start:
-                    return batches
-                start = Offset(header.last_offset + 1)
 
     def batches(self) -> Iterator[BatchHeader]:
         """The headers of all batches that end at or after the log start; for inspection, not for serving."""

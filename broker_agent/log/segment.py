@@ -301,31 +301,13 @@ class Segment:
         records = self._file.read(position, size)
         return records[: whole_batches(records, upper_bound)]
 
-    def find_timestamp(self, timestamp: int, start: Offset) -> BatchHeader | None:
-        """The first batch with a timestamp at or after the given one that ends at or after `start`."""
-        if self.largest_timestamp < timestamp:
-            return None
+    def batches_at_time(self, timestamp: int, start: Offset) -> Iterator[PlacedBatch]:
+        """The batches from a little before the first that may have this timestamp or a later one, and `start`."""
         before = self._times.entry_before(timestamp)
         if before is not None and not self._has_timestamp(before):
             self._rebuild_indexes()
             before = self._times.entry_before(timestamp)
-        for _, header in self._batches_near(-1 if before is None else before[1]):
-            # A batch without records was left by the cleaner; its timestamp is that of a record that is gone.
-            if header.max_timestamp >= timestamp and header.last_offset >= start and header.record_count > 0:
-                return header
-        return None
-
-    def find_newest(self, start: Offset) -> BatchHeader | None:
-        """The first batch with the largest timestamp among those that end at or after `start`; None without any."""
-        if self.largest_timestamp == NO_TIMESTAMP:
-            return None
-        newest = self.find_timestamp(self.largest_timestamp, start)
-        if newest is not None:
-            return newest
-        # It is in a batch below `start`, or in the index only.
-        first = self.find(start)
-        headers = () if first is None else (h for _, h in self.batches(first.position) if h.record_count > 0)
-        return max(headers, key=lambda header: header.max_timestamp, default=None)
+        return self._batches_near(max(-1 if before is None else before[1], start - self.base_offset))
 
     # Writing
 

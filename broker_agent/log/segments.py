@@ -168,11 +168,6 @@ class Segments:
             return 0
         return (segment.size if behind is None else behind.position) - first.position
 
-    def find_timestamp(self, timestamp: int, start: Offset) -> BatchHeader | None:
-        """The first batch with a timestamp at or after the given one that ends at or after `start`."""
-        found = (segment.find_timestamp(timestamp, start) for segment in self.since(start))
-        return next((header for header in found if header is not None), None)
-
     def last_before(self, offset: Offset) -> BatchHeader | None:
         """The last batch that ends before `offset`; None if there is none."""
         for segment in reversed(self._segments[: bisect_right(self._bases, offset)]):
@@ -180,17 +175,6 @@ class Segments:
             if header is not None:
                 return header
         return None
-
-    def find_newest(self, start: Offset) -> BatchHeader | None:
-        """The first batch with the largest timestamp among those that end at or after `start`; None without any."""
-        newest: BatchHeader | None = None
-        for segment in sorted(self.since(start), key=lambda segment: -segment.largest_timestamp):
-            if newest is not None and newest.max_timestamp >= segment.largest_timestamp:
-                break
-            found = segment.find_newest(start)
-            if found is not None and (newest is None or found.max_timestamp > newest.max_timestamp):
-                newest = found
-        return newest
 
     def headers(self, start: Offset) -> Iterator[BatchHeader]:
         """The headers of the batches that end at or after `start`, in order."""

@@ -4,9 +4,11 @@ Source: Kafka Partition.fetchOffsetForTimestamp, lastOffsetForLeaderEpoch; KIP-1
 """
 
 from functools import partial
+from typing import Final
 
 from broker_agent.decisions.data_requests import repeated_partitions
 from broker_agent.log.partition_log import PartitionLog
+from broker_agent.log.time_search import find_offset_at, newest_batches
 from broker_agent.replication.hosted_partition import HostedPartition
 from broker_agent.replication.replica_manager import ReplicaManager
 from broker_agent.requests.batch_validation import BatchValidation
@@ -31,6 +33,9 @@ from cluster.requests.data import (
     OffsetsForLeaderEpochRequest,
     OffsetsForLeaderEpochResponse,
 )
+
+_AT_AN_END: Final = frozenset({EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP, LATEST_TIMESTAMP})
+"""What is no time but an end of the log."""
 
 
 class OffsetRequests:
@@ -66,11 +71,11 @@ class OffsetRequests:
         )
 
     async def _list_one(self, item: ListOffsetsPartition, asked_by: BrokerId) -> ListOffsetsResult:
-        newest: NewestRecord | None = None
+        found: tuple[int, Offset] | None = None
         try:
-            if item.timestamp == MAX_TIMESTAMP:
-                newest = await self._find_newest(item, asked_by)
-            return self._list_now(item, asked_by, newest)
+            if item.timestamp not in _AT_AN_END:
+                found = await self._find_at_time(item, asked_by)
+            return self._list_now(item, asked_by, found)
         except StorageError:
             return ListOffsetsResult(item.topic, item.partition, ErrorCode.KAFKA_STORAGE_ERROR)
         except LogAppendError as error:
@@ -80,14 +85,21 @@ class OffsetRequests:
         lookup = self._manager.lookup_replica if asked_by == DEBUGGING_CONSUMER else self._manager.lookup_leader
         return lookup(TopicPartition(item.topic, item.partition), item.current_leader_epoch)
 
-    async def _find_newest(self, item: ListOffsetsPartition, asked_by: BrokerId) -> NewestRecord | None:
-        """The first record with the largest timestamp; batches are read off the event loop."""
+    async def _find_at_time(self, item: ListOffsetsPartition, asked_by: BrokerId) -> tuple[int, Offset] | None:
+        """The first timestamp and offset at or after the time, or that of the newest record."""
         partition = self._lookup(item, asked_by)
         if isinstance(partition, ErrorCode) or partition.log is None:
             return None
-        log_start, validation = partition.log.log_start_offset, self._validation
+        if item.timestamp == MAX_TIMESTAMP:
+            return await self._find_newest(partition.log)
+        return await find_offset_at(partition.log, item.timestamp)
+
+    async def _find_newest(self, log: PartitionLog) -> NewestRecord | None:
+        """The first record with the largest timestamp; batches are read off the event loop."""
+        batches = await newest_batches(log)
+        log_start, validation = log.log_start_offset, self._validation
         newest: NewestRecord | None = None
-        for batch in partition.log.newest_batches():
+        for batch in batches:
             find = partial(find_newest_record, batch, log_start, validation.decompressed_max)
             found = await validation.run_off_loop(batch, find)
             if found is not None and (newest is None or found.timestamp > newest.timestamp):
@@ -95,8 +107,9 @@ class OffsetRequests:
         return newest
 
     def _list_now(
-        self, item: ListOffsetsPartition, asked_by: BrokerId, newest: NewestRecord | None
+        self, item: ListOffsetsPartition, asked_by: BrokerId, found: tuple[int, Offset] | None
     ) -> ListOffsetsResult:
+        """`found`: the timestamp and offset, where those of a time are asked for."""
         partition = self._lookup(item, asked_by)
         if isinstance(partition, ErrorCode):
             return ListOffsetsResult(item.topic, item.partition, partition)
@@ -113,7 +126,6 @@ class OffsetRequests:
                 return ListOffsetsResult(item.topic, item.partition, ErrorCode.OFFSET_NOT_AVAILABLE)
             end = log.log_end_offset if sees_all else log.high_watermark
             return ListOffsetsResult(item.topic, item.partition, ErrorCode.NONE, -1, end, partition.leader_epoch)
-        found = newest if item.timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(item.timestamp)
         return self._at_time(item, log, found, sees_all=sees_all, is_current=is_current)
 
     @staticmethod

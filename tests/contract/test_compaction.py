@@ -11,6 +11,7 @@ from broker_agent.log.checkpoints import CLEANER_OFFSETS, decode_offsets
 from broker_agent.log.config import LogConfig
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.record_batch import parse_header
+from broker_agent.log.time_search import find_offset_at, newest_batches
 from cluster.metrics.registry import Metrics
 from cluster.model.broker import LeaderEpoch, Offset
 from cluster.model.compression import CompressionCodec
@@ -393,7 +394,7 @@ async def test_a_search_by_time_does_not_stop_at_a_batch_without_records(node: N
     append(log, keyed_batch([("a", "2")], timestamp=6000))
     roll(log)
     await clean(node)
-    assert log.offset_for_timestamp(4000) == (6000, 1)
+    assert await find_offset_at(log, 4000) == (6000, 1)
 
 
 @pytest.mark.rule("R10.32")
@@ -404,7 +405,7 @@ async def test_the_newest_record_is_none_that_is_gone(node: Node) -> None:
     append(log, keyed_batch([("b", "1")], timestamp=5000), keyed_batch([("a", "2")], timestamp=6000))
     roll(log)
     await clean(node)
-    assert [parse_header(batch).base_offset for batch in log.newest_batches()] == [2]
+    assert [parse_header(batch).base_offset for batch in await newest_batches(log)] == [2]
 
 
 @pytest.mark.rule("R10.17", "R10.22")

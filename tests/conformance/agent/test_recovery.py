@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from broker_agent.log.config import LogConfig
 from broker_agent.log.partition_log import PartitionLog
+from broker_agent.log.time_search import find_offset_at
 from cluster.model.broker import LeaderEpoch, Offset
 from cluster.model.errors import LogDirectoriesError, StorageError
 from cluster.model.partition import TopicPartition
@@ -159,7 +160,7 @@ async def test_indexes_that_are_missing_or_wrong_are_rebuilt(node: Node, damage:
     for start in range(0, 200, 7):
         records = found(node).read(Offset(start), 1, Offset(200), at_least_one=True)
         assert int.from_bytes(records[:8], "big") == start // 10 * 10
-    assert found(node).offset_for_timestamp(5) == (5, 0)
+    assert await find_offset_at(found(node), 5) == (5, 0)
     await node.stop()
     assert [path.with_suffix(".index").read_bytes() for path in log_files] == intact
 

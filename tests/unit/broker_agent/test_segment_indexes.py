@@ -57,6 +57,5 @@ def test_a_kill_between_two_index_files_loses_no_timestamp(
     again = open_segment(disk)
     assert again.load() is None
     assert again.largest_timestamp == 900
-    found = again.find_timestamp(200, Offset(0))
-    assert found is not None
-    assert found.base_offset == 1
+    found = (header for _, header in again.batches_at_time(200, Offset(0)) if header.max_timestamp >= 200)
+    assert next(found).base_offset == 1

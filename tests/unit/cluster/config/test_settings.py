@@ -42,6 +42,8 @@ DEFAULTS: dict[str, Any] = {
     "replica.fetch.backoff.ms": 1000,
     "num.replica.fetchers": 1,
     "replica.selector.class": None,
+    "controller.quota.window.num": 11,
+    "controller.quota.window.size.seconds": 1,
     "quota.window.num": 11,
     "quota.window.size.seconds": 1,
     "replication.quota.window.num": 11,
