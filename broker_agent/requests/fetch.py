@@ -16,7 +16,7 @@ from broker_agent.decisions.truncation import diverges
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.replication.hosted_partition import HostedPartition
 from broker_agent.replication.replica_manager import ReplicaManager, validate_leadership, validate_replica
-from cluster.aio.slices import in_slices
+from cluster.aio.slices import SLICE, each_slice, in_slices
 from cluster.model.broker import NO_LEADER_EPOCH, BrokerId, Offset
 from cluster.model.errors import ErrorCode, LogAppendError, StorageError
 from cluster.model.partition import TopicPartition
@@ -57,7 +57,10 @@ class FetchRequests:
         if _must_answer_now(request, data):
             return self._answer(request, data)
         waiting = _WaitingFetch(request, self._manager)
-        is_done = any(waiting.check(key) for key in waiting.keys)
+        async for part in each_slice(range(len(data))):
+            waiting.add(part, data)
+        # Of more than one slice there were awaits since the first was read: all are tested once they are watched.
+        is_done = len(waiting.keys) <= SLICE and any(waiting.check(key) for key in waiting.keys)
         is_follower = request.replica_id >= 0
         waits_for_log_end = reads_to_log_end(request)
         purgatory = self._manager.follower_fetch_purgatory if waits_for_log_end else self._manager.fetch_purgatory
@@ -65,7 +68,7 @@ class FetchRequests:
             self._manager.metrics.expired_fetches["follower" if is_follower else "consumer"].mark()
         # Read again what may have changed, without updating the follower's progress: the leader completed the wait, and
         # that must not make a dead follower look alive (R6.16).
-        changed = [index for index, item in enumerate(data) if item.records or waiting.has_changed(item)]
+        changed = [index async for index, item in in_slices(enumerate(data)) if waiting.has_changed(index, item)]
         items = [request.partitions[index] for index in changed]
         for index, item in zip(changed, await self._read_all(request, items, arrival_ms=None), strict=True):
             data[index] = item
@@ -253,24 +256,51 @@ class _WaitingFetch:
         self._request = request
         self._manager = manager
         self._throttle = _Throttle(manager, request)
-        self._items = {TopicPartition(item.topic, item.partition): item for item in request.partitions}
+        self._items: dict[TopicPartition, FetchPartition] = {}
         self._available: dict[TopicPartition, int] = {}
         self._total = 0
         self._changed: set[TopicPartition] = set()
-        self.keys = tuple(self._items)
 
-    def has_changed(self, data: FetchPartitionData) -> bool:
-        """Whether the partition changed since it was read, possibly by this very request (R6.12)."""
+    @property
+    def keys(self) -> tuple[TopicPartition, ...]:
+        return tuple(self._items)
+
+    def add(self, part: Sequence[int], data: list[FetchPartitionData]) -> None:
+        """Wait for the partitions at these positions, too.
+
+        Records that were read are dropped, and read again: as long as it waits, a request has no room for them.
+        """
+        for index in part:
+            item = self._request.partitions[index]
+            tp = TopicPartition(item.topic, item.partition)
+            self._items[tp] = item
+            if data[index].records:
+                data[index] = replace(data[index], records=b"")
+                self._changed.add(tp)
+
+    def has_changed(self, index: int, data: FetchPartitionData) -> bool:
+        """Whether the partition at this position changed since it was read, possibly by this very request (R6.12)."""
         tp = TopicPartition(data.topic, data.partition)
         partition = self._manager.online(tp)
         log = None if partition is None else partition.log
-        offsets = None if log is None else (log.high_watermark, log.log_start_offset)
-        return tp in self._changed or offsets != (data.high_watermark, data.log_start_offset)
+        if log is None or tp in self._changed:
+            return True
+        if (log.high_watermark, log.log_start_offset) != (data.high_watermark, data.log_start_offset):
+            return True
+        return self._request.partitions[index].fetch_offset < self._bound(log)
 
     def test(self, key: TopicPartition) -> bool:
-        """Check after a partition changed; True if the request should be answered now."""
-        self._changed.add(key)
-        return self.check(key)
+        """Check a partition that is watched now, and each time after it changed; True if the request should be answered
+        now.
+        """
+        was_checked = key in self._available
+        is_done = self.check(key)
+        if was_checked or is_done:
+            self._changed.add(key)
+        return is_done
+
+    def _bound(self, log: PartitionLog) -> Offset:
+        return log.log_end_offset if reads_to_log_end(self._request) else log.high_watermark
 
     def check(self, key: TopicPartition) -> bool:
         """Include one partition in the sum; True if the request should be answered now.
@@ -290,7 +320,7 @@ class _WaitingFetch:
         if isinstance(partition, ErrorCode) or partition.log is None:
             return True
         log = partition.log
-        bound = log.log_end_offset if reads_to_log_end(self._request) else log.high_watermark
+        bound = self._bound(log)
         if item.fetch_offset > bound:
             return True
         if item.last_fetched_epoch != NO_LEADER_EPOCH:

@@ -1,17 +1,27 @@
 """Requests of many items let others have their turn, and what happens in between is not missed."""
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from broker_agent.replication.purgatory import Purgatory
 from cluster.aio.slices import SLICE
 from cluster.metrics.registry import Metrics
-from cluster.model.broker import BrokerId, LeaderEpoch
+from cluster.model.broker import BrokerId, LeaderEpoch, Offset
 from cluster.model.errors import ErrorCode
 from cluster.model.partition import TopicPartition
 from cluster.requests.control import UpdateMetadataPartitionState, UpdateMetadataRequest, UpdateMetadataTopicState
-from cluster.requests.data import MetadataRequest, ProducePartition, ProduceRequest, ProduceResponse
+from cluster.requests.data import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    MetadataRequest,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+)
 from simulator.record_batches import encode_client_batch
 from tests.brokers.agents import TOPIC, TOPIC_ID, TP, AgentProcess, AgentWorld, until, virtually
 from tests.conformance.agent.test_data_requests import lead_alone
@@ -149,3 +159,55 @@ async def test_metadata_of_many_topics_and_partitions_are_described_in_slices(na
     assert len(described) == (PARTS * SLICE if named else 1)
     assert named or [p.partition_index for p in described[0].partitions] == list(range(PARTS * SLICE))
     await world.stop()
+
+
+@pytest.mark.rule("R6.15", "BD-9")
+@virtually
+async def test_a_fetch_of_many_partitions_goes_to_wait_and_is_woken_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = AgentWorld()
+    await world.start(1)
+    partitions = [TopicPartition(TOPIC, number) for number in range(PARTS * SLICE)]
+    for tp in partitions:
+        world.decide(1, (1,), tp=tp)
+    await world.update_metadata()
+    await world.tell_together(1, *partitions)
+    process = world.agents[1]
+    looked_up, compared = (Steps(process, monkeypatch, name) for name in ("lookup", "online"))
+    items = tuple(FetchPartition(TOPIC, TOPIC_ID, tp.partition, Offset(0), 1 << 20) for tp in partitions)
+    fetching = asyncio.ensure_future(process.handle(FetchRequest(BrokerId(-1), items, 30_000, 100, 1 << 20)))
+    await asyncio.sleep(1)
+    # Read, and tested once it is watched; not a third time.
+    assert (looked_up.most, looked_up.all) == (SLICE, 2 * len(partitions))
+    # Too little wakes nobody, and is not kept in memory while the request waits.
+    await process.produce(1, tp=partitions[7])
+    assert not fetching.done()
+    await process.produce(2, tp=partitions[7])
+    looked_up.all = compared.most = 0
+    response: FetchResponse = await fetching
+    assert [len(data.records) > 0 for data in response.partitions] == [n == 7 for n in range(len(partitions))]
+    # Of all that it waited for, only what changed was read again; the others are lookups of the produce request.
+    assert looked_up.all < 10
+    assert compared.most <= SLICE + 1
+    await world.stop()
+
+
+class Steps:
+    """Counts calls of a method of the replica manager: `all` together, and at the `most` in one turn of the loop."""
+
+    def __init__(self, process: AgentProcess, patch: pytest.MonkeyPatch, name: str) -> None:
+        self.most = self.all = self._of_turn = 0
+        manager = process.agent.manager
+        patch.setattr(manager, name, self._counted(getattr(manager, name)))
+
+    def _counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*args: Any) -> Any:
+            if not self._of_turn:
+                asyncio.get_running_loop().call_soon(self._end_turn)
+            self._of_turn += 1
+            return function(*args)
+
+        return counted
+
+    def _end_turn(self) -> None:
+        self.most, self.all = max(self.most, self._of_turn), self.all + self._of_turn
+        self._of_turn = 0
