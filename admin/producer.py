@@ -7,7 +7,9 @@ flight, so a retry never overtakes a later batch; one whose answer was lost may 
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator
+from math import inf
 from random import Random, SystemRandom
 from typing import NamedTuple
 
@@ -120,6 +122,10 @@ class Producer:
         self._tasks = TaskSet()
         self._waits: dict[TopicPartition, Wait] = {}
         """For the acknowledgement of a batch of each queue, since it was first sent."""
+        self._throttled_until: dict[str, float] = {}
+        """By the address of each broker whose last answer said that this client is over its quota."""
+        self._requests: Counter[str] = Counter()
+        """The number of requests on their way, by address."""
         self.totals = ProducerTotals()
 
     async def __aenter__(self) -> "Producer":
@@ -202,6 +208,7 @@ class Producer:
                 by_leader.setdefault("" if sending.leader is None else sending.leader.address, []).append(sending)
             for address, sendings in by_leader.items():
                 for together in _requests(sendings):
+                    self._requests[address] += 1
                     self._tasks.start(self._send(address, together), name=f"produce to {address}")
             if due:
                 # Further batches of these partitions may follow at once, each in a request of its own.
@@ -226,11 +233,11 @@ class Producer:
                 continue
             leader = self._topology.leader(*queue.topic_partition)
             batch = queue.next_batch(leader, self._in_flight(queue))
-            at = queue.due_at(pressed)
+            at = max(queue.due_at(pressed), self._heard_at(leader))
             if batch is None:
                 continue
-            if at > now:
-                next_check = min(next_check, at)
+            if at > now and batch.deadline > now:
+                next_check = min(next_check, at, batch.deadline)
             elif self._fatal is not None or batch.deadline <= now:
                 self._give_up(queue, batch, self._fatal or self._lateness(queue, batch))
                 self._wake.set()
@@ -282,7 +289,10 @@ class Producer:
         for sending in sendings:
             sending.batch.attempts += 1
             self._begin_wait(sending.queue, sending.batch)
-        outcomes = await self._ask(address, sendings)
+        try:
+            outcomes = await self._ask(address, sendings)
+        finally:
+            self._requests[address] -= 1
         retry = [s for s in sendings if not self._conclude(s, outcomes[s.queue.topic_partition])]
         moved = {s.queue.topic_partition.topic for s in retry if not is_out_of_order(s.batch)}
         for topic in sorted(moved):
@@ -314,6 +324,10 @@ class Producer:
             return await self._ask(address, sendings[:middle]) | await self._ask(address, sendings[middle:])
         except (PeerUnreachableError, ApiError) as error:
             return dict.fromkeys(asked, error)
+        if response.throttle_time_ms > 0:
+            self._throttled_until[address] = asyncio.get_running_loop().time() + response.throttle_time_ms / 1000
+        else:
+            self._throttled_until.pop(address, None)
         if self._options.acks == 0:
             return dict.fromkeys(asked, UNKNOWN_OFFSET)
         forgotten = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the response of {address} lacks the partition")
@@ -323,6 +337,16 @@ class Producer:
             refusal = ApiError(result.error_code, result.error_message or f"refused by {address}")
             outcomes[TopicPartition(result.topic, result.partition)] = result.base_offset if accepted else refusal
         return outcomes
+
+    def _heard_at(self, leader: LeaderAddress | None) -> float:
+        """The time until which nothing is sent to the leader, as it throttles this client; 0 if it does not (KIP-219).
+
+        Then only one request at a time is sent there: others would wait for those before them, and use up their time.
+        """
+        until = None if leader is None else self._throttled_until.get(leader.address)
+        if leader is None or until is None:
+            return 0
+        return inf if self._requests[leader.address] else until
 
     def _conclude(self, sending: _Sending, outcome: _Outcome) -> bool:
         """Account for the answer about a batch; False when it must be sent again."""
@@ -385,7 +409,9 @@ class Producer:
         tp = queue.topic_partition
 
         def unacknowledged() -> str:
-            why = "its leader has not answered" if batch.last_error is None else batch.last_error
+            why: object = "its leader has not answered" if batch.last_error is None else batch.last_error
+            if self._heard_at(self._topology.leader(*tp)) > asyncio.get_running_loop().time():
+                why = "its leader throttles this client, which is over its quota"
             return f"{tp}: not acknowledged yet ({why})"
 
         if tp not in self._waits:

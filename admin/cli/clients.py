@@ -99,4 +99,6 @@ async def _configs(connected: AdminClient, client: str) -> list[dict[str, Any]]:
     if result.error_code is not ErrorCode.NONE:
         message = result.error_message or "cannot describe the quotas of the client"
         raise ApiError(result.error_code, message, value=client)
-    return config_documents(result.configs)
+    # Kafka has no number for this source.
+    source = "default of clients" if client == "default" else "client"
+    return [{**document, "source": source} for document in config_documents(result.configs)]

@@ -2,6 +2,7 @@
 
 import asyncio
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from simulator.record_batches import encode_client_batch
 from simulator.virtual_time_loop import VirtualTimeLoop
 from tests.brokers.agents import TOPIC, AgentWorld, virtually
 from tests.brokers.producing import Sent, WorldClient, stored_numbers
+from tests.conformance.agent.test_replication_throttles import Operator
 
 SMALL = ProducerOptions(batch_size=150, linger_ms=1, request_timeout_ms=2_000)
 PLAIN = ProducerOptions(batch_size=150, linger_ms=1, request_timeout_ms=2_000, enable_idempotence=False)
@@ -189,4 +191,35 @@ async def test_records_that_run_out_of_time_leave_the_later_ones_stored_once() -
     assert stored == sorted(set(stored)), "none twice, none before an earlier one"
     assert set(range(101)) - set(sent.failed) <= set(stored)
     assert set(sent.failed) <= set(range(1, 51))
+    await world.stop()
+
+
+class PatientClient(WorldClient):
+    """Asserts that nothing is produced while an answer before it asked for patience."""
+
+    throttled_until = 0.0
+    throttled = 0
+
+    async def ask_broker(self, address: str, request: Any, timeout_ms: int) -> Any:
+        loop = asyncio.get_running_loop()
+        assert not isinstance(request, ProduceRequest) or loop.time() >= self.throttled_until
+        answer = await super().ask_broker(address, request, timeout_ms)
+        if isinstance(request, ProduceRequest) and answer.throttle_time_ms:
+            self.throttled += 1
+            self.throttled_until = loop.time() + answer.throttle_time_ms / 1000
+        return answer
+
+
+@pytest.mark.rule("R18.6", "R7.21")
+@virtually
+async def test_a_producer_over_its_quota_sends_nothing_before_it_is_heard_again() -> None:
+    world = await a_world(1)
+    await Operator(world).set("clients/<default>", producer_byte_rate="500")
+    client = PatientClient(world, Random(3))
+    sent = Sent(world, client, SMALL)
+    async with sent.producer:
+        await sent.send(0, COUNT)
+    assert client.throttled > 10
+    assert sent.producer.totals.acknowledged == COUNT
+    assert await stored_numbers(world, 1) == list(range(COUNT))
     await world.stop()
