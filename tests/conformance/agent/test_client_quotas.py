@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from cluster.model.broker import BrokerId, Offset
 from cluster.model.errors import ErrorCode
@@ -250,4 +251,18 @@ async def test_metrics_show_the_clients_that_asked_last_and_no_more() -> None:
     shown = [name for name in scrape(process.metrics) if name.startswith("kafka_server_request_request_time{")]
     assert len(shown) == 200
     assert {REQUEST_TIME % f"client-{number}" for number in range(100, 300)} == {*shown}
+    await world.stop()
+
+
+@pytest.mark.rule("R18.8")
+@virtually
+async def test_quotas_of_users_are_ignored_with_a_warning_and_their_credentials_without() -> None:
+    world, process, operator = await world_with_quota(**{PRODUCER: "1000000"})
+    with capture_logs() as logs:
+        await operator.set("users/alice", **{"SCRAM-SHA-256": "salt="})
+        await operator.set("users/bob", **{PRODUCER: "1", "controller_mutation_rate": "1"})
+    (warning,) = [entry for entry in logs if "quotas of a user" in entry["event"]]
+    # Of changes by the controller the controllers warn.
+    assert (warning["path"], warning["keys"]) == ("/config/users/bob", [PRODUCER])
+    assert (await Client(process, "bob").produce())[0] == 0
     await world.stop()
