@@ -8,6 +8,7 @@ import asyncio
 from typing import Final, NamedTuple
 
 from cluster.aio.parking import parked
+from cluster.model.bounds import INT32_MAX
 
 _MUTED_MAX: Final = 10_000
 """Senders that are muted and wait for nothing; of more, the one that was muted first is heard again."""
@@ -43,18 +44,21 @@ class MutedSenders:
         return bool(self._mutes)
 
     def mute(self, sender: Sender, throttle_ms: float) -> None:
-        """Hold back what the sender sends from now on for this time, or for longer if it is muted for longer."""
+        """Hold back what the sender sends from now on for this time, or for longer if it is muted for longer.
+
+        At most for what an answer can say, which is 24 days.
+        """
         mute = self._mutes.get(sender)
         if mute is None:
             if len(self._mutes) >= _MUTED_MAX:
                 self._forget_one()
             mute = self._mutes[sender] = _Mute()
-        mute.until = max(mute.until, _now_s() + throttle_ms / 1000)
+        mute.until = max(mute.until, _now_s() + min(throttle_ms, INT32_MAX) / 1000)
 
     def left_ms(self, sender: Sender) -> int:
         """The time for which the sender is not heard from now on; 0 if it is heard."""
         mute = self._mutes.get(sender)
-        return 0 if mute is None else max(0, round((mute.until - _now_s()) * 1000))
+        return 0 if mute is None else max(0, min(round((mute.until - _now_s()) * 1000), INT32_MAX))
 
     async def wait_for_turn(self, sender: Sender) -> None:
         """Return when the sender is heard and what it sent before was let through.

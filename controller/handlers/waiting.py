@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cluster.model.bounds import INT32_MAX
 from cluster.model.broker import BrokerId
 from cluster.model.errors import ErrorCode
 from cluster.model.partition import TopicPartition
@@ -35,8 +36,9 @@ class TopicsDecision(Struct, Generic[_Result], frozen=True):
 
     @property
     def throttle_time_ms(self) -> int:
-        """The time for which the client is not heard from now on."""
-        return max(0, ceil((self.throttled_until - asyncio.get_running_loop().time()) * 1000))
+        """The time for which the client is not heard from now on, as far as an answer can say it."""
+        left_ms = (self.throttled_until - asyncio.get_running_loop().time()) * 1000
+        return max(0, ceil(min(left_ms, INT32_MAX)))
 
 
 class ElectLeadersDecision(Struct, frozen=True):

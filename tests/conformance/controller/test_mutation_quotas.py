@@ -164,3 +164,18 @@ def test_a_controller_that_is_elected_later_has_the_quotas() -> None:
         await later.stop()
 
     run_virtually(main)
+
+
+@pytest.mark.rule("MQ-2", "MQ-3")
+@pytest.mark.parametrize("knows", [True, False])
+@pytest.mark.parametrize("rate", ["1e-9", "1e-320"])
+def test_a_wait_of_years_is_said_as_far_as_it_can_be(rate: str, knows: bool) -> None:
+    async def main() -> None:
+        _, c = await limited(rate)
+        client = Client(c, knows=knows)
+        codes, throttled_ms = await client.create(("a", 1), ("b", 1))
+        assert codes == [ErrorCode.NONE, THROTTLED if knows else ErrorCode.NONE]
+        assert throttled_ms == 2**31 - 1
+        await c.stop()
+
+    run_virtually(main)

@@ -56,6 +56,15 @@ async def test_one_that_gives_up_lets_the_next_continue_and_another_sender_is_he
 
 
 @pytest.mark.rule("R18.6")
+@pytest.mark.parametrize("throttle_ms", [1e10, float("inf")])
+@virtually
+async def test_no_mute_is_longer_than_an_answer_can_say(throttle_ms: float) -> None:
+    muted = MutedSenders()
+    muted.mute(ONE, throttle_ms)
+    assert muted.left_ms(ONE) == 2**31 - 1
+
+
+@pytest.mark.rule("R18.6")
 @virtually
 async def test_of_too_many_the_one_that_was_muted_first_is_forgotten_unless_it_waits(
     monkeypatch: pytest.MonkeyPatch,
