@@ -233,7 +233,7 @@ class Producer:
                 continue
             leader = self._topology.leader(*queue.topic_partition)
             batch = queue.next_batch(leader, self._in_flight(queue))
-            at = max(queue.due_at(pressed), self._heard_at(leader))
+            at = max(queue.due_at(pressed), self._sends_from(leader))
             if batch is None:
                 continue
             if at > now and batch.deadline > now:
@@ -338,7 +338,7 @@ class Producer:
             outcomes[TopicPartition(result.topic, result.partition)] = result.base_offset if accepted else refusal
         return outcomes
 
-    def _heard_at(self, leader: LeaderAddress | None) -> float:
+    def _sends_from(self, leader: LeaderAddress | None) -> float:
         """The time until which nothing is sent to the leader, as it throttles this client; 0 if it does not (KIP-219).
 
         Then only one request at a time is sent there: others would wait for those before them, and use up their time.
@@ -410,7 +410,7 @@ class Producer:
 
         def unacknowledged() -> str:
             why: object = "its leader has not answered" if batch.last_error is None else batch.last_error
-            if self._heard_at(self._topology.leader(*tp)) > asyncio.get_running_loop().time():
+            if self._sends_from(self._topology.leader(*tp)) > asyncio.get_running_loop().time():
                 why = "its leader throttles this client, which is over its quota"
             return f"{tp}: not acknowledged yet ({why})"
 

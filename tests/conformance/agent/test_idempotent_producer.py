@@ -194,8 +194,8 @@ async def test_records_that_run_out_of_time_leave_the_later_ones_stored_once() -
     await world.stop()
 
 
-class PatientClient(WorldClient):
-    """Asserts that nothing is produced while an answer before it asked for patience."""
+class WaitingClient(WorldClient):
+    """Asserts that nothing is produced while an answer before it asked to wait."""
 
     throttled_until = 0.0
     throttled = 0
@@ -212,10 +212,10 @@ class PatientClient(WorldClient):
 
 @pytest.mark.rule("R18.6", "R7.21")
 @virtually
-async def test_a_producer_over_its_quota_sends_nothing_before_it_is_heard_again() -> None:
+async def test_a_producer_over_its_quota_sends_nothing_while_it_is_throttled() -> None:
     world = await a_world(1)
     await Operator(world).set("clients/<default>", producer_byte_rate="500")
-    client = PatientClient(world, Random(3))
+    client = WaitingClient(world, Random(3))
     sent = Sent(world, client, SMALL)
     async with sent.producer:
         await sent.send(0, COUNT)

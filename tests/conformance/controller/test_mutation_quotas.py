@@ -117,7 +117,7 @@ def test_new_partitions_and_deleted_ones_count_and_dry_runs_and_refused_topics_d
 
 
 @pytest.mark.rule("MQ-3")
-def test_for_a_client_that_does_not_know_the_error_it_is_done_and_nothing_is_heard_of_it_for_a_time() -> None:
+def test_for_a_client_that_does_not_know_the_error_it_is_done_and_its_connection_waits() -> None:
     async def main() -> None:
         _, c = await limited("2")
         client, loop = Client(c, knows=False), asyncio.get_running_loop()
