@@ -293,8 +293,8 @@ def _marker_type(segment: Segment, placed: PlacedBatch) -> bytes | None:
     """Read the type of a transaction marker; None for any other control batch, and for one that was emptied."""
     if placed.header.record_count == 0:
         return None
-    records = records_of(placed.header, memoryview(segment.batch_at(placed)))
-    key = records[0].key or b""
+    first = next(records_of(placed.header, memoryview(segment.batch_at(placed))))
+    key = first.key or b""
     return key[2:4] if key[2:4] in (_ABORT, _COMMIT) else None
 
 
