@@ -28,6 +28,7 @@ from cluster.model.partition import TopicPartition
 from cluster.requests.cluster import Finding
 
 UNCLEANABLE_PARTITION: Final = "uncleanable_partition"
+OPEN_TRANSACTION: Final = "open_transaction"
 DEAD_LOG_CLEANER: Final = "dead_log_cleaner"
 _PIECE_BYTES_MIN: Final = 1 << 16
 _log = structlog.stdlib.get_logger()
@@ -78,6 +79,16 @@ class LogCleaner:
                 "until the broker is restarted"
             )
             yield Finding(UNCLEANABLE_PARTITION, detail, topic, partition, self._own_id)
+        for (topic, partition), log in self._logs.all_logs().items():
+            since = log.first_unstable_offset if log.config.is_compacted else None
+            if since is not None:
+                producers = ", ".join(str(producer) for producer, at in log.producers.open_since.items() if at == since)
+                detail = (
+                    f"broker {self._own_id} compacts its replica only below offset {since}: a transaction of producer "
+                    f"{producers} is open since offset {since}, and only brokers of Apache Kafka, which wrote it, can "
+                    "end it; copy the records that are needed to another topic"
+                )
+                yield Finding(OPEN_TRANSACTION, detail, topic, partition, self._own_id)
         for why in self._died_of:
             detail = f"a log cleaner of broker {self._own_id} has ended by an error, restart the broker: {why}"
             yield Finding(DEAD_LOG_CLEANER, detail, broker=self._own_id)

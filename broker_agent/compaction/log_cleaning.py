@@ -131,11 +131,13 @@ class LogCleaning:
     # Transactions
 
     async def _read_transactions(self) -> CleanedTransactions:
-        """Read the transactions that have records in what is cleaned; their markers may come later."""
+        """Read the transactions that have records in what is cleaned, all of which have ended; their markers may come
+        later, also behind the beginning of another one that is still open.
+        """
         transactions = CleanedTransactions()
         for segment in [*self._log.segments]:
             is_beyond = segment.base_offset >= self._dirt.first_uncleanable
-            if segment.base_offset >= self._log.last_stable_offset or (is_beyond and transactions.are_all_decided):
+            if segment.base_offset >= self._log.high_watermark or (is_beyond and transactions.are_all_decided):
                 break
             self._reading, batches = (segment,), segment.batches()
             while await self._work(partial(_add_transactions, transactions, segment, batches)):

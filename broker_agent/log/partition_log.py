@@ -64,8 +64,14 @@ class PartitionLog(ReadableLog):
 
     @property
     def last_stable_offset(self) -> Offset:
-        """The high watermark: without transactions everything committed is stable."""
-        return self._high_watermark
+        """The high watermark, or where the oldest open transaction begins, if that is below."""
+        first_unstable = self.first_unstable_offset
+        return self._high_watermark if first_unstable is None else min(self._high_watermark, first_unstable)
+
+    @property
+    def first_unstable_offset(self) -> Offset | None:
+        """The first offset of the oldest transaction without a marker; None if there is none."""
+        return self.producers.first_unstable_offset
 
     @property
     def latest_epoch(self) -> LeaderEpoch | None:
