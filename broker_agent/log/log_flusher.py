@@ -28,7 +28,7 @@ class LogFlusher:
         """The directory of the log."""
         self._segments, self._epochs = loaded.segments, loaded.epochs
         self._captured = loaded.recovery_point
-        self._has_rolled, self._names_are_dirty = False, False
+        self._has_rolled, self._names_are_dirty = loaded.has_unflushed_gaps, False
         self.cuts = 0
         """Number of truncations."""
         self._flushed_at_s = asyncio.get_running_loop().time()
