@@ -21,6 +21,7 @@ from broker_agent.decisions.cleaned_transactions import CleanedTransactions
 from broker_agent.decisions.compaction import LogDirt, SegmentExtent, group_segments
 from broker_agent.log.batch_check import BatchWalk, CheckedBatch
 from broker_agent.log.disk import Disk
+from broker_agent.log.log_flusher import run_all
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.record_batch import BatchHeader
 from broker_agent.log.segment import CLEANED_SUFFIX, PlacedBatch, Segment
@@ -214,9 +215,8 @@ class LogCleaning:
         try:
             for segment in filled:
                 await self._clean_segment(segment, cleaning, output, ends_group=segment is filled[-1])
-            await self._tools.disk.run(output.flush)
+            await self._tools.disk.run(partial(run_all, output.complete(modified_ms)))
             self._check()
-            output.complete(modified_ms)
         except BaseException:
             self._give_up(output)
             raise
