@@ -60,7 +60,7 @@ class LogDirRequests:
         topics: dict[str, list[DescribedLogDirPartition]] = {}
         for tp, log, is_future in sorted(self._logs_in(path), key=lambda found: (found[0], found[2])):
             if chosen is None or tp.partition in chosen.get(tp.topic, frozenset()):
-                lag = self._future_lag(log) if is_future else max(log.high_watermark - log.log_end_offset, 0)
+                lag = self._lag(tp, log, is_future=is_future)
                 replica = DescribedLogDirPartition(tp.partition, log.size, lag, is_future)
                 topics.setdefault(tp.topic, []).append(replica)
         found = tuple(DescribedLogDirTopic(topic, tuple(replicas)) for topic, replicas in topics.items())
@@ -71,9 +71,15 @@ class LogDirRequests:
         for is_future, table in ((False, logs.all_logs()), (True, logs.futures.all)):
             yield from ((tp, log, is_future) for tp, log in table.items() if log.directory == path)
 
-    def _future_lag(self, future: PartitionLog) -> int:
-        current = self._manager.logs.get(future.topic_partition)
-        return _UNKNOWN_LAG if current is None else current.log_end_offset - future.log_end_offset
+    def _lag(self, tp: TopicPartition, log: PartitionLog, *, is_future: bool) -> int:
+        """How far the log is behind the high watermark, or a copy behind the end of the log; unknown without a role."""
+        partition = self._manager.online(tp)
+        current = None if partition is None else partition.log
+        if current is None:
+            return _UNKNOWN_LAG
+        if is_future:
+            return current.log_end_offset - log.log_end_offset
+        return max(current.high_watermark - log.log_end_offset, 0)
 
     async def alter(self, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
         """Begin to move each replica to the directory that is named with it; replicas are independent (R11.8).

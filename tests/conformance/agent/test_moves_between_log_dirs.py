@@ -6,7 +6,7 @@ import pytest
 
 from cluster.model.errors import ErrorCode
 from cluster.model.partition import TopicPartition
-from tests.brokers.agents import TOPIC, TP, finished, until, virtually
+from tests.brokers.agents import TOPIC, TP, AgentProcess, finished, until, virtually
 from tests.brokers.log_dirs import (
     A,
     B,
@@ -48,6 +48,40 @@ async def test_each_log_directory_is_described_with_its_replicas_and_its_space()
     assert (await describe(process, TopicPartition("other", 0)))[at].topics == ()
     assert (await describe(process, TP))[at] == described[at]
     await world.stop()
+
+
+@pytest.mark.rule("R11.7")
+@virtually
+async def test_the_lag_of_a_replica_is_unknown_until_it_has_a_role() -> None:
+    world = world_of_directories()
+    await world.start(1)
+    process = world.agents[1]
+    await world.create(1, (1,))
+    for _ in range(5):
+        await process.produce(10)
+    source = directory_of(process)
+    await limit_copies(world, 100)
+    assert await move(process, other_than(source)) == [NONE]
+    await asyncio.sleep(3)
+    known = await lags(process)
+    assert known[False] == 0
+    assert known[True] > 0
+    await process.crash()
+    await asyncio.sleep(7)
+    await process.start()
+    assert await lags(process) == {False: -1, True: -1}
+    world.decide(1, (1,))
+    await world.update_metadata()
+    await world.tell(1)
+    assert min((await lags(process)).values()) == 0
+    await world.stop()
+
+
+async def lags(process: AgentProcess) -> dict[bool, int]:
+    """Whether it is the copy -> lag of the replica."""
+    described = await describe(process)
+    partitions = [p for directory in described.values() for topic in directory.topics for p in topic.partitions]
+    return {partition.is_future_key: partition.offset_lag for partition in partitions}
 
 
 @pytest.mark.rule("R11.7", "R11.8", "R11.10", "R11.12", "R11.13")
