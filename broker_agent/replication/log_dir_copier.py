@@ -153,7 +153,8 @@ class LogDirCopier:
         if records is None or self._is_void(copy):
             return True
         self._append(copy, records)
-        await self._setup.throttle.pay(len(records))
+        if records:
+            await self._setup.throttle.pay(len(records))
         return bool(records)
 
     def _append(self, copy: _Copy, records: bytes) -> None:
@@ -187,9 +188,10 @@ class LogDirCopier:
     async def _swap(self, tp: TopicPartition) -> None:
         """Let a level copy take the place of the current log (R11.12). It is flushed first, while the log may grow."""
         copy = self._copy_of(tp)
-        # It may have been truncated while this step waited for the throttle: then the copy has other records.
-        if copy is None or copy.state.is_truncating:
+        if copy is None:
             return
+        # Where it has to be truncated, it has other records, perhaps as many.
+        assert not copy.state.is_truncating, "nothing was awaited since the copy was found to be level"
         logs = self._manager.logs
         if self._prepared is not copy.future:
             await logs.prepare_swap(copy.future)

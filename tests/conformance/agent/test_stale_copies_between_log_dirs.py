@@ -71,6 +71,31 @@ async def test_a_level_copy_that_is_to_be_truncated_is_not_swapped_in_after_a_wa
     await world.stop()
 
 
+@pytest.mark.rule("R11.10", "R11.12")
+@virtually
+async def test_a_copy_that_has_nothing_left_to_copy_does_not_wait_for_what_others_have_copied() -> None:
+    world = world_of_directories()
+    await world.start(1)
+    process = world.agents[1]
+    await world.create(1, (1,))
+    for _ in range(5):
+        await process.produce(10)
+    await limit_copies(world, RATE)
+    process.disk.latency_s = (0.2, 0.2)
+    target = other_than(directory_of(process))
+    assert await move(process, target) == [NONE]
+    future = process.logs.futures.get(TP)
+    assert future is not None
+    await until(lambda: future.log_end_offset == 50)
+    # What this copy owes itself is paid within a second.
+    await asyncio.sleep(0.1)
+    paying = asyncio.ensure_future(process.agent.copies.throttle.pay(600 * RATE))
+    await moved(process, target, within_s=10)
+    assert not paying.done()
+    paying.cancel()
+    await world.stop()
+
+
 @pytest.mark.rule("R11.6", "R4.3")
 @virtually
 async def test_a_topic_that_is_created_again_does_not_get_the_copy_of_a_log_that_is_gone() -> None:
