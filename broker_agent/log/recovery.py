@@ -135,23 +135,20 @@ def load_log(
     bases = _tidy(dependencies, path)
     markers = find_cut_markers(disk, path)
     known = _below_markers(checkpointed, markers.values())
-    metadata = f"{path}/{checkpoints.PARTITION_METADATA}"
-    topic_id = checkpoints.read_checkpoint(disk, metadata, checkpoints.decode_partition_metadata)
+    topic_id = _read_topic_id(disk, path)
     stored_epochs = _read_epochs(disk, path)
     epochs = EpochHistory(stored_epochs)
-
-    opened = [open_segment(dependencies, path, base, config) for base in bases]
     gaps_end = _end_of_gaps(config, known, lacks_no_ends=lacks_no_ends or is_clean)
-    recovery = SegmentRecovery(opened, epochs, gaps_end=gaps_end)
+    recovery = SegmentRecovery(
+        [open_segment(dependencies, path, base, config) for base in bases], epochs, gaps_end=gaps_end
+    )
     try:
         recovery.run(None if is_clean else known.recovery_point, on_segments_left)
-        for removed in reversed(recovery.removed):
-            _remove(disk, removed.mark_deleted())
+        _remove(disk, (path for removed in reversed(recovery.removed) for path in removed.mark_deleted()))
         log_start = max(known.log_start_offset, recovery.kept[0].base_offset if recovery.kept else Offset(0))
         # What is newer than a truncation that was not completed may name offsets that it has removed.
         names = () if markers else (latest_snapshot(disk, path), *(entry.start_offset for entry in stored_epochs))
-        beyond = max(names, default=Offset(0))
-        damage = _find_damage(recovery, log_start, known, beyond)
+        damage = _find_damage(recovery, log_start, known, max(names, default=Offset(0)))
         segments = _usable_segments(dependencies, path, config, recovery.kept, log_start)
         for sealed in list(segments)[:-1]:
             sealed.save_indexes()
@@ -243,14 +240,19 @@ def _usable_segments(
     """The segments that are left; one empty one if there is none, or if they end below the log start."""
     if kept and kept[-1].next_offset >= log_start:
         return Segments(kept)
-    for useless in reversed(kept):
-        _remove(dependencies.disk, useless.mark_deleted())
+    _remove(dependencies.disk, (path for useless in reversed(kept) for path in useless.mark_deleted()))
     return Segments([create_segment(dependencies, path, log_start, config)])
 
 
-def _remove(disk: Disk, paths: list[str]) -> None:
+def _remove(disk: Disk, paths: Iterable[str]) -> None:
     for path in paths:
         disk.remove_file(path)
+
+
+def _read_topic_id(disk: Disk, path: str) -> TopicId | None:
+    """Read the topic id in the partition's metadata; None without the file. Raises OSError, also if it is malformed."""
+    metadata = f"{path}/{checkpoints.PARTITION_METADATA}"
+    return checkpoints.read_checkpoint(disk, metadata, checkpoints.decode_partition_metadata)
 
 
 def _read_epochs(disk: Disk, path: str) -> list[EpochEntry]:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from broker_agent.decisions.truncation import FetchErrorReaction, Truncation, choose_truncation, react_to_fetch_error
 from broker_agent.log.partition_log import PartitionLog
-from broker_agent.replica_changes import ReplicaMoved
+from broker_agent.replica_changes import MoveOfReplica, ReplicaMoved
 from broker_agent.replication.copy_throttle import CopyThrottle
 from broker_agent.replication.fetch_states import FetchState, FetchStates
 from broker_agent.replication.hosted_partition import HostedPartition
@@ -205,12 +205,15 @@ class LogDirCopier:
                     return
                 await logs.futures.put_in_place(copy.future, copy.current)
                 self.states.remove(tp)
-                directories = copy.current.directory, copy.future.directory
-                self._manager.commit(ReplicaMoved(tp, *directories))
+                move = directory_move(copy.current, copy.future)
+                self._manager.commit(ReplicaMoved(move))
             _log.info(
-                "Replica was moved to another log directory", partition=str(tp), was=directories[0], now=directories[1]
+                "Replica was moved to another log directory",
+                partition=str(tp),
+                was=move.from_directory,
+                now=move.to_directory,
             )
-            await logs.finish_swap(copy.future, copy.current.directory)
+            await logs.finish_swap(copy.future, move.from_directory)
 
     async def _catch_up(self, copy: _Copy) -> bool:
         """Copy what the current log has more; False if that does not come to an end, or the copy is void: a log that
@@ -262,6 +265,11 @@ class LogDirCopier:
                 await self._wake.wait()
         except TimeoutError:
             return
+
+
+def directory_move(current: PartitionLog, future: PartitionLog) -> MoveOfReplica:
+    """Describe the move of a log to the place of its copy."""
+    return MoveOfReplica(current.topic_partition, current.topic_id, current.directory, future.directory)
 
 
 def first_state(future: PartitionLog, leader_epoch: LeaderEpoch) -> FetchState:

@@ -6,7 +6,8 @@ import pytest
 
 from cluster.model.errors import ErrorCode
 from cluster.model.partition import TopicPartition
-from tests.brokers.agents import TOPIC, TP, AgentProcess, finished, until, virtually
+from state_log.record import Kind
+from tests.brokers.agents import TOPIC, TOPIC_ID, TP, AgentProcess, finished, until, virtually
 from tests.brokers.log_dirs import (
     A,
     B,
@@ -204,6 +205,54 @@ async def test_a_move_to_another_directory_or_back_ends_the_one_that_is_running(
     assert directory_of(process) == source
     assert await move(process, third) == [NONE]
     await moved(process, third)
+    await world.stop()
+
+
+def recorded_moves(process: AgentProcess) -> list[tuple[str | None, str | None, str | None]]:
+    """What is recorded of moves: state, cause, from where to where."""
+    records = [record for record in process.records.all if record.kind is Kind.DIRECTORY_MOVE]
+    assert all((r.topic, r.partition, r.topic_id, r.broker) == (*TP, TOPIC_ID, process.id) for r in records)
+    return [(record.to_state, record.cause and record.cause.event, record.reason) for record in records]
+
+
+@pytest.mark.rule("R11.8", "R11.12", "R11.3", "R4.3")
+@virtually
+async def test_the_beginning_and_the_end_of_each_move_are_recorded() -> None:
+    world = world_of_directories(A, B, C)
+    await world.start(1)
+    process = world.agents[1]
+    await world.create(1, (1,))
+    await process.produce(10)
+    source = directory_of(process)
+    second, third = (path for path in world.log_dirs if path != source)
+    asked, expected = "AlterReplicaLogDirs", []
+    await limit_copies(world, 0)
+    assert await move(process, second) == [NONE]
+    assert await move(process, second, dry_run=True) == [NONE]
+    expected.append(("started", asked, f"from {source} to {second}"))
+    assert await move(process, third) == [NONE]
+    expected.append(("abandoned", asked, f"from {source} to {second}"))
+    expected.append(("started", asked, f"from {source} to {third}"))
+    assert recorded_moves(process) == expected
+    await limit_copies(world, None)
+    await moved(process, third)
+    expected.append(("completed", asked, f"from {source} to {third}"))
+    await limit_copies(world, 0)
+    assert await move(process, source) == [NONE]
+    expected.append(("started", asked, f"from {third} to {source}"))
+    await world.stop_replica(1, delete=True)
+    expected.append(("abandoned", "StopReplica", f"from {third} to {source}"))
+    assert recorded_moves(process) == expected
+    world.decide(1, (1,), is_new=True)
+    await world.tell(1)
+    where = directory_of(process)
+    target = next(path for path in world.log_dirs if path != where)
+    assert await move(process, target) == [NONE]
+    expected.append(("started", asked, f"from {where} to {target}"))
+    process.disk.break_directory(target)
+    await describe(process)
+    expected.append(("abandoned", "LogDirectoryFailure", f"from {where} to {target}"))
+    await until(lambda: recorded_moves(process) == expected)
     await world.stop()
 
 
