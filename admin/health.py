@@ -95,6 +95,7 @@ class Trouble(StrEnum):
     UNANSWERED_FETCHES = "unanswered_fetches", Severity.WARNING
     FEW_OPEN_FILES_LEFT = "few_open_files_left", Severity.WARNING
     UNCLEANABLE_PARTITION = "uncleanable_partition", Severity.WARNING
+    OPEN_TRANSACTION = "open_transaction", Severity.WARNING
     DEAD_LOG_CLEANER = "dead_log_cleaner", Severity.WARNING
     STUCK_ISR_CHANGE = "stuck_isr_change", Severity.WARNING
     UNDER_REPLICATED = (

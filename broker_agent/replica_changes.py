@@ -92,14 +92,32 @@ class LogTruncated(Struct, frozen=True):
     reason: str
 
 
-class ReplicaMoved(Struct, frozen=True):
-    """The copy of a log in another log directory has taken its place. Not recorded: role, epochs and offsets are the
-    same as before, and nothing that follows depends on where they are.
-    """
+class MoveOfReplica(Struct, frozen=True):
+    """The log of a replica, and the two log directories between which it moves."""
 
     topic_partition: TopicPartition
+    topic_id: TopicId | None
     from_directory: str
     to_directory: str
+
+
+class ReplicaMoveStarted(Struct, frozen=True):
+    """A copy of a log was created in another log directory, as somebody asked."""
+
+    move: MoveOfReplica
+
+
+class ReplicaMoveAbandoned(Struct, frozen=True):
+    """A copy was given up before it took the place of the log. `cause`: the request or the event that ended it."""
+
+    move: MoveOfReplica
+    cause: Cause
+
+
+class ReplicaMoved(Struct, frozen=True):
+    """A copy has taken the place of the log. Role, epochs and offsets are the same as before."""
+
+    move: MoveOfReplica
 
 
 class DamageFound(Struct, frozen=True):
@@ -123,10 +141,16 @@ ReplicaChange = (
     | ReplicaStopped
     | ReplicaOffline
     | LogTruncated
+    | ReplicaMoveStarted
+    | ReplicaMoveAbandoned
     | ReplicaMoved
     | DamageFound
     | RegistrationChanged
 )
+
+ALTERED: Final = Cause("AlterReplicaLogDirs")
+"""The request of a person or tool, which has no number."""
+DIRECTORY_FAILED: Final = Cause("LogDirectoryFailure")
 
 _Record = Callable[..., StateChange]
 """Makes a record from kind, cause, partition and further fields."""
@@ -193,9 +217,7 @@ def _replica_stopped(change: ReplicaStopped, _: BrokerId, record: _Record) -> St
 def _replica_offline(change: ReplicaOffline, _: BrokerId, record: _Record) -> StateChange | None:
     if change.why is None:
         return None
-    return record(
-        Kind.ROLE, Cause("LogDirectoryFailure"), change.topic_partition, to_state="offline", reason=change.why
-    )
+    return record(Kind.ROLE, DIRECTORY_FAILED, change.topic_partition, to_state="offline", reason=change.why)
 
 
 def _log_truncated(change: LogTruncated, _: BrokerId, record: _Record) -> StateChange:
@@ -210,6 +232,17 @@ def _log_truncated(change: LogTruncated, _: BrokerId, record: _Record) -> StateC
         to_offset=change.to_offset,
         high_watermark=change.high_watermark,
         reason=change.reason,
+    )
+
+
+def _moved(move: MoveOfReplica, cause: Cause, to_state: str, record: _Record) -> StateChange:
+    return record(
+        Kind.DIRECTORY_MOVE,
+        cause,
+        move.topic_partition,
+        topic_id=move.topic_id,
+        to_state=to_state,
+        reason=f"from {move.from_directory} to {move.to_directory}",
     )
 
 
@@ -245,7 +278,9 @@ _RECORDS: Final[Mapping[type, Callable[[Any, BrokerId, _Record], StateChange | N
     ReplicaStopped: _replica_stopped,
     ReplicaOffline: _replica_offline,
     LogTruncated: _log_truncated,
-    ReplicaMoved: lambda _change, _own_id, _record: None,
+    ReplicaMoveStarted: lambda change, _, record: _moved(change.move, ALTERED, "started", record),
+    ReplicaMoveAbandoned: lambda change, _, record: _moved(change.move, change.cause, "abandoned", record),
+    ReplicaMoved: lambda change, _, record: _moved(change.move, ALTERED, "completed", record),
     DamageFound: _damage_found,
     RegistrationChanged: _registration_changed,
 }

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from state_log.record import Kind, LoggedStateChange
 
-BY_AGENTS: Final = frozenset({Kind.ROLE, Kind.TRUNCATION, Kind.REGISTRATION})
+BY_AGENTS: Final = frozenset({Kind.ROLE, Kind.TRUNCATION, Kind.DIRECTORY_MOVE, Kind.REGISTRATION})
 """All other kinds are written by controllers."""
 
 

@@ -67,6 +67,10 @@ class Kind(StrEnum):
     """A follower truncated its log from `from_offset` down to `to_offset`, or the log had lost that when its broker
     started (cause `LogRecovery`), or the scrub found it damaged (`LogScrub`); `reason` has further details.
     """
+    DIRECTORY_MOVE = "directory_move"
+    """An agent moves a replica to another of its log directories: to_state `started`, `completed` or `abandoned`;
+    `reason` has both directories.
+    """
     REGISTRATION = "registration"
     """An agent registered (to_state `registered`) or lost its registration (`expired`); `reason` has the epoch."""
     CONFIG = "config"

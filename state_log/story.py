@@ -29,6 +29,7 @@ _ENDS: Final = ("deleted", "removed")
 
 _NO_CAUSE: Final = "no cause was recorded"
 _LEADING_OR_FOLLOWING: Final = ("leader", "follower")
+_MOVES: Final = {"started": "begins to move", "completed": "has moved", "abandoned": "no longer moves"}
 
 
 class StoryLine(Struct, frozen=True):
@@ -143,6 +144,9 @@ def _other_change(record: LoggedStateChange) -> str:
     match record.kind:
         case Kind.TRUNCATION:
             return f"broker {record.broker} cut its log"
+        case Kind.DIRECTORY_MOVE:
+            moves = _MOVES.get(record.to_state or "", "moves")
+            return f"broker {record.broker} {moves} its replica to another log directory"
         case Kind.CONFIG:
             return f"min.insync.replicas is {record.min_insync_replicas}"
         case _:

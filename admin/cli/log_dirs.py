@@ -36,7 +36,8 @@ def log_dirs(
 ) -> None:
     """Show the log directories of brokers: replicas, their size, how far they lag, free space, errors.
 
-    OFFSET_LAG is the largest of any replica there. FUTURE counts the replicas
+    OFFSET_LAG is the largest of any replica there, without those that have no
+    role yet, as after a start. FUTURE counts the replicas
     that are being moved there from another directory of the broker; -o json
     has each replica, those with is_future. Of Apache Kafka's brokers
     USABLE_BYTES is known from 3.3 on.
@@ -83,7 +84,7 @@ def _document(log_dir: DescribedLogDir, topics: Collection[str] | None) -> dict[
             "topic": topic.name,
             "partition": replica.partition_index,
             "size_bytes": replica.partition_size,
-            "offset_lag": replica.offset_lag,
+            "offset_lag": _known(replica.offset_lag),
             "is_future": replica.is_future_key,
         }
         for topic in sorted(log_dir.topics, key=lambda topic: topic.name)
@@ -108,8 +109,8 @@ def _rows(brokers: Sequence[dict[str, Any]]) -> Iterator[tuple[object, ...]]:
         for log_dir in broker["log_dirs"]:
             replicas = log_dir["replicas"]
             sizes = sum(replica["size_bytes"] for replica in replicas)
-            lag = max((replica["offset_lag"] for replica in replicas), default=None)
+            lags = [replica["offset_lag"] for replica in replicas if replica["offset_lag"] is not None]
             error = None if log_dir["error"] == ErrorCode.NONE.name else log_dir["error"]
             futures = sum(replica["is_future"] for replica in replicas)
-            counts = len(replicas) - futures, futures, sizes, lag
+            counts = len(replicas) - futures, futures, sizes, max(lags, default=None)
             yield broker["id"], log_dir["log_dir"], *counts, log_dir["usable_bytes"], error

@@ -18,11 +18,14 @@ _STATES: Final[Mapping[str, frozenset[str]]] = {
     Kind.BROKER: frozenset({"live", "changed", "shutting_down", "dead", "bounced"}),
     Kind.TOPIC: frozenset({"created", "queued for deletion", "deleted", "removed"}),
     Kind.ROLE: frozenset({"leader", "follower", "stopped", "deleted", "offline"}),
+    Kind.DIRECTORY_MOVE: frozenset({"started", "completed", "abandoned"}),
     Kind.REGISTRATION: frozenset({"registered", "expired"}),
     Kind.DELETION: frozenset({"started", "completed"}),
 }
 """States by kind. For other kinds the state is absent, or a rule checks it."""
-_OF_PARTITIONS: Final = [kind.value for kind in (Kind.PARTITION, Kind.REPLICA, Kind.ISR, Kind.ROLE, Kind.TRUNCATION)]
+_OF_PARTITIONS: Final = [
+    kind.value for kind in (Kind.PARTITION, Kind.REPLICA, Kind.ISR, Kind.ROLE, Kind.TRUNCATION, Kind.DIRECTORY_MOVE)
+]
 _OF_CONTROLLERS: Final = [kind.value for kind in (Kind.CONTROLLER, Kind.PARTITION, Kind.REPLICA, Kind.ISR)]
 _LEADERSHIP: Final = ("leader", "leader_epoch", "partition_epoch", "isr")
 _SHOWN: Final = 60

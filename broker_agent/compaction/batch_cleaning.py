@@ -4,12 +4,19 @@ Offsets, timestamps, leader epoch, producer and sequence of what stays are those
 Cleaner.cleanInto, MemoryRecords.filterTo; KIP-534 for tombstones.
 """
 
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
 from broker_agent.compaction.offset_map import OffsetMap
-from broker_agent.compaction.stored_records import StoredRecord, UncleanableBatchError, read_records, with_base_moved
+from broker_agent.compaction.stored_records import (
+    StoredRecord,
+    UncleanableBatchError,
+    read_records,
+    read_run,
+    with_base_moved,
+)
 from broker_agent.decisions.cleaned_transactions import CleanedTransactions
 from broker_agent.log.record_batch import (
     HEADER_SIZE,
@@ -71,9 +78,10 @@ def _clean_marker(
         return CleanedBatch(batch, header.record_count)
     horizon = header.delete_horizon_ms
     if horizon is None:
-        section = _section(header, batch)
-        records = read_records(section, header.record_count)
-        return CleanedBatch(_rebuild(header, section, records, cleaning, sets_horizon=True), header.record_count)
+        section, whole = _section(header, batch), _Retained()
+        for record in read_records(section, header.record_count):
+            whole.add(record)
+        return CleanedBatch(_rebuild(header, section, whole, cleaning, sets_horizon=True), header.record_count)
     return emptied if horizon <= cleaning.now_ms else CleanedBatch(batch, header.record_count)
 
 
@@ -81,20 +89,45 @@ def _clean_records(
     header: BatchHeader, batch: memoryview, cleaning: CleaningRound, emptied: CleanedBatch
 ) -> CleanedBatch:
     section = _section(header, batch)
-    records = read_records(section, header.record_count)
-    retained, without_key = _select(header, records, cleaning)
-    if not retained:
-        return CleanedBatch(emptied.batch, 0, without_key)
-    sets_horizon = header.delete_horizon_ms is None and not all(record.has_value for record in retained)
-    if len(retained) == len(records) and not sets_horizon:
-        return CleanedBatch(batch, len(records))
+    retained = _select(header, section, cleaning)
+    if not retained.count:
+        return CleanedBatch(emptied.batch, 0, retained.without_key)
+    sets_horizon = header.delete_horizon_ms is None and retained.has_tombstones
+    if retained.count == header.record_count and not sets_horizon:
+        return CleanedBatch(batch, retained.count)
     rebuilt = _rebuild(header, section, retained, cleaning, sets_horizon=sets_horizon)
-    return CleanedBatch(rebuilt, len(retained), without_key)
+    return CleanedBatch(rebuilt, retained.count, retained.without_key)
 
 
-def _select(
-    header: BatchHeader, records: Sequence[StoredRecord], cleaning: CleaningRound
-) -> tuple[list[StoredRecord], int]:
+class _Retained:
+    """What stays of a batch, as runs of bytes: a batch can have more records than there is room for as objects."""
+
+    def __init__(self) -> None:
+        self.count = self.without_key = 0
+        self.has_tombstones = False
+        self.newest_delta: int | None = None
+        """The largest timestamp, relative to the batch's."""
+        self._bounds = array("I")  # Start and end of each run, in turn.
+
+    def add(self, record: StoredRecord) -> None:
+        """Retain the next record."""
+        bounds, delta = self._bounds, record.timestamp_delta
+        if bounds and bounds[-1] == record.start:
+            bounds[-1] = record.end
+        else:
+            bounds.extend((record.start, record.end))
+        self.count += 1
+        self.has_tombstones |= not record.has_value
+        if self.newest_delta is None or delta > self.newest_delta:
+            self.newest_delta = delta
+
+    @property
+    def runs(self) -> Iterator[tuple[int, int]]:
+        """Start and end of each run of records."""
+        return zip(self._bounds[0::2], self._bounds[1::2], strict=True)
+
+
+def _select(header: BatchHeader, section: bytes, cleaning: CleaningRound) -> _Retained:
     """Select the records that stay, and count those without a key.
 
     Of each key the newest one stays, unless it is a tombstone that has outlived its horizon, and so do all records
@@ -103,20 +136,20 @@ def _select(
     base, newest, latest = header.base_offset, cleaning.newest.newest, cleaning.newest.latest
     horizon = header.delete_horizon_ms
     keeps_tombstones = horizon is None or cleaning.now_ms < horizon
-    retained, without_key = [], 0
-    for record in records:
+    retained = _Retained()
+    for record in read_records(section, header.record_count):
         offset = base + record.offset_delta
         if offset > latest:
-            retained.append(record)
+            retained.add(record)
         elif record.key is None:
-            without_key += 1
+            retained.without_key += 1
         elif offset >= newest(record.key) and (record.has_value or keeps_tombstones):
-            retained.append(record)
-    return retained, without_key
+            retained.add(record)
+    return retained
 
 
-def records_of(header: BatchHeader, batch: memoryview) -> list[StoredRecord]:
-    """Read all records of a batch. Raises UncleanableBatchError."""
+def records_of(header: BatchHeader, batch: memoryview) -> Iterator[StoredRecord]:
+    """Read all records of a batch. Raises UncleanableBatchError, after the records before the fault."""
     return read_records(_section(header, batch), header.record_count)
 
 
@@ -131,23 +164,22 @@ def _section(header: BatchHeader, batch: memoryview) -> bytes:
 
 
 def _rebuild(
-    header: BatchHeader,
-    section: bytes,
-    retained: Sequence[StoredRecord],
-    cleaning: CleaningRound,
-    *,
-    sets_horizon: bool,
+    header: BatchHeader, section: bytes, retained: _Retained, cleaning: CleaningRound, *, sets_horizon: bool
 ) -> bytes:
+    assert retained.newest_delta is not None, "a batch without records is emptied"
     if not header.has_append_time:
-        newest = max(header.base_timestamp + record.timestamp_delta for record in retained)
-        header = header._replace(max_timestamp=newest)
+        header = header._replace(max_timestamp=header.base_timestamp + retained.newest_delta)
+    kept, view = bytearray(), memoryview(section)
     if sets_horizon:
         horizon = cleaning.now_ms + cleaning.delete_retention_ms
         distance = horizon - header.base_timestamp
         header = with_delete_horizon(header, horizon)
-        kept = b"".join(with_base_moved(section, record, distance) for record in retained)
+        for start, end in retained.runs:
+            for record in read_run(section, start, end):
+                kept += with_base_moved(section, record, distance)
     else:
-        kept = b"".join([section[record.start : record.end] for record in retained])
+        for start, end in retained.runs:
+            kept += view[start:end]
     codec = find_codec(header.attributes)
     assert codec is not None, "its records were read"
-    return encode_with_records(header._replace(record_count=len(retained)), compress(codec, kept))
+    return encode_with_records(header._replace(record_count=retained.count), compress(codec, bytes(kept)))

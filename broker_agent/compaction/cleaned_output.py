@@ -1,6 +1,6 @@
 """The segments that one group of segments is cleaned into: one, or more if what stays does not fit."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from broker_agent.log.partition_log import PartitionLog
@@ -26,7 +26,7 @@ class SegmentRun(NamedTuple):
 
 
 class CleanedOutput:
-    """Files with the suffix `.cleaned`, until the log puts them to use. `write` and `flush` run in a worker thread,
+    """Files with the suffix `.cleaned`, until the log puts them to use. `write` and flushers run in a worker thread,
     everything else, which goes by the path of the log, on the event loop, where that cannot change meanwhile.
     """
 
@@ -63,18 +63,15 @@ class CleanedOutput:
         for segment in self.segments:
             segment.close()
 
-    def flush(self) -> None:
-        """Flush the batches. Blocks; raises OSError."""
-        for segment in self.segments:
-            segment.flusher()()
-
-    def complete(self, modified_ms: int) -> None:
+    def complete(self, modified_ms: int) -> list[Callable[[], None]]:
         """Save the indexes, and when the newest of the old segments was written: expiry without timestamps goes by it.
-        Raises OSError.
+        Returns functions that flush all files, each to be called once. Raises OSError.
         """
+        flushers = []
         for segment in self.segments:
-            segment.save_indexes()
+            flushers += segment.complete()
             segment.set_modified(modified_ms)
+        return flushers
 
 
 def write(runs: Sequence[SegmentRun]) -> int:

@@ -6,7 +6,7 @@ Every replica is cleaned on its own, led here or not. Source: Kafka LogCleaner, 
 import asyncio
 from collections.abc import Iterator
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 from msgspec import Struct
@@ -15,6 +15,7 @@ from broker_agent.compaction.cleaner_metrics import CleanerMetrics, LastCleaning
 from broker_agent.compaction.log_cleaning import CleaningAbortedError, CleaningTools, LogCleaning, extent_of
 from broker_agent.compaction.offset_map import ENTRY_BYTES, OffsetMap
 from broker_agent.decisions.compaction import CompactionPolicy, LogDirt, LogExtent, measure_dirt
+from broker_agent.log.config import LogConfig
 from broker_agent.log.log_directories import LogDirectories
 from broker_agent.log.partition_log import PartitionLog
 from cluster.aio.clock import WallClock
@@ -28,20 +29,41 @@ from cluster.model.partition import TopicPartition
 from cluster.requests.cluster import Finding
 
 UNCLEANABLE_PARTITION: Final = "uncleanable_partition"
+OPEN_TRANSACTION: Final = "open_transaction"
 DEAD_LOG_CLEANER: Final = "dead_log_cleaner"
 _PIECE_BYTES_MIN: Final = 1 << 16
 _log = structlog.stdlib.get_logger()
 
 
+class _LogState(NamedTuple):
+    """What is different once the cause may be gone: the log was truncated, lost records by retention or at somebody's
+    request, or has other settings.
+    """
+
+    cuts: int
+    log_start: Offset
+    config: LogConfig
+
+    @classmethod
+    def of(cls, log: PartitionLog) -> "_LogState":
+        return cls(log.cuts, log.log_start_offset, log.config)
+
+
 class _Uncleanable(Struct, frozen=True):
     log: PartitionLog
     why: str
+    state: _LogState
+
+    @property
+    def is_over(self) -> bool:
+        return self.state != _LogState.of(self.log)
 
 
 class LogCleaner:
     """As many cleaners as `log.cleaner.threads`, each with a share of the memory for keys.
 
-    A log that cannot be cleaned is left out until the process ends, and the others are cleaned.
+    A log that cannot be cleaned is left out until it is changed, and the others are cleaned. (Kafka leaves it out until
+    the broker is restarted.)
     """
 
     def __init__(
@@ -75,9 +97,20 @@ class LogCleaner:
         for (topic, partition), uncleanable in self._uncleanable.items():
             detail = (
                 f"broker {self._own_id} cannot compact its replica, which grows: {uncleanable.why}; it is left out "
-                "until the broker is restarted"
+                "until it is changed, as by truncation, retention, another setting or another log directory, or the "
+                "broker is restarted"
             )
             yield Finding(UNCLEANABLE_PARTITION, detail, topic, partition, self._own_id)
+        for (topic, partition), log in self._logs.all_logs().items():
+            since = log.first_unstable_offset if log.config.is_compacted else None
+            if since is not None:
+                producers = ", ".join(str(producer) for producer, at in log.producers.open_since.items() if at == since)
+                detail = (
+                    f"broker {self._own_id} compacts its replica only below offset {since}: a transaction of producer "
+                    f"{producers} is open since offset {since}, and only brokers of Apache Kafka, which wrote it, can "
+                    "end it; copy the records that are needed to another topic"
+                )
+                yield Finding(OPEN_TRANSACTION, detail, topic, partition, self._own_id)
         for why in self._died_of:
             detail = f"a log cleaner of broker {self._own_id} has ended by an error, restart the broker: {why}"
             yield Finding(DEAD_LOG_CLEANER, detail, broker=self._own_id)
@@ -122,14 +155,14 @@ class LogCleaner:
         _log.warning(
             "Log cannot be compacted", partition=str(log.topic_partition), path=log.path, why=why, exc_info=error
         )
-        self._uncleanable[log.topic_partition] = _Uncleanable(log, why)
+        self._uncleanable[log.topic_partition] = _Uncleanable(log, why, _LogState.of(log))
         self._count_uncleanable()
 
     # Choosing
 
     async def _find_dirtiest(self) -> tuple[PartitionLog, LogDirt] | None:
         """Find the log with the largest share of dirty bytes among those that are due."""
-        self._forget_deleted()
+        self._forget_changed()
         dirtiest: tuple[PartitionLog, LogDirt] | None = None
         ratio, delay_ms = 0.0, 0
         async for log in in_slices([*self._logs.all_logs().values()]):
@@ -164,8 +197,10 @@ class LogCleaner:
         policy = CompactionPolicy(log.config.min_compaction_lag_ms, log.config.max_compaction_lag_ms)
         return measure_dirt(extent, policy, self._clock.now_ms())
 
-    def _forget_deleted(self) -> None:
-        gone = [tp for tp, uncleanable in self._uncleanable.items() if self._logs.get(tp) is not uncleanable.log]
+    def _forget_changed(self) -> None:
+        """Try those again that were changed, and forget those that are no longer there."""
+        known = self._uncleanable.items()
+        gone = [tp for tp, found in known if self._logs.get(tp) is not found.log or found.is_over]
         for topic_partition in gone:
             del self._uncleanable[topic_partition]
         if gone or self._uncleanable:

@@ -21,6 +21,7 @@ from broker_agent.decisions.cleaned_transactions import CleanedTransactions
 from broker_agent.decisions.compaction import LogDirt, SegmentExtent, group_segments
 from broker_agent.log.batch_check import BatchWalk, CheckedBatch
 from broker_agent.log.disk import Disk
+from broker_agent.log.log_flusher import run_all
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.record_batch import BatchHeader
 from broker_agent.log.segment import CLEANED_SUFFIX, PlacedBatch, Segment
@@ -131,11 +132,13 @@ class LogCleaning:
     # Transactions
 
     async def _read_transactions(self) -> CleanedTransactions:
-        """Read the transactions that have records in what is cleaned; their markers may come later."""
+        """Read the transactions that have records in what is cleaned, all of which have ended; their markers may come
+        later, also behind the beginning of another one that is still open.
+        """
         transactions = CleanedTransactions()
         for segment in [*self._log.segments]:
             is_beyond = segment.base_offset >= self._dirt.first_uncleanable
-            if segment.base_offset >= self._log.last_stable_offset or (is_beyond and transactions.are_all_decided):
+            if segment.base_offset >= self._log.high_watermark or (is_beyond and transactions.are_all_decided):
                 break
             self._reading, batches = (segment,), segment.batches()
             while await self._work(partial(_add_transactions, transactions, segment, batches)):
@@ -212,9 +215,8 @@ class LogCleaning:
         try:
             for segment in filled:
                 await self._clean_segment(segment, cleaning, output, ends_group=segment is filled[-1])
-            await self._tools.disk.run(output.flush)
+            await self._tools.disk.run(partial(run_all, output.complete(modified_ms)))
             self._check()
-            output.complete(modified_ms)
         except BaseException:
             self._give_up(output)
             raise
@@ -293,8 +295,8 @@ def _marker_type(segment: Segment, placed: PlacedBatch) -> bytes | None:
     """Read the type of a transaction marker; None for any other control batch, and for one that was emptied."""
     if placed.header.record_count == 0:
         return None
-    records = records_of(placed.header, memoryview(segment.batch_at(placed)))
-    key = records[0].key or b""
+    first = next(records_of(placed.header, memoryview(segment.batch_at(placed))))
+    key = first.key or b""
     return key[2:4] if key[2:4] in (_ABORT, _COMMIT) else None
 
 

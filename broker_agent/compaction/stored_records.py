@@ -3,6 +3,7 @@
 Keys and timestamps are read, values and headers are not looked into. Source: Kafka DefaultRecord.
 """
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 _SEVEN_BITS: Final = 0x7F
@@ -28,20 +29,28 @@ class StoredRecord(NamedTuple):
     has_value: bool
 
 
-def read_records(section: bytes, count: int) -> list[StoredRecord]:
-    """Read `count` records, which are all of `section`. Raises UncleanableBatchError."""
-    records: list[StoredRecord] = []
+def read_records(section: bytes, count: int) -> Iterator[StoredRecord]:
+    """Read `count` records, which are all of `section`, one after another: there may be very many. Raises
+    UncleanableBatchError, after the records before the fault.
+    """
     position = 0
-    try:
-        for _ in range(count):
+    for number in range(count):
+        try:
             record = _read_record(section, position)
-            records.append(record)
-            position = record.end
-    except IndexError:
-        raise UncleanableBatchError(f"record {len(records)} of {count} is cut off") from None
+        except IndexError:
+            raise UncleanableBatchError(f"record {number} of {count} is cut off") from None
+        position = record.end
+        yield record
     if position != len(section):
         raise UncleanableBatchError(f"{count} records end at byte {position} of {len(section)}")
-    return records
+
+
+def read_run(section: bytes, start: int, end: int) -> Iterator[StoredRecord]:
+    """Read the records from byte `start` up to `end`, which were read before."""
+    while start < end:
+        record = _read_record(section, start)
+        start = record.end
+        yield record
 
 
 def _read_record(section: bytes, start: int) -> StoredRecord:

@@ -28,7 +28,7 @@ class LogFlusher:
         """The directory of the log."""
         self._segments, self._epochs = loaded.segments, loaded.epochs
         self._captured = loaded.recovery_point
-        self._has_rolled, self._names_are_dirty = False, False
+        self._has_rolled, self._names_are_dirty = loaded.has_unflushed_gaps, False
         self.cuts = 0
         """Number of truncations."""
         self._flushed_at_s = asyncio.get_running_loop().time()
@@ -90,14 +90,14 @@ class LogFlusher:
         if not work:
             return
         try:
-            await disk.run(lambda: _run_all(work))
+            await disk.run(lambda: run_all(work))
         except BaseException:
             self._epochs.is_dirty |= epochs_were_dirty
             self._names_are_dirty |= names_were_dirty
             raise
 
 
-def _run_all(work: Sequence[Callable[[], None]]) -> None:
+def run_all(work: Sequence[Callable[[], None]]) -> None:
     """Run every task, as a flusher must be called, and raise the first error."""
     errors: list[OSError] = []
     for task in work:

@@ -93,7 +93,8 @@ class OpenFiles:
         self._count = 0
         # Files with a descriptor that is not pinned, by last use, the oldest first.
         self._idle: OrderedDict[OpenFile, None] = OrderedDict()
-        self._in_directory: dict[str, set[OpenFile]] = {}
+        self._in_directory: dict[str, dict[str, set[OpenFile]]] = {}
+        """Directory -> path -> open files there: a cleaning renames each of thousands."""
         self._spare: list[int] = []
         # As for file objects: whatever is open is closed at the latest with the last reference.
         weakref.finalize(self, _close_all, self._spare, self._in_directory)
@@ -111,7 +112,7 @@ class OpenFiles:
         file = OpenFile(path, self.with_descriptor(lambda: open_regular(path, _FLAGS | os.O_CREAT)))
         with self._lock:
             self._count += 1
-            self._in_directory.setdefault(_parent(path), set()).add(file)
+            self._enter_directory(file)
             self._release(file)
         return file
 
@@ -157,13 +158,11 @@ class OpenFiles:
         """Rename a file or a directory; open files keep working under the new name."""
         with self._lock:
             os.replace(old, new)
-            moved = {file: new + file.path.removeprefix(old) for file in self._in_directory.pop(old, ())}
-            for file in [file for file in self._in_directory.get(_parent(old), ()) if file.path == old]:
+            inside = [file for files in self._in_directory.get(old, {}).values() for file in files]
+            for file in (*inside, *self._in_directory.get(_parent(old), {}).get(old, ())):
                 self._leave_directory(file)
-                moved[file] = new
-            for file, path in moved.items():
-                file.path = path
-                self._in_directory.setdefault(_parent(path), set()).add(file)
+                file.path = new + file.path.removeprefix(old)
+                self._enter_directory(file)
 
     def with_descriptor(self, call: Callable[[], T]) -> T:
         """Run a call that needs a descriptor; if there is none, files that are not in use are closed for it."""
@@ -229,9 +228,14 @@ class OpenFiles:
             release_inode(file.hold)
             file.hold = None
 
+    def _enter_directory(self, file: OpenFile) -> None:
+        self._in_directory.setdefault(_parent(file.path), {}).setdefault(file.path, set()).add(file)
+
     def _leave_directory(self, file: OpenFile) -> None:
         siblings = self._in_directory[_parent(file.path)]
-        siblings.remove(file)
+        siblings[file.path].remove(file)
+        if not siblings[file.path]:
+            del siblings[file.path]
         if not siblings:
             del self._in_directory[_parent(file.path)]
 
@@ -319,8 +323,8 @@ class OpenFiles:
                 return  # All are in use; the next file to be opened tries again.
 
 
-def _close_all(spare: list[int], in_directory: dict[str, set[OpenFile]]) -> None:
-    files = [file for of_directory in in_directory.values() for file in of_directory]
+def _close_all(spare: list[int], in_directory: dict[str, dict[str, set[OpenFile]]]) -> None:
+    files = [file for by_path in in_directory.values() for files in by_path.values() for file in files]
     for descriptor in (*spare, *(file.descriptor for file in files if file.descriptor >= 0)):
         os.close(descriptor)
 

@@ -25,7 +25,7 @@ from broker_agent.log.log_directory import LogDirectory, OnFailure
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.recovery import CheckpointedOffsets, LoadedLog, UnloadableLog, load_log
 from broker_agent.log.segments import LogDependencies
-from broker_agent.log.shutdowns import LastShutdown, store_boot_id, take_last_shutdown
+from broker_agent.log.shutdowns import LastShutdown, is_new_to_klamm, store_boot_id, take_last_shutdown
 from broker_agent.log_damage import DamagedReplica, LogDamage, in_doubt
 from cluster.metrics.registry import Gauge
 from cluster.model.bounds import shortened
@@ -153,6 +153,7 @@ class _Found(Struct, frozen=True):
     futures: dict[TopicPartition, str]
     offsets: dict[TopicPartition, CheckpointedOffsets]
     last_shutdown: LastShutdown
+    is_new_to_klamm: bool
 
 
 class _Loader:
@@ -178,11 +179,12 @@ class _Loader:
                 offsets = await disk.run(partial(_read_offsets, disk, path))
                 known_damage = await disk.run(partial(_read_damage, disk, path))
                 # Last: whatever fails before it does not cost the next start a recovery.
+                is_new = await disk.run(partial(is_new_to_klamm, disk, path))
                 ended = await disk.run(partial(take_last_shutdown, disk, path, self._options.boot_id))
                 gone = offsets.keys() - names.current - names.deleted - names.futures.keys()
                 self._without_log += [(tp, path, offsets[tp].high_watermark) for tp in sorted(gone)]
                 self._logs.damage.load(known_damage)
-                found = _Found(sorted(names.current), names.futures, offsets, ended)
+                found = _Found(sorted(names.current), names.futures, offsets, ended, is_new)
                 await self._load_logs(directory, found)
                 await self._load_futures(directory, found)
                 self._logs.damage.remove_where(self._is_gone)
@@ -318,6 +320,7 @@ class _Loader:
             config,
             found.offsets.get(topic_partition, CheckpointedOffsets()),
             is_clean=found.last_shutdown is LastShutdown.CLEAN,
+            lacks_no_ends=found.last_shutdown is not LastShutdown.UNCLEAN or found.is_new_to_klamm,
             on_segments_left=on_segments_left,
         )
         loaded = await self._dependencies.disk.run(load)

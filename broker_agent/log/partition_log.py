@@ -1,12 +1,11 @@
-"""One replica's log: segments, leader epochs, producer state and offsets.
+"""One replica's log: what changes its segments, leader epochs, producer state and offsets.
 
-Synchronous methods run between two awaits of the event loop and write to the page cache only; `log_flusher` flushes.
-Source: Kafka UnifiedLog, LocalLog.
+Synchronous methods run between two awaits of the event loop and write to the page cache only; `log_flusher` flushes,
+and `log_reading` reads. Source: Kafka UnifiedLog, LocalLog.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 from broker_agent.log import checkpoints
 from broker_agent.log.append_info import NOTHING_APPENDED, AppendInfo
@@ -16,7 +15,7 @@ from broker_agent.log.disk_errors import is_error_of_disk
 from broker_agent.log.epoch_history import EpochEntry
 from broker_agent.log.index import MAX_RELATIVE_OFFSET
 from broker_agent.log.log_directory import LogDirectory
-from broker_agent.log.log_flusher import LogFlusher
+from broker_agent.log.log_reading import ReadableLog
 from broker_agent.log.record_batch import BatchHeader, stamp, stamp_append_time
 from broker_agent.log.record_sets import check_batch_of_client, check_set_of_leader, split_for_segments
 from broker_agent.log.recovery import LoadedLog
@@ -24,22 +23,17 @@ from broker_agent.log.retention import count_expired, describe
 from broker_agent.log.segment import PlacedBatch, Segment
 from broker_agent.log.segments import LogDependencies, create_cleaned_segment, create_segment
 from broker_agent.log.snapshots import rebuild_producers, remove_snapshots_after, write_snapshot
-from broker_agent.log.verification import Extent, Pace, verify_segments
-from broker_agent.log_damage import LogDamage
 from cluster.model.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
-from cluster.model.errors import ErrorCode, LogAppendError, StorageError
+from cluster.model.errors import ErrorCode, LogAppendError
 from cluster.model.partition import TopicPartition
 from cluster.requests.data import EpochEndOffset
 
-T = TypeVar("T")
 
-
-class PartitionLog:
+class PartitionLog(ReadableLog):
     """One replica's log in one directory.
 
     All methods but the `async` ones are synchronous and do no fsync: they write to the page cache, so code between two
-    awaits sees them as atomic. Every operation raises StorageError once the directory has failed. Offsets:
-    log_start_offset <= high_watermark <= log_end_offset (exclusive end).
+    awaits sees them as atomic.
     """
 
     def __init__(
@@ -52,18 +46,14 @@ class PartitionLog:
         config: LogConfig,
         loaded: LoadedLog,
     ) -> None:
-        self.topic_partition = topic_partition
-        self.config, self.path = config, path
-        self._dependencies, self._log_directory = dependencies, log_directory
-        self.segments, self._epochs, self.producers = loaded.segments, loaded.epochs, loaded.producers
+        super().__init__(
+            dependencies, log_directory, path, topic_partition=topic_partition, config=config, loaded=loaded
+        )
+        self._epochs, self.producers = loaded.epochs, loaded.producers
         self._topic_id, self._confirmed_epoch = loaded.topic_id, loaded.confirmed_epoch
-        self._log_start, self._end = loaded.log_start_offset, loaded.end_offset
-        self._high_watermark = loaded.log_start_offset
-        self._flusher = LogFlusher(dependencies, path, loaded)
         self.first_dirty_offset = loaded.first_dirty_offset
         """Where the last cleaning ended; 0 if there was none."""
         self._topic_id_is_dirty = False
-        self._is_closed = False
         self._producers_counted = 0
         self._writing = asyncio.Lock()  # One writer of this log's small files at a time; also held by rename.
         self._count_producers()
@@ -73,45 +63,15 @@ class PartitionLog:
         return self._topic_id
 
     @property
-    def size(self) -> int:
-        """The bytes of all batches."""
-        return self.segments.size
-
-    @property
-    def directory(self) -> str:
-        """The log directory (the parent of the partition's directory)."""
-        return self._log_directory.path
-
-    @property
-    def log_start_offset(self) -> Offset:
-        return self._log_start
-
-    @property
-    def log_end_offset(self) -> Offset:
-        return self._end
-
-    @property
-    def high_watermark(self) -> Offset:
-        return self._high_watermark
-
-    @property
     def last_stable_offset(self) -> Offset:
-        """The high watermark: without transactions everything committed is stable."""
-        return self._high_watermark
+        """The high watermark, or where the oldest open transaction begins, if that is below."""
+        first_unstable = self.first_unstable_offset
+        return self._high_watermark if first_unstable is None else min(self._high_watermark, first_unstable)
 
     @property
-    def cuts(self) -> int:
-        """The number of truncations so far."""
-        return self._flusher.cuts
-
-    @property
-    def is_closed(self) -> bool:
-        return self._is_closed
-
-    @property
-    def recovery_point(self) -> Offset:
-        """The first offset not known to be flushed."""
-        return self._flusher.recovery_point
+    def first_unstable_offset(self) -> Offset | None:
+        """The first offset of the oldest transaction without a marker; None if there is none."""
+        return self.producers.first_unstable_offset
 
     @property
     def latest_epoch(self) -> LeaderEpoch | None:
@@ -287,80 +247,6 @@ class PartitionLog:
             content = checkpoints.encode_partition_metadata(self._topic_id)
             checkpoints.write_atomically(self._dependencies.disk, self.path, checkpoints.PARTITION_METADATA, content)
             self._topic_id_is_dirty = False
-
-    # Reading
-
-    def read(self, start: Offset, max_bytes: int, upper_bound: Offset, *, at_least_one: bool) -> bytes:
-        """The whole batches from the one containing `start`, ending at or before `upper_bound` (R10.10).
-
-        `at_least_one`: the first batch is returned even when it alone exceeds `max_bytes`.
-        Raises LogAppendError(OFFSET_OUT_OF_RANGE) for start < log start or > LEO.
-        """
-        with self.usable():
-            bound = min(upper_bound, self._end)
-            if self._checked_start(start) >= bound:
-                return b""
-            return self.segments.read(start, max_bytes, bound, at_least_one=at_least_one)
-
-    def bytes_between(self, start: Offset, end: Offset) -> int | None:
-        """The bytes from the batch containing `start` up to `end` when in one segment, else None (R6.15)."""
-        with self.usable():
-            return self.segments.bytes_between(start, end)
-
-    async def read_aside(self, start: Offset, max_bytes: int) -> bytes | None:
-        """Read as `read` does, up to the log end and at least one batch, but in a worker thread; None if the log was
-        truncated or closed meanwhile.
-
-        Raises LogAppendError(OFFSET_OUT_OF_RANGE) and StorageError.
-        """
-        directory = self.usable()
-        with directory:
-            found = self.segments.place(start) if self._checked_start(start) < self._end else None
-            if found is None:
-                return b""
-            cuts, bound = self._flusher.cuts, self._end
-            segment, placed = found
-            size = max(max_bytes, placed.header.size)
-
-            def is_current() -> bool:
-                is_in_use = not self._is_closed and directory.failure is None and segment in self.segments
-                return is_in_use and self._flusher.cuts == cuts and start >= self._log_start
-
-            try:
-                records = await self.run_aside(lambda: segment.read_at(placed.position, size, bound))
-            except OSError:
-                if is_current():
-                    raise
-                return None  # Its files may be gone.
-            return records if is_current() else None
-
-    async def run_aside(self, work: Callable[[], T]) -> T:
-        """Read files in a worker thread. Raises OSError; what is read may be gone by then."""
-        return await self._dependencies.disk.run(work)
-
-    def _checked_start(self, start: Offset) -> Offset:
-        if not self._log_start <= start <= self._end:
-            why = f"offset {start} is outside [{self._log_start}, {self._end}]"
-            raise LogAppendError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
-        return start
-
-    def batches(self) -> Iterator[BatchHeader]:
-        """The headers of all batches that end at or after the log start; for inspection, not for serving."""
-        return self.segments.headers(self._log_start)
-
-    async def verify(self, pace: Pace) -> LogDamage | None:
-        """Check every batch of sealed segments, and the flushed ones of the active segment, in a worker thread; `pace`
-        is awaited with the size of each piece (R9.30).
-
-        The first damage, None if there is none, or if the log was truncated meanwhile. Raises StorageError.
-        """
-        cuts, extent = self._flusher.cuts, Extent(self._log_start, self.recovery_point)
-
-        def is_current(segment: Segment) -> bool:
-            return not self._is_closed and self._flusher.cuts == cuts and segment in self.segments
-
-        with self.usable():
-            return await verify_segments(self._dependencies.disk, [*self.segments], extent, is_current, pace)
 
     # Truncating and deleting
 
@@ -569,12 +455,6 @@ class PartitionLog:
         self._is_closed = True
         self._count_producers()
         self.segments.close()
-
-    def usable(self) -> LogDirectory:
-        """The log directory, inside of which an OSError is one of the directory. Raises StorageError once closed."""
-        if self._is_closed:
-            raise StorageError(self.directory, f"the log of {self.topic_partition} is closed")
-        return self._log_directory
 
 
 def _create_empty(disk: Disk, directory: str, name: str) -> None:

@@ -40,6 +40,9 @@ def check_batch_of_client(records: bytes, config: LogConfig) -> BatchHeader:
         )
     if header.is_control:
         _refuse(ErrorCode.INVALID_RECORD, "a client may not write control batches")
+    if header.is_transactional:
+        # Without a coordinator nothing would write its marker, so that nothing behind it could be compacted.
+        _refuse(ErrorCode.INVALID_RECORD, "the batch is part of a transaction, and klamm's brokers have none")
     if header.producer_id != NO_PRODUCER_ID and header.base_sequence < 0:
         _refuse(ErrorCode.INVALID_RECORD, f"producer {header.producer_id} sent no sequence number")
     if size > config.segment_bytes:

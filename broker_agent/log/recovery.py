@@ -12,6 +12,7 @@ import structlog
 from msgspec import Struct
 
 from broker_agent.log import checkpoints
+from broker_agent.log.batch_check import OFFSET_MAX
 from broker_agent.log.config import LogConfig
 from broker_agent.log.cut_markers import find_cut_markers
 from broker_agent.log.directory_names import SWAP_MARKER, parse_offset_name
@@ -81,6 +82,8 @@ class LoadedLog(Struct):
     cut_markers: tuple[str, ...] = ()
     damage: LogDamage | None = None
     first_dirty_offset: Offset = Offset(0)
+    has_unflushed_gaps: bool = False
+    """Whether a cleaner has left gaps between segments above the recovery point: the next start may doubt them."""
     is_marked: bool = False
     """Whether it was about to take the place of another log of the partition, or just had (`SWAP_MARKER`)."""
 
@@ -120,31 +123,32 @@ def load_log(
     checkpointed: CheckpointedOffsets,
     *,
     is_clean: bool,
+    lacks_no_ends: bool = False,
     on_segments_left: Callable[[int], None] = lambda left: None,
 ) -> LoadedLog:
     """Open a partition directory. Raises OSError, also for malformed partition metadata.
 
+    `lacks_no_ends`: no end of a segment can have been lost, so that a gap before the next one is a cleaner's.
     `on_segments_left` is called, on this thread, with the number of segments still to be recovered.
     """
     disk = dependencies.disk
     bases = _tidy(dependencies, path)
     markers = find_cut_markers(disk, path)
     known = _below_markers(checkpointed, markers.values())
-    metadata = f"{path}/{checkpoints.PARTITION_METADATA}"
-    topic_id = checkpoints.read_checkpoint(disk, metadata, checkpoints.decode_partition_metadata)
+    topic_id = _read_topic_id(disk, path)
     stored_epochs = _read_epochs(disk, path)
     epochs = EpochHistory(stored_epochs)
-
-    recovery = SegmentRecovery([open_segment(dependencies, path, base, config) for base in bases], epochs)
+    gaps_end = _end_of_gaps(config, known, lacks_no_ends=lacks_no_ends or is_clean)
+    recovery = SegmentRecovery(
+        [open_segment(dependencies, path, base, config) for base in bases], epochs, gaps_end=gaps_end
+    )
     try:
         recovery.run(None if is_clean else known.recovery_point, on_segments_left)
-        for removed in reversed(recovery.removed):
-            _remove(disk, removed.mark_deleted())
+        _remove(disk, (path for removed in reversed(recovery.removed) for path in removed.mark_deleted()))
         log_start = max(known.log_start_offset, recovery.kept[0].base_offset if recovery.kept else Offset(0))
         # What is newer than a truncation that was not completed may name offsets that it has removed.
         names = () if markers else (latest_snapshot(disk, path), *(entry.start_offset for entry in stored_epochs))
-        beyond = max(names, default=Offset(0))
-        damage = _find_damage(recovery, log_start, known, beyond)
+        damage = _find_damage(recovery, log_start, known, max(names, default=Offset(0)))
         segments = _usable_segments(dependencies, path, config, recovery.kept, log_start)
         for sealed in list(segments)[:-1]:
             sealed.save_indexes()
@@ -169,8 +173,18 @@ def load_log(
         cut_markers=tuple(markers),
         damage=damage,
         first_dirty_offset=min(known.first_dirty, end),
+        has_unflushed_gaps=recovery.has_gaps and point < end,
         is_marked=disk.read_file(f"{path}/{SWAP_MARKER}") is not None,
     )
+
+
+def _end_of_gaps(config: LogConfig, known: CheckpointedOffsets, *, lacks_no_ends: bool) -> int:
+    """The offset below which a segment may end before the next one begins: Kafka's cleaner keeps the end of a cleaning,
+    not of each segment. Whatever is above was not cleaned, or may have lost its end.
+    """
+    if not config.is_compacted:
+        return known.first_dirty
+    return OFFSET_MAX if lacks_no_ends else max(known.first_dirty, known.recovery_point)
 
 
 def _tidy(dependencies: LogDependencies, path: str) -> list[Offset]:
@@ -226,14 +240,19 @@ def _usable_segments(
     """The segments that are left; one empty one if there is none, or if they end below the log start."""
     if kept and kept[-1].next_offset >= log_start:
         return Segments(kept)
-    for useless in reversed(kept):
-        _remove(dependencies.disk, useless.mark_deleted())
+    _remove(dependencies.disk, (path for useless in reversed(kept) for path in useless.mark_deleted()))
     return Segments([create_segment(dependencies, path, log_start, config)])
 
 
-def _remove(disk: Disk, paths: list[str]) -> None:
+def _remove(disk: Disk, paths: Iterable[str]) -> None:
     for path in paths:
         disk.remove_file(path)
+
+
+def _read_topic_id(disk: Disk, path: str) -> TopicId | None:
+    """Read the topic id in the partition's metadata; None without the file. Raises OSError, also if it is malformed."""
+    metadata = f"{path}/{checkpoints.PARTITION_METADATA}"
+    return checkpoints.read_checkpoint(disk, metadata, checkpoints.decode_partition_metadata)
 
 
 def _read_epochs(disk: Disk, path: str) -> list[EpochEntry]:
@@ -257,9 +276,12 @@ def _fit_epochs(
     if had_entries:
         file = f"{path}/{checkpoints.LEADER_EPOCHS}"
         _log.warning("Leader epoch checkpoint does not agree with the batches; it is rebuilt", file=file)
-    epochs = EpochHistory()
+    epochs, at = EpochHistory(), int(segments.first.base_offset)
     for header in chain.from_iterable(segment.sound_headers() for segment in segments):
-        assign_epoch(epochs, header)
+        # Not at its first batch, before which a cleaning may have taken others: a follower would keep what it has there
+        # of the epoch before.
+        assign_epoch(epochs, header.leader_epoch, at)
+        at = header.last_offset + 1
     epochs.truncate_from_start(log_start)
     return epochs, NO_LEADER_EPOCH
 

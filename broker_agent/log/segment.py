@@ -384,16 +384,25 @@ class Segment:
         self.is_dirty = False
         return self._file.flusher()
 
-    def save_indexes(self) -> None:
-        """Append to the index files the entries they lack; called when the segment is full or closed.
+    def save_indexes(self, flushers: list[Callable[[], None]] | None = None) -> None:
+        """Append to the index files the entries they lack; called when the segment is full or closed. Without
+        `flushers`, which get one for each file, they are not flushed: what is lost of them is made again.
 
         The times first: batches that the offset index covers are not read again, so their times must be there.
         """
         self._times.add(*self._largest)
-        self._append(TIME_INDEX_SUFFIX, self._times.encode(self._times_on_disk))
+        self._append(TIME_INDEX_SUFFIX, self._times.encode(self._times_on_disk), flushers)
         self._times_on_disk = len(self._times)
-        self._append(INDEX_SUFFIX, self._index.encode(self._entries_on_disk))
+        self._append(INDEX_SUFFIX, self._index.encode(self._entries_on_disk), flushers)
         self._entries_on_disk = len(self._index)
+
+    def complete(self) -> list[Callable[[], None]]:
+        """Save the indexes of a segment that is not in use yet; returns functions that flush all its files, each to be
+        called once, on any thread.
+        """
+        flushers = [self.flusher()]
+        self.save_indexes(flushers)
+        return flushers
 
     def _save_indexes_anew(self) -> None:
         if self._entries_on_disk > len(self._index):
@@ -403,11 +412,13 @@ class Segment:
             self._rewrite(TIME_INDEX_SUFFIX, self._times.encode(0))
             self._times_on_disk = len(self._times)
 
-    def _append(self, suffix: str, content: bytes) -> None:
+    def _append(self, suffix: str, content: bytes, flushers: list[Callable[[], None]] | None) -> None:
         if not content:
             return
         file = self._disk.open_file(self._path_of(suffix))
         file.append([content])
+        if flushers is not None:
+            flushers.append(file.flusher())
         file.close()
 
     def _rewrite(self, suffix: str, content: bytes) -> None:

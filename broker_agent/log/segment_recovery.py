@@ -27,13 +27,32 @@ class SegmentFault(Struct, frozen=True):
     why: str
 
 
+class _EpochRun:
+    """Consecutive batches of one leader epoch in a segment: from the `first` to the `last` offset.
+
+    `earliest`: where the batch before them ends, and the epoch may have begun; what it began with may be cleaned away.
+    """
+
+    __slots__ = ("earliest", "epoch", "first", "last")
+
+    def __init__(self, header: BatchHeader, earliest: int) -> None:
+        self.epoch, self.earliest = header.leader_epoch, earliest
+        self.first, self.last = header.base_offset, header.last_offset
+
+    def is_in(self, epochs: EpochHistory) -> bool:
+        """Whether the history gives these batches their epoch. Epochs never fall: not only to the first and last."""
+        found = (epochs.epoch_at(Offset(at)) for at in (self.first, self.last))
+        return all((NO_LEADER_EPOCH if epoch is None else epoch) == self.epoch for epoch in found)
+
+
 class SegmentRecovery:
     """Opened segments in offset order are divided into `kept` and `removed` ones; `epochs` follows what is checked.
+    A segment that begins at or below `gaps_end` may leave a gap behind the one before it.
 
     A fault below the recovery point is cut only in the last segment; elsewhere the file stays as it is.
     """
 
-    def __init__(self, opened: Sequence[Segment], epochs: EpochHistory) -> None:
+    def __init__(self, opened: Sequence[Segment], epochs: EpochHistory, *, gaps_end: int) -> None:
         self.kept: list[Segment] = []
         self.removed: list[Segment] = []
         self.faults: list[SegmentFault] = []
@@ -43,8 +62,10 @@ class SegmentRecovery:
         """Up to where there are batches in the files, or are by a segment's name, wherever the log ends now."""
         self.is_whole = False
         """Whether the last file ends with a sound batch: what followed it, if anything, is not known."""
-        self._opened, self._epochs = opened, epochs
-        self._recovered: dict[Offset, tuple[BatchFault | None, list[BatchHeader]]] = {}
+        self.has_gaps = False
+        """Whether there is such a gap."""
+        self._opened, self._epochs, self._gaps_end = opened, epochs, gaps_end
+        self._recovered: dict[Offset, tuple[BatchFault | None, list[_EpochRun]]] = {}
 
     def run(self, recovery_point: Offset | None, on_segments_left: Callable[[int], None]) -> None:
         """Load and check all segments. `recovery_point` None: the last stop was clean, only what is torn is checked."""
@@ -80,22 +101,25 @@ class SegmentRecovery:
 
     def _recover(self, index: int) -> None:
         segment, size = self._opened[index], self._opened[index].size
-        starts: list[BatchHeader] = []
+        runs: list[_EpochRun] = []
+        before = [s.next_offset for s in self._opened[:index] if s.next_offset > s.base_offset]
+        end = before[-1] if before else self._opened[0].base_offset
 
         def on_batch(header: BatchHeader) -> None:
-            if not starts or header.leader_epoch != starts[-1].leader_epoch:
-                starts.append(header)
+            if not runs or header.leader_epoch != runs[-1].epoch:
+                runs.append(_EpochRun(header, end if not runs else runs[-1].last + 1))
+            runs[-1].last = header.last_offset
 
         walk = segment.recover(self._epoch_before(index), on_batch, self._end(index))
         is_whole = walk.fault is None
         if walk.fault is not None:
-            end, is_whole = walk.end_behind_fault()
-            self.reached = max(self.reached, Offset(end))
+            behind, is_whole = walk.end_behind_fault()
+            self.reached = max(self.reached, Offset(behind))
             segment.cut(walk.end)
         if index == len(self._opened) - 1:
             self.is_whole = is_whole
         self.cut_size += size - segment.size
-        self._recovered[segment.base_offset] = walk.fault, starts
+        self._recovered[segment.base_offset] = walk.fault, runs
 
     def _epoch_before(self, index: int) -> int:
         """The leader epoch before a segment: by the batches or by the history, whichever is lower.
@@ -121,7 +145,10 @@ class SegmentRecovery:
     def _keep_as_it_is(self, index: int, fault: BatchFault | None) -> None:
         segment, next_base = self._opened[index], self._end(index)
         self.kept.append(segment)
-        if fault is None and next_base is not None and 0 < next_base - segment.next_offset <= MAX_RELATIVE_OFFSET:
+        is_gap = next_base is not None and 0 < next_base - segment.next_offset <= MAX_RELATIVE_OFFSET
+        if is_gap and next_base is not None and next_base <= self._gaps_end:
+            self.has_gaps = True
+        elif is_gap and fault is None:
             # A new segment begins where its predecessor ends, unless that is too far away for its index.
             fault = BatchFault(
                 segment.size, f"offset {segment.next_offset} would follow, the next segment has {next_base}"
@@ -132,23 +159,35 @@ class SegmentRecovery:
     def _check(self, index: int, checked_from: Offset | None) -> bool:
         """Keep a segment as far as it is sound; whether the next one may follow."""
         segment = self._opened[index]
-        if self.kept and not _continues(segment, self.kept[-1], checked_from):
+        if self.kept and not self._continues(segment, self.kept[-1], checked_from):
             self._remove_from(index)
             return False
         if index < len(self._opened) - 1:
             self._recover(index)
         self.kept.append(segment)
-        fault, starts = self._recovered.get(segment.base_offset, (None, None))
-        if starts is not None:
+        fault, runs = self._recovered.get(segment.base_offset, (None, []))
+        if not all(run.is_in(self._epochs) for run in runs):
             # Checkpointed epochs from here on may belong to batches that were truncated after the checkpoint.
             self._epochs.truncate_from_end(segment.base_offset)
-            for header in starts:
-                assign_epoch(self._epochs, header)
+            for run in runs:
+                assign_epoch(self._epochs, run.epoch, run.earliest)
         if fault is None:
             return True
         self._report(index, fault, was_cut=True)
         self._remove_from(index + 1)
         return False
+
+    def _continues(self, segment: Segment, before: Segment, checked_from: Offset | None) -> bool:
+        """Whether a segment may follow the one before it.
+
+        The preceding segment may have lost complete batches at its end, or all of them, and still be intact; only the
+        gap in offsets shows it. If it was flushed, or cleaned, the gap was always there.
+        """
+        if segment.base_offset <= before.next_offset:
+            return segment.base_offset == before.next_offset
+        is_cleaned = segment.base_offset <= self._gaps_end
+        self.has_gaps |= is_cleaned
+        return is_cleaned or checked_from is None or segment.base_offset <= checked_from
 
     def _remove_from(self, index: int) -> None:
         self.removed = list(self._opened[index:])
@@ -162,18 +201,7 @@ class SegmentRecovery:
         _log.warning("Segment is not sound", file=segment.path, position=fault.position, why=fault.why, was_cut=was_cut)
 
 
-def assign_epoch(epochs: EpochHistory, header: BatchHeader) -> None:
+def assign_epoch(epochs: EpochHistory, epoch: int, start_offset: int) -> None:
     """Enter the leader epoch of a batch, unless it has none."""
-    if header.leader_epoch >= 0:
-        epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
-
-
-def _continues(segment: Segment, before: Segment, checked_from: Offset | None) -> bool:
-    """Whether a segment may follow the one before it.
-
-    The preceding segment may have lost complete batches at its end, or all of them, and still be intact; only the gap
-    in offsets shows it. If it was flushed, the gap was always there.
-    """
-    if checked_from is None or segment.base_offset <= checked_from:
-        return segment.base_offset >= before.next_offset
-    return segment.base_offset == before.next_offset
+    if epoch >= 0:
+        epochs.assign(LeaderEpoch(epoch), Offset(start_offset))

@@ -1,6 +1,6 @@
 """The segments of one log in offset order; only the last one, the active segment, is written."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from random import Random
 from typing import NamedTuple
@@ -77,6 +77,13 @@ class Segments:
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)
 
+    def __contains__(self, segment: object) -> bool:
+        """Whether a segment is in use; a cleaning asks it of each segment that it reads, after each piece."""
+        if not isinstance(segment, Segment):
+            return False
+        at = bisect_left(self._bases, segment.base_offset)
+        return at < len(self._bases) and self._segments[at] is segment
+
     @property
     def first(self) -> Segment:
         return self._segments[0]
@@ -104,7 +111,7 @@ class Segments:
         Raises OSError, after which only the next start can complete this: once all cleaned files are named `.swap`, the
         old ones are of no use. Source: Kafka LocalLog.replaceSegments.
         """
-        first = self._segments.index(old[0])
+        first = bisect_left(self._bases, old[0].base_offset)
         assert self._segments[first : first + len(old)] == list(old), "the segments are consecutive"
         for segment in reversed(cleaned):
             segment.rename_to(SWAP_SUFFIX)

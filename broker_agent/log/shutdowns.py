@@ -25,6 +25,13 @@ class LastShutdown(Enum):
     UNCLEAN = auto()
 
 
+def is_new_to_klamm(disk: Disk, path: str) -> bool:
+    """Whether no process of klamm has used the directory yet: what is in it was written by Apache Kafka. Asked before
+    `take_last_shutdown`. Blocks on disk I/O; raises OSError.
+    """
+    return disk.read_file(f"{path}/{checkpoints.BOOT_ID}") is None
+
+
 def take_last_shutdown(disk: Disk, path: str, boot_id: str) -> LastShutdown:
     """Read how the last process ended, and delete the marker durably, before any log is opened. Blocks on disk I/O;
     raises OSError.

@@ -51,6 +51,8 @@ def rebuild_producers(
         snapshot = decode_snapshot(disk.read_file(_path(directory, offset)))
         if snapshot is not None:
             states, start = snapshot, offset
+            if len(states):
+                states.markers_end = offset  # It has no markers: there may be one just before.
             break
         _log.warning("Producer snapshot is not valid; an earlier one is used", file=_path(directory, offset))
     for header in segments.headers(start):

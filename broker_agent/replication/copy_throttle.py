@@ -28,11 +28,11 @@ class CopyThrottle:
         return min(size_max, max(1, self.bytes_per_second))
 
     async def pay(self, size: int) -> None:
-        """Wait until `size` bytes more are within the limit."""
+        """Wait until `size` bytes more are within the limit; not for what others copy after them."""
         if self.bytes_per_second:
             now = asyncio.get_running_loop().time()
             self._due = max(self._due, now) + size / self.bytes_per_second
-        await self._until_due()
+        await self._until(self._due)
 
     async def until_open(self) -> None:
         """Wait while the limit is 0."""
@@ -40,9 +40,9 @@ class CopyThrottle:
             self._changed.clear()
             await self._changed.wait()
 
-    async def _until_due(self) -> None:
-        while (left_s := self._due - asyncio.get_running_loop().time()) > 0:
-            self._changed.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(left_s):
-                    await self._changed.wait()
+    async def _until(self, due: float) -> None:
+        """Wait until that time, or until the limit changes."""
+        self._changed.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(due):
+                await self._changed.wait()

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from broker_agent.decisions.truncation import FetchErrorReaction, Truncation, choose_truncation, react_to_fetch_error
 from broker_agent.log.partition_log import PartitionLog
-from broker_agent.replica_changes import ReplicaMoved
+from broker_agent.replica_changes import MoveOfReplica, ReplicaMoved
 from broker_agent.replication.copy_throttle import CopyThrottle
 from broker_agent.replication.fetch_states import FetchState, FetchStates
 from broker_agent.replication.hosted_partition import HostedPartition
@@ -153,7 +153,8 @@ class LogDirCopier:
         if records is None or self._is_void(copy):
             return True
         self._append(copy, records)
-        await self._setup.throttle.pay(len(records))
+        if records:
+            await self._setup.throttle.pay(len(records))
         return bool(records)
 
     def _append(self, copy: _Copy, records: bytes) -> None:
@@ -187,9 +188,10 @@ class LogDirCopier:
     async def _swap(self, tp: TopicPartition) -> None:
         """Let a level copy take the place of the current log (R11.12). It is flushed first, while the log may grow."""
         copy = self._copy_of(tp)
-        # It may have been truncated while this step waited for the throttle: then the copy has other records.
-        if copy is None or copy.state.is_truncating:
+        if copy is None:
             return
+        # Where it has to be truncated, it has other records, perhaps as many.
+        assert not copy.state.is_truncating, "nothing was awaited since the copy was found to be level"
         logs = self._manager.logs
         if self._prepared is not copy.future:
             await logs.prepare_swap(copy.future)
@@ -203,12 +205,15 @@ class LogDirCopier:
                     return
                 await logs.futures.put_in_place(copy.future, copy.current)
                 self.states.remove(tp)
-                directories = copy.current.directory, copy.future.directory
-                self._manager.commit(ReplicaMoved(tp, *directories))
+                move = directory_move(copy.current, copy.future)
+                self._manager.commit(ReplicaMoved(move))
             _log.info(
-                "Replica was moved to another log directory", partition=str(tp), was=directories[0], now=directories[1]
+                "Replica was moved to another log directory",
+                partition=str(tp),
+                was=move.from_directory,
+                now=move.to_directory,
             )
-            await logs.finish_swap(copy.future, copy.current.directory)
+            await logs.finish_swap(copy.future, move.from_directory)
 
     async def _catch_up(self, copy: _Copy) -> bool:
         """Copy what the current log has more; False if that does not come to an end, or the copy is void: a log that
@@ -260,6 +265,11 @@ class LogDirCopier:
                 await self._wake.wait()
         except TimeoutError:
             return
+
+
+def directory_move(current: PartitionLog, future: PartitionLog) -> MoveOfReplica:
+    """Describe the move of a log to the place of its copy."""
+    return MoveOfReplica(current.topic_partition, current.topic_id, current.directory, future.directory)
 
 
 def first_state(future: PartitionLog, leader_epoch: LeaderEpoch) -> FetchState:

@@ -10,15 +10,17 @@ from zlib import crc32
 
 import structlog
 
+from broker_agent.replica_changes import DIRECTORY_FAILED, ReplicaMoveAbandoned
 from broker_agent.replication.copy_throttle import CopyThrottle
 from broker_agent.replication.fetch_states import FetchState
 from broker_agent.replication.hosted_partition import HostedPartition
-from broker_agent.replication.log_dir_copier import CopySetup, LogDirCopier, cut_state, first_state
+from broker_agent.replication.log_dir_copier import CopySetup, LogDirCopier, cut_state, directory_move, first_state
 from broker_agent.replication.replica_manager import ReplicaManager
 from cluster.aio.tasks import TaskSet
 from cluster.model.broker import Offset
 from cluster.model.partition import TopicPartition
 from cluster.requests.cluster import Finding
+from state_log.record import Cause
 
 _METRICS: Final = ("kafka.server", "ReplicaAlterLogDirsManager")
 _METRICS_REFRESH_S: Final = 1.0
@@ -111,8 +113,22 @@ class LogDirCopies:
         """End the moves to a directory that has failed (R11.3 step 3)."""
         for partition in self._manager.online_partitions():
             if partition.future_log is not None and partition.future_log.directory == directory:
-                partition.future_log = None
-                self.remove((partition.topic_partition,))
+                self.abandon(partition, DIRECTORY_FAILED)
+
+    def abandon(self, partition: HostedPartition, cause: Cause) -> None:
+        """Stop copying a partition, if it is being copied, for good; the caller deletes the copy where it can."""
+        future, current = partition.future_log, partition.log
+        self.remove((partition.topic_partition,))
+        partition.future_log = None
+        if future is not None and current is not None:
+            move = directory_move(current, future)
+            _log.info(
+                "Move of a replica to another log directory was abandoned",
+                partition=str(partition.topic_partition),
+                stays=move.from_directory,
+                cause=cause.event,
+            )
+            self._manager.commit(ReplicaMoveAbandoned(move, cause))
 
     def mark_for_truncation(self, tp: TopicPartition, offset: Offset) -> None:
         """The current log of a partition was truncated to `offset`: so is the copy, before more is copied (R5.20)."""

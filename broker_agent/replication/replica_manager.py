@@ -176,8 +176,8 @@ class ReplicaManager:
                 (self.metrics.isr_expands if change.is_expansion else self.metrics.isr_shrinks).mark()
             case LogTruncated(topic_partition=tp):
                 self.on_truncation(tp, change.to_offset)
-            case ReplicaMoved(topic_partition=tp):
-                self._take_copy(tp)
+            case ReplicaMoved(move=move):
+                self._take_copy(move.topic_partition)
             case ReplicaOffline(topic_partition=tp):
                 self._mark_offline(tp)
             case ReplicaRemoved(topic_partition=tp):
@@ -189,9 +189,9 @@ class ReplicaManager:
                 partition = self.online(tp)
                 assert partition is not None, f"{tp} is not led here"
                 self.advance(partition)
-            case ReplicaMoved(topic_partition=tp):
+            case ReplicaMoved(move=move):
                 # The copy no longer holds back the low watermark.
-                self.delete_records_purgatory.check_and_complete(tp)
+                self.delete_records_purgatory.check_and_complete(move.topic_partition)
             case ReplicaOffline(topic_partition=tp) | ReplicaRemoved(topic_partition=tp):
                 self.complete_delayed(tp)
             case ReplicaStopped(topic_partition=tp) | RoleTaken(topic_partition=tp, follows_anew=True):

@@ -332,6 +332,9 @@ class ControlRequests:
         deleted = [tp for tp, state in zip(partitions, states, strict=True) if state.delete_partition]
         self._fetchers.remove(partitions)
         self._copies.remove(partitions)
+        for partition in map(self._manager.online, deleted):
+            if partition is not None:
+                self._copies.abandon(partition, cause)
         self._manager.commit(*(ReplicaRemoved(tp) for tp in deleted if self._manager.online(tp) is not None))
         await self._manager.withdraw_isr_proposals(deleted)
         failures = await self._manager.logs.delete(deleted)

@@ -12,6 +12,8 @@ import structlog
 from broker_agent.decisions.log_dirs import DirectoryMove, MovableReplica, plan_directory_move
 from broker_agent.log.directory_names import fits_future_name
 from broker_agent.log.partition_log import PartitionLog
+from broker_agent.replica_changes import ALTERED, ReplicaMoveStarted
+from broker_agent.replication.log_dir_copier import directory_move
 from broker_agent.replication.log_dir_copies import LogDirCopies
 from broker_agent.replication.replica_manager import ReplicaManager
 from broker_agent.requests.control import ControlRequests
@@ -60,7 +62,7 @@ class LogDirRequests:
         topics: dict[str, list[DescribedLogDirPartition]] = {}
         for tp, log, is_future in sorted(self._logs_in(path), key=lambda found: (found[0], found[2])):
             if chosen is None or tp.partition in chosen.get(tp.topic, frozenset()):
-                lag = self._future_lag(log) if is_future else max(log.high_watermark - log.log_end_offset, 0)
+                lag = self._lag(tp, log, is_future=is_future)
                 replica = DescribedLogDirPartition(tp.partition, log.size, lag, is_future)
                 topics.setdefault(tp.topic, []).append(replica)
         found = tuple(DescribedLogDirTopic(topic, tuple(replicas)) for topic, replicas in topics.items())
@@ -71,9 +73,15 @@ class LogDirRequests:
         for is_future, table in ((False, logs.all_logs()), (True, logs.futures.all)):
             yield from ((tp, log, is_future) for tp, log in table.items() if log.directory == path)
 
-    def _future_lag(self, future: PartitionLog) -> int:
-        current = self._manager.logs.get(future.topic_partition)
-        return _UNKNOWN_LAG if current is None else current.log_end_offset - future.log_end_offset
+    def _lag(self, tp: TopicPartition, log: PartitionLog, *, is_future: bool) -> int:
+        """Return how far the log is behind the high watermark, or a copy behind the log; unknown without a role."""
+        partition = self._manager.online(tp)
+        current = None if partition is None else partition.log
+        if current is None:
+            return _UNKNOWN_LAG
+        if is_future:
+            return current.log_end_offset - log.log_end_offset
+        return max(current.high_watermark - log.log_end_offset, 0)
 
     async def alter(self, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
         """Begin to move each replica to the directory that is named with it; replicas are independent (R11.8).
@@ -132,15 +140,17 @@ class LogDirRequests:
         """Do what the plan says, in its order. Raises StorageError."""
         logs, partition = self._manager.logs, self._manager.online(tp)
         if plan.ends_move:
-            self._copies.remove((tp,))
-            if partition is not None:
-                partition.future_log = None
+            if partition is None:
+                self._copies.remove((tp,))
+            else:
+                self._copies.abandon(partition, ALTERED)
             await logs.delete_future(tp)
         if plan.is_preferred:
             logs.futures.preferred[tp] = target
         if plan.begins_copy:
-            await logs.create_future(tp, target)
+            future = await logs.create_future(tp, target)
             _log.info("Replica is being moved to another log directory", partition=str(tp), to=target)
+            self._manager.commit(ReplicaMoveStarted(directory_move(logs.all_logs()[tp], future)))
         if partition is not None:
             # Also of one that has given up: asking again is what a person tries.
             self._copies.resume((partition,))

@@ -32,6 +32,16 @@ class DyingMemoryDisk(SimulatedDisk):
         file = super().open_file(path)
         return DyingMemoryFile(self, file)
 
+    def make_directory(self, path: str) -> None:
+        if path not in self._directories:
+            self.change()
+        super().make_directory(path)
+
+    def remove_tree(self, path: str) -> None:
+        if path in self._directories:
+            self.change()
+        super().remove_tree(path)
+
     def rename(self, old: str, new: str) -> None:
         self.change()
         super().rename(old, new)

@@ -98,6 +98,25 @@ async def test_whatever_change_of_a_cleaning_is_the_last_the_next_start_has_all_
     assert kills > 40
 
 
+@pytest.mark.rule("R10.28", "R10.2")
+@pytest.mark.parametrize("seed", range(8))
+async def test_the_indexes_of_cleaned_segments_are_flushed_before_they_are_used(seed: int) -> None:
+    world = DyingWorld(seed)
+    node = Node(world, "/disk/a", config=CONFIG)
+    await node.start()
+    log = await node.log()
+    for number in range(8):
+        append(log, keyed_batch([("same", "v"), (f"key {number}", "v" * 60)], timestamp=1000 + number))
+    roll(log)
+    assert await clean(node)
+    assert len(values(log)) == 9
+    stem = log.segments.first.path.removesuffix(".log")
+    before = {suffix: world.disk.read_file(stem + suffix) for suffix in (".log", ".index", ".timeindex")}
+    assert all(before.values())
+    world.disk.lose_power()
+    assert {suffix: world.disk.read_file(stem + suffix) for suffix in before} == before
+
+
 async def start_again(node: Node, *, loses_power: bool) -> None:
     if loses_power:
         await node.crash_and_restart()

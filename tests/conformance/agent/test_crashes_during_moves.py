@@ -136,7 +136,7 @@ def test_nothing_is_lost_at_whatever_step_the_process_ends(power_fails: bool) ->
     @virtually
     async def run() -> None:
         moments, source = await move_and_look(world_of_directories(log_segment_bytes=1000))
-        assert len(moments) > 30
+        assert len(moments) > 25
         both = 0
         for moment in moments:
             before = plain_directories(moment.disk)

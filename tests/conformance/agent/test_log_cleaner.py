@@ -1,6 +1,7 @@
 """The log cleaner among several logs: whom it cleans first, what it says of those it cannot clean, and its limits."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
@@ -89,6 +90,67 @@ async def test_a_log_that_cannot_be_cleaned_is_named_and_left_out_and_the_others
     assert not await cleaner.clean_dirtiest()
     assert list(cleaner.findings()) == []
     assert scrape(metrics)[UNCLEANABLE] == 0
+
+
+def truncate(log: PartitionLog) -> None:
+    """Remove what is damaged, as a follower does that is behind its leader, and write other records."""
+    log.truncate_to(Offset(0))
+    for value in ("1", "2"):
+        append(log, keyed_batch([("a", value)]))
+        roll(log)
+
+
+def delete_records(log: PartitionLog) -> None:
+    """Remove what is damaged, as retention does."""
+    log.raise_log_start_offset(Offset(1))
+    assert log.enforce_retention(1) == 1
+
+
+def change_the_config(log: PartitionLog) -> None:
+    log.config = replace(CONFIG, retention_ms=5)
+
+
+@pytest.mark.rule("R10.31")
+@pytest.mark.parametrize("change", [truncate, delete_records])
+async def test_a_log_that_was_changed_is_cleaned_although_it_could_not_be_before(
+    node: Node, change: Callable[[PartitionLog], None]
+) -> None:
+    await node.start()
+    node.config = replace(CONFIG, cleanup_policy="compact,delete")
+    log = await log_of(node, FIRST, "1", "2", "3")
+    flip(node, log)
+    metrics = Metrics()
+    cleaner = cleaner_of(node, metrics)
+    for _ in range(2):
+        assert not await cleaner.clean_dirtiest()
+        assert len(list(cleaner.findings())) == 1
+    change(log)
+    assert await cleaner.clean_dirtiest()
+    assert list(cleaner.findings()) == []
+    assert scrape(metrics)[UNCLEANABLE] == 0
+    assert len(values(log)) == 1
+
+
+@pytest.mark.rule("R10.31")
+async def test_a_change_of_its_settings_lets_a_log_be_tried_again_once(node: Node) -> None:
+    await node.start()
+    log = await log_of(node, FIRST, "1", "2", "3")
+    whole = log.segments.first.batch_at(next(log.segments.first.batches()))
+    flip(node, log)
+    cleaner = cleaner_of(node)
+    assert not await cleaner.clean_dirtiest()
+    [first] = cleaner.findings()
+    assert "until it is changed" in first.detail
+    change_the_config(log)
+    assert not await cleaner.clean_dirtiest()
+    assert list(cleaner.findings()) == [first]
+    # The damage is repaired by hand, and the setting is set again.
+    assert log.segments.first.batch_at(next(log.segments.first.batches())) != whole
+    flip(node, log)
+    assert not await cleaner.clean_dirtiest()
+    log.config = replace(CONFIG)
+    assert await cleaner.clean_dirtiest()
+    assert list(cleaner.findings()) == []
 
 
 @pytest.mark.rule("R10.31")

@@ -6,7 +6,8 @@ import pytest
 
 from cluster.model.errors import ErrorCode
 from cluster.model.partition import TopicPartition
-from tests.brokers.agents import TOPIC, TP, finished, until, virtually
+from state_log.record import Kind
+from tests.brokers.agents import TOPIC, TOPIC_ID, TP, AgentProcess, finished, until, virtually
 from tests.brokers.log_dirs import (
     A,
     B,
@@ -48,6 +49,40 @@ async def test_each_log_directory_is_described_with_its_replicas_and_its_space()
     assert (await describe(process, TopicPartition("other", 0)))[at].topics == ()
     assert (await describe(process, TP))[at] == described[at]
     await world.stop()
+
+
+@pytest.mark.rule("R11.7")
+@virtually
+async def test_the_lag_of_a_replica_is_unknown_until_it_has_a_role() -> None:
+    world = world_of_directories()
+    await world.start(1)
+    process = world.agents[1]
+    await world.create(1, (1,))
+    for _ in range(5):
+        await process.produce(10)
+    source = directory_of(process)
+    await limit_copies(world, 100)
+    assert await move(process, other_than(source)) == [NONE]
+    await asyncio.sleep(3)
+    known = await lags(process)
+    assert known[False] == 0
+    assert known[True] > 0
+    await process.crash()
+    await asyncio.sleep(7)
+    await process.start()
+    assert await lags(process) == {False: -1, True: -1}
+    world.decide(1, (1,))
+    await world.update_metadata()
+    await world.tell(1)
+    assert min((await lags(process)).values()) == 0
+    await world.stop()
+
+
+async def lags(process: AgentProcess) -> dict[bool, int]:
+    """Whether it is the copy -> lag of the replica."""
+    described = await describe(process)
+    partitions = [p for directory in described.values() for topic in directory.topics for p in topic.partitions]
+    return {partition.is_future_key: partition.offset_lag for partition in partitions}
 
 
 @pytest.mark.rule("R11.7", "R11.8", "R11.10", "R11.12", "R11.13")
@@ -170,6 +205,54 @@ async def test_a_move_to_another_directory_or_back_ends_the_one_that_is_running(
     assert directory_of(process) == source
     assert await move(process, third) == [NONE]
     await moved(process, third)
+    await world.stop()
+
+
+def recorded_moves(process: AgentProcess) -> list[tuple[str | None, str | None, str | None]]:
+    """What is recorded of moves: state, cause, from where to where."""
+    records = [record for record in process.records.all if record.kind is Kind.DIRECTORY_MOVE]
+    assert all((r.topic, r.partition, r.topic_id, r.broker) == (*TP, TOPIC_ID, process.id) for r in records)
+    return [(record.to_state, record.cause and record.cause.event, record.reason) for record in records]
+
+
+@pytest.mark.rule("R11.8", "R11.12", "R11.3", "R4.3")
+@virtually
+async def test_the_beginning_and_the_end_of_each_move_are_recorded() -> None:
+    world = world_of_directories(A, B, C)
+    await world.start(1)
+    process = world.agents[1]
+    await world.create(1, (1,))
+    await process.produce(10)
+    source = directory_of(process)
+    second, third = (path for path in world.log_dirs if path != source)
+    asked, expected = "AlterReplicaLogDirs", []
+    await limit_copies(world, 0)
+    assert await move(process, second) == [NONE]
+    assert await move(process, second, dry_run=True) == [NONE]
+    expected.append(("started", asked, f"from {source} to {second}"))
+    assert await move(process, third) == [NONE]
+    expected.append(("abandoned", asked, f"from {source} to {second}"))
+    expected.append(("started", asked, f"from {source} to {third}"))
+    assert recorded_moves(process) == expected
+    await limit_copies(world, None)
+    await moved(process, third)
+    expected.append(("completed", asked, f"from {source} to {third}"))
+    await limit_copies(world, 0)
+    assert await move(process, source) == [NONE]
+    expected.append(("started", asked, f"from {third} to {source}"))
+    await world.stop_replica(1, delete=True)
+    expected.append(("abandoned", "StopReplica", f"from {third} to {source}"))
+    assert recorded_moves(process) == expected
+    world.decide(1, (1,), is_new=True)
+    await world.tell(1)
+    where = directory_of(process)
+    target = next(path for path in world.log_dirs if path != where)
+    assert await move(process, target) == [NONE]
+    expected.append(("started", asked, f"from {where} to {target}"))
+    process.disk.break_directory(target)
+    await describe(process)
+    expected.append(("abandoned", "LogDirectoryFailure", f"from {where} to {target}"))
+    await until(lambda: recorded_moves(process) == expected)
     await world.stop()
 
 

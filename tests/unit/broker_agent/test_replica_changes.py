@@ -10,9 +10,12 @@ from broker_agent.replica_changes import (
     DamageFound,
     IsrCommitted,
     LogTruncated,
+    MoveOfReplica,
     RegistrationChanged,
     ReplicaChange,
+    ReplicaMoveAbandoned,
     ReplicaMoved,
+    ReplicaMoveStarted,
     ReplicaOffline,
     ReplicaRemoved,
     ReplicaStopped,
@@ -48,6 +51,7 @@ GRANTED = (
     '"to_state":"leader","leader":1,"leader_epoch":7,"partition_epoch":10,"isr":[1,2],"replicas":[1,2],'
     '"min_insync_replicas":2'
 )
+MOVE = MoveOfReplica(TP, TOPIC_ID, "/a", "/b")
 LOG = Offset(10), Offset(12), 2
 
 LINES: list[tuple[ReplicaChange, str | None]] = [
@@ -87,7 +91,21 @@ LINES: list[tuple[ReplicaChange, str | None]] = [
         f'"kind":"role","cause":{{"event":"IsrWritten"}},{OF_PARTITION},{GRANTED}',
     ),
     (ReplicaRemoved(TP), None),
-    (ReplicaMoved(TP, "/a", "/b"), None),
+    (
+        ReplicaMoveStarted(MOVE),
+        f'"kind":"directory_move","cause":{{"event":"AlterReplicaLogDirs"}},{OF_PARTITION},'
+        '"to_state":"started","reason":"from /a to /b"',
+    ),
+    (
+        ReplicaMoveAbandoned(MOVE, CAUSE),
+        f'"kind":"directory_move","cause":{{"event":"BrokerChange","id":4}},{OF_PARTITION},'
+        '"to_state":"abandoned","reason":"from /a to /b"',
+    ),
+    (
+        ReplicaMoved(MOVE),
+        f'"kind":"directory_move","cause":{{"event":"AlterReplicaLogDirs"}},{OF_PARTITION},'
+        '"to_state":"completed","reason":"from /a to /b"',
+    ),
     (
         ReplicaStopped(TP, LeaderEpoch(7), CAUSE, is_deleted=True),
         '"kind":"role","cause":{"event":"BrokerChange","id":4},"topic":"t","partition":3,"broker":1,'

@@ -1,5 +1,6 @@
 """Index files of a segment whose process was killed while it wrote them."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 
@@ -44,11 +45,11 @@ def test_a_kill_between_two_index_files_loses_no_timestamp(
     left = [writes]
     append = Segment._append
 
-    def killed_after(self: Segment, suffix: str, content: bytes) -> None:
+    def killed_after(self: Segment, suffix: str, content: bytes, flushers: list[Callable[[], None]] | None) -> None:
         if left[0] == 0:
             raise KilledError
         left[0] -= 1
-        append(self, suffix, content)
+        append(self, suffix, content, flushers)
 
     with monkeypatch.context() as patch:
         patch.setattr(Segment, "_append", killed_after)

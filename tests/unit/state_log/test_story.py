@@ -65,6 +65,20 @@ def test_the_story_tells_cause_before_effect_though_clocks_disagree() -> None:
     assert (lines[1].node, lines[1].at_ms) == ("broker-1", 5)
 
 
+def test_moves_between_log_directories_stand_in_it_with_both_directories() -> None:
+    moved = replace(CUT, kind=Kind.DIRECTORY_MOVE, cause=Cause("AlterReplicaLogDirs"), reason="from /a to /b")
+    records = [
+        replace(moved, seq=9 + n, at_ms=10 + n, to_state=state)
+        for n, state in enumerate(("started", "abandoned", "started", "completed"))
+    ]
+    lines = story([FIRST, FOLLOWED_UP, *records])
+    assert [line.message for line in lines][2:] == [
+        f"broker 1 {what} its replica to another log directory: AlterReplicaLogDirs, from /a to /b"
+        for what in ("begins to move", "no longer moves", "begins to move", "has moved")
+    ]
+    assert [span.leader for span in leadership_history([FIRST, FOLLOWED_UP, *records])] == [1]
+
+
 def test_a_changed_setting_of_the_topic_stands_in_it_with_its_value() -> None:
     changed = LoggedStateChange(
         kind=Kind.CONFIG,

@@ -1,5 +1,7 @@
 """What stays of one batch."""
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -240,7 +242,7 @@ def test_records_are_read_where_they_are_and_keep_their_timestamps_when_the_base
     written = [Record(Offset(0), timestamp, key, value, headers) for timestamp, key, value, headers in records]
     [batch] = build_batches(written, 1 << 20)
     header, section = parse_header(batch), batch[HEADER_SIZE:]
-    found = read_records(section, len(records))
+    found = list(read_records(section, len(records)))
     assert [(r.offset_delta, r.key, r.has_value) for r in found] == [
         (number, key, value is not None) for number, (_, key, value, _) in enumerate(records)
     ]
@@ -248,3 +250,22 @@ def test_records_are_read_where_they_are_and_keep_their_timestamps_when_the_base
     moved = b"".join(with_base_moved(section, record, distance) for record in found)
     rebuilt = encode_with_records(header._replace(base_timestamp=header.base_timestamp + distance), moved)
     assert decode_records(rebuilt, Offset(0)).records == decode_records(batch, Offset(0)).records
+
+
+@pytest.mark.rule("R10.23")
+@pytest.mark.parametrize("value", ["v", None])
+@pytest.mark.parametrize("kept_of_two", [0, 1])
+def test_the_memory_for_a_batch_goes_by_its_bytes_and_not_by_its_records(value: str | None, kept_of_two: int) -> None:
+    count = 10_000
+    batch = keyed_batch([(f"{number:05}", value) for number in range(count)])
+    offsets = OffsetMap(count)
+    for number in range(count):
+        offsets.put(f"{number:05}".encode(), Offset(number if number % 2 < kept_of_two else 10**6))
+    tracemalloc.start()
+    try:
+        found = cleaned(batch, offsets)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found.record_count == kept_of_two * count // 2
+    assert peak < 6 * len(batch)
