@@ -12,8 +12,9 @@ from cluster.config.config import read_credentials
 from cluster.config.files import shown
 from cluster.config.settings import Settings
 from cluster.config.validation_reasons import reason
-from cluster.kafka_wire.tls import TlsSettings, client_context
 from cluster.model.errors import ConfigError
+from cluster.tls.contexts import client_context
+from cluster.tls.settings import TlsSettings, tls_settings
 from cluster.zookeeper.login import Credentials
 
 _OPTION: Final = "--command-config"
@@ -22,7 +23,10 @@ _TEXTS: Final = ("java.security.auth.login.config", "zookeeper.sasl.clientconfig
 _FLAGS: Final = {"true": True, "false": False}
 _PROTOCOL: Final = "security.protocol"
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL")
-_TLS: Final = frozenset(f"ssl.{name.replace('_', '.')}" for name in TlsSettings.__struct_fields__) - {"ssl.client.auth"}
+_TLS: Final = frozenset(f"ssl.{name.replace('_', '.')}" for name in TlsSettings.__struct_fields__) - {
+    "ssl.client.auth",
+    "ssl.prefix",
+}
 _WITHOUT_MEANING: Final = frozenset(
     {
         "bootstrap.servers",
@@ -31,12 +35,8 @@ _WITHOUT_MEANING: Final = frozenset(
         "request.timeout.ms",
         "retries",
         "retry.backoff.ms",
-        # Both ends agree on the newest version of TLS from 1.2 on.
-        "ssl.enabled.protocols",
+        # Both ends agree on the newest version of TLS that is enabled.
         "ssl.protocol",
-        # PEM has no password of the store.
-        "ssl.keystore.password",
-        "ssl.truststore.password",
     }
 )
 """What files for Kafka's tools may well have, and what changes nothing here."""
@@ -57,8 +57,7 @@ def read_command_config(path: Path | None) -> CommandConfig:
     given = _properties(path)
     if errors := list(_unsupported(given)):
         raise ConfigError([f"{_OPTION}: {line}" for line in errors])
-    tls = {key.removeprefix("ssl.").replace(".", "_"): value for key, value in given.items() if key in _TLS}
-    context = client_context(TlsSettings(**tls))
+    context = client_context(tls_settings(given))
     settings = _zookeeper_settings(given)
     return CommandConfig(context, read_credentials(settings), settings.zookeeper_set_acl)
 

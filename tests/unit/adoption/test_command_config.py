@@ -80,8 +80,9 @@ def test_every_key_that_is_not_supported_is_named(tmp_path: Path) -> None:
 def test_a_store_of_java_is_named_as_one_that_can_be_converted(tmp_path: Path, key: str) -> None:
     """Kafka's own type is JKS where none is given, so a file for its tools need not name it."""
     store = tmp_path / "store.jks"
+    store.touch(0o600)
     store.write_bytes(b"\xfe\xed\xfe\xed\x00\x00\x00\x02")
     file = tmp_path / "client.properties"
     file.write_text(f"{key}={store}\n")
-    with pytest.raises(ConfigError, match="`keytool` and `openssl pkcs12 -nodes` convert JKS and PKCS12 stores"):
+    with pytest.raises(ConfigError, match="is a JKS store; JKS is not read: `keytool -importkeystore"):
         read_command_config(file)
