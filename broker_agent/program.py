@@ -37,11 +37,12 @@ from cluster.process.descriptors import plan_descriptors, raise_limit, warn_if_l
 from cluster.process.diagnostics import configure_diagnostics, set_log_level
 from cluster.process.log_level import LogLevel
 from cluster.process.service_manager import ServiceManager
+from cluster.process.tls import ProcessTls
 from cluster.process.zookeeper import why_no_session, zookeeper_client
 from cluster.rpc.admission import Admission
 from cluster.rpc.admission_limits import AdmissionLimits
 from cluster.rpc.external_listener import ExternalListener
-from cluster.rpc.process_servers import serve_listeners
+from cluster.rpc.process_servers import channel_security, serve_listeners
 from cluster.rpc.serving import Listener, RpcServer
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import SessionEvent, WatchEvent
@@ -64,6 +65,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     failed_directories: asyncio.Queue[str] = asyncio.Queue()
     broker_state = metrics.gauge("kafka.server", "KafkaServer", "BrokerState")
     health = _AgentHealth()
+    tls = ProcessTls(config, metrics)
     disk, connections = _open_disk(settings)
     async with AsyncExitStack() as cleanup:
         broker_state.set(STARTING)
@@ -89,7 +91,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         )
         workers = ThreadWorkers(_VALIDATION_THREADS)
         cleanup.callback(workers.close)
-        client = GrpcClusterClient(settings)
+        client = GrpcClusterClient(settings, channel_security(tls))
         cleanup.push_async_callback(client.close)
         dependencies = AgentDependencies(
             settings=settings,
@@ -111,11 +113,12 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         )
         async with TaskSet() as tasks:
             tasks.start(sink.run(), name="state-change-log")
+            tasks.start(tls.run(), name="TLS files")
             tasks.start(EventLoopMonitor(metrics).run(), name="event loop monitor")
             tasks.start(DiskSpaceMonitor(metrics, config.data).run(), name="disk space monitor")
             own = Broker(broker_id, (), config.rack, klamm_version=version("klamm"))
             agent = health.agent = Agent(own, dependencies, tasks)
-            await _serve(config, agent, dependencies, connections, stop=stop, tasks=tasks)
+            await _serve(config, agent, dependencies, connections, tls=tls, stop=stop, tasks=tasks)
 
 
 def _open_disk(settings: Settings) -> tuple[FileDisk, int]:
@@ -155,6 +158,7 @@ async def _serve(
     dependencies: AgentDependencies,
     connections: int,
     *,
+    tls: ProcessTls,
     stop: asyncio.Event,
     tasks: TaskSet,
 ) -> None:
@@ -175,7 +179,7 @@ async def _serve(
         return await serve_broker_agent(listener, external if listener.is_external else node, metrics, admission)
 
     try:
-        servers = await serve_listeners(config, serve)
+        servers = await serve_listeners(config, serve, tls)
         async with AsyncExitStack() as cleanup:
             # Also when a task fails: a server that outlives the event loop complains of that, not of the failure.
             cleanup.push_async_callback(servers.stop, 0)

@@ -26,12 +26,13 @@ from cluster.process.descriptors import DescriptorPlan, plan_descriptors, raise_
 from cluster.process.diagnostics import configure_diagnostics, set_log_level
 from cluster.process.log_level import LogLevel
 from cluster.process.service_manager import ServiceManager
+from cluster.process.tls import ProcessTls
 from cluster.process.zookeeper import why_no_session, zookeeper_client
 from cluster.requests.context import RequestContext, RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.rpc.admission_limits import AdmissionLimits
 from cluster.rpc.external_listener import ExternalListener
-from cluster.rpc.process_servers import serve_listeners
+from cluster.rpc.process_servers import channel_security, serve_listeners
 from cluster.rpc.serving import Listener, RpcServer
 from cluster.zookeeper.registrations import registered_endpoints
 from controller.adapters.grpc_server import serve_controller
@@ -58,6 +59,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     warn_if_low(descriptors)
     metrics, clock = Metrics(), SystemClock()
     state_changes = open_state_change_log(config.settings, config.data, f"controller-{config.id}", clock, metrics)
+    tls = ProcessTls(config, metrics)
     zookeeper = zookeeper_client(config, metrics)
     entrance = _Entrance()
     external = ExternalListener(entrance, config.settings.listener_names, partial(registered_endpoints, zookeeper))
@@ -68,9 +70,11 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
 
     async with AsyncExitStack() as cleanup:
         cleanup.callback(state_changes.close)
-        servers = await serve_listeners(config, serve)
+        servers = await serve_listeners(config, serve, tls)
         cleanup.push_async_callback(servers.stop)
-        opened = await open_broker_client(config, zookeeper, entrance, admission, metrics=metrics, cleanup=cleanup)
+        opened = await open_broker_client(
+            config, zookeeper, entrance, admission, security=channel_security(tls), metrics=metrics, cleanup=cleanup
+        )
         controller = Controller(
             config=_controller_config(config, servers.endpoints, opened),
             zookeeper=zookeeper,
@@ -95,6 +99,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             async with TaskSet() as tasks:
                 tasks.start(state_changes.run(), name="state-change log")
                 tasks.start(_notify(controller, stop), name="service manager")
+                tasks.start(tls.run(), name="TLS files")
                 tasks.start(EventLoopMonitor(metrics).run(), name="event loop monitor")
                 tasks.start(DiskSpaceMonitor(metrics, config.data).run(), name="disk space monitor")
                 await controller.run(stop)

@@ -8,6 +8,15 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 
+class PeerCertificate(Struct, frozen=True):
+    """What a verified certificate of the caller says of it: its distinguished name and the URIs among its names, of
+    which `klamm://broker/1` names a node.
+    """
+
+    subject: str
+    uris: tuple[str, ...] = ()
+
+
 class RequestContext(Struct, frozen=True):
     """The caller of a request and its deadline. `timeout_ms` is None without a deadline.
 
@@ -15,6 +24,9 @@ class RequestContext(Struct, frozen=True):
 
     `listener`: the name of the listener that received it; empty for a request of the process itself. `is_kafka_client`:
     whether it came by Kafka's protocol, where some requests wait for something else.
+
+    `certificate`: that of the caller, which TLS has verified; None without TLS, and where the listener demands none.
+    Then `principal` is what the caller claims to be, and under TLS ANONYMOUS.
     """
 
     peer: str = ""
@@ -24,6 +36,7 @@ class RequestContext(Struct, frozen=True):
     listener: str = ""
     is_kafka_client: bool = False
     client_id: str = ""
+    certificate: PeerCertificate | None = None
 
 
 class RequestHandler(Protocol):

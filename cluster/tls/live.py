@@ -3,8 +3,8 @@
 import asyncio
 import os
 import time
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -72,11 +72,21 @@ class LiveMaterial:
         return True
 
 
-async def keep_fresh(materials: Sequence[LiveMaterial], *, poll_s: float = POLL_S) -> None:
-    """Refresh the materials again and again, off the event loop, until cancelled."""
+class ListenerTls(NamedTuple):
+    """TLS of one port. `requires_certificates`: whether clients without a valid one are refused. `max_age_ms`: after
+    this time a connection is replaced.
+    """
+
+    material: LiveMaterial
+    requires_certificates: bool
+    max_age_ms: int
+
+
+async def keep_fresh(materials: Callable[[], Iterable[LiveMaterial]], *, poll_s: float = POLL_S) -> None:
+    """Refresh the materials that there are, again and again, off the event loop, until cancelled."""
     while True:
         await asyncio.sleep(poll_s)
-        for material in materials:
+        for material in tuple(materials()):
             await asyncio.to_thread(material.refresh)
 
 
