@@ -69,7 +69,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     disk, connections = _open_disk(settings)
     async with AsyncExitStack() as cleanup:
         broker_state.set(STARTING)
-        zookeeper = await _connect(config, metrics, events)
+        zookeeper = await _connect(config, metrics, tls, events)
         cleanup.push_async_callback(zookeeper.close)
         cleanup.callback(disk.close)
         try:
@@ -204,9 +204,9 @@ async def _serve(
 
 
 async def _connect(
-    config: NodeConfig, metrics: Metrics, events: "asyncio.Queue[WatchEvent | SessionEvent]"
+    config: NodeConfig, metrics: Metrics, tls: ProcessTls, events: "asyncio.Queue[WatchEvent | SessionEvent]"
 ) -> KazooZooKeeper:
-    zookeeper = zookeeper_client(config, metrics)
+    zookeeper = zookeeper_client(config, metrics, tls.zookeeper)
     zookeeper.listen(events.put_nowait)
     try:
         await zookeeper.start_session()

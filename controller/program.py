@@ -60,7 +60,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     metrics, clock = Metrics(), SystemClock()
     state_changes = open_state_change_log(config.settings, config.data, f"controller-{config.id}", clock, metrics)
     tls = ProcessTls(config, metrics)
-    zookeeper = zookeeper_client(config, metrics)
+    zookeeper = zookeeper_client(config, metrics, tls.zookeeper)
     entrance = _Entrance()
     external = ExternalListener(entrance, config.settings.listener_names, partial(registered_endpoints, zookeeper))
     admission = Admission(_limits(config, descriptors), metrics)
