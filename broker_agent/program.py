@@ -26,6 +26,7 @@ from broker_agent.requests.topic_configs import TopicConfigs, default_log_config
 from cluster.aio.clock import SystemClock
 from cluster.aio.tasks import TaskSet
 from cluster.config.config import NodeConfig
+from cluster.config.listener_addresses import METRICS_LISTENER
 from cluster.config.settings import Settings
 from cluster.metrics.health import Health, HealthCheck
 from cluster.metrics.process import DiskSpaceMonitor, EventLoopMonitor
@@ -80,7 +81,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         sink = open_state_change_log(settings, config.data, f"broker-{broker_id}", clock, metrics)
         cleanup.callback(sink.close)
         configs = TopicConfigs(zookeeper, default_log_config(settings), settings.request_timeout_ms)
-        cleanup.callback(_serve_metrics(config, metrics, health))
+        cleanup.callback(_serve_metrics(config, metrics, health, tls))
         broker_state.set(RECOVERY)
         logs = await open_log_directories(
             LogDependencies(disk, clock, random, LogMetrics(metrics, per_partition=settings.klamm_metrics_partitions)),
@@ -132,13 +133,14 @@ def _open_disk(settings: Settings) -> tuple[FileDisk, int]:
     return FileDisk(threads, plan.log_files), plan.connections
 
 
-def _serve_metrics(config: NodeConfig, metrics: Metrics, health: "_AgentHealth") -> Callable[[], None]:
+def _serve_metrics(config: NodeConfig, metrics: Metrics, health: "_AgentHealth", tls: ProcessTls) -> Callable[[], None]:
     """Start the metrics port, if there is one: before the logs are loaded, so that a long recovery is visible
     (R1.10 e, f). Returns what stops it.
     """
     if config.metrics_listen is None:
         return lambda: None
-    _, close = serve_metrics(metrics, config.metrics_listen, HealthCheck(health.describe))
+    of_port = tls.of_listener(METRICS_LISTENER)
+    _, close = serve_metrics(metrics, config.metrics_listen, HealthCheck(health.describe), tls=of_port)
     return close
 
 

@@ -10,6 +10,7 @@ import structlog
 from cluster.aio.clock import SystemClock
 from cluster.aio.tasks import TaskSet
 from cluster.config.config import NodeConfig
+from cluster.config.listener_addresses import METRICS_LISTENER
 from cluster.metrics.health import Health, HealthCheck
 from cluster.metrics.process import DiskSpaceMonitor, EventLoopMonitor
 from cluster.metrics.registry import Metrics
@@ -87,9 +88,9 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             log_level=LogLevel(config.settings.log_level, set_log_level),
         )
         if config.metrics_listen is not None:
-            address, close_metrics = serve_metrics(
-                metrics, config.metrics_listen, HealthCheck(partial(health_of, controller))
-            )
+            health = HealthCheck(partial(health_of, controller))
+            of_port = tls.of_listener(METRICS_LISTENER)
+            address, close_metrics = serve_metrics(metrics, config.metrics_listen, health, tls=of_port)
             cleanup.callback(close_metrics)
             _log.info("Metrics endpoint started", address=address)
         entrance.open(ControllerNode(controller, zookeeper, state_log_apis(state_changes)))

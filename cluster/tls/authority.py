@@ -24,8 +24,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from msgspec import Struct
 
 from cluster.model.errors import StartupError
+from cluster.tls.settings import AUTHORITY
 
-AUTHORITY: Final = "ca.pem"
 AUTHORITY_KEY: Final = "ca-key.pem"
 CLIENT_SUFFIX: Final = ".properties"
 DEFAULT_HOSTS: Final = ("localhost", "127.0.0.1", "::1")

@@ -2,13 +2,16 @@
 
 import asyncio
 import os
+import ssl
 import time
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 import structlog
+from msgspec.structs import replace
 
 from cluster.model.errors import ConfigError
+from cluster.tls.contexts import server_context
 from cluster.tls.material import Material, load_material
 from cluster.tls.settings import TlsSettings
 
@@ -70,6 +73,22 @@ class LiveMaterial:
         self.generation += 1
         _log.info("TLS files replaced", of=self.name, before=_described(before), now=_described(found))
         return True
+
+
+class ServerContexts:
+    """Makes the contexts of a port of Python's own sockets, which follow the material."""
+
+    def __init__(self, tls: "ListenerTls") -> None:
+        auth = "required" if tls.requires_certificates else "none"
+        self._material, self._settings = tls.material, replace(tls.material.settings, client_auth=auth)
+        self._made: tuple[int, ssl.SSLContext] | None = None
+
+    def current(self) -> ssl.SSLContext:
+        """The context of the next connection."""
+        generation = self._material.generation
+        if self._made is None or self._made[0] != generation:
+            self._made = generation, server_context(self._settings, self._material.current)
+        return self._made[1]
 
 
 class ListenerTls(NamedTuple):

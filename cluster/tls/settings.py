@@ -8,6 +8,8 @@ from msgspec import Struct
 from cluster.model.errors import ConfigError
 from cluster.tls.secret import HIDDEN, Secret
 
+AUTHORITY: Final = "ca.pem"
+"""The file with the certificate of a development authority. Here, because it is named without being made."""
 CLIENT_AUTHS: Final = ("none", "requested", "required")
 STORE_TYPES: Final = ("PEM", "PKCS12")
 PROTOCOLS: Final = ("TLSv1.2", "TLSv1.3")
