@@ -3,6 +3,7 @@
 import os
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,15 +43,16 @@ class Target(NamedTuple):
         return any(state_of(member.process) == GONE for member in read_cluster_state(self.data).members)
 
     def tls(self) -> TlsSettings | None:
-        """How its nodes are called; None: without TLS. Raises ConfigError, StartupError."""
+        """How its nodes are called; None: without TLS, or the folder has no cluster. Raises ConfigError."""
         if self.command_config is not None:
             return read_client_tls(self.command_config)
-        if self.bootstrap is not None:
-            return None
-        return client_tls_of(self.data, read_cluster_state(self.data))
+        if self.bootstrap is None:
+            with suppress(StartupError):
+                return client_tls_of(self.data, read_cluster_state(self.data))
+        return None
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """The same for Python's own sockets, as those to ports for metrics. Raises ConfigError, StartupError."""
+        """The same for Python's own sockets, as those to ports for metrics. Raises ConfigError."""
         found = self.tls()
         if found is None:
             return None
