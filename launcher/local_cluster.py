@@ -16,7 +16,7 @@ from cluster.cli.documents import Format
 from cluster.config.config import load_config
 from cluster.model.errors import StartupError
 from cluster.model.exit_codes import ExitCode
-from cluster.process.local_cluster import CERTIFICATES, CLIENT, read_cluster_state
+from cluster.process.local_cluster import read_cluster_state
 from deploy.local.cluster import LocalCluster
 from deploy.local.cluster_folder import ClusterFolder
 from deploy.local.java import find_java
@@ -226,9 +226,9 @@ def _announce(cluster: LocalCluster, seconds: float, data: Path) -> None:
     if cluster.state.kafka:
         addresses = ",".join(member.address for member in cluster.state.kafka_brokers)
         say(f"Kafka {cluster.state.kafka}'s clients and tools connect with --bootstrap-server {addresses}")
-    if cluster.state.is_secured:
-        config = cluster.folder / CERTIFICATES / f"{CLIENT}.properties"
-        say(f"clients need a certificate: --bootstrap {cluster.bootstrap[0]} --command-config {config}")
+    if cluster.client_properties is not None:
+        where = f"--bootstrap {cluster.bootstrap[0]} --command-config {cluster.client_properties}"
+        say(f"clients elsewhere need a certificate: {where}")
     say(f"logs are in {cluster.folder / 'logs'}")
 
 

@@ -22,6 +22,8 @@ from cluster.process import identity
 from cluster.process.identity import GONE
 from cluster.process.local_cluster import (
     BROKER,
+    CERTIFICATES,
+    CLIENT,
     CONTROLLER,
     STATE_VERSION,
     ZOOKEEPER,
@@ -29,6 +31,7 @@ from cluster.process.local_cluster import (
     Member,
     client_tls_of,
 )
+from cluster.tls.authority import CLIENT_SUFFIX
 from cluster.tls.contexts import client_context
 from cluster.tls.settings import TlsSettings
 from deploy.local import ports, processes
@@ -167,6 +170,11 @@ class LocalCluster:
     def client_tls(self) -> TlsSettings | None:
         """How clients call it, and whoever asks its ZooKeeper; None: without TLS."""
         return client_tls_of(self.folder, self.state)
+
+    @property
+    def client_properties(self) -> Path | None:
+        """The file for `--command-config` of a secured cluster."""
+        return self.folder / CERTIFICATES / f"{CLIENT}{CLIENT_SUFFIX}" if self.state.is_secured else None
 
     @property
     def state_change_logs(self) -> list[Path]:
