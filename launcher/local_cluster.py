@@ -32,6 +32,16 @@ _WATCH_S = 0.5
 _SetAclOption = Annotated[
     bool, typer.Option("--zookeeper-set-acl", help="Create znodes with ACLs: this cluster may write, others only read.")
 ]
+_PortOption = Annotated[
+    int | None,
+    typer.Option(min=1024, max=LAST_FIRST_PORT, help="ZooKeeper's port; broker 1 has the next. Default: free ports."),
+]
+_SecureOption = Annotated[
+    bool, typer.Option("--secure", help="TLS at every port, with certificates for nodes and clients; ZooKeeper too.")
+]
+_KafkaOption = Annotated[
+    str | None, typer.Option(metavar="VERSION", help="Run brokers of Apache Kafka: 2.4.1, 2.8.2, 3.3.2 or 3.9.1.")
+]
 _LogDirsOption = Annotated[
     int | None, typer.Option(min=1, max=16, help="Log directories of each broker. Default: those there are, or 1.")
 ]
@@ -68,16 +78,8 @@ def up(
         str | None, typer.Option(metavar="RACK,…", help="Racks over which brokers are spread, in order.")
     ] = None,
     log_dirs: _LogDirsOption = None,
-    port: Annotated[
-        int | None,
-        typer.Option(
-            min=1024, max=LAST_FIRST_PORT, help="ZooKeeper's port; broker 1 has the next. Default: free ports."
-        ),
-    ] = None,
-    kafka: Annotated[
-        str | None,
-        typer.Option(metavar="VERSION", help="Run brokers of Apache Kafka: 2.4.1, 2.8.2, 3.3.2 or 3.9.1."),
-    ] = None,
+    port: _PortOption = None,
+    kafka: _KafkaOption = None,
     secure: Annotated[
         bool,
         typer.Option("--secure", help="TLS at every port, with certificates for nodes and clients; ZooKeeper too."),

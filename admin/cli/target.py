@@ -43,7 +43,7 @@ class Target(NamedTuple):
         return any(state_of(member.process) == GONE for member in read_cluster_state(self.data).members)
 
     def tls(self) -> TlsSettings | None:
-        """How its nodes are called; None: without TLS, or the folder has no cluster. Raises ConfigError."""
+        """Read how its nodes are called; None: without TLS, or the folder has no cluster. Raises ConfigError."""
         if self.command_config is not None:
             return read_client_tls(self.command_config)
         if self.bootstrap is None:

@@ -83,7 +83,7 @@ class LocalClusterState(Struct):
     is_secured: bool = False
 
     def metrics_of(self, member: Member) -> str:
-        """Where a member serves its metrics: host:port, under TLS https://host:port."""
+        """The address where a member serves its metrics: host:port, under TLS https://host:port."""
         return f"{'https://' if self.is_secured else ''}{member.host}:{member.metrics_port}"
 
     @property
@@ -121,7 +121,7 @@ def read_cluster_state(folder: Path) -> LocalClusterState:
 
 
 def client_tls_of(folder: Path, state: LocalClusterState) -> TlsSettings | None:
-    """How clients call the cluster of a folder; None: without TLS."""
+    """The TLS with which clients call the cluster of a folder; None: without it."""
     if not state.is_secured:
         return None
     certificates = folder.resolve() / CERTIFICATES

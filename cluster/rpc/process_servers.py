@@ -71,5 +71,5 @@ def exposed_listeners(config: NodeConfig) -> list[str]:
 
 
 def channel_security(tls: ProcessTls) -> ChannelSecurity | None:
-    """How this process calls other nodes; None: without TLS."""
+    """Make what decides how this process calls other nodes; None: without TLS."""
     return None if tls.peers is None else ChannelSecurity(tls.peers, tls.secured_listeners)

@@ -4,7 +4,6 @@ gRPC keeps what it was given, so servers ask at each handshake, and clients make
 1.3, and can demand certificates from all clients of a port or from none.
 """
 
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,7 +12,7 @@ import grpc
 from cluster.model.broker import Endpoint
 from cluster.requests.context import PeerCertificate
 from cluster.tls.live import ListenerTls, LiveMaterial
-from cluster.tls.material import Material
+from cluster.tls.material import Material, why_refused
 
 _SSL = "SSL"
 _SUBJECT_LENGTH_MAX = 256
@@ -97,13 +96,5 @@ class ChannelSecurity:
         return self._made[1]
 
     def why_closed(self) -> str:
-        """Guess why a peer closed a connection in the handshake: it cannot say so, but this side's certificate can be
-        looked at.
-        """
-        own = self._material.current.own
-        if own is None:
-            return "this side shows no certificate (ssl.keystore.location), and perhaps it demands one"
-        if own.not_after < time.time():
-            expired = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(own.not_after))
-            return f"the certificate of this side, {own.subject}, expired at {expired}"
-        return f"perhaps it does not trust the certificate of this side, {own.subject}, issued by {own.issuer}"
+        """Guess why a peer closed a connection in the handshake."""
+        return why_refused(self._material.current.own, "ssl.keystore.location")

@@ -3,6 +3,7 @@
 Libraries take them as PEM in memory, so encrypted keys and PKCS12 stores are the same to all.
 """
 
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -60,6 +61,18 @@ def load_material(settings: TlsSettings, now: datetime | None = None) -> Materia
     if errors:
         raise ConfigError(errors)
     return Material(own, roots)
+
+
+def why_refused(own: OwnCertificate | None, setting: str) -> str:
+    """Guess why a peer closed a connection in the handshake: it cannot say so, but the certificate of this side can be
+    looked at. `setting`: the one that names the key store.
+    """
+    if own is None:
+        return f"this side shows no certificate ({setting}), and perhaps it demands one"
+    if own.not_after < time.time():
+        expired = _time(datetime.fromtimestamp(own.not_after, UTC))
+        return f"the certificate of this side, {own.subject}, expired at {expired}"
+    return f"perhaps it does not trust the certificate of this side, {own.subject}, issued by {own.issuer}"
 
 
 def _own(store: KeyStore, settings: TlsSettings, now: datetime) -> OwnCertificate:

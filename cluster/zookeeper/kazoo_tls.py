@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from cluster.tls.contexts import client_context
 from cluster.tls.live import LiveMaterial
+from cluster.tls.material import why_refused
 
 
 class TlsSockets:
@@ -69,10 +70,5 @@ class TlsSockets:
         return f"TLS failed: {reason}" + (f"; {self._of_own()}" if "alert" in reason else "")
 
     def _of_own(self) -> str:
-        """What may be wrong with the certificate of this side, which the server does not say."""
-        own = self._material.current.own
-        if own is None:
-            return "this side shows no certificate (zookeeper.ssl.keystore.location)"
-        if own.not_after < time.time():
-            return f"the certificate of this side, {own.subject}, has expired"
-        return f"perhaps it does not trust the certificate of this side, {own.subject}, issued by {own.issuer}"
+        """Say what may be wrong with the certificate of this side."""
+        return why_refused(self._material.current.own, "zookeeper.ssl.keystore.location")

@@ -106,23 +106,7 @@ class LocalCluster:
             raise StartupError(f"{folder}: cannot be made or used: {error.strerror}") from error
         if ClusterFolder(folder).has_cluster:
             cluster = cls.open(folder)
-            if zookeeper is not None and cluster.state.zookeeper != zookeeper:
-                raise StartupError(
-                    f"the cluster in {folder} lives in ZooKeeper {cluster.state.zookeeper}, not {zookeeper}:"
-                    " a cluster there needs a folder of its own"
-                )
-            if kafka not in {None, cluster.state.kafka}:
-                brokers_there = f"of Kafka {cluster.state.kafka}" if cluster.state.kafka else "klamm's own"
-                raise StartupError(
-                    f"the brokers of the cluster in {folder} are {brokers_there}, not of Kafka {kafka}: a cluster of"
-                    " these needs a folder of its own"
-                )
-            if is_secured and not cluster.state.is_secured:
-                raise StartupError(
-                    f"the cluster in {folder} was made without --secure: a secured one needs a folder of its own"
-                )
-            if first_port not in {0, cluster.state.first_port}:
-                raise StartupError(f"the cluster in {folder} has its ports already: they stay as they are")
+            _require_same(cluster.state, folder, zookeeper, kafka, first_port=first_port, is_secured=is_secured)
         else:
             if is_secured and (kafka or zookeeper is not None):
                 raise StartupError("--secure is for klamm's own brokers and a ZooKeeper that 'klamm up' starts")
@@ -168,7 +152,7 @@ class LocalCluster:
 
     @property
     def client_tls(self) -> TlsSettings | None:
-        """How clients call it, and whoever asks its ZooKeeper; None: without TLS."""
+        """The TLS with which clients call it, and its ZooKeeper is asked; None: without it."""
         return client_tls_of(self.folder, self.state)
 
     @property
@@ -339,6 +323,35 @@ class LocalCluster:
 
     def _save(self) -> None:
         self._files.write(self.state)
+
+
+def _require_same(
+    state: LocalClusterState,
+    folder: Path,
+    zookeeper: str | None,
+    kafka: str | None,
+    *,
+    first_port: int,
+    is_secured: bool,
+) -> None:
+    """Raise StartupError if the cluster of a folder is of another kind than the one that is asked for."""
+    if zookeeper is not None and state.zookeeper != zookeeper:
+        raise StartupError(
+            f"the cluster in {folder} lives in ZooKeeper {state.zookeeper}, not {zookeeper}:"
+            " a cluster there needs a folder of its own"
+        )
+    if kafka not in {None, state.kafka}:
+        brokers_there = f"of Kafka {state.kafka}" if state.kafka else "klamm's own"
+        raise StartupError(
+            f"the brokers of the cluster in {folder} are {brokers_there}, not of Kafka {kafka}: a cluster of"
+            " these needs a folder of its own"
+        )
+    if is_secured and not state.is_secured:
+        raise StartupError(
+            f"the cluster in {folder} was made without --secure: a secured one needs a folder of its own"
+        )
+    if first_port not in {0, state.first_port}:
+        raise StartupError(f"the cluster in {folder} has its ports already: they stay as they are")
 
 
 def _environment() -> dict[str, str]:
