@@ -30,9 +30,11 @@ from cluster.requests.configs import UpdateFeaturesRequest
 from cluster.requests.data import MetadataRequest, MetadataResponse
 from cluster.requests.recovery import RecoverClusterRequest
 from cluster.requests.request import RequestFor
+from cluster.tls.settings import TlsSettings
 
 if TYPE_CHECKING:
     from admin.kafka_brokers import KafkaBrokers
+    from cluster.rpc.transport_security import ChannelSecurity
 
 _T = TypeVar("_T")
 _Response = TypeVar("_Response", bound=Struct)
@@ -62,18 +64,23 @@ class ClusterConnection:
         origin: str = "",
         on_wait: OnWait | None = None,
         client_id: str = "klamm",
+        tls: TlsSettings | None = None,
     ) -> None:
         """Take the bootstrap addresses.
 
         `names`: the names of these nodes in messages, such as "controller 1001"; `origin`: the source of the addresses,
         such as "--bootstrap"; `on_wait` is called once a wait has lasted for two seconds, with its reason.
-        `client_id`: its name, by which brokers choose its quotas.
+        `client_id`: its name, by which brokers choose its quotas. `tls`: what it shows and trusts; None: the cluster
+        is called without TLS. Raises ConfigError if its files cannot be used.
         """
         from cluster.rpc.client import RpcClient  # noqa: PLC0415 - gRPC loads slowly; the help of a command needs none.
 
         assert bootstrap, "a client needs an address to start from"
         self.rpc = RpcClient(
-            connect_timeout_ms=_CONNECT_TIMEOUT_MS, connect_timeout_max_ms=_CONNECT_TIMEOUT_MS, client_id=client_id
+            connect_timeout_ms=_CONNECT_TIMEOUT_MS,
+            connect_timeout_max_ms=_CONNECT_TIMEOUT_MS,
+            client_id=client_id,
+            security=None if tls is None else _security(tls),
         )
         self.waiting = ClientWaits(on_wait)
         self._search = NodeSearch(bootstrap, names or {}, origin)
@@ -347,6 +354,13 @@ class ClusterConnection:
 
     def _with_advice(self, missing: str, last: NoAnswerError) -> NoAnswerError:
         return NoAnswerError(missing, "; ".join(filter(None, (last.reasons, self._search.advice))), last.cause)
+
+
+def _security(tls: TlsSettings) -> "ChannelSecurity":
+    from cluster.rpc.transport_security import ChannelSecurity  # noqa: PLC0415 - gRPC loads slowly.
+    from cluster.tls.live import LiveMaterial  # noqa: PLC0415 - so does cryptography.
+
+    return ChannelSecurity(LiveMaterial(tls, "client"))
 
 
 def _changes_something(request: Any) -> bool:

@@ -23,6 +23,7 @@ from cluster.config.config import check_zookeeper
 from cluster.model.errors import ClusterError
 from cluster.model.exit_codes import ExitCode
 from cluster.model.takeover import AdoptedMode
+from cluster.tls.live import LiveMaterial
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import ZooKeeper
 
@@ -187,6 +188,7 @@ async def _with_zookeeper(address: str, config: CommandConfig, work: Callable[[Z
         credentials=config.credentials,
         sets_acl=config.sets_acl,
         creates_chroot=False,
+        tls=None if config.zookeeper_tls is None else LiveMaterial(config.zookeeper_tls, "zookeeper"),
     )
     client.listen(lambda _: None)
     await client.start_session()
@@ -199,7 +201,8 @@ async def _with_zookeeper(address: str, config: CommandConfig, work: Callable[[Z
 async def _survey(client: ZooKeeper, config: CommandConfig) -> Survey:
     found = await survey_zookeeper(client)
     brokers = await ask_all(found.brokers, config.tls, _ASK_S)
-    return replace(found, brokers=brokers, has_credentials=config.credentials is not None)
+    has_certificate = config.zookeeper_tls is not None and config.zookeeper_tls.has_keystore
+    return replace(found, brokers=brokers, has_credentials=config.credentials is not None or has_certificate)
 
 
 def _mode(text: str) -> AdoptedMode:

@@ -37,7 +37,8 @@ class EmbeddedZooKeeper:
                 process_group=0,
             )
         deadline = time.monotonic() + timeout_seconds
-        while not is_serving("127.0.0.1", command.port):
+        tls = None if self._settings is None or self._settings.tls is None else self._settings.tls.probe()
+        while not is_serving("127.0.0.1", command.port, tls=tls):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 raise StartupError(f"ZooKeeper did not start on port {command.port}: {log_tail(command.folder)}")

@@ -27,6 +27,7 @@ from broker_agent.requests.topic_configs import TopicConfigs, default_log_config
 from cluster.aio.clock import SystemClock
 from cluster.aio.tasks import TaskSet
 from cluster.config.config import NodeConfig
+from cluster.config.listener_addresses import METRICS_LISTENER
 from cluster.config.settings import Settings
 from cluster.metrics.health import Health, HealthCheck
 from cluster.metrics.process import DiskSpaceMonitor, EventLoopMonitor
@@ -38,11 +39,12 @@ from cluster.process.descriptors import plan_descriptors, raise_limit, warn_if_l
 from cluster.process.diagnostics import configure_diagnostics, set_log_level
 from cluster.process.log_level import LogLevel
 from cluster.process.service_manager import ServiceManager
+from cluster.process.tls import ProcessTls
 from cluster.process.zookeeper import why_no_session, zookeeper_client
 from cluster.rpc.admission import Admission
 from cluster.rpc.admission_limits import AdmissionLimits
 from cluster.rpc.external_listener import ExternalListener
-from cluster.rpc.process_servers import serve_listeners
+from cluster.rpc.process_servers import channel_security, serve_listeners
 from cluster.rpc.serving import Listener, RpcServer
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.port import SessionEvent, WatchEvent
@@ -64,11 +66,11 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     events: asyncio.Queue[WatchEvent | SessionEvent] = asyncio.Queue()
     failed_directories: asyncio.Queue[str] = asyncio.Queue()
     broker_state = metrics.gauge("kafka.server", "KafkaServer", "BrokerState")
-    health = _AgentHealth()
+    health, tls = _AgentHealth(), ProcessTls(config, metrics)
     disk, connections = _open_disk(settings)
     async with AsyncExitStack() as cleanup:
         broker_state.set(STARTING)
-        zookeeper = await _connect(config, metrics, events)
+        zookeeper = await _connect(config, metrics, tls, events)
         cleanup.push_async_callback(zookeeper.close)
         cleanup.callback(disk.close)
         try:
@@ -79,7 +81,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         sink = open_state_change_log(settings, config.data, f"broker-{broker_id}", clock, metrics)
         cleanup.callback(sink.close)
         configs = TopicConfigs(zookeeper, default_log_config(settings), settings.request_timeout_ms)
-        cleanup.callback(_serve_metrics(config, metrics, health))
+        cleanup.callback(_serve_metrics(config, metrics, health, tls))
         broker_state.set(RECOVERY)
         logs = await open_log_directories(
             LogDependencies(disk, clock, random, LogMetrics(metrics, per_partition=settings.klamm_metrics_partitions)),
@@ -90,7 +92,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         )
         workers = ThreadWorkers(_VALIDATION_THREADS)
         cleanup.callback(workers.close)
-        client = GrpcClusterClient(settings)
+        client = GrpcClusterClient(settings, channel_security(tls))
         cleanup.push_async_callback(client.close)
         dependencies = AgentDependencies(
             settings=settings,
@@ -113,11 +115,12 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
         )
         async with TaskSet() as tasks:
             tasks.start(sink.run(), name="state-change-log")
+            tasks.start(tls.run(), name="TLS files")
             tasks.start(EventLoopMonitor(metrics).run(), name="event loop monitor")
             tasks.start(DiskSpaceMonitor(metrics, config.data).run(), name="disk space monitor")
             own = Broker(broker_id, (), config.rack, klamm_version=version("klamm"))
             agent = health.agent = Agent(own, dependencies, tasks)
-            await _serve(config, agent, dependencies, connections, stop=stop, tasks=tasks)
+            await _serve(config, agent, dependencies, connections, tls=tls, stop=stop, tasks=tasks)
 
 
 def _open_disk(settings: Settings) -> tuple[FileDisk, int]:
@@ -131,13 +134,14 @@ def _open_disk(settings: Settings) -> tuple[FileDisk, int]:
     return FileDisk(threads, plan.log_files), plan.connections
 
 
-def _serve_metrics(config: NodeConfig, metrics: Metrics, health: "_AgentHealth") -> Callable[[], None]:
+def _serve_metrics(config: NodeConfig, metrics: Metrics, health: "_AgentHealth", tls: ProcessTls) -> Callable[[], None]:
     """Start the metrics port, if there is one: before the logs are loaded, so that a long recovery is visible
     (R1.10 e, f). Returns what stops it.
     """
     if config.metrics_listen is None:
         return lambda: None
-    _, close = serve_metrics(metrics, config.metrics_listen, HealthCheck(health.describe))
+    of_port = tls.of_listener(METRICS_LISTENER)
+    _, close = serve_metrics(metrics, config.metrics_listen, HealthCheck(health.describe), tls=of_port)
     return close
 
 
@@ -157,6 +161,7 @@ async def _serve(
     dependencies: AgentDependencies,
     connections: int,
     *,
+    tls: ProcessTls,
     stop: asyncio.Event,
     tasks: TaskSet,
 ) -> None:
@@ -177,7 +182,7 @@ async def _serve(
         return await serve_broker_agent(listener, external if listener.is_external else node, metrics, admission)
 
     try:
-        servers = await serve_listeners(config, serve)
+        servers = await serve_listeners(config, serve, tls)
         async with AsyncExitStack() as cleanup:
             # Also when a task fails: a server that outlives the event loop complains of that, not of the failure.
             cleanup.push_async_callback(servers.stop, 0)
@@ -202,9 +207,9 @@ async def _serve(
 
 
 async def _connect(
-    config: NodeConfig, metrics: Metrics, events: "asyncio.Queue[WatchEvent | SessionEvent]"
+    config: NodeConfig, metrics: Metrics, tls: ProcessTls, events: "asyncio.Queue[WatchEvent | SessionEvent]"
 ) -> KazooZooKeeper:
-    zookeeper = zookeeper_client(config, metrics)
+    zookeeper = zookeeper_client(config, metrics, tls.zookeeper)
     zookeeper.listen(events.put_nowait)
     try:
         await zookeeper.start_session()

@@ -17,6 +17,7 @@ from cluster.metrics.requests import RequestMetrics
 from cluster.model.broker import Broker, BrokerId, ControllerId, Endpoint
 from cluster.requests.context import RequestHandler
 from cluster.rpc.admission import Admission
+from cluster.rpc.transport_security import ChannelSecurity
 from cluster.zookeeper.port import ZooKeeper
 from cluster.zookeeper.registrations import controller_addresses, registered_brokers, registered_controllers
 from controller.adapters.grpc_broker_client import GrpcBrokerClient
@@ -50,16 +51,18 @@ async def open_broker_client(
     handler: RequestHandler,
     admission: Admission,
     *,
+    security: ChannelSecurity | None,
     metrics: Metrics,
     cleanup: AsyncExitStack,
 ) -> OpenedClient:
     """The client for the brokers of this cluster, closed by `cleanup`.
 
+    `security`: how klamm's agents are called; None: without TLS.
     With Kafka's brokers also the listeners for them are opened, of which the client tells them. Raises StartupError if
     an address cannot be bound.
     """
     if config.settings.klamm_broker_protocol == "klamm":
-        agents = GrpcBrokerClient(config.settings)
+        agents = GrpcBrokerClient(config.settings, security)
         cleanup.push_async_callback(agents.close)
         return OpenedClient(agents)
     client_id = f"klamm-{config.id}"

@@ -10,6 +10,7 @@ import structlog
 from cluster.aio.clock import SystemClock
 from cluster.aio.tasks import TaskSet
 from cluster.config.config import NodeConfig
+from cluster.config.listener_addresses import METRICS_LISTENER
 from cluster.metrics.health import Health, HealthCheck
 from cluster.metrics.process import DiskSpaceMonitor, EventLoopMonitor
 from cluster.metrics.registry import Metrics
@@ -26,12 +27,13 @@ from cluster.process.descriptors import DescriptorPlan, plan_descriptors, raise_
 from cluster.process.diagnostics import configure_diagnostics, set_log_level
 from cluster.process.log_level import LogLevel
 from cluster.process.service_manager import ServiceManager
+from cluster.process.tls import ProcessTls
 from cluster.process.zookeeper import why_no_session, zookeeper_client
 from cluster.requests.context import RequestContext, RequestHandler
 from cluster.rpc.admission import Admission
 from cluster.rpc.admission_limits import AdmissionLimits
 from cluster.rpc.external_listener import ExternalListener
-from cluster.rpc.process_servers import serve_listeners
+from cluster.rpc.process_servers import channel_security, serve_listeners
 from cluster.rpc.serving import Listener, RpcServer
 from cluster.zookeeper.registrations import registered_endpoints
 from controller.adapters.grpc_server import serve_controller
@@ -58,7 +60,8 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
     warn_if_low(descriptors)
     metrics, clock = Metrics(), SystemClock()
     state_changes = open_state_change_log(config.settings, config.data, f"controller-{config.id}", clock, metrics)
-    zookeeper = zookeeper_client(config, metrics)
+    tls = ProcessTls(config, metrics)
+    zookeeper = zookeeper_client(config, metrics, tls.zookeeper)
     entrance = _Entrance()
     external = ExternalListener(entrance, config.settings.listener_names, partial(registered_endpoints, zookeeper))
     admission = Admission(_limits(config, descriptors), metrics)
@@ -68,9 +71,11 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
 
     async with AsyncExitStack() as cleanup:
         cleanup.callback(state_changes.close)
-        servers = await serve_listeners(config, serve)
+        servers = await serve_listeners(config, serve, tls)
         cleanup.push_async_callback(servers.stop)
-        opened = await open_broker_client(config, zookeeper, entrance, admission, metrics=metrics, cleanup=cleanup)
+        opened = await open_broker_client(
+            config, zookeeper, entrance, admission, security=channel_security(tls), metrics=metrics, cleanup=cleanup
+        )
         controller = Controller(
             config=_controller_config(config, servers.endpoints, opened),
             zookeeper=zookeeper,
@@ -83,9 +88,9 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             log_level=LogLevel(config.settings.log_level, set_log_level),
         )
         if config.metrics_listen is not None:
-            address, close_metrics = serve_metrics(
-                metrics, config.metrics_listen, HealthCheck(partial(health_of, controller))
-            )
+            health = HealthCheck(partial(health_of, controller))
+            of_port = tls.of_listener(METRICS_LISTENER)
+            address, close_metrics = serve_metrics(metrics, config.metrics_listen, health, tls=of_port)
             cleanup.callback(close_metrics)
             _log.info("Metrics endpoint started", address=address)
         entrance.open(ControllerNode(controller, zookeeper, state_log_apis(state_changes)))
@@ -95,6 +100,7 @@ async def run(config: NodeConfig, stop: asyncio.Event) -> None:
             async with TaskSet() as tasks:
                 tasks.start(state_changes.run(), name="state-change log")
                 tasks.start(_notify(controller, stop), name="service manager")
+                tasks.start(tls.run(), name="TLS files")
                 tasks.start(EventLoopMonitor(metrics).run(), name="event loop monitor")
                 tasks.start(DiskSpaceMonitor(metrics, config.data).run(), name="disk space monitor")
                 await controller.run(stop)

@@ -55,6 +55,7 @@ _MODULES: Final = {
         "controller": "launcher.nodes",
         "broker": "launcher.nodes",
         "health": "launcher.nodes",
+        "certs": "launcher.certs",
     },
     "Audit, simulation, tests": {
         "simulate": "launcher.simulations",
@@ -96,6 +97,7 @@ _SUMMARIES: Final = {
     "time.",
     "broker": "Run one broker in the foreground: replicated partition logs, produce and fetch.",
     "health": "Check one controller or broker by its metrics port: active, standby or registered.",
+    "certs": "Make certificates for development: an authority, nodes, clients.",
     "simulate": "Run simulated clusters under random faults and check the protocol's invariants.",
     "test": "Run all checks of the repository: format, lint, types, import contracts, coverage of decisions, tests.",
     "audit": "Audit state-change logs: check invariants, report findings, detect tampering.",

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import platform
+import ssl
 import stat
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from typing import Annotated, BinaryIO, Final
 import typer
 from msgspec import Struct
 
-from admin.cli.metrics_text import read_metrics
+from admin.cli.metrics_text import HTTPS, read_metrics
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import examples, say, write
 from admin.cli.target import parse_addresses
@@ -86,7 +87,8 @@ def bundle(
     ] = None,
     log: Annotated[list[Path] | None, typer.Option(metavar="FILE", help="Add the end of a log. Repeatable.")] = None,
     metrics: Annotated[
-        list[str] | None, typer.Option(metavar="HOST:PORT", help="Add the metrics of a node. Repeatable.")
+        list[str] | None,
+        typer.Option(metavar="HOST:PORT", help="Add the metrics of a node; https://HOST:PORT with TLS. Repeatable."),
     ] = None,
     cluster: Cluster,
 ) -> None:
@@ -108,12 +110,13 @@ def bundle(
     if state is not None:
         configs += _files_in(cluster.target.data / "config", "*.toml")
         logs += _files_in(cluster.target.data / "logs", "*.log")
-        nodes += [f"{member.host}:{member.metrics_port}" for member in state.nodes]
+        nodes += [state.metrics_of(member) for member in state.nodes]
+    read = partial(_metrics, cluster.target.tls_context(), min(_METRICS_TIMEOUT_S, cluster.timeout))
     ends_at = time.monotonic() + cluster.timeout + _STARTS_S
     gather: list[Callable[[], _Part]] = [
         _versions,
         *(partial(_answer, cluster, ends_at, name, command) for name, command in _COMMANDS.items()),
-        *(partial(_metrics, min(_METRICS_TIMEOUT_S, cluster.timeout), address) for address in dict.fromkeys(nodes)),
+        *(partial(read, address) for address in dict.fromkeys(nodes)),
         *(partial(_config, path) for path in configs),
         *(partial(_log, path) for path in logs),
     ]
@@ -208,6 +211,8 @@ def _answer(cluster: Cluster, ends_at: float, name: str, command: Sequence[str])
     """Return what a command says until all have to end; an error is an answer, too."""
     target = cluster.target
     where = ["--bootstrap", target.bootstrap] if target.bootstrap is not None else ["--data", str(target.data)]
+    if target.command_config is not None:
+        where += ["--command-config", str(target.command_config)]
     full = [sys.executable, "-P", "-m", "klamm", *command, *where, "--timeout", f"{cluster.timeout:g}", "-o", "json"]
     left_s = max(0, ends_at - time.monotonic())
     try:
@@ -226,12 +231,12 @@ def _answer(cluster: Cluster, ends_at: float, name: str, command: Sequence[str])
     )
 
 
-def _metrics(timeout_s: float, address: str) -> _Part:
+def _metrics(tls: ssl.SSLContext | None, timeout_s: float, address: str) -> _Part:
     try:
-        text = read_metrics(address, timeout_s)
+        text = read_metrics(address, timeout_s, tls)
     except (OSError, ValueError, HTTPException) as error:
         text = f"{address}: {error}\n"
-    return _Part(f"metrics/{address.replace(':', '-')}.txt", _begin(redact(text)))
+    return _Part(f"metrics/{address.removeprefix(HTTPS).replace(':', '-')}.txt", _begin(redact(text)))
 
 
 def _config(path: Path) -> _Part:

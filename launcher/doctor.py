@@ -3,6 +3,7 @@
 import contextlib
 import resource
 import shutil
+import ssl
 import subprocess
 import sys
 import time
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from email.utils import parsedate_to_datetime
 from functools import partial
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPException
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Final
@@ -20,6 +21,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from admin.cli.clusters import examine
+from admin.cli.metrics_text import connection_to
 from admin.cli.options import Cluster, run, talks_to_cluster
 from admin.cli.output import examples, say, say_wait, write
 from admin.cli.target import parse_addresses
@@ -29,7 +31,9 @@ from cluster.model.errors import ClusterError, ConfigError, StartupError
 from cluster.model.exit_codes import ExitCode
 from cluster.model.printable import counted
 from cluster.process.identity import GONE, RUNNING, state_of
-from cluster.process.local_cluster import LocalClusterState, Member, read_cluster_state
+from cluster.process.local_cluster import LocalClusterState, Member, client_tls_of, read_cluster_state
+from cluster.tls.contexts import client_context
+from cluster.tls.settings import TlsSettings
 from deploy.local.java import find_java
 from deploy.local.processes import is_free
 from deploy.local.zookeeper import is_serving
@@ -63,7 +67,10 @@ def doctor(
     ] = None,
     metrics: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST:PORT", help="Compare the clock of the node that serves metrics here. Repeatable."),
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Compare the clock of the node that serves metrics here; https://HOST:PORT with TLS. Repeatable.",
+        ),
     ] = None,
     cluster: Cluster,
 ) -> None:
@@ -74,15 +81,16 @@ def doctor(
     is healthy. Nothing is changed.
     """
     state = _local_state(cluster)
-    servers = _servers(zookeeper, config or (), state)
+    servers = _servers(zookeeper, config or (), state, cluster.target.data)
     nodes = [address for text in metrics or () for address in parse_addresses(text, "--metrics")]
     if state is not None:
-        nodes += [f"{m.host}:{m.metrics_port}" for m in state.nodes if state_of(m.process) == RUNNING]
+        nodes += [state.metrics_of(m) for m in state.nodes if state_of(m.process) == RUNNING]
+    tls = cluster.target.tls_context()
     # All who may be silent are asked at once, in the time that the cluster has.
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         machine = pool.submit(lambda: list(_machine(cluster.timeout)))
-        serving = pool.map(partial(_serves, timeout_s=min(_SERVER_TIMEOUT_S, cluster.timeout)), servers)
-        skews = pool.map(partial(_skew, timeout_s=min(_HTTP_TIMEOUT_S, cluster.timeout)), nodes)
+        serving = pool.map(partial(_serves, timeout_s=min(_SERVER_TIMEOUT_S, cluster.timeout)), servers.items())
+        skews = pool.map(partial(_skew, timeout_s=min(_HTTP_TIMEOUT_S, cluster.timeout), tls=tls), nodes)
         health = [_health(cluster)] if cluster.target.bootstrap is not None or state is not None else []
         found = [*machine.result(), *_configs(config or ())]
         found += [checks.check_zookeeper(server, serves) for server, serves in zip(servers, serving, strict=True)]
@@ -158,23 +166,38 @@ def _local_state(cluster: Cluster) -> LocalClusterState | None:
         return None
 
 
-def _servers(named: str | None, files: list[Path] | tuple[Path, ...], state: LocalClusterState | None) -> list[str]:
-    """The addresses of all ZooKeeper servers that are named anywhere."""
-    connects = [] if named is None else [",".join(parse_addresses(named, "--zookeeper"))]
+def _servers(
+    named: str | None, files: list[Path] | tuple[Path, ...], state: LocalClusterState | None, data: Path
+) -> dict[str, TlsSettings | None]:
+    """The addresses of all ZooKeeper servers that are named anywhere, each with how it is spoken to under TLS.
+
+    What --zookeeper names is spoken to as a file says of the same address, or else without TLS.
+    """
+    connects: list[tuple[str, TlsSettings | None]] = []
     for file in files:
         try:
-            connects.append(load_config(file, {}).zookeeper)
+            config = load_config(file, {})
         except ConfigError:
             continue
-    connects += [] if state is None else [state.zookeeper]
-    return list(dict.fromkeys(server for connect in connects for server in connect.partition("/")[0].split(",")))
+        connects.append((config.zookeeper, config.settings.zookeeper_tls))
+    if state is not None:
+        connects.append((state.zookeeper, client_tls_of(data, state)))
+    if named is not None:
+        connects.append((",".join(parse_addresses(named, "--zookeeper")), None))
+    found: dict[str, TlsSettings | None] = {}
+    for connect, tls in connects:
+        for server in connect.partition("/")[0].split(","):
+            found[server] = found.get(server) or tls
+    return found
 
 
-def _serves(server: str, timeout_s: float) -> bool:
+def _serves(server: tuple[str, TlsSettings | None], timeout_s: float) -> bool:
+    address, tls = server
     try:
-        return is_serving(*host_and_port(server), timeout_s=timeout_s)
-    except ValueError:
-        # A name that no host can have.
+        context = None if tls is None else client_context(tls)
+        return is_serving(*host_and_port(address), timeout_s=timeout_s, tls=context)
+    except (ConfigError, ValueError):
+        # A name that no host can have; files that cannot be used are a finding of their own.
         return False
 
 
@@ -188,11 +211,11 @@ def _member(member: Member, data: Path) -> Diagnosis:
     return checks.check_member(member.name, state, in_use, f"{start}; its log is {log}")
 
 
-def _skew(node: str, timeout_s: float) -> Diagnosis | None:
+def _skew(node: str, timeout_s: float, tls: ssl.SSLContext | None) -> Diagnosis | None:
     """Measure the clock by the header `Date` of the node's metrics; None if it does not answer."""
     try:
         asked = time.time()
-        with contextlib.closing(HTTPConnection(node, timeout=timeout_s)) as connection:
+        with contextlib.closing(connection_to(node, timeout_s, tls)) as connection:
             connection.request("HEAD", "/metrics")
             date = connection.getresponse().headers.get("Date")
         ours = (asked + time.time()) / 2

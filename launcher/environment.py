@@ -10,7 +10,7 @@ KNOWN: Final = frozenset(
     f"{_PREFIX}{name}"
     for name in (
         # Of clients.
-        *("BOOTSTRAP", "CLUSTER", "CONTEXT", "CLIENT_ID"),
+        *("BOOTSTRAP", "CLUSTER", "CONTEXT", "CLIENT_ID", "COMMAND_CONFIG"),
         # Of controllers and brokers: the fields of their files.
         *("ID", "ZOOKEEPER", "LISTEN", "ADVERTISED", "CONTROL_LISTEN", "CONTROL_ADVERTISED", "EXTERNAL_LISTEN"),
         *("EXTERNAL_ADVERTISED", "METRICS_LISTEN", "DATA", "RACK", "SETTINGS"),

@@ -32,6 +32,16 @@ _WATCH_S = 0.5
 _SetAclOption = Annotated[
     bool, typer.Option("--zookeeper-set-acl", help="Create znodes with ACLs: this cluster may write, others only read.")
 ]
+_PortOption = Annotated[
+    int | None,
+    typer.Option(min=1024, max=LAST_FIRST_PORT, help="ZooKeeper's port; broker 1 has the next. Default: free ports."),
+]
+_SecureOption = Annotated[
+    bool, typer.Option("--secure", help="TLS at every port, with certificates for nodes and clients; ZooKeeper too.")
+]
+_KafkaOption = Annotated[
+    str | None, typer.Option(metavar="VERSION", help="Run brokers of Apache Kafka: 2.4.1, 2.8.2, 3.3.2 or 3.9.1.")
+]
 _LogDirsOption = Annotated[
     int | None, typer.Option(min=1, max=16, help="Log directories of each broker. Default: those there are, or 1.")
 ]
@@ -44,6 +54,7 @@ _SOME_NODE = {"id": 1, "zookeeper": "localhost:2181", "listen": "localhost:0", "
         "klamm up --detach",
         "klamm up --brokers 5 --config min.insync.replicas=2 --data /tmp/klamm",
         "klamm up --brokers 6 --racks eu-1,eu-2,eu-3 --port 9091   (broker 1 at 9092, broker 2 at 9093, …)",
+        "klamm up --secure --detach   (certificates are in .klamm/certs; commands find theirs there)",
         "klamm up --kafka 3.9.1 --controllers 2 --brokers 3   (real Kafka brokers, klamm's controllers)",
         exit_codes="0 up, or stopped by Ctrl-C; 1 not up in time; 2 wrong usage.",
     )
@@ -67,16 +78,12 @@ def up(
         str | None, typer.Option(metavar="RACK,…", help="Racks over which brokers are spread, in order.")
     ] = None,
     log_dirs: _LogDirsOption = None,
-    port: Annotated[
-        int | None,
-        typer.Option(
-            min=1024, max=LAST_FIRST_PORT, help="ZooKeeper's port; broker 1 has the next. Default: free ports."
-        ),
-    ] = None,
-    kafka: Annotated[
-        str | None,
-        typer.Option(metavar="VERSION", help="Run brokers of Apache Kafka: 2.4.1, 2.8.2, 3.3.2 or 3.9.1."),
-    ] = None,
+    port: _PortOption = None,
+    kafka: _KafkaOption = None,
+    secure: Annotated[
+        bool,
+        typer.Option("--secure", help="TLS at every port, with certificates for nodes and clients; ZooKeeper too."),
+    ] = False,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return once the cluster is up.")] = False,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds to wait until the cluster is up.")] = 120,
 ) -> None:
@@ -86,7 +93,9 @@ def up(
     If the data folder has a cluster already, its missing processes are
     started on their data. With --kafka the brokers are Apache Kafka's, whose
     jars (about 40 MB) are fetched once; keys of --config that klamm does not
-    know are for them. Needs the extra 'embedded'.
+    know are for them. With --secure an authority and a certificate for each
+    process are made, and whoever connects needs one of it. Needs the extra
+    'embedded'.
     """
     settings = parse_configs(config)
     _check_settings(data, kafka, zookeeper, settings)
@@ -104,6 +113,7 @@ def up(
         first_port=port or 0,
         kafka=kafka,
         log_dirs=log_dirs,
+        is_secured=secure,
     )
     say(f"starting the cluster in {cluster.folder} …")
     (_start_detached if detach else _run_in_foreground)(cluster, data, timeout)
@@ -218,6 +228,9 @@ def _announce(cluster: LocalCluster, seconds: float, data: Path) -> None:
     if cluster.state.kafka:
         addresses = ",".join(member.address for member in cluster.state.kafka_brokers)
         say(f"Kafka {cluster.state.kafka}'s clients and tools connect with --bootstrap-server {addresses}")
+    if cluster.client_properties is not None:
+        where = f"--bootstrap {cluster.bootstrap[0]} --command-config {cluster.client_properties}"
+        say(f"clients elsewhere need a certificate: {where}")
     say(f"logs are in {cluster.folder / 'logs'}")
 
 

@@ -2,11 +2,12 @@
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Final
 
 from admin.cli.options import run
 from admin.cli.output import say
-from admin.cli.target import Target
+from admin.cli.target import Target, find_target
 from admin.client import AdminClient
 from cluster.aio.clock import SystemClock
 from cluster.config.config import check_zookeeper
@@ -31,12 +32,15 @@ _CONNECT_MS: Final = 10_000
 _TIMEOUT_S: Final = 10.0
 
 
-def read_heads(zookeeper: str, bootstrap: str, tell: Callable[[str], None] = say) -> list[GivenHead]:
+def read_heads(
+    zookeeper: str, bootstrap: str, tell: Callable[[str], None] = say, *, command_config: Path | None = None
+) -> list[GivenHead]:
     """Read the heads in ZooKeeper and those of the nodes; "": not to be asked.
 
-    `tell` gets what is left out, and why. Raises ClusterError.
+    `tell` gets what is left out, and why; `command_config`: how the nodes are called, None: as the environment says.
+    Raises ClusterError.
     """
-    return run(_read(zookeeper, bootstrap, tell))
+    return run(_read(zookeeper, bootstrap, tell, command_config))
 
 
 def write_heads(zookeeper: str, bootstrap: str) -> None:
@@ -44,10 +48,12 @@ def write_heads(zookeeper: str, bootstrap: str) -> None:
     sys.stdout.buffer.write(encode_heads_file(read_heads(zookeeper, bootstrap)))
 
 
-async def _read(zookeeper: str, bootstrap: str, tell: Callable[[str], None]) -> list[GivenHead]:
+async def _read(
+    zookeeper: str, bootstrap: str, tell: Callable[[str], None], command_config: Path | None
+) -> list[GivenHead]:
     found = await _from_zookeeper(zookeeper, tell) if zookeeper else []
     if bootstrap:
-        found += await _from_nodes(bootstrap, tell)
+        found += await _from_nodes(find_target(bootstrap, command_config=command_config), tell)
     return found
 
 
@@ -84,8 +90,8 @@ async def _from_zookeeper(where: str, tell: Callable[[str], None]) -> list[Given
     return found
 
 
-async def _from_nodes(bootstrap: str, tell: Callable[[str], None]) -> list[GivenHead]:
-    async with Target(bootstrap).connect(_TIMEOUT_S, lambda notice: tell(notice.text)) as client:
+async def _from_nodes(target: Target, tell: Callable[[str], None]) -> list[GivenHead]:
+    async with target.connect(_TIMEOUT_S, lambda notice: tell(notice.text)) as client:
         found: dict[str, StateLogHead] = {}
         with client.within_timeout():
             addresses = await _addresses(client)

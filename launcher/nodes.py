@@ -51,19 +51,33 @@ def _runs_node(command: Callable[..., None]) -> Callable[..., None]:
     return with_options(command, "node", _NODE_OPTIONS, make)
 
 
-@app.command(epilog=examples("klamm zookeeper --port 2181 --data /var/lib/zookeeper"))
+@app.command(
+    epilog=examples(
+        "klamm zookeeper --port 2181 --data /var/lib/zookeeper",
+        "klamm zookeeper --port 2281 --tls-keystore certs/zookeeper.pem --tls-truststore certs/ca.pem",
+    )
+)
 def zookeeper(
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Client port; 0 picks a free one.")] = 2181,
     data: Annotated[Path, typer.Option(help="Folder for snapshots, transactions and logs.")] = Path(".klamm/zookeeper"),
     heap: Annotated[int, typer.Option(min=64, metavar="MB", help="Maximum heap size of the JVM.")] = 1024,
+    tls_keystore: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="PEM: private key and certificate. Then TLS only is served.")
+    ] = None,
+    tls_truststore: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="PEM: the authorities of clients, who need certificates.")
+    ] = None,
 ) -> None:
     """Run a standalone ZooKeeper server in the foreground. Prints its address.
 
     For development: one server, no ensemble. Needs the extra 'embedded'.
     """
-    from deploy.local.zookeeper import ServerSettings, run_foreground
+    from deploy.local.zookeeper import ServerSettings, ServerTls, run_foreground
 
-    run_foreground(port, data, ServerSettings(heap_mb=heap), say)
+    if (tls_keystore is None) is not (tls_truststore is None):
+        raise typer.BadParameter("--tls-keystore and --tls-truststore belong together")
+    tls = None if tls_keystore is None or tls_truststore is None else ServerTls(tls_keystore, tls_truststore)
+    run_foreground(port, data, ServerSettings(heap_mb=heap, tls=tls), say)
 
 
 @app.command(
@@ -117,7 +131,12 @@ def broker(
 )
 def health(
     metrics: Annotated[
-        str, typer.Option("--metrics", metavar="HOST:PORT", help="Metrics address; else KLAMM_METRICS_LISTEN is used.")
+        str,
+        typer.Option(
+            "--metrics",
+            metavar="HOST:PORT",
+            help="Metrics address, https://HOST:PORT with TLS; else KLAMM_METRICS_LISTEN is used.",
+        ),
     ] = "",
     config: Annotated[
         str, typer.Option("--config", metavar="FILE", help="The file of the process, for its metrics_listen.")

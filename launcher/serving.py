@@ -77,7 +77,7 @@ async def until_serving(cluster: LocalCluster, timeout_s: float) -> DescribeClus
     """Wait as `wait_until_serving` does, on an event loop."""
     started = time.monotonic()
     wanted = {m.id for m in cluster.members(BROKER)}
-    async with AdminClient(cluster.bootstrap) as client:
+    async with AdminClient(cluster.bootstrap, tls=cluster.client_tls) as client:
         while True:
             status = await probe(cluster, client)
             active = status.active()
@@ -92,7 +92,7 @@ async def until_serving(cluster: LocalCluster, timeout_s: float) -> DescribeClus
 
 async def describe_status(cluster: LocalCluster) -> dict[str, Any]:
     """Make the document of `klamm status`; see `shortcomings`."""
-    async with AdminClient(cluster.bootstrap) as client:
+    async with AdminClient(cluster.bootstrap, tls=cluster.client_tls) as client:
         status = await probe(cluster, client)
     return {
         "data": str(cluster.folder),

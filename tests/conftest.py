@@ -41,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Commands are written as they are typed, not as `./klamm test` was.
     os.environ.pop("_KLAMM_COMMAND", None)
     # No test may reach a cluster that whoever runs the tests works with.
-    for name in ("KLAMM_BOOTSTRAP", "KLAMM_CLUSTER", "KLAMM_CONTEXT"):
+    for name in ("KLAMM_BOOTSTRAP", "KLAMM_CLUSTER", "KLAMM_CONTEXT", "KLAMM_COMMAND_CONFIG"):
         os.environ.pop(name, None)
     os.environ["XDG_CONFIG_HOME"] = "/dev/null/none"
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -61,7 +61,7 @@ def node_ids(ctx: typer.Context) -> list[str]:
 def _of_cluster(ctx: typer.Context, ask: Callable[[Any], Awaitable[list[str]]]) -> list[str]:
     from admin.cli.target import find_target
 
-    named = {name: ctx.params.get(name) for name in ("bootstrap", "data", "context")}
+    named = {name: ctx.params.get(name) for name in ("bootstrap", "data", "context", "command_config")}
 
     async def main() -> list[str]:
         async with asyncio.timeout(_TIMEOUT_S), find_target(**named).connect(_TIMEOUT_S) as client:

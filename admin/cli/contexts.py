@@ -20,6 +20,7 @@ from admin.cli.options import FormatOption
 from admin.cli.output import examples, say, write
 from admin.cli.target import find_target, parse_addresses
 from cluster.cli.documents import Format
+from cluster.config.client_properties import read_client_tls
 from cluster.model import bounds
 from cluster.model.errors import StartupError
 
@@ -37,7 +38,13 @@ def list_(*, form: FormatOption = Format.TABLE) -> None:
     """
     known = read_contexts()
     contexts = [
-        {"name": name, "current": name == known.current, "bootstrap": c.bootstrap or None, "data": c.data or None}
+        {
+            "name": name,
+            "current": name == known.current,
+            "bootstrap": c.bootstrap or None,
+            "data": c.data or None,
+            "command_config": c.command_config or None,
+        }
         for name, c in known.all.items()
     ]
     rows = [["*" if c["current"] else "", c["name"], c["bootstrap"], c["data"]] for c in contexts]
@@ -67,6 +74,7 @@ def show(
     epilog=examples(
         "klamm contexts add production --bootstrap broker-1:9092,broker-2:9092",
         "klamm contexts add demo --data /tmp/klamm --use",
+        "klamm contexts add secured --bootstrap broker-1:9092 --command-config admin.properties",
     )
 )
 def add(
@@ -76,6 +84,10 @@ def add(
         str | None, typer.Option(metavar="HOST:PORT[,…]", help="Addresses of any controllers or brokers.")
     ] = None,
     data: Annotated[Path | None, typer.Option(help="Data folder of a cluster that 'klamm up' started.")] = None,
+    command_config: Annotated[
+        Path | None,
+        typer.Option("--command-config", metavar="FILE", help="Properties: security.protocol and ssl.* of a client."),
+    ] = None,
     use_: Annotated[bool, typer.Option("--use", help="Make it the current context.")] = False,
 ) -> None:
     """Add a context, or replace the one of this name."""
@@ -84,7 +96,10 @@ def add(
     if name == LOCAL or not bounds.TOPIC_NAME.accepts(name):
         raise typer.BadParameter(f"{name!r}: use letters, digits, '.', '_' and '-'; {LOCAL!r} is always there")
     addresses = "" if bootstrap is None else ",".join(parse_addresses(bootstrap))
-    context = Context(addresses, "" if data is None else str(data.resolve()))
+    if command_config is not None:
+        read_client_tls(command_config)
+    config = "" if command_config is None else str(command_config.resolve())
+    context = Context(addresses, "" if data is None else str(data.resolve()), config)
     with changing_contexts() as known:
         path = write_contexts(Contexts(name if use_ else known.current, {**known.contexts, name: context}))
     say(f"context {name} written to {path}{', and is the current one' if use_ else ''}")

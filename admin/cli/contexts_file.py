@@ -22,10 +22,14 @@ LOCAL: Final = "local"
 
 
 class Context(Struct, frozen=True, omit_defaults=True):
-    """Says how a cluster is reached: by addresses of its nodes, or by the data folder of one on this machine."""
+    """Says how a cluster is reached: by addresses of its nodes, or by the data folder of one on this machine.
+
+    `command_config`: the path of a file with `security.protocol` and `ssl.*`; empty: none.
+    """
 
     bootstrap: str = ""
     data: str = ""
+    command_config: str = ""
 
     @property
     def text(self) -> str:

@@ -5,22 +5,36 @@ It does not use urllib.request, which follows redirects and sends requests to th
 
 import contextlib
 import socket
+import ssl
 import threading
 import time
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Final
 
+HTTPS: Final = "https://"
 METRICS_BYTES_MAX: Final = 16 << 20
 """The largest number of bytes that is read from one process; the rest is left out."""
 
 
-def read_metrics(address: str, timeout_s: float) -> str:
-    """Read the text of `/metrics` at host:port. Raises OSError (TimeoutError is one), ValueError, HTTPException.
+def connection_to(address: str, timeout_s: float, tls: ssl.SSLContext | None = None) -> HTTPConnection:
+    """Make a connection, which is opened when it is used, to host:port, or under TLS to https://host:port.
+
+    `tls`: what it shows and trusts; None: it trusts what this machine trusts.
+    """
+    if not address.startswith(HTTPS):
+        return HTTPConnection(address, timeout=timeout_s)
+    context = ssl.create_default_context() if tls is None else tls
+    return HTTPSConnection(address.removeprefix(HTTPS), timeout=timeout_s, context=context)
+
+
+def read_metrics(address: str, timeout_s: float, tls: ssl.SSLContext | None = None) -> str:
+    """Read the text of `/metrics` at an address as for `connection_to`. Raises OSError (as TimeoutError), ValueError,
+    HTTPException.
 
     `timeout_s` limits the whole reading, even if the server sends a little again and again.
     """
     deadline = time.monotonic() + timeout_s
-    with contextlib.closing(HTTPConnection(address, timeout=timeout_s)) as connection:
+    with contextlib.closing(connection_to(address, timeout_s, tls)) as connection:
         connection.connect()
         timer = threading.Timer(max(0.0, deadline - time.monotonic()), _shut_down, [connection.sock])
         timer.daemon = True

@@ -59,6 +59,15 @@ _ContextOption = Annotated[
         autocompletion=context_names,
     ),
 ]
+_CommandConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        help="Properties of a client, as Kafka's tools take them: security.protocol, ssl.*. "
+        "\\[env: KLAMM_COMMAND_CONFIG]",
+    ),
+]
 TIMEOUT_MAX_S: Final = 2_000_000
 """The longest timeout, about three weeks; in milliseconds it fits into the int32 fields of requests."""
 TimeoutOption = Annotated[
@@ -112,6 +121,7 @@ _TARGET_OPTIONS: Final[dict[str, tuple[Any, object]]] = {
     "bootstrap": (_BootstrapOption, None),
     "data": (_TargetDataOption, None),
     "context": (_ContextOption, None),
+    "command_config": (_CommandConfigOption, None),
 }
 """The annotation and the default of each parameter."""
 
@@ -121,9 +131,9 @@ def names_cluster(command: Callable[..., None]) -> Callable[..., None]:
     return with_options(command, "target", _TARGET_OPTIONS, _target)
 
 
-def _target(**named: Any) -> Target:
+def _target(command_config: Path | None, **named: Any) -> Target:
     name_cluster(**named)
-    return find_target(**named)
+    return find_target(**named, command_config=command_config)
 
 
 def talks_to_cluster(timeout: float = 30) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -1,20 +1,25 @@
 """Finds the cluster that a command talks to: by options, then environment variables, then the current context."""
 
 import os
+import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from admin.cli.contexts_file import DEFAULT_DATA, Context, read_contexts
 from admin.client import AdminClient
 from admin.waiting import OnWait
+from cluster.config.client_properties import read_client_tls
 from cluster.model import bounds
 from cluster.model.errors import ConfigError, StartupError
 from cluster.process.identity import GONE, state_of
-from cluster.process.local_cluster import LocalClusterState, read_cluster_state
+from cluster.process.local_cluster import LocalClusterState, client_tls_of, read_cluster_state
+from cluster.tls.settings import TlsSettings
 
 _BOOTSTRAP, _DATA, _CONTEXT = "KLAMM_BOOTSTRAP", "KLAMM_CLUSTER", "KLAMM_CONTEXT"
 _BOOTSTRAP_OPTION = "--bootstrap"
+_COMMAND_CONFIG = "KLAMM_COMMAND_CONFIG"
 _CLIENT_ID = "KLAMM_CLIENT_ID"
 _CLIENT_ID_LENGTH_MAX = 256
 
@@ -22,18 +27,38 @@ _CLIENT_ID_LENGTH_MAX = 256
 class Target(NamedTuple):
     """Names a cluster by addresses of its nodes or, without any, by the data folder of one on this machine.
 
-    `origin`: the option or variable that gave the addresses, for messages.
+    `origin`: the option or variable that gave the addresses, for messages. `command_config`: the file that says whether
+    it is called under TLS; None: without, or as a cluster on this machine says.
     """
 
     bootstrap: str | None = None
     data: Path = DEFAULT_DATA
     origin: str = _BOOTSTRAP_OPTION
+    command_config: Path | None = None
 
     def lacks_processes(self) -> bool:
         """Whether it is a cluster on this machine with a process that does not run."""
         if self.bootstrap is not None:
             return False
         return any(state_of(member.process) == GONE for member in read_cluster_state(self.data).members)
+
+    def tls(self) -> TlsSettings | None:
+        """Read how its nodes are called; None: without TLS, or the folder has no cluster. Raises ConfigError."""
+        if self.command_config is not None:
+            return read_client_tls(self.command_config)
+        if self.bootstrap is None:
+            with suppress(StartupError):
+                return client_tls_of(self.data, read_cluster_state(self.data))
+        return None
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """The same for Python's own sockets, as those to ports for metrics. Raises ConfigError."""
+        found = self.tls()
+        if found is None:
+            return None
+        from cluster.tls.contexts import client_context
+
+        return client_context(found)
 
     def connect(self, timeout_s: float, on_wait: OnWait | None = None) -> AdminClient:
         """Make a client. Raises ConfigError for a malformed address, StartupError if the folder has no running cluster.
@@ -44,11 +69,18 @@ class Target(NamedTuple):
         if self.bootstrap is not None:
             addresses = parse_addresses(self.bootstrap)
             return AdminClient(
-                addresses, timeout_ms=timeout_ms, origin=self.origin, on_wait=on_wait, client_id=client_id
+                addresses,
+                timeout_ms=timeout_ms,
+                origin=self.origin,
+                on_wait=on_wait,
+                client_id=client_id,
+                tls=self.tls(),
             )
         members = _running_cluster(self.data).nodes
         names = {member.address: f"{member.role} {member.id}" for member in members}
-        return AdminClient(list(names), timeout_ms=timeout_ms, names=names, on_wait=on_wait, client_id=client_id)
+        return AdminClient(
+            list(names), timeout_ms=timeout_ms, names=names, on_wait=on_wait, client_id=client_id, tls=self.tls()
+        )
 
 
 def client_id_of(environment: Mapping[str, str]) -> str:
@@ -64,13 +96,21 @@ def find_target(
     data: Path | None = None,
     context: str | None = None,
     environment: Mapping[str, str] | None = None,
+    *,
+    command_config: Path | None = None,
 ) -> Target:
     """Find the cluster that the options name, else the environment, else the current context.
 
-    In each of them addresses take precedence over a folder, and a folder over a context. Raises StartupError for an
-    unknown context.
+    In each of them addresses take precedence over a folder, and a folder over a context. `command_config`: see Target;
+    else that of the environment, else that of the context. Raises StartupError for an unknown context.
     """
     variables = os.environ if environment is None else environment
+    given_config = command_config or (Path(variables[_COMMAND_CONFIG]) if variables.get(_COMMAND_CONFIG) else None)
+    found = _find(bootstrap, data, context, variables)
+    return found if given_config is None else found._replace(command_config=given_config)
+
+
+def _find(bootstrap: str | None, data: Path | None, context: str | None, variables: Mapping[str, str]) -> Target:
     folder = variables.get(_DATA)
     given = (
         (_BOOTSTRAP_OPTION, bootstrap, data, context),
@@ -105,9 +145,10 @@ def parse_addresses(text: str, option: str = _BOOTSTRAP_OPTION) -> list[str]:
 
 
 def _of_context(name: str, context: Context) -> Target:
+    config = Path(context.command_config) if context.command_config else None
     if not context.bootstrap:
-        return Target(data=Path(context.data))
-    return Target(context.bootstrap, origin=f"the context {name}")
+        return Target(data=Path(context.data), command_config=config)
+    return Target(context.bootstrap, origin=f"the context {name}", command_config=config)
 
 
 def _running_cluster(data: Path) -> LocalClusterState:

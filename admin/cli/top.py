@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import ssl
 import sys
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from http.client import HTTPException
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -53,7 +55,10 @@ def top(
     lines: Annotated[int, typer.Option(min=1, help="How many of the busiest partitions to show.")] = 10,
     metrics: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST:PORT", help="Where a controller serves metrics, for its event queue. Repeatable."),
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Where a controller serves metrics, for its event queue; https://HOST:PORT with TLS. Repeatable.",
+        ),
     ] = None,
     cluster: Cluster,
 ) -> None:
@@ -65,13 +70,14 @@ def top(
     """
     given = [address for text in metrics or () for address in parse_addresses(text, "--metrics")]
     addresses = [*given, *_metrics_of_local_controllers(cluster)]
+    find = partial(find_queue, addresses, cluster.target.tls_context())
 
     screen = Screen(live=cluster.form is Format.TABLE and not once and sys.stdout.isatty())
 
     async def main(client: AdminClient) -> None:
         # Of one look the timeout is that of all; of many, that of each.
         looked = contextlib.nullcontext if once else client.within_timeout
-        async with contextlib.aclosing(_loads(client, interval, lines, addresses, looked)) as loads:
+        async with contextlib.aclosing(_loads(client, interval, lines, find, looked)) as loads:
             with screen:
                 async for document in loads:
                     if cluster.form is Format.TABLE:
@@ -88,10 +94,12 @@ async def _loads(
     client: AdminClient,
     interval: float,
     lines: int,
-    metrics: list[str],
+    find: Callable[[float], Awaitable[dict[str, float] | None]],
     looking: Callable[[], AbstractContextManager[None]],
 ) -> AsyncGenerator[dict[str, Any]]:
-    """A document per interval; the first one comes early. `looking`: bounds a look at the cluster."""
+    """A document per interval; the first one comes early. `find`: finds the event queue within this many seconds;
+    `looking`: bounds a look at the cluster.
+    """
     with looking():
         before = await take_sample(client)
     wait = min(interval, _FIRST_INTERVAL_S)
@@ -99,7 +107,7 @@ async def _loads(
     while True:
         await asyncio.sleep(wait)
         with looking():
-            after, queue = await asyncio.gather(take_sample(client), find_queue(metrics, client.limits.left_s))
+            after, queue = await asyncio.gather(take_sample(client), find(client.limits.left_s))
         load = compare(before, after, lines)
         failovers += load.failovers
         yield {**_document(load), "failovers": failovers, "event_queue": queue}
@@ -114,8 +122,8 @@ def _document(load: Load) -> dict[str, Any]:
 def _metrics_of_local_controllers(cluster: Cluster) -> list[str]:
     if cluster.target.bootstrap is not None:
         return []
-    members = read_cluster_state(cluster.target.data).nodes
-    return [f"127.0.0.1:{member.metrics_port}" for member in members if member.role == CONTROLLER]
+    state = read_cluster_state(cluster.target.data)
+    return [state.metrics_of(member) for member in state.nodes if member.role == CONTROLLER]
 
 
 class Screen:
@@ -199,21 +207,23 @@ QUEUE_METRICS: Final = ("size", *_QUANTILES.values())
 """The number of events that wait, and quantiles of the time that events waited, in ms."""
 
 
-async def find_queue(addresses: Sequence[str], limit_s: float) -> dict[str, float] | None:
+async def find_queue(addresses: Sequence[str], tls: ssl.SSLContext | None, limit_s: float) -> dict[str, float] | None:
     """Read QUEUE_METRICS by name from the one of these addresses that is the active controller's; None if none is.
 
-    All are asked at once.
+    All are asked at once; `tls` is for those at https://.
     """
     timeout_s = min(_TIMEOUT_S, limit_s)
-    for asked in asyncio.as_completed([asyncio.to_thread(_read_queue, address, timeout_s) for address in addresses]):
+    for asked in asyncio.as_completed(
+        [asyncio.to_thread(_read_queue, address, timeout_s, tls) for address in addresses]
+    ):
         if (queue := await asked) is not None:
             return queue
     return None
 
 
-def _read_queue(address: str, timeout_s: float) -> dict[str, float] | None:
+def _read_queue(address: str, timeout_s: float, tls: ssl.SSLContext | None) -> dict[str, float] | None:
     with contextlib.suppress(OSError, ValueError, HTTPException):
-        return parse_queue(read_metrics(address, timeout_s))
+        return parse_queue(read_metrics(address, timeout_s, tls))
     return None
 
 

@@ -10,15 +10,18 @@ from cluster.requests.agents import AlterPartitionRequest
 from cluster.requests.request import RequestFor, Response
 from cluster.rpc.client import RpcClient
 from cluster.rpc.methods import METHOD_OF_REQUEST
+from cluster.rpc.transport_security import ChannelSecurity
 
 
 class GrpcClusterClient:
     """Implements broker_agent.ports.ClusterClient. An error for a whole request becomes its top-level error code."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, security: ChannelSecurity | None = None) -> None:
+        """`security`: which nodes are called under TLS; None: none."""
         self._client = RpcClient(
             connect_timeout_ms=settings.socket_connection_setup_timeout_ms,
             connect_timeout_max_ms=settings.socket_connection_setup_timeout_max_ms,
+            security=security,
         )
         self._request_timeout_ms = settings.request_timeout_ms
         self._controller_timeout_ms = settings.controller_socket_timeout_ms
@@ -37,7 +40,7 @@ class GrpcClusterClient:
 
     async def _call(self, peer: Endpoint, request: RequestFor[Response], timeout_ms: int) -> Response:
         try:
-            return await self._client.call(peer.address, request, timeout_ms)
+            return await self._client.call(self._client.at(peer), request, timeout_ms)
         except ApiError as error:
             response_type: type[Response] = METHOD_OF_REQUEST[type(request)].response_type
             if "error_code" not in response_type.__struct_fields__:

@@ -31,10 +31,13 @@ from cluster.config.listener_addresses import (
     FIELDS_OF_KEY,
     fields_in_kafka_keys,
     misnamed_listeners,
+    named_listeners,
     without_listener,
 )
+from cluster.config.listener_security import PLAINTEXT, security_errors, security_protocol_of
 from cluster.config.setting_types import INT32_MAX
 from cluster.config.settings import Settings
+from cluster.config.tls_keys import OF_LISTENERS
 from cluster.config.validation_reasons import reason
 from cluster.model import bounds
 from cluster.model.bounds import Number, shortened
@@ -43,13 +46,15 @@ from cluster.model.errors import ConfigError
 from cluster.model.listeners import EXTERNAL_LISTENER
 from cluster.model.printable import printable
 from cluster.model.protocol_version import OLDEST_KAFKA
+from cluster.tls.material import load_material
 from cluster.zookeeper.login import Credentials, Scheme, parse_login
 
 LOGIN_FILE_KEY: Final = "java.security.auth.login.config"
 _PORT: Final = Number("port", 0, bounds.PORT.maximum, bounds.PORT.source)
 _WILDCARDS: Final = frozenset({"", "0.0.0.0", "::"})
 _DEFAULT_ZOOKEEPER_PORT: Final = 2181
-_SECRETS: Final = frozenset({"ssl.key.password", "ssl.keystore.key"})
+_SECRETS: Final = ("ssl.key.password", "ssl.keystore.key", "ssl.keystore.password", "ssl.truststore.password")
+"""How the keys of settings end whose values are not shown."""
 
 # Kafka's keys for the top-level fields of a configuration file. Either may be used; if both are, they must agree.
 _KEY_OF_FIELD: Final = {
@@ -170,22 +175,33 @@ class NodeConfig(BaseModel):
 
         Port 0 becomes the bound port, an empty host the canonical host name (R1.7).
         """
-        names = self.settings.listener_names
+        names, protocol = self.settings.listener_names, self.security_protocol
         client = host_and_port(self.listen if self.advertised is None else self.advertised)
         if self.control_advertised is not None:
             control = host_and_port(self.control_advertised)
         else:
             host, wanted = host_and_port(self.control_listen)
             control = (host if self.advertised is None else client[0]), wanted
-        inside = _endpoint(*client, port, names.client), _endpoint(*control, control_port, names.control)
+        inside = (
+            _endpoint(*client, port, names.client, protocol(names.client)),
+            _endpoint(*control, control_port, names.control, protocol(names.control)),
+        )
         external = self.external_advertised or self.external_listen
         if external is None or external_port is None:
             return inside
-        return *inside, _endpoint(*host_and_port(external), external_port, EXTERNAL_LISTENER)
+        where = host_and_port(external)
+        return *inside, _endpoint(*where, external_port, EXTERNAL_LISTENER, protocol(EXTERNAL_LISTENER))
+
+    def security_protocol(self, listener: str) -> str:
+        """PLAINTEXT or SSL: whether a listener of this process has TLS. Where brokers are of Apache Kafka, the settings
+        of listeners are those of the Kafka listeners, and gRPC has none.
+        """
+        is_kafka = self.settings.klamm_broker_protocol == "kafka"
+        return PLAINTEXT if is_kafka else security_protocol_of(self.settings, listener)
 
 
-def _endpoint(host: str, port: int, bound_port: int, listener: str) -> Endpoint:
-    return Endpoint(socket.getfqdn() if host in _WILDCARDS else host, port or bound_port, listener)
+def _endpoint(host: str, port: int, bound_port: int, listener: str, protocol: str) -> Endpoint:
+    return Endpoint(socket.getfqdn() if host in _WILDCARDS else host, port or bound_port, listener, protocol)
 
 
 def _in_kafka_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -232,6 +248,7 @@ def load_config(
         _disagreements(config)
         + _shared_addresses(config)
         + misnamed_listeners(config.settings, has_external=config.external_listen is not None)
+        + _insecure(config)
         + _unusable_credentials(config)
         + _unusable_for_kafka(config)
     )
@@ -273,7 +290,7 @@ def _errors(error: ValidationError) -> list[str]:
 
 
 def _describe(detail: ErrorDetails) -> str:
-    location = [str(part) for part in detail["loc"]]
+    location = _without_gathering([str(part) for part in detail["loc"]])
     in_settings = location[0] == "settings" and len(location) > 1
     name = printable(f'settings."{cut(location[1])}"' if in_settings else cut(".".join(location)))
     match detail["type"]:
@@ -284,8 +301,15 @@ def _describe(detail: ErrorDetails) -> str:
             near = get_close_matches(location[1] if in_settings else location[0], fields, n=1)
             return f"{name}: is not a known key" + (f"; did you mean {near[0]}?" if near else "")
     # Errors in defaults name the attribute instead of the key.
-    value = "(not shown)" if in_settings and location[1] in _SECRETS else shown(detail["input"])
+    value = "(not shown)" if in_settings and location[1].endswith(_SECRETS) else shown(detail["input"])
     return f"{name.replace('_', '.') if in_settings else name}: {value}: {reason(detail)}"
+
+
+def _without_gathering(location: list[str]) -> list[str]:
+    """The place of an error as the keys have it: those of single listeners were gathered by listener."""
+    if location[:2] != ["settings", OF_LISTENERS] or len(location) < 4:
+        return location
+    return ["settings", f"listener.name.{location[2].lower()}.{location[3]}"]
 
 
 def read_credentials(settings: Settings) -> Credentials | None:
@@ -303,6 +327,22 @@ def read_credentials(settings: Settings) -> Credentials | None:
     except ValueError as error:
         why = str(error)
     raise ConfigError([f'settings."{LOGIN_FILE_KEY}": {shown(path)}: {why}'])
+
+
+def _insecure(config: NodeConfig) -> list[str]:
+    """Errors of TLS at the ports of this process, and to ZooKeeper."""
+    settings, errors = config.settings, []
+    if settings.klamm_broker_protocol == "klamm":
+        names = named_listeners(
+            settings, has_external=config.external_listen is not None, has_metrics=config.metrics_listen is not None
+        )
+        errors += security_errors(settings, names)
+    if (tls := settings.zookeeper_tls) is not None:
+        try:
+            load_material(tls)
+        except ConfigError as error:
+            errors += [f"settings: {line}" for line in error.errors]
+    return errors
 
 
 def _unusable_credentials(config: NodeConfig) -> list[str]:

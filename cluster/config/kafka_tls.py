@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from cluster.config.kafka_listeners import KafkaListener
 from cluster.config.kafka_settings import KafkaKeys
-from cluster.kafka_wire.tls import TlsSettings, client_context, server_context
+from cluster.tls.contexts import client_context, server_context
 
 
 class KafkaTls(Struct, frozen=True):
@@ -23,22 +23,8 @@ class KafkaTls(Struct, frozen=True):
 
 def kafka_tls(settings: KafkaKeys, listeners: tuple[KafkaListener, ...]) -> KafkaTls:
     """The contexts. Raises ConfigError that names the settings."""
-    own = _tls_settings(settings)
+    own = settings.tls_of()
     nobody = replace(own, keystore_location=None, keystore_key=None, keystore_certificate_chain=None, key_password=None)
     names = [listener.name for listener in listeners if listener.security_protocol == "SSL"]
-    listening = {name: server_context(replace(own, client_auth=settings.client_auth_of(name))) for name in names}
+    listening = {name: server_context(settings.tls_of(name)) for name in names}
     return KafkaTls(client_context(own), client_context(nobody), listening)
-
-
-def _tls_settings(settings: KafkaKeys) -> TlsSettings:
-    key, password = settings.ssl_keystore_key, settings.ssl_key_password
-    return TlsSettings(
-        keystore_location=settings.ssl_keystore_location,
-        keystore_key=None if key is None else key.get_secret_value(),
-        keystore_certificate_chain=settings.ssl_keystore_certificate_chain,
-        key_password=None if password is None else password.get_secret_value(),
-        truststore_location=settings.ssl_truststore_location,
-        truststore_certificates=settings.ssl_truststore_certificates,
-        client_auth=settings.ssl_client_auth,
-        endpoint_identification_algorithm=settings.ssl_endpoint_identification_algorithm,
-    )

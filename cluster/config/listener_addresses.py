@@ -17,7 +17,8 @@ FIELDS_OF_KEY: Final = {
 }
 """For each of Kafka's keys, the fields with the address for clients, for control requests, for external clients."""
 _LISTENER: Final = re.compile("^([A-Z0-9][A-Z0-9_.-]*)://")
-_PROTOCOL: Final = "PLAINTEXT"
+METRICS_LISTENER: Final = "METRICS"
+"""What the port for metrics and health is called in settings of listeners."""
 
 
 class _Address(NamedTuple):
@@ -60,18 +61,14 @@ def misnamed_listeners(settings: Settings, *, has_external: bool) -> list[str]:
                 f"inter.broker.listener.name says, at most one named {cut(names.control)}, as "
                 f"control.plane.listener.name says, and at most one named {EXTERNAL_LISTENER}"
             )
-    if settings.klamm_broker_protocol == "kafka":
-        # The map is of the listeners of Kafka's brokers.
-        return errors
-    used = {names.client, names.control, *(listener for listener, _ in _split(settings.listeners or ""))} - {""}
-    return errors + list(_other_protocols(settings.listener_security_protocol_map, used))
+    return errors
 
 
-def _other_protocols(given: str | None, used: set[str]) -> Iterator[str]:
-    for entry in (given or "").split(","):
-        listener, _, protocol = (part.strip().upper() for part in entry.partition(":"))
-        if listener in used and protocol != _PROTOCOL:
-            yield f'settings."listener.security.protocol.map": {shown(entry.strip())}: the protocol must be {_PROTOCOL}'
+def named_listeners(settings: Settings, *, has_external: bool, has_metrics: bool) -> list[str]:
+    """The names of all listeners that a process has, that for metrics included."""
+    names = settings.listener_names
+    found = [names.client, names.control]
+    return [*found, *([EXTERNAL_LISTENER] if has_external else []), *([METRICS_LISTENER] if has_metrics else [])]
 
 
 def _split(listeners: str) -> Iterator[_Address]:

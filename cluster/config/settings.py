@@ -28,6 +28,7 @@ from cluster.config.setting_types import (
     SizeInt32,
     Version,
 )
+from cluster.config.tls_keys import ZooKeeperTlsKeys
 from cluster.model.bounds import LARGEST_BATCH
 from cluster.model.broker import DEFAULT_LISTENER
 from cluster.model.listeners import DEFAULT_CONTROL_LISTENER, ListenerNames
@@ -40,7 +41,7 @@ _REQUESTS_IN_MEMORY_MIN: Final = 16
 """The reserve of each kind of requests is an eighth, and has room for one while another one is processed."""
 
 
-class _ClusterKeys(Keys):
+class _ClusterKeys(ZooKeeperTlsKeys):
     """Node ids, listeners, ZooKeeper, and timeouts between nodes. Times in ms."""
 
     broker_id: Annotated[Number, Field(ge=-1, le=INT32_MAX)] = -1
@@ -56,7 +57,9 @@ class _ClusterKeys(Keys):
     advertised_listeners: str | None = None
     """Addresses that others connect to; instead of `advertised` and `control_advertised`."""
     listener_security_protocol_map: str | None = None
-    """`LISTENER:PROTOCOL,…`; the protocol of both listeners must be PLAINTEXT."""
+    """`LISTENER:PROTOCOL,…`, each PLAINTEXT or SSL; PLAINTEXT unless given. If one listener of the process has SSL,
+    each must be named, the port for metrics as METRICS: none stays open by an oversight.
+    """
     inter_broker_listener_name: ListenerName = DEFAULT_LISTENER
     """The listener for clients and replication."""
     control_plane_listener_name: ListenerName = DEFAULT_CONTROL_LISTENER
@@ -78,7 +81,9 @@ class _ClusterKeys(Keys):
     zookeeper_sasl_clientconfig: str = "Client"
     """The section of the JAAS file with the credentials of this process."""
     zookeeper_set_acl: bool = False
-    """Whether znodes get ACLs that permit only their creator to write, instead of open ones."""
+    """Whether znodes get ACLs that permit only their creator to write, instead of open ones. With TLS to ZooKeeper the
+    creator is the distinguished name of the certificate, so all nodes need the same one.
+    """
     controller_socket_timeout_ms: Positive = 30_000
     """How long a controller waits for the answer of a broker to a control request."""
     request_timeout_ms: Positive = 30_000
@@ -437,9 +442,13 @@ class Settings(KafkaKeys, _KlammKeys, _LogKeys, _QuotaKeys, _ReplicationKeys, _C
     @classmethod
     def _owners_have_an_identity(cls, value: bool, info: ValidationInfo) -> bool:
         # Not a second error if the file name itself is invalid.
-        if value and info.data.get("java_security_auth_login_config", "") is None:
+        has_certificate = info.data.get("zookeeper_ssl_client_enable") and info.data.get(
+            "zookeeper_ssl_keystore_location"
+        )
+        if value and not has_certificate and info.data.get("java_security_auth_login_config", "") is None:
             raise ValueError(
-                "needs an authenticated ZooKeeper session: java.security.auth.login.config must name a JAAS file"
+                "needs an authenticated ZooKeeper session: java.security.auth.login.config must name a JAAS file, or "
+                "zookeeper.ssl.keystore.location a certificate"
             )
         return value
 

@@ -8,6 +8,7 @@ have sent theirs, the oldest.
 import gzip
 import io
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -28,6 +29,7 @@ from cluster.metrics.health import RUNNING, Health, HealthCheck
 from cluster.metrics.process import expose_process
 from cluster.metrics.registry import Metrics
 from cluster.model.errors import StartupError
+from cluster.tls.live import ListenerTls, ServerContexts
 
 CONNECTIONS_MAX: Final = 16
 """Each has a thread, and a response in memory."""
@@ -59,6 +61,8 @@ class MetricsServer(ThreadingHTTPServer):
         registry: CollectorRegistry,
         health: HealthCheck | None,
         timeout_s: float,
+        *,
+        tls: ServerContexts | None = None,
     ) -> None:
         # Bound by the caller: this class would ask DNS for the name of the host.
         super().__init__(listener.getsockname()[:2], _Handler, bind_and_activate=False)
@@ -67,7 +71,7 @@ class MetricsServer(ThreadingHTTPServer):
         self.registry, self.health = registry, health
         self.encoding = threading.Lock()
         """Metrics are encoded one response after the other, so that the event loop competes with one thread only."""
-        self._timeout_s = timeout_s
+        self._timeout_s, self._tls = timeout_s, tls
         self._changed = threading.Condition()
         self._open: dict[socket.socket, float] = {}
         """The deadline of each connection that has a thread, the oldest first."""
@@ -86,7 +90,11 @@ class MetricsServer(ThreadingHTTPServer):
             time.sleep(_PAUSE_S)
             raise
         self._has_failed = False
-        return accepted
+        if self._tls is None:
+            return accepted
+        connection, peer = accepted
+        # The handshake is for the thread of the connection, whose deadline holds for it as well.
+        return self._tls.current().wrap_socket(connection, server_side=True, do_handshake_on_connect=False), peer
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection on a thread, in place of another one if there are too many: a health check gets in."""
@@ -158,6 +166,8 @@ class _Handler(BaseHTTPRequestHandler):
     server: MetricsServer
 
     def setup(self) -> None:
+        if isinstance(self.request, ssl.SSLSocket):
+            self.request.do_handshake()
         super().setup()
         self.rfile = _Head(self.request.makefile("rb", 0), _REQUEST_BYTES_MAX)
 
@@ -213,10 +223,11 @@ def serve_metrics(
     health: HealthCheck | None = None,
     *,
     timeout_s: float = _TIMEOUT_S,
+    tls: ListenerTls | None = None,
 ) -> tuple[str, Callable[[], None]]:
     """Serve metrics at `/metrics` and health at `/healthz`; returns the bound address and a function to stop it.
 
-    `health`: None for a process without an event loop, of which it is only known that it runs.
+    `health`: None for a process without an event loop, of which it is only known that it runs. `tls` None: plaintext.
     Raises StartupError if the address cannot be bound.
     """
     host, port = host_and_port(listen)
@@ -230,6 +241,6 @@ def serve_metrics(
         listener = socket.create_server((host or "0.0.0.0", port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise StartupError(f"cannot serve metrics on {listen}: {error.strerror}") from error
-    server = MetricsServer(listener, registry, health, timeout_s)
+    server = MetricsServer(listener, registry, health, timeout_s, tls=None if tls is None else ServerContexts(tls))
     threading.Thread(target=server.serve_forever, args=(_POLL_S,), name="metrics", daemon=True).start()
     return f"{host}:{listener.getsockname()[1]}", server.stop

@@ -12,11 +12,17 @@ from msgspec import Struct
 from cluster.model import bounds
 from cluster.model.errors import DECODE_ERRORS, StartupError
 from cluster.process.identity import ProcessIdentity
+from cluster.tls.settings import AUTHORITY, TlsSettings
 
 STATE_FILE: Final = "cluster.json"
 CONTROLLER: Final = "controller"
 BROKER: Final = "broker"
 ZOOKEEPER: Final = "zookeeper"
+
+CERTIFICATES: Final = "certs"
+"""The folder in that of a secured cluster with its authority, and a key with its certificate for each process."""
+CLIENT: Final = "admin"
+"""The client of a secured cluster that commands are; its file there has the suffix `.pem`."""
 
 STATE_VERSION: Final = 1
 
@@ -63,7 +69,7 @@ class LocalClusterState(Struct):
 
     `first_port`: the one that all ports are counted from; 0: free ones were chosen. `kafka`: the version of Apache
     Kafka whose brokers these are; empty: they are klamm's own. `log_dirs`: the number of log directories of each of
-    klamm's brokers.
+    klamm's brokers. `is_secured`: whether every port has TLS, with the certificates in `CERTIFICATES`.
     """
 
     version: int
@@ -74,6 +80,11 @@ class LocalClusterState(Struct):
     first_port: int = 0
     kafka: str = ""
     log_dirs: int = 1
+    is_secured: bool = False
+
+    def metrics_of(self, member: Member) -> str:
+        """The address where a member serves its metrics: host:port, under TLS https://host:port."""
+        return f"{'https://' if self.is_secured else ''}{member.host}:{member.metrics_port}"
 
     @property
     def nodes(self) -> list[Member]:
@@ -107,3 +118,13 @@ def read_cluster_state(folder: Path) -> LocalClusterState:
         if not host or bounds.parse_number(bounds.PORT, port) is None:
             raise StartupError(f"{file}: zookeeper {state.zookeeper[:200]!r} must be HOST:PORT[,HOST:PORT…][/CHROOT]")
     return state
+
+
+def client_tls_of(folder: Path, state: LocalClusterState) -> TlsSettings | None:
+    """The TLS with which clients call the cluster of a folder; None: without it."""
+    if not state.is_secured:
+        return None
+    certificates = folder.resolve() / CERTIFICATES
+    return TlsSettings(
+        keystore_location=str(certificates / f"{CLIENT}.pem"), truststore_location=str(certificates / AUTHORITY)
+    )

@@ -3,11 +3,15 @@
 from cluster.config.config import LOGIN_FILE_KEY, NodeConfig, read_credentials
 from cluster.metrics.registry import Metrics
 from cluster.model.errors import ZooKeeperAuthenticationError, ZooKeeperUnreachableError
+from cluster.tls.live import LiveMaterial
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 
 
-def zookeeper_client(config: NodeConfig, metrics: Metrics) -> KazooZooKeeper:
-    """Create the client. Raises ConfigError if the credentials cannot be read."""
+def zookeeper_client(config: NodeConfig, metrics: Metrics, tls: LiveMaterial | None = None) -> KazooZooKeeper:
+    """Create the client. Raises ConfigError if the credentials cannot be read.
+
+    `tls`: keys and certificates for ZooKeeper; None: without TLS.
+    """
     settings = config.settings
     return KazooZooKeeper(
         config.zookeeper,
@@ -17,6 +21,7 @@ def zookeeper_client(config: NodeConfig, metrics: Metrics) -> KazooZooKeeper:
         metrics=metrics,
         credentials=read_credentials(settings),
         sets_acl=settings.zookeeper_set_acl,
+        tls=tls,
     )
 
 

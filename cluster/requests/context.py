@@ -8,6 +8,15 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 
+class PeerCertificate(Struct, frozen=True):
+    """What a verified certificate of the caller says of it: its distinguished name and the URIs among its names, of
+    which `klamm://broker/1` names a node.
+    """
+
+    subject: str
+    uris: tuple[str, ...] = ()
+
+
 class RequestContext(Struct, frozen=True):
     """The caller of a request and its deadline. `timeout_ms` is None without a deadline.
 
@@ -16,6 +25,9 @@ class RequestContext(Struct, frozen=True):
     `listener`: the name of the listener that received it; empty for a request of the process itself. `is_kafka_client`:
     whether it came by Kafka's protocol, where some requests wait for something else. `knows_quota_error`: whether its
     version of the request has THROTTLING_QUOTA_EXCEEDED for single topics.
+
+    `certificate`: that of the caller, which TLS has verified; None without TLS, and where the listener demands none.
+    Then `principal` is what the caller claims to be, and under TLS ANONYMOUS.
     """
 
     peer: str = ""
@@ -26,6 +38,7 @@ class RequestContext(Struct, frozen=True):
     is_kafka_client: bool = False
     client_id: str = ""
     knows_quota_error: bool = True
+    certificate: PeerCertificate | None = None
 
 
 class RequestHandler(Protocol):

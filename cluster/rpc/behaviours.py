@@ -24,14 +24,17 @@ from cluster.rpc.budgets import Peer
 from cluster.rpc.call_kinds import CallKind, kind_of
 from cluster.rpc.methods import REPLICA_FETCH, Method
 from cluster.rpc.status import status_of
+from cluster.rpc.transport_security import peer_certificate
 
 PRINCIPAL_HEADER: Final = "klamm-principal"
-"""The caller's claimed identity; not verified."""
+"""The caller's claimed identity; not verified, and without effect under TLS."""
 HEADER_LENGTH_MAX: Final = 256
 """The longest principal or request id, in characters: both are repeated in every record that follows from a request."""
 REQUEST_ID_HEADER: Final = "x-request-id"
 CLIENT_ID_HEADER: Final = "klamm-client-id"
 """What the client calls itself: its quotas are those of this name."""
+
+_ANONYMOUS: Final = "ANONYMOUS"
 
 _log = structlog.stdlib.get_logger()
 
@@ -43,10 +46,17 @@ class Behaviours:
     """Makes the behaviours of one listener: the functions that the library calls for each call."""
 
     def __init__(
-        self, handler: RequestHandler, admission: Admission, metrics: Metrics, *, listener: str, is_control: bool
+        self,
+        handler: RequestHandler,
+        admission: Admission,
+        metrics: Metrics,
+        *,
+        listener: str,
+        is_control: bool,
+        is_secured: bool = False,
     ) -> None:
         self._handler, self._admission = handler, admission
-        self._listener, self._is_control = listener, is_control
+        self._listener, self._is_control, self._is_secured = listener, is_control, is_secured
         self._metrics = RequestMetrics(metrics)
 
     def handler_of(self, method: Method) -> Any:
@@ -110,7 +120,7 @@ class Behaviours:
 
     async def _receive(self, method: Method, call: ServicerContext) -> tuple[RequestContext, AdmittedCall, bytes]:
         try:
-            context = request_context(call, self._listener)
+            context = request_context(call, self._listener, is_secured=self._is_secured)
             admitted, data = await admit_and_receive(self._admission, self._kind_of(method), call)
         except ApiError as error:
             self._metrics.errors(method.name, error.code).mark()
@@ -159,8 +169,11 @@ async def abort(call: ServicerContext, error: ClusterError) -> NoReturn:
     raise AssertionError("abort raises")
 
 
-def request_context(call: ServicerContext, listener: str) -> RequestContext:
-    """Read the caller's data from the call's metadata and deadline. Raises ApiError for a header that is too long."""
+def request_context(call: ServicerContext, listener: str, *, is_secured: bool) -> RequestContext:
+    """Read the caller's data from the call's metadata and deadline, and at a listener with TLS from its certificate.
+
+    Raises ApiError for a header that is too long.
+    """
     headers = {str(key): value for key, value in call.invocation_metadata() or ()}
     for name in (PRINCIPAL_HEADER, REQUEST_ID_HEADER, CLIENT_ID_HEADER):
         if len(headers.get(name, "")) > HEADER_LENGTH_MAX:
@@ -171,13 +184,17 @@ def request_context(call: ServicerContext, listener: str) -> RequestContext:
                 value=f"{str(headers[name])[:20]}…",
             )
     remaining_s = call.time_remaining()
+    # Of each call: a proxy and the library's own pools make a connection no one's in particular.
+    certificate = peer_certificate(call.auth_context()) if is_secured else None
+    claimed = _ANONYMOUS if is_secured else str(headers.get(PRINCIPAL_HEADER, _ANONYMOUS))
     return RequestContext(
         peer=call.peer(),
-        principal=str(headers.get(PRINCIPAL_HEADER, "ANONYMOUS")),
+        principal=claimed if certificate is None else f"User:{certificate.subject}",
         timeout_ms=None if remaining_s is None else max(0, int(remaining_s * 1000)),
         request_id=str(headers.get(REQUEST_ID_HEADER, "")),
         listener=listener,
         client_id=str(headers.get(CLIENT_ID_HEADER, "")),
+        certificate=certificate,
     )
 
 

@@ -19,15 +19,20 @@ _KEEPALIVE_TIMEOUT_MS: Final = 4000
 TCP itself tries again after ever longer pauses: when a network that was cut for 13 s works again, a call would wait for
 up to another 13 s.
 """
+_AGE_GRACE_MS: Final = 60_000
+"""More than any call between nodes takes."""
+_SENT_AGAIN_BYTES_MAX: Final = 4 << 20
+"""Larger requests are not kept until they are answered; one that crosses the notice fails as if a connection broke."""
 _RECONNECT_MS_MIN: Final = 100
 _RECONNECT_MS_MAX: Final = 1000
 
 
-def channel_options(connect_timeout_ms: int) -> list[tuple[str, int]]:
+def channel_options(connect_timeout_ms: int, *, is_secured: bool = False) -> list[tuple[str, int]]:
     """Choose the options of a client's channel.
 
     Reconnection is quick, because callers wait for nodes that return. Retries by the library are off, because the
-    caller decides what may be sent twice.
+    caller decides what may be sent twice; but under TLS, where servers replace connections by age, it sends again what
+    crossed their notice: the server has not seen it.
     """
     return [
         ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
@@ -40,7 +45,8 @@ def channel_options(connect_timeout_ms: int) -> list[tuple[str, int]]:
         # Despite its name this is the timeout of one connection attempt.
         ("grpc.min_reconnect_backoff_ms", connect_timeout_ms),
         ("grpc.max_reconnect_backoff_ms", _RECONNECT_MS_MAX),
-        ("grpc.enable_retries", 0),
+        ("grpc.enable_retries", int(is_secured)),
+        ("grpc.per_rpc_retry_buffer_size", _SENT_AGAIN_BYTES_MAX),
         ("grpc.enable_http_proxy", 0),
         # Each client has its own connections, so that closing one's channel ends it.
         ("grpc.use_local_subchannel_pool", 1),
@@ -60,6 +66,15 @@ def server_options(request_bytes_max: int) -> list[tuple[str, int]]:
         # Otherwise a second process could bind the same port and get half of the calls.
         ("grpc.so_reuseport", 0),
     ]
+
+
+def secured_options(max_age_ms: int) -> list[tuple[str, int]]:
+    """Choose the options of a server under TLS, whose connections are replaced after about `max_age_ms`.
+
+    The library tells the client to open another one and lets the calls in flight finish; those that never do, as
+    streams, are ended after a while, and their clients resume them.
+    """
+    return [("grpc.max_connection_age_ms", max_age_ms), ("grpc.max_connection_age_grace_ms", _AGE_GRACE_MS)]
 
 
 def admission_options(limits: AdmissionLimits, *, is_main: bool) -> list[tuple[str, int]]:

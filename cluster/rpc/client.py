@@ -1,20 +1,24 @@
 """Calls other nodes in domain types, over one channel for each address. Source: Kafka NetworkClient; KIP-601."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
 
+from cluster.model.broker import Endpoint
 from cluster.model.errors import ApiError, PeerBusyError, PeerUnreachableError
 from cluster.requests.data import FetchRequest
 from cluster.requests.request import RequestFor, Response
 from cluster.rpc.channels import CLIENT_CONCURRENCY_MAX, channel_options
 from cluster.rpc.methods import METHOD_OF_REQUEST, REPLICA_FETCH, Method, encode_request
-from cluster.rpc.status import error_of
+from cluster.rpc.status import CONNECTION_CLOSED, error_of
+from cluster.rpc.transport_security import ChannelSecurity
 
 # A higher exponent would exceed every limit that can be configured.
 _DOUBLINGS_MAX = 31
+_NO_TLS_HERE = "perhaps it speaks TLS: this side does not, as security.protocol=SSL is not set"
 
 _Callable = grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
 _StreamCallable = grpc.aio.UnaryStreamMultiCallable[bytes, bytes]
@@ -23,9 +27,15 @@ _StreamCallable = grpc.aio.UnaryStreamMultiCallable[bytes, bytes]
 class _Connection:
     """Holds the channel to one address. Calls beyond `CLIENT_CONCURRENCY_MAX` wait."""
 
-    def __init__(self, address: str, connect_timeout_ms: int) -> None:
+    def __init__(self, address: str, connect_timeout_ms: int, security: ChannelSecurity | None) -> None:
         self.connect_timeout_ms = connect_timeout_ms
-        self.channel = grpc.aio.insecure_channel(address, options=channel_options(connect_timeout_ms))
+        self.security = security
+        options = channel_options(connect_timeout_ms, is_secured=security is not None)
+        self.generation = 0 if security is None else security.generation
+        if security is None:
+            self.channel = grpc.aio.insecure_channel(address, options=options)
+        else:
+            self.channel = grpc.aio.secure_channel(address, security.credentials(), options=options)
         self.turns = asyncio.Semaphore(CLIENT_CONCURRENCY_MAX)
         self.closed = False
         self.is_made = False
@@ -33,6 +43,37 @@ class _Connection:
         self.offers_replica_fetch = True
         """Whether the peer has a method for followers; klamm 0.2 has none, there they fetch as consumers do."""
         self._callables: dict[str, _Callable] = {}
+        self._calls = 0
+        self._is_retired = False
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the certificates with which it was made have been replaced."""
+        return self.security is not None and self.generation != self.security.generation
+
+    @asynccontextmanager
+    async def in_use(self) -> AsyncIterator[None]:
+        """Keep the channel open for a call, even if it is retired meanwhile."""
+        self._calls += 1
+        try:
+            yield
+        finally:
+            self._calls -= 1
+            if self._is_retired and self._calls == 0:
+                await self.channel.close()
+
+    async def retire(self) -> None:
+        """Close the channel as soon as no call is in flight."""
+        self._is_retired = True
+        if self._calls == 0:
+            await self.channel.close()
+
+    def explained(self, failure: PeerUnreachableError) -> PeerUnreachableError:
+        """Say more of a connection that the peer closed before it answered anything."""
+        if self.is_made or failure.why != CONNECTION_CLOSED:
+            return failure
+        guess = _NO_TLS_HERE if self.security is None else self.security.why_closed()
+        return type(failure)(failure.address, f"{failure.why}: {guess}")
 
     def callable(self, method: Method) -> _Callable:
         known = self._callables.get(method.path)
@@ -49,13 +90,29 @@ class RpcClient:
     """
 
     def __init__(
-        self, *, connect_timeout_ms: int = 10_000, connect_timeout_max_ms: int = 30_000, client_id: str = ""
+        self,
+        *,
+        connect_timeout_ms: int = 10_000,
+        connect_timeout_max_ms: int = 30_000,
+        client_id: str = "",
+        security: ChannelSecurity | None = None,
     ) -> None:
-        """`client_id`: what it calls itself in each request; quotas of brokers go by it."""
+        """`client_id`: what it calls itself in each request; quotas of brokers go by it. `security` None: all channels
+        are plaintext.
+        """
+        self._security = security
         self._metadata = (("klamm-client-id", client_id),) if client_id else ()
         self._connect_timeout_ms, self._connect_timeout_max_ms = connect_timeout_ms, connect_timeout_max_ms
         self._failed_attempts: dict[str, int] = {}
         self._connections: dict[str, _Connection] = {}
+        self._plaintext: set[str] = set()
+        """The addresses that were named as such, while there is `security`."""
+
+    def at(self, endpoint: Endpoint) -> str:
+        """The address of an endpoint, whose next connection has TLS or not as its protocol demands."""
+        secured = self._security is None or self._security.secures(endpoint)
+        (self._plaintext.discard if secured else self._plaintext.add)(endpoint.address)
+        return endpoint.address
 
     async def call(
         self, address: str, request: RequestFor[Response], timeout_ms: float, *, request_id: str = ""
@@ -66,13 +123,13 @@ class RpcClient:
         have been processed or not.
         """
         method = METHOD_OF_REQUEST[type(request)]
-        connection = self._connection(address)
+        connection = await self._connection(address)
         metadata = (*self._metadata, *((("x-request-id", request_id),) if request_id else ())) or None
         if connection.offers_replica_fetch and isinstance(request, FetchRequest) and request.replica_id >= 0:
             method = REPLICA_FETCH
         data = encode_request(request)
         try:
-            async with connection.turns:
+            async with connection.in_use(), connection.turns:
                 answer = await connection.callable(method)(data, timeout=timeout_ms / 1000, metadata=metadata)
         except grpc.aio.AioRpcError as error:
             failure = error_of(error, address)
@@ -82,6 +139,7 @@ class RpcClient:
                 connection.offers_replica_fetch = False
                 return await self.call(address, request, timeout_ms, request_id=request_id)
             elif error.code() is grpc.StatusCode.UNAVAILABLE:
+                failure = connection.explained(failure)
                 await self._on_connection_lost(address, connection)
             raise failure from error
         except grpc.aio.UsageError as error:
@@ -104,16 +162,18 @@ class RpcClient:
         """
         method = METHOD_OF_REQUEST[type(request)]
         assert method.streams, f"{method.name} has one answer"
-        open_stream: _StreamCallable = self._connection(address).channel.unary_stream(method.path)
-        call = open_stream(encode_request(request))
-        try:
-            async for answer in call:
-                yield _decode(method, answer, address)
-        except grpc.aio.AioRpcError as error:
-            raise error_of(error, address) from error
-        finally:
-            # If the reader stops, the peer must stop filling the stream.
-            call.cancel()
+        connection = await self._connection(address)
+        async with connection.in_use():
+            open_stream: _StreamCallable = connection.channel.unary_stream(method.path)
+            call = open_stream(encode_request(request))
+            try:
+                async for answer in call:
+                    yield _decode(method, answer, address)
+            except grpc.aio.AioRpcError as error:
+                raise error_of(error, address) from error
+            finally:
+                # If the reader stops, the peer must stop filling the stream.
+                call.cancel()
 
     async def forget(self, address: str) -> None:
         """Close the channel to this address, if there is one; calls in flight fail."""
@@ -132,10 +192,15 @@ class RpcClient:
         for address in tuple(self._connections):
             await self.forget(address)
 
-    def _connection(self, address: str) -> _Connection:
-        connection = self._connections.get(address)
-        if connection is None:
-            connection = self._connections[address] = _Connection(address, self.connect_timeout_ms(address))
+    async def _connection(self, address: str) -> _Connection:
+        """The connection to an address; another one if this is to have TLS now, or not, or with other certificates."""
+        former = self._connections.get(address)
+        security = None if address in self._plaintext else self._security
+        if former is not None and former.security is security and not former.is_outdated:
+            return former
+        connection = self._connections[address] = _Connection(address, self.connect_timeout_ms(address), security)
+        if former is not None:
+            await former.retire()
         return connection
 
     def _take_answer(self, address: str, connection: _Connection) -> None:

@@ -4,12 +4,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
+from msgspec.structs import replace
 
 from cluster.config.config import NodeConfig, host_and_port
 from cluster.model.broker import Endpoint
 from cluster.model.listeners import EXTERNAL_LISTENER, is_loopback
+from cluster.process.tls import ProcessTls
 from cluster.rpc.channels import MESSAGE_BYTES_MAX
 from cluster.rpc.serving import Listener, RpcServer
+from cluster.rpc.transport_security import ChannelSecurity
 
 _log = structlog.stdlib.get_logger()
 
@@ -25,7 +28,9 @@ class ProcessServers:
         await asyncio.gather(*(server.stop(grace_s) for server in (self.client, *self._others)))
 
 
-async def serve_listeners(config: NodeConfig, serve: Callable[[Listener], Awaitable[RpcServer]]) -> ProcessServers:
+async def serve_listeners(
+    config: NodeConfig, serve: Callable[[Listener], Awaitable[RpcServer]], tls: ProcessTls
+) -> ProcessServers:
     """Start a server at each listener of the process. Raises StartupError if an address cannot be bound."""
     _warn_if_exposed(config)
     names, largest = config.settings.listener_names, config.settings.socket_request_max_bytes
@@ -37,7 +42,7 @@ async def serve_listeners(config: NodeConfig, serve: Callable[[Listener], Awaita
         listeners.append(Listener(config.external_listen, EXTERNAL_LISTENER, largest, is_external=True))
     servers: list[RpcServer] = []
     try:
-        for listener in listeners:
+        for listener in (replace(one, tls=tls.of_listener(one.name)) for one in listeners):
             servers.append(await serve(listener))  # noqa: PERF401 - if a later one fails, these are stopped.
     except BaseException:
         for server in servers:
@@ -47,12 +52,14 @@ async def serve_listeners(config: NodeConfig, serve: Callable[[Listener], Awaita
 
 
 def _warn_if_exposed(config: NodeConfig) -> None:
-    """Warn if other machines reach a listener: without TLS and authentication, whoever does controls the cluster."""
+    """Warn if other machines reach a listener: whoever does controls the cluster, under TLS with a certificate that is
+    trusted, as there is no authorisation.
+    """
     exposed = exposed_listeners(config)
     if exposed:
         _log.warning(
-            "Listeners can be reached from other machines, and there is neither TLS nor authentication: let a firewall "
-            "admit only the cluster and its clients",
+            "Listeners can be reached from other machines, and whoever connects may do everything: there is no "
+            "authorisation, nor encryption without TLS; let a firewall admit only the cluster and its clients",
             listeners=exposed,
         )
 
@@ -61,3 +68,8 @@ def exposed_listeners(config: NodeConfig) -> list[str]:
     """The addresses of the process's gRPC listeners that other machines may reach."""
     listening = (config.listen, config.control_listen, config.external_listen)
     return [address for address in listening if address is not None and not is_loopback(host_and_port(address)[0])]
+
+
+def channel_security(tls: ProcessTls) -> ChannelSecurity | None:
+    """Make what decides how this process calls other nodes; None: without TLS."""
+    return None if tls.peers is None else ChannelSecurity(tls.peers, tls.secured_listeners)

@@ -17,16 +17,18 @@ from cluster.rpc.admission import Admission
 from cluster.rpc.admission_limits import AdmissionLimits
 from cluster.rpc.behaviours import Behaviours
 from cluster.rpc.call_kinds import CallKind, kind_of
-from cluster.rpc.channels import MESSAGE_BYTES_MAX, admission_options, server_options
+from cluster.rpc.channels import MESSAGE_BYTES_MAX, admission_options, secured_options, server_options
 from cluster.rpc.methods import Method
 from cluster.rpc.standard_services import serve_standard_services
+from cluster.rpc.transport_security import server_credentials
+from cluster.tls.live import ListenerTls
 
 
 class Listener(Struct, frozen=True):
     """Describes one port of a process: `host:port` (port 0: a free one), its name, and the largest request in bytes.
 
     `is_control`: whether control requests are admitted as such; at other listeners they are calls like others.
-    `is_external`: whether its clients reach the cluster by other addresses.
+    `is_external`: whether its clients reach the cluster by other addresses. `tls` None: it is plaintext.
     The transport refuses a larger request with RESOURCE_EXHAUSTED before it has been read. This limit does not concern
     responses, which are limited by what was requested.
     """
@@ -36,6 +38,7 @@ class Listener(Struct, frozen=True):
     request_bytes_max: int = MESSAGE_BYTES_MAX
     is_control: bool = False
     is_external: bool = False
+    tls: ListenerTls | None = None
 
 
 class RpcServer:
@@ -87,17 +90,24 @@ async def start_server(
         *server_options(listener.request_bytes_max),
         *admission_options(admission.limits, is_main=not (listener.is_control or listener.is_external)),
     ]
+    if listener.tls is not None:
+        options += secured_options(listener.tls.max_age_ms)
     server = grpc.aio.server(options=options)
-    behaviours = Behaviours(handler, admission, metrics, listener=listener.name, is_control=listener.is_control)
+    behaviours = Behaviours(
+        handler,
+        admission,
+        metrics,
+        listener=listener.name,
+        is_control=listener.is_control,
+        is_secured=listener.tls is not None,
+    )
     services = {method.service for method in methods}
     for method in methods:
         _add(server, method, behaviours.handler_of(method))
     health_service = health.aio.HealthServicer()
     serve_standard_services(server, health_service, sorted(services), admission)
-    host, port = host_and_port(listener.address)
     try:
-        # An empty host means every interface.
-        bound = server.add_insecure_port(joined_address(host or "::", port))
+        bound = _bind(server, listener)
     except RuntimeError as error:
         raise StartupError(
             f"cannot listen on {listener.address}: in use, not permitted, or no address of this machine ({error})"
@@ -106,6 +116,16 @@ async def start_server(
     rpc_server = RpcServer(listener, server, bound, health_service, services)
     await rpc_server.set_serving(True)
     return rpc_server
+
+
+def _bind(server: grpc.aio.Server, listener: Listener) -> int:
+    """Bind the port and return its number. Raises RuntimeError."""
+    host, port = host_and_port(listener.address)
+    # An empty host means every interface.
+    address = joined_address(host or "::", port)
+    if listener.tls is None:
+        return server.add_insecure_port(address)
+    return server.add_secure_port(address, server_credentials(listener.tls))
 
 
 def _add(server: grpc.aio.Server, method: Method, handler: Any) -> None:

@@ -103,6 +103,7 @@ STATUS_OF_ERROR: Final[dict[ErrorCode, grpc.StatusCode]] = {
 }
 
 _REFUSED: Final = "connection refused"
+CONNECTION_CLOSED: Final = "connection closed"
 _UNRESOLVABLE: Final = "the host name cannot be resolved"
 _UNSENT: Final = {
     "Connection refused": _REFUSED,
@@ -117,17 +118,22 @@ _UNSENT: Final = {
     "SO_ERROR): Connection timed out": "connection timed out",
     "No route to host": "no route to the host",
     "Network is unreachable": "the network is unreachable",
+    "WRONG_VERSION_NUMBER": "it does not speak TLS",
+    "Hostname Verification Check failed": "its certificate does not have the name by which it is reached",
 }
 _REASONS: Final = {
     **_UNSENT,
-    "Connection reset": "connection closed",
-    "Socket closed": "connection closed",
+    "Connection reset": CONNECTION_CLOSED,
+    "Socket closed": CONNECTION_CLOSED,
     # TCP_USER_TIMEOUT of the socket, which the keepalive sets.
     "recvmsg:Connection timed out": "the connection broke: nothing was acknowledged",
 }
 """Parts of gRPC's details, and what messages say instead. For those of `_UNSENT` there was no connection to send on."""
 
 
+_HANDSHAKE: Final = "TLS handshake failed"
+_HANDSHAKE_ERROR: Final = re.compile(r"handshake failed .*OPENSSL_internal:(?P<why>.*?)(: OK)?$")
+"""OpenSSL's words for what is wrong with the peer's certificate."""
 _TOO_LARGE: Final = re.compile(
     r"(SERVER: Received|CLIENT: Sent) message larger than max \((?P<size>\d+) vs\. (?P<limit>\d+)\)"
 )
@@ -196,7 +202,8 @@ def _without_answer(call: grpc.aio.AioRpcError, address: str) -> PeerUnreachable
         return UnresolvableHostError(address, reason)
     if reason == _REFUSED:
         return ConnectionRefusedByHostError(address, reason)
-    return (PeerNotConnectedError if reason in _UNSENT.values() else PeerUnreachableError)(address, reason)
+    was_sent = reason not in _UNSENT.values() and not reason.startswith(_HANDSHAKE)
+    return (PeerUnreachableError if was_sent else PeerNotConnectedError)(address, reason)
 
 
 def _short_reason(call: grpc.aio.AioRpcError) -> str:
@@ -204,5 +211,8 @@ def _short_reason(call: grpc.aio.AioRpcError) -> str:
     details = call.details() or ""
     if call.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
         return "timed out"
-    known = next((reason for text, reason in _REASONS.items() if text in details), None)
-    return f"{call.code().name}: {details}" if known is None else known
+    if (known := next((reason for text, reason in _REASONS.items() if text in details), None)) is not None:
+        return known
+    if (handshake := _HANDSHAKE_ERROR.search(details)) is not None:
+        return f"{_HANDSHAKE}: {handshake['why']}"
+    return f"{call.code().name}: {details}"

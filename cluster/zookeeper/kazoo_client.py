@@ -17,6 +17,7 @@ from cluster.model.errors import (
     ZooKeeperError,
     ZooKeeperUnreachableError,
 )
+from cluster.tls.live import LiveMaterial
 from cluster.zookeeper.armed_watches import chunks_by_size
 from cluster.zookeeper.chroot import Chroot
 from cluster.zookeeper.kazoo_requests import (
@@ -36,6 +37,7 @@ from cluster.zookeeper.kazoo_requests import (
     SetWatches,
 )
 from cluster.zookeeper.kazoo_session import Delivery, Exchange, Session
+from cluster.zookeeper.kazoo_tls import TlsSockets
 from cluster.zookeeper.login import Credentials, Scheme
 from cluster.zookeeper.port import (
     Create,
@@ -55,6 +57,9 @@ from cluster.zookeeper.tls_probe import refuse_tls
 
 READS_PER_REQUEST: Final = 1000
 CLOSE_TIMEOUT_SECONDS: Final = 2.0
+_OTHER_SERVERS_S: Final = 1.0
+"""How long other servers have to begin a session, after one has refused TLS."""
+_CAUSE_POLL_S: Final = 0.2
 # Later than any change: SetWatches then arms watches without reporting changes before the read that follows.
 _NO_HISTORY: Final = 2**63 - 1
 
@@ -66,7 +71,8 @@ class KazooZooKeeper:
 
     `connect`: "host:port,host:port/chroot". `max_in_flight`: limit of requests without a response, over all callers;
     further ones wait in order. `credentials` None: anonymous sessions. `sets_acl`: set the ACLs of
-    `cluster.zookeeper.acl` instead of open ones. `creates_chroot`: whether a chroot that is missing is created.
+    `cluster.zookeeper.acl` instead of open ones. `creates_chroot`: whether a chroot that is missing is created. `tls`:
+    what is shown to servers and trusted; None: they are spoken to without TLS.
     """
 
     def __init__(
@@ -80,12 +86,14 @@ class KazooZooKeeper:
         credentials: Credentials | None = None,
         sets_acl: bool = False,
         creates_chroot: bool = True,
+        tls: LiveMaterial | None = None,
     ) -> None:
         self._hosts, _, chroot = connect.partition("/")
         self._chroot, self._creates_chroot = Chroot(chroot), creates_chroot
         self._session_timeout_ms, self._connection_timeout_ms = session_timeout_ms, connection_timeout_ms
         self._max_in_flight = max_in_flight
         self._credentials, self._sets_acl = credentials, sets_acl
+        self._tls = None if tls is None else TlsSockets(tls)
         uses_sasl = credentials is not None and credentials.scheme is Scheme.SASL
         self._metrics = None if metrics is None else SessionMetrics(metrics, uses_sasl=uses_sasl)
         self._listener: Listener | None = None
@@ -118,27 +126,46 @@ class KazooZooKeeper:
         self._loop = asyncio.get_running_loop()
         await self._dismiss()
         self._session = Session(
-            self._hosts, self._session_timeout_ms, self._max_in_flight, self._on_delivery, self._credentials
+            self._hosts,
+            self._session_timeout_ms,
+            self._max_in_flight,
+            self._on_delivery,
+            credentials=self._credentials,
+            tls=self._tls,
         )
         self._is_over = False
         self._connected = self._loop.create_future()
         self._beat(self._session)
         self._session.open()
-        probe = asyncio.create_task(refuse_tls(self._hosts, self._connected))
+        watching = refuse_tls(self._hosts, self._connected) if self._tls is None else self._fail_on_tls(self._connected)
+        probe = asyncio.create_task(watching)
         try:
             async with asyncio.timeout(self._connection_timeout_ms / 1000):
                 await self._connected
                 await self._create_chroot()
         except TimeoutError:
             await self.close()
+            why = f": {self._tls.failure}" if self._tls is not None and self._tls.failure else ""
             raise ZooKeeperUnreachableError(
-                f"no connection to ZooKeeper at {self._hosts} within {self._connection_timeout_ms} ms"
+                f"no connection to ZooKeeper at {self._hosts} within {self._connection_timeout_ms} ms{why}"
             ) from None
         except ZooKeeperError:
             await self.close()
             raise
         finally:
             probe.cancel()
+
+    async def _fail_on_tls(self, connected: asyncio.Future[None]) -> None:
+        """Fail `connected` with the cause if no session begins within a moment and TLS is what is wrong: it would stay
+        so.
+        """
+        assert self._tls is not None, "asked only with TLS"
+        await asyncio.sleep(_OTHER_SERVERS_S)
+        while not connected.done():
+            if self._tls.failure:
+                connected.set_exception(ZooKeeperUnreachableError(self._tls.failure))
+                return
+            await asyncio.sleep(_CAUSE_POLL_S)
 
     async def close(self) -> None:
         self._is_over = True

@@ -4,7 +4,9 @@ Everything runs on the connection's own thread, which passes it on in the order 
 """
 
 import logging
+import ssl
 from collections import deque
+from contextlib import nullcontext
 from time import monotonic
 from typing import Any, Final, Protocol
 
@@ -17,6 +19,7 @@ from puresasl.client import SASLClient
 
 from cluster.zookeeper.armed_watches import Watches
 from cluster.zookeeper.kazoo_requests import NO_NODE, UNIMPLEMENTED, ErrorAnswer, Request
+from cluster.zookeeper.kazoo_tls import TlsSockets
 from cluster.zookeeper.port import WatchEvent, WatchKind
 
 logger = logging.getLogger(__name__)
@@ -32,6 +35,10 @@ ATTEMPTS_MIN: Final = 2
 _EVENT_KINDS: Final = {1: WatchKind.CREATED, 2: WatchKind.DELETED, 3: WatchKind.CHANGED, 4: WatchKind.CHILDREN}
 
 
+class _NotYetError(Exception):
+    """Nothing has arrived."""
+
+
 class ConnectionOwner(Protocol):
     """Stands for the session of a connection, which has kazoo's queues and receives what arrives."""
 
@@ -39,6 +46,7 @@ class ConnectionOwner(Protocol):
     last_zxid: int
     _session_timeout: int
     watches: Watches
+    handler: "Handler"
     _queue: deque[Any]
     _pending: deque[Any]
 
@@ -55,12 +63,16 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo is not 
     kazoo waits a whole session timeout for each connection, so one dead server of three would cost the session.
     """
 
-    def __init__(self, addresses: int) -> None:
+    def __init__(self, addresses: int, tls: TlsSockets | None = None) -> None:
         super().__init__()
-        self._attempts = max(addresses, ATTEMPTS_MIN)
+        self._attempts, self.tls = max(addresses, ATTEMPTS_MIN), tls
 
-    def create_connection(self, *args: Any, timeout: float, **options: Any) -> Any:
-        return super().create_connection(*args, timeout=timeout / self._attempts, **options)
+    def create_connection(self, *, address: tuple[str, int], hostname: str, timeout: float, **options: Any) -> Any:
+        if self.tls is not None:
+            return self.tls.connect(address, hostname, timeout / self._attempts)
+        return super().create_connection(
+            address=address, hostname=hostname, timeout=timeout / self._attempts, **options
+        )
 
 
 class LimitedConnection(ConnectionHandler):  # type: ignore[misc] # kazoo is not typed.
@@ -71,7 +83,7 @@ class LimitedConnection(ConnectionHandler):  # type: ignore[misc] # kazoo is not
 
     def __init__(self, client: ConnectionOwner, retry: Any, max_in_flight: int, sasl: dict[str, str] | None) -> None:
         super().__init__(client, retry, logger=KAZOO_LOGGER, sasl_options=sasl)
-        self._max_in_flight = max_in_flight
+        self._max_in_flight, self._tls = max_in_flight, client.handler.tls
         self._received = bytearray()
         # Number of received bytes already processed.
         self._taken = 0
@@ -89,6 +101,8 @@ class LimitedConnection(ConnectionHandler):  # type: ignore[misc] # kazoo is not
         # kazoo does not store the timeout granted by the server; its read timeout is two thirds of it.
         self.client.granted_timeout_seconds = read_timeout / 1000 * 1.5
         self._received_at = monotonic()
+        if self._tls is not None:
+            self._tls.established()
         self.client.begin()
         # kazoo pings after half of this, a twelfth of the session timeout: somewhat more often than ZooKeeper's own
         # client. The server counts a session's time from the last message. The last broker to die is the one that may
@@ -173,6 +187,9 @@ class LimitedConnection(ConnectionHandler):  # type: ignore[misc] # kazoo is not
         `read_timeout` is only the ping interval; an incomplete response is waited for longer.
         """
         timeout = self.client.granted_timeout_seconds / 3
+        if self._tls is not None and len(self._received) == self._taken and not self._receive_at_once():
+            # What arrived was TLS's own; to wait for more would keep requests from being sent.
+            return None
         while True:
             response = super()._read_socket(timeout)
             self._fill(timeout)
@@ -188,18 +205,35 @@ class LimitedConnection(ConnectionHandler):  # type: ignore[misc] # kazoo is not
         return bytes(self._received[start : self._taken])
 
     def _receive(self, timeout: float) -> None:
+        if self._receive_at_once():
+            return
+        if not self.handler.select([self._socket], [], [], timeout)[0]:
+            raise self.handler.timeout_exception("socket time-out during read") from None
+
+    def _receive_at_once(self) -> bool:
+        """Take what has arrived; False if there is nothing.
+
+        With TLS at most one record of 16 KiB is taken: OpenSSL reads no further, so kazoo's selector sees what is left.
+        """
         del self._received[: self._taken]
         self._taken = 0
         try:
-            chunk = self._socket.recv(RECEIVE_BYTES)
-        except BlockingIOError:
-            if not self.handler.select([self._socket], [], [], timeout)[0]:
-                raise self.handler.timeout_exception("socket time-out during read") from None
-            return
+            with self._socket_error_handling(), nullcontext() if self._tls is None else self._tls.noting():
+                chunk = self._socket_recv()
+        except _NotYetError:
+            return False
         if not chunk:
             raise ConnectionDropped("socket connection broken")
         self._received_at = monotonic()
         self._received += chunk
+        return True
+
+    def _socket_recv(self) -> bytes:
+        try:
+            received: bytes = self._socket.recv(RECEIVE_BYTES)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            raise _NotYetError from None
+        return received
 
     def _has_whole_frame(self) -> bool:
         there = len(self._received) - self._taken

@@ -24,6 +24,7 @@ from cluster.model.errors import SessionExpiredError
 from cluster.zookeeper.armed_watches import Watches
 from cluster.zookeeper.kazoo_connection import KAZOO_LOGGER, Handler, LimitedConnection
 from cluster.zookeeper.kazoo_requests import LostAnswer, Request
+from cluster.zookeeper.kazoo_tls import TlsSockets
 from cluster.zookeeper.login import Credentials, Scheme
 from cluster.zookeeper.port import SessionEvent, SessionState, WatchEvent
 
@@ -83,13 +84,15 @@ class Session(KazooClient):  # type: ignore[misc] # kazoo is not typed.
         session_timeout_ms: int,
         max_in_flight: int,
         on_delivery: Callable[["Session", Delivery], None],
+        *,
         credentials: Credentials | None = None,
+        tls: TlsSockets | None = None,
     ) -> None:
         super().__init__(
             hosts=hosts,
             timeout=session_timeout_ms / 1000,
             auth_data=_digest_of(credentials),
-            handler=Handler(addresses=hosts.count(",") + 1),
+            handler=Handler(hosts.count(",") + 1, tls),
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_delay=1.0),
             logger=KAZOO_LOGGER,
         )

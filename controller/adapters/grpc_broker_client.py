@@ -6,16 +6,19 @@ from cluster.model.errors import ApiError, PeerUnreachableError, RequestTooLarge
 from cluster.requests import control
 from cluster.requests.recovery import DescribeReplicasRequest, DescribeReplicasResponse
 from cluster.rpc.client import RpcClient
+from cluster.rpc.transport_security import ChannelSecurity
 
 
 class GrpcBrokerClient:
     """Implements controller.ports.BrokerClient. Listener: RQ-30; timeouts: RQ-32."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, security: ChannelSecurity | None = None) -> None:
+        """`security`: which brokers are called under TLS; None: none."""
         timeout_ms = settings.controller_socket_timeout_ms
         self._client = RpcClient(
             connect_timeout_ms=min(settings.socket_connection_setup_timeout_ms, timeout_ms),
             connect_timeout_max_ms=min(settings.socket_connection_setup_timeout_max_ms, timeout_ms),
+            security=security,
         )
         self._timeout_ms = settings.request_timeout_ms
         self._listeners = settings.listener_names
@@ -62,4 +65,4 @@ class GrpcBrokerClient:
 
     def _address(self, broker: Broker) -> str | None:
         endpoint = self._listeners.control_endpoint(broker.endpoints)
-        return None if endpoint is None else endpoint.address
+        return None if endpoint is None else self._client.at(endpoint)

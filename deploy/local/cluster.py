@@ -20,7 +20,20 @@ from cluster.model.errors import StartupError
 from cluster.model.exit_codes import ExitCode
 from cluster.process import identity
 from cluster.process.identity import GONE
-from cluster.process.local_cluster import BROKER, CONTROLLER, STATE_VERSION, ZOOKEEPER, LocalClusterState, Member
+from cluster.process.local_cluster import (
+    BROKER,
+    CERTIFICATES,
+    CLIENT,
+    CONTROLLER,
+    STATE_VERSION,
+    ZOOKEEPER,
+    LocalClusterState,
+    Member,
+    client_tls_of,
+)
+from cluster.tls.authority import CLIENT_SUFFIX
+from cluster.tls.contexts import client_context
+from cluster.tls.settings import TlsSettings
 from deploy.local import ports, processes
 from deploy.local.cluster_folder import ClusterFolder
 from deploy.local.ports import Ports
@@ -72,6 +85,7 @@ class LocalCluster:
         first_port: int = 0,
         kafka: str | None = None,
         log_dirs: int | None = None,
+        is_secured: bool = False,
     ) -> "LocalCluster":
         """A directory's cluster, created or extended to these counts (None: unchanged; 3 of each in a new one).
 
@@ -79,7 +93,8 @@ class LocalCluster:
         created from now on get ACLs of this cluster. `racks`: brokers are spread over them, in order, from their next
         start. `first_port`: see `deploy.local.ports`; 0: as before, or free ones. `kafka`: the version of Apache Kafka
         whose brokers a new cluster gets; None: klamm's own. `log_dirs`: of each broker, from its next start; None:
-        unchanged, 1 in a new cluster. Raises StartupError for counts that would drop members or directories, for a
+        unchanged, 1 in a new cluster. `is_secured`: a new cluster has TLS at every port. Raises
+        StartupError for counts that would drop members or directories, for a
         different ZooKeeper, other ports and another kind of brokers.
         """
         for count, what in ((controllers, "controllers"), (brokers, "brokers")):
@@ -91,21 +106,14 @@ class LocalCluster:
             raise StartupError(f"{folder}: cannot be made or used: {error.strerror}") from error
         if ClusterFolder(folder).has_cluster:
             cluster = cls.open(folder)
-            if zookeeper is not None and cluster.state.zookeeper != zookeeper:
-                raise StartupError(
-                    f"the cluster in {folder} lives in ZooKeeper {cluster.state.zookeeper}, not {zookeeper}:"
-                    " a cluster there needs a folder of its own"
-                )
-            if kafka not in {None, cluster.state.kafka}:
-                brokers_there = f"of Kafka {cluster.state.kafka}" if cluster.state.kafka else "klamm's own"
-                raise StartupError(
-                    f"the brokers of the cluster in {folder} are {brokers_there}, not of Kafka {kafka}: a cluster of"
-                    " these needs a folder of its own"
-                )
-            if first_port not in {0, cluster.state.first_port}:
-                raise StartupError(f"the cluster in {folder} has its ports already: they stay as they are")
+            _require_same(cluster.state, folder, zookeeper, kafka, first_port=first_port, is_secured=is_secured)
         else:
-            cluster = cls(folder, _new_state(zookeeper, owns_nodes, first_port, kafka or ""))
+            if is_secured and (kafka or zookeeper is not None):
+                raise StartupError("--secure is for klamm's own brokers and a ZooKeeper that 'klamm up' starts")
+            owns = owns_nodes or is_secured
+            cluster = cls(folder, _new_state(zookeeper, owns, first_port, kafka or "", is_secured=is_secured))
+            if is_secured:
+                cluster._files.make_certificates()
         cluster._grow(CONTROLLER, controllers)
         cluster._grow(BROKER, brokers)
         for member, rack in zip(cluster.members(BROKER), itertools.cycle(racks or ("",)), strict=False):
@@ -141,6 +149,16 @@ class LocalCluster:
     def bootstrap(self) -> list[str]:
         """Addresses of all controllers and agents, running or not."""
         return [m.address for m in self.state.nodes]
+
+    @property
+    def client_tls(self) -> TlsSettings | None:
+        """The TLS with which clients call it, and its ZooKeeper is asked; None: without it."""
+        return client_tls_of(self.folder, self.state)
+
+    @property
+    def client_properties(self) -> Path | None:
+        """The file for `--command-config` of a secured cluster."""
+        return self.folder / CERTIFICATES / f"{CLIENT}{CLIENT_SUFFIX}" if self.state.is_secured else None
 
     @property
     def state_change_logs(self) -> list[Path]:
@@ -274,7 +292,9 @@ class LocalCluster:
     def _wait_for_zookeeper(self, timeout_s: float) -> None:
         for member in self.members(ZOOKEEPER):
             deadline = time.monotonic() + timeout_s
-            while not is_serving(member.host, member.port):
+            tls = self.client_tls
+            context = None if tls is None else client_context(tls)
+            while not is_serving(member.host, member.port, tls=context):
                 if self.state_of(member.name) == GONE or time.monotonic() > deadline:
                     log = self._files.log(member.name)
                     raise StartupError(f"ZooKeeper did not start: {self._files.reason(member.name)}; its log is {log}")
@@ -305,6 +325,35 @@ class LocalCluster:
         self._files.write(self.state)
 
 
+def _require_same(
+    state: LocalClusterState,
+    folder: Path,
+    zookeeper: str | None,
+    kafka: str | None,
+    *,
+    first_port: int,
+    is_secured: bool,
+) -> None:
+    """Raise StartupError if the cluster of a folder is of another kind than the one that is asked for."""
+    if zookeeper is not None and state.zookeeper != zookeeper:
+        raise StartupError(
+            f"the cluster in {folder} lives in ZooKeeper {state.zookeeper}, not {zookeeper}:"
+            " a cluster there needs a folder of its own"
+        )
+    if kafka not in {None, state.kafka}:
+        brokers_there = f"of Kafka {state.kafka}" if state.kafka else "klamm's own"
+        raise StartupError(
+            f"the brokers of the cluster in {folder} are {brokers_there}, not of Kafka {kafka}: a cluster of"
+            " these needs a folder of its own"
+        )
+    if is_secured and not state.is_secured:
+        raise StartupError(
+            f"the cluster in {folder} was made without --secure: a secured one needs a folder of its own"
+        )
+    if first_port not in {0, state.first_port}:
+        raise StartupError(f"the cluster in {folder} has its ports already: they stay as they are")
+
+
 def _environment() -> dict[str, str]:
     """Our environment without variables that configure a node: they are not meant for these members."""
     return {name: value for name, value in os.environ.items() if not name.startswith("KLAMM_")}
@@ -317,7 +366,9 @@ def _member(role: str, identifier: int, of_it: Ports, is_kafka: bool) -> Member:
     return Member(role, identifier, of_it.client, of_it.metrics, control_port=of_it.control, kafka_port=kafka_port)
 
 
-def _new_state(zookeeper: str | None, owns_nodes: bool, first_port: int, kafka: str) -> LocalClusterState:
+def _new_state(
+    zookeeper: str | None, owns_nodes: bool, first_port: int, kafka: str, *, is_secured: bool
+) -> LocalClusterState:
     # On shutdown of the whole cluster the last agents cannot hand their partitions over, so their retries are short.
     settings: dict[str, Any] = {"zookeeper.session.timeout.ms": 6000, "controlled.shutdown.retry.backoff.ms": 500}
     if zookeeper is not None:
@@ -326,7 +377,9 @@ def _new_state(zookeeper: str | None, owns_nodes: bool, first_port: int, kafka: 
     # Write permission on a znode includes deletion of its children, and the root is open to everyone.
     chroot = "/klamm" if owns_nodes else ""
     connect, server = f"127.0.0.1:{port}{chroot}", Member(ZOOKEEPER, 0, port, 0)
-    return LocalClusterState(STATE_VERSION, connect, [server], settings, first_port=first_port, kafka=kafka)
+    return LocalClusterState(
+        STATE_VERSION, connect, [server], settings, first_port=first_port, kafka=kafka, is_secured=is_secured
+    )
 
 
 LOGIN_FILE: Final = "zookeeper-login.jaas"

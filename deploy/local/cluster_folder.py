@@ -1,5 +1,7 @@
 """The directory of a local cluster: its members, their configuration, logs and data.
 
+`certs/` has the authority and the keys of a secured cluster.
+
 `cluster.json` holds members, ports and processes, `bootstrap` the addresses for clients, `kafka-bootstrap` those of
 Kafka's brokers, `prometheus-targets.json` those of metrics; `config/`, `logs/`, `data/` and `state-changes/` have an
 entry per member.
@@ -16,11 +18,25 @@ from typing import Any, Final
 import msgspec
 
 from cluster.model.errors import StartupError
-from cluster.process.local_cluster import BROKER, STATE_FILE, ZOOKEEPER, LocalClusterState, Member, read_cluster_state
+from cluster.model.listeners import DEFAULT_CONTROL_LISTENER
+from cluster.process.local_cluster import (
+    BROKER,
+    CERTIFICATES,
+    CLIENT,
+    STATE_FILE,
+    ZOOKEEPER,
+    LocalClusterState,
+    Member,
+    read_cluster_state,
+)
+from cluster.tls.authority import DEFAULT_HOSTS, Subject, client, node, write_certificates, zookeeper
+from cluster.tls.settings import AUTHORITY
 from deploy.local.kafka_broker import KafkaBroker, prepare
 from deploy.local.kafka_jars import find_kafka_jars
 from deploy.local.kafka_settings import settings_of_broker, settings_of_controller
 
+_SECURED_LISTENER: Final = "SSL"
+_CERTIFICATE_DAYS: Final = 365
 TARGETS_FILE: Final = "prometheus-targets.json"
 """For `file_sd_configs` of deploy/prometheus/prometheus-local.yml."""
 
@@ -93,13 +109,59 @@ class ClusterFolder:
         for sub_folder in ("config", "logs", "data", "state-changes"):
             (self.path / sub_folder).mkdir(exist_ok=True)
         data = self.path / "data" / member.name
+        if state.is_secured:
+            self._make_certificate(member)
         if member.role == ZOOKEEPER:
-            return ["zookeeper", "--port", str(member.port), "--data", str(data)]
+            keys = ["--tls-keystore", str(self._keystore(member)), "--tls-truststore", str(self._authority)]
+            own = ["zookeeper", "--port", str(member.port), "--data", str(data)]
+            return [*own, *keys] if state.is_secured else own
         # Created here, so that an audit of a member without records finds an empty directory and no error.
         self.state_changes(member.name).mkdir(exist_ok=True)
         config = self.path / "config" / f"{member.name}.toml"
         config.write_text(self._config(member, state))
         return [member.role, "--config", str(config)]
+
+    def make_certificates(self) -> None:
+        """Make the authority of a secured cluster, and the certificate that commands show. Raises StartupError."""
+        self._write_certificate(client(CLIENT))
+
+    def _make_certificate(self, member: Member) -> None:
+        hosts = (*DEFAULT_HOSTS, *([member.host] if member.host not in DEFAULT_HOSTS else []))
+        is_server = member.role == ZOOKEEPER
+        self._write_certificate(zookeeper(hosts) if is_server else node(member.role, member.id, hosts))
+
+    def _write_certificate(self, subject: Subject) -> None:
+        """Write it unless it is there: an operator may have replaced it."""
+        if not (self._certificates / subject.file).exists():
+            write_certificates(self._certificates, [subject], _CERTIFICATE_DAYS)
+
+    @property
+    def _certificates(self) -> Path:
+        return self.path / CERTIFICATES
+
+    @property
+    def _authority(self) -> Path:
+        return self._certificates / AUTHORITY
+
+    def _keystore(self, member: Member) -> Path:
+        return self._certificates / f"{member.name}.pem"
+
+    def _security(self, member: Member) -> dict[str, Any]:
+        """The settings of a node of a secured cluster: TLS at every port, and a certificate of its own."""
+        keystore, truststore = str(self._keystore(member)), str(self._authority)
+        return {
+            "inter.broker.listener.name": _SECURED_LISTENER,
+            "listener.security.protocol.map": f"{_SECURED_LISTENER}:SSL,{DEFAULT_CONTROL_LISTENER}:SSL,METRICS:SSL",
+            "ssl.keystore.location": keystore,
+            "ssl.truststore.location": truststore,
+            "ssl.client.auth": "required",
+            # Health checks and Prometheus need no certificate of their own.
+            "listener.name.metrics.ssl.client.auth": "none",
+            "zookeeper.ssl.client.enable": True,
+            "zookeeper.ssl.keystore.location": keystore,
+            "zookeeper.ssl.truststore.location": truststore,
+            "zookeeper.set.acl": True,
+        }
 
     def make_kafka_ready(self, member: Member, state: LocalClusterState) -> list[str]:
         """Create the files that a broker of Kafka's needs to start; returns its command."""
@@ -119,7 +181,8 @@ class ClusterFolder:
     def _config(self, member: Member, state: LocalClusterState) -> str:
         data = [str(path) for path in self.log_dirs(member, state)] if member.role == BROKER else []
         of_role = settings_of_controller(state, member) if state.kafka else state.settings
-        settings = {"klamm.state.change.log.dir": str(self.state_changes(member.name)), **of_role}
+        security = self._security(member) if state.is_secured else {}
+        settings = {"klamm.state.change.log.dir": str(self.state_changes(member.name)), **security, **of_role}
         # Strings and numbers are spelled alike in JSON and TOML.
         fields = {
             "id": member.id,
@@ -146,7 +209,8 @@ def _addresses(members: list[Member]) -> bytes:
 
 
 def _targets(state: LocalClusterState) -> list[dict[str, Any]]:
+    scheme = {"__scheme__": "https"} if state.is_secured else {}
     return [
-        {"targets": [f"{m.host}:{m.metrics_port}"], "labels": {"job": f"klamm-{m.role}", "node": m.name}}
+        {"targets": [f"{m.host}:{m.metrics_port}"], "labels": {"job": f"klamm-{m.role}", "node": m.name, **scheme}}
         for m in state.nodes
     ]

@@ -5,6 +5,7 @@ It runs in the foreground, as a process that `klamm up` or a person starts.
 
 import os
 import socket
+import ssl
 import sys
 from pathlib import Path
 from typing import Final, NoReturn
@@ -12,6 +13,8 @@ from typing import Final, NoReturn
 from msgspec import Struct
 
 from cluster.model.errors import StartupError
+from cluster.tls.contexts import client_context
+from cluster.tls.settings import TlsSettings
 from deploy.local.java import find_java
 from deploy.local.locked_jars import Say
 from deploy.local.processes import choose_free_ports
@@ -28,6 +31,21 @@ appender.file.layout.pattern = %d{ISO8601} %-5p %c{1} %m%n
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
 """
+
+
+class ServerTls(Struct, frozen=True):
+    """TLS of a server, which then takes nothing else, and only clients with a certificate.
+
+    `keystore`: its private key and certificate in PEM form. `truststore`: the authorities of its clients.
+    """
+
+    keystore: Path
+    truststore: Path
+
+    def probe(self) -> ssl.SSLContext:
+        """Make what `is_serving` asks the server with: its own certificate. Raises ConfigError."""
+        own = TlsSettings(keystore_location=str(self.keystore), truststore_location=str(self.truststore))
+        return client_context(own)
 
 
 class ServerSettings(Struct, frozen=True):
@@ -53,6 +71,7 @@ class ServerSettings(Struct, frozen=True):
     """More classes: those of `zookeeper-prometheus-metrics`, and what it needs."""
     host: str = "127.0.0.1"
     """The address of this machine that it serves at."""
+    tls: ServerTls | None = None
 
 
 class ServerCommand(Struct, frozen=True):
@@ -113,12 +132,14 @@ def run_foreground(port: int | None, data: Path, settings: ServerSettings, say: 
     os.execv(command.arguments[0], command.arguments)
 
 
-def is_serving(host: str, port: int, *, timeout_s: float = 2) -> bool:
-    """Whether a ZooKeeper server at this address accepts client requests."""
+def is_serving(host: str, port: int, *, timeout_s: float = 2, tls: ssl.SSLContext | None = None) -> bool:
+    """Whether a ZooKeeper server at this address accepts client requests, under TLS if `tls` is given."""
     try:
-        with socket.create_connection((host, port), timeout=timeout_s) as connection:
-            connection.sendall(b"srvr")
-            return b"Mode: " in connection.makefile("rb").read()
+        with socket.create_connection((host, port), timeout=timeout_s) as plain:
+            connection = plain if tls is None else tls.wrap_socket(plain, server_hostname=host)
+            with connection:
+                connection.sendall(b"srvr")
+                return b"Mode: " in connection.makefile("rb").read()
     except OSError:
         return False
 
@@ -126,8 +147,7 @@ def is_serving(host: str, port: int, *, timeout_s: float = 2) -> bool:
 def _server_config(folder: Path, port: int, settings: ServerSettings) -> str:
     lines = [
         f"dataDir={folder}",
-        f"clientPortAddress={settings.host}",
-        f"clientPort={port}",
+        *_ports(port, settings),
         f"tickTime={settings.tick_time_ms}",
         "maxClientCnxns=0",
         "admin.enableServer=false",
@@ -149,6 +169,25 @@ def _server_config(folder: Path, port: int, settings: ServerSettings) -> str:
             f"metricsProvider.httpPort={settings.metrics_port}",
         ]
     return "\n".join(lines) + "\n"
+
+
+def _ports(port: int, settings: ServerSettings) -> list[str]:
+    tls = settings.tls
+    if tls is None:
+        return [f"clientPortAddress={settings.host}", f"clientPort={port}"]
+    return [
+        f"secureClientPortAddress={settings.host}",
+        f"secureClientPort={port}",
+        "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider",
+        "ssl.clientAuth=need",
+        "ssl.keyStore.type=PEM",
+        f"ssl.keyStore.location={tls.keystore.resolve()}",
+        "ssl.trustStore.type=PEM",
+        f"ssl.trustStore.location={tls.truststore.resolve()}",
+        # Files that are replaced are used without a restart, as klamm's own.
+        "client.certReload=true",
+    ]
 
 
 def _claim_port(port: int | None) -> int:

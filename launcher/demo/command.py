@@ -39,6 +39,7 @@ app = typer.Typer()
     epilog=examples(
         "klamm demo",
         "klamm demo --data /tmp/klamm-demo -o json",
+        "klamm demo --secure",
         "klamm demo --kafka",
         exit_codes="0 passed; 1 a record was lost, or the audit found something; 2 wrong usage; 4 no record was"
         " lost, but the audit could not run.",
@@ -48,6 +49,7 @@ def demo(
     *,
     data: Annotated[Path | None, typer.Option("--data", help="Data folder. Default: a new temporary folder.")] = None,
     kafka: Annotated[bool, typer.Option("--kafka", help="On brokers of Apache Kafka 3.9.1.")] = False,
+    secure: Annotated[bool, typer.Option("--secure", help="With TLS at every port, as 'klamm up --secure'.")] = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Demonstrate failover: kill a leader and the active controller under load, then check that no record is lost.
@@ -61,10 +63,12 @@ def demo(
     fetched once: the same failures under klamm's controllers and under
     Kafka's own, in about two minutes. Needs the extra 'embedded'.
     """
+    if kafka and secure:
+        raise typer.BadParameter("is for klamm's own brokers, not for Kafka's", param_hint="--secure")
     require_extras("embedded", *([] if kafka else ["audit"]))
     started = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="klamm-demo-")) if data is None else data
-    cluster = _cluster_of_kafka(folder) if kafka else LocalCluster.create_or_open(folder)
+    cluster = _cluster_of_kafka(folder) if kafka else LocalCluster.create_or_open(folder, is_secured=secure)
     if any(cluster.state_of(m.name) != "stopped" for m in cluster.state.members):
         raise StartupError(f"a cluster is running in {folder}, and the demo kills processes: pass another --data")
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -107,7 +111,7 @@ def _run_on_klamm(cluster: LocalCluster, step: Callable[[str], None]) -> dict[st
         found = result.outcome
         step(f"{found.acknowledged - found.lost:,} lines read back, {found.lost} lost, {found.duplicates} stored twice")
         # Nodes that have written no log, such as standby controllers, have no head: no word is said of them.
-        heads = read_heads("", ",".join(cluster.bootstrap), lambda _: None)
+        heads = read_heads("", ",".join(cluster.bootstrap), lambda _: None, command_config=cluster.client_properties)
         # Stopped before the audit concludes, so that the logs are complete.
         cluster.stop_all()
         step("cluster stopped; concluding the audit, and auditing a copy of the logs with an injected second leader")

@@ -75,7 +75,7 @@ class KlammLoad(RecordLoad):
 
 async def demonstrate(cluster: LocalCluster, say: Say) -> KlammResult:
     """Run it on a cluster that serves. Raises ClusterError when something does not happen in time."""
-    async with AdminClient(cluster.bootstrap) as client:
+    async with AdminClient(cluster.bootstrap, tls=cluster.client_tls) as client:
         topic = await _create_topic(client)
         say(f"created topic {topic}: {PARTITIONS} partitions, {REPLICAS} replicas, min.insync.replicas=2")
         demonstration = _Demonstration(cluster, client, topic, say)

@@ -22,8 +22,9 @@ from cluster.kafka_wire.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from cluster.kafka_wire.tls import TlsSettings, client_context
 from cluster.model.broker import Endpoint
+from cluster.tls.contexts import client_context
+from cluster.tls.settings import TlsSettings
 from deploy.local.kafka_broker import STARTED, KafkaBroker, prepare
 from deploy.local.processes import choose_free_ports
 from tests.controllers.plain_zookeeper import plain_client

@@ -1,5 +1,6 @@
 """A certificate authority, and certificates by it for this machine."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -30,28 +31,75 @@ def make_certificates(folder: Path) -> Certificates:
     authority = certificate("authority", "authority", authority_key, authority_key)
     node = certificate("node", "authority", key, authority_key)
     made.authority.write_bytes(authority)
-    made.key.write_bytes(private_key(key, serialization.NoEncryption()))
+    write_secret(made.key, private_key(key, serialization.NoEncryption()))
     made.certificate.write_bytes(node)
-    made.node.write_bytes(private_key(key, serialization.NoEncryption()) + node)
-    made.locked.write_bytes(private_key(key, serialization.BestAvailableEncryption(PASSWORD.encode())) + node)
+    write_secret(made.node, private_key(key, serialization.NoEncryption()) + node)
+    write_secret(made.locked, private_key(key, serialization.BestAvailableEncryption(PASSWORD.encode())) + node)
     return made
 
 
-def certificate(subject: str, issuer: str, key: _Key, issuer_key: _Key) -> bytes:
+def write_secret(file: Path, content: bytes) -> None:
+    """Replace a file that only its owner can read, as a whole."""
+    draft = file.with_suffix(".new")
+    draft.touch(0o600)
+    draft.write_bytes(content)
+    draft.replace(file)
+
+
+class Issuer:
+    """An authority of a test, whose certificates can be wrong in every way."""
+
+    def __init__(self, folder: Path, name: str = "authority") -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self._name, self._key = folder, name, ec.generate_private_key(ec.SECP256R1())
+        self.authority = folder / f"{name}.pem"
+        self.authority.write_bytes(certificate(name, name, self._key, self._key))
+
+    def issue(
+        self,
+        file: str,
+        *,
+        names: Sequence[str] = ("localhost", "127.0.0.1"),
+        uri: str = "",
+        days: tuple[float, float] = (-1, 1),
+        subject: str = "node",
+    ) -> Path:
+        """Write a key and its certificate. `days`: from when to when it is valid, from now."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        made = certificate(subject, self._name, key, self._key, names=names, uri=uri, days=days)
+        path = self.folder / f"{file}.pem"
+        write_secret(path, private_key(key, serialization.NoEncryption()) + made)
+        return path
+
+
+def certificate(
+    subject: str,
+    issuer: str,
+    key: _Key,
+    issuer_key: _Key,
+    *,
+    names: Sequence[str] = ("localhost", "127.0.0.1"),
+    uri: str = "",
+    days: tuple[float, float] = (-1, 1),
+) -> bytes:
     now = datetime.now(UTC)
-    names = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
+    others: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri)] if uri else []
     made = (
         x509.CertificateBuilder()
         .subject_name(named(subject))
         .issuer_name(named(issuer))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
+        .not_valid_before(now + timedelta(days=days[0]))
+        .not_valid_after(now + timedelta(days=days[1]))
         .add_extension(x509.BasicConstraints(ca=subject == issuer, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.SubjectAlternativeName([*map(_host, names), *others]), critical=False)
     )
     return made.sign(issuer_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def _host(name: str) -> x509.GeneralName:
+    return x509.IPAddress(ip_address(name)) if name[0].isdigit() else x509.DNSName(name)
 
 
 def named(name: str) -> x509.Name:

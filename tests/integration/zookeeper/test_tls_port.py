@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.kafka_wire.tls import TlsSettings, server_context
 from cluster.model.errors import ZooKeeperUnreachableError
+from cluster.tls.contexts import server_context
+from cluster.tls.settings import TlsSettings
 from cluster.zookeeper.kazoo_client import KazooZooKeeper
 from cluster.zookeeper.tls_probe import tls_host
 from tests.processes.certificates import make_certificates

@@ -38,7 +38,7 @@ def klamm(*arguments: str, code: int = 0) -> str:
 def test_without_a_file_the_cluster_of_the_current_folder_is_meant() -> None:
     assert find_target() == Target(None, DEFAULT_DATA)
     (shown,) = json.loads(klamm("contexts", "list", "-o", "json"))["contexts"]
-    assert shown == {"name": "local", "current": True, "bootstrap": None, "data": ".klamm"}
+    assert shown == {"name": "local", "current": True, "bootstrap": None, "data": ".klamm", "command_config": None}
 
 
 def test_contexts_are_added_used_shown_and_removed(tmp_path: Path) -> None:

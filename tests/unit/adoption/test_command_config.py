@@ -36,8 +36,11 @@ def test_credentials_are_those_of_the_jaas_file(tmp_path: Path) -> None:
         ("zookeeper.set.acl=maybe", "--command-config: zookeeper.set.acl: 'maybe': must be"),
         ("klamm.zookeeper.auth.scheme=basic", "klamm.zookeeper.auth.scheme: 'basic': must be 'sasl' or 'digest'"),
         ("ssl.truststore.location=/nowhere.pem", "ssl.truststore.location: /nowhere.pem"),
-        ("zookeeper.ssl.client.enable=true", "zookeeper.ssl.client.enable: klamm does not speak TLS to ZooKeeper yet"),
-        ("zookeeper.clientCnxnSocket=x", "zookeeper.clientCnxnSocket: klamm does not speak TLS to ZooKeeper yet"),
+        ("zookeeper.ssl.client.enable=perhaps", "zookeeper.ssl.client.enable: 'perhaps': must be"),
+        (
+            "zookeeper.ssl.client.enable=true\nzookeeper.clientCnxnSocket=x",
+            "zookeeper.clientCnxnSocket: 'x': must be org.apache.zookeeper.ClientCnxnSocketNetty",
+        ),
         ("sasl.jaas.config=x", "sasl.jaas.config: klamm does not speak SASL to brokers yet"),
         ("security.protocol=SASL_SSL", "security.protocol: 'SASL_SSL': klamm does not speak SASL to brokers yet"),
         ("ssl.cipher.suites=TLS_AES_256_GCM_SHA384", "ssl.cipher.suites: is not supported"),
@@ -80,8 +83,22 @@ def test_every_key_that_is_not_supported_is_named(tmp_path: Path) -> None:
 def test_a_store_of_java_is_named_as_one_that_can_be_converted(tmp_path: Path, key: str) -> None:
     """Kafka's own type is JKS where none is given, so a file for its tools need not name it."""
     store = tmp_path / "store.jks"
+    store.touch(0o600)
     store.write_bytes(b"\xfe\xed\xfe\xed\x00\x00\x00\x02")
     file = tmp_path / "client.properties"
     file.write_text(f"{key}={store}\n")
-    with pytest.raises(ConfigError, match="`keytool` and `openssl pkcs12 -nodes` convert JKS and PKCS12 stores"):
+    with pytest.raises(ConfigError, match="is a JKS store; JKS is not read: `keytool -importkeystore"):
         read_command_config(file)
+
+
+def test_zookeeper_may_take_tls_only(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "zookeeper.ssl.client.enable=true\nzookeeper.ssl.keystore.location=/k.p12\nzookeeper.set.acl=true\n"
+        "zookeeper.ssl.keystore.password=secret\n"
+    )
+    config = read_command_config(file)
+    assert config.zookeeper_tls is not None
+    assert (config.zookeeper_tls.keystore_location, config.zookeeper_tls.keystore_type) == ("/k.p12", "PKCS12")
+    assert config.sets_acl
+    assert "secret" not in repr(config)

@@ -8,8 +8,9 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from cluster.kafka_wire.tls import TlsSettings, client_context, server_context
 from cluster.model.errors import PeerUnreachableError, StartupError
+from cluster.tls.contexts import client_context, server_context
+from cluster.tls.settings import TlsSettings
 from controller.adapters.kafka.connection_table import ConnectionBounds, ConnectionTable
 from tests.kafka.frames import HOST, LIMITS, Scripted, echo, raw_client, serving, until
 from tests.processes.certificates import make_certificates

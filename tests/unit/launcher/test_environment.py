@@ -38,7 +38,8 @@ def test_every_field_of_a_process_and_every_variable_of_compose_is_known() -> No
     fields = {f"KLAMM_{name.upper()}" for name in NodeConfig.model_fields}
     in_compose = {line.partition("=")[0] for line in (ROOT / "deploy/docker/.env").read_text().splitlines()}
     of_compose = {name for name in in_compose if name.startswith("KLAMM_")}
-    assert fields | of_compose | {"KLAMM_BOOTSTRAP", "KLAMM_CLUSTER", "KLAMM_CONTEXT", "KLAMM_CLIENT_ID"} == KNOWN
+    clients = {f"KLAMM_{name}" for name in ("BOOTSTRAP", "CLUSTER", "CONTEXT", "CLIENT_ID", "COMMAND_CONFIG")}
+    assert fields | of_compose | clients == KNOWN
 
 
 def test_a_command_says_it_before_it_runs() -> None:

@@ -48,7 +48,7 @@ def test_each_listener_asks_for_certificates_as_its_own_key_says(tmp_path: Path)
 def test_a_wrong_value_is_named_with_its_key() -> None:
     with pytest.raises(ConfigError) as caught:
         config(**{"listener.name.internal.ssl.client.auth": "must"})
-    assert "listener.name.LISTENER.ssl.client.auth" in str(caught.value)
+    assert "listener.name.internal.ssl.client.auth" in str(caught.value)
     with pytest.raises(ConfigError, match="is not a known key"):
         config(**{"listener.name.internal.ssl.protocol": "TLSv1.3"})
 

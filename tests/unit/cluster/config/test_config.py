@@ -248,16 +248,9 @@ def test_kafkas_keys_give_both_listeners_their_addresses_names_and_protocol(writ
     [
         ('"listeners" = "PLAINTEXT://127.0.0.1:9092,OTHER://h:1"', "listeners", "one address named PLAINTEXT"),
         ('"listeners" = "PLAINTEXT://127.0.0.1:9092,PLAINTEXT://127.0.0.1:9092"', "listeners", "at most one named"),
-        (
-            '"listeners" = "PLAINTEXT://127.0.0.1:9092,EXTERNAL://h:1"\n'
-            '"listener.security.protocol.map" = "EXTERNAL:SSL"',
-            "listener.security.protocol.map",
-            "must be PLAINTEXT",
-        ),
-        ('"listener.security.protocol.map" = "CONTROL:SSL"', "listener.security.protocol.map", "must be PLAINTEXT"),
     ],
 )
-def test_listeners_with_other_names_and_protocols_are_refused(write: Any, settings: str, key: str, part: str) -> None:
+def test_listeners_with_other_names_are_refused(write: Any, settings: str, key: str, part: str) -> None:
     (error,) = errors(write(f"{FILE}{settings}\n"))
     assert error.startswith(f'settings."{key}": ')
     assert part in error

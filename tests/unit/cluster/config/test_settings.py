@@ -95,6 +95,11 @@ DEFAULTS: dict[str, Any] = {
     "connections.max.idle.ms": 600_000,
     "ssl.client.auth": "none",
     "ssl.endpoint.identification.algorithm": "https",
+    "ssl.enabled.protocols": "TLSv1.2,TLSv1.3",
+    "zookeeper.ssl.client.enable": False,
+    "zookeeper.ssl.endpoint.identification.algorithm": "https",
+    "zookeeper.ssl.crl.enable": False,
+    "zookeeper.ssl.ocsp.enable": False,
 }
 OTHER_DEFAULTS = {
     "control.plane.listener.name": "CONTROL",
@@ -124,7 +129,19 @@ WITHOUT_DEFAULT = {
     "ssl.key.password",
     "ssl.truststore.location",
     "ssl.truststore.certificates",
-    "listener.name.LISTENER.ssl.client.auth",
+    "listener.name.LISTENER.ssl.*",
+    "ssl.cipher.suites",
+    "ssl.keystore.password",
+    "ssl.truststore.password",
+    "zookeeper.clientCnxnSocket",
+    "zookeeper.ssl.cipher.suites",
+    "zookeeper.ssl.enabled.protocols",
+    "zookeeper.ssl.keystore.location",
+    "zookeeper.ssl.keystore.password",
+    "zookeeper.ssl.keystore.type",
+    "zookeeper.ssl.truststore.location",
+    "zookeeper.ssl.truststore.password",
+    "zookeeper.ssl.truststore.type",
     "max.connections.per.ip.overrides",
 }
 

@@ -9,9 +9,10 @@ from cluster.kafka_wire.errors import UnsupportedVersionError
 from cluster.kafka_wire.headers import decode_request_header, encode_response
 from cluster.kafka_wire.messages.brokers import ControlledShutdownRequest
 from cluster.kafka_wire.messages.connections import HeartbeatRequest, HeartbeatResponse
-from cluster.kafka_wire.tls import TlsSettings, client_context, server_context
 from cluster.model.broker import Endpoint
 from cluster.model.errors import PeerNotConnectedError, PeerUnreachableError, UnresolvableHostError
+from cluster.tls.contexts import client_context, server_context
+from cluster.tls.settings import TlsSettings
 from tests.kafka.frames import HOST, RawClient, Scripted, raw_server, serving, until
 from tests.processes.certificates import make_certificates
 from tests.timeouts import TIMEOUT_S

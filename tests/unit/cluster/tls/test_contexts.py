@@ -2,12 +2,15 @@
 
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from cluster.kafka_wire.tls import TlsSettings, client_context, server_context
 from cluster.model.errors import ConfigError
+from cluster.tls.contexts import client_context, server_context
+from cluster.tls.secret import Secret
+from cluster.tls.settings import TlsSettings
 from tests.processes.certificates import PASSWORD, Certificates, make_certificates
 
 
@@ -43,7 +46,7 @@ def settings_of(made: Certificates) -> TlsSettings:
 def test_files_and_contents_give_the_same(made: Certificates) -> None:
     files = settings_of(made)
     contents = TlsSettings(
-        keystore_key=made.key.read_text(),
+        keystore_key=Secret(made.key.read_text()),
         keystore_certificate_chain=made.certificate.read_text(),
         truststore_certificates=made.authority.read_text(),
     )
@@ -53,7 +56,7 @@ def test_files_and_contents_give_the_same(made: Certificates) -> None:
 
 
 def test_a_key_with_a_password(made: Certificates) -> None:
-    locked = replace(settings_of(made), keystore_location=str(made.locked), key_password=PASSWORD)
+    locked = replace(settings_of(made), keystore_location=str(made.locked), key_password=Secret(PASSWORD))
     assert handshake(client_context(settings_of(made)), server_context(locked)) == "TLSv1.3"
 
 
@@ -84,31 +87,38 @@ def test_a_broker_that_another_authority_certified_is_refused(made: Certificates
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"keystore_type": "JKS"}, "ssl.keystore.type: JKS: only PEM is read"),
-        ({"truststore_type": "PKCS12"}, "ssl.truststore.type: PKCS12: only PEM is read"),
+        ({"keystore_type": "JKS"}, "ssl.keystore.type: JKS: JKS is not read: `keytool -importkeystore"),
+        ({"truststore_type": "BKS"}, "ssl.truststore.type: BKS: must be PEM or PKCS12"),
+        ({"truststore_type": "PKCS12"}, "is no PKCS12 store, or has a password: ssl.truststore.password is missing"),
+        (
+            {"keystore_type": "PKCS12", "keystore_password": Secret("secret")},
+            "is no PKCS12 store, or ssl.keystore.password does not open it",
+        ),
+        ({"enabled_protocols": ("TLSv1",)}, "ssl.enabled.protocols: 'TLSv1': must be of TLSv1.2, TLSv1.3"),
         ({"keystore_location": None}, "ssl.keystore.location: None: an SSL listener needs a private key"),
         ({"keystore_location": "/nowhere.pem"}, "ssl.keystore.location: /nowhere.pem: No such file or directory"),
         ({"truststore_location": "/nowhere.pem"}, "ssl.truststore.location: /nowhere.pem: No such file or directory"),
-        ({"keystore_key": "x", "keystore_certificate_chain": "y"}, "ssl.keystore.key is set, too; remove one"),
+        ({"keystore_key": Secret("x"), "keystore_certificate_chain": "y"}, "ssl.keystore.key is set, too; remove one"),
         ({"truststore_certificates": "x"}, "ssl.truststore.certificates is set, too; remove one"),
-        ({"keystore_location": None, "keystore_key": "secret"}, "ssl.keystore.certificate.chain and ssl.keystore.key"),
+        (
+            {"keystore_location": None, "keystore_key": Secret("secret")},
+            "ssl.keystore.certificate.chain and ssl.keystore.key",
+        ),
         ({"client_auth": "perhaps"}, "ssl.client.auth: perhaps: must be one of none, requested, required"),
         ({"client_auth": "required", "truststore_location": None}, "ssl.truststore.location: None: ssl.client.auth="),
         ({"endpoint_identification_algorithm": "ldap"}, "ssl.endpoint.identification.algorithm: ldap: must be https"),
         (
-            {"keystore_location": None, "keystore_key": "secret", "keystore_certificate_chain": "x"},
+            {"keystore_location": None, "keystore_key": Secret("secret"), "keystore_certificate_chain": "x"},
             "ssl.keystore.key: (not shown): holds no private key",
         ),
         ({"truststore_location": None, "truststore_certificates": "x"}, "ssl.truststore.certificates: (not shown): "),
         ({"truststore_location": None, "truststore_certificates": "é"}, "ssl.truststore.certificates: (not shown): "),
         ({"truststore_location": None, "truststore_certificates": ""}, "ssl.truststore.certificates: (not shown): "),
-        ({"truststore_location": "a\0b"}, "ssl.truststore.location: a\\x00b: embedded null"),
-        ({"keystore_location": "a\0b"}, "ssl.keystore.location: a\\x00b: embedded null"),
+        ({"truststore_location": "a\0b"}, "ssl.truststore.location: 'a\\x00b': embedded null"),
+        ({"keystore_location": "a\0b"}, "ssl.keystore.location: 'a\\x00b': embedded null"),
     ],
 )
-def test_what_cannot_be_used_is_named_by_its_setting(
-    made: Certificates, changes: dict[str, str | None], what: str
-) -> None:
+def test_what_cannot_be_used_is_named_by_its_setting(made: Certificates, changes: dict[str, Any], what: str) -> None:
     with pytest.raises(ConfigError) as refused:
         server_context(replace(settings_of(made), **changes))
     assert what in str(refused.value)
@@ -116,7 +126,8 @@ def test_what_cannot_be_used_is_named_by_its_setting(
 
 
 def test_a_locked_key_without_its_password_asks_nobody(made: Certificates) -> None:
-    for password in (None, "another"):
-        locked = replace(settings_of(made), keystore_location=str(made.locked), key_password=password)
-        with pytest.raises(ConfigError, match=r"or ssl\.key\.password does not open it"):
+    for password, why in ((None, "is encrypted: ssl.key.password is missing"), ("x", "ssl.key.password does not open")):
+        secret = None if password is None else Secret(password)
+        locked = replace(settings_of(made), keystore_location=str(made.locked), key_password=secret)
+        with pytest.raises(ConfigError, match=why):
             server_context(locked)

@@ -1,0 +1,100 @@
+"""TLS of gRPC: the credentials of servers and channels, from material that may be replaced at any time.
+
+gRPC keeps what it was given, so servers ask at each handshake, and clients make a new channel. It speaks TLS 1.2 and
+1.3, and can demand certificates from all clients of a port or from none.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import grpc
+
+from cluster.model.broker import Endpoint
+from cluster.requests.context import PeerCertificate
+from cluster.tls.live import ListenerTls, LiveMaterial
+from cluster.tls.material import Material, why_refused
+
+_SSL = "SSL"
+_SUBJECT_LENGTH_MAX = 256
+
+
+def server_credentials(tls: ListenerTls) -> grpc.ServerCredentials:
+    """Make the credentials of a port, which follow the material."""
+    handed = tls.material.generation
+
+    def fetch() -> grpc.ServerCertificateConfiguration | None:
+        # Called at each handshake, on a thread of gRPC's: it must neither block nor read files.
+        nonlocal handed
+        now = tls.material.generation
+        if now == handed:
+            return None
+        handed = now
+        return _configuration(tls.material.current)
+
+    first = _configuration(tls.material.current)
+    # None, which the stubs do not know, leaves what was handed over before in force.
+    fetcher: Any = fetch
+    return grpc.dynamic_ssl_server_credentials(first, fetcher, require_client_authentication=tls.requires_certificates)
+
+
+def _configuration(material: Material) -> grpc.ServerCertificateConfiguration:
+    own = material.own
+    assert own is not None, "a listener has a certificate: its settings were checked"
+    return grpc.ssl_server_certificate_configuration([(own.key.reveal().encode(), own.chain)], material.roots)
+
+
+def peer_certificate(authenticated: Mapping[str, Iterable[bytes]]) -> PeerCertificate | None:
+    """Read from a call's `auth_context` the certificate that the handshake verified; None if the caller showed none.
+
+    Only URIs are taken for identities: gRPC's own `peer_identity` mixes them with host names.
+    """
+    subject = next(iter(authenticated.get("x509_subject", ())), None)
+    if subject is None:
+        return None
+    uris = tuple(uri.decode(errors="replace") for uri in authenticated.get("peer_uri", ()))
+    return PeerCertificate(subject.decode(errors="replace")[:_SUBJECT_LENGTH_MAX], uris)
+
+
+class ChannelSecurity:
+    """Says which peers are called under TLS, and makes the credentials of their channels.
+
+    `secured_listeners`: the names of listeners at which every peer is called under TLS, whatever it has registered;
+    elsewhere the peer's registration decides. None: every peer.
+    """
+
+    def __init__(self, material: LiveMaterial, secured_listeners: frozenset[str] | None = None) -> None:
+        self._material, self._secured_listeners = material, secured_listeners
+        self._made: tuple[int, grpc.ChannelCredentials] | None = None
+
+    @property
+    def generation(self) -> int:
+        """Changes when channels are to be replaced."""
+        return self._material.generation
+
+    @property
+    def is_for_all(self) -> bool:
+        """Whether every peer is called under TLS."""
+        return self._secured_listeners is None
+
+    def secures(self, endpoint: Endpoint) -> bool:
+        """Whether a peer is called under TLS at this endpoint."""
+        return (
+            self._secured_listeners is None
+            or endpoint.listener in self._secured_listeners
+            or endpoint.security_protocol == _SSL
+        )
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """The credentials of a new channel."""
+        # The number first: if the files are replaced in between, the channel is replaced once more.
+        generation = self._material.generation
+        if self._made is None or self._made[0] != generation:
+            material = self._material.current
+            key = None if material.own is None else material.own.key.reveal().encode()
+            chain = None if material.own is None else material.own.chain
+            self._made = generation, grpc.ssl_channel_credentials(material.roots, key, chain)
+        return self._made[1]
+
+    def why_closed(self) -> str:
+        """Guess why a peer closed a connection in the handshake."""
+        return why_refused(self._material.current.own, "ssl.keystore.location")

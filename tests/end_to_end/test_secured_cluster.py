@@ -1,0 +1,121 @@
+"""`klamm up --secure`: every port under TLS, and certificates that are replaced while records flow."""
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from admin.cli.metrics_text import read_metrics
+from cluster.model.errors import PeerUnreachableError
+from cluster.process.local_cluster import BROKER, CERTIFICATES, CONTROLLER, ZOOKEEPER, Member
+from cluster.requests.cluster import DescribeClusterRequest
+from cluster.rpc.client import RpcClient
+from cluster.tls.authority import node, write_certificates
+from cluster.tls.contexts import client_context
+from deploy.local.cluster import LocalCluster
+from deploy.local.zookeeper import is_serving
+from tests.processes.commands import LAUNCHER, as_json, klamm, run_klamm
+from tests.processes.local_clusters import eventually, serving_cluster
+from tests.timeouts import TIMEOUT_S
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    folder = tmp_path_factory.mktemp("cluster") / "c"
+    with serving_cluster(folder, controllers=2, brokers=2, is_secured=True) as running:
+        klamm(running, "topics", "create", "orders", "--partitions", "2", "--replication-factor", "2")
+        yield running
+
+
+def test_no_port_answers_who_has_no_certificate(cluster: LocalCluster) -> None:
+    [zookeeper] = cluster.members(ZOOKEEPER)
+    assert not is_serving(zookeeper.host, zookeeper.port)
+    nodes = [*cluster.members(CONTROLLER), *cluster.members(BROKER)]
+
+    async def ask(member: Member, port: int) -> None:
+        client = RpcClient()
+        try:
+            with pytest.raises(PeerUnreachableError, match="perhaps it speaks TLS"):
+                await client.call(f"{member.host}:{port}", DescribeClusterRequest(), TIMEOUT_S * 1000)
+        finally:
+            await client.close()
+
+    async def ask_all() -> None:
+        await asyncio.gather(*(ask(member, port) for member in nodes for port in (member.port, member.control_port)))
+
+    asyncio.run(ask_all())
+    for member in nodes:
+        with pytest.raises((OSError, ValueError)):
+            read_metrics(f"{member.host}:{member.metrics_port}", TIMEOUT_S)
+    refused = run_klamm("cluster", "describe", "--bootstrap", nodes[0].address, "--timeout", "2")
+    assert refused.returncode == 1
+    assert "security.protocol=SSL is not set" in refused.stderr
+
+
+def test_records_outlive_the_active_controller(cluster: LocalCluster) -> None:
+    lines = "".join(f"{number}\n" for number in range(500))
+    assert klamm(cluster, "produce", "orders", stdin=lines).stdout.split()[-1] == "500"
+    active = as_json(cluster, "cluster", "describe")["controller"]["id"]
+    cluster.kill(f"{CONTROLLER}-{active}")
+    eventually(
+        lambda: as_json(cluster, "cluster", "describe", codes=(0, 1))["controller"]["id"] not in (-1, None, active),
+        "another controller is active",
+    )
+    cluster.start(f"{CONTROLLER}-{active}")
+    read = klamm(cluster, "consume", "orders", "--from-beginning", "--until-end").stdout
+    assert sorted(read.split(), key=int) == lines.split()
+    # Elsewhere commands take the file; and who asked stands in the log.
+    where = ("--bootstrap", cluster.members(BROKER)[0].address, "--command-config", str(cluster.client_properties))
+    assert run_klamm("cluster", "health", *where).returncode in (0, 3)
+    assert "User:CN=admin,O=klamm" in klamm(cluster, "story", "orders-0", "-o", "json").stdout
+
+
+def test_doctor_and_health_ask_the_secured_ports(cluster: LocalCluster) -> None:
+    for name in (f"{BROKER}-1", f"{CONTROLLER}-1001"):
+        config = cluster.folder / "config" / f"{name}.toml"
+        eventually(lambda file=config: run_klamm("health", "--config", str(file)).returncode == 0, f"{name} is healthy")  # type: ignore[misc]
+    found = as_json(cluster, "doctor", codes=(0, 3))["checks"]
+    assert {check["level"] for check in found if check["check"] in ("zookeeper", "clock")} <= {"ok", "unknown"}
+
+
+@pytest.mark.deep
+def test_certificates_of_all_nodes_are_replaced_while_records_flow(cluster: LocalCluster, tmp_path: Path) -> None:
+    certificates = cluster.folder / CERTIFICATES
+    nodes = [*cluster.members(CONTROLLER), *cluster.members(BROKER)]
+    sent = 0
+    producer = subprocess.Popen(
+        [*LAUNCHER, "produce", "orders", "--data", str(cluster.folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert producer.stdin is not None
+    try:
+        subjects = [node(member.role, member.id) for member in nodes]
+        for made in write_certificates(tmp_path / "new", subjects, days=30, authority=certificates):
+            os.replace(made, certificates / made.name)
+
+        def replaced(member: Member) -> bool:
+            nonlocal sent
+            assert producer.stdin is not None
+            producer.stdin.write(b"record\n")
+            producer.stdin.flush()
+            sent += 1
+            tls = cluster.client_tls
+            assert tls is not None
+            text = read_metrics(cluster.state.metrics_of(member), TIMEOUT_S, client_context(tls))
+            left = next(line for line in text.splitlines() if line.startswith("klamm_tls_certificates_daysleft{"))
+            return float(left.split()[-1]) < 31
+
+        for member in nodes:
+            eventually(lambda of=member: replaced(of), f"{member.name} has its new certificate")  # type: ignore[misc]
+        output, _ = producer.communicate(timeout=TIMEOUT_S)
+    finally:
+        producer.send_signal(signal.SIGKILL)
+        producer.wait()
+    assert producer.returncode == 0
+    assert output.split()[-1] == str(sent).encode()
+    assert as_json(cluster, "cluster", "describe")["controller"]["id"] > 0

@@ -1,0 +1,280 @@
+"""Every gRPC port under TLS, by who calls: nobody gets in whom its authority has not certified, and each side is told
+what it can be told.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from broker_agent.adapters.grpc_server import serve_broker_agent
+from cluster.metrics.registry import Metrics
+from cluster.model.broker import Endpoint
+from cluster.model.errors import PeerUnreachableError
+from cluster.requests.cluster import DescribeClusterRequest
+from cluster.requests.context import PeerCertificate
+from cluster.rpc.behaviours import PRINCIPAL_HEADER
+from cluster.rpc.client import RpcClient
+from cluster.rpc.methods import METHOD_OF_REQUEST, encode_request
+from cluster.rpc.serving import Listener, RpcServer
+from cluster.rpc.transport_security import ChannelSecurity
+from cluster.tls.live import ListenerTls, LiveMaterial
+from cluster.tls.material import load_material
+from cluster.tls.settings import TlsSettings
+from controller.adapters.grpc_server import serve_controller
+from tests.processes.certificates import Issuer
+from tests.processes.scripted_servers import DESCRIPTION, TIMEOUT_MS, Scripted
+from tests.timeouts import TIMEOUT_S
+
+YEAR_MS = 2**31 - 1
+Serve = Callable[..., Any]
+PORTS = {
+    "controller, clients": (serve_controller, Listener("127.0.0.1:0")),
+    "controller, control": (serve_controller, Listener("127.0.0.1:0", "CONTROL", is_control=True)),
+    "agent, clients": (serve_broker_agent, Listener("127.0.0.1:0")),
+    "agent, control": (serve_broker_agent, Listener("127.0.0.1:0", "CONTROL", is_control=True)),
+    "agent, external": (serve_broker_agent, Listener("127.0.0.1:0", "EXTERNAL", is_external=True)),
+}
+
+
+class Authorities:
+    """What each party shows, and whom it trusts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.ours, self.theirs = Issuer(folder / "ours"), Issuer(folder / "theirs", "other authority")
+        self.node = self.ours.issue("node", uri="klamm://broker/1")
+        self.client = self.ours.issue("client", subject="alice", uri="klamm://broker/7")
+        self.expired = self.ours.issue("expired", days=(-2, -1), subject="late")
+        self.elsewhere = self.ours.issue("elsewhere", names=["other.example"])
+        self.stranger = self.theirs.issue("stranger", subject="mallory")
+
+    def live(self, keystore: Path | None, authority: Path) -> LiveMaterial:
+        """Also of what was valid when it was read, and has expired since."""
+        trusted = str(authority)
+        valid = TlsSettings(keystore_location=str(self.node), truststore_location=trusted)
+        live = LiveMaterial(valid, "test")
+        shown = None if keystore is None else str(keystore)
+        at = datetime.now(UTC) - timedelta(days=1.5) if keystore == self.expired else None
+        live.current = load_material(TlsSettings(keystore_location=shown, truststore_location=trusted), at)
+        return live
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Authorities:
+    return Authorities(tmp_path_factory.mktemp("certificates"))
+
+
+@asynccontextmanager
+async def serving(
+    port: str, material: LiveMaterial | None, *, max_age_ms: int = YEAR_MS, answer: Any = lambda _: DESCRIPTION
+) -> AsyncIterator[tuple[RpcServer, Scripted]]:
+    serve, listener = PORTS[port]
+    tls = None if material is None else ListenerTls(material, requires_certificates=True, max_age_ms=max_age_ms)
+    handler = Scripted(answer)
+    listener = Listener(listener.address, listener.name, is_control=listener.is_control, tls=tls)
+    server: RpcServer = await serve(listener, handler, Metrics())
+    try:
+        yield server, handler
+    finally:
+        await server.stop(0)
+
+
+@asynccontextmanager
+async def calling(security: ChannelSecurity | None) -> AsyncIterator[RpcClient]:
+    client = RpcClient(security=security)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def security(made: Authorities, keystore: Path | None, authority: Path | None = None) -> ChannelSecurity:
+    return ChannelSecurity(made.live(keystore, made.ours.authority if authority is None else authority))
+
+
+CALLERS: dict[str, tuple[Callable[[Authorities], ChannelSecurity | None], str]] = {
+    "right": (lambda made: security(made, made.client), ""),
+    "plaintext": (lambda _: None, "connection closed: perhaps it speaks TLS: this side does not"),
+    "no certificate": (lambda made: security(made, None), "this side shows no certificate"),
+    "other authority": (
+        lambda made: security(made, made.stranger),
+        "does not trust the certificate of this side, CN=mal",
+    ),
+    "expired": (lambda made: security(made, made.expired), "the certificate of this side, CN=late, expired at 20"),
+    "trusts others only": (lambda made: security(made, made.client, made.theirs.authority), "TLS handshake failed: "),
+}
+SERVERS = {
+    "of another name": (lambda made: made.elsewhere, "its certificate does not have the name by which it is reached"),
+    "expired": (lambda made: made.expired, "TLS handshake failed: CERTIFICATE_VERIFY_FAILED: certificate has expired"),
+    "of another authority": (lambda made: made.stranger, "TLS handshake failed: "),
+}
+
+
+@pytest.mark.parametrize("port", PORTS)
+@pytest.mark.parametrize("caller", CALLERS)
+async def test_a_port_answers_whom_its_authority_certified_and_nobody_else(
+    made: Authorities, port: str, caller: str
+) -> None:
+    make, why = CALLERS[caller]
+    ours = made.live(made.node, made.ours.authority)
+    async with serving(port, ours) as (server, handler), calling(make(made)) as client:
+        call = client.call(server.address, DescribeClusterRequest(), TIMEOUT_MS)
+        if not why:
+            assert await call == DESCRIPTION
+            return
+        with pytest.raises(PeerUnreachableError, match=re.escape(why)):
+            await call
+        assert handler.asked == []
+
+
+@pytest.mark.parametrize("port", PORTS)
+@pytest.mark.parametrize("server", SERVERS)
+async def test_a_node_sends_nothing_to_a_server_that_it_cannot_trust(made: Authorities, port: str, server: str) -> None:
+    of, why = SERVERS[server]
+    shown = made.live(of(made), made.ours.authority)
+    async with serving(port, shown) as (running, handler), calling(security(made, made.client)) as client:
+        with pytest.raises(PeerUnreachableError, match=re.escape(why)):
+            await client.call(running.address, DescribeClusterRequest(), TIMEOUT_MS)
+        assert handler.asked == []
+
+
+async def test_a_client_under_tls_says_that_a_port_does_not_speak_it(made: Authorities) -> None:
+    async with serving("agent, clients", None) as (server, _), calling(security(made, made.client)) as client:
+        with pytest.raises(PeerUnreachableError, match="it does not speak TLS"):
+            await client.call(server.address, DescribeClusterRequest(), TIMEOUT_MS)
+
+
+async def test_a_listener_may_take_clients_without_certificates(made: Authorities) -> None:
+    tls = ListenerTls(made.live(made.node, made.ours.authority), requires_certificates=False, max_age_ms=YEAR_MS)
+    handler = Scripted(lambda _: DESCRIPTION)
+    server = await serve_controller(Listener("127.0.0.1:0", tls=tls), handler, Metrics())
+    async with calling(security(made, None)) as client:
+        await client.call(server.address, DescribeClusterRequest(), TIMEOUT_MS)
+        await server.stop(0)
+    assert (handler.asked[0][0].principal, handler.asked[0][0].certificate) == ("ANONYMOUS", None)
+
+
+async def test_the_certificate_says_who_calls_and_the_header_does_not(made: Authorities) -> None:
+    method = METHOD_OF_REQUEST[DescribeClusterRequest]
+    async with serving("controller, clients", made.live(made.node, made.ours.authority)) as (server, handler):
+        credentials = security(made, made.client).credentials()
+        async with grpc.aio.secure_channel(server.address, credentials) as channel:
+            await channel.unary_unary(method.path)(
+                encode_request(DescribeClusterRequest()), metadata=((PRINCIPAL_HEADER, "root"),), timeout=TIMEOUT_S
+            )
+    context, _ = handler.asked[0]
+    assert context.certificate == PeerCertificate("CN=alice", ("klamm://broker/7",))
+    assert context.principal == "User:CN=alice"
+
+
+async def test_the_registration_of_a_peer_decides_only_where_no_listener_says_so(made: Authorities) -> None:
+    both = made.live(made.client, made.ours.authority)
+    strict, lenient = ChannelSecurity(both, frozenset({"CONTROL"})), ChannelSecurity(both, frozenset())
+    ends = [Endpoint("h", 1, name, protocol) for name in ("CONTROL", "PLAINTEXT") for protocol in ("SSL", "PLAINTEXT")]
+    assert [strict.secures(end) for end in ends] == [True, True, True, False]
+    assert [lenient.secures(end) for end in ends] == [True, False, True, False]
+    async with serving("agent, clients", None) as (server, _), calling(lenient) as client:
+        host, port = server.address.split(":")
+        with pytest.raises(PeerUnreachableError):
+            await client.call(server.address, DescribeClusterRequest(), TIMEOUT_MS)
+        at = client.at(Endpoint(host, int(port)))
+        assert await client.call(at, DescribeClusterRequest(), TIMEOUT_MS) == DESCRIPTION
+
+
+class Load:
+    """Calls without a pause, over several channels, until it is left; any failure fails the test."""
+
+    def __init__(self, address: str, clients: list[RpcClient]) -> None:
+        self._address, self._clients, self.answered = address, clients, 0
+
+    async def __aenter__(self) -> "Load":
+        self._tasks = [asyncio.create_task(self._call(client)) for client in self._clients for _ in range(4)]
+        return self
+
+    async def _call(self, client: RpcClient) -> None:
+        while True:
+            await client.call(self._address, DescribeClusterRequest(), TIMEOUT_MS)
+            self.answered += 1
+
+    async def more(self, calls: int) -> None:
+        """Wait for so many more answers."""
+        wanted = self.answered + calls
+        async with asyncio.timeout(TIMEOUT_S):
+            while self.answered < wanted:
+                for task in self._tasks:
+                    assert not task.done(), task.exception()
+                await asyncio.sleep(0.01)
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        ended = await asyncio.gather(*self._tasks, return_exceptions=True)
+        assert [one for one in ended if not isinstance(one, asyncio.CancelledError)] == []
+
+
+async def test_certificates_and_the_authority_are_replaced_under_load_without_an_error(tmp_path: Path) -> None:
+    """By a bundle of both authorities, as an operator does it: trust first, then certificates, then no more trust."""
+    former, new = Issuer(tmp_path / "former"), Issuer(tmp_path / "new", "new authority")
+    files = {name: former.issue(name) for name in ("server", "client")}
+    trusted = tmp_path / "trusted.pem"
+    trusted.write_bytes(former.authority.read_bytes())
+    server_side, client_side = (
+        LiveMaterial(TlsSettings(keystore_location=str(files[name]), truststore_location=str(trusted)), name)
+        for name in ("server", "client")
+    )
+
+    def replace_all(**contents: bytes) -> None:
+        for name, content in contents.items():
+            target = trusted if name == "trusted" else files[name]
+            draft = target.with_suffix(".draft")
+            draft.touch(0o600)
+            draft.write_bytes(content)
+            draft.replace(target)
+        for live in (server_side, client_side):
+            live.refresh()
+            assert live.rejected == ()
+
+    both = former.authority.read_bytes() + new.authority.read_bytes()
+    async with (
+        serving("agent, clients", server_side, max_age_ms=1000) as (server, _),
+        calling(ChannelSecurity(client_side)) as first,
+        calling(ChannelSecurity(client_side)) as second,
+        Load(server.address, [first, second]) as load,
+    ):
+        await load.more(50)
+        replace_all(trusted=both)
+        await load.more(50)
+        replace_all(server=new.issue("server").read_bytes())
+        await load.more(50)
+        replace_all(client=new.issue("client").read_bytes())
+        await load.more(50)
+        replace_all(trusted=new.authority.read_bytes())
+        await load.more(50)
+        # Those of before are out, though they have not expired.
+        old = LiveMaterial(
+            TlsSettings(keystore_location=str(former.issue("old")), truststore_location=str(new.authority)), "old"
+        )
+        async with calling(ChannelSecurity(old)) as outdated:
+            with pytest.raises(PeerUnreachableError, match="perhaps it does not trust the certificate of this side"):
+                await outdated.call(server.address, DescribeClusterRequest(), TIMEOUT_MS)
+
+
+async def test_a_connection_is_replaced_with_age_and_no_call_notices(made: Authorities) -> None:
+    peers: set[str] = set()
+
+    async with (
+        serving("agent, clients", made.live(made.node, made.ours.authority), max_age_ms=1000) as (server, handler),
+        calling(security(made, made.client)) as client,
+        Load(server.address, [client]) as load,
+    ):
+        async with asyncio.timeout(TIMEOUT_S):
+            while len(peers) < 3:
+                await load.more(20)
+                peers |= {context.peer for context, _ in handler.asked}
+                handler.asked.clear()
