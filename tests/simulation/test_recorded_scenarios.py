@@ -9,7 +9,7 @@ from tests.recorded.engine import replay
 from tests.recorded.in_memory_cluster import InMemoryCluster
 from tests.recorded.scenario import all_names, load
 
-SEEDS = {"reassign-without-leader": 3, "kill-all-together": 2}
+SEEDS = {"reassign-without-leader": 3, "kill-all-together": 1}
 """Schedules of scenarios in which the order of two things is open, and in the recording is the other one.
 
 Brokers 2, 3 and 4 join the ISR at the same time, and the reassignment is complete when 3 and 4 are in it: each in an
