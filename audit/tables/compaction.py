@@ -34,7 +34,7 @@ from audit.storage.table_schemas import TABLES
 from cluster.config.files import first_line
 
 if TYPE_CHECKING:
-    from audit.tables.delta_tables import Published
+    from audit.tables.delta_tables import PublishedFiles
 
 FILES_MAX: Final = 64
 """Files of one table and day that are left until they are merged."""
@@ -197,7 +197,7 @@ def is_published(folder: OutputFolder) -> bool:
     return not is_remote(folder.location) and any(Path(folder.path("tables")).glob("*/_delta_log"))
 
 
-def publisher() -> "Callable[[OutputFolder, Commit], dict[str, Published]]":
+def publisher() -> "Callable[[OutputFolder, Commit], dict[str, PublishedFiles]]":
     """The function that publishes a commit as Delta tables. Raises OutputError without the extra `audit-delta`."""
     try:
         from audit.tables.delta_tables import publish_tables  # noqa: PLC0415 - most audits have no Delta tables.

@@ -31,7 +31,7 @@ APPLICATION: Final = "klamm-audit"
 _LOG, _CURRENT = "_delta_log", "_current"
 
 
-class Published(NamedTuple):
+class PublishedFiles(NamedTuple):
     """What changed in a table: data files that were added to its log, and removed from it."""
 
     added: int
@@ -50,7 +50,7 @@ class _DataFile(NamedTuple):
     rows: int
 
 
-def publish_tables(folder: OutputFolder, commit: Commit) -> dict[str, Published]:
+def publish_tables(folder: OutputFolder, commit: Commit) -> dict[str, PublishedFiles]:
     """Make the Delta table of each table say what this commit says; return those that changed. Tables without rows are
     there, too.
 
@@ -60,10 +60,10 @@ def publish_tables(folder: OutputFolder, commit: Commit) -> dict[str, Published]
     if is_remote(folder.location):
         raise OutputError(f"{folder.location}: Delta tables are published only in a folder of this machine")
     done = {name: _publish(folder, commit, TABLES[name]) for name in sorted(TABLES)}
-    return {name: published for name, published in done.items() if published != Published(0, 0)}
+    return {name: published for name, published in done.items() if published != PublishedFiles(0, 0)}
 
 
-def _publish(folder: OutputFolder, commit: Commit, table: Table) -> Published:
+def _publish(folder: OutputFolder, commit: Commit, table: Table) -> PublishedFiles:
     wanted = _holding_files(folder, commit, table) if table.is_revised else _own_files(folder, commit, table)
     top = Path(folder.path(f"tables/{table.name}"))
     try:
@@ -78,7 +78,7 @@ def _publish(folder: OutputFolder, commit: Commit, table: Table) -> Published:
         raise OutputError(f"{top / _LOG}: the Delta log cannot be written: {first_line(error)}") from error
     if table.is_revised:
         _delete_unneeded(folder, table, needed={*wanted, *present})
-    return Published(len(adds), len(removes))
+    return PublishedFiles(len(adds), len(removes))
 
 
 def _present(delta: DeltaTable) -> dict[str, int]:
