@@ -15,10 +15,13 @@ from controller.decisions.context_view import ContextView
 
 
 class DirectoryNews(Struct, frozen=True):
-    """`offline`: all partitions whose replica on the broker is in an offline log directory; `lost`: the new ones."""
+    """`offline`: all partitions whose replica on the broker is in an offline log directory; `lost`: the new ones;
+    `back`: those that no longer are.
+    """
 
     offline: frozenset[TopicPartition]
     lost: tuple[TopicPartition, ...]
+    back: tuple[TopicPartition, ...]
 
 
 def classify_directories(
@@ -46,4 +49,5 @@ def classify_directories(
         else:
             lost[tp] = None
     offline = (known_offline - online) | lost.keys()
-    return DirectoryNews(frozenset(offline), tuple(tp for tp in lost if tp not in known_offline))
+    back = tuple(sorted(known_offline - offline))
+    return DirectoryNews(frozenset(offline), tuple(tp for tp in lost if tp not in known_offline), back)

@@ -9,7 +9,7 @@ import structlog
 
 from cluster.model.broker import BrokerId, RegisteredBroker
 from cluster.model.errors import MalformedZnodeError
-from cluster.model.partition import LeaderAndIsr
+from cluster.model.partition import LeaderAndIsr, TopicPartition
 from cluster.model.state_machines import PartitionState, ReplicaState
 from controller.active_controller import ActiveController, UnfitError
 from controller.changes import (
@@ -186,6 +186,19 @@ async def brokers_started(active: ActiveController, brokers: Sequence[BrokerId])
 async def brokers_failed(active: ActiveController, brokers: Sequence[BrokerId]) -> None:
     """Handle dead brokers: take all their replicas offline (BK-20, BK-21)."""
     await replicas_went_offline(active, {b: active.context.topics.partitions_on(b) for b in brokers})
+
+
+async def replicas_came_back(active: ActiveController, broker: BrokerId, partitions: Sequence[TopicPartition]) -> None:
+    """Continue what waited for replicas whose log directory is in service again, as when a broker starts (BK-10)."""
+    context = active.context
+    waiting = [tp for tp in partitions if context.replicas.state(broker, tp) is ReplicaState.OFFLINE]
+    await move_replicas(active, {broker: waiting}, ReplicaState.ONLINE)
+    batch = active.new_batch()
+    batch.add_update_metadata_for_all(partitions)
+    active.send(batch)
+    await trigger_online_elections(active)
+    await resume_reassignments_on(active, (broker,))
+    await resume_deletions_on(active, (broker,))
 
 
 async def replicas_went_offline(active: ActiveController, replicas: Replicas) -> None:

@@ -19,7 +19,7 @@ from cluster.zookeeper.decoding import decode_each
 from controller.active_controller import ActiveController
 from controller.changes import LeadershipsWritten, OfflineReplicasReported
 from controller.decisions.brokers.log_directories import classify_directories
-from controller.handlers.brokers.broker_changes import replicas_went_offline
+from controller.handlers.brokers.broker_changes import replicas_came_back, replicas_went_offline
 from controller.handlers.brokers.damaged_replicas import forget_healed
 from controller.handlers.partitions.replica_transitions import move_replicas
 from controller.handlers.reassignment.engine import complete_reassignments
@@ -29,13 +29,15 @@ _log = structlog.stdlib.get_logger()
 
 
 async def log_dir_event_notification(active: ActiveController) -> None:
-    """Send all hosted partitions to brokers with failed log directories; they answer with the offline ones (BK-50)."""
+    """Send all hosted partitions to brokers of which a log directory failed, or is back; they answer with the offline
+    ones (BK-50).
+    """
     context = active.context
     found = await active.store.read_children(LOG_DIR_EVENT_NOTIFICATION)
     try:
         announced = sorted(set(decode_each(found.keys(), found.values(), decode_log_dir_event).values()))
         if announced:
-            _log.warning("Brokers reported failed log directories", brokers=announced)
+            _log.warning("Brokers reported log directories that failed or are back", brokers=announced)
         # An unregistered broker gets no request, and its replicas are offline already.
         registered = [broker for broker in announced if broker in context.brokers.registered_ids]
         await move_replicas(active, {b: context.topics.partitions_on(b) for b in registered}, ReplicaState.ONLINE)
@@ -56,7 +58,8 @@ async def isr_change_notification(active: ActiveController) -> None:
 
 
 async def leader_and_isr_answered(active: ActiveController, broker: BrokerId, response: LeaderAndIsrResponse) -> None:
-    """Process a LeaderAndIsr response: replicas reported in offline log directories go offline (BK-51, BK-52).
+    """Process a LeaderAndIsr response: replicas reported in offline log directories go offline (BK-51, BK-52); those
+    that no longer are may lead, be reassigned and be deleted (D-121).
 
     An error in a response never makes a controller step down: only ZooKeeper says whether it was replaced (FN-9).
     """
@@ -77,6 +80,9 @@ async def leader_and_isr_answered(active: ActiveController, broker: BrokerId, re
     if news.lost:
         _log.warning("Replicas went offline in failed log directories", broker=broker, partitions=len(news.lost))
         await replicas_went_offline(active, {broker: news.lost})
+    if news.back:
+        _log.info("Replicas are back from failed log directories", broker=broker, partitions=len(news.back))
+        await replicas_came_back(active, broker, news.back)
 
 
 def _is_refusal(error: LeaderAndIsrPartitionError) -> bool:

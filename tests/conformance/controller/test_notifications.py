@@ -22,6 +22,7 @@ from cluster.znodes.paths import (
     ISR_CHANGE_NOTIFICATION,
     LOG_DIR_EVENT_NOTIFICATION,
     REASSIGN_PARTITIONS,
+    delete_topic_path,
     partition_path,
     partitions_path,
     state_path,
@@ -118,6 +119,55 @@ def test_a_disk_that_is_there_again_is_believed_and_brings_nobody_back_by_itself
         await until(lambda: not c.context.brokers.offline_directories)
         await quiesce()
         assert await world.state("t") == moved
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("BK-51", "D-121", "BK-10")
+def test_the_only_replica_leads_again_when_its_disk_is_there_again() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2)
+        await world.create_topic("t", [1])
+        await world.leads("t", leader=1)
+        await quiesce()
+        c.brokers.results[BrokerId(1)] = {tp("t-0"): STORAGE}
+        await disks_failed(world, 1)
+        await world.leads("t", leader=-1, isr=(1,))
+        await quiesce()
+        c.brokers.results[BrokerId(1)] = {tp("t-0"): E.NONE}
+        await disks_failed(world, 1)
+        led = await world.leads("t", leader=1, isr=(1,))
+        await quiesce()
+        assert led.leader_epoch == 2
+        assert c.context.replicas.state(BrokerId(1), tp("t-0")) is ReplicaState.ONLINE
+        [offline] = [
+            state.offline_replicas
+            for topic in c.brokers.of(2, UpdateMetadataRequest)[-1].topic_states
+            for state in topic.partition_states
+        ]
+        assert offline == ()
+        await c.stop()
+
+    run_virtually(main)
+
+
+@pytest.mark.rule("BK-51", "D-121", "TD-8")
+def test_a_deletion_that_waits_for_a_disk_goes_on_when_it_is_there_again() -> None:
+    async def main() -> None:
+        world, c = await cluster(1, 2)
+        await world.create_topic("t", [1, 2])
+        await world.leads("t", leader=1)
+        await quiesce()
+        c.brokers.results[BrokerId(1)] = {tp("t-0"): STORAGE}
+        await disks_failed(world, 1)
+        await world.leads("t", leader=2, isr=(2,))
+        await world.create(delete_topic_path("t"), b"")
+        await quiesce()
+        assert "t" in c.context.topics.names
+        c.brokers.results[BrokerId(1)] = {tp("t-0"): E.NONE}
+        await disks_failed(world, 1)
+        await until(lambda: "t" not in c.context.topics.names)
         await c.stop()
 
     run_virtually(main)

@@ -71,7 +71,8 @@ def test_only_storage_errors_and_successes_tell_of_disks(
 ) -> None:
     view = context([1], {"t-0": [1], "t-1": [1]})
     news = classify_directories(view, {tp(f"t-{p}") for p in known}, answers)
-    assert news == DirectoryNews(frozenset(tp(f"t-{p}") for p in offline), tuple(tp(f"t-{p}") for p in lost))
+    back = tuple(tp(f"t-{p}") for p in known if p not in offline)
+    assert news == DirectoryNews(frozenset(tp(f"t-{p}") for p in offline), tuple(tp(f"t-{p}") for p in lost), back)
 
 
 @pytest.mark.rule("AX-1", "FN-10")
