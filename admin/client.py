@@ -253,6 +253,17 @@ class AdminClient(ClusterConnection):
             for altered in topic.partitions
         }
 
+    async def online_log_dir(
+        self, broker: cluster.DescribedBroker, path: str, *, validate_only: bool = False
+    ) -> log_dirs.OnlineLogDirResponse:
+        """Bring a failed log directory of a broker back into service. Raises ApiError if it cannot be used yet; only
+        klamm's own brokers can be asked.
+        """
+        request = log_dirs.OnlineLogDirRequest(broker.id, path, validate_only)
+        question = (f"broker {broker.id}", self.ask_broker(broker.endpoint.address, request, self.limits.left_ms))
+        (response,) = await self.waiting.answers([question], self.limits.left_s)
+        return response
+
     async def plan_cluster_recovery(self, *, accept_loss: bool) -> recovery.PlanClusterRecoveryResponse:
         """Plan what `recover_cluster` would do, and why it would be refused."""
         request = recovery.PlanClusterRecoveryRequest(accept_loss)

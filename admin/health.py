@@ -78,6 +78,7 @@ class Trouble(StrEnum):
     )
     BROKER_NOT_ADMITTED = "broker_not_admitted", Severity.CRITICAL
     FAILED_LOG_DIRECTORY = "failed_log_directory", Severity.CRITICAL
+    FULL_LOG_DIRECTORY = "full_log_directory", Severity.CRITICAL
     UNFIT_CONTROLLER = "unfit_controller", Severity.WARNING
     MALFORMED_ZNODE = "malformed_znode", Severity.WARNING
     TOPIC_ID_CONFLICT = "topic_id_conflict", Severity.WARNING

@@ -16,7 +16,7 @@ from cluster.kafka_wire.messages import data as wire_data
 from cluster.model.errors import ApiError, ErrorCode
 from cluster.requests import data
 from cluster.requests.elections import ShutdownRequest
-from cluster.requests.log_dirs import AlterReplicaLogDirsRequest
+from cluster.requests.log_dirs import AlterReplicaLogDirsRequest, OnlineLogDirRequest
 
 RESPONSES: Final[Mapping[type[Struct], type[Struct]]] = {
     data.MetadataRequest: data.MetadataResponse,
@@ -36,6 +36,7 @@ _INSTEAD: Final[Mapping[type[Struct], str]] = {
     AlterReplicaLogDirsRequest: (
         "replicas of Apache Kafka's brokers are moved between log directories by kafka-reassign-partitions.sh"
     ),
+    OnlineLogDirRequest: "a broker of Apache Kafka takes a failed log directory back when it is restarted",
 }
 
 

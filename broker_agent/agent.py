@@ -14,6 +14,8 @@ from broker_agent.agent_metrics import AgentMetrics
 from broker_agent.compaction.log_cleaner import LogCleaner
 from broker_agent.damage.damaged_replicas import DamagedReplicas
 from broker_agent.damage.directory_failures import DirectoryFailures
+from broker_agent.damage.directory_returns import DirectoryReturns
+from broker_agent.damage.full_directories import FullDirectories
 from broker_agent.damage.log_scrub import LogScrub
 from broker_agent.log.log_directories import LogDirectories
 from broker_agent.metadata_cache import MetadataCache
@@ -142,6 +144,11 @@ class Agent:
             lock=lock,
             copies=self.copies,
         )
+        self._failures = self._directory_failures(lock)
+        self.returns = DirectoryReturns(
+            self.manager, self._failures, self.damaged, lock=lock, read_configs=dependencies.configs.read_all
+        )
+        self._full = FullDirectories(self.manager, self._failures, self.returns.bring_back)
         self.client_quotas = ClientQuotas(settings, dependencies.metrics, dependencies.stopwatch)
         self._setting_changes = DynamicBrokerSettings(
             broker.id,
@@ -155,6 +162,16 @@ class Agent:
             copy_throttle=self.copies.throttle,
             log_level=dependencies.log_level,
         ).changes
+
+    def _directory_failures(self, lock: asyncio.Lock) -> DirectoryFailures:
+        return DirectoryFailures(
+            self._dependencies.failed_directories,
+            manager=self.manager,
+            fetchers=self.fetchers,
+            copies=self.copies,
+            lock=lock,
+            zookeeper=self._dependencies.zookeeper,
+        )
 
     def _isr_proposals(self) -> IsrProposals:
         """Choose by the protocol version how ISR changes are written, for this broker's whole life (R8.18, R8.25)."""
@@ -203,11 +220,14 @@ class Agent:
         return self._session.health()
 
     def findings(self) -> Iterator[Finding]:
-        """Report what keeps this agent from ZooKeeper, controller or leaders, stuck moves, and logs not cleaned."""
+        """Report what keeps this agent from ZooKeeper, controller or leaders, stuck moves, full directories, and logs
+        not cleaned.
+        """
         if self._session is not None:
             yield from self._session.findings()
         yield from self.proposals.findings()
         yield from self.fetchers.findings()
+        yield from self._full.findings()
         yield from self._cleaner.findings()
         yield from throttle_findings(self.manager)
         yield from self.copies.findings()
@@ -225,14 +245,6 @@ class Agent:
         points_ms = settings.log_flush_offset_checkpoint_interval_ms
         starts_ms = settings.log_flush_start_offset_checkpoint_interval_ms
         flush_ms = max(1, min(settings.log_flush_scheduler_interval_ms, _FLUSH_CHECK_MS))
-        failures = DirectoryFailures(
-            self._dependencies.failed_directories,
-            manager=self.manager,
-            fetchers=self.fetchers,
-            copies=self.copies,
-            lock=self.control.lock,
-            zookeeper=self._dependencies.zookeeper,
-        )
         heads = HeadPublisher(
             self._dependencies.zookeeper, self._dependencies.sink, settings.klamm_state_change_log_head_interval_ms
         )
@@ -242,7 +254,8 @@ class Agent:
             ("controller-finder", self.finder.run()),
             ("dynamic-settings", self._setting_changes.run()),
             ("isr-proposals", self.proposals.run()),
-            ("log-directory-failures", failures.run()),
+            ("log-directory-failures", self._failures.run()),
+            ("log-directory-room", self._full.run()),
             ("isr-expiration", self._every(lag_ms / 2, self._shrink_isrs)),
             ("high-watermark-checkpoint", self._checkpoint_high_watermarks()),
             ("recovery-point-checkpoint", self._every(points_ms, logs.write_recovery_points)),

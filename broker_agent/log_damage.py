@@ -1,10 +1,14 @@
 """What was found missing in a log, when it was opened or by the scrub: the agent records and reports it."""
 
+from typing import Final
+
 from msgspec import Struct
 
 from cluster.model.broker import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
 from cluster.model.partition import TopicPartition
 from cluster.requests.agents import RECOVERY, UNCLEAN_SHUTDOWN
+
+MACHINE_RESTARTED: Final = "the machine was restarted without a clean shutdown"
 
 
 class LogDamage(Struct, frozen=True):
@@ -82,8 +86,12 @@ class DamagedReplica(Struct, frozen=True):
         )
 
 
-def in_doubt(tp: TopicPartition, topic_id: TopicId | None, directory: str, end: Offset) -> DamagedReplica:
-    """The doubt about a replica that ends at `end`: it may have had further records."""
-    why = "the machine was restarted without a clean shutdown: what was not flushed may be gone"
-    damage = LogDamage(end, end, 0, why, is_end_known=False)
+def in_doubt(
+    tp: TopicPartition, topic_id: TopicId | None, directory: str, end: Offset, why: str = MACHINE_RESTARTED
+) -> DamagedReplica:
+    """The doubt about a replica that ends at `end`: it may have had further records. `why`: what was not flushed may be
+    gone.
+    """
+    reason = f"{why}: what was not flushed may be gone"
+    damage = LogDamage(end, end, 0, reason, is_end_known=False)
     return DamagedReplica(tp, topic_id, directory, damage, UNCLEAN_SHUTDOWN)

@@ -37,7 +37,7 @@ from cluster.requests.cluster import (
 from cluster.requests.context import RequestContext
 from cluster.requests.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from cluster.requests.elections import ShutdownRequest, ShutdownResponse
-from cluster.requests.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
+from cluster.requests.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest, OnlineLogDirRequest
 from cluster.requests.recovery import DescribeReplicasRequest
 from cluster.rpc.apis import ApiKind, Callers, DirectApi, check_listener
 from cluster.rpc.call_kinds import CallKind
@@ -93,7 +93,7 @@ class AgentNode:
             agent.registration.restored,
             self.producer_ids,
         )
-        log_dirs = LogDirRequests(agent.manager, agent.copies, control)
+        log_dirs = LogDirRequests(agent.manager, agent.copies, control, agent.returns)
         view = ClusterDescriptions(
             agent.broker_id,
             dependencies.cluster_id,
@@ -132,6 +132,7 @@ class AgentNode:
             DirectApi(AcknowledgeDamageRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, self._acknowledge_damage),
             DirectApi(DescribeLogDirsRequest, ApiKind.QUERY, Callers.ADMINISTRATORS, log_dirs.describe),
             DirectApi(AlterReplicaLogDirsRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, log_dirs.alter),
+            DirectApi(OnlineLogDirRequest, ApiKind.MUTATION, Callers.ADMINISTRATORS, log_dirs.online),
             DirectApi(DescribeClusterRequest, ApiKind.LOCAL, Callers.ANYONE, describe_cluster),
         )
 
@@ -161,7 +162,11 @@ def _disk_findings(manager: ReplicaManager) -> Iterator[Finding]:
     """The failed directories, logs that cannot be loaded, and lost records that this broker knows of."""
     logs, own_id = manager.logs, manager.own_id
     for path, error in logs.failures.items():
-        yield Finding("failed_log_directory", f"log directory {path} failed: {error}", broker=own_id)
+        if path in logs.wait_for_room:
+            remedy = "it returns by itself when there is room"
+        else:
+            remedy = f"when it is mended: 'klamm brokers online-dir {own_id} {path}'"
+        yield Finding("failed_log_directory", f"log directory {path} failed: {error}; {remedy}", broker=own_id)
     for (topic, partition), why in logs.unloadable.items():
         yield Finding("offline_replica", f"broker {own_id}: {why}", topic, partition, own_id)
     for directory, names in logs.unacceptable_names.items():

@@ -246,5 +246,6 @@ async def _load_options(configs: TopicConfigs, settings: Settings) -> LoadOption
         topic_configs=topic_configs,
         recovery_threads=settings.num_recovery_threads_per_data_dir,
         boot_id=boot_id(),
+        min_free_bytes=settings.klamm_log_dir_min_free_bytes,
         producer_expiration_ms=settings.producer_id_expiration_ms,
     )

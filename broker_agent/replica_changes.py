@@ -69,13 +69,22 @@ class ReplicaStopped(Struct, frozen=True):
 
 
 class ReplicaOffline(Struct, frozen=True):
-    """The replica is refused until the process ends: its directory failed, or its log cannot be loaded (P25).
+    """The replica is refused until its directory is back in service, or the process ends: its directory failed, or its
+    log cannot be loaded (P25).
 
     `why`: how the directory failed; recorded only with it, as without it the replica had no role yet.
     """
 
     topic_partition: TopicPartition
     why: str | None = None
+
+
+class ReplicaBack(Struct, frozen=True):
+    """The directory of an offline replica is in service again: the next request may give it a role. Not recorded: the
+    role is.
+    """
+
+    topic_partition: TopicPartition
 
 
 class LogTruncated(Struct, frozen=True):
@@ -140,6 +149,7 @@ ReplicaChange = (
     | ReplicaRemoved
     | ReplicaStopped
     | ReplicaOffline
+    | ReplicaBack
     | LogTruncated
     | ReplicaMoveStarted
     | ReplicaMoveAbandoned
@@ -277,6 +287,7 @@ _RECORDS: Final[Mapping[type, Callable[[Any, BrokerId, _Record], StateChange | N
     ReplicaRemoved: lambda _change, _own_id, _record: None,
     ReplicaStopped: _replica_stopped,
     ReplicaOffline: _replica_offline,
+    ReplicaBack: lambda _change, _own_id, _record: None,
     LogTruncated: _log_truncated,
     ReplicaMoveStarted: lambda change, _, record: _moved(change.move, ALTERED, "started", record),
     ReplicaMoveAbandoned: lambda change, _, record: _moved(change.move, change.cause, "abandoned", record),

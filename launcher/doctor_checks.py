@@ -62,7 +62,7 @@ def check_disk(path: str, free: int, total: int) -> Diagnosis:
     """Bytes of the file system of a folder."""
     share = free / total if total else 0
     text = f"{path}: {free / 1e9:,.1f} GB free of {total / 1e9:,.1f} GB ({share:.0%})"
-    remedy = "make room: a full disk takes a log directory out of service"
+    remedy = "make room: a broker takes no records on a full disk"
     if free < _DISK_FULL_BYTES or share < _DISK_FULL_SHARE:
         return Diagnosis("disk", Level.PROBLEM, text, remedy)
     if share < _DISK_NEARLY_FULL_SHARE:

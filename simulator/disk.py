@@ -67,6 +67,7 @@ class SimulatedFile:
 
     def append(self, buffers: Sequence[bytes | memoryview]) -> None:
         self._check()
+        self._disk.take_room(self._path, sum(map(len, buffers)))
         for buffer in buffers:
             self._inode.content += buffer
         self._inode.modified_ms = self._disk.clock.now_ms()
@@ -108,6 +109,7 @@ class SimulatedDisk:
         self._directories: set[str] = set()
         self._locks: set[str] = set()
         self._broken: set[str] = set()
+        self._capacities: dict[str, int] = {}
         self._refusals: list[int] = []
 
     # Faults
@@ -136,6 +138,23 @@ class SimulatedDisk:
         """Let operations below this directory succeed again."""
         self._broken.discard(path)
 
+    def limit(self, path: str, free: int | None) -> None:
+        """Let what is below this directory be a file system with so many free bytes; None: as many as it needs."""
+        if free is None:
+            self._capacities.pop(path, None)
+        else:
+            self._capacities[path] = self._used(path) + free
+
+    def take_room(self, path: str, size: int) -> None:
+        """Raise OSError if there is no room for so many bytes more; a new name needs one."""
+        for directory, capacity in self._capacities.items():
+            if path.startswith(f"{directory}/") and self._used(directory) + size > capacity:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    def _used(self, directory: str) -> int:
+        below = f"{directory}/"
+        return sum(len(inode.content) for path, inode in self._files.items() if path.startswith(below))
+
     def refuse(self, number: int, count: int) -> None:
         """Refuse the next `count` operations with this errno, as for want of descriptors."""
         self._refusals = [number] * count
@@ -144,6 +163,9 @@ class SimulatedDisk:
         if self._refusals:
             number = self._refusals.pop()
             raise OSError(number, os.strerror(number), path)
+        self._check_device(path)
+
+    def _check_device(self, path: str) -> None:
         if any(path == broken or path.startswith(f"{broken}/") for broken in self._broken):
             raise OSError(errno.EIO, "input/output error", path)
 
@@ -161,6 +183,7 @@ class SimulatedDisk:
         if parent not in self._directories:
             raise FileNotFoundError(errno.ENOENT, "no such directory", parent)
         if path not in self._files:
+            self.take_room(path, 1)
             self._names_change(path)
             self._files[path] = _Inode(self.clock.now_ms())
         return SimulatedFile(self, path, self._files[path])
@@ -183,6 +206,8 @@ class SimulatedDisk:
 
     def make_directory(self, path: str) -> None:
         self.check(path)
+        if path not in self._directories:
+            self.take_room(path, 1)
         while path:
             self._directories.add(path)
             path = path.rpartition("/")[0]
@@ -225,9 +250,17 @@ class SimulatedDisk:
         self._files[path].modified_ms = modified_ms
 
     def space(self, path: str) -> tuple[int, int]:
+        self._check_device(path)  # It takes no descriptor.
+        for directory, capacity in self._capacities.items():
+            if path == directory or path.startswith(f"{directory}/"):
+                return capacity, max(0, capacity - self._used(directory))
+        return TOTAL_BYTES, TOTAL_BYTES - self._used("")
+
+    def check_room(self, path: str, size: int) -> None:
         self.check(path)
-        used = sum(len(inode.content) for inode in self._files.values())
-        return TOTAL_BYTES, TOTAL_BYTES - used
+        if path not in self._directories:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        self.take_room(f"{path}/room-check.tmp", size)
 
     def lock(self, path: str) -> Callable[[], None] | None:
         self.check(path)

@@ -362,6 +362,7 @@ class SimulatedAgent(SimulatedNode):
                 default_config=configs.defaults,
                 topic_configs=await configs.read_all(),
                 boot_id=self.machine.boot().boot_id,
+                min_free_bytes=settings.klamm_log_dir_min_free_bytes,
             ),
         )
         dependencies = AgentDependencies(

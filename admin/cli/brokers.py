@@ -17,6 +17,7 @@ from admin.cli.broker_documents import (
 from admin.cli.completions import node_ids
 from admin.cli.log_dirs import LOG_DIRS_EXAMPLES, log_dirs
 from admin.cli.move_dir import BALANCE_EXAMPLES, MOVE_DIR_EXAMPLES, balance_dirs, move_dir
+from admin.cli.online_dir import ONLINE_DIR_EXAMPLES, online_dir
 from admin.cli.options import Cluster, ConfigOption, DryRunOption, ShowConfigsOption, talks_to_cluster
 from admin.cli.output import examples, say, say_source, source, write
 from admin.cli.parsing import alterations, parse_configs, parse_partition_names
@@ -87,6 +88,7 @@ app.command("shutdown", epilog=SHUTDOWN_EXAMPLES)(shutdown)
 app.command("log-dirs", epilog=LOG_DIRS_EXAMPLES)(log_dirs)
 app.command("move-dir", epilog=MOVE_DIR_EXAMPLES)(move_dir)
 app.command("balance-dirs", epilog=BALANCE_EXAMPLES)(balance_dirs)
+app.command("online-dir", epilog=ONLINE_DIR_EXAMPLES)(online_dir)
 
 
 @app.command("list", epilog=examples("klamm brokers list", "klamm brokers list -o json"))

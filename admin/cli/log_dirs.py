@@ -9,6 +9,7 @@ from admin.cli.completions import broker_ids, topic_names
 from admin.cli.options import Cluster, talks_to_cluster
 from admin.cli.output import examples, say, write
 from admin.client import AdminClient
+from cluster.cli.documents import Format
 from cluster.model.errors import ApiError, ErrorCode, PeerUnreachableError
 from cluster.model.exit_codes import ExitCode
 from cluster.requests.cluster import DescribedBroker
@@ -19,7 +20,7 @@ LOG_DIRS_EXAMPLES = examples(
     "klamm brokers log-dirs 1 2 --topic orders -o json",
     exit_codes="0 done; 1 refused, or a broker does not answer; 2 wrong usage.",
 )
-_COLUMNS: Final = ("broker", "log_dir", "replicas", "future", "size_bytes", "offset_lag", "usable_bytes", "error")
+_COLUMNS: Final = ("broker", "log_dir", "replicas", "future", "size_bytes", "offset_lag", "usable_bytes", "state")
 
 
 @talks_to_cluster(timeout=10)
@@ -34,10 +35,12 @@ def log_dirs(
     ] = None,
     cluster: Cluster,
 ) -> None:
-    """Show the log directories of brokers: replicas, their size, how far they lag, free space, errors.
+    """Show the log directories of brokers: replicas, their size, how far they lag, free space, state.
 
-    OFFSET_LAG is the largest of any replica there, without those that have no
-    role yet, as after a start. FUTURE counts the replicas
+    STATE is online, full (it takes no records until there is room), or
+    failed; a line below says why. OFFSET_LAG is the largest of any replica
+    there, without those that have no role yet, as after a start. FUTURE counts
+    the replicas
     that are being moved there from another directory of the broker; -o json
     has each replica, those with is_future. Of Apache Kafka's brokers
     USABLE_BYTES is known from 3.3 on.
@@ -51,6 +54,11 @@ def log_dirs(
     described = cluster.ask(main)
     brokers = [broker for broker in described if not isinstance(broker, str)]
     write({"brokers": brokers}, cluster.form, _COLUMNS, _rows(brokers))
+    if cluster.form is Format.TABLE:
+        for broker in brokers:
+            for log_dir in broker["log_dirs"]:
+                if log_dir["error_message"]:
+                    say(f"broker {broker['id']}: {log_dir['log_dir']}: {log_dir['error_message']}")
     silent = [why for why in described if isinstance(why, str)]
     for why in silent:
         say(why)
@@ -94,10 +102,18 @@ def _document(log_dir: DescribedLogDir, topics: Collection[str] | None) -> dict[
     return {
         "log_dir": log_dir.log_dir,
         "error": log_dir.error_code.name,
+        "state": _state(log_dir),
+        "error_message": log_dir.error_message,
         "total_bytes": _known(log_dir.total_bytes),
         "usable_bytes": _known(log_dir.usable_bytes),
         "replicas": replicas,
     }
+
+
+def _state(log_dir: DescribedLogDir) -> str:
+    if log_dir.error_code is not ErrorCode.NONE:
+        return "failed"
+    return "full" if log_dir.error_message else "online"
 
 
 def _known(size: int) -> int | None:
@@ -110,7 +126,6 @@ def _rows(brokers: Sequence[dict[str, Any]]) -> Iterator[tuple[object, ...]]:
             replicas = log_dir["replicas"]
             sizes = sum(replica["size_bytes"] for replica in replicas)
             lags = [replica["offset_lag"] for replica in replicas if replica["offset_lag"] is not None]
-            error = None if log_dir["error"] == ErrorCode.NONE.name else log_dir["error"]
             futures = sum(replica["is_future"] for replica in replicas)
             counts = len(replicas) - futures, futures, sizes, max(lags, default=None)
-            yield broker["id"], log_dir["log_dir"], *counts, log_dir["usable_bytes"], error
+            yield broker["id"], log_dir["log_dir"], *counts, log_dir["usable_bytes"], log_dir["state"]

@@ -170,6 +170,8 @@ class LogCleaner:
                 continue
             if log.topic_partition in self._uncleanable or not self._may_be_cleaned(log):
                 continue
+            if not self._has_room(log):
+                continue
             dirt = self._measure(log)
             ratio, delay_ms = max(ratio, dirt.ratio), max(delay_ms, dirt.delay_ms)
             if dirt.is_due(log.config.min_cleanable_dirty_ratio) and (
@@ -184,6 +186,11 @@ class LogCleaner:
     def _may_be_cleaned(self, log: PartitionLog) -> bool:
         """Whether its topic is compacted, and it is not being moved to another directory."""
         return log.config.is_compacted and log.topic_partition not in self._logs.paused
+
+    def _has_room(self, log: PartitionLog) -> bool:
+        """Whether its directory has room for what compaction writes at a time before it removes anything."""
+        directory = self._logs.directories[log.directory]
+        return directory.has_room_to_clean(min(log.size, log.config.segment_bytes))
 
     def _measure(self, log: PartitionLog, below: Offset | None = None) -> LogDirt:
         """Measure how dirty a log is; `below`: only offsets below are cleaned."""

@@ -8,7 +8,7 @@ until the controller has answered or it has another role. Source: klamm. D-40, D
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -61,6 +61,10 @@ class DamagedReplicas:
         self._to_refetch: dict[TopicPartition, DamagedReplica] = {}
         self._found: set[TopicPartition] = set()
         """Named to the controller by this process, and not replaced since: the next pass of the scrub adds nothing."""
+        self._asked: set[TopicPartition] = set()
+        """Named in a report that the controller has answered, be it that they wait."""
+        self._answered = asyncio.Event()
+        """Set at the next such report."""
         self._added = asyncio.Event()
         self._changed = asyncio.Event()
 
@@ -70,16 +74,26 @@ class DamagedReplicas:
         What an earlier process found is named again, unless the replica was replaced or has led since (R9.33).
         """
         logs = self._manager.logs
-        for replica in logs.newly_damaged:
+        self.add_known(logs.newly_damaged, logs.damaged_replicas)
+        self._registration.has_damaged_replicas = bool(self._unreported)
+
+    def add_known(self, newly: Iterable[DamagedReplica], known: Sequence[DamagedReplica]) -> None:
+        """Record what opened logs had lost, and have what is known of them named."""
+        for replica in newly:
             self._manager.commit(DamageFound(replica))
-        for replica in logs.damaged_replicas:
+        for replica in known:
             if not replica.damage.is_cut:
                 self._to_refetch[replica.topic_partition] = replica
             if replica.is_unanswered:
                 self._name(replica)
-        self._registration.has_damaged_replicas = bool(self._unreported)
-        if logs.damaged_replicas:
+        if known:
             self._changed.set()
+
+    async def until_answered(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return when the controller has answered a report that named these partitions, as far as there is a report."""
+        waiting = set(partitions)
+        while waiting := {tp for tp in waiting if tp in self._unreported and tp not in self._asked}:
+            await self._answered.wait()
 
     def add_found_by_scrub(self, log: PartitionLog, damage: LogDamage) -> None:
         """Stop fetching into a damaged log, and have it replaced; one that leads continues until another one does."""
@@ -101,6 +115,7 @@ class DamagedReplicas:
     def _name(self, replica: DamagedReplica) -> None:
         """Have it named to the controller."""
         self._unreported[replica.topic_partition] = replica
+        self._asked.discard(replica.topic_partition)
         if not replica.is_in_doubt:
             self._found.add(replica.topic_partition)
         self._added.set()
@@ -278,6 +293,9 @@ class DamagedReplicas:
             _log.info("Controller refused a report", controller=controller.address, code=response.error_code.name)
             return False
         self._take_answers(sent, response.replicas)
+        self._asked |= sent.keys()
+        answered, self._answered = self._answered, asyncio.Event()
+        answered.set()
         await self._manager.logs.write_damaged_replicas()
         return True
 

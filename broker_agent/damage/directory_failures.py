@@ -38,6 +38,8 @@ class DirectoryFailures:
         self._fetchers, self._copies = fetchers, copies
         self._lock = lock
         self._zookeeper = zookeeper
+        self.taken_out: set[str] = set()
+        """Failed directories whose partitions are offline by now."""
         self._count = manager.metrics.registry.gauge("kafka.log", "LogManager", "OfflineLogDirectoryCount")
         for directory in manager.logs.live_directories:
             self._offline_gauge(directory).set(0)
@@ -47,20 +49,23 @@ class DirectoryFailures:
         return registry.gauge("kafka.log", "LogManager", "LogDirectoryOffline", logDirectory=directory)
 
     async def run(self) -> None:
-        """Process failures until cancelled. Raises LogDirectoriesError if none is left: the agent must stop."""
+        """Process failures until cancelled. Raises LogDirectoriesError if no directory is left, nor one that only waits
+        for room: the agent must stop.
+        """
         while True:
             directory = await self._failed.get()
             async with self._lock:
                 self._take_out(directory)
-            if not self._manager.logs.live_directories:
+            if not self._manager.logs.live_directories and not self._manager.logs.wait_for_room:
                 errors = "; ".join(f"{path}: {error}" for path, error in self._manager.logs.failures.items())
                 raise LogDirectoriesError(f"no log directory is left: {errors}")
-            await self._announce()
+            await self.announce()
 
     def _take_out(self, directory: str) -> None:
         """Mark its partitions offline (P25); waiting requests are completed at once."""
         error = self._manager.logs.failures[directory]
-        self._count.inc()
+        self.taken_out.add(directory)
+        self._count.set(len(self.taken_out))
         self._offline_gauge(directory).set(1)
         lost = [
             partition.topic_partition
@@ -78,8 +83,16 @@ class DirectoryFailures:
         self._copies.detach_lost(directory)
         self._manager.commit(*(ReplicaOffline(tp, f"{directory}: {error}") for tp in lost))
 
-    async def _announce(self) -> None:
-        """Notify the controller, which then asks which replicas are affected (R11.3 step 9)."""
+    def took_back(self, directory: str) -> None:
+        """Take note that a directory is in service again."""
+        self.taken_out.discard(directory)
+        self._count.set(len(self.taken_out))
+        self._offline_gauge(directory).set(0)
+
+    async def announce(self) -> None:
+        """Notify the controller of a directory that has failed or is back: it asks which replicas are affected
+        (R11.3 step 9).
+        """
         znode = Create(
             f"{LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_", encode_log_dir_event(self._manager.own_id), sequential=True
         )
@@ -91,6 +104,6 @@ class DirectoryFailures:
             except OutcomeUnknownError:
                 continue  # Told twice does no harm, told never does.
             except ZooKeeperError as error:
-                # The next registration makes the controller send LeaderAndIsr, whose response reports the failure, too.
-                _log.warning("Notifying the controller of a log directory failure failed", error=str(error))
+                # The next registration makes the controller send LeaderAndIsr, whose response tells the same.
+                _log.warning("Notifying the controller of a log directory failed", error=str(error))
             return

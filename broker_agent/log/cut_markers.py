@@ -15,6 +15,12 @@ from cluster.model.broker import Offset
 MARKER_SUFFIX: Final = ".truncated"
 
 
+def create_marker(disk: Disk, directory: str, name: str) -> None:
+    """Create an empty file durably."""
+    disk.open_file(f"{directory}/{name}").close()
+    disk.sync_directory(directory)
+
+
 def create_cut_marker(disk: Disk, directory: str, offset: Offset) -> str:
     """Create the marker; returns its path."""
     path = f"{directory}/{offset_name(offset)}{MARKER_SUFFIX}"

@@ -75,6 +75,11 @@ class Disk(Protocol):
     def space(self, path: str) -> tuple[int, int]:
         """The total and usable bytes of the file system; -1 where unknown."""
 
+    def check_room(self, path: str, size: int) -> None:
+        """Try whether a file of this size can be made in a directory, and leave none. Raises OSError: the free space is
+        not all that counts, as there are quotas, and file systems without inodes.
+        """
+
     def lock(self, path: str) -> Callable[[], None] | None:
         """Lock a file exclusively until the process ends; returns a function that releases it, None if it is locked."""
 

@@ -1,8 +1,8 @@
 """Which errors of the operating system are errors of the disk, and which of the process or of what it was asked.
 
 An error of the disk takes the log directory out of service. Any other fails one operation: the files are intact, and
-the next operation, of this or another log, may succeed. Source: errno(3), KIP-112; Kafka takes every IOException for a
-failure of the directory.
+the next operation, of this or another log, may succeed. So does a full disk, which is not a broken one: what was not
+written was not acknowledged. Source: errno(3), KIP-112; Kafka takes every IOException for a failure of the directory.
 """
 
 import errno
@@ -14,6 +14,8 @@ _RAISE_FILE_LIMIT: Final = (
     "raise the limit of open files (ulimit -n; LimitNOFILE= of a systemd unit) or close connections"
 )
 _RETRY: Final = "it is tried again; if it persists, restart the broker"
+WANT_OF_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""No space is left, or no inode, or none of the quota of the user or project."""
 
 REMEDIES: Final[Mapping[int, str]] = MappingProxyType(
     {
@@ -22,6 +24,8 @@ REMEDIES: Final[Mapping[int, str]] = MappingProxyType(
         errno.ENOMEM: "the machine is out of memory: stop other programs or add memory",
         errno.ENOBUFS: "the machine is out of memory: stop other programs or add memory",
         errno.ENOLCK: "the machine is out of file locks",
+        errno.ENOSPC: "make room: delete topics or records, move replicas away, or enlarge the file system",
+        errno.EDQUOT: "raise the quota of the user or project that the broker runs as, or make room",
         errno.EFBIG: "raise the limit of the size of a file (ulimit -f), or lower log.segment.bytes",
         errno.ENAMETOOLONG: "shorten the name of the topic, or the path of the log directory",
         errno.EILSEQ: "the file system does not permit this name",
@@ -46,6 +50,22 @@ REMEDIES: Final[Mapping[int, str]] = MappingProxyType(
 def is_error_of_disk(error: OSError) -> bool:
     """Whether the log directory fails by it."""
     return error.errno not in REMEDIES
+
+
+def is_want_of_room(error: OSError) -> bool:
+    """Whether the disk is full, and nothing else is wrong with it."""
+    return error.errno in WANT_OF_ROOM
+
+
+def lost_writes(error: OSError, path: str) -> OSError:
+    """The error of a flush, which is always one of the disk unless the process is to blame: the kernel forgets what it
+    could not write, so that the next flush succeeds although records are lost. A want of room shows here where the file
+    system promises space that it does not have, as NFS and thin volumes do.
+    """
+    if is_want_of_room(error):
+        return OSError(errno.EIO, f"what was written could not be flushed: {error.strerror}", path)
+    error.filename = path
+    return error
 
 
 def describe(error: OSError) -> str:

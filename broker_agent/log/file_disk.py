@@ -7,11 +7,14 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from broker_agent.log.disk_errors import lost_writes
 from broker_agent.log.open_files import OpenFiles, open_regular
 
 T = TypeVar("T")
+
+_ROOM_CHECK: Final = "room-check.tmp"
 
 
 class FileDiskFile:
@@ -140,6 +143,8 @@ class FileDisk:
         descriptor = self.open_files.with_descriptor(lambda: os.open(path, flags))
         try:
             os.fsync(descriptor)
+        except OSError as error:
+            raise lost_writes(error, path) from None
         finally:
             os.close(descriptor)
 
@@ -152,6 +157,19 @@ class FileDisk:
     def space(self, path: str) -> tuple[int, int]:
         usage = os.statvfs(path)
         return usage.f_blocks * usage.f_frsize, usage.f_bavail * usage.f_frsize
+
+    def check_room(self, path: str, size: int) -> None:
+        name = f"{path}/{_ROOM_CHECK}"
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC
+        descriptor = self.open_files.with_descriptor(lambda: open_regular(name, flags))
+        try:
+            os.posix_fallocate(descriptor, 0, size)
+        except OSError as error:
+            error.filename = name
+            raise
+        finally:
+            os.close(descriptor)
+            os.unlink(name)
 
     def lock(self, path: str) -> Callable[[], None] | None:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC

@@ -1,11 +1,10 @@
-"""All logs of one agent in its log directories: creation, deletion, checkpoints, retention, shutdown.
+"""All logs of one agent in its log directories: creation, deletion, retention, shutdown, return.
 
 Source: Kafka LogManager; KIP-112 for the failure of single directories.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -14,19 +13,25 @@ import structlog
 
 from broker_agent.log import checkpoints
 from broker_agent.log.config import LogConfig
-from broker_agent.log.cut_markers import remove_cut_markers
+from broker_agent.log.directory_checkpoints import CheckpointedLogs, going_on
 from broker_agent.log.directory_names import deleted_name, path_in
 from broker_agent.log.disk import Disk
-from broker_agent.log.future_logs import FutureLogs, copy_takes_place
-from broker_agent.log.known_damage import KnownDamage, encode_damaged_replicas
+from broker_agent.log.disk_errors import is_want_of_room
+from broker_agent.log.future_logs import copy_takes_place
 from broker_agent.log.log_directory import LogDirectory, OnFailure
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.recovery import UnloadableLog, create_or_leave_nothing
 from broker_agent.log.segments import LogDependencies
 from broker_agent.log_damage import DamagedReplica
 from cluster.metrics.registry import Samples
-from cluster.model.broker import BrokerEpoch, Offset, TopicId
-from cluster.model.errors import ClusterError, ErrorCode, LogAppendError, LogOperationError, StorageError
+from cluster.model.broker import BrokerEpoch, TopicId
+from cluster.model.errors import (
+    ClusterError,
+    ErrorCode,
+    LogAppendError,
+    LogOperationError,
+    StorageError,
+)
 from cluster.model.partition import TopicPartition
 
 _LOGS_BETWEEN_YIELDS: Final = 64
@@ -34,6 +39,11 @@ _FLUSHES_AT_ONCE: Final = 16
 """Limit of concurrent flushes: after an election thousands of logs may have to write a new epoch."""
 _CLOSED_AT_ONCE: Final = 64
 """Limit of logs being closed: each holds a descriptor while it is flushed."""
+
+Reopen = Callable[[str, Mapping[str, LogConfig], str], Awaitable["LogDirectories"]]
+"""Takes the path, the configs of topics, and why what was not flushed may be gone, empty if it cannot. Raises
+StartupError as `open_log_directories` does, and LogDirectoriesError if the directory cannot be used.
+"""
 
 _READINGS: Final[Mapping[str, Callable[[PartitionLog], int]]] = {
     "NumLogSegments": lambda log: len(log.segments),
@@ -45,28 +55,41 @@ _READINGS: Final[Mapping[str, Callable[[PartitionLog], int]]] = {
 _log = structlog.stdlib.get_logger()
 
 
-class LogDirectories:
-    """All logs of one agent; Kafka's LogManager. Created and filled by `opening.open_log_directories`."""
+class LogDirectories(CheckpointedLogs):
+    """All logs of one agent; Kafka's LogManager. Created and filled by `opening.open_log_directories`.
+
+    `is_staged`: the logs of a directory that is brought back, until others `adopt` them. `min_free_bytes`: the setting.
+    """
 
     def __init__(
-        self, dependencies: LogDependencies, paths: Sequence[str], on_failure: OnFailure, *, producer_expiration_ms: int
+        self,
+        dependencies: LogDependencies,
+        paths: Sequence[str],
+        on_failure: OnFailure,
+        *,
+        producer_expiration_ms: int,
+        min_free_bytes: int | None = None,
+        is_staged: bool = False,
     ) -> None:
-        self._dependencies, self._on_failure = dependencies, on_failure
-        self._producer_expiration_ms = producer_expiration_ms
-        self._directories = {path: LogDirectory(dependencies.disk, path, self._directory_failed) for path in paths}
+        directories = {
+            path: LogDirectory(dependencies.disk, path, self._directory_failed, min_free_bytes=min_free_bytes)
+            for path in paths
+        }
+        super().__init__(dependencies, directories)
+        self._on_failure, self._producer_expiration_ms = on_failure, producer_expiration_ms
+        self.on_doubt: Callable[[str], None] = lambda _path: None
+        """Called with a directory of which the room is to be measured."""
+        for directory in self._directories.values():
+            directory.on_doubt = partial(self._on_doubt, directory.path)
+        self.reopen: Reopen
+        """Loads a directory that has failed while the process ran, to be adopted."""
         self.unacceptable_names: dict[str, tuple[str, ...]] = {}
         """Log directory -> names of its subdirectories that cannot be partitions; nothing in them is touched (BD-4)."""
-        self._logs: dict[TopicPartition, PartitionLog] = {}
-        for name, number in _READINGS.items():
+        for name, number in () if is_staged else _READINGS.items():
             dependencies.metrics.expose(name, partial(self._readings, number))
         self._creations: dict[TopicPartition, asyncio.Event] = {}  # Set when done: nobody creates one twice.
-        self._log_counts = dict.fromkeys(paths, 0)  # Logs per directory, those being created included.
-        self.futures = FutureLogs(dependencies, self._directories, self._log_counts)
         self.paused: set[TopicPartition] = set()
         """The partitions whose current logs are left as they are by retention, as they are being copied (R11.8)."""
-        self._unloadable: dict[TopicPartition, UnloadableLog] = {}
-        self._cleaned: set[str] = set()  # Directories with a checkpoint of the cleaner.
-        self.damage = KnownDamage()
         self.newly_damaged: list[DamagedReplica] = []
         """What was found missing when the directories were opened (R9.22)."""
 
@@ -86,13 +109,17 @@ class LogDirectories:
         return self._dependencies.disk
 
     @property
-    def live_directories(self) -> tuple[str, ...]:
-        return tuple(path for path, directory in self._directories.items() if directory.failure is None)
-
-    @property
     def failures(self) -> Mapping[str, OSError]:
         """The failed directories, each with its first error."""
         return {path: d.failure for path, d in self._directories.items() if d.failure is not None}
+
+    @property
+    def wait_for_room(self) -> tuple[str, ...]:
+        """The directories that are out of service only because they had no room: they return when they have."""
+        return tuple(path for path, failure in self.failures.items() if is_want_of_room(failure))
+
+    def _on_doubt(self, path: str) -> None:
+        self.on_doubt(path)
 
     @property
     def unloadable(self) -> Mapping[TopicPartition, str]:
@@ -100,6 +127,10 @@ class LogDirectories:
         (R9.22).
         """
         return {topic_partition: log.why for topic_partition, log in self._unloadable.items()}
+
+    def unloadable_in(self, directory: str) -> int:
+        """The number of logs in a directory that could not be loaded."""
+        return sum(log.directory == directory for log in self._unloadable.values())
 
     @property
     def damaged_replicas(self) -> Sequence[DamagedReplica]:
@@ -205,7 +236,7 @@ class LogDirectories:
                 await self.delete_future(topic_partition)
             while candidates := self.live_directories:
                 preferred = self.futures.preferred.get(topic_partition)
-                path = preferred if preferred in candidates else min(candidates, key=self._log_counts.__getitem__)
+                path = preferred if preferred in candidates else min(candidates, key=self._attraction)
                 self._log_counts[path] += 1
                 try:
                     log = await self._create_in(self._directories[path], topic_partition, topic_id, config)
@@ -222,10 +253,16 @@ class LogDirectories:
             done.set()
         raise StorageError(",".join(self._directories), f"no live directory for {topic_partition}")
 
+    def _attraction(self, path: str) -> tuple[bool, int]:
+        """The number by which directories are chosen for a new log, the least first: those with room for records."""
+        return self._directories[path].shortage is not None, self._log_counts[path]
+
     async def _create_in(
         self, directory: LogDirectory, topic_partition: TopicPartition, topic_id: TopicId | None, config: LogConfig
     ) -> PartitionLog:
         path = path_in(directory.path, topic_partition)
+        if topic_partition in directory.to_forget:
+            await self._forget_deleted(directory.path)
         with directory:
             create = partial(create_or_leave_nothing, self._dependencies, path, config, topic_id)
             loaded = await self._dependencies.disk.run(create)
@@ -240,7 +277,6 @@ class LogDirectories:
         Returns the failures; partitions without a log are not failures.
         """
         failures: dict[TopicPartition, Exception] = {}
-        touched: dict[str, list[TopicPartition]] = {}
         # Also of those without a log, of which the directory may be what was missing.
         wanted = set(topic_partitions) - self._unloadable.keys()
         self.damage.remove_where(lambda replica: replica.topic_partition in wanted)
@@ -258,12 +294,12 @@ class LogDirectories:
                 continue
             for gone in (log, future):
                 if gone is not None:
-                    touched.setdefault(gone.directory, []).append(topic_partition)
-        for path, deleted in touched.items():
+                    self._directories[gone.directory].to_forget.add(topic_partition)
+        for path, directory in self._directories.items():
+            deleted = wanted & directory.to_forget
             try:
-                await self._write_offsets(path)
-                await self.write_cleaner_offsets_of(path)
-                await self._forget_high_watermarks(path, deleted)
+                if deleted:
+                    await self._forget_deleted(path)
             except StorageError as error:
                 failures.update(dict.fromkeys(deleted, error))
         await self.write_damaged_replicas()
@@ -271,8 +307,7 @@ class LogDirectories:
 
     async def _delete(self, log: PartitionLog) -> None:
         topic_partition = log.topic_partition
-        unique = f"{self._dependencies.random.getrandbits(128):032x}"
-        renamed = await log.rename_away(deleted_name(topic_partition, unique))
+        renamed = await log.rename_away(deleted_name(topic_partition, self._unique()))
         del self._logs[topic_partition]
         self.paused.discard(topic_partition)
         self._log_counts[log.directory] -= 1
@@ -301,7 +336,7 @@ class LogDirectories:
         await self.futures.delete(topic_partition)
         self.paused.discard(topic_partition)
         if future is not None:
-            with _going_on():
+            with going_on():
                 await self._write_offsets(future.directory)
                 await self._forget_high_watermarks(future.directory, [topic_partition])
 
@@ -336,155 +371,38 @@ class LogDirectories:
     async def finish_swap(self, log: PartitionLog, former: str) -> None:
         """Rewrite the checkpoints of both directories and delete the marker. `former`: where the log was before."""
         for path in (log.directory, former):
-            with _going_on():
+            with going_on():
                 await self._write_offsets(path)
-            with _going_on():
+            with going_on():
                 await self.write_cleaner_offsets_of(path)
-        with _going_on():
+        with going_on():
             await self._forget_high_watermarks(former, [log.topic_partition])
-        with _going_on():
+        with going_on():
             await self.futures.unmark(log)
         await self.write_damaged_replicas()
-
-    # Checkpoints
-
-    async def read_high_watermarks(self, directory: str) -> dict[TopicPartition, Offset]:
-        """The `replication-offset-checkpoint` of a directory. Raises StorageError when unreadable (R9.7)."""
-        disk, path = self._dependencies.disk, f"{directory}/{checkpoints.HIGH_WATERMARKS}"
-        with self._directories[directory]:
-            return await disk.run(partial(checkpoints.read_checkpoint, disk, path, checkpoints.decode_offsets))
-
-    async def write_high_watermarks(self, directory: str, offsets: Mapping[TopicPartition, Offset]) -> None:
-        with self._directories[directory]:
-            async with self._directories[directory].checkpoint_writing:
-                content = checkpoints.encode_offsets({**self._stored(directory, "high_watermark"), **offsets})
-                await self._replace(directory, checkpoints.HIGH_WATERMARKS, content)
-
-    async def write_recovery_points(self) -> None:
-        """Rewrite the recovery-point checkpoints of all live directories (R9.1)."""
-        await self._in_each_directory(self.write_recovery_points_of)
-
-    async def write_log_start_offsets(self) -> None:
-        """Rewrite the log-start checkpoints of all live directories (R9.1)."""
-        await self._in_each_directory(self.write_log_starts_of)
-
-    def _stored(self, directory: str, name: str) -> dict[TopicPartition, Offset]:
-        """The entries of logs that could not be loaded, which a checkpoint keeps: they may be repaired."""
-        kept = {tp: getattr(log.offsets, name) for tp, log in self._unloadable.items() if log.directory == directory}
-        return {tp: offset for tp, offset in kept.items() if offset > 0}
-
-    async def _in_each_directory(self, write: Callable[[str], Awaitable[None]]) -> None:
-        for path in self.live_directories:
-            with _going_on():
-                await write(path)
-
-    async def _write_offsets(self, directory: str) -> None:
-        await self.write_recovery_points_of(directory)
-        await self.write_log_starts_of(directory)
-
-    async def write_recovery_points_of(self, directory: str) -> None:
-        """Rewrite the recovery-point checkpoint of one directory. Raises StorageError."""
-        with self._directories[directory]:
-            async with self._directories[directory].checkpoint_writing:
-                markers = self._directories[directory].take_cut_markers()
-                points = self._stored(directory, "recovery_point")
-                points |= {log.topic_partition: log.recovery_point for log in self._logs_in(directory)}
-                try:
-                    await self._replace(directory, checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(points))
-                    if markers:
-                        await self._replace_cleaner_offsets(directory)
-                        await self._dependencies.disk.run(partial(remove_cut_markers, self._dependencies.disk, markers))
-                except OSError:
-                    self._directories[directory].cut_markers += markers
-                    raise
-
-    async def write_log_starts_of(self, directory: str) -> None:
-        """Rewrite the log-start checkpoint of one directory. Raises StorageError."""
-        with self._directories[directory]:
-            async with self._directories[directory].checkpoint_writing:
-                starts = self._stored(directory, "log_start_offset")
-                starts |= {
-                    log.topic_partition: start
-                    for log in self._logs_in(directory)
-                    if (start := log.log_start_to_checkpoint) is not None
-                }
-                await self._replace(directory, checkpoints.LOG_START_OFFSETS, checkpoints.encode_offsets(starts))
-
-    async def correct_cleaner_offsets(self, directory: str) -> None:
-        """Rewrite the `cleaner-offset-checkpoint` that was read, without what is of no log. Raises StorageError."""
-        self._cleaned.add(directory)
-        await self.write_cleaner_offsets_of(directory)
-
-    async def write_cleaner_offsets_of(self, directory: str) -> None:
-        """Rewrite the `cleaner-offset-checkpoint` of one directory. Raises StorageError."""
-        with self._directories[directory]:
-            async with self._directories[directory].checkpoint_writing:
-                await self._replace_cleaner_offsets(directory)
-
-    async def _replace_cleaner_offsets(self, directory: str) -> None:
-        """Rewrite the file, unless no log of the directory was ever cleaned."""
-        offsets = self._stored(directory, "first_dirty")
-        offsets |= {log.topic_partition: at for log in self._logs_in(directory) if (at := log.first_dirty_offset) > 0}
-        if offsets or directory in self._cleaned:
-            await self._replace(directory, checkpoints.CLEANER_OFFSETS, checkpoints.encode_offsets(offsets))
-            self._cleaned.add(directory)
-
-    async def write_damaged_replicas(self) -> None:
-        """Rewrite the `damaged-replica-checkpoint` of each directory where something has changed (R9.33)."""
-        for path in [path for path in self.live_directories if path in self.damage.unsaved]:
-            with _going_on():
-                await self.write_damage_of(path)
-
-    async def write_damage_of(self, directory: str) -> None:
-        """Rewrite the file of one directory. Raises StorageError."""
-        with self._directories[directory]:
-            async with self._directories[directory].checkpoint_writing:
-                self.damage.unsaved.discard(directory)
-                content = encode_damaged_replicas(self.damage.in_directory(directory))
-                try:
-                    await self._replace(directory, checkpoints.DAMAGED_REPLICAS, content)
-                except OSError:
-                    self.damage.unsaved.add(directory)
-                    raise
-
-    async def _forget_high_watermarks(self, directory: str, deleted: Sequence[TopicPartition]) -> None:
-        """Remove checkpointed high watermarks: a new log of the partition must not get one after a crash (R9.9)."""
-        with self._directories[directory]:
-            async with self._directories[directory].checkpoint_writing:
-                kept = await self.read_high_watermarks(directory)
-                stale = kept.keys() & set(deleted)
-                for topic_partition in stale:
-                    del kept[topic_partition]
-                if stale:
-                    await self._replace(directory, checkpoints.HIGH_WATERMARKS, checkpoints.encode_offsets(kept))
-
-    def _logs_in(self, directory: str) -> list[PartitionLog]:
-        """The current logs and the copies in a directory; it has one of a partition at most."""
-        return [log for log in (*self._logs.values(), *self.futures.all.values()) if log.directory == directory]
-
-    async def _replace(self, directory: str, name: str, content: bytes) -> None:
-        disk = self._dependencies.disk
-        await disk.run(lambda: checkpoints.write_atomically(disk, directory, name, content))
 
     # Periodic work
 
     async def flush_due(self) -> None:
         """Fsync the logs for which flush.ms, flush.messages or a roll requires it (R10.15); called periodically.
 
-        Rewrites the recovery points of directories in which a log was truncated (R10.13) and deletes files and
-        directories whose delay is over.
+        Rewrites the recovery points of directories in which a log was truncated (R10.13), and what names deleted logs,
+        and deletes files and directories whose delay is over.
         """
         now_s = asyncio.get_running_loop().time()
         due = [log for log in (*self._logs.values(), *self.futures.all.values()) if log.flush_is_due(now_s)]
         for start in range(0, len(due), _FLUSHES_AT_ONCE):
             flushes = (log.flush() for log in due[start : start + _FLUSHES_AT_ONCE])
             for result in await asyncio.gather(*flushes, return_exceptions=True):
-                with _going_on():
+                with going_on():
                     if isinstance(result, BaseException):
                         raise result
         for path in [path for path in self.live_directories if self._directories[path].cut_markers]:
-            with _going_on():
+            with going_on():
                 await self._write_offsets(path)
+        for path in [path for path in self.live_directories if self._directories[path].to_forget]:
+            with going_on():
+                await self._forget_deleted(path)
         await self.remove_deleted()
 
     async def enforce_retention(self, now_ms: int) -> None:
@@ -494,7 +412,7 @@ class LogDirectories:
                 await asyncio.sleep(0)
             if log.topic_partition in self.paused:
                 continue
-            with _going_on():
+            with going_on():
                 log.expire_producers(now_ms, self._producer_expiration_ms)
                 log.enforce_retention(now_ms)
         await self.remove_deleted()
@@ -502,7 +420,7 @@ class LogDirectories:
     async def remove_deleted(self) -> None:
         """Delete the files and directories whose `file.delete.delay.ms` is over."""
         for path in self.live_directories:
-            with _going_on():
+            with going_on():
                 await self._directories[path].remove_due()
 
     # Shutdown
@@ -511,7 +429,7 @@ class LogDirectories:
         """Shut down every live directory cleanly (R9.21); release the lock files."""
         for path in self.live_directories:
             directory = self._directories[path]
-            with _going_on(), directory:
+            with going_on(), directory:
                 await self._close_directory(path, broker_epoch)
             directory.unlock()
         self._logs.clear()
@@ -537,6 +455,54 @@ class LogDirectories:
         if not failures and all(log.directory != path for log in self._unloadable.values()):
             await self._replace(path, checkpoints.CLEAN_MARKER, checkpoints.encode_clean_marker(broker_epoch))
 
+    # Bringing a directory back
+
+    async def adopt(self, staged: "LogDirectories") -> list[PartitionLog]:
+        """Take over a directory that has failed here, with what was loaded from it meanwhile; returns the logs that are
+        not taken over and deleted: a replica of the partition was created elsewhere since, and is the one that the
+        cluster knows.
+        """
+        ((path, directory),) = staged.directories.items()
+        assert self._directories[path].failure is not None, f"{path} is in service"
+        self._directories[path] = directory
+        directory.report_to(self._directory_failed)
+        directory.on_doubt = partial(self._on_doubt, path)
+        self._log_counts[path] = 0
+        superseded = [log for log in staged.all_logs().values() if self.has(log.topic_partition)]
+        superseded += [log for log in staged.futures.all.values() if not self._wants_copy(log, staged)]
+        staged.damage.remove_where(lambda replica: self.has(replica.topic_partition))
+        for log in staged.all_logs().values():
+            if log not in superseded:
+                self.add_loaded(log)
+        for log in staged.futures.all.values():
+            if log not in superseded:
+                self.futures.add_loaded(log)
+        for topic_partition, unloadable in staged._unloadable.items():
+            if not self.has(topic_partition):
+                self._unloadable[topic_partition] = unloadable
+        for replica in staged.damaged_replicas:
+            self.damage.add(replica)
+        self.unacceptable_names |= staged.unacceptable_names
+        self._cleaned |= staged._cleaned
+        for log in superseded:
+            with going_on():
+                renamed = await log.rename_away(deleted_name(log.topic_partition, self._unique()))
+                directory.remove_later([renamed], log.config.file_delete_delay_ms)
+        directory.to_forget.update(log.topic_partition for log in superseded)
+        if superseded:
+            with going_on():
+                await self._forget_deleted(path)
+        await self.write_damaged_replicas()
+        return superseded
+
+    def _wants_copy(self, future: PartitionLog, staged: "LogDirectories") -> bool:
+        """Whether a copy in a directory that returns is of use: while the directory was away the move had ended."""
+        tp = future.topic_partition
+        return not self.has(tp) and self.futures.get(tp) is None and staged.get(tp) is None
+
+    def _unique(self) -> str:
+        return f"{self._dependencies.random.getrandbits(128):032x}"
+
     def _directory_failed(self, path: str, error: OSError) -> None:
         """Drop the logs of a failed directory and notify the agent."""
         for log in [log for log in self._logs.values() if log.directory == path]:
@@ -547,14 +513,3 @@ class LogDirectories:
             del self._unloadable[topic_partition]
         self.damage.directory_failed(path)
         self._on_failure(path, error)
-
-
-@contextmanager
-def _going_on() -> Iterator[None]:
-    """Periodic work on one log or directory: its failure does not end the work on the others."""
-    try:
-        yield
-    except LogOperationError as error:
-        _log.warning("Periodic work on a log directory failed; it is tried again at its next turn", error=str(error))
-    except StorageError:
-        return  # The directory failed, and reported it.

@@ -1,36 +1,57 @@
-"""One log directory: its failure state, its lock, and the files to be deleted from it.
+"""One log directory: whether it has failed or is full, its lock, and the files to be deleted from it.
 
-Source: Kafka LogDirFailureChannel, LogManager; KIP-112.
+Source: Kafka LogDirFailureChannel, LogManager; KIP-112; klamm for full directories.
 """
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 from types import TracebackType
+from typing import Final
 
+from broker_agent.decisions.disk_room import DiskRoom, has_room_to_clean, is_short, reserve_of, room_to_try
 from broker_agent.log import checkpoints
 from broker_agent.log.cut_markers import create_cut_marker
 from broker_agent.log.disk import Disk
-from broker_agent.log.disk_errors import describe, is_error_of_disk
+from broker_agent.log.disk_errors import describe, is_error_of_disk, is_want_of_room
 from cluster.model.broker import Offset
-from cluster.model.errors import LogOperationError, StartupError, StorageError
+from cluster.model.errors import FullDirectoryError, LogOperationError, StartupError, StorageError
+from cluster.model.partition import TopicPartition
 
 OnFailure = Callable[[str, OSError], None]
+MIN_FREE_BYTES: Final = "klamm.log.dir.min.free.bytes"
 
 
 class LogDirectory:
     """A context manager: an OSError inside is raised as StorageError, and fails the directory for good if it is an
-    error of the disk; any other is raised as LogOperationError.
+    error of the disk; any other is raised as LogOperationError. A want of room makes it full: what else is not needed
+    to keep what it has is refused until there is room.
 
-    Entering a failed directory raises StorageError at once. Everything runs on the event loop.
+    Entering a failed directory raises StorageError at once. Everything runs on the event loop. `min_free_bytes`: the
+    setting, None if it is not set.
     """
 
-    def __init__(self, disk: Disk, path: str, on_failure: OnFailure) -> None:
+    def __init__(self, disk: Disk, path: str, on_failure: OnFailure, *, min_free_bytes: int | None = None) -> None:
         self.path = path
         self.failure: OSError | None = None
+        self.shortage: str | None = None
+        """Why it takes no records at present; None if it does."""
+        self.room = DiskRoom(-1, -1)
+        """As it was measured last."""
+        self.has_refused = False
+        """Whether a write was refused for want of room, and none was tried successfully since."""
+        self.on_doubt: Callable[[], None] = lambda: None
+        """Called when the room is to be measured: a write was refused, or so much was appended that it may be short."""
+        self.users = 0
+        """Number of operations in it that have not ended."""
+        self._min_free_bytes = min_free_bytes
+        self._left: float = inf  # Bytes that may be appended before the room is measured again.
         self.checkpoint_writing = asyncio.Lock()
         """Serialises writers of the directory's checkpoints: they share the name of the temporary file."""
         self.cut_markers: list[str] = []
         """Paths of markers of logs truncated below what the recovery-point checkpoint may hold."""
+        self.to_forget: set[TopicPartition] = set()
+        """Partitions that were deleted from here and may be in the checkpoints still."""
         self._disk = disk
         self._on_failure = on_failure
         self._release: Callable[[], None] | None = None
@@ -39,11 +60,16 @@ class LogDirectory:
     def __enter__(self) -> None:
         if self.failure is not None:
             raise StorageError(self.path, f"failed before: {self.failure}")
+        self.users += 1
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.users -= 1
         if isinstance(error, OSError):
+            if is_want_of_room(error):
+                self._refuse_records(error)
+                raise FullDirectoryError(self.path, f"is full: {describe(error)}") from error
             if not is_error_of_disk(error):
                 raise LogOperationError(self.path, describe(error)) from error
             self.fail(error)
@@ -55,6 +81,75 @@ class LogDirectory:
             self.failure = error
             self.unlock()
             self._on_failure(self.path, error)
+
+    def report_to(self, on_failure: OnFailure) -> None:
+        """Report a failure to somebody else from now on."""
+        self._on_failure = on_failure
+
+    # Room
+
+    @property
+    def reserve(self) -> int:
+        """The bytes that records must leave free."""
+        return self.reserve_at(self.room)
+
+    def reserve_at(self, room: DiskRoom) -> int:
+        """The bytes that records must leave free on a file system of this size."""
+        return reserve_of(self._min_free_bytes, room.total)
+
+    def check_room(self) -> None:
+        """Raise FullDirectoryError if no records are taken at present."""
+        if self.shortage is not None:
+            raise FullDirectoryError(self.path, f"is full: {self.shortage}")
+
+    def took(self, size: int) -> None:
+        """Take note of bytes that were appended: as soon as they may have used up the room, it is measured again."""
+        self._left -= size
+        if self._left < 0:
+            self._left = inf
+            self.on_doubt()
+
+    def take_measure(self, room: DiskRoom, refusal: OSError | None = None) -> None:
+        """Decide by its free space whether the directory takes records. `refusal`: why a write was refused just now."""
+        self.room = room
+        self._left = room.free - self.reserve if room.is_known else inf
+        self.has_refused = refusal is not None
+        if is_short(room, self.reserve, was_short=self.shortage is not None):
+            free = f"{room.free} of {room.total} bytes are free"
+            self.shortage = f"{free}, and {self.reserve} are kept for other things than records ({MIN_FREE_BYTES})"
+        else:
+            self.shortage = None if refusal is None else describe(refusal)
+
+    async def measure_room(self) -> None:
+        """Measure the free space, and try to write where a write was refused: there are quotas, too. An error of the
+        disk fails the directory. Raises StorageError.
+        """
+        with self:
+            room, refusal = await self._disk.run(self._measure)
+            self.take_measure(room, refusal)
+
+    def _measure(self) -> tuple[DiskRoom, OSError | None]:
+        room = DiskRoom(*self._disk.space(self.path))
+        if self.has_refused:
+            try:
+                self._disk.check_room(self.path, room_to_try(room.total))
+            except OSError as error:
+                if not is_want_of_room(error):
+                    raise
+                return room, error
+        return room, None
+
+    def has_room_to_clean(self, largest_output: int) -> bool:
+        """Whether a log that compaction leaves this large at most may be compacted."""
+        return has_room_to_clean(self.room, self.reserve, largest_output)
+
+    def _refuse_records(self, error: OSError) -> None:
+        self.has_refused = True
+        if self.shortage is None:
+            self.shortage = describe(error)
+        self.on_doubt()
+
+    # Lock
 
     def lock(self) -> None:
         """Lock the directory. Raises StartupError if another process uses it."""

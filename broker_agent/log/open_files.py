@@ -20,7 +20,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from broker_agent.log.disk_errors import is_error_of_disk
+from broker_agent.log.disk_errors import is_error_of_disk, lost_writes
 
 T = TypeVar("T")
 
@@ -220,8 +220,7 @@ class OpenFiles:
             os.fsync(file.descriptor)
             file.flushed = file.writes
         except OSError as error:
-            error.filename = file.path
-            file.failure = error
+            file.failure = lost_writes(error, file.path)
 
     def _release_hold(self, file: OpenFile) -> None:
         if file.hold is not None:
@@ -295,11 +294,13 @@ class OpenFiles:
         writes = file.writes
         try:
             os.fsync(file.descriptor)
-        except OSError as error:
-            error.filename = file.path
+        except OSError as caught:
+            error = lost_writes(caught, file.path)
             if is_error_of_disk(error):
                 file.failure = error
-            raise
+            if error is caught:
+                raise
+            raise error from caught
         with self._lock:
             file.flushed = max(file.flushed, writes)
             if not file.is_dirty:

@@ -4,20 +4,22 @@ When this is done, everything that a broker needs of its disks has been read, an
 """
 
 import asyncio
-import errno
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 
 import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 
+from broker_agent.decisions.disk_room import DiskRoom
 from broker_agent.log import checkpoints
 from broker_agent.log.checkpoints import MalformedCheckpointError, MetaProperties
 from broker_agent.log.config import LogConfig
 from broker_agent.log.directory_names import DirectoryKind, parse_directory_name
 from broker_agent.log.disk import Disk
-from broker_agent.log.disk_errors import describe, is_error_of_disk
+from broker_agent.log.disk_errors import describe, is_error_of_disk, is_want_of_room
 from broker_agent.log.future_logs import IN_TWO_PLACES
 from broker_agent.log.known_damage import decode_damaged_replicas
 from broker_agent.log.log_directories import LogDirectories
@@ -26,16 +28,20 @@ from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.recovery import CheckpointedOffsets, LoadedLog, UnloadableLog, load_log
 from broker_agent.log.segments import LogDependencies
 from broker_agent.log.shutdowns import LastShutdown, is_new_to_klamm, store_boot_id, take_last_shutdown
-from broker_agent.log_damage import DamagedReplica, LogDamage, in_doubt
+from broker_agent.log_damage import MACHINE_RESTARTED, DamagedReplica, LogDamage, in_doubt
 from cluster.metrics.registry import Gauge
 from cluster.model.bounds import shortened
 from cluster.model.broker import BrokerId, Offset
-from cluster.model.errors import LogDirectoriesError, LogOperationError, StartupError, StorageError
+from cluster.model.errors import (
+    FullDirectoryError,
+    LogDirectoriesError,
+    LogOperationError,
+    StartupError,
+    StorageError,
+)
 from cluster.model.partition import TopicPartition
 from state_log.writer import STATE_CHANGE_FOLDER
 
-ROOM_TO_START: Final = 16 << 20
-"""Bytes that must be free in a directory at the start, for more than the largest batch: else the first one fails it."""
 _NAMED_IN_LOG: Final = 10
 _log = structlog.stdlib.get_logger()
 
@@ -43,7 +49,8 @@ _log = structlog.stdlib.get_logger()
 class LoadOptions(Struct, frozen=True, kw_only=True):
     """How logs are loaded. `topic_configs` overrides `default_config` per topic; times in ms.
 
-    `boot_id`: which start of the machine this is, empty where that is not known.
+    `boot_id`: which start of the machine this is, empty where that is not known. `min_free_bytes`: the setting, None if
+    it is not set.
     """
 
     default_config: LogConfig = LogConfig()
@@ -51,6 +58,7 @@ class LoadOptions(Struct, frozen=True, kw_only=True):
     recovery_threads: int = 1
     producer_expiration_ms: int = 86_400_000
     boot_id: str = ""
+    min_free_bytes: int | None = None
 
 
 async def read_stored_broker_id(disk: Disk, directories: Sequence[str]) -> BrokerId | None:
@@ -85,20 +93,64 @@ async def open_log_directories(
 ) -> LogDirectories:
     """Lock, check and load every directory.
 
-    An unusable directory is reported through `on_failure` and left out, a log that cannot be loaded is offline; a
-    subdirectory that no partition can have made is left alone and named in `unacceptable_names`. Raises StartupError if
-    a directory belongs to another broker, cluster or process, if two hold the same partition, or after an error that is
-    not the disk's: of a directory read in part, new logs would replace those that were not read; and
-    LogDirectoriesError if none is usable.
+    An unusable directory is reported through `on_failure` and left out, and so is one that has not even the room to be
+    opened; a log that cannot be loaded is offline; a subdirectory that no partition can have made is left alone and
+    named in `unacceptable_names`. Raises StartupError if a directory belongs to another broker, cluster or process, if
+    two hold the same partition, or after another error that is not the disk's: of a directory read in part, new logs
+    would replace those that were not read; and LogDirectoriesError if none is usable, or will be when it has room.
     """
     paths = [path.rstrip("/") or "/" for path in paths]
     if len(set(paths)) < len(paths):
         raise StartupError(f"log.dirs names a directory twice: {', '.join(paths)}")
-    logs = LogDirectories(dependencies, paths, on_failure, producer_expiration_ms=options.producer_expiration_ms)
+    logs = LogDirectories(
+        dependencies,
+        paths,
+        on_failure,
+        producer_expiration_ms=options.producer_expiration_ms,
+        min_free_bytes=options.min_free_bytes,
+    )
+
+    async def reopen(path: str, topic_configs: Mapping[str, LogConfig], lost_writes: str) -> LogDirectories:
+        present = replace(options, topic_configs=topic_configs)
+        return await _open_again(dependencies, path, owner, present, lost_writes)
+
+    logs.reopen = reopen
+    await _open_all(dependencies, logs, owner, options)
+    if not logs.live_directories and not logs.wait_for_room:
+        reasons = "; ".join(f"{path}: {failure}" for path, failure in logs.failures.items())
+        raise LogDirectoriesError(f"no log directory can be used: {reasons}")
+    return logs
+
+
+async def _open_again(
+    dependencies: LogDependencies, path: str, owner: MetaProperties, options: LoadOptions, lost_writes: str
+) -> LogDirectories:
+    """See `Reopen`."""
+    logs = LogDirectories(
+        dependencies,
+        [path],
+        lambda _path, _error: None,
+        producer_expiration_ms=options.producer_expiration_ms,
+        min_free_bytes=options.min_free_bytes,
+        is_staged=True,
+    )
+    await _open_all(dependencies, logs, owner, options, lost_writes)
+    for failed, error in logs.failures.items():
+        raise LogDirectoriesError(f"log directory {failed} cannot be used: {error}")
+    return logs
+
+
+async def _open_all(
+    dependencies: LogDependencies,
+    logs: LogDirectories,
+    owner: MetaProperties,
+    options: LoadOptions,
+    lost_writes: str = "",
+) -> None:
     try:
         for directory in logs.directories.values():
             await _take_possession(dependencies.disk, directory, owner)
-        loader = _Loader(dependencies, logs, options)
+        loader = _Loader(dependencies, logs, options, lost_writes)
         live = [directory for directory in logs.directories.values() if directory.failure is None]
         for result in await asyncio.gather(*map(loader.load, live), return_exceptions=True):
             if isinstance(result, BaseException):
@@ -113,10 +165,12 @@ async def open_log_directories(
         if isinstance(error, LogOperationError):
             raise StartupError(str(error)) from error
         raise
-    if not logs.live_directories:
-        reasons = "; ".join(f"{path}: {failure}" for path, failure in logs.failures.items())
-        raise LogDirectoriesError(f"no log directory can be used: {reasons}")
-    return logs
+
+
+def _wait_for_room(directory: LogDirectory, error: FullDirectoryError) -> None:
+    """Take a directory out of service that cannot be opened for want of room."""
+    assert isinstance(error.__cause__, OSError), "it was the disk that had no room"
+    directory.fail(error.__cause__)
 
 
 async def _take_possession(disk: Disk, directory: LogDirectory, owner: MetaProperties) -> None:
@@ -131,6 +185,9 @@ async def _take_possession(disk: Disk, directory: LogDirectory, owner: MetaPrope
             if found is None:
                 content = checkpoints.encode_meta_properties(owner)
                 await disk.run(partial(checkpoints.write_atomically, disk, path, checkpoints.META_PROPERTIES, content))
+    except FullDirectoryError as error:
+        _wait_for_room(directory, error)
+        return
     except LogOperationError:
         raise
     except StorageError:
@@ -159,8 +216,11 @@ class _Found(Struct, frozen=True):
 class _Loader:
     """Loads the logs of all directories."""
 
-    def __init__(self, dependencies: LogDependencies, logs: LogDirectories, options: LoadOptions) -> None:
+    def __init__(
+        self, dependencies: LogDependencies, logs: LogDirectories, options: LoadOptions, lost_writes: str
+    ) -> None:
         self._dependencies, self._logs, self._options = dependencies, logs, options
+        self._lost_writes = lost_writes
         self._without_log: list[tuple[TopicPartition, str, Offset]] = []
         self._marked: dict[TopicPartition, PartitionLog] = {}
         """The logs that were about to take the place of others when the last process ended, or just had."""
@@ -172,7 +232,7 @@ class _Loader:
         disk, path = self._dependencies.disk, directory.path
         try:
             with directory:
-                _check_room(disk, path)
+                directory.take_measure(DiskRoom(*await disk.run(partial(disk.space, path))))
                 names = await disk.run(partial(_sort_names, disk, path))
                 self._report_unacceptable(path, names.unacceptable)
                 directory.remove_later(names.removable, self._options.default_config.file_delete_delay_ms)
@@ -188,13 +248,16 @@ class _Loader:
                 await self._load_logs(directory, found)
                 await self._load_futures(directory, found)
                 self._logs.damage.remove_where(self._is_gone)
-                if ended is LastShutdown.UNCLEAN:
+                if ended is LastShutdown.UNCLEAN or (self._lost_writes and ended is LastShutdown.KILLED):
                     self._doubt(path, found.partitions)
                 # A directory that cannot be written to fails now, before the broker registers. Not the recovery points:
                 # what was cut below them would be forgotten before it is reported.
-                await self._logs.write_log_starts_of(path)
-                if any(offsets[tp].first_dirty for tp in gone):
-                    await self._logs.correct_cleaner_offsets(path)
+                with suppress(FullDirectoryError):
+                    await self._logs.write_log_starts_of(path)
+                    if any(offsets[tp].first_dirty for tp in gone):
+                        await self._logs.correct_cleaner_offsets(path)
+        except FullDirectoryError as error:
+            _wait_for_room(directory, error)
         except LogOperationError:
             raise
         except StorageError:
@@ -211,17 +274,18 @@ class _Loader:
     def _doubt(self, path: str, partitions: Sequence[TopicPartition]) -> None:
         """Doubt every replica of the directory that is not going to be named to the controller as damaged (D-119)."""
         self._in_doubt[path] = partitions
+        why = self._lost_writes or MACHINE_RESTARTED
         for tp in partitions:
             if any(known.is_unanswered and not known.is_in_doubt for known in self._logs.damage_of(tp)):
                 continue
             log = self._logs.get(tp)
             # One that cannot be loaded may be, under the same boot, the next time.
             topic_id, end = (None, Offset(0)) if log is None else (log.topic_id, log.log_end_offset)
-            self._logs.add_damaged(in_doubt(tp, topic_id, path, end))
+            self._logs.add_damaged(in_doubt(tp, topic_id, path, end, why))
         if partitions:
             _log.warning(
-                "The machine was restarted without a clean shutdown of the broker: replicas may lack what was not "
-                "flushed; others in sync lead before they do",
+                "Replicas may lack what was not flushed; others in sync lead before they do",
+                why=why,
                 directory=path,
                 replicas=len(partitions),
             )
@@ -279,6 +343,8 @@ class _Loader:
         try:
             log, loaded = await self._open(directory, path, topic_partition, found, segments_left.set)
         except Exception as error:  # Whatever is wrong with one log, the others are served.
+            if isinstance(error, OSError) and is_want_of_room(error):
+                raise
             offsets = found.offsets.get(topic_partition, CheckpointedOffsets())
             self._leave_out(directory, topic_partition, offsets, error)
             return
@@ -294,6 +360,8 @@ class _Loader:
             try:
                 log, loaded = await self._open(directory, path, topic_partition, found, lambda _: None)
             except Exception as error:
+                if isinstance(error, OSError) and is_want_of_room(error):
+                    raise
                 _log.exception("Copy of a log cannot be loaded; it is deleted", path=path, why=repr(error))
                 directory.remove_later([path], 0)
                 continue
@@ -376,17 +444,12 @@ def _in_two_places(one: PartitionLog, other: PartitionLog) -> str:
     return IN_TWO_PLACES.format(one.topic_partition, one.path, other.path)
 
 
-def _check_room(disk: Disk, path: str) -> None:
-    """Raise OSError if the file system is full: the broker would register, become leader and fail at once."""
-    _, usable = disk.space(path)
-    if 0 <= usable < ROOM_TO_START:
-        raise OSError(errno.ENOSPC, f"{usable} bytes are free, {ROOM_TO_START} are needed to start; free some", path)
-
-
 async def _store_boot_id(disk: Disk, directory: LogDirectory, boot_id: str) -> None:
     try:
         with directory:
             await disk.run(partial(store_boot_id, disk, directory.path, boot_id))
+    except FullDirectoryError:
+        return  # The next start finds the machine restarted once more.
     except LogOperationError:
         raise
     except StorageError:

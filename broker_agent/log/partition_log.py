@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from broker_agent.log import checkpoints
 from broker_agent.log.append_info import NOTHING_APPENDED, AppendInfo
 from broker_agent.log.config import LogConfig
-from broker_agent.log.disk import Disk
+from broker_agent.log.cut_markers import create_marker
 from broker_agent.log.disk_errors import is_error_of_disk
 from broker_agent.log.epoch_history import EpochEntry
 from broker_agent.log.index import MAX_RELATIVE_OFFSET
@@ -20,7 +20,7 @@ from broker_agent.log.record_batch import BatchHeader, stamp, stamp_append_time
 from broker_agent.log.record_sets import check_batch_of_client, check_set_of_leader, split_for_segments
 from broker_agent.log.recovery import LoadedLog
 from broker_agent.log.retention import count_expired, describe
-from broker_agent.log.segment import PlacedBatch, Segment
+from broker_agent.log.segment import UNFINISHED_SUFFIX, PlacedBatch, Segment
 from broker_agent.log.segments import LogDependencies, create_cleaned_segment, create_segment
 from broker_agent.log.snapshots import rebuild_producers, remove_snapshots_after, write_snapshot
 from cluster.model.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
@@ -63,6 +63,11 @@ class PartitionLog(ReadableLog):
         return self._topic_id
 
     @property
+    def takes_records(self) -> bool:
+        """Whether its directory has room for records."""
+        return self._log_directory.shortage is None
+
+    @property
     def last_stable_offset(self) -> Offset:
         """The high watermark, or where the oldest open transaction begins, if that is below."""
         first_unstable = self.first_unstable_offset
@@ -97,8 +102,6 @@ class PartitionLog(ReadableLog):
     def log_start_to_checkpoint(self) -> Offset | None:
         """The log start if it differs from the first segment's base offset, else None."""
         return self._log_start if self._log_start > self.segments.first.base_offset else None
-
-    # Offsets and epochs
 
     def set_high_watermark(self, offset: Offset) -> Offset:
         """Set, bounded to [log start, log end]; returns the result. May decrease (followers only)."""
@@ -164,6 +167,8 @@ class PartitionLog(ReadableLog):
                 records = stamp_append_time(records, now_ms)
                 header = header._replace(max_timestamp=now_ms)
             header = header._replace(base_offset=self._end, leader_epoch=leader_epoch)
+            if not self.takes_records and self.producers.find_duplicate(header) is None:
+                self._log_directory.check_room()
             self._epochs.assign(leader_epoch, self._end)
             self._roll_if_needed([PlacedBatch(0, header)], len(records), now_ms)
             duplicate = self.producers.find_duplicate(header)
@@ -185,6 +190,7 @@ class PartitionLog(ReadableLog):
         Raises LogAppendError (nothing appended) or StorageError.
         """
         with self.usable():
+            self._log_directory.check_room()
             self._write_topic_id()
             batches = check_set_of_leader(records, self._end, self._epochs.latest, max_epoch)
             if not batches:
@@ -219,6 +225,7 @@ class PartitionLog(ReadableLog):
 
     def _write_set(self, buffers: Sequence[bytes | memoryview], batches: Sequence[PlacedBatch]) -> None:
         self.segments.active.append(buffers, batches)
+        self._log_directory.took(sum(map(len, buffers)))
         self._end = Offset(batches[-1].header.last_offset + 1)
         for _, header in batches:
             self.producers.update(header)
@@ -284,8 +291,9 @@ class PartitionLog(ReadableLog):
 
     def _restart_at(self, offset: Offset) -> None:
         self._prepare_cut(offset)
-        self._discard(self.segments.mark_all_deleted())
-        self.segments.replace_all(create_segment(self._dependencies, self.path, offset, self.config))
+        # Made before the old ones go: on a full disk those stay until there is room for it.
+        fresh = create_segment(self._dependencies, self.path, offset, self.config, state=UNFINISHED_SUFFIX)
+        self._discard(self.segments.restart_with(fresh))
         self._log_start = self._high_watermark = self._end = offset
         self._epochs.clear()
         self.producers.clear()
@@ -344,8 +352,6 @@ class PartitionLog(ReadableLog):
 
     def _discard(self, paths: list[str]) -> None:
         self._log_directory.remove_later(paths, self.config.file_delete_delay_ms)
-
-    # Flushing and closing
 
     @property
     def durable_end_offset(self) -> Offset:
@@ -417,7 +423,7 @@ class PartitionLog(ReadableLog):
             async with self._writing:
                 self.usable()  # While it waited, the log may have been deleted and its directory renamed.
                 disk, path = self._dependencies.disk, self.path
-                await disk.run(lambda: _create_empty(disk, path, name))
+                await disk.run(lambda: create_marker(disk, path, name))
 
     async def rename_to(self, name: str, *, must_last: bool = True) -> None:
         """Rename the log's directory within its log directory, and flush that; the log stays in use.
@@ -455,8 +461,3 @@ class PartitionLog(ReadableLog):
         self._is_closed = True
         self._count_producers()
         self.segments.close()
-
-
-def _create_empty(disk: Disk, directory: str, name: str) -> None:
-    disk.open_file(f"{directory}/{name}").close()
-    disk.sync_directory(directory)

@@ -17,7 +17,7 @@ from broker_agent.log.config import LogConfig
 from broker_agent.log.cut_markers import find_cut_markers
 from broker_agent.log.directory_names import SWAP_MARKER, parse_offset_name
 from broker_agent.log.disk import Disk
-from broker_agent.log.disk_errors import is_error_of_disk
+from broker_agent.log.disk_errors import is_error_of_disk, is_want_of_room
 from broker_agent.log.epoch_history import EpochEntry, EpochHistory
 from broker_agent.log.producer_state import ProducerStates
 from broker_agent.log.record_batch import BatchHeader
@@ -28,6 +28,7 @@ from broker_agent.log.segment import (
     LOG_SUFFIX,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
+    UNFINISHED_SUFFIX,
     Segment,
 )
 from broker_agent.log.segment_recovery import SegmentRecovery, assign_epoch
@@ -38,7 +39,7 @@ from broker_agent.log_damage import LogDamage
 from cluster.model.broker import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicId
 from cluster.model.errors import StorageError
 
-UNFINISHED_SUFFIXES: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, ".tmp")
+UNFINISHED_SUFFIXES: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, UNFINISHED_SUFFIX)
 _TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"  # Of a log that Apache Kafka has written.
 _log = structlog.stdlib.get_logger()
 
@@ -150,8 +151,7 @@ def load_log(
         names = () if markers else (latest_snapshot(disk, path), *(entry.start_offset for entry in stored_epochs))
         damage = _find_damage(recovery, log_start, known, max(names, default=Offset(0)))
         segments = _usable_segments(dependencies, path, config, recovery.kept, log_start)
-        for sealed in list(segments)[:-1]:
-            sealed.save_indexes()
+        _save_indexes(list(segments)[:-1])
         end = segments.active.next_offset
         epochs, confirmed = _fit_epochs(epochs, segments, path, log_start=log_start, end=end)
         point = end if is_clean and not recovery.faults else min(known.recovery_point, end)
@@ -185,6 +185,16 @@ def _end_of_gaps(config: LogConfig, known: CheckpointedOffsets, *, lacks_no_ends
     if not config.is_compacted:
         return known.first_dirty
     return OFFSET_MAX if lacks_no_ends else max(known.first_dirty, known.recovery_point)
+
+
+def _save_indexes(sealed: Iterable[Segment]) -> None:
+    """Save the indexes of sealed segments; where there is no room for them, the next start scans the segments again."""
+    for segment in sealed:
+        try:
+            segment.save_indexes()
+        except OSError as error:
+            if not is_want_of_room(error):
+                raise
 
 
 def _tidy(dependencies: LogDependencies, path: str) -> list[Offset]:

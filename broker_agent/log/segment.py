@@ -4,6 +4,7 @@ It handles batches and positions, not leaders, epochs or watermarks. Source: Kaf
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -24,6 +25,7 @@ SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 DELETED_SUFFIX: Final = ".deleted"
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
+UNFINISHED_SUFFIX: Final = ".tmp"
 
 _READ_AT_ONCE: Final = 8 << 10
 _log = structlog.stdlib.get_logger()
@@ -415,18 +417,16 @@ class Segment:
     def _append(self, suffix: str, content: bytes, flushers: list[Callable[[], None]] | None) -> None:
         if not content:
             return
-        file = self._disk.open_file(self._path_of(suffix))
-        file.append([content])
-        if flushers is not None:
-            flushers.append(file.flusher())
-        file.close()
+        with closing(self._disk.open_file(self._path_of(suffix))) as file:
+            file.append([content])
+            if flushers is not None:
+                flushers.append(file.flusher())
 
     def _rewrite(self, suffix: str, content: bytes) -> None:
-        file = self._disk.open_file(self._path_of(suffix))
-        file.truncate(0)
-        if content:
-            file.append([content])
-        file.close()
+        with closing(self._disk.open_file(self._path_of(suffix))) as file:
+            file.truncate(0)
+            if content:
+                file.append([content])
 
     def mark_deleted(self) -> list[str]:
         """Rename the segment's files with the deleted suffix and close it; returns their paths.

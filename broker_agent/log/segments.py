@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from random import Random
 from typing import NamedTuple
 
@@ -120,6 +121,21 @@ class Segments:
         paths = [path for segment in reversed(old) for path in segment.mark_deleted()]
         for segment in cleaned:
             segment.rename_to("")
+        return paths
+
+    def restart_with(self, fresh: Segment) -> list[str]:
+        """Replace all segments by an empty one, whose files are named as unfinished; returns paths as `drop_oldest`.
+
+        Raises OSError, after which nothing is left of the new one.
+        """
+        try:
+            paths = self.mark_all_deleted()
+            fresh.rename_to("")
+        except OSError:
+            with suppress(OSError):
+                fresh.discard()
+            raise
+        self.replace_all(fresh)
         return paths
 
     def drop_oldest(self, count: int) -> list[str]:

@@ -1,6 +1,7 @@
 """Producer snapshots in a partition's directory: `<offset>.snapshot` holds the state up to that offset."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Final
 
 import structlog
@@ -24,11 +25,15 @@ def write_snapshot(
     """
     path = _path(directory, offset)
     disk.remove_file(path)
-    file = disk.open_file(path)
-    file.append([states.encode()])
-    if is_flushed:
-        file.flusher()()
-    file.close()
+    try:
+        with closing(disk.open_file(path)) as file:
+            file.append([states.encode()])
+            if is_flushed:
+                file.flusher()()
+    except OSError:
+        # A part of one would be taken for damage, and its name for an offset that the log had.
+        disk.remove_file(path)
+        raise
     for older in sorted(_offsets(disk, directory))[:-_KEPT]:
         disk.remove_file(_path(directory, older))
 

@@ -140,7 +140,10 @@ class LogDirCopier:
         self.states.put(copy.topic_partition, state)
 
     async def _copy_piece(self, copy: _Copy) -> bool:
-        """Copy the next batches; False if there are none: the copy is level."""
+        """Copy the next batches, if there is room for them; False if there are none: the copy is level."""
+        if not copy.future.takes_records:
+            self._delay(copy.topic_partition)
+            return True
         self.reads += 1
         size_max = self._setup.throttle.piece(self._manager.settings.replica_fetch_max_bytes)
         try:

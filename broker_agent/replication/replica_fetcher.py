@@ -157,12 +157,14 @@ class ReplicaFetcher:
                 self.reconciliation.give_up(tp, str(error))
 
     def _choose_ready(self) -> dict[TopicPartition, tuple[FetchState, FetchPartition]]:
-        """The partitions to fetch now; without those that are throttled while the quota is exceeded."""
+        """The partitions to fetch now; without those that are throttled while the quota is exceeded, and without those
+        for which there is no room: they lag, and so leave the ISR.
+        """
         asked = {}
         throttle = _Throttle(self._setup.manager)
         for tp, ready in self.states.ready(asyncio.get_running_loop().time(), truncating=False):
             log = self.reconciliation.log(tp)
-            if log is None:
+            if log is None or not log.takes_records:
                 self.reconciliation.delay(tp)
                 continue
             max_bytes = throttle.allow(log, ready, self._setup.settings.replica_fetch_max_bytes)

@@ -19,6 +19,7 @@ from broker_agent.metadata_cache import MetadataCache
 from broker_agent.replica_changes import (
     IsrCommitted,
     LogTruncated,
+    ReplicaBack,
     ReplicaChange,
     ReplicaMoved,
     ReplicaOffline,
@@ -33,7 +34,7 @@ from broker_agent.replication.purgatory import Purgatory
 from broker_agent.replication.replication_quota import ReplicationQuota, ThrottledSide
 from cluster.config.settings import Settings
 from cluster.model.broker import BrokerId, LeaderEpoch, Offset
-from cluster.model.errors import ErrorCode, StorageError
+from cluster.model.errors import ErrorCode, FullDirectoryError, StorageError
 from cluster.model.partition import TopicPartition
 from cluster.requests.agents import AlterPartitionItem, AlterPartitionResult
 from cluster.requests.data import FetchRequest
@@ -80,6 +81,8 @@ class ReplicaManager:
         self._proposals, self._sink = proposals, sink
         self.on_truncation: Callable[[TopicPartition, Offset], None] = lambda _tp, _offset: None
         """Told of each truncation of a replica: its copy in another log directory has to follow (R5.20)."""
+        self.without_room: set[str] = set()
+        """Directories where a role was refused for want of room: the controller has to ask again when there is some."""
         self._swapping: HostedPartition | None = None
         self._hosted: dict[TopicPartition, HostedPartition | None] = {}
         self._led: dict[TopicPartition, HostedPartition] = {}
@@ -100,6 +103,9 @@ class ReplicaManager:
 
     def online_partitions(self) -> Iterator[HostedPartition]:
         return (partition for partition in self._hosted.values() if partition is not None)
+
+    def offline_partitions(self) -> Iterator[TopicPartition]:
+        return (tp for tp, partition in self._hosted.items() if partition is None)
 
     @property
     def offline_count(self) -> int:
@@ -180,6 +186,8 @@ class ReplicaManager:
                 self._take_copy(move.topic_partition)
             case ReplicaOffline(topic_partition=tp):
                 self._mark_offline(tp)
+            case ReplicaBack(topic_partition=tp):
+                self._forget_offline(tp)
             case ReplicaRemoved(topic_partition=tp):
                 self._remove(tp)
 
@@ -215,6 +223,12 @@ class ReplicaManager:
         self.metrics.offline_replica_count.inc()
         if partition is not None:
             self._clear(partition)
+
+    def _forget_offline(self, tp: TopicPartition) -> None:
+        assert self.is_offline(tp), f"{tp} is not offline"
+        del self._hosted[tp]
+        self.metrics.partition_count.dec()
+        self.metrics.offline_replica_count.dec()
 
     def _remove(self, tp: TopicPartition) -> None:
         partition = self._hosted.pop(tp)
@@ -303,6 +317,8 @@ class ReplicaManager:
             offsets = {log.topic_partition: log.high_watermark for log in logs}
             try:
                 await self.logs.write_high_watermarks(directory, offsets)
+            except FullDirectoryError as error:
+                _log.debug("Checkpoint of high watermarks waits for room", directory=directory, error=str(error))
             except StorageError as error:
                 _log.warning("Checkpointing high watermarks failed", directory=directory, error=str(error))
 

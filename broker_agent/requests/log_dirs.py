@@ -1,6 +1,7 @@
-"""DescribeLogDirs, and AlterReplicaLogDirs, which begins to move replicas to other log directories of this broker.
+"""DescribeLogDirs; AlterReplicaLogDirs, which begins to move replicas to other log directories of this broker; and
+OnlineLogDir, which brings a failed one back into service.
 
-Source: Kafka ReplicaManager.describeLogDirs, alterReplicaLogDirs; KIP-113.
+Source: Kafka ReplicaManager.describeLogDirs, alterReplicaLogDirs; KIP-113; klamm for the last one.
 """
 
 import os
@@ -9,6 +10,7 @@ from typing import Final
 
 import structlog
 
+from broker_agent.damage.directory_returns import DirectoryReturns
 from broker_agent.decisions.log_dirs import DirectoryMove, MovableReplica, plan_directory_move
 from broker_agent.log.directory_names import fits_future_name
 from broker_agent.log.partition_log import PartitionLog
@@ -17,7 +19,7 @@ from broker_agent.replication.log_dir_copier import directory_move
 from broker_agent.replication.log_dir_copies import LogDirCopies
 from broker_agent.replication.replica_manager import ReplicaManager
 from broker_agent.requests.control import ControlRequests
-from cluster.model.errors import ErrorCode, StorageError
+from cluster.model.errors import ApiError, ErrorCode, StorageError
 from cluster.model.partition import TopicPartition
 from cluster.requests.log_dirs import (
     AlteredReplicaLogDir,
@@ -29,6 +31,8 @@ from cluster.requests.log_dirs import (
     DescribedLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
+    OnlineLogDirRequest,
+    OnlineLogDirResponse,
 )
 
 _UNKNOWN_LAG: Final = -1
@@ -37,10 +41,12 @@ _log = structlog.stdlib.get_logger()
 
 
 class LogDirRequests:
-    """Describes the log directories, and changes where replicas are."""
+    """Describes the log directories, changes where replicas are, and brings a directory back."""
 
-    def __init__(self, manager: ReplicaManager, copies: LogDirCopies, control: ControlRequests) -> None:
-        self._manager, self._copies, self._control = manager, copies, control
+    def __init__(
+        self, manager: ReplicaManager, copies: LogDirCopies, control: ControlRequests, returns: DirectoryReturns
+    ) -> None:
+        self._manager, self._copies, self._control, self._returns = manager, copies, control, returns
         self._configured = {os.path.abspath(path): path for path in manager.logs.directories}
 
     async def describe(self, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
@@ -57,8 +63,8 @@ class LogDirRequests:
     async def _describe(self, shown: str, path: str, chosen: _Wanted) -> DescribedLogDir:
         try:
             total, usable = await self._manager.logs.space(path)
-        except StorageError:
-            return DescribedLogDir(ErrorCode.KAFKA_STORAGE_ERROR, shown)
+        except StorageError as error:
+            return DescribedLogDir(ErrorCode.KAFKA_STORAGE_ERROR, shown, error_message=error.why)
         topics: dict[str, list[DescribedLogDirPartition]] = {}
         for tp, log, is_future in sorted(self._logs_in(path), key=lambda found: (found[0], found[2])):
             if chosen is None or tp.partition in chosen.get(tp.topic, frozenset()):
@@ -66,7 +72,9 @@ class LogDirRequests:
                 replica = DescribedLogDirPartition(tp.partition, log.size, lag, is_future)
                 topics.setdefault(tp.topic, []).append(replica)
         found = tuple(DescribedLogDirTopic(topic, tuple(replicas)) for topic, replicas in topics.items())
-        return DescribedLogDir(ErrorCode.NONE, shown, found, total, usable)
+        shortage = self._manager.logs.directories[path].shortage
+        why = "" if shortage is None else f"full: {shortage}"
+        return DescribedLogDir(ErrorCode.NONE, shown, found, total, usable, why)
 
     def _logs_in(self, path: str) -> Iterator[tuple[TopicPartition, PartitionLog, bool]]:
         logs = self._manager.logs
@@ -82,6 +90,18 @@ class LogDirRequests:
         if is_future:
             return current.log_end_offset - log.log_end_offset
         return max(current.high_watermark - log.log_end_offset, 0)
+
+    async def online(self, request: OnlineLogDirRequest) -> OnlineLogDirResponse:
+        """Bring a failed directory back into service, to the end even if the sender disconnects. Raises ApiError."""
+        own_id = self._manager.own_id
+        if request.broker_id != own_id:
+            message = f"this is broker {own_id}"
+            raise ApiError(ErrorCode.INVALID_REQUEST, message, field="broker_id", value=request.broker_id)
+        path = self._own_path(request.path)
+        if request.validate_only:
+            await self._returns.check(path)
+            return OnlineLogDirResponse()
+        return await self._control.to_the_end(lambda: self._returns.bring_back(path))
 
     async def alter(self, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
         """Begin to move each replica to the directory that is named with it; replicas are independent (R11.8).

@@ -156,7 +156,7 @@ class ProduceRequests:
         try:
             appended = partition.append_as_leader(validated, self._clock.now_ms())
         except StorageError as error:
-            raise LogAppendError(error.code, error.why) from None
+            raise LogAppendError(error.code, str(error)) from None
         if not appended.duplicate:
             self._manager.metrics.mark(tp.topic, "MessagesInPerSec", appended.record_count)
             self._manager.metrics.mark(tp.topic, "BytesInPerSec", appended.valid_bytes)

@@ -22,7 +22,14 @@ from broker_agent.replication.replica_fetchers import FetchStart, ReplicaFetcher
 from broker_agent.replication.replica_manager import ReplicaManager
 from broker_agent.requests.topic_configs import TopicConfigs
 from cluster.model.broker import Offset, TopicId
-from cluster.model.errors import ErrorCode, LogAppendError, LogOperationError, StorageError, ZooKeeperError
+from cluster.model.errors import (
+    ErrorCode,
+    FullDirectoryError,
+    LogAppendError,
+    LogOperationError,
+    StorageError,
+    ZooKeeperError,
+)
 from cluster.model.partition import TopicPartition
 from cluster.requests.control import LeaderAndIsrPartitionState
 from state_log.record import Cause
@@ -189,6 +196,8 @@ class RoleChanges:
                     outcome.failures[tp] = ErrorCode.KAFKA_STORAGE_ERROR
                     self._fetchers.remove((tp,))
                     self._manager.commit(ReplicaRemoved(tp))
+                    if isinstance(error, FullDirectoryError):
+                        self._manager.without_room.add(error.directory)
                 except StorageError:
                     _log.exception("Opening a log failed", partition=str(tp))
                     outcome.failures[tp] = ErrorCode.KAFKA_STORAGE_ERROR

@@ -408,6 +408,11 @@ class _KlammKeys(Keys):
     """How fast a broker verifies the checksums of its stored batches in the background; 0: not at all."""
     klamm_log_scrub_interval_ms: Positive = 604_800_000
     """Time between two passes of the scrub over all logs."""
+    klamm_log_dir_min_free_bytes: NotNegative | None = None
+    """Free space, per log directory, below which a broker takes no records there: what is left is kept for truncations,
+    deletions, checkpoints and the state-change log. With a quarter more it takes records again. Not set: 256 MiB, or a
+    twentieth of the file system if that is less; 0: records may take everything.
+    """
     klamm_log_open_files_max: Positive | None = None
     """Log files kept open while they are not in use, at most; not set: half of what the limit of open files of the
     process leaves, and connections have the other half.

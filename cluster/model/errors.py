@@ -159,6 +159,10 @@ class LogOperationError(StorageError):
     """
 
 
+class FullDirectoryError(LogOperationError):
+    """There is no room for it: the log directory takes records again, by itself, when there is."""
+
+
 class RecordError(Struct, frozen=True):
     """Why one record of a refused batch is invalid. `batch_index`: from 0."""
 

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from cluster.model.errors import ErrorCode
-from cluster.requests.field_types import ClientItems, Int32, String
+from cluster.requests.field_types import AnyBrokerId, ClientItems, Int32, String
 from cluster.requests.request import RequestFor
 
 
@@ -35,13 +35,16 @@ class DescribedLogDirTopic(Struct, frozen=True):
 
 
 class DescribedLogDir(Struct, frozen=True):
-    """A failed directory has KAFKA_STORAGE_ERROR and nothing else. Bytes of its file system are -1 where unknown."""
+    """A failed directory has KAFKA_STORAGE_ERROR. `error_message` says how it failed, or why one in service takes no
+    records; it is empty if it does. Bytes of its file system are -1 where unknown.
+    """
 
     error_code: ErrorCode
     log_dir: str
     topics: tuple[DescribedLogDirTopic, ...] = ()
     total_bytes: int = -1
     usable_bytes: int = -1
+    error_message: str = ""
 
 
 class DescribeLogDirsResponse(Struct, frozen=True):
@@ -84,3 +87,22 @@ class AlteredReplicaLogDirTopic(Struct, frozen=True):
 
 class AlterReplicaLogDirsResponse(Struct, frozen=True):
     results: tuple[AlteredReplicaLogDirTopic, ...] = ()
+
+
+class OnlineLogDirRequest(RequestFor["OnlineLogDirResponse"], frozen=True):
+    """Bring the failed log directory `path` of the broker `broker_id`, which receives this, back into service."""
+
+    broker_id: AnyBrokerId
+    path: String
+    validate_only: bool = False
+
+
+class OnlineLogDirResponse(Struct, frozen=True):
+    """Replicas that are in service again, that cannot be loaded, and that lack records or may lack some; and logs that
+    were deleted, as their replicas are in other directories now. All 0 for a dry run.
+    """
+
+    replicas: int = 0
+    offline: int = 0
+    in_doubt: int = 0
+    deleted: int = 0

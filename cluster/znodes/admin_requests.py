@@ -71,7 +71,9 @@ _log_dir_event_decoder = msgspec.json.Decoder(_LogDirEvent)
 
 
 def encode_log_dir_event(broker: BrokerId) -> bytes:
-    """Event 1: a log directory of the broker failed; there is no other (KIP-112)."""
+    """Event 1: a log directory of the broker failed; Kafka has no other (KIP-112). One that is back is announced in the
+    same way: the controller asks which replicas are offline.
+    """
     return msgspec.json.encode({"version": 1, "broker": broker, "event": 1})
 
 

@@ -145,7 +145,7 @@ class AgentProcess:
     async def start(self, *paths: str) -> None:
         events: asyncio.Queue[Any] = asyncio.Queue()
         failed: asyncio.Queue[str] = asyncio.Queue()
-        settings = self.world.settings
+        settings, least = self.world.settings, self.world.settings.klamm_log_dir_min_free_bytes
         self.zookeeper = SimulatedZooKeeperClient(self.world.zookeeper, session_timeout_ms=6000)
         self.zookeeper.listen(events.put_nowait)
         await self.zookeeper.start_session()
@@ -156,7 +156,7 @@ class AgentProcess:
             paths or self.world.log_dirs,
             MetaProperties(self.id, CLUSTER_ID),
             lambda directory, _: failed.put_nowait(directory),
-            options=LoadOptions(default_config=configs.defaults, boot_id=f"boot-{self.boots}"),
+            options=LoadOptions(default_config=configs.defaults, boot_id=f"boot-{self.boots}", min_free_bytes=least),
         )
         self.log_level = LogLevel(settings.log_level)
         dependencies = AgentDependencies(

@@ -158,3 +158,12 @@ def test_a_file_is_made_by_the_first_open_and_kept_by_the_second(place: Place) -
         place.disk.open_file(f"{place.root}/nowhere/file")
     with pytest.raises(FileNotFoundError):
         place.disk.list_directory(f"{place.root}/nowhere")
+
+
+@pytest.mark.rule("FD-9")
+def test_whether_there_is_room_is_tried_without_a_trace(place: Place) -> None:
+    place.disk.open_file(f"{place.root}/a").append([b"x"])
+    place.disk.check_room(place.root, 1 << 16)
+    assert place.disk.list_directory(place.root) == ["a"]
+    with pytest.raises(FileNotFoundError):
+        place.disk.check_room(f"{place.root}/missing", 1)

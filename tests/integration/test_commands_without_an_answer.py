@@ -26,6 +26,7 @@ ARGUMENTS = {
     "brokers list": (),
     "brokers log-dirs": (),
     "brokers move-dir": ("1", "orders-0", "--to", "/d"),
+    "brokers online-dir": ("1", "/d"),
     "brokers shutdown": ("1",),
     "clients alter": ("app", "--config", "producer_byte_rate=1"),
     "clients describe": ("app",),

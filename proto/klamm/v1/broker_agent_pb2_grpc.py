@@ -118,6 +118,11 @@ class BrokerAgentServiceStub:
                 request_serializer=klamm_dot_v1_dot_log__dirs__pb2.AlterReplicaLogDirsRequest.SerializeToString,
                 response_deserializer=klamm_dot_v1_dot_log__dirs__pb2.AlterReplicaLogDirsResponse.FromString,
                 _registered_method=True)
+        self.OnlineLogDir = channel.unary_unary(
+                '/klamm.v1.BrokerAgentService/OnlineLogDir',
+                request_serializer=klamm_dot_v1_dot_log__dirs__pb2.OnlineLogDirRequest.SerializeToString,
+                response_deserializer=klamm_dot_v1_dot_log__dirs__pb2.OnlineLogDirResponse.FromString,
+                _registered_method=True)
 
 
 class BrokerAgentServiceServicer:
@@ -229,6 +234,13 @@ class BrokerAgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def OnlineLogDir(self, request, context):
+        """Brings a log directory of this broker back into service that has failed and is mended.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_BrokerAgentServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -311,6 +323,11 @@ def add_BrokerAgentServiceServicer_to_server(servicer, server):
                     servicer.AlterReplicaLogDirs,
                     request_deserializer=klamm_dot_v1_dot_log__dirs__pb2.AlterReplicaLogDirsRequest.FromString,
                     response_serializer=klamm_dot_v1_dot_log__dirs__pb2.AlterReplicaLogDirsResponse.SerializeToString,
+            ),
+            'OnlineLogDir': grpc.unary_unary_rpc_method_handler(
+                    servicer.OnlineLogDir,
+                    request_deserializer=klamm_dot_v1_dot_log__dirs__pb2.OnlineLogDirRequest.FromString,
+                    response_serializer=klamm_dot_v1_dot_log__dirs__pb2.OnlineLogDirResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -745,6 +762,33 @@ class BrokerAgentService:
             '/klamm.v1.BrokerAgentService/AlterReplicaLogDirs',
             klamm_dot_v1_dot_log__dirs__pb2.AlterReplicaLogDirsRequest.SerializeToString,
             klamm_dot_v1_dot_log__dirs__pb2.AlterReplicaLogDirsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def OnlineLogDir(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/klamm.v1.BrokerAgentService/OnlineLogDir',
+            klamm_dot_v1_dot_log__dirs__pb2.OnlineLogDirRequest.SerializeToString,
+            klamm_dot_v1_dot_log__dirs__pb2.OnlineLogDirResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17klamm/v1/log_dirs.proto\x12\x08klamm.v1\"K\n\x16\x44\x65scribeLogDirsRequest\x12\x31\n\x06topics\x18\x01 \x01(\x0b\x32!.klamm.v1.DescribableLogDirTopics\"K\n\x17\x44\x65scribableLogDirTopics\x12\x30\n\x06topics\x18\x01 \x03(\x0b\x32 .klamm.v1.DescribableLogDirTopic\";\n\x16\x44\x65scribableLogDirTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x03(\x05\"E\n\x17\x44\x65scribeLogDirsResponse\x12*\n\x07results\x18\x01 \x03(\x0b\x32\x19.klamm.v1.DescribedLogDir\"\xd0\x01\n\x0f\x44\x65scribedLogDir\x12\x17\n\nerror_code\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x0f\n\x07log_dir\x18\x02 \x01(\t\x12.\n\x06topics\x18\x03 \x03(\x0b\x32\x1e.klamm.v1.DescribedLogDirTopic\x12\x18\n\x0btotal_bytes\x18\x04 \x01(\x03H\x01\x88\x01\x01\x12\x19\n\x0cusable_bytes\x18\x05 \x01(\x03H\x02\x88\x01\x01\x42\r\n\x0b_error_codeB\x0e\n\x0c_total_bytesB\x0f\n\r_usable_bytes\"\\\n\x14\x44\x65scribedLogDirTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x36\n\npartitions\x18\x02 \x03(\x0b\x32\".klamm.v1.DescribedLogDirPartition\"\xbb\x01\n\x18\x44\x65scribedLogDirPartition\x12\x1c\n\x0fpartition_index\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x1b\n\x0epartition_size\x18\x02 \x01(\x03H\x01\x88\x01\x01\x12\x17\n\noffset_lag\x18\x03 \x01(\x03H\x02\x88\x01\x01\x12\x15\n\ris_future_key\x18\x04 \x01(\x08\x42\x12\n\x10_partition_indexB\x11\n\x0f_partition_sizeB\r\n\x0b_offset_lag\"_\n\x1a\x41lterReplicaLogDirsRequest\x12*\n\x04\x64irs\x18\x01 \x03(\x0b\x32\x1c.klamm.v1.AlterReplicaLogDir\x12\x15\n\rvalidate_only\x18\x02 \x01(\x08\"U\n\x12\x41lterReplicaLogDir\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x31\n\x06topics\x18\x02 \x03(\x0b\x32!.klamm.v1.AlterReplicaLogDirTopic\";\n\x17\x41lterReplicaLogDirTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x03(\x05\"S\n\x1b\x41lterReplicaLogDirsResponse\x12\x34\n\x07results\x18\x01 \x03(\x0b\x32#.klamm.v1.AlteredReplicaLogDirTopic\"c\n\x19\x41lteredReplicaLogDirTopic\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x32\n\npartitions\x18\x02 \x03(\x0b\x32\x1e.klamm.v1.AlteredReplicaLogDir\"\x87\x01\n\x14\x41lteredReplicaLogDir\x12\x1c\n\x0fpartition_index\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x17\n\nerror_code\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x15\n\rerror_message\x18\x03 \x01(\tB\x12\n\x10_partition_indexB\r\n\x0b_error_codeB\x1e\n\x08klamm.v1P\x01Z\x10klamm/v1;klammv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17klamm/v1/log_dirs.proto\x12\x08klamm.v1\"K\n\x16\x44\x65scribeLogDirsRequest\x12\x31\n\x06topics\x18\x01 \x01(\x0b\x32!.klamm.v1.DescribableLogDirTopics\"K\n\x17\x44\x65scribableLogDirTopics\x12\x30\n\x06topics\x18\x01 \x03(\x0b\x32 .klamm.v1.DescribableLogDirTopic\";\n\x16\x44\x65scribableLogDirTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x03(\x05\"E\n\x17\x44\x65scribeLogDirsResponse\x12*\n\x07results\x18\x01 \x03(\x0b\x32\x19.klamm.v1.DescribedLogDir\"\xe7\x01\n\x0f\x44\x65scribedLogDir\x12\x17\n\nerror_code\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x0f\n\x07log_dir\x18\x02 \x01(\t\x12.\n\x06topics\x18\x03 \x03(\x0b\x32\x1e.klamm.v1.DescribedLogDirTopic\x12\x18\n\x0btotal_bytes\x18\x04 \x01(\x03H\x01\x88\x01\x01\x12\x19\n\x0cusable_bytes\x18\x05 \x01(\x03H\x02\x88\x01\x01\x12\x15\n\rerror_message\x18\x06 \x01(\tB\r\n\x0b_error_codeB\x0e\n\x0c_total_bytesB\x0f\n\r_usable_bytes\"\\\n\x14\x44\x65scribedLogDirTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x36\n\npartitions\x18\x02 \x03(\x0b\x32\".klamm.v1.DescribedLogDirPartition\"\xbb\x01\n\x18\x44\x65scribedLogDirPartition\x12\x1c\n\x0fpartition_index\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x1b\n\x0epartition_size\x18\x02 \x01(\x03H\x01\x88\x01\x01\x12\x17\n\noffset_lag\x18\x03 \x01(\x03H\x02\x88\x01\x01\x12\x15\n\ris_future_key\x18\x04 \x01(\x08\x42\x12\n\x10_partition_indexB\x11\n\x0f_partition_sizeB\r\n\x0b_offset_lag\"_\n\x1a\x41lterReplicaLogDirsRequest\x12*\n\x04\x64irs\x18\x01 \x03(\x0b\x32\x1c.klamm.v1.AlterReplicaLogDir\x12\x15\n\rvalidate_only\x18\x02 \x01(\x08\"U\n\x12\x41lterReplicaLogDir\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x31\n\x06topics\x18\x02 \x03(\x0b\x32!.klamm.v1.AlterReplicaLogDirTopic\";\n\x17\x41lterReplicaLogDirTopic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x03(\x05\"S\n\x1b\x41lterReplicaLogDirsResponse\x12\x34\n\x07results\x18\x01 \x03(\x0b\x32#.klamm.v1.AlteredReplicaLogDirTopic\"c\n\x19\x41lteredReplicaLogDirTopic\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x32\n\npartitions\x18\x02 \x03(\x0b\x32\x1e.klamm.v1.AlteredReplicaLogDir\"\x87\x01\n\x14\x41lteredReplicaLogDir\x12\x1c\n\x0fpartition_index\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x17\n\nerror_code\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x15\n\rerror_message\x18\x03 \x01(\tB\x12\n\x10_partition_indexB\r\n\x0b_error_code\"`\n\x13OnlineLogDirRequest\x12\x16\n\tbroker_id\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x42\x0c\n\n_broker_id\"\xa2\x01\n\x14OnlineLogDirResponse\x12\x15\n\x08replicas\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x14\n\x07offline\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x15\n\x08in_doubt\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x14\n\x07\x64\x65leted\x18\x04 \x01(\x05H\x03\x88\x01\x01\x42\x0b\n\t_replicasB\n\n\x08_offlineB\x0b\n\t_in_doubtB\n\n\x08_deletedB\x1e\n\x08klamm.v1P\x01Z\x10klamm/v1;klammv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,21 +41,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DESCRIBELOGDIRSRESPONSE']._serialized_start=252
   _globals['_DESCRIBELOGDIRSRESPONSE']._serialized_end=321
   _globals['_DESCRIBEDLOGDIR']._serialized_start=324
-  _globals['_DESCRIBEDLOGDIR']._serialized_end=532
-  _globals['_DESCRIBEDLOGDIRTOPIC']._serialized_start=534
-  _globals['_DESCRIBEDLOGDIRTOPIC']._serialized_end=626
-  _globals['_DESCRIBEDLOGDIRPARTITION']._serialized_start=629
-  _globals['_DESCRIBEDLOGDIRPARTITION']._serialized_end=816
-  _globals['_ALTERREPLICALOGDIRSREQUEST']._serialized_start=818
-  _globals['_ALTERREPLICALOGDIRSREQUEST']._serialized_end=913
-  _globals['_ALTERREPLICALOGDIR']._serialized_start=915
-  _globals['_ALTERREPLICALOGDIR']._serialized_end=1000
-  _globals['_ALTERREPLICALOGDIRTOPIC']._serialized_start=1002
-  _globals['_ALTERREPLICALOGDIRTOPIC']._serialized_end=1061
-  _globals['_ALTERREPLICALOGDIRSRESPONSE']._serialized_start=1063
-  _globals['_ALTERREPLICALOGDIRSRESPONSE']._serialized_end=1146
-  _globals['_ALTEREDREPLICALOGDIRTOPIC']._serialized_start=1148
-  _globals['_ALTEREDREPLICALOGDIRTOPIC']._serialized_end=1247
-  _globals['_ALTEREDREPLICALOGDIR']._serialized_start=1250
-  _globals['_ALTEREDREPLICALOGDIR']._serialized_end=1385
+  _globals['_DESCRIBEDLOGDIR']._serialized_end=555
+  _globals['_DESCRIBEDLOGDIRTOPIC']._serialized_start=557
+  _globals['_DESCRIBEDLOGDIRTOPIC']._serialized_end=649
+  _globals['_DESCRIBEDLOGDIRPARTITION']._serialized_start=652
+  _globals['_DESCRIBEDLOGDIRPARTITION']._serialized_end=839
+  _globals['_ALTERREPLICALOGDIRSREQUEST']._serialized_start=841
+  _globals['_ALTERREPLICALOGDIRSREQUEST']._serialized_end=936
+  _globals['_ALTERREPLICALOGDIR']._serialized_start=938
+  _globals['_ALTERREPLICALOGDIR']._serialized_end=1023
+  _globals['_ALTERREPLICALOGDIRTOPIC']._serialized_start=1025
+  _globals['_ALTERREPLICALOGDIRTOPIC']._serialized_end=1084
+  _globals['_ALTERREPLICALOGDIRSRESPONSE']._serialized_start=1086
+  _globals['_ALTERREPLICALOGDIRSRESPONSE']._serialized_end=1169
+  _globals['_ALTEREDREPLICALOGDIRTOPIC']._serialized_start=1171
+  _globals['_ALTEREDREPLICALOGDIRTOPIC']._serialized_end=1270
+  _globals['_ALTEREDREPLICALOGDIR']._serialized_start=1273
+  _globals['_ALTEREDREPLICALOGDIR']._serialized_end=1408
+  _globals['_ONLINELOGDIRREQUEST']._serialized_start=1410
+  _globals['_ONLINELOGDIRREQUEST']._serialized_end=1506
+  _globals['_ONLINELOGDIRRESPONSE']._serialized_start=1509
+  _globals['_ONLINELOGDIRRESPONSE']._serialized_end=1671
 # @@protoc_insertion_point(module_scope)

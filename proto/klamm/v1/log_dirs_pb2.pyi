@@ -33,18 +33,20 @@ class DescribeLogDirsResponse(_message.Message):
     def __init__(self, results: _Optional[_Iterable[_Union[DescribedLogDir, _Mapping]]] = ...) -> None: ...
 
 class DescribedLogDir(_message.Message):
-    __slots__ = ("error_code", "log_dir", "topics", "total_bytes", "usable_bytes")
+    __slots__ = ("error_code", "log_dir", "topics", "total_bytes", "usable_bytes", "error_message")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     LOG_DIR_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
     USABLE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     error_code: int
     log_dir: str
     topics: _containers.RepeatedCompositeFieldContainer[DescribedLogDirTopic]
     total_bytes: int
     usable_bytes: int
-    def __init__(self, error_code: _Optional[int] = ..., log_dir: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[DescribedLogDirTopic, _Mapping]]] = ..., total_bytes: _Optional[int] = ..., usable_bytes: _Optional[int] = ...) -> None: ...
+    error_message: str
+    def __init__(self, error_code: _Optional[int] = ..., log_dir: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[DescribedLogDirTopic, _Mapping]]] = ..., total_bytes: _Optional[int] = ..., usable_bytes: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
 
 class DescribedLogDirTopic(_message.Message):
     __slots__ = ("name", "partitions")
@@ -113,3 +115,25 @@ class AlteredReplicaLogDir(_message.Message):
     error_code: int
     error_message: str
     def __init__(self, partition_index: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
+
+class OnlineLogDirRequest(_message.Message):
+    __slots__ = ("broker_id", "path", "validate_only")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    path: str
+    validate_only: bool
+    def __init__(self, broker_id: _Optional[int] = ..., path: _Optional[str] = ..., validate_only: _Optional[bool] = ...) -> None: ...
+
+class OnlineLogDirResponse(_message.Message):
+    __slots__ = ("replicas", "offline", "in_doubt", "deleted")
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    OFFLINE_FIELD_NUMBER: _ClassVar[int]
+    IN_DOUBT_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    replicas: int
+    offline: int
+    in_doubt: int
+    deleted: int
+    def __init__(self, replicas: _Optional[int] = ..., offline: _Optional[int] = ..., in_doubt: _Optional[int] = ..., deleted: _Optional[int] = ...) -> None: ...

@@ -24,8 +24,9 @@ NONE = ErrorCode.NONE
 
 
 @pytest.mark.rule("R11.12", "R11.13", "FD-1")
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOSPC], ids=errno.errorcode.get)
 @pytest.mark.parametrize("part", range(4))
-def test_a_step_that_fails_for_want_of_descriptors_is_tried_again(part: int) -> None:
+def test_a_step_that_fails_for_want_of_descriptors_or_room_is_tried_again(part: int, number: int) -> None:
     @virtually
     async def run() -> None:
         world = world_of_directories()
@@ -42,7 +43,7 @@ def test_a_step_that_fails_for_want_of_descriptors_is_tried_again(part: int) -> 
                 nonlocal left
                 left -= 1
                 if left == 0:
-                    raise OSError(errno.EMFILE, "too many open files", path)
+                    raise OSError(number, "too many open files, or no space left", path)
                 check(path)
 
             target = other_than(directory_of(process))

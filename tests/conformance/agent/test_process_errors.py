@@ -40,6 +40,7 @@ CONFIG = LogConfig(segment_bytes=330, index_interval_bytes=100, retention_bytes=
 
 ERRNOS_OF_PROCESS = frozenset(
     {
+        *(errno.ENOSPC, errno.EDQUOT),
         *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ENOLCK, errno.EFBIG),
         *(errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.EOVERFLOW),
         *(errno.EAGAIN, errno.EINTR, errno.ETXTBSY, errno.EDEADLK, errno.EBADF, errno.EFAULT, errno.E2BIG),
@@ -106,6 +107,7 @@ async def test_an_error_of_the_disk_fails_the_directory_and_another_one_the_oper
         assert f"[Errno {number}]" in str(caught.value)
         assert "; " in str(caught.value), "it says what to do"
         assert extents(log) == [(0, 9, 0)]
+        await node.logs.directories[A].measure_room()  # Of a full one, which takes no records until then.
         fill(log, 0)
         assert extents(log) == [(0, 9, 0), (10, 19, 0)]
 

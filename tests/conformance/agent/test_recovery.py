@@ -13,7 +13,7 @@ from broker_agent.log.config import LogConfig
 from broker_agent.log.partition_log import PartitionLog
 from broker_agent.log.time_search import find_offset_at
 from cluster.model.broker import LeaderEpoch, Offset
-from cluster.model.errors import LogDirectoriesError, StorageError
+from cluster.model.errors import FullDirectoryError, LogDirectoriesError, StorageError
 from cluster.model.partition import TopicPartition
 from simulator.disk import SimulatedDisk
 from tests.brokers.agents import virtually
@@ -404,20 +404,28 @@ def refuse_to_rename(_: str, new: str) -> None:
 
 
 @pytest.mark.rule("R9.24")
-@pytest.mark.parametrize("fault", ["full", "read only"])
 async def test_a_directory_that_cannot_be_written_fails_before_anything_is_served(
-    tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = Node(FileWorld(), str(tmp_path / "a"))
     await node.start()
     await node.stop()
-    if fault == "full":
-        full = os.statvfs_result((512, 512, 1000, 10, 10, 100, 100, 100, 0, 255))
-        monkeypatch.setattr(os, "statvfs", lambda _: full)
-        expected = r"5120 bytes are free, \d+ are needed to start"
-    else:
-        monkeypatch.setattr(os, "replace", refuse_to_rename)
-        expected = "Read-only file system.*log-start-offset-checkpoint"
-    with pytest.raises(LogDirectoriesError, match=expected):
+    monkeypatch.setattr(os, "replace", refuse_to_rename)
+    with pytest.raises(LogDirectoriesError, match="Read-only file system.*log-start-offset-checkpoint"):
         await node.start()
     assert [path for path, _ in node.failures] == [str(tmp_path / "a")]
+
+
+@pytest.mark.rule("FD-10")
+async def test_a_full_directory_is_opened_and_takes_no_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(FileWorld(), str(tmp_path / "a"))
+    await node.start()
+    fill(await node.log(), 1)
+    await node.stop()
+    full = os.statvfs_result((512, 512, 1000, 10, 10, 100, 100, 100, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _: full)
+    await node.start()
+    assert node.failures == []
+    assert extents(found(node)) == [(0, 9, 1)]
+    with pytest.raises(FullDirectoryError, match="5120 of 512000 bytes are free"):
+        fill(found(node), 1)

@@ -12,6 +12,7 @@ from broker_agent.replica_changes import (
     LogTruncated,
     MoveOfReplica,
     RegistrationChanged,
+    ReplicaBack,
     ReplicaChange,
     ReplicaMoveAbandoned,
     ReplicaMoved,
@@ -122,6 +123,7 @@ LINES: list[tuple[ReplicaChange, str | None]] = [
         '"to_state":"offline","reason":"/data: input/output error"',
     ),
     (ReplicaOffline(TP), None),
+    (ReplicaBack(TP), None),
     (
         LogTruncated(
             *(TP, TOPIC_ID, BrokerId(2), LeaderEpoch(7), CAUSE, Offset(12), Offset(11), Offset(10)), reason="why"

@@ -30,6 +30,7 @@ CHANGES = {
     "brokers alter",
     "brokers balance-dirs",
     "brokers move-dir",
+    "brokers online-dir",
     "brokers shutdown",
     "cluster recover",
     "elect preferred",

@@ -154,6 +154,21 @@ def test_a_failed_flush_stays_with_its_file(disk: FileDisk, tmp_path: Path, monk
         file.flusher()()
 
 
+@pytest.mark.rule("FD-4", "FD-9")
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_flush_without_room_has_lost_what_was_written(
+    disk: FileDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    fsyncs = Fsyncs(monkeypatch)
+    fsyncs.errors["0"] = number
+    [file] = open_many(disk, tmp_path, 1)
+    file.append([b"x"])
+    for call in (file.flusher(), lambda: file.append([b"y"])):
+        with pytest.raises(OSError, match="could not be flushed: fsync failed") as caught:
+            call()
+        assert (caught.value.errno, caught.value.filename) == (errno.EIO, f"{tmp_path}/0")
+
+
 @pytest.mark.rule("FD-1", "FD-4")
 def test_a_flush_that_was_refused_is_made_by_the_next(
     disk: FileDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
