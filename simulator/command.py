@@ -23,6 +23,7 @@ from cluster.model.exit_codes import ExitCode
 from cluster.model.printable import counted
 from simulator.actions import Limit
 from simulator.cluster_simulation import ClusterSimulation, LoadedClusterSimulation
+from simulator.full_disks_simulation import FullDisksSimulation
 from simulator.memory_state_log import write_segment
 from simulator.moving_replicas_simulation import MovingReplicasSimulation
 from simulator.replication_simulation import ReplicationSimulation
@@ -43,6 +44,7 @@ _SIMULATIONS: Final[dict[Callable[[int], Simulation], int]] = {
     lambda seed: ReplicationSimulation(seed, "epoch-query"): 2,
     TopicSimulation: 1,
     lambda seed: MovingReplicasSimulation(seed, "fetch"): 1,
+    lambda seed: FullDisksSimulation(seed, "fetch"): 1,
 }
 """Simulation -> its relative frequency."""
 

@@ -42,6 +42,8 @@ class DirectoryChecker:
             if agent is None or partition is None or partition.log is None:
                 self._seen.pop(simulated.id, None)
                 continue
+            if partition.log.is_closed and partition.log.directory in agent.manager.logs.failures:
+                continue  # Its directory has just failed: it serves nothing, and goes offline next.
             self._check_places(simulated, agent, partition, partition.log)
             self._check_swap(simulated.id, partition, partition.log)
 
@@ -51,6 +53,8 @@ class DirectoryChecker:
         broker, logs, future = simulated.id, agent.manager.logs, partition.future_log
         if logs.get(self._tp) is not log or log.directory not in logs.live_directories:
             raise violated("P14", f"broker {broker} serves {log.path}, which is not its log of {self._tp}")
+        if future is not None and future.is_closed and future.directory in logs.failures:
+            return  # It goes next.
         if future is not None and (logs.futures.get(self._tp) is not future or future.directory == log.directory):
             raise violated("P14", f"broker {broker} copies {log.path} to {future.path}")
         if agent.manager.swapped == self._tp:

@@ -23,8 +23,8 @@ class MovingReplicasSimulation(ReplicationSimulation):
 
     workload = "moving replicas"
 
-    def __init__(self, seed: int, truncation_mode: TruncationMode) -> None:
-        super().__init__(seed, truncation_mode, log_directories=LOG_DIRECTORIES)
+    def __init__(self, seed: int, truncation_mode: TruncationMode, *, min_free_bytes: int | None = None) -> None:
+        super().__init__(seed, truncation_mode, log_directories=LOG_DIRECTORIES, min_free_bytes=min_free_bytes)
         self.directories = DirectoryChecker(self.cluster, PARTITION)
 
     async def prepare(self) -> None:

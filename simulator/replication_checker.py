@@ -120,6 +120,10 @@ class ReplicationChecker:
             known = self.replicas[simulated.id] = ObservedReplica(
                 view._replace(end=0, start=0, leads=False, leader_epoch=-1)
             )
+        elif view.leader_epoch < 0:
+            # It lost its role when the next one could not be taken, as on a full disk; no later one has a lower epoch.
+            epoch = max(known.view.leader_epoch, log.confirmed_epoch)
+            view = view._replace(leads=False, leader_epoch=epoch, partition_epoch=known.view.partition_epoch)
         self._check_log(simulated.id, known, view)
         self._check_role(simulated.id, known, view)
         if agent.control.known_controller_epoch < known.controller_epoch:

@@ -51,10 +51,11 @@ class ReplicationSimulation(Simulation):
         version: ProtocolVersion | None = None,
         *,
         log_directories: Sequence[str] = (LOG_DIRECTORY,),
+        min_free_bytes: int | None = None,
     ) -> None:
         """Simulate followers with `klamm.replica.truncation.mode` set to `truncation_mode`.
 
-        `version` is that of the protocol; it is drawn if not given.
+        `version` is that of the protocol; it is drawn if not given. `min_free_bytes`: `klamm.log.dir.min.free.bytes`.
         """
         chance = Random(f"replication-safety/{seed}/{truncation_mode}")
         settings = Settings(
@@ -71,6 +72,7 @@ class ReplicationSimulation(Simulation):
             # From a separate generator, so that known failing seeds still draw the same faults.
             log_segment_bytes=Random(f"segments/{seed}/{truncation_mode}").choice((300, 2000, 1 << 30)),
             klamm_replica_truncation_mode=truncation_mode,
+            klamm_log_dir_min_free_bytes=min_free_bytes,
             inter_broker_protocol_version=(
                 draw_protocol(f"replication/{seed}/{truncation_mode}") if version is None else version
             ),

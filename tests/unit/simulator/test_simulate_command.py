@@ -31,9 +31,9 @@ from state_log.record import Kind, StateChange
 from state_log.writer import parse_segment_name
 from tests.processes.commands import LAUNCHER, run_klamm
 
-SEEDS = ("--seeds", "9..14", "--minutes", "0.2")
+SEEDS = ("--seeds", "13..19", "--minutes", "0.2")
 """One of each workload at least."""
-WORKLOADS = {"admin", "load", "moving replicas", "replication", "topics"}
+WORKLOADS = {"admin", "full disks", "load", "moving replicas", "replication", "topics"}
 
 
 def simulate(*arguments: str, hash_seed: str = "0") -> Any:
@@ -119,7 +119,7 @@ def test_one_seed_gives_one_trace_in_any_process_and_in_any_order() -> None:
     shared = simulate(*SEEDS, "--jobs", "3", hash_seed="2")
     assert alone == shared
     assert {run["workload"] for run in alone["runs"]} == WORKLOADS
-    assert len({run["trace_hash"] for run in alone["runs"]}) == 6
+    assert len({run["trace_hash"] for run in alone["runs"]}) == 7
     assert all(run["violations"] == [] and run["steps"] > 1000 for run in alone["runs"])
     assert all(run["virtual_ms"] >= 12_000 for run in alone["runs"])
 
