@@ -346,6 +346,20 @@ def a_log_directory_vanishes(stage: Stage) -> None:
         stage.fourth.start()
 
 
+@provokes("LogDirectoryFull")
+def a_log_directory_has_no_room(stage: Stage) -> None:
+    """Nothing here may fill a disk: the threshold is what it has not."""
+    stage.fourth.stop()
+    stage.fourth.configure({"klamm.log.dir.min.free.bytes": 1 << 60})
+    stage.fourth.start()
+    try:
+        stage.until_firing("LogDirectoryFull")
+    finally:
+        stage.fourth.stop()
+        stage.fourth.configure({})
+        stage.fourth.start()
+
+
 @provokes("RequestsRefused")
 def more_connections_than_allowed(stage: Stage) -> None:
     """Calls that begin, and send no request."""

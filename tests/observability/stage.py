@@ -82,20 +82,25 @@ class FourthBroker:
         self.directories = [folder / name for name in ("a", "b")]
         self.log = folder / "broker-4.log"
         folder.mkdir()
-        config = {
+        self._folder = folder
+        self._config = {
             "id": 4,
             "zookeeper": zookeeper,
             "listen": f"127.0.0.1:{self.port}",
             "metrics_listen": f"127.0.0.1:{self.metrics_port}",
             "data": [str(path) for path in self.directories],
         }
-        settings = SETTINGS | {"max.connections.per.ip": CONNECTIONS_MAX}
-        lines = [f"{key} = {json.dumps(value)}" for key, value in config.items()]
-        lines += ["[settings]", *(f'"{key}" = {json.dumps(value)}' for key, value in settings.items())]
-        (folder / "broker.toml").write_text("\n".join(lines) + "\n")
+        self.configure({})
         self._command = [*LAUNCHER, "broker", "--config", str(folder / "broker.toml")]
         self.process: subprocess.Popen[bytes] | None = None
         self.start()
+
+    def configure(self, more: dict[str, Any]) -> None:
+        """Write its file, with these settings as well; its next start takes them."""
+        settings = SETTINGS | {"max.connections.per.ip": CONNECTIONS_MAX} | more
+        lines = [f"{key} = {json.dumps(value)}" for key, value in self._config.items()]
+        lines += ["[settings]", *(f'"{key}" = {json.dumps(value)}' for key, value in settings.items())]
+        (self._folder / "broker.toml").write_text("\n".join(lines) + "\n")
 
     def start(self) -> None:
         with self.log.open("ab") as log:
