@@ -41,12 +41,14 @@ def nothing_read(record: LoggedStateChange) -> LeaderAndIsr | None:
 class Replayed(Struct):
     """The sum over logs. `decisions`: how many were replayed, by name; those in `undecided` are not among them.
 
-    `undecided`: how many could not be, by what was missing, with the first of them.
+    `undecided`: how many could not be, by what was missing, with the first of them. `assumed`: what was taken from the
+    decisions themselves, as no log says it.
     """
 
     decisions: Counter[str] = field(default_factory=Counter)
     others: list[OtherDecision] = field(default_factory=list)
     undecided: dict[str, tuple[int, str]] = field(default_factory=dict)
+    assumed: Counter[str] = field(default_factory=Counter)
 
     def add_undecided(self, missing: str, record: str, count: int = 1) -> None:
         before, first = self.undecided.get(missing, (0, record))
@@ -117,7 +119,7 @@ class LogReplay:
                 self._replayed.others.append(verdict)
         if term.assumed:
             listed = ", ".join(map(str, sorted(term.assumed)))
-            self._replayed.add_undecided(f"{NO_LIVENESS}: {listed} taken for live", record.reference)
+            self._replayed.assumed[f"{NO_LIVENESS}: {listed} taken for live"] += 1
             term.assumed.clear()
 
 

@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cluster.model.partition import LeaderAndIsr, ReplicaAssignment
 
@@ -61,6 +62,11 @@ NO_MOVES_BEFORE: Final = "the reassignments under way when the controller became
 NO_ANSWERS: Final = "what brokers answered when the cluster was recovered"
 NO_DAMAGE: Final = "which replica was damaged"
 NO_BEGINNING: Final = "the record in which the controller became active, or records after it"
+
+
+def with_deviation(found: OtherDecision, rule: str) -> OtherDecision:
+    """The same decision, as one in which klamm deviates from Kafka by this rule."""
+    return replace(found, deviation=rule)
 
 
 def leadership_text(leadership: LeaderAndIsr) -> str:
