@@ -158,7 +158,7 @@ def run(
 
     inputs, local = inputs_of(log_dir, kafka, topic, kafka_connector, until_clean=until_clean)
     options = AuditOptions(
-        timezone=_time_zone(timezone),
+        timezone=time_zone(timezone),
         once=once,
         trigger_seconds=trigger,
         timeout_seconds=_run_time(timeout, once, follow, until_clean),
@@ -216,7 +216,8 @@ def _run_time(timeout: float | None, once: bool, follow: bool, until_clean: bool
     return timeout
 
 
-def _time_zone(name: str) -> str:
+def time_zone(name: str) -> str:
+    """Check the name of a time zone. Raises BadParameter."""
     try:
         return ZoneInfo(name).key
     except (ZoneInfoNotFoundError, ValueError, OSError):

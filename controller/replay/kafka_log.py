@@ -127,13 +127,13 @@ def replay_kafka_records(records: Sequence[LoggedStateChange], replayed: Replaye
     states = KafkaStates()
     for record in records:
         states.add(record)
-    is_any = False
+    nodes = {record.node for record in records if record.node.startswith(CONTROLLER)}
+    replayed.logs += len(nodes)
     for record in (r for r in records if r.node.startswith(CONTROLLER)):
         tp = partition_of(record)
         if tp is None or record.kind not in {Kind.PARTITION, Kind.ISR} or not has_leadership(record):
             states.follow(record)
             continue
-        is_any = True
         verdict = _judge(Case(Term(record), tp, record), states)
         states.follow(record)
         if isinstance(verdict, Undecided):
@@ -142,7 +142,7 @@ def replay_kafka_records(records: Sequence[LoggedStateChange], replayed: Replaye
         replayed.decisions["Kafka: ISR" if record.kind is Kind.ISR else "Kafka: election"] += 1
         if verdict is not None:
             replayed.others.append(verdict)
-    if is_any:
+    if nodes:
         replayed.assumed[LIVENESS] += 1
 
 

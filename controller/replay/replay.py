@@ -39,12 +39,13 @@ def nothing_read(record: LoggedStateChange) -> LeaderAndIsr | None:
 
 
 class Replayed(Struct):
-    """The sum over logs. `decisions`: how many were replayed, by name; those in `undecided` are not among them.
+    """The sum over `logs` of controllers. `decisions`: how many were replayed, by name.
 
     `undecided`: how many could not be, by what was missing, with the first of them. `assumed`: what was taken from the
     decisions themselves, as no log says it.
     """
 
+    logs: int = 0
     decisions: Counter[str] = field(default_factory=Counter)
     others: list[OtherDecision] = field(default_factory=list)
     undecided: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -60,6 +61,7 @@ class LogReplay:
 
     def __init__(self, replayed: Replayed, read_state: ReadState = nothing_read) -> None:
         self._replayed, self._read_state = replayed, read_state
+        replayed.logs += 1
         self._term: Term | None = None
         self._event: list[LoggedStateChange] = []
         self._next_seq: int | None = None

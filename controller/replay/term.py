@@ -8,7 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from cluster.model.broker import Broker, BrokerEpoch, BrokerId, ControllerEpoch, RegisteredBroker, TopicId, ZkVersion
+from cluster.model.broker import (
+    NO_LEADER,
+    Broker,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    RegisteredBroker,
+    TopicId,
+    ZkVersion,
+)
 from cluster.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from cluster.model.state_machines import PartitionState, ReplicaState
 from cluster.requests.agents import UNCLEAN_SHUTDOWN, ReportedDamage
@@ -131,8 +140,17 @@ class Term:
         self.has_states = True
         assignments = self.context.topics.assignments.items()
         assigned = [TopicPartition(topic, partition) for topic, of_topic in assignments for partition in of_topic]
-        states = {tp: initial_partition_state(self.context, tp) for tp in assigned}
+        states = {
+            tp: initial_partition_state(self.context, tp)
+            for tp in assigned
+            if self.records_inputs or self._is_leader_known(tp)
+        }
         self.context.apply(changes.PartitionsMoved(states, recorded=False))
+
+    def _is_leader_known(self, tp: TopicPartition) -> bool:
+        known = self.context.leaderships.known.get(tp)
+        heard_of = {NO_LEADER, *self._dead, *self.context.brokers.registered_ids}
+        return known is None or known.leader in heard_of
 
     def may_be_moving(self, tp: TopicPartition) -> bool:
         """Whether an earlier log does not say if the partition was being reassigned when the controller began."""
