@@ -23,6 +23,7 @@ from audit.commands.heads_options import (
     given_heads,
 )
 from audit.commands.input_options import LogDirOrUrlOption, inputs_of
+from audit.commands.joined import Joined
 from audit.commands.spark_options import (
     CheckpointOption,
     ClassArchiveOption,
@@ -43,6 +44,7 @@ from cluster.model.errors import ConfigError, StartupError
 from cluster.model.exit_codes import ExitCode
 
 if TYPE_CHECKING:
+    from audit.batches.decisions import Replayer
     from audit.options import AuditOptions
     from audit.report.alerts import Alerts
     from audit.report.report import AuditResult
@@ -74,6 +76,9 @@ ExpectOption = Annotated[
     typer.Option(
         "--expect", metavar="NODE", help="A node that has a log, such as broker-4: incomplete without it. Repeatable."
     ),
+]
+ReplayOption = Annotated[
+    bool, typer.Option("--replay", help="Replay what controllers decided, as 'klamm audit replay' does.")
 ]
 RuleLimitOption = Annotated[
     list[str] | None,
@@ -136,6 +141,7 @@ def run(
     timezone: TimezoneOption = "UTC",
     require_trace: RequireTraceOption = False,
     webhook: WebhookOption = "",
+    replay: ReplayOption = False,
     form: FormatOption = Format.TABLE,
     limit: LimitOption = 20,
     master: MasterOption = "",
@@ -170,6 +176,7 @@ def run(
         require_heads=require_heads,
         checkpoint=checkpoint,
         limits=_rule_limits(rule_limit or []),
+        replayer=_replayer(context) if replay else None,
     )
     alerts = partial(_alerts, local, output, metrics_listen, webhook, until_clean=until_clean)
     spark = spark_settings(master, memory, cores, shuffle_partitions, conf, class_archive=class_archive)
@@ -205,6 +212,11 @@ def _audited(
         )
         each.finish(result)
     return result
+
+
+def _replayer(context: typer.Context) -> "Callable[[], Replayer]":
+    joined: Joined = context.obj
+    return joined.make_replayer
 
 
 def _run_time(timeout: float | None, once: bool, follow: bool, until_clean: bool) -> float | None:

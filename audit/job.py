@@ -23,6 +23,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
 from audit.batches.batch import BatchSettings, check_batch
+from audit.batches.decisions import ReplayStage
 from audit.chains.witnesses import LAG_MS, LOG_CUT, SEALED_LAG_MS
 from audit.options import AuditOptions
 from audit.reading.hadoop_files import stream_files
@@ -92,7 +93,8 @@ def run_audit(
         try:
             _register(spark, listener)
             buckets = folder.bucket_count(settings.buckets)
-            kept = BatchSettings(settings.tasks, buckets, checkpoint, limits, options.keep_days, options.delta)
+            replay = None if options.replayer is None else ReplayStage(options.replayer)
+            kept = BatchSettings(settings.tasks, buckets, checkpoint, limits, options.keep_days, options.delta, replay)
             batches = _Batches(folder, kept)
             plan = ReadPlan(options.batch_bytes, settings.tasks, buckets, options.timezone)
             rows = partial(_rows, spark, inputs, plan, folder)

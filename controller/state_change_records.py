@@ -150,7 +150,7 @@ def _written(change: changes.LeadershipsWritten, context: ControllerContext, rec
 
 
 def _inputs(context: ControllerContext, tp: TopicPartition, unclean: str | None = None) -> DecisionInputs | None:
-    """What is unusual about the replicas of a partition, and is in no other record; None for nothing."""
+    """The inputs of a decision about a partition that are unusual, and in no other record; None for none."""
     brokers, damage = context.brokers, context.damage
     is_usual = not (brokers.offline_directories or context.deletions.brokers_with_left_replicas or damage.reports)
     if is_usual and not damage.awaited_reports and unclean is None:

@@ -10,11 +10,13 @@ from admin.cli.output import examples
 from audit import cli
 from audit.cli import FormatOption, LimitOption, LogDirOption, TimezoneOption, time_zone
 from audit.commands.heads_options import BootstrapOption, ZooKeeperOption
+from audit.commands.joined import Joined
 from cluster.cli.documents import Format
 from deploy.local.java import find_java, spark_environment, user_shim_folder
 from launcher.installation import require_extras
 
 if TYPE_CHECKING:
+    from audit.batches.decisions import Replayer
     from state_log.heads_file import GivenHead
 
 _WITHOUT_EXTRA: Final = ("heads", "replay")
@@ -28,8 +30,7 @@ def prepare(context: typer.Context) -> None:
     """Find a Java for `run`, which starts Spark. All but `heads` and `replay` need the extra `audit`."""
     if "--help" in sys.argv:
         return
-    # The audit itself asks neither ZooKeeper nor the nodes.
-    context.obj = _read_heads
+    context.obj = Joined(_read_heads, _make_replayer)
     if context.invoked_subcommand not in _WITHOUT_EXTRA:
         require_extras("audit")
     if context.invoked_subcommand == "run":
@@ -83,6 +84,12 @@ def replay(
     from launcher.decision_replays import show_replay
 
     raise typer.Exit(show_replay(log_dir, time_zone(timezone), form, limit))
+
+
+def _make_replayer() -> "Replayer":
+    from launcher.decision_replays import StreamedReplay
+
+    return StreamedReplay()
 
 
 def _read_heads(zookeeper: str, bootstrap: str) -> list["GivenHead"]:

@@ -10,6 +10,7 @@ import pyarrow.dataset
 from msgspec import Struct
 
 from audit.batches.cluster_state import ClusterState, decode_state
+from audit.batches.decisions import summed
 from audit.chains.incarnations import overlaps
 from audit.reading.file_faults import why_unread
 from audit.reading.kafka.log_state import describe_time
@@ -108,6 +109,7 @@ def read_result(
         *(Gap(node_of(f), "its clock is wrong: durations are not judged by its records") for f in at_end.clocks),
         *(Gap(f.subject, f"not decided: {f.message}") for f in at_end.unknown),
         *(Gap(what, why) for what, why in kafka_gaps(state.kafka, require_trace, governing(state))),
+        *_not_replayed(commit),
         *((Gap("ends of logs", log_ends.open.why),) if require_heads and log_ends.open.last else ()),
         *(Gap(fault.file, why_unread(fault)) for log, fault in sorted(state.unread.items()) if log not in taken),
     )
@@ -320,6 +322,16 @@ def _origins(folder: OutputFolder, findings: Sequence[Mapping[str, Any]]) -> dic
     calls = calls_by_event(asked)
     texts = ((record.reference, origin_text(record, call_of(record, calls))) for record in named)
     return {reference: text for reference, text in texts if text is not None}
+
+
+def _not_replayed(commit: Commit | None) -> Iterator[Gap]:
+    """What decisions could not be replayed for want of."""
+    if commit is None or commit.decisions is None:
+        return
+    for missing, (count, first) in sorted(summed(commit.decisions.missing, commit.decisions.pending).items()):
+        yield Gap(
+            "decisions", f"{count} were not replayed, as no log says {missing}" + (f" (first {first})" if first else "")
+        )
 
 
 def nested(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from controller.decisions.cluster_events import REASSIGNMENT_CANCELLED, REASSIGN
 from controller.decisions.partitions.partition_states import plan_partition_moves
 from controller.decisions.partitions.replica_states import plan_replica_moves
 from controller.decisions.reassignment.phases import RefusedMove, is_complete, plan_submission, refuse_trigger
-from controller.replay.case import Case
+from controller.replay.case import DecisionCase
 from controller.replay.term import assignment_of
 from controller.replay.verdicts import NO_ANSWERS, NO_MOVES_BEFORE, Differs, Undecided, Verdict, assignment_text
 from state_log.record import Kind
@@ -19,18 +19,18 @@ _BY_API: Final = "ApiPartitionReassignment"
 _NO_SUCH_STATE: Final = "there is no such state"
 
 
-def judge_assignment(case: Case) -> Verdict:
+def check_assignment(case: DecisionCase) -> Verdict:
     """Replay the step of a reassignment that wrote this assignment."""
     if case.cause == _RECOVERY:
         return Undecided(case.record.reference, case.name, NO_ANSWERS)
-    judge = _judge_completion if case.record.to_state == REASSIGNMENT_COMPLETED else _judge_start
-    verdict = judge(case, assignment_of(case.record))
+    check = _check_completion if case.record.to_state == REASSIGNMENT_COMPLETED else _check_start
+    verdict = check(case, assignment_of(case.record))
     if verdict is not None and case.term.may_be_moving(case.tp):
         return Undecided(case.record.reference, case.name, NO_MOVES_BEFORE)
     return verdict
 
 
-def _judge_completion(case: Case, decided: ReplicaAssignment) -> Verdict:
+def _check_completion(case: DecisionCase, decided: ReplicaAssignment) -> Verdict:
     known, text = case.assignment, assignment_text(decided)
     target = ReplicaAssignment(known.target)
     if decided != target:
@@ -45,7 +45,7 @@ def _judge_completion(case: Case, decided: ReplicaAssignment) -> Verdict:
     return None
 
 
-def _judge_start(case: Case, decided: ReplicaAssignment) -> Verdict:
+def _check_start(case: DecisionCase, decided: ReplicaAssignment) -> Verdict:
     known, text = case.assignment, assignment_text(decided)
     wanted: ReplicaAssignment | RefusedMove = known.reassign_to(decided.target)
     if case.cause == _BY_API and case.record.to_state != REASSIGNMENT_CANCELLED:
@@ -65,7 +65,7 @@ def _judge_start(case: Case, decided: ReplicaAssignment) -> Verdict:
 # State machines
 
 
-def judge_partition_move(case: Case) -> Verdict:
+def check_partition_move(case: DecisionCase) -> Verdict:
     """Replay a transition of the partition state machine."""
     record, known = case.record, case.term.partition_state(case.tp)
     try:
@@ -81,7 +81,7 @@ def judge_partition_move(case: Case) -> Verdict:
     return None
 
 
-def _has_live_leader(case: Case) -> bool:
+def _has_live_leader(case: DecisionCase) -> bool:
     """Whether the leader is online as far as the event shows, and the topic is not being deleted.
 
     That its directory failed is said by the records that follow. So is that a topic is being deleted, if it was queued
@@ -100,7 +100,7 @@ def _has_live_leader(case: Case) -> bool:
     return leader in case.view.brokers.online_for(case.tp) and not has_failed
 
 
-def judge_replica_move(case: Case) -> Verdict:
+def check_replica_move(case: DecisionCase) -> Verdict:
     """Replay a transition of the replica state machine."""
     record = case.record
     try:

@@ -11,7 +11,7 @@ from controller.replay.verdicts import Differs, OtherDecision, Verdict, leadersh
 from state_log.record import Kind, LoggedStateChange
 
 
-class Case(NamedTuple):
+class DecisionCase(NamedTuple):
     """A record of a partition, and the state before it.
 
     `before`: the leadership that was replaced, None if no log has it; `following`: the later records of the event.

@@ -35,7 +35,7 @@ from controller.decisions.partitions.leader_election import (
 )
 from controller.decisions.partitions.partition_states import plan_initialisations
 from controller.decisions.partitions.replica_states import plan_isr_removals
-from controller.replay.case import Case
+from controller.replay.case import DecisionCase
 from controller.replay.replay import Replayed
 from controller.replay.term import Term, has_leadership, leadership_of
 from controller.replay.verdicts import NO_STATE_BEFORE, OtherDecision, Undecided, Verdict, with_deviation
@@ -134,7 +134,7 @@ def replay_kafka_records(records: Sequence[LoggedStateChange], replayed: Replaye
         if tp is None or record.kind not in {Kind.PARTITION, Kind.ISR} or not has_leadership(record):
             states.follow(record)
             continue
-        verdict = _judge(Case(Term(record), tp, record), states)
+        verdict = _check(DecisionCase(Term(record), tp, record), states)
         states.follow(record)
         if isinstance(verdict, Undecided):
             replayed.add_undecided(verdict.missing, verdict.record)
@@ -146,7 +146,7 @@ def replay_kafka_records(records: Sequence[LoggedStateChange], replayed: Replaye
         replayed.assumed[LIVENESS] += 1
 
 
-def _judge(case: Case, states: KafkaStates) -> Verdict:
+def _check(case: DecisionCase, states: KafkaStates) -> Verdict:
     record, decided, tp = case.record, case.decided, case.tp
     replicas = record.replicas or states.replicas(record.node, tp)
     if replicas is None and record.kind is Kind.PARTITION:
@@ -158,13 +158,13 @@ def _judge(case: Case, states: KafkaStates) -> Verdict:
     before = states.before(record.node, tp, decided)
     if before is None:
         return Undecided(record.reference, case.name, NO_STATE_BEFORE)
-    verdict = _judge_isr(case, given, before) if record.kind is Kind.ISR else _judge_election(case, given, before)
+    verdict = _check_isr(case, given, before) if record.kind is Kind.ISR else _check_election(case, given, before)
     if isinstance(verdict, OtherDecision) and before.leader_epoch >= LEADER_EPOCH_IN_ZNODE.maximum:
         return with_deviation(verdict, _EPOCHS_WRAP)
     return verdict
 
 
-def _judge_isr(case: Case, given: _Given, before: LeaderAndIsr) -> Verdict:
+def _check_isr(case: DecisionCase, given: _Given, before: LeaderAndIsr) -> Verdict:
     """The state is logged as well where the broker was not in the ISR, and nothing was written."""
     named = _REMOVED.search(case.record.reason or "")
     assert named is not None, "the reason of such a line names the replica"
@@ -176,7 +176,7 @@ def _judge_isr(case: Case, given: _Given, before: LeaderAndIsr) -> Verdict:
     return case.against(plan.writes.get(case.tp) or plan.failures.get(case.tp) or plan.unchanged[case.tp])
 
 
-def _judge_election(case: Case, given: _Given, before: LeaderAndIsr) -> Verdict:
+def _check_election(case: DecisionCase, given: _Given, before: LeaderAndIsr) -> Verdict:
     decided, outcomes = case.decided, []
     for strategy, view in _possibilities(case, given, before):
         plan = plan_elections(view, {case.tp: before}, strategy, {case.tp.topic: True}, mark_recovering=False)
@@ -184,19 +184,21 @@ def _judge_election(case: Case, given: _Given, before: LeaderAndIsr) -> Verdict:
     return None if decided in outcomes else case.against(outcomes[0])
 
 
-def _possibilities(case: Case, given: _Given, before: LeaderAndIsr) -> Iterator[tuple[Strategy, ControllerContext]]:
-    decided, everybody = case.decided, (*given.replicas, *before.isr)
+def _possibilities(
+    case: DecisionCase, given: _Given, before: LeaderAndIsr
+) -> Iterator[tuple[Strategy, ControllerContext]]:
+    decided, all_brokers = case.decided, (*given.replicas, *before.isr)
     stay = [b for b in decided.isr if b in before.isr]
     unclean = [] if decided.leader == NO_LEADER or stay else [decided.leader]
     yield Offline(), given.view(stay or unclean)
     if case.record.from_state == PartitionState.OFFLINE:
         return
-    yield Preferred(), given.view(everybody)
-    yield Reassign({case.tp: (decided.leader,)}), given.view(everybody)
+    yield Preferred(), given.view(all_brokers)
+    yield Reassign({case.tp: (decided.leader,)}), given.view(all_brokers)
     leaving = [b for b in before.isr if b not in decided.isr]
     # Who stays in the ISR before the leader in the assignment, and does not lead, was not live.
     first = given.replicas.index(decided.leader) if decided.leader in given.replicas else 0
-    yield ControlledShutdown(), given.view((b for b in everybody if b not in given.replicas[:first]), leaving)
+    yield ControlledShutdown(), given.view((b for b in all_brokers if b not in given.replicas[:first]), leaving)
 
 
 def read_kafka_records(folders: Iterable[Path], zone: str, replayed: Replayed) -> Iterator[LoggedStateChange]:

@@ -27,7 +27,7 @@ from controller.decisions.partitions.leader_election import (
 from controller.decisions.partitions.partition_states import plan_initialisations
 from controller.decisions.partitions.replica_states import plan_isr_removals
 from controller.decisions.reassignment.phases import is_complete, keeps_leader, plan_epoch_raises
-from controller.replay.case import Case
+from controller.replay.case import DecisionCase
 from controller.replay.verdicts import (
     NO_ANSWERS,
     NO_DAMAGE,
@@ -62,7 +62,7 @@ _ELECTED_FIRST: Final = ("BrokerChange", "LeaderAndIsrResponseReceived")
 """Events in which partitions get another leader before the replicas that went offline leave their ISRs."""
 
 
-def judge_leadership(case: Case) -> Verdict:
+def check_leadership(case: DecisionCase) -> Verdict:
     """Replay the decision that wrote the leadership in the record."""
     record, reason = case.record, case.record.reason or ""
     if reason in _READ:
@@ -72,14 +72,14 @@ def judge_leadership(case: Case) -> Verdict:
     is_first = reason == INITIALISED or (case.before is None and record.partition_epoch == 0)
     with case.term.with_inputs(case.tp, record.inputs):
         if record.kind is Kind.PARTITION and is_first:
-            return _judge_first(case)
+            return _check_first(case)
         if case.before is None:
             earlier = case.decided.partition_epoch - 1
             return Undecided(record.reference, case.name, f"{NO_STATE_BEFORE}, of partition epoch {earlier}")
-        return _judge_election(case, case.before) if record.kind is Kind.PARTITION else _judge_isr(case, case.before)
+        return _check_election(case, case.before) if record.kind is Kind.PARTITION else _check_isr(case, case.before)
 
 
-def _judge_first(case: Case) -> Verdict:
+def _check_first(case: DecisionCase) -> Verdict:
     plan = plan_initialisations(case.view, [case.tp])
     return case.against(plan.failures.get(case.tp) or plan.creations[case.tp])
 
@@ -87,7 +87,7 @@ def _judge_first(case: Case) -> Verdict:
 # Elections
 
 
-def _judge_election(case: Case, before: LeaderAndIsr) -> Verdict:
+def _check_election(case: DecisionCase, before: LeaderAndIsr) -> Verdict:
     strategies = list(_strategies(case))
     if not strategies:
         return Undecided(case.record.reference, case.name, NO_DAMAGE)
@@ -103,7 +103,7 @@ def _judge_election(case: Case, before: LeaderAndIsr) -> Verdict:
     return case.against(outcomes[0])
 
 
-def _why_not_needed(case: Case, before: LeaderAndIsr, strategy: Strategy) -> str | None:
+def _why_not_needed(case: DecisionCase, before: LeaderAndIsr, strategy: Strategy) -> str | None:
     if isinstance(strategy, Preferred) and before.leader == next(iter(case.assignment.replicas), None):
         return "the preferred replica leads already"
     if strategy == Offline(allow_unclean=True) and before.leader in case.view.brokers.live_ids:
@@ -111,7 +111,9 @@ def _why_not_needed(case: Case, before: LeaderAndIsr, strategy: Strategy) -> str
     return None
 
 
-def _missing(case: Case, before: LeaderAndIsr, strategy: Strategy, made: LeaderAndIsr | ElectionFailure) -> str | None:
+def _missing(
+    case: DecisionCase, before: LeaderAndIsr, strategy: Strategy, made: LeaderAndIsr | ElectionFailure
+) -> str | None:
     """Say which input could explain that the decision differs from the one that was made here."""
     if isinstance(strategy, Reassign) and not any(r.kind is Kind.ASSIGNMENT for r in case.rest_of_partition):
         is_step = isinstance(made, ElectionFailure) or made.leader_epoch == case.decided.leader_epoch
@@ -123,14 +125,14 @@ def _missing(case: Case, before: LeaderAndIsr, strategy: Strategy, made: LeaderA
 
 
 def _elected(
-    case: Case, before: LeaderAndIsr, strategy: Strategy, *, unclean_allowed: bool
+    case: DecisionCase, before: LeaderAndIsr, strategy: Strategy, *, unclean_allowed: bool
 ) -> LeaderAndIsr | ElectionFailure:
     allowed = {case.tp.topic: unclean_allowed}
     plan = plan_elections(case.view, {case.tp: before}, strategy, allowed, mark_recovering=False)
     return plan.failures.get(case.tp) or plan.writes[case.tp]
 
 
-def _strategies(case: Case) -> Iterator[Strategy]:
+def _strategies(case: DecisionCase) -> Iterator[Strategy]:
     """The strategies that the record may be of; the most probable one first."""
     record, reason = case.record, case.record.reason
     if reason == Reassign.__name__:
@@ -152,18 +154,18 @@ def _strategies(case: Case) -> Iterator[Strategy]:
 # ISR
 
 
-def _judge_isr(case: Case, before: LeaderAndIsr) -> Verdict:
+def _check_isr(case: DecisionCase, before: LeaderAndIsr) -> Verdict:
     reason = case.record.reason or ""
     if reason in {REPLICA_OFFLINE, REPLICA_REMOVED}:
-        return _judge_removal(case, before)
+        return _check_removal(case, before)
     if reason == OTHER_REPLICAS:
-        return _judge_raise(case, before)
+        return _check_raise(case, before)
     if reason.startswith(ASKED_BY_BROKER) or reason == _ASKED_BY_LEADER:
-        return _judge_grant(case, before)
+        return _check_grant(case, before)
     return Undecided(case.record.reference, case.name, f"what {reason!r} means: another version of klamm wrote it")
 
 
-def _judge_removal(case: Case, before: LeaderAndIsr) -> Verdict:
+def _check_removal(case: DecisionCase, before: LeaderAndIsr) -> Verdict:
     if case.record.broker is None:
         return Undecided(case.record.reference, case.name, "whose replica it was")
     if (first := _election_first(case, before)) is not None:
@@ -179,7 +181,7 @@ def _judge_removal(case: Case, before: LeaderAndIsr) -> Verdict:
     return case.against(plans[0].writes.get(case.tp) or plans[0].failures.get(case.tp) or is_out)
 
 
-def _election_first(case: Case, before: LeaderAndIsr) -> OtherDecision | None:
+def _election_first(case: DecisionCase, before: LeaderAndIsr) -> OtherDecision | None:
     """Find that the leader leaves the ISR although another one could have been elected before."""
     is_queued = case.tp.topic in case.view.deletions.queued
     if case.record.reason != REPLICA_OFFLINE or before.leader != case.record.broker or is_queued:
@@ -190,7 +192,7 @@ def _election_first(case: Case, before: LeaderAndIsr) -> OtherDecision | None:
     return case.differs(Differs.ORDER, leadership_text(case.decided), f"first an election: {leadership_text(made)}")
 
 
-def _judge_raise(case: Case, before: LeaderAndIsr) -> Verdict:
+def _check_raise(case: DecisionCase, before: LeaderAndIsr) -> Verdict:
     target = case.assignment.target
     # Where leaders write the ISR, it may have grown after it was read to see whether the move is complete.
     is_known = case.view.leaderships.known.get(case.tp) == before
@@ -202,7 +204,7 @@ def _judge_raise(case: Case, before: LeaderAndIsr) -> Verdict:
     return case.against(plan.failures.get(case.tp) or plan.writes[case.tp])
 
 
-def _judge_grant(case: Case, before: LeaderAndIsr) -> Verdict:
+def _check_grant(case: DecisionCase, before: LeaderAndIsr) -> Verdict:
     decided, tp = case.decided, case.tp
     sender = (case.record.reason or "").removeprefix(ASKED_BY_BROKER)
     broker = BrokerId(int(sender)) if sender.isdecimal() else decided.leader

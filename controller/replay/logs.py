@@ -20,7 +20,7 @@ from state_log.writer import parse_segment_name
 
 MALFORMED = "lines that are no records"
 UNREADABLE = "files that cannot be read"
-_CONTROLLER = "controller-"
+CONTROLLER = "controller-"
 _Place = tuple[str | None, str | None, int | None, int]
 """Topic, topic id, partition, partition epoch."""
 
@@ -55,7 +55,7 @@ def replay_folders(folders: Sequence[Path], zone: str = "UTC") -> Replayed:
             if isinstance(record, LoggedStateChange):
                 written.add(record)
     for name, paths in sorted(_by_log(segments).items()):
-        if name.startswith(_CONTROLLER):
+        if name.startswith(CONTROLLER):
             lines = chain.from_iterable(_lines(path, replayed) for path in paths)
             replay_one(_records(lines, replayed, name), replayed, written.before)
     replay_kafka_records(list(read_kafka_records(folders, zone, replayed)), replayed)
@@ -68,7 +68,7 @@ def replay_records(logs: Mapping[str, Sequence[LoggedStateChange]]) -> Replayed:
     for record in chain.from_iterable(logs.values()):
         written.add(record)
     for name in sorted(logs):
-        if name.startswith(_CONTROLLER):
+        if name.startswith(CONTROLLER):
             replay_one(logs[name], replayed, written.before)
     return replayed
 

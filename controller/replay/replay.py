@@ -17,9 +17,9 @@ from cluster.model.state_machines import PartitionState, ReplicaState
 from controller import changes
 from controller.decisions.cluster_events import REASSIGNMENT_COMPLETED, REASSIGNMENT_STARTED
 from controller.decisions.partitions.leader_election import ControlledShutdown, Offline
-from controller.replay.assignments import judge_assignment, judge_partition_move, judge_replica_move
-from controller.replay.case import Case
-from controller.replay.leaderships import ASKED_BY, judge_leadership
+from controller.replay.assignments import check_assignment, check_partition_move, check_replica_move
+from controller.replay.case import DecisionCase
+from controller.replay.leaderships import ASKED_BY, check_leadership
 from controller.replay.term import Term, assignment_of, has_leadership, without_repetition
 from controller.replay.verdicts import NO_BEGINNING, NO_LIVENESS, OtherDecision, Undecided, Verdict
 from state_log.reasons import INITIALISED
@@ -57,10 +57,13 @@ class Replayed(Struct):
 
 
 class LogReplay:
-    """Replays one controller's log: `take` each record in the order of its numbers, `finish` at the end."""
+    """Replays one controller's log: `take` each record in the order of its numbers, `finish` at the end.
+
+    `replayed` gets what is found.
+    """
 
     def __init__(self, replayed: Replayed, read_state: ReadState = nothing_read) -> None:
-        self._replayed, self._read_state = replayed, read_state
+        self.replayed, self._read_state = replayed, read_state
         replayed.logs += 1
         self._term: Term | None = None
         self._event: list[LoggedStateChange] = []
@@ -81,12 +84,21 @@ class LogReplay:
         self._event.append(record)
 
     def finish(self) -> None:
-        """Replay the event that may still have been going on."""
+        """Replay the event that may not have been over."""
         event, self._event = self._event, []
         for position, record in enumerate(event):
             self._replay(record, event[position + 1 :])
         if self._term is not None:
             self._term.join_bounced()
+
+    def look_ahead(self) -> Replayed:
+        """Replay the last event on a copy of the state: what `finish` finds, if the log has no more of it."""
+        ahead = LogReplay(Replayed(), self._read_state)
+        ahead._event = list(self._event)
+        if self._term is not None:
+            ahead._term = self._term.copy({record.topic for record in self._event if record.topic is not None})
+        ahead.finish()
+        return ahead.replayed
 
     def _replay(self, record: LoggedStateChange, following: Sequence[LoggedStateChange]) -> None:
         if record.kind is Kind.CONTROLLER:
@@ -95,7 +107,7 @@ class LogReplay:
         term = self._term
         if term is None:
             if _is_decision(record):
-                self._replayed.add_undecided(NO_BEGINNING, record.reference)
+                self.replayed.add_undecided(NO_BEGINNING, record.reference)
             return
         if record.kind is Kind.LOADED:
             for tp, part in by_partition(record):
@@ -112,16 +124,16 @@ class LogReplay:
     def _decide(
         self, term: Term, tp: TopicPartition, record: LoggedStateChange, following: Sequence[LoggedStateChange]
     ) -> None:
-        for name, verdict in _judged(Case(term, tp, record, following), self._read_state):
+        for name, verdict in _replayed_steps(DecisionCase(term, tp, record, following), self._read_state):
             if isinstance(verdict, Undecided):
-                self._replayed.add_undecided(verdict.missing, verdict.record)
+                self.replayed.add_undecided(verdict.missing, verdict.record)
                 continue
-            self._replayed.decisions[name] += 1
+            self.replayed.decisions[name] += 1
             if verdict is not None:
-                self._replayed.others.append(verdict)
+                self.replayed.others.append(verdict)
         if term.assumed:
             listed = ", ".join(map(str, sorted(term.assumed)))
-            self._replayed.assumed[f"{NO_LIVENESS}: {listed} taken for live"] += 1
+            self.replayed.assumed[f"{NO_LIVENESS}: {listed} taken for live"] += 1
             term.assumed.clear()
 
 
@@ -129,34 +141,34 @@ def _is_decision(record: LoggedStateChange) -> bool:
     return record.kind in {Kind.PARTITION, Kind.ISR, Kind.ASSIGNMENT, Kind.REPLICA}
 
 
-def _judged(case: Case, read_state: ReadState) -> Iterator[tuple[str, Verdict]]:
+def _replayed_steps(case: DecisionCase, read_state: ReadState) -> Iterator[tuple[str, Verdict]]:
     """Replay what the record says, then take it over into the term."""
     term, tp, record = case.term, case.tp, case.record
     match record.kind:
         case Kind.PARTITION:
             _know_partition(term, tp, record)
-            yield "partition", judge_partition_move(case)
+            yield "partition", check_partition_move(case)
             if record.leader is not None:
-                yield case.name, _judge_leadership(case, read_state)
+                yield case.name, _check_leadership(case, read_state)
                 _write(case, lambda written: changes.LeadersElected(written, record.reason or ""))
             elif (state := _partition_state(record)) is not None:
                 term.context.apply(changes.PartitionsMoved({tp: state}))
         case Kind.ISR:
-            yield case.name.rstrip("0123456789 "), _judge_leadership(case, read_state)
+            yield case.name.rstrip("0123456789 "), _check_leadership(case, read_state)
             _write(case, lambda written: changes.LeadershipsWritten(written, record.reason or ""))
         case Kind.ASSIGNMENT:
-            yield case.name, judge_assignment(case)
+            yield case.name, check_assignment(case)
             _assign(term, tp, record)
         case Kind.REPLICA:
             if record.to_state == ReplicaState.ONLINE and term.has_bounced(record.broker):
                 term.join_bounced()
-            yield "replica", judge_replica_move(case)
+            yield "replica", check_replica_move(case)
             _move_replica(term, tp, record)
         case _:
             return
 
 
-def _judge_leadership(case: Case, read_state: ReadState) -> Verdict:
+def _check_leadership(case: DecisionCase, read_state: ReadState) -> Verdict:
     record = case.record
     if not has_leadership(record):
         return Undecided(record.reference, case.name, "the leadership that was written")
@@ -167,10 +179,10 @@ def _judge_leadership(case: Case, read_state: ReadState) -> Verdict:
         case.term.assume_live((decided.leader,))
     known = case.view.leaderships.known.get(case.tp)
     follows = known is not None and known.partition_epoch + 1 == record.partition_epoch
-    return judge_leadership(case._replace(before=known if follows else read_state(record)))
+    return check_leadership(case._replace(before=known if follows else read_state(record)))
 
 
-def _write(case: Case, change: Callable[[changes.Leaderships], changes.Change]) -> None:
+def _write(case: DecisionCase, change: Callable[[changes.Leaderships], changes.Change]) -> None:
     if has_leadership(case.record):
         case.term.context.apply(change({case.tp: case.decided}))
 

@@ -10,7 +10,7 @@ _NOTHING_READ: Final = "no controller's log was read: is this the folder of the 
 
 
 def verdict_of(replayed: Replayed) -> str:
-    """`findings` if the code would have decided otherwise anywhere, but for known deviations; else `incomplete` if
+    """Say `findings` if the code would have decided otherwise anywhere, but for known deviations; else `incomplete` if
     something could not be replayed; else `clean`.
     """
     if any(not found.deviation for found in replayed.others):
@@ -19,7 +19,7 @@ def verdict_of(replayed: Replayed) -> str:
 
 
 def gaps_of(replayed: Replayed) -> list[dict[str, Any]]:
-    """What was missing, how often, and the first record that needed it."""
+    """The inputs that were missing: how often, and the first record that needed each."""
     found = [
         {"missing": missing, "decisions": count, "first": first}
         for missing, (count, first) in sorted(replayed.undecided.items())

@@ -4,8 +4,9 @@ It is the context of the controller itself, so that decisions see what they saw.
 decisions that it has, and said to be unknown.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from typing import Final
 
 from cluster.model.broker import (
@@ -50,6 +51,14 @@ class Term:
         self._unwritten_moves: set[TopicPartition] = set()
         for broker in inputs.live or ():
             self.join(broker)
+
+    def copy(self, topics: Iterable[str]) -> "Term":
+        """Copy what is known of the brokers and of these topics."""
+        copied = copy(self)
+        copied.context = self.context.copy(topics)
+        copied.assumed, copied._dead = set(self.assumed), set(self._dead)
+        copied._bounced, copied._unwritten_moves = list(self._bounced), set(self._unwritten_moves)
+        return copied
 
     # Brokers
 
@@ -149,8 +158,8 @@ class Term:
 
     def _is_leader_known(self, tp: TopicPartition) -> bool:
         known = self.context.leaderships.known.get(tp)
-        heard_of = {NO_LEADER, *self._dead, *self.context.brokers.registered_ids}
-        return known is None or known.leader in heard_of
+        named = {NO_LEADER, *self._dead, *self.context.brokers.registered_ids}
+        return known is None or known.leader in named
 
     def may_be_moving(self, tp: TopicPartition) -> bool:
         """Whether an earlier log does not say if the partition was being reassigned when the controller began."""

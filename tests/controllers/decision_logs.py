@@ -1,6 +1,7 @@
 """Logs of a controller, written record by record, for tests of what replays them."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -8,7 +9,17 @@ from msgspec.structs import replace
 from cluster.model.broker import TopicId
 from controller.replay.logs import replay_records
 from controller.replay.replay import Replayed
-from state_log.record import Cause, DecisionInputs, Kind, LoadedMove, LoadedPartition, LoggedStateChange
+from state_log.record import (
+    Cause,
+    DecisionInputs,
+    Kind,
+    LoadedMove,
+    LoadedPartition,
+    LoggedStateChange,
+    Stamper,
+    StateChange,
+)
+from state_log.writer import SegmentName
 
 NODE, INCARNATION, EPOCH = "controller-1001", "1700000000000.1", 5
 ORDERS = TopicId("m0Xr1jGqSwGvBNHFKptIFA")
@@ -82,6 +93,21 @@ class DecisionLog:
         if others:
             logs[f"{others[0].node}/{others[0].incarnation}"] = list(others)
         return replay_records(logs)
+
+    def write(self, folder: Path) -> Path:
+        """Write the segment of this log."""
+        fields = StateChange.__struct_fields__
+        plain = [StateChange(**{name: getattr(record, name) for name in fields}) for record in self.records]
+        lines = Stamper(NODE, INCARNATION).stamp(plain, self.records[0].at_ms)
+        path = folder / str(SegmentName(NODE, INCARNATION, 0))
+        path.write_bytes(b"".join(line + b"\n" for line in lines))
+        return path
+
+    @staticmethod
+    def comparable(record: LoggedStateChange) -> LoggedStateChange:
+        """Without what columns do not keep: the chain, and the controller epochs of what was loaded."""
+        partitions = record.partitions and tuple(replace(p, controller_epoch=-1) for p in record.partitions)
+        return replace(record, prev="", partitions=partitions, moves=record.moves or None)
 
     @staticmethod
     def _of(partition: int) -> dict[str, Any]:
