@@ -47,6 +47,7 @@ class StreamedReplay:
             replayed.decisions.total(),
             _missing([replayed]),
             _missing(self._ahead.values()),
+            sum(each.decisions.total() for each in self._ahead.values()),
         )
 
 

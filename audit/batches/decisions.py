@@ -22,6 +22,10 @@ from state_log.causes import ISR_WRITTEN
 from state_log.record import Kind, LoggedStateChange
 
 DECIDED_OTHERWISE: Final = "decided-otherwise"
+_OF_PARTITION: Final = (
+    *("partition", "leader", "leader_epoch", "partition_epoch", "isr", "replicas", "adding_replicas"),
+    "removing_replicas",
+)
 _NESTED: Final = ("cause", "inputs", "witness")
 _Rows = Iterator[tuple[tuple[str, str, int], list[Mapping[str, Any]]]]
 
@@ -40,8 +44,8 @@ class OtherwiseDecided(NamedTuple):
 class ReplayNews(NamedTuple):
     """What records have brought.
 
-    `missing`: how many decisions could not be replayed, by what was missing, with the first record. `pending`: the same
-    for the last event of each log, of which there may be more; it is not counted in `decisions` yet either.
+    `missing`: how many decisions could not be replayed, by what was missing, with the first record. `pending`,
+    `pending_decisions`: the same for the last event of each log, of which there may be more.
     """
 
     found: tuple[OtherwiseDecided, ...]
@@ -49,6 +53,7 @@ class ReplayNews(NamedTuple):
     decisions: int
     missing: Mapping[str, tuple[int, str]]
     pending: Mapping[str, tuple[int, str]]
+    pending_decisions: int
 
 
 class Replayer(Protocol):
@@ -82,7 +87,9 @@ class ReplayStage:
         self._batch = batch
         missing = summed(known.missing, news.missing)
         found = [_finding(each, FOUND) for each in news.found] + [_finding(each, WITHDRAWN) for each in news.withdrawn]
-        return found, ReplayedDecisions(known.decisions + news.decisions, missing, dict(news.pending))
+        return found, ReplayedDecisions(
+            known.decisions + news.decisions, missing, dict(news.pending), news.pending_decisions
+        )
 
 
 def summed(*counts: Mapping[str, tuple[int, str]]) -> dict[str, tuple[int, str]]:
@@ -140,7 +147,7 @@ def record_of_rows(rows: list[Mapping[str, Any]]) -> LoggedStateChange:
     if row["kind"] == Kind.LOADED and "partition" in row:
         row["partitions"] = [_loaded(each) for each in rows]
         row["moves"] = [_move(each) for each in rows if each["adding_replicas"] or each["removing_replicas"]]
-        for name in ("partition", "leader", "leader_epoch", "partition_epoch", "isr", "replicas"):
+        for name in _OF_PARTITION:
             row.pop(name, None)
     return msgspec.convert(row, LoggedStateChange)
 

@@ -70,7 +70,8 @@ class AuditResult(Struct, frozen=True):
     `verdict`: `findings` if there are any; else `incomplete` if something was missing or malformed; else `clean`.
     `incomplete` names what was, whatever the verdict. `expected`: by the numbers of the records that were read. `ends`:
     of which nodes no head was given to check the end of the newest log against; "" if of none; `open_ends`: by these
-    nodes, the number of the last record that was read. `timezone`: of the times in `kafka_logs`.
+    nodes, the number of the last record that was read. `timezone`: of the times in `kafka_logs`. `decisions`: how many
+    of controllers were replayed; None without `--replay`.
     `not_applicable`: rules that do not hold for these logs, and why. `rules`: by which versions of the rules the
     records were judged; "" if by those of this klamm alone.
     """
@@ -88,6 +89,7 @@ class AuditResult(Struct, frozen=True):
     ends: str = ""
     open_ends: dict[str, int] = {}
     rules: str = ""
+    decisions: int | None = None
 
 
 def read_result(
@@ -130,6 +132,7 @@ def read_result(
         ends=log_ends.open.why,
         open_ends=log_ends.open.last,
         rules=_rules(commit),
+        decisions=None if commit is None or commit.decisions is None else commit.decisions.all_decisions,
     )
 
 
@@ -329,9 +332,8 @@ def _not_replayed(commit: Commit | None) -> Iterator[Gap]:
     if commit is None or commit.decisions is None:
         return
     for missing, (count, first) in sorted(summed(commit.decisions.missing, commit.decisions.pending).items()):
-        yield Gap(
-            "decisions", f"{count} were not replayed, as no log says {missing}" + (f" (first {first})" if first else "")
-        )
+        where = f" (first {first})" if first else ""
+        yield Gap("decisions", f"{count} were not replayed, as no log says {missing}{where}")
 
 
 def nested(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -65,12 +65,17 @@ class BucketResult(Struct, frozen=True):
 class ReplayedDecisions(Struct, frozen=True):
     """How many decisions of controllers were replayed, and what was missing for others: how many, and the first.
 
-    `pending`: the same of the last event of each log, which the next batch may continue.
+    `pending`, `pending_decisions`: the same of the last event of each log, which the next batch may continue.
     """
 
     decisions: int = 0
     missing: dict[str, tuple[int, str]] = {}
     pending: dict[str, tuple[int, str]] = {}
+    pending_decisions: int = 0
+
+    @property
+    def all_decisions(self) -> int:
+        return self.decisions + self.pending_decisions
 
 
 class Commit(Struct, frozen=True):

@@ -25,7 +25,6 @@ from controller.replay.verdicts import NO_BEGINNING, NO_LIVENESS, OtherDecision,
 from state_log.reasons import INITIALISED
 from state_log.record import Kind, LoggedStateChange, by_partition
 
-_STARTUP: Final = "Startup"
 _LIVE_BY_ISR: Final = frozenset({INITIALISED, Offline.__name__, ControlledShutdown.__name__})
 """Reasons of leaderships whose whole ISR is live."""
 
@@ -113,8 +112,7 @@ class LogReplay:
             for tp, part in by_partition(record):
                 term.load(tp, part)
             return
-        has_begun = record.cause is None or record.cause.event != _STARTUP
-        if not term.has_states and (has_begun or record.kind is Kind.PARTITION):
+        if not term.has_states and (record.cause != term.begun_by or record.kind is Kind.PARTITION):
             term.derive_states()
         if record.topic is None or record.partition is None:
             _apply_other(term, record)

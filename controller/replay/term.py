@@ -38,6 +38,8 @@ class Term:
         """Begin with the record that the controller became active."""
         self.epoch = ControllerEpoch(0 if active.controller_epoch is None else active.controller_epoch)
         self.context = ControllerContext(self.epoch, ZkVersion(0))
+        self.begun_by = active.cause
+        """The event in which the controller became active."""
         inputs = active.inputs or DecisionInputs()
         self.records_inputs = inputs.live is not None
         """Whether the log has the inputs that earlier versions of klamm did not record."""

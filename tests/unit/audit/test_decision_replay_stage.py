@@ -53,6 +53,7 @@ def test_findings_do_not_depend_on_how_the_log_is_divided_or_on_restarts(sizes: 
         assert found_in(output).keys() == expected(log)
         result = read_result(output)
         assert result.findings[DECIDED_OTHERWISE] == 2
+        assert result.decisions == log.replayed().decisions.total()
 
 
 def test_an_event_of_which_more_is_read_later_explains_itself(tmp_path: Path) -> None:
