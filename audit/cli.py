@@ -332,6 +332,7 @@ app.command("query", epilog=table_commands.QUERY_EPILOG)(table_commands.query)
 app.command("compact", epilog=table_commands.COMPACT_EPILOG)(table_commands.compact)
 app.command("delta", epilog=table_commands.DELTA_EPILOG)(table_commands.delta)
 app.command("rebuild", epilog=table_commands.REBUILD_EPILOG)(table_commands.rebuild)
+app.command("rejudge", epilog=table_commands.REJUDGE_EPILOG)(table_commands.rejudge)
 app.command("publish", epilog=topic_command.EPILOG)(topic_command.publish)
 app.command(epilog="Example:\n  klamm audit package --output klamm-audit.zip\nExit codes: 0 done; 1 failed.")(package)
 
