@@ -38,7 +38,7 @@ class StreamedReplay:
                 log.take(record)
                 touched.add(name)
         before = [each for name in sorted(touched & self._ahead.keys()) for each in self._ahead[name].others]
-        self._ahead |= {name: self._logs[name].look_ahead() for name in sorted(touched)}
+        self._ahead |= {name: self._logs[name].replay_unfinished() for name in sorted(touched)}
         found = replayed.others + [each for name in sorted(touched) for each in self._ahead[name].others]
         names = {_name(each) for each in found}
         return ReplayNews(

@@ -47,7 +47,7 @@ class Rejudged(Struct, frozen=True):
         return not (self.appeared or self.gone or self.changed or self.newly_incomplete or self.no_longer_incomplete)
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """How many findings appeared, went and changed, by rule."""
+        """Count the findings that appeared, went and changed, by rule."""
         lists = {"appeared": self.appeared, "gone": self.gone, "changed": self.changed}
         return {name: dict(sorted(Counter(row["rule"] for row in rows).items())) for name, rows in lists.items()}
 

@@ -328,7 +328,7 @@ def _origins(folder: OutputFolder, findings: Sequence[Mapping[str, Any]]) -> dic
 
 
 def _not_replayed(commit: Commit | None) -> Iterator[Gap]:
-    """What decisions could not be replayed for want of."""
+    """Say what decisions could not be replayed for want of."""
     if commit is None or commit.decisions is None:
         return
     for missing, (count, first) in sorted(summed(commit.decisions.missing, commit.decisions.pending).items()):

@@ -90,7 +90,7 @@ EXPLANATIONS: Final[dict[str, Explanation]] = {rule: text for each in RULES for 
     ),
     DECIDED_OTHERWISE: Explanation(
         "error",
-        "A controller decides as this klamm's code does from the state that its log shows (with --replay only).",
+        "A controller decides as this klamm's code does from the state that its log shows (with `--replay` only).",
         "the record and the one before it of the partition: another version of klamm decided, or the log was changed",
         "klamm audit replay reads Kafka's logs",
     ),

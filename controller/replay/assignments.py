@@ -36,9 +36,10 @@ def _check_completion(case: DecisionCase, decided: ReplicaAssignment) -> Verdict
     if decided != target:
         return case.differs(Differs.ASSIGNMENT, text, assignment_text(target))
     leadership = case.view.leaderships.known.get(case.tp)
-    if leadership is None or not is_complete(known, leadership):
+    if not is_complete(known, leadership):
         return case.refused(text, "not all of the new replicas are in sync")
-    if left := [b for b in known.removing if b in leadership.isr]:
+    in_sync = () if leadership is None else leadership.isr
+    if left := [b for b in known.removing if b in in_sync]:
         return case.differs(
             Differs.ORDER, text, f"first the removed replicas leave the ISR: {', '.join(map(str, left))}"
         )

@@ -90,7 +90,7 @@ class LogReplay:
         if self._term is not None:
             self._term.join_bounced()
 
-    def look_ahead(self) -> Replayed:
+    def replay_unfinished(self) -> Replayed:
         """Replay the last event on a copy of the state: what `finish` finds, if the log has no more of it."""
         ahead = LogReplay(Replayed(), self._read_state)
         ahead._event = list(self._event)
