@@ -388,3 +388,18 @@ def test_only_records_of_controllers_are_decisions() -> None:
     roles = [replace(r, node="broker-1") for r in log.records]
     assert isinstance(roles[0], LoggedStateChange)
     assert log.replayed(*roles).decisions == log.replayed().decisions
+
+
+def test_a_partition_that_was_never_led_completes_at_once() -> None:
+    """As seed 82 of the simulator has it: the replicas are in place, and there is no state to wait for."""
+    log = DecisionLog().loaded((0, -1, -1, -1, (), (3,)))
+    assert log.event("ApiPartitionReassignment").assignment("completed", (3,)).replayed().others == []
+
+
+def test_the_move_of_a_leader_that_wrote_its_isr_itself_may_be_seen_complete_later() -> None:
+    """As seed 10 has it, with protocol version 2.5: the ISR grew after it was read to see whether the move is over."""
+    log = DecisionLog((1, 2, 3)).loaded((0, 1, 4, 7, (1, 3), (3, 2, 1)), moves=[(0, (3,), (1,))])
+    log.event("BrokerChange").isr("another list of replicas", (1, 5, 9, (1, 3, 2)), replicas=(3, 2, 1))
+    written = replace(log.records[-1], node="broker-1", kind=Kind.ROLE, cause=Cause(ISR_WRITTEN), partition_epoch=8)
+    replayed = log.replayed(replace(written, leader_epoch=4, to_state="leader", seq=0))
+    assert (replayed.others, replayed.undecided) == ([], {})
