@@ -22,6 +22,8 @@ from audit.storage.state_versions import RULES_VERSION
 
 _ALL: Final = 1_000_000
 _COPIED: Final = ("commits", "state", "tables", "checkpoint", "heads.json")
+_OF_OTHERS: Final = ("/_delta_log/", "/_current")
+"""What is kept beside the tables for other readers: the copy is not published."""
 _COMPARED: Final = ("message", "records", "topic", "partition")
 
 
@@ -94,7 +96,7 @@ def _copied(folder: OutputFolder) -> Iterator[Path]:
     with TemporaryDirectory(prefix="klamm-rejudge-") as temporary:
         top = Path(temporary)
         for name in folder.files.sizes(""):
-            if name.partition("/")[0] in _COPIED:
+            if name.partition("/")[0] in _COPIED and not any(part in name for part in _OF_OTHERS):
                 _copy(folder, name, top)
         yield top
 
