@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
@@ -170,10 +170,8 @@ def run(
         timeout_seconds=_run_time(timeout, once, follow, until_clean),
         keep_days=keep_days,
         delta=delta,
-        expected_nodes=_nodes(expect or []),
         heads=given_heads(context, heads, zookeeper, bootstrap),
-        require_trace=require_trace,
-        require_heads=require_heads,
+        **_required(expect, trace=require_trace, heads=require_heads),
         checkpoint=checkpoint,
         limits=_rule_limits(rule_limit or []),
         replayer=_replayer(context) if replay else None,
@@ -217,6 +215,11 @@ def _audited(
 def _replayer(context: typer.Context) -> "Callable[[], Replayer]":
     joined: Joined = context.obj
     return joined.make_replayer
+
+
+def _required(expect: list[str] | None, *, trace: bool, heads: bool) -> dict[str, Any]:
+    """The options of what has to be there, so that an audit is complete."""
+    return {"expected_nodes": _nodes(expect or []), "require_trace": trace, "require_heads": heads}
 
 
 def _run_time(timeout: float | None, once: bool, follow: bool, until_clean: bool) -> float | None:
