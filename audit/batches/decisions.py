@@ -102,16 +102,9 @@ def summed(*counts: Mapping[str, tuple[int, str]]) -> dict[str, tuple[int, str]]
 
 
 def _finding(each: OtherwiseDecided, status: str) -> AuditFinding:
-    return AuditFinding(
-        DECIDED_OTHERWISE,
-        f"{each.decision} in {each.record}",
-        each.message,
-        (each.record,),
-        status,
-        topic=each.topic,
-        partition=each.partition,
-        at_ms=each.at_ms,
-    )
+    # Of no partition, as far as the table knows: a rebuild checks the rules about partitions again, and not this.
+    subject, message = f"{each.decision} in {each.record}", f"{each.topic}-{each.partition}: {each.message}"
+    return AuditFinding(DECIDED_OTHERWISE, subject, message, (each.record,), status, at_ms=each.at_ms)
 
 
 def _records(output: OutputFolder, commit: Commit, first: int, last: int) -> Iterator[LoggedStateChange]:

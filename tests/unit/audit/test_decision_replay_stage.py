@@ -9,11 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.batches.decisions import DECIDED_OTHERWISE, ReplayStage, record_of_rows
+from audit.batches.rebuild import rebuild
 from audit.records.columns import to_columns
+from audit.report.rejudge import rejudge
 from audit.report.report import read_findings, read_result
+from audit.storage.output_folder import OutputFolder
 from launcher.decision_replays import StreamedReplay
 from state_log.reader import read_state_changes
 from tests.audits.log_audits import FolderAudit
+from tests.audits.outputs import leave_checkpoint
 from tests.controllers.decision_logs import DecisionLog
 from tests.unit.controller.replay.test_decision_replay import cancelled, disk_failed, failed, loaded, moved, unclean
 
@@ -84,6 +88,18 @@ def test_what_was_read_before_the_stage_was_asked_for_is_replayed_with_the_next_
     path.write_bytes(b"".join(lines))
     audit.read()
     assert found_in(output).keys() == expected(log)
+
+
+def test_a_rebuild_leaves_what_was_replayed(tmp_path: Path) -> None:
+    wrong().write(tmp_path)
+    output = tmp_path / "output"
+    FolderAudit(tmp_path, output, replay=ReplayStage(StreamedReplay)).read()
+    leave_checkpoint(output)
+    known = found_in(output)
+    assert len(known) == 2
+    assert rejudge(OutputFolder(output)).is_same
+    rebuild(OutputFolder(output))
+    assert found_in(output) == known
 
 
 def test_what_is_missing_makes_the_audit_incomplete(tmp_path: Path) -> None:
