@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
@@ -23,6 +23,7 @@ from audit.commands.heads_options import (
     given_heads,
 )
 from audit.commands.input_options import LogDirOrUrlOption, inputs_of
+from audit.commands.joined import Joined
 from audit.commands.spark_options import (
     CheckpointOption,
     ClassArchiveOption,
@@ -43,6 +44,7 @@ from cluster.model.errors import ConfigError, StartupError
 from cluster.model.exit_codes import ExitCode
 
 if TYPE_CHECKING:
+    from audit.batches.decisions import Replayer
     from audit.options import AuditOptions
     from audit.report.alerts import Alerts
     from audit.report.report import AuditResult
@@ -74,6 +76,9 @@ ExpectOption = Annotated[
     typer.Option(
         "--expect", metavar="NODE", help="A node that has a log, such as broker-4: incomplete without it. Repeatable."
     ),
+]
+ReplayOption = Annotated[
+    bool, typer.Option("--replay", help="Replay what controllers decided, as 'klamm audit replay' does.")
 ]
 RuleLimitOption = Annotated[
     list[str] | None,
@@ -136,6 +141,7 @@ def run(
     timezone: TimezoneOption = "UTC",
     require_trace: RequireTraceOption = False,
     webhook: WebhookOption = "",
+    replay: ReplayOption = False,
     form: FormatOption = Format.TABLE,
     limit: LimitOption = 20,
     master: MasterOption = "",
@@ -158,18 +164,17 @@ def run(
 
     inputs, local = inputs_of(log_dir, kafka, topic, kafka_connector, until_clean=until_clean)
     options = AuditOptions(
-        timezone=_time_zone(timezone),
+        timezone=time_zone(timezone),
         once=once,
         trigger_seconds=trigger,
         timeout_seconds=_run_time(timeout, once, follow, until_clean),
         keep_days=keep_days,
         delta=delta,
-        expected_nodes=_nodes(expect or []),
         heads=given_heads(context, heads, zookeeper, bootstrap),
-        require_trace=require_trace,
-        require_heads=require_heads,
+        **_required(expect, trace=require_trace, heads=require_heads),
         checkpoint=checkpoint,
         limits=_rule_limits(rule_limit or []),
+        replayer=_replayer(context) if replay else None,
     )
     alerts = partial(_alerts, local, output, metrics_listen, webhook, until_clean=until_clean)
     spark = spark_settings(master, memory, cores, shuffle_partitions, conf, class_archive=class_archive)
@@ -207,6 +212,16 @@ def _audited(
     return result
 
 
+def _replayer(context: typer.Context) -> "Callable[[], Replayer]":
+    joined: Joined = context.obj
+    return joined.make_replayer
+
+
+def _required(expect: list[str] | None, *, trace: bool, heads: bool) -> dict[str, Any]:
+    """The options of what has to be there, so that an audit is complete."""
+    return {"expected_nodes": _nodes(expect or []), "require_trace": trace, "require_heads": heads}
+
+
 def _run_time(timeout: float | None, once: bool, follow: bool, until_clean: bool) -> float | None:
     """Return the time-out of the run; refuse modes that exclude one another."""
     if once + follow + until_clean > 1:
@@ -216,7 +231,8 @@ def _run_time(timeout: float | None, once: bool, follow: bool, until_clean: bool
     return timeout
 
 
-def _time_zone(name: str) -> str:
+def time_zone(name: str) -> str:
+    """Check the name of a time zone. Raises BadParameter."""
     try:
         return ZoneInfo(name).key
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -319,6 +335,7 @@ app.command("query", epilog=table_commands.QUERY_EPILOG)(table_commands.query)
 app.command("compact", epilog=table_commands.COMPACT_EPILOG)(table_commands.compact)
 app.command("delta", epilog=table_commands.DELTA_EPILOG)(table_commands.delta)
 app.command("rebuild", epilog=table_commands.REBUILD_EPILOG)(table_commands.rebuild)
+app.command("rejudge", epilog=table_commands.REJUDGE_EPILOG)(table_commands.rejudge)
 app.command("publish", epilog=topic_command.EPILOG)(topic_command.publish)
 app.command(epilog="Example:\n  klamm audit package --output klamm-audit.zip\nExit codes: 0 done; 1 failed.")(package)
 

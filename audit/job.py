@@ -23,11 +23,13 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
 from audit.batches.batch import BatchSettings, check_batch
+from audit.batches.decisions import ReplayStage
 from audit.chains.witnesses import LAG_MS, LOG_CUT, SEALED_LAG_MS
 from audit.options import AuditOptions
 from audit.reading.hadoop_files import stream_files
 from audit.reading.source import FORMAT, ReadPlan, StateChangeSource
 from audit.report.report import AuditResult, read_result
+from audit.rules.limits import Limits
 from audit.spark.errors import LOG, AuditFailedError, explained
 from audit.spark.interrupts import deferred_interrupts
 from audit.spark.session import as_submitted, folder_of_spark, start_session
@@ -92,8 +94,7 @@ def run_audit(
         try:
             _register(spark, listener)
             buckets = folder.bucket_count(settings.buckets)
-            kept = BatchSettings(settings.tasks, buckets, checkpoint, limits, options.keep_days, options.delta)
-            batches = _Batches(folder, kept)
+            batches = _Batches(folder, _batch_settings(options, settings.tasks, buckets, checkpoint, limits))
             plan = ReadPlan(options.batch_bytes, settings.tasks, buckets, options.timezone)
             rows = partial(_rows, spark, inputs, plan, folder)
             report = None if on_progress is None else lambda: on_progress(result()) is True
@@ -111,6 +112,11 @@ def run_audit(
             if session is None:
                 spark.stop()
     return result()
+
+
+def _batch_settings(options: AuditOptions, tasks: int, buckets: int, checkpoint: str, limits: Limits) -> BatchSettings:
+    replay = None if options.replayer is None else ReplayStage(options.replayer)
+    return BatchSettings(tasks, buckets, checkpoint, limits, options.keep_days, options.delta, replay)
 
 
 def _lag_ms(inputs: Inputs, *, once: bool) -> int:

@@ -1,10 +1,11 @@
 """What a run of the audit is asked to do: how it reads, what it is held to, what it keeps."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec import Struct
 
+from audit.batches.decisions import Replayer
 from audit.reading.source import UTC
 from audit.rules.limits import Limits
 from state_log.heads_file import GivenHead
@@ -36,6 +37,8 @@ class AuditOptions(Struct, frozen=True, kw_only=True):
     """Whether logs of Apache Kafka that are not of level TRACE make the audit incomplete."""
     require_heads: bool = False
     """Whether a node whose newest log has no head makes the audit incomplete."""
+    replayer: Callable[[], Replayer] | None = None
+    """Makes what replays the decisions of controllers; None: they are not replayed."""
     checkpoint: str = ""
     """The location of Spark's checkpoint, if not below the output."""
     limits: Limits | None = None

@@ -182,10 +182,14 @@ class LeadershipsRead(Struct, frozen=True):
 
 
 class LeadersElected(Struct, frozen=True):
-    """Partition state znodes were created or written with the result of elections: the partitions are online."""
+    """Partition state znodes were created or written with the result of elections: the partitions are online.
+
+    `unclean`: of those that are unclean, who allowed that (`state_log.record.UNCLEAN_BY_REQUEST`).
+    """
 
     leaderships: Leaderships
     reason: str
+    unclean: Mapping[TopicPartition, str] = {}
 
 
 class LeadershipsWritten(Struct, frozen=True):
@@ -276,9 +280,10 @@ class LeftReplicasDeleted(Struct, frozen=True):
 
 
 class ControllerActivated(Struct, frozen=True):
-    """The controller became active and loaded the cluster state."""
+    """The controller became active and loaded the cluster state. `governs_kafka`: the brokers are Kafka's."""
 
     controller: ControllerId
+    governs_kafka: bool = False
 
 
 class ControllerResigned(Struct, frozen=True):

@@ -7,13 +7,22 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, get_args
 
 from cluster.model.broker import NO_LEADER, NO_LEADER_EPOCH, BrokerId, ControllerEpoch, PartitionEpoch, RegisteredBroker
-from cluster.model.partition import LeaderAndIsr, TopicPartition
+from cluster.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from cluster.model.state_machines import PartitionState
 from cluster.requests.context import RequestContext
 from controller import changes
 from controller.context.controller_context import ControllerContext
 from controller.decisions.cluster_events import REASSIGNMENT_COMPLETED, recorded_as
-from state_log.record import Cause, Kind, LoadedPartition, StateChange
+from state_log.record import (
+    GOVERNS_KAFKA,
+    GOVERNS_KLAMM,
+    Cause,
+    DecisionInputs,
+    Kind,
+    LoadedMove,
+    LoadedPartition,
+    StateChange,
+)
 
 _Caller = Callable[[str | None], RequestContext | None]
 _Record = Callable[..., StateChange]
@@ -116,6 +125,7 @@ def _elected(change: changes.LeadersElected, context: ControllerContext, record:
             leader_epoch=leadership.leader_epoch,
             partition_epoch=leadership.partition_epoch,
             isr=leadership.isr,
+            inputs=_inputs(context, tp, change.unclean.get(tp)),
         )
         for tp, leadership in change.leaderships.items()
     ]
@@ -133,9 +143,31 @@ def _written(change: changes.LeadershipsWritten, context: ControllerContext, rec
             leader_epoch=leadership.leader_epoch,
             partition_epoch=leadership.partition_epoch,
             isr=leadership.isr,
+            inputs=_inputs(context, tp),
         )
         for tp, leadership in change.leaderships.items()
     ]
+
+
+def _inputs(context: ControllerContext, tp: TopicPartition, unclean: str | None = None) -> DecisionInputs | None:
+    """The inputs of a decision about a partition that are unusual, and in no other record; None for none."""
+    brokers, damage = context.brokers, context.damage
+    is_usual = not (brokers.offline_directories or context.deletions.brokers_with_left_replicas or damage.reports)
+    if is_usual and not damage.awaited_reports and unclean is None:
+        return None
+    known = context.leaderships.known.get(tp)
+    replicas = dict.fromkeys((*context.topics.assignment(tp).replicas, *(() if known is None else known.isr)))
+    there = brokers.online_for(tp, include_shutting_down=True)
+    inputs = DecisionInputs(
+        offline=tuple(b for b in replicas if b in brokers.registered_ids and b not in there),
+        held=tuple(b for b in replicas if tp in damage.held_on(b)),
+        awaited=tuple(b for b in replicas if b in damage.awaited_reports),
+        unclean=unclean,
+    )
+    return None if inputs == _USUAL else inputs
+
+
+_USUAL: Final = DecisionInputs()
 
 
 def _with_removing(replicas: tuple[BrokerId, ...], removing: tuple[BrokerId, ...] | None) -> tuple[BrokerId, ...]:
@@ -165,12 +197,30 @@ def _activated(change: changes.ControllerActivated, context: ControllerContext, 
     """The active controller and, per topic, the state of each partition, as initial states for an audit."""
     assignments = sorted(context.topics.assignments.items())
     return [
-        record(Kind.CONTROLLER, broker=change.controller, to_state="active"),
+        record(
+            Kind.CONTROLLER,
+            broker=change.controller,
+            to_state="active",
+            inputs=DecisionInputs(
+                live=tuple(sorted(context.brokers.live_ids)),
+                governs=GOVERNS_KAFKA if change.governs_kafka else GOVERNS_KLAMM,
+            ),
+        ),
         *(
-            record(Kind.LOADED, topic, partitions=tuple(_loaded(context, TopicPartition(topic, p)) for p in partitions))
+            record(
+                Kind.LOADED,
+                topic,
+                partitions=tuple(_loaded(context, TopicPartition(topic, p)) for p in partitions),
+                moves=_moves(partitions),
+            )
             for topic, partitions in assignments
         ),
     ]
+
+
+def _moves(partitions: Mapping[int, ReplicaAssignment]) -> tuple[LoadedMove, ...] | None:
+    moves = [LoadedMove(p, a.adding, a.removing) for p, a in sorted(partitions.items()) if a.is_being_reassigned]
+    return tuple(moves) or None
 
 
 def _loaded(context: ControllerContext, tp: TopicPartition) -> LoadedPartition:

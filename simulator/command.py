@@ -110,7 +110,7 @@ def _run_and_save(
     run: Callable[[int, float], SimulationRun], minutes: float, output: Path | None, seed: int
 ) -> RunResult:
     """Run one seed, in any process. Only the result is returned; logs and actions are written here."""
-    with _without_diagnostics():
+    with without_diagnostics():
         done = run(seed, minutes)
     if output is not None:
         _save(done, minutes, _folder_of(output, seed))
@@ -152,7 +152,7 @@ def _document(result: RunResult, minutes: float) -> dict[str, Any]:
 
 
 @contextmanager
-def _without_diagnostics() -> Iterator[None]:
+def without_diagnostics() -> Iterator[None]:
     """Suppress the log lines of simulated processes, whose times are virtual."""
     before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(_CRITICAL))

@@ -121,6 +121,39 @@ class LoadedPartition(Struct, frozen=True, array_like=True):
     controller_epoch: _ControllerEpoch
 
 
+class LoadedMove(Struct, frozen=True, array_like=True):
+    """The reassignment of a loaded partition, an array on the wire: the replicas that it adds and removes."""
+
+    partition: _Int32
+    adding: _Brokers
+    removing: _Brokers
+
+
+class DecisionInputs(Struct, frozen=True, omit_defaults=True):
+    """What a controller's decision rested on, beside what its other records say.
+
+    In a controller's record `active`: `live`, the brokers that it began with, and whose brokers they are, `klamm` or
+    `kafka`, as `governs`. Only logs with these have the others, and they have
+    them where they are not empty. Of the replicas and the ISR of the partition: `offline`, on registered brokers, yet
+    not online, as their log directory failed; `held`, damaged ones that are not to be elected; `awaited`, those whose
+    broker has not joined yet, as it has to name its damaged replicas. `unclean`: who allowed an unclean leader,
+    `request` or `config`.
+    """
+
+    live: _Brokers | None = None
+    governs: _Text | None = None
+    offline: _Brokers = ()
+    held: _Brokers = ()
+    awaited: _Brokers = ()
+    unclean: _Text | None = None
+
+
+GOVERNS_KLAMM: Final = "klamm"
+GOVERNS_KAFKA: Final = "kafka"
+UNCLEAN_BY_REQUEST: Final = "request"
+UNCLEAN_BY_CONFIG: Final = "config"
+
+
 class StateChange(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The fields set by the writer; the sink adds version, sequence number, chain, node, incarnation and time.
 
@@ -148,6 +181,8 @@ class StateChange(Struct, frozen=True, omit_defaults=True, kw_only=True):
     adding_replicas: _Brokers | None = None
     removing_replicas: _Brokers | None = None
     partitions: tuple[LoadedPartition, ...] | None = None
+    moves: tuple[LoadedMove, ...] | None = None
+    inputs: DecisionInputs | None = None
     reason: _Text | None = None
     request_id: _Text | None = None
     principal: _Text | None = None
@@ -218,7 +253,12 @@ def by_partition(record: LoggedStateChange) -> Iterator[tuple[TopicPartition, Lo
 
 
 def start_state(record: LoggedStateChange, item: LoadedPartition) -> LoggedStateChange:
-    """A `loaded` record reduced to one partition, with its leadership in the usual fields."""
+    """A `loaded` record reduced to one partition, with its leadership and move in the usual fields."""
+    move = next((m for m in record.moves or () if m.partition == item.partition), None)
+    if move is not None:
+        record = replace(record, moves=(move,), adding_replicas=move.adding, removing_replicas=move.removing)
+    elif record.moves is not None:
+        record = replace(record, moves=None)
     if item.leader_epoch < 0:
         return replace(record, partition=item.partition, replicas=item.replicas, partitions=(item,))
     return replace(

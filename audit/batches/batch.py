@@ -12,8 +12,9 @@ import pyarrow
 from msgspec.structs import replace
 from pyspark.sql import DataFrame
 
-from audit.batches.bucket import BucketPlace, check_bucket, concatenated
+from audit.batches.bucket import BucketPlace, check_bucket, concatenated, write_findings
 from audit.batches.cluster_state import Reported, check_cluster
+from audit.batches.decisions import ReplayStage
 from audit.reading.changed_files import FileFault
 from audit.reading.lines_read import ReadRange
 from audit.reading.source import FILES_ROW, LINES_ROW, RECORDS_ROW, from_stream
@@ -43,7 +44,8 @@ class BatchSettings(NamedTuple):
     checkpoint: str
     limits: Limits
     keep_days: int | None
-    delta: bool
+    delta: bool = False
+    replay: ReplayStage | None = None
 
 
 def check_batch(frame: DataFrame, number: int, output: OutputFolder, settings: BatchSettings) -> None:
@@ -69,7 +71,7 @@ def check_batch(frame: DataFrame, number: int, output: OutputFolder, settings: B
     for result in results:
         if result.error:
             raise OutputError(result.error)
-    commit_batch(output, before, results, settings.keep_days, delta=settings.delta)
+    commit_batch(output, before, results, settings.keep_days, delta=settings.delta, replay=settings.replay)
 
 
 def commit_batch(
@@ -79,6 +81,7 @@ def commit_batch(
     keep_days: int | None = None,
     *,
     delta: bool = False,
+    replay: ReplayStage | None = None,
 ) -> None:
     """Make the results of a batch count, keep the tables small, and delete what they no longer need.
 
@@ -97,6 +100,13 @@ def commit_batch(
         more = output.take_written()
         written |= {table: set(days) for table, days in more.items()}
         commit = replace(commit, tables=_summed(commit.tables, [more]))
+    if replay is not None:
+        found, decisions = replay.check(output, before, commit.batch)
+        write_findings(output, BucketPlace(commit.bucket_count + 1, commit.batch), found)
+        more = output.take_written()
+        for table, days in more.items():
+            written.setdefault(table, set()).update(days)
+        commit = replace(commit, tables=_summed(commit.tables, [more]), decisions=decisions)
     done = compact_some(output, before, commit, written)
     if keep_days is not None:
         old = delete_old(output, done.commit, keep_days, datetime.now(UTC).date())

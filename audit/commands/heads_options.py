@@ -1,11 +1,11 @@
 """Options of `klamm audit run` and `verify` that give heads of logs: from a file, or from the cluster itself."""
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from audit.commands.joined import Joined
 from state_log.heads_file import GivenHead, HeadsError, read_heads_file
 
 HeadsOption = Annotated[
@@ -24,10 +24,6 @@ RequireHeadsOption = Annotated[
     bool,
     typer.Option("--require-heads", help="Incomplete unless the newest log of each node has a head."),
 ]
-ReadHeads = Callable[[str, str], Sequence[GivenHead]]
-"""(ZooKeeper, bootstrap addresses; "": neither) -> the heads of a cluster: `context.obj`, because the audit itself asks
-neither ZooKeeper nor the nodes.
-"""
 
 
 def given_heads(context: typer.Context, file: Path | None, zookeeper: str, bootstrap: str) -> tuple[GivenHead, ...]:
@@ -38,5 +34,5 @@ def given_heads(context: typer.Context, file: Path | None, zookeeper: str, boots
         raise typer.BadParameter(str(error), param_hint="--heads") from None
     if not zookeeper and not bootstrap:
         return given
-    read: ReadHeads = context.obj
-    return (*given, *read(zookeeper, bootstrap))
+    joined: Joined = context.obj
+    return (*given, *joined.read_heads(zookeeper, bootstrap))

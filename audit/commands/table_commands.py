@@ -1,4 +1,6 @@
-"""`klamm audit query`, `compact` and `rebuild`: look at the tables of an audit, keep them small, rebuild its state."""
+"""`klamm audit query`, `compact`, `rebuild` and `rejudge`: look at the tables of an audit, keep them small, check them
+by other rules.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -199,3 +201,27 @@ def rebuild(output: OutputOption, buckets: BucketsOption = None) -> None:
         f"{changed or 'no rows'} changed",
         err=True,
     )
+
+
+REJUDGE_EPILOG = """Examples:
+  klamm audit rejudge --output report
+  klamm audit rejudge --output report -o json
+Exit codes: 0 clean, by today's rules; 1 the output is in use, or not as an audit has left it, or lacks records;
+2 wrong usage; 3 findings; 4 incomplete."""
+LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Show at most this many findings of each kind.")]
+
+
+def rejudge(output: OutputOption, form: FormatOption = Format.TABLE, limit: LimitOption = 20) -> None:
+    """Compare what an audit has found with what the rules of this klamm find.
+
+    The records of the output are checked once more; findings that appear,
+    go or change are listed. The output stays as it is: 'klamm audit rebuild'
+    takes the difference over. Needs room in the temporary folder (TMPDIR).
+    """
+    from audit.report.rejudge import rejudge as compare  # noqa: PLC0415
+    from audit.report.rejudge_text import show_rejudged  # noqa: PLC0415
+
+    with opened_output(output, "nothing was compared") as folder, folder.locked():
+        folder.check()
+        compared = compare(folder)
+    raise typer.Exit(show_rejudged(compared, form, limit))

@@ -67,6 +67,12 @@ _NESTED: Final[dict[str, tuple[str, str, pyarrow.DataType]]] = {
     "witness_seq": ("witness", "seq", _LONG),
     "witness_digest": ("witness", "digest", pyarrow.string()),
     "witness_boot_id": ("witness", "boot_id", _TEXT),
+    "inputs_live": ("inputs", "live", _BROKERS),
+    "inputs_governs": ("inputs", "governs", _TEXT),
+    "inputs_offline": ("inputs", "offline", _BROKERS),
+    "inputs_held": ("inputs", "held", _BROKERS),
+    "inputs_awaited": ("inputs", "awaited", _BROKERS),
+    "inputs_unclean": ("inputs", "unclean", _TEXT),
 }
 RECORDS: Final = pyarrow.schema(
     [*_OWN_FIELDS.items(), *((name, kind) for name, (_, _, kind) in _NESTED.items()), ("key", pyarrow.uint64())]

@@ -10,6 +10,7 @@ import pyarrow.dataset
 from msgspec import Struct
 
 from audit.batches.cluster_state import ClusterState, decode_state
+from audit.batches.decisions import summed
 from audit.chains.incarnations import overlaps
 from audit.reading.file_faults import why_unread
 from audit.reading.kafka.log_state import describe_time
@@ -69,7 +70,8 @@ class AuditResult(Struct, frozen=True):
     `verdict`: `findings` if there are any; else `incomplete` if something was missing or malformed; else `clean`.
     `incomplete` names what was, whatever the verdict. `expected`: by the numbers of the records that were read. `ends`:
     of which nodes no head was given to check the end of the newest log against; "" if of none; `open_ends`: by these
-    nodes, the number of the last record that was read. `timezone`: of the times in `kafka_logs`.
+    nodes, the number of the last record that was read. `timezone`: of the times in `kafka_logs`. `decisions`: how many
+    of controllers were replayed; None without `--replay`.
     `not_applicable`: rules that do not hold for these logs, and why. `rules`: by which versions of the rules the
     records were judged; "" if by those of this klamm alone.
     """
@@ -87,6 +89,7 @@ class AuditResult(Struct, frozen=True):
     ends: str = ""
     open_ends: dict[str, int] = {}
     rules: str = ""
+    decisions: int | None = None
 
 
 def read_result(
@@ -108,6 +111,7 @@ def read_result(
         *(Gap(node_of(f), "its clock is wrong: durations are not judged by its records") for f in at_end.clocks),
         *(Gap(f.subject, f"not decided: {f.message}") for f in at_end.unknown),
         *(Gap(what, why) for what, why in kafka_gaps(state.kafka, require_trace, governing(state))),
+        *_not_replayed(commit),
         *((Gap("ends of logs", log_ends.open.why),) if require_heads and log_ends.open.last else ()),
         *(Gap(fault.file, why_unread(fault)) for log, fault in sorted(state.unread.items()) if log not in taken),
     )
@@ -128,6 +132,7 @@ def read_result(
         ends=log_ends.open.why,
         open_ends=log_ends.open.last,
         rules=_rules(commit),
+        decisions=None if commit is None or commit.decisions is None else commit.decisions.all_decisions,
     )
 
 
@@ -320,6 +325,15 @@ def _origins(folder: OutputFolder, findings: Sequence[Mapping[str, Any]]) -> dic
     calls = calls_by_event(asked)
     texts = ((record.reference, origin_text(record, call_of(record, calls))) for record in named)
     return {reference: text for reference, text in texts if text is not None}
+
+
+def _not_replayed(commit: Commit | None) -> Iterator[Gap]:
+    """Say what decisions could not be replayed for want of."""
+    if commit is None or commit.decisions is None:
+        return
+    for missing, (count, first) in sorted(summed(commit.decisions.missing, commit.decisions.pending).items()):
+        where = f" (first {first})" if first else ""
+        yield Gap("decisions", f"{count} were not replayed, as no log says {missing}{where}")
 
 
 def nested(row: Mapping[str, Any]) -> dict[str, Any]:

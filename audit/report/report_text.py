@@ -63,6 +63,8 @@ def _show_table(
     write_line(f"quarantined  {result.quarantined}")
     if result.ends:
         write_line(f"ends         {result.ends}")
+    if result.decisions is not None:
+        write_line(f"decisions    {result.decisions} replayed")
     if result.rules:
         write_line(f"rules        {result.rules}")
     for log in result.kafka_logs:

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from typing import Final
 
 from audit.batches.cluster_state import OUT_OF_ORDER
+from audit.batches.decisions import DECIDED_OTHERWISE
 from audit.chains.incarnations import CLOCK_WENT_BACK, STALE_CONTROLLER_EPOCH, TWO_NODES_ONE_ID
 from audit.chains.witnesses import LOG_CUT, LOG_REWRITTEN
 from audit.reading.file_faults import LOG_CHANGED, LOG_SHRANK, LOG_VANISHED
@@ -86,6 +87,12 @@ EXPLANATIONS: Final[dict[str, Explanation]] = {rule: text for each in RULES for 
         "A line that others have seen has the digest that they have seen.",
         "both logs: one of the two was rewritten from some line on; compare them with backups",
         _NO_CHAIN,
+    ),
+    DECIDED_OTHERWISE: Explanation(
+        "error",
+        "A controller decides as this klamm's code does from the state that its log shows (with `--replay` only).",
+        "the record and the one before it of the partition: another version of klamm decided, or the log was changed",
+        "klamm audit replay reads Kafka's logs",
     ),
     SEQUENCE_GAP: _of_log("The lines of a log are numbered without gaps.", _LINES, _NO_CHAIN),
     DUPLICATE_SEQUENCE: _of_log("No number of a line is used twice.", _LINES, _NO_CHAIN),

@@ -62,6 +62,22 @@ class BucketResult(Struct, frozen=True):
     clocks: tuple[ClockDifference, ...] = ()
 
 
+class ReplayedDecisions(Struct, frozen=True):
+    """How many decisions of controllers were replayed, and what was missing for others: how many, and the first.
+
+    `pending`, `pending_decisions`: the same of the last event of each log, which the next batch may continue.
+    """
+
+    decisions: int = 0
+    missing: dict[str, tuple[int, str]] = {}
+    pending: dict[str, tuple[int, str]] = {}
+    pending_decisions: int = 0
+
+    @property
+    def all_decisions(self) -> int:
+        return self.decisions + self.pending_decisions
+
+
 class Commit(Struct, frozen=True):
     """The state of the audit after a batch. `records` and `quarantined` count all batches.
 
@@ -100,6 +116,8 @@ class Commit(Struct, frozen=True):
     """The versions of the rules about partitions by which the records were checked."""
     must_rebuild: bool = False
     """The state of partitions is of a version that this klamm cannot continue."""
+    decisions: ReplayedDecisions | None = None
+    """What was replayed; None if nothing was asked to be."""
 
     @property
     def spark_batch(self) -> int:

@@ -4,6 +4,7 @@ from math import inf
 from pathlib import Path
 
 from audit.batches.batch import check_rows, commit_batch
+from audit.batches.decisions import ReplayStage
 from audit.reading.changed_files import ReadFiles, is_fault, new_faults, to_offsets
 from audit.reading.log_files import LogFiles, Position, advance, ends, ranges
 from audit.reading.source import UTC, faults_row, read_ranges
@@ -28,9 +29,17 @@ class FolderAudit:
     """An audit that goes on where it stopped."""
 
     def __init__(
-        self, logs: Path, output: Location, zone: str = UTC, limits: Limits | None = None, buckets: int = BUCKETS
+        self,
+        logs: Path,
+        output: Location,
+        zone: str = UTC,
+        limits: Limits | None = None,
+        buckets: int = BUCKETS,
+        *,
+        replay: ReplayStage | None = None,
     ) -> None:
         """`limits`, `buckets`: of the first batch."""
+        self._replay = replay
         self._first = Commit(VERSION, -1, "", {}, limits=limits or Limits(), bucket_count=buckets)
         self._folder, self._files, self._zone = OutputFolder(output), LogFiles([logs]), zone
         self._read_files = ReadFiles(0)
@@ -46,7 +55,8 @@ class FolderAudit:
             faults = new_faults(self._positions, reached)
             rows_read += [faults_row(before.bucket_count, faults)] if faults else []
             rows = [row for batch in rows_read for row in batch.to_pylist()]
-            commit_batch(self._folder, before, list(check_rows(self._folder, before, rows)))
+            results = list(check_rows(self._folder, before, rows))
+            commit_batch(self._folder, before, results, replay=self._replay)
             self._positions = reached
 
     def _next(self, batch_bytes: int | None) -> dict[str, Position]:

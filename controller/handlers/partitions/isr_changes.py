@@ -20,6 +20,7 @@ from controller.fenced_writes import Conflict, Outcome, Written
 from controller.handlers.brokers.damaged_replicas import forget_healed
 from controller.handlers.reassignment.engine import complete_reassignments
 from controller.handlers.topics.topic_ids import consider_claim
+from state_log.reasons import ASKED_BY_BROKER
 
 _log = structlog.stdlib.get_logger()
 
@@ -43,7 +44,7 @@ async def alter_partition(active: ActiveController, request: AlterPartitionReque
     proposals = {p.topic_partition: p for p in reversed(plan.accepted)}
     outcomes = await active.store.write_states({tp: proposals[tp].leadership for tp in proposals})
     written = {tp: proposals[tp].leadership for tp, outcome in outcomes.items() if isinstance(outcome, Written)}
-    active.commit(LeadershipsWritten(written, f"asked by broker {request.broker_id}"))
+    active.commit(LeadershipsWritten(written, f"{ASKED_BY_BROKER}{request.broker_id}"))
     forget_healed(active, written)
     batch = active.new_batch()
     batch.add_update_metadata_for_all(plan.partitions)

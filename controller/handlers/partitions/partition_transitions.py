@@ -31,6 +31,8 @@ from controller.decisions.partitions.partition_states import (
 )
 from controller.fenced_writes import Written
 from controller.handlers.partitions.state_writes import Current, Leaderships, refusals, write_in_rounds
+from state_log.reasons import INITIALISED
+from state_log.record import UNCLEAN_BY_CONFIG, UNCLEAN_BY_REQUEST
 
 _log = structlog.stdlib.get_logger()
 
@@ -121,7 +123,7 @@ async def _initialise(active: ActiveController, batch: ControlBatch, partitions:
     plan = plan_initialisations(context, partitions)
     outcomes = await active.store.create_states(plan.creations)
     written = {tp: leadership for tp, leadership in plan.creations.items() if isinstance(outcomes[tp], Written)}
-    active.commit(LeadersElected(written, "initialised"))
+    active.commit(LeadersElected(written, INITIALISED))
     for tp, leadership in written.items():
         batch.add_leader_and_isr(leadership.isr, tp, leadership, context.topics.assignment(tp), is_new=True)
     _report_failures("Creating partition states failed", plan.failures | refusals(outcomes))
@@ -147,7 +149,9 @@ async def _elect(
         return plan
 
     def conclude(written: Leaderships) -> None:
-        active.commit(LeadersElected(written, reason_of(strategy)))
+        allowed_by = UNCLEAN_BY_REQUEST if strategy == Offline(allow_unclean=True) else UNCLEAN_BY_CONFIG
+        unclean = {tp: allowed_by for tp in written if elections[tp].unclean}
+        active.commit(LeadersElected(written, reason_of(strategy), unclean))
         for tp, leadership in written.items():
             batch.add_leader_and_isr(elections[tp].recipients, tp, leadership, batch.assignment(tp), is_new=False)
 

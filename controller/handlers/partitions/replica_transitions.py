@@ -20,6 +20,7 @@ from controller.context.controller_context import ControllerContext
 from controller.decisions.broker_requests import NO_ASSIGNMENTS, ControlBatch
 from controller.decisions.partitions.replica_states import IsrRemovalPlan, plan_isr_removals, plan_replica_moves
 from controller.handlers.partitions.state_writes import Current, Leaderships, write_in_rounds
+from state_log.reasons import REPLICA_OFFLINE, REPLICA_REMOVED
 
 _log = structlog.stdlib.get_logger()
 
@@ -242,7 +243,7 @@ async def _remove_from_isrs(
 
     def apply(written: Leaderships) -> None:
         removed = {tp for tp in written if broker in removing.get(tp, ()) or tp.topic in context.deletions.queued}
-        for reason, is_removed in (("replica removed", True), ("replica offline", False)):
+        for reason, is_removed in ((REPLICA_REMOVED, True), (REPLICA_OFFLINE, False)):
             part = {tp: leadership for tp, leadership in written.items() if (tp in removed) is is_removed}
             if part:
                 active.commit(LeadershipsWritten(part, reason, broker, removing))

@@ -33,6 +33,7 @@ from controller.handlers.partitions.replica_transitions import Replicas, move_re
 from controller.handlers.partitions.state_writes import Current, Leaderships, write_in_rounds
 from controller.handlers.reassignment.reassignment_znode import drop_reassignment_entries
 from controller.handlers.reassignment.recording import Moves, Refusals, record_moves, stop_removed_replicas, unwritten
+from state_log.reasons import OTHER_REPLICAS
 
 _log = structlog.stdlib.get_logger()
 
@@ -205,7 +206,7 @@ async def _raise_leader_epochs(
         return plan_epoch_raises(active.context, current)
 
     def apply(written: Leaderships) -> None:
-        active.commit(changes.LeadershipsWritten(written, "another list of replicas"))
+        active.commit(changes.LeadershipsWritten(written, OTHER_REPLICAS))
 
     raised, failures = await write_in_rounds(active, partitions, decide, apply)
     return raised, {tp: RefusedMove(ErrorCode.UNKNOWN_SERVER_ERROR, failure.reason) for tp, failure in failures.items()}

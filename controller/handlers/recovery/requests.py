@@ -17,6 +17,7 @@ from controller.decisions.recovery.descriptions import described_recovery
 from controller.decisions.recovery.plan import RecoveryPlan, RestoredCluster, TopicRecovery, plan_recovery
 from controller.decisions.recovery.producer_ids import block_above
 from controller.handlers.recovery.questions import AskedBrokers, answers_of, check_unchanged
+from state_log.reasons import RECOVERED
 
 _NAMED = 3
 _log = structlog.stdlib.get_logger()
@@ -104,7 +105,7 @@ async def _commit(active: ActiveController, topics: tuple[TopicRecovery, ...]) -
     moved = {tp: p.assignment for tp, p in planned.items() if p.assignment != p.old_assignment}
     if moved:
         active.commit(ReassignmentsWritten(moved))
-    active.commit(LeadershipsWritten(written, "recovered from the brokers"))
+    active.commit(LeadershipsWritten(written, RECOVERED))
 
 
 async def _raise_producer_ids(active: ActiveController, plan: RecoveryPlan) -> None:

@@ -31,6 +31,7 @@ from controller.handlers.reassignment.engine import reassign
 from controller.handlers.reassignment.reassignment_znode import drop_reassignments_of_topics
 from controller.handlers.topics.controller_replicas import replace_controllers
 from controller.handlers.topics.topic_ids import record_ids, restore_id, take_over_id
+from state_log.reasons import READ_AFTER_REPAIR
 
 _log = structlog.stdlib.get_logger()
 
@@ -108,7 +109,7 @@ async def take_over_partitions(active: ActiveController, partitions: Sequence[To
         if not set(leadership.isr).isdisjoint(context.topics.assignment(tp).replicas)
     }
     unknown = {tp: leadership for tp, leadership in states.items() if leadership != context.leaderships.known.get(tp)}
-    active.commit(LeadershipsWritten(unknown, "read after a repair"))
+    active.commit(LeadershipsWritten(unknown, READ_AFTER_REPAIR))
     await create_partitions(active, [tp for tp in partitions if tp not in states and is_unknown(context, tp)])
     if not states:
         return

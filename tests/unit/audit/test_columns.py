@@ -16,6 +16,7 @@ from audit.records.columns import RECORDS, decode_block, partition_keys, to_colu
 from audit.records.vectors import ABSENT
 from state_log.record import (
     Cause,
+    DecisionInputs,
     Kind,
     LoadedPartition,
     LoggedStateChange,
@@ -27,9 +28,9 @@ from state_log.record import (
 from tests.audits.state_change_histories import draw, stamped, write_logs
 from tests.fuzz.damage import damaged, documents
 
-NOT_KEPT = {"prev", "partitions"}
-"""The source has checked the chain; start states become rows of their own."""
-NESTED: dict[str, type[msgspec.Struct]] = {"cause": Cause, "witness": Witness}
+NOT_KEPT = {"prev", "partitions", "moves"}
+"""The source has checked the chain; start states and their moves become rows of their own."""
+NESTED: dict[str, type[msgspec.Struct]] = {"cause": Cause, "witness": Witness, "inputs": DecisionInputs}
 LONGS = {"seq", "at_ms", "mono_ms", "cause_id", "witness_seq", "high_watermark"}
 LONGS |= {"from_offset", "to_offset", "log_start_offset", "log_end_offset", "broker_epoch"}
 
