@@ -98,6 +98,23 @@ def test_findings_depend_on_the_records_and_not_on_batches_or_the_order_of_incar
     assert waiting(parts, UNWRITTEN) == waiting(whole, UNWRITTEN)
 
 
+@settings(max_examples=15, deadline=None)
+@given(seed=SEEDS, leaders_write=st.booleans(), open_rows=st.sampled_from([1, 12]))
+def test_findings_do_not_depend_on_what_is_sealed(seed: int, leaders_write: bool, open_rows: int) -> None:
+    """Records that arrive late, below the floors, are judged with what is sealed."""
+    streams, random = histories(seed, leaders_write=leaders_write)
+    whole, parts = ColumnarAudit(), ColumnarAudit(open_rows=open_rows)
+    records = everything(streams)
+    whole.check(records)
+    for batch in in_batches(shuffled(streams, random), random)[:5]:
+        parts.check(batch)
+        records = [record for record in records if record not in batch]
+    parts.check(records)
+    assert parts.findings == whole.findings
+    assert parts.timelines == whole.timelines
+    assert waiting(parts, UNWRITTEN) == waiting(whole, UNWRITTEN)
+
+
 @settings(max_examples=60, deadline=None)
 @given(seed=SEEDS)
 def test_what_waits_at_the_end_does_not_depend_on_batches(seed: int) -> None:
