@@ -20,6 +20,7 @@ from audit.reading.source import FILES_ROW, LINES_ROW, RECORDS_ROW, from_stream
 from audit.records.sealed_runs import OPEN_ROWS
 from audit.rules.clock_differences import greatest
 from audit.rules.limits import Limits
+from audit.storage.checkpoints import LocalCheckpoint
 from audit.storage.commits import BucketResult, BucketState, Commit
 from audit.storage.committed_state import OutputError
 from audit.storage.output_folder import OutputFolder
@@ -72,14 +73,16 @@ def check_batch(frame: DataFrame, number: int, output: OutputFolder, settings: B
     if number == last:
         # Spark repeats it: it crashed after our commit, and before its own checkpoint had the batch.
         return
-    # Tasks need neither what was read of each log nor the sizes of tables.
-    check = _checker(output.location, msgspec.json.encode(replace(before, taken={}, tables={})))
+    # Tasks need neither what was read of each log nor the sizes of tables, nor what Spark knows.
+    check = _checker(output.location, msgspec.json.encode(replace(before, taken={}, tables={}, offsets="")))
     rows = frame.repartitionById(settings.tasks, "bucket").mapInArrow(check, _RESULT).collect()
     results = [msgspec.json.decode(bytes(row["result"]), type=BucketResult) for row in rows]
     for result in results:
         if result.error:
             raise OutputError(result.error)
-    commit_batch(output, before, results, settings.keep_days, delta=settings.delta)
+    checkpoint = LocalCheckpoint.at(settings.checkpoint)
+    offsets = "" if checkpoint is None else checkpoint.synced_offsets(number)
+    commit_batch(output, replace(before, offsets=offsets), results, settings.keep_days, delta=settings.delta)
 
 
 def commit_batch(

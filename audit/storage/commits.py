@@ -97,6 +97,8 @@ class Commit(Struct, frozen=True):
     tables: dict[str, TableSize] = {}
     checkpoint: str = ""
     """The location of Spark's checkpoint, if not below the output folder."""
+    offsets: str = ""
+    """What Spark's checkpoint says of the batch, word for word; "" if it is in no folder of this machine."""
     compactions: int = 0
     deleted: dict[str, Deleted] = {}
     """What retention has deleted, by table."""

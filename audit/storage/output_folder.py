@@ -18,6 +18,7 @@ import pyarrow.dataset
 import pyarrow.parquet
 
 from audit.records.vectors import with_schema
+from audit.storage.checkpoints import LocalCheckpoint
 from audit.storage.commits import BucketState, Commit
 from audit.storage.committed_state import REMEDY, CommittedState, OutputError, numbers_of, open_files, sealed_files
 from audit.storage.file_store import Location, is_remote, open_store
@@ -94,7 +95,9 @@ class OutputFolder(CommittedState):
         self._check_tables(commit)
         if commit is None:
             return
-        if not commit.checkpoint and commit.spark_batch > max(self._checkpoint_has("offsets"), default=-1):
+        # Where the commit has the offsets, what is missing of the checkpoint is written again.
+        is_lost = commit.spark_batch > max(self._checkpoint_has("offsets"), default=-1)
+        if is_lost and not commit.checkpoint and not commit.offsets:
             missing = f"does not have batch {commit.spark_batch} of the commits"
             raise OutputError(f"{self.path('checkpoint')}: {missing}; {REMEDY}")
         self._check_state(commit.cluster, REMEDY)
@@ -152,6 +155,17 @@ class OutputFolder(CommittedState):
                 "URI that this Spark can write to"
             )
         return given or below
+
+    def repair_checkpoint(self) -> list[str]:
+        """Write again what a power failure has taken of Spark's checkpoint; returns the names. Raises OutputError."""
+        commit = self.last_commit()
+        if commit is None:
+            return []
+        checkpoint = LocalCheckpoint.at(commit.checkpoint or self.path("checkpoint"))
+        try:
+            return [] if checkpoint is None else checkpoint.repair(commit)
+        except OSError as error:
+            raise OutputError(f"{self.path('checkpoint')}: cannot be written: {first_line(error)}") from error
 
     @property
     def _rebuild(self) -> str:
