@@ -23,6 +23,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
 from audit.batches.batch import BatchSettings, check_batch
+from audit.batches.cluster_state import ends_read
 from audit.chains.witnesses import LAG_MS, LOG_CUT, SEALED_LAG_MS
 from audit.options import AuditOptions
 from audit.reading.hadoop_files import stream_files
@@ -276,6 +277,7 @@ def _rows(spark: SparkSession, inputs: Inputs, plan: ReadPlan, output: OutputFol
         "buckets": str(plan.buckets),
         "zone": plan.zone,
         "since_ns": str(output.modified_ns()),
+        "ends": json.dumps(ends_read(output)),
     }
     return spark.readStream.format(FORMAT).options(**options).load()
 

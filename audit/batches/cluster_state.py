@@ -134,6 +134,15 @@ def decode_state(data: bytes) -> ClusterState:
     return msgspec.msgpack.decode(data, type=ClusterState)
 
 
+def ends_read(output: OutputFolder) -> dict[str, tuple[int, str]]:
+    """Find the last line that was read of each log: its number and its digest. Raises OutputError."""
+    commit = output.last_commit()
+    if commit is None or commit.cluster.file is None:
+        return {}
+    logs = decode_state(output.read_state(commit.cluster.file)).incarnations
+    return {name.replace("/", "-", 1): (log.next_seq - 1, log.digest) for name, log in logs.items() if log.next_seq}
+
+
 def _witnessed(rows: pyarrow.Table) -> Iterator[Witnessed]:
     for row in rows.filter(pyarrow.array(is_one_of(rows["kind"], [Kind.WITNESS.value]))).to_pylist():
         by = reference(row)

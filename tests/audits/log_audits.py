@@ -4,6 +4,7 @@ from math import inf
 from pathlib import Path
 
 from audit.batches.batch import check_rows, commit_batch
+from audit.batches.cluster_state import ends_read
 from audit.reading.changed_files import ReadFiles, is_fault, new_faults, to_offsets
 from audit.reading.log_files import LogFiles, Position, advance, ends, ranges
 from audit.reading.source import UTC, faults_row, read_ranges
@@ -35,6 +36,10 @@ class FolderAudit:
         self._folder, self._files, self._zone = OutputFolder(output), LogFiles([logs]), zone
         self._read_files = ReadFiles(0)
         self._positions: dict[str, Position] = {}
+
+    def restart(self) -> None:
+        """Continue as another process would: with what is in the output and in the offsets."""
+        self._read_files = ReadFiles(self._folder.modified_ns(), ends_read(self._folder))
 
     def read(self, batch_bytes: int | None = None, batches: float = inf) -> None:
         """Read what is there, or so many batches of it, and look at all files that were read."""

@@ -1,4 +1,4 @@
-"""Spark's checkpoint after a power failure: the commit is on the disk, and files of Spark's are short, empty or gone."""
+"""Spark's checkpoint after a power failure: the commit is on the disk; files of Spark's are short, empty or gone."""
 
 import os
 import shutil
@@ -43,18 +43,12 @@ def last_batch(output: Path) -> int:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(spark: SparkSession, logs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    output: Path = tmp_path_factory.mktemp("undisturbed")
-    assert audit(spark, logs, output) == []
-    return output
-
-
-@pytest.fixture(scope="module")
-def begun(spark: SparkSession, logs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An audit that has read a part of the logs."""
-    output: Path = tmp_path_factory.mktemp("begun")
-    audit(spark, logs, output, batches=3)
-    return output
+def outputs(spark: SparkSession, logs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """An audit of all logs, and one that has read a part of them."""
+    undisturbed, begun = (tmp_path_factory.mktemp(name) for name in ("undisturbed", "begun"))
+    assert audit(spark, logs, undisturbed) == []
+    audit(spark, logs, begun, batches=3)
+    return undisturbed, begun
 
 
 def emptied(path: Path) -> None:
@@ -75,9 +69,9 @@ WHOLE: dict[str, Damage] = {"removed": shutil.rmtree, "emptied": each(emptied), 
 
 @pytest.mark.parametrize("damage", WHOLE)
 def test_an_audit_continues_from_its_commit(
-    damage: str, spark: SparkSession, logs: Path, begun: Path, undisturbed: Path, tmp_path: Path
+    damage: str, spark: SparkSession, logs: Path, outputs: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    output = tmp_path / "output"
+    (undisturbed, begun), output = outputs, tmp_path / "output"
     shutil.copytree(begun, output)
     WHOLE[damage](output / "checkpoint")
     (said,) = audit(spark, logs, output)
@@ -88,8 +82,9 @@ def test_an_audit_continues_from_its_commit(
 @pytest.mark.deep
 @pytest.mark.parametrize("change", [Path.unlink, emptied, halved])
 def test_it_does_so_whichever_file_is_damaged(
-    change: Damage, spark: SparkSession, logs: Path, begun: Path, undisturbed: Path, tmp_path: Path
+    change: Damage, spark: SparkSession, logs: Path, outputs: tuple[Path, Path], tmp_path: Path
 ) -> None:
+    undisturbed, begun = outputs
     top = begun / "checkpoint"
     for number, path in enumerate(sorted(path for path in top.rglob("*") if path.is_file())):
         output = tmp_path / str(number)
