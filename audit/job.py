@@ -46,7 +46,11 @@ from state_log.writer import parse_segment_name, write_audited
 
 Inputs = Sequence[Path | str] | Topic
 _TOO_SLOW: Final = re.compile(r"Python worker (failed )?to connect back")
-_CRASHED: Final = re.compile(r"Python worker exited unexpectedly|java\.io\.EOFException|Connection reset|Broken pipe")
+_CRASHED: Final = re.compile(
+    r"Python worker exited unexpectedly|java\.io\.EOFException|Connection reset|Broken pipe"
+    # The process that plans batches has closed its socket: an error without a text.
+    r"|terminated with exception: +SQLSTATE"
+)
 _CRASHES_MAX: Final = 3
 """Attempts of a batch whose Python processes end: what kills them again and again is not chance."""
 _STARTS_MAX: Final = 20
@@ -111,13 +115,15 @@ def run_audit(
             if not once:
                 interrupted.clear()
             _tell_writers(output)
-        except (PySparkException, Py4JError) as error:
+        except (PySparkException, Py4JError, ConnectionError) as error:
             why = explained(error, local / LOG, settings.master_url)
             why = inputs.explain(why) if isinstance(inputs, Topic) else why
             raise AuditFailedError(why, None if session else local) from error
         finally:
             if session is None:
-                spark.stop()
+                # A JVM that was killed cannot be asked to end.
+                with suppress(Py4JError, OSError):
+                    spark.stop()
     return result()
 
 

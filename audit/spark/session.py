@@ -51,6 +51,8 @@ def start_session(folder: Path, settings: SparkSettings | None = None) -> SparkS
             with (folder / LOG).open("ab") as log:
                 gateway = launch_gateway(conf, popen_kwargs={"stdin": PIPE, "stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
             context = SparkContext(conf=conf, gateway=gateway)
+            # Its server of counters would write a trace to stderr when the JVM is killed.
+            context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
             # Spark has put its own in place, which calls the JVM while the call that it interrupts is under way.
             signal.signal(signal.SIGINT, handler)
         return SparkSession(context)

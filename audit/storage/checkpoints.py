@@ -53,7 +53,10 @@ class LocalCheckpoint:
         if not commit.offsets or self._query() not in {"", commit.query}:
             return []
         last = commit.spark_batch
-        needed = {"metadata": json.dumps({"id": commit.query}, separators=(",", ":")), f"offsets/{last}": commit.offsets}
+        needed = {
+            "metadata": json.dumps({"id": commit.query}, separators=(",", ":")),
+            f"offsets/{last}": commit.offsets,
+        }
         if last:
             # Spark looks at the batch before too; that one is done, whatever its offsets were.
             needed[f"offsets/{last - 1}"] = commit.offsets
