@@ -8,7 +8,7 @@ from audit.batches.bucket import AWAITED, KEPT, check_rules, concatenated
 from audit.records.columns import to_columns
 from audit.records.findings import WITHDRAWN, AuditFinding
 from audit.records.sealed_runs import OPEN_ROWS, Segment, divided, to_segment
-from audit.records.sorted_runs import Runs, SortedRun, joined_runs
+from audit.records.sorted_runs import Runs, SortedRun, joined_runs, merged
 from audit.rules.clock_differences import ClockDifference, clock_differences, greatest
 from audit.rules.limits import Limits
 from audit.rules.partition_windows import windows
@@ -59,6 +59,9 @@ class ColumnarAudit:
     def _add(self, table: Kept, added: pyarrow.Table) -> None:
         known = self.runs[table.name]
         kept, run = joined_runs(known.open, added, table.reduce)
+        if self.open_rows < OPEN_ROWS:
+            # Sealed is only when all is merged, which few small batches never would be.
+            kept, run = 0, merged([*(run.rows for run in known.open), added], table.reduce)
         by = table.sealing and table.sealing._replace(stay=1)
         found = None if kept or by is None else divided(run, known.floor_rows, by, self.open_rows)
         if found is None:

@@ -8,9 +8,11 @@ from audit.batches.cluster_state import ends_read
 from audit.reading.changed_files import ReadFiles, is_fault, new_faults, to_offsets
 from audit.reading.log_files import LogFiles, Position, advance, ends, ranges
 from audit.reading.source import UTC, faults_row, read_ranges
+from audit.records.sealed_runs import OPEN_ROWS
 from audit.report.report import AuditResult, read_result
 from audit.rules.limits import Limits
 from audit.storage.commits import BUCKETS, Commit
+from audit.storage.committed_state import OutputError
 from audit.storage.file_store import Location
 from audit.storage.output_folder import OutputFolder
 from audit.storage.state_versions import VERSION
@@ -29,10 +31,18 @@ class FolderAudit:
     """An audit that goes on where it stopped."""
 
     def __init__(
-        self, logs: Path, output: Location, zone: str = UTC, limits: Limits | None = None, buckets: int = BUCKETS
+        self,
+        logs: Path,
+        output: Location,
+        zone: str = UTC,
+        limits: Limits | None = None,
+        *,
+        buckets: int = BUCKETS,
+        open_rows: int = OPEN_ROWS,
     ) -> None:
-        """`limits`, `buckets`: of the first batch."""
-        self._first = Commit(VERSION, -1, "", {}, limits=limits or Limits(), bucket_count=buckets)
+        """`limits`, `buckets`, `open_rows`: of the first batch."""
+        limits = limits or Limits()
+        self._first = Commit(VERSION, -1, "", {}, limits=limits, bucket_count=buckets, open_rows=open_rows)
         self._folder, self._files, self._zone = OutputFolder(output), LogFiles([logs]), zone
         self._read_files = ReadFiles(0)
         self._positions: dict[str, Position] = {}
@@ -51,7 +61,11 @@ class FolderAudit:
             faults = new_faults(self._positions, reached)
             rows_read += [faults_row(before.bucket_count, faults)] if faults else []
             rows = [row for batch in rows_read for row in batch.to_pylist()]
-            commit_batch(self._folder, before, list(check_rows(self._folder, before, rows)))
+            results = list(check_rows(self._folder, before, rows))
+            for result in results:
+                if result.error:
+                    raise OutputError(result.error)
+            commit_batch(self._folder, before, results)
             self._positions = reached
 
     def _next(self, batch_bytes: int | None) -> dict[str, Position]:
