@@ -89,7 +89,7 @@ def run_audit(
     checkpoint = folder.checkpoint(options.checkpoint)
     local = folder_of_spark(folder.location, checkpoint)
     with _in_use(folder, local, say), deferred_interrupts() as interrupted:
-        limits = folder.limits(options.limits)
+        chosen = _settings_of_batches(folder, options, settings, checkpoint)
         result = partial(
             read_result,
             output,
@@ -101,12 +101,8 @@ def run_audit(
         spark = start_session(local, settings) if session is None else session
         try:
             _register(spark, listener)
-            buckets = folder.bucket_count(settings.buckets)
-            batches = _Batches(
-                folder,
-                BatchSettings(settings.tasks, buckets, checkpoint, limits, options.keep_days, options.open_rows),
-            )
-            plan = ReadPlan(options.batch_bytes, settings.tasks, buckets, options.timezone)
+            batches = _Batches(folder, chosen)
+            plan = ReadPlan(options.batch_bytes, chosen.tasks, chosen.buckets, options.timezone)
             rows = partial(_rows, spark, inputs, plan, folder)
             report = None if on_progress is None else lambda: on_progress(result()) is True
             watch = _Watch(output, interrupted, report, stop, options.timeout_seconds, say=say)
@@ -121,10 +117,22 @@ def run_audit(
             raise AuditFailedError(why, None if session else local) from error
         finally:
             if session is None:
-                # A JVM that was killed cannot be asked to end.
-                with suppress(Py4JError, OSError):
-                    spark.stop()
+                _stop(spark)
     return result()
+
+
+def _settings_of_batches(
+    folder: OutputFolder, options: AuditOptions, settings: SparkSettings, checkpoint: str
+) -> BatchSettings:
+    """The settings of batches: those of earlier ones, where these stay. Raises OutputError."""
+    limits, buckets = folder.limits(options.limits), folder.bucket_count(settings.buckets)
+    return BatchSettings(settings.tasks, buckets, checkpoint, limits, options.keep_days, options.open_rows)
+
+
+def _stop(spark: SparkSession) -> None:
+    # A JVM that was killed cannot be asked to end.
+    with suppress(Py4JError, OSError):
+        spark.stop()
 
 
 def _lag_ms(inputs: Inputs, *, once: bool) -> int:

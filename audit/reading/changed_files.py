@@ -6,7 +6,7 @@ read. Where these differ, the hash chain of the segment decides, for a copy of a
 segment while no audit runs and sets its time back is not noticed here; `klamm audit verify` reads everything.
 
 The last segment of a log has no next one that names its end. Its last line that was read is compared with the digest
-that the audit has kept: who writes a log anew, with a chain that is whole, has another last line.
+that the audit has kept: who rewrites a log with a chain that is whole gets another last line.
 
 A retention that deletes what was read is no change: only the newest segment of the newest run of a node must be there.
 """
@@ -256,7 +256,7 @@ def _has_ended(log: str, newest: Mapping[str, str]) -> bool:
 class _Tail(NamedTuple):
     """The records among the last lines before a byte: number and digest of each.
 
-    `is_all`: there are no lines before them. `is_cut`: a line goes on at that byte.
+    `is_all`: there are no lines before them. `is_cut`: that byte is within a line.
     """
 
     records: list[tuple[int, str]]

@@ -3,7 +3,7 @@
 Below a floor of each key are the rows that records of today do not touch. They are moved out of the open runs into a
 segment, which stays as it is. What asks for rows above the floors reads open runs alone, so that a batch, and the start
 of an audit, cost as much after years as on the first day. A late record asks for rows below them: the blocks that have
-them are read then, and judged as ever. So the floors decide what is quick, and never what is found.
+them are read then, and checked as ever. So the floors decide what is quick, and never what is found.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ class Divided(NamedTuple):
     floors: pyarrow.Table
 
 
-class Segment:
+class SealedSegment:
     """Rows that were sealed together, sorted by (key, sub), in compressed blocks. `read`: gives what was encoded."""
 
     def __init__(self, read: Callable[[], pyarrow.Buffer]) -> None:

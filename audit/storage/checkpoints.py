@@ -52,6 +52,7 @@ class LocalCheckpoint:
         """
         if not commit.offsets or self._query() not in {"", commit.query}:
             return []
+        self._remove_sums_without_files()
         last = commit.spark_batch
         needed = {
             "metadata": json.dumps({"id": commit.query}, separators=(",", ":")),
@@ -77,6 +78,12 @@ class LocalCheckpoint:
         for folder in sorted((self._folder / "sources").glob("*")):
             newest_first = sorted(folder.glob("[0-9]*"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
             yield from newest_first[:2]
+
+    def _remove_sums_without_files(self) -> None:
+        """Remove check sums of files that are missing: where they stand Spark could not write the file."""
+        for sums in self._folder.rglob(".*.crc"):
+            if not sums.with_name(sums.name.removeprefix(".").removesuffix(".crc")).exists():
+                sums.unlink()
 
     def _query(self) -> str:
         """The query that the checkpoint is of; "" if it does not say."""

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow
 from msgspec import Struct
 
-from audit.records.sealed_runs import Segment
+from audit.records.sealed_runs import SealedSegment
 from audit.records.sorted_runs import Runs, SortedRun
 from audit.rules.limits import Limits
 from audit.storage.commits import BucketState, Commit, StoredFile, content_digest
@@ -142,7 +142,7 @@ class CommittedState:
         if sealed is None:
             return Runs(runs)
         (floors,) = self.runs([sealed.floors])
-        return Runs(runs, floors, [Segment(partial(self.read_once, stored)) for stored in sealed.segments])
+        return Runs(runs, floors, [SealedSegment(partial(self.read_once, stored)) for stored in sealed.segments])
 
     def read_once(self, stored: StoredFile) -> pyarrow.Buffer:
         """The content of a part of the state whose hash this process compares when it reads it first, as nothing has at

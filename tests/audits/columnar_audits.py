@@ -7,7 +7,7 @@ import pyarrow
 from audit.batches.bucket import AWAITED, KEPT, check_rules, concatenated
 from audit.records.columns import to_columns
 from audit.records.findings import WITHDRAWN, AuditFinding
-from audit.records.sealed_runs import OPEN_ROWS, Segment, divided, to_segment
+from audit.records.sealed_runs import OPEN_ROWS, SealedSegment, divided, to_segment
 from audit.records.sorted_runs import Runs, SortedRun, joined_runs, merged
 from audit.rules.clock_differences import ClockDifference, clock_differences, greatest
 from audit.rules.limits import Limits
@@ -68,7 +68,7 @@ class ColumnarAudit:
             known.open[kept:] = [SortedRun(run)]
             return
         segment = to_segment(found.sealed)
-        segments = [*known.segments, Segment(lambda: segment)]
+        segments = [*known.segments, SealedSegment(lambda: segment)]
         self.runs[table.name] = Runs([SortedRun(found.open)], SortedRun(found.floors), segments)
 
 

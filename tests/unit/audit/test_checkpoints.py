@@ -64,6 +64,8 @@ def test_a_damaged_file_is_written_again_or_not_needed(
     was_removed = change is Path.unlink
     found = LocalCheckpoint(folder).repair(COMMIT)
     now = contents(folder)
+    sums = {path.name for path in folder.rglob(".*.crc")}
+    assert sums <= {f".{other.rpartition('/')[2]}.crc" for other in now}, "Spark could not write the file again"
     if name in NEEDED:
         assert found == sorted([name, "commits/2"])
     elif name == "commits/2" and not was_removed:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.records.sealed_runs import Sealing, Segment, divided, to_segment
+from audit.records.sealed_runs import Sealing, SealedSegment, divided, to_segment
 from audit.records.sorted_runs import (
     FLOORS,
     HIGHEST,
@@ -41,10 +41,10 @@ def wanted(places: list[tuple[int, int]]) -> tuple[numpy.ndarray, numpy.ndarray]
     return numpy.array([key for key, _ in places], numpy.uint64), numpy.array([sub for _, sub in places], numpy.int64)
 
 
-def segment(rows: pyarrow.Table, share: int = 1 << 14) -> Segment:
+def segment(rows: pyarrow.Table, share: int = 1 << 14) -> SealedSegment:
     """With blocks of a single row, by default."""
     data = to_segment(rows, share)
-    return Segment(lambda: data)
+    return SealedSegment(lambda: data)
 
 
 def sealed_again_and_again(batches: list[list[Row]], by: Sealing) -> Runs:

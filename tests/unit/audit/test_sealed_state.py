@@ -68,7 +68,7 @@ def test_tables_are_those_of_an_audit_that_seals_nothing(logs: Path, undisturbed
     assert read_result(tmp_path) == read_result(undisturbed)
 
 
-def test_a_log_that_arrives_after_its_epochs_were_sealed_is_judged_as_in_time(
+def test_a_log_that_arrives_after_its_epochs_were_sealed_is_compared_as_in_time(
     late: tuple[Path, Path], undisturbed: Path, tmp_path: Path
 ) -> None:
     output = copy_of(late, tmp_path)
