@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.records.sealed_runs import Sealing, SealedSegment, divided, to_segment
+from audit.records.sealed_runs import SealedSegment, Sealing, divided, to_segment
 from audit.records.sorted_runs import (
     FLOORS,
     HIGHEST,
