@@ -17,7 +17,7 @@ from audit.records.vectors import Flags, Keys, Longs, group_starts, keys, longs
 
 OPEN_ROWS: Final = 1 << 19
 """Rows of a table in a bucket above which the older half is sealed."""
-_BLOCK_ROWS: Final = 1 << 14
+_BLOCK_ROWS: Final = 1 << 12
 _BLOCKS: Final = b"klamm.blocks"
 
 

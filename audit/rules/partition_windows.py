@@ -70,9 +70,12 @@ def windows(batch: BucketBatch) -> Windows:
     low, high = numpy.full(len(touched.key), NOTHING), numpy.full(len(touched.key), HIGHEST)
     edge_low, edge_high = low.copy(), high.copy()
     active, reach = numpy.arange(len(touched.key)), _FIRST_REACH
+    floors = states.floors(touched.key)
+    # What is sealed is only read where something is new within it, or nothing above it is calm.
+    sealed = touched.low <= floors
     while True:
         part = touched.at(active)
-        low[active], high[active] = _reached(states, part, reach)
+        low[active], high[active] = _reached(states, part, reach, sealed[active])
         known = _range(states, part.key, low[active], high[active])
         before = _window(known, taken, None)
         first, last = _edges(before, part, calm_ms)
@@ -80,6 +83,7 @@ def windows(batch: BucketBatch) -> Windows:
         unbounded = (first == NOTHING) & (low[active] != NOTHING) | (last == HIGHEST) & (high[active] != HIGHEST)
         if not unbounded.any():
             break
+        sealed[active] |= unbounded & (low[active] == floors[active])
         active, reach = active[unbounded], reach * _GROWTH
     if len(active) < len(touched.key):
         known = _range(states, touched.key, low, high)
@@ -131,18 +135,14 @@ def _touched(states: pyarrow.Table, taken: pyarrow.Table, ended: Keys) -> _Touch
     return _Touched(key[starts], sub[starts], sub[ends], numpy.logical_or.reduceat(of_epoch, starts))
 
 
-def _reached(runs: Runs, touched: _Touched, reach: int) -> tuple[Longs, Longs]:
+def _reached(runs: Runs, touched: _Touched, reach: int, sealed: Flags) -> tuple[Longs, Longs]:
     """The partition epochs between which all states are known when each run gives `reach` states on either side.
 
-    The lowest and the highest, aligned with the touched; NOTHING and `HIGHEST` where the runs have no more. At first
-    what is sealed is only read where something is new within it.
+    The lowest and the highest, aligned with the touched; NOTHING and `HIGHEST` where the runs have no more. `sealed`:
+    where what is sealed is read too; elsewhere the floor is the lowest. It is aligned as well.
     """
     low, high = numpy.full(len(touched.key), NOTHING), numpy.full(len(touched.key), HIGHEST)
-    floors = runs.floors(touched.key)
-    sealed = floors != NOTHING
-    if reach == _FIRST_REACH:
-        sealed &= touched.low <= floors
-    low = numpy.where(sealed, low, floors)
+    low = numpy.where(sealed, low, runs.floors(touched.key))
     for run in runs.between(touched.key, touched.low, touched.high, reach + 1, sealed):
         bottom, top = run.find(touched.key, touched.low), run.find(touched.key, touched.high)
         more = bottom.first - bottom.start > reach

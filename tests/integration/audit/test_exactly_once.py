@@ -36,7 +36,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder, cluster = tmp_path_factory.mktemp("logs"), draw(21, steps=900, partitions=6)
     second_leader_by_an_agent(cluster)
     leader_epoch_leap(cluster)
-    for number, path in enumerate(write_logs(cluster.logs, folder).values()):
+    for number, path in enumerate(write_logs(cluster.logs, folder, ms_between_epochs=10).values()):
         lines = path.read_bytes().splitlines(keepends=True)
         path.write_bytes(b"".join([*lines[:number], b"not a record\n", *lines[number:]]))
     return folder

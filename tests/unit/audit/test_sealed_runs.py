@@ -41,7 +41,7 @@ def wanted(places: list[tuple[int, int]]) -> tuple[numpy.ndarray, numpy.ndarray]
     return numpy.array([key for key, _ in places], numpy.uint64), numpy.array([sub for _, sub in places], numpy.int64)
 
 
-def segment(rows: pyarrow.Table, share: int = 1 << 14) -> SealedSegment:
+def segment(rows: pyarrow.Table, share: int = 1 << 12) -> SealedSegment:
     """With blocks of a single row, by default."""
     data = to_segment(rows, share)
     return SealedSegment(lambda: data)
@@ -133,7 +133,7 @@ def test_a_table_is_divided_by_the_older_half_and_keeps_the_last_rows_of_each_ke
     assert divided(table(rows), FLOORS.empty_table(), Sealing(stay=9), 10) is None, "too few are old"
 
 
-@pytest.mark.parametrize("share", [1, 1 << 13, 1 << 14])
+@pytest.mark.parametrize("share", [1, 1 << 11, 1 << 12])
 def test_a_segment_gives_the_rows_of_a_range_and_those_beside_them(share: int) -> None:
     rows = [(key, sub, 0) for key in (1, 2, 3) for sub in range(0, 20, 2)]
     part = segment(table(rows), share)
