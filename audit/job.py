@@ -126,7 +126,9 @@ def _settings_of_batches(
 ) -> BatchSettings:
     """The settings of batches: those of earlier ones, where these stay. Raises OutputError."""
     limits, buckets = folder.limits(options.limits), folder.bucket_count(settings.buckets)
-    return BatchSettings(settings.tasks, buckets, checkpoint, limits, options.keep_days, options.open_rows)
+    return BatchSettings(
+        settings.tasks, buckets, checkpoint, limits, options.keep_days, options.delta, options.open_rows
+    )
 
 
 def _stop(spark: SparkSession) -> None:
