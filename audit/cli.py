@@ -207,6 +207,7 @@ def _audited(
             stop=each.retry,
             listener=each.listener,
             settings=settings,
+            say=partial(typer.echo, err=True),
         )
         each.finish(result)
     return result

@@ -23,13 +23,13 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
 from audit.batches.batch import BatchSettings, check_batch
+from audit.batches.cluster_state import ends_read
 from audit.batches.decisions import ReplayStage
 from audit.chains.witnesses import LAG_MS, LOG_CUT, SEALED_LAG_MS
 from audit.options import AuditOptions
 from audit.reading.hadoop_files import stream_files
 from audit.reading.source import FORMAT, ReadPlan, StateChangeSource
 from audit.report.report import AuditResult, read_result
-from audit.rules.limits import Limits
 from audit.spark.errors import LOG, AuditFailedError, explained
 from audit.spark.interrupts import deferred_interrupts
 from audit.spark.session import as_submitted, folder_of_spark, start_session
@@ -47,6 +47,13 @@ from state_log.writer import parse_segment_name, write_audited
 
 Inputs = Sequence[Path | str] | Topic
 _TOO_SLOW: Final = re.compile(r"Python worker (failed )?to connect back")
+_CRASHED: Final = re.compile(
+    r"Python worker exited unexpectedly|java\.io\.EOFException|Connection reset|Broken pipe"
+    # The process that plans batches has closed its socket: an error without a text.
+    r"|terminated with exception: +SQLSTATE"
+)
+_CRASHES_MAX: Final = 3
+"""Attempts of a batch whose Python processes end: what kills them again and again is not chance."""
 _STARTS_MAX: Final = 20
 """Starts of a query without a batch in between; each takes Spark's ten seconds at least."""
 _POLL_SECONDS: Final = 1
@@ -63,6 +70,7 @@ def run_audit(
     listener: StreamingQueryListener | None = None,
     settings: SparkSettings | None = None,
     session: SparkSession | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> AuditResult:
     """Check the records in these folders that earlier runs with the same `output` have not checked.
 
@@ -70,8 +78,9 @@ def run_audit(
     topic. With `once` an interrupt leaves it without a result; else the job follows the logs until it is interrupted,
     its time is over, `stop`, asked every second, says so, or `on_progress`, called with the result so far after a batch
     or two, returns True. The result covers all runs on this output. `listener`: of Spark's, for the progress of the
-    query. A session of the caller's is used as it is and left open. Runs in the main thread. Raises AuditFailedError,
-    TopicError, and OutputError if the output is not as an audit left it, or has other limits.
+    query. A session of the caller's is used as it is and left open. `say` is told what was mended. Runs in the main
+    thread. Raises AuditFailedError, TopicError, and OutputError if the output is not as an audit left it, or has other
+    limits.
     """
     settings = as_submitted(settings)
     if isinstance(inputs, Topic):
@@ -80,8 +89,8 @@ def run_audit(
     folder, once = OutputFolder(output), options.once
     checkpoint = folder.checkpoint(options.checkpoint)
     local = folder_of_spark(folder.location, checkpoint)
-    with _in_use(folder, local), deferred_interrupts() as interrupted:
-        limits = folder.limits(options.limits)
+    with _in_use(folder, local, say), deferred_interrupts() as interrupted:
+        chosen = _settings_of_batches(folder, options, settings, checkpoint)
         result = partial(
             read_result,
             output,
@@ -93,30 +102,46 @@ def run_audit(
         spark = start_session(local, settings) if session is None else session
         try:
             _register(spark, listener)
-            buckets = folder.bucket_count(settings.buckets)
-            batches = _Batches(folder, _batch_settings(options, settings.tasks, buckets, checkpoint, limits))
-            plan = ReadPlan(options.batch_bytes, settings.tasks, buckets, options.timezone)
+            batches = _Batches(folder, chosen)
+            plan = ReadPlan(options.batch_bytes, chosen.tasks, chosen.buckets, options.timezone)
             rows = partial(_rows, spark, inputs, plan, folder)
             report = None if on_progress is None else lambda: on_progress(result()) is True
-            watch = _Watch(output, interrupted, report, stop, options.timeout_seconds)
+            watch = _Watch(output, interrupted, report, stop, options.timeout_seconds, say=say)
             start = partial(_start, rows, batches, None if once else options.trigger_seconds)
             _run_batches(start, watch, batches, lambda: once and LOG_CUT in result().findings)
             if not once:
                 interrupted.clear()
             _tell_writers(output)
-        except (PySparkException, Py4JError) as error:
+        except (PySparkException, Py4JError, ConnectionError) as error:
             why = explained(error, local / LOG, settings.master_url)
             why = inputs.explain(why) if isinstance(inputs, Topic) else why
             raise AuditFailedError(why, None if session else local) from error
         finally:
             if session is None:
-                spark.stop()
+                _stop(spark)
     return result()
 
 
-def _batch_settings(options: AuditOptions, tasks: int, buckets: int, checkpoint: str, limits: Limits) -> BatchSettings:
-    replay = None if options.replayer is None else ReplayStage(options.replayer)
-    return BatchSettings(tasks, buckets, checkpoint, limits, options.keep_days, options.delta, replay)
+def _settings_of_batches(
+    folder: OutputFolder, options: AuditOptions, settings: SparkSettings, checkpoint: str
+) -> BatchSettings:
+    """The settings of batches: those of earlier ones, where these stay. Raises OutputError."""
+    return BatchSettings(
+        settings.tasks,
+        folder.bucket_count(settings.buckets),
+        checkpoint,
+        folder.limits(options.limits),
+        options.keep_days,
+        options.delta,
+        options.open_rows,
+        None if options.replayer is None else ReplayStage(options.replayer),
+    )
+
+
+def _stop(spark: SparkSession) -> None:
+    # A JVM that was killed cannot be asked to end.
+    with suppress(Py4JError, OSError):
+        spark.stop()
 
 
 def _lag_ms(inputs: Inputs, *, once: bool) -> int:
@@ -135,11 +160,13 @@ def _register(spark: SparkSession, listener: StreamingQueryListener | None) -> N
 
 
 @contextmanager
-def _in_use(folder: OutputFolder, local: Path) -> Iterator[None]:
+def _in_use(folder: OutputFolder, local: Path, say: Callable[[str], None]) -> Iterator[None]:
     """An output that is as the last audit left it, for this one alone, with Spark's own folder. Raises OutputError."""
     local.mkdir(parents=True, exist_ok=True)
     with folder.locked():
         folder.check()
+        if names := folder.repair_checkpoint():
+            say(f"Spark's checkpoint was not whole; rebuilt from the last commit: {', '.join(names)}")
         delete_strays(folder)
         yield
 
@@ -162,21 +189,43 @@ def _run_query(start: Callable[[], StreamingQuery], watch: "_Watch") -> None:
     """Run the query until it ends or is to end.
 
     It is started again, from its checkpoint, where the machine was too busy for Spark's time limit on the start of a
-    Python process, which cannot be configured. Gives up after _STARTS_MAX of them without a batch in between.
+    Python process, which cannot be configured, and where a Python process was killed. Gives up after _STARTS_MAX of
+    them, _CRASHES_MAX of processes that were killed, without a batch in between.
     """
-    committed, failures = watch.last_committed(), 0
+    retries = _Retries(watch)
     while True:
         try:
             query = start()
             if watch.wait(query):
                 query.stop()
         except PySparkException as error:
-            now = watch.last_committed()
-            committed, failures = now, failures + 1 if now == committed else 1
-            if watch.interrupted.is_set() or failures == _STARTS_MAX or not _TOO_SLOW.search(str(error)):
+            if watch.interrupted.is_set() or not retries.may_start_again(str(error)):
                 raise
             continue
         return
+
+
+class _Retries:
+    """Counts the failures of a query since its last batch."""
+
+    def __init__(self, watch: "_Watch") -> None:
+        self._watch, self._committed = watch, watch.last_committed()
+        self._starts = self._crashes = 0
+
+    def may_start_again(self, error: str) -> bool:
+        """Whether the query is to be started again after this error; says so where a process was lost."""
+        committed, is_crash = self._watch.last_committed(), bool(_CRASHED.search(error))
+        if committed != self._committed:
+            self._committed, self._starts, self._crashes = committed, 0, 0
+        self._starts, self._crashes = self._starts + 1, self._crashes + is_crash
+        if self._starts >= _STARTS_MAX or self._crashes >= _CRASHES_MAX:
+            return False
+        if is_crash:
+            self._watch.say(
+                f"a Python process of Spark ended unexpectedly in batch {committed + 1}: it is read again, attempt "
+                f"{self._crashes + 1} of {_CRASHES_MAX}"
+            )
+        return is_crash or bool(_TOO_SLOW.search(error))
 
 
 class _Watch:
@@ -189,9 +238,11 @@ class _Watch:
         report: Callable[[], bool] | None,
         stop: Callable[[], bool],
         timeout_seconds: float | None,
+        *,
+        say: Callable[[str], None],
     ) -> None:
         """Run on an output. `report` reports the news, and says whether that is enough."""
-        self.interrupted = interrupted
+        self.interrupted, self.say = interrupted, say
         self._output, self._report, self._stop = output, report, stop
         self._deadline = inf if timeout_seconds is None else time.monotonic() + timeout_seconds
         self._reported = -1
@@ -249,6 +300,7 @@ def _rows(spark: SparkSession, inputs: Inputs, plan: ReadPlan, output: OutputFol
         "buckets": str(plan.buckets),
         "zone": plan.zone,
         "since_ns": str(output.modified_ns()),
+        "ends": json.dumps(ends_read(output)),
     }
     return spark.readStream.format(FORMAT).options(**options).load()
 

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from audit.batches.decisions import Replayer
 from audit.reading.source import UTC
+from audit.records.sealed_runs import OPEN_ROWS
 from audit.rules.limits import Limits
 from state_log.heads_file import GivenHead
 
@@ -23,6 +24,8 @@ class AuditOptions(Struct, frozen=True, kw_only=True):
     """Seconds after which the run ends, counted from the first read."""
     batch_bytes: int = BATCH_BYTES
     """About how many bytes of the logs a batch has."""
+    open_rows: int = OPEN_ROWS
+    """Rows of a table in a part of the state above which old ones are sealed; later batches keep it."""
     keep_days: int | None = None
     """Days that records and timelines are kept; None keeps all."""
     delta: bool = False

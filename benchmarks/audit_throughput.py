@@ -2,7 +2,9 @@
 
 Run as `python -m benchmarks.audit_throughput [--case NAME…] [--records N] [--batch-mb N] [--data DIR] [-o json]`. The
 first batch is counted apart: it has the start of Spark in it. Beside the audit stands what Spark itself takes for the
-same lines: `readStream.json`, and a count of each field. Nothing else should run on the machine.
+same lines: `readStream.json`, and a count of each field. By thirds of the records it says whether a batch costs as
+much at the end as at the beginning, and how long the audit takes to start again. Nothing else should run on the
+machine.
 """
 
 import argparse
@@ -11,7 +13,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +29,7 @@ from audit.job import run_audit
 from audit.options import BATCH_BYTES, AuditOptions
 from audit.report.report import AuditResult
 from audit.spark.session import start_session
+from audit.storage.output_folder import OutputFolder
 from benchmarks.audit_logs import INCIDENT, STEADY, write_logs
 from deploy.local.java import find_java, spark_environment
 
@@ -93,17 +96,39 @@ def measure_audit(logs: Path, output: Path, batch_mb: int) -> dict[str, Any]:
     (first_s, first, before), (last_s, last, after) = measured.points[0], measured.points[-1]
     counted = last - first
     third = next(used for _, records, used in measured.points if records >= result.records // 3)
-    state = sum(path.stat().st_size for path in (output / "state").rglob("*.arrow"))
+    state, sealed = (_bytes_of(output / "state", name) for name in ("*.arrow", "*-sealed.arrow"))
+    began_again = time.monotonic()
+    OutputFolder(output).check()
+    checked = time.monotonic()
+    run_audit([logs], output, options)
     return {
         "verdict": result.verdict,
         "records": result.records,
         "first_batch_s": round(first_s - began, 1),
         "records_per_s": round(counted / max(1e-9, last_s - first_s)),
         "cpu_us_per_record": _per_record(before, after, counted),
+        "thirds": [_third(measured.points, number) for number in range(3)],
         "memory_mb_after_a_third": _rounded(third.memory_mb),
         "memory_mb": _rounded(after.memory_mb),
         "state_mb": round(state / 2**20),
+        "sealed_mb": round(sealed / 2**20),
+        "check_s": round(checked - began_again, 1),
+        "restart_s": round(time.monotonic() - checked, 1),
     }
+
+
+def _third(points: Sequence[tuple[float, int, Used]], number: int) -> dict[str, float]:
+    """Measure what the batches of a third of the records took: records a second, and CPU time a record of all."""
+    (_, first, _), (_, last, _) = points[0], points[-1]
+    cuts = [first + (last - first) * part // 3 for part in (number, number + 1)]
+    (from_s, begin, before), (to_s, end, after) = (next(p for p in points if p[1] >= cut) for cut in cuts)
+    cpu = sum(after.cpu.values()) - sum(before.cpu.values())
+    counted = max(1, end - begin)
+    return {"records_per_s": round(counted / max(1e-9, to_s - from_s)), "cpu_us": round(cpu / counted * 1e6, 1)}
+
+
+def _bytes_of(folder: Path, pattern: str) -> int:
+    return sum(path.stat().st_size for path in folder.rglob(pattern))
 
 
 def measure_floor(logs: Path, folder: Path, records: int) -> dict[str, Any]:
@@ -183,7 +208,8 @@ def show(results: list[dict[str, Any]]) -> None:
     table = Table(box=SIMPLE_HEAD)
     for name in ("case", "partitions", "records", "verdict", "records/s", "CPU us/record"):
         table.add_column(name, justify="left" if name in {"case", "verdict"} else "right")
-    for name in ("MB after 1/3", "MB at the end", "MB of state"):
+    table.add_column("by thirds: records/s (CPU us)", justify="right")
+    for name in ("MB after 1/3", "MB at the end", "MB of state (sealed)", "restart s (check)"):
         table.add_column(name, justify="right")
     table.add_column("Spark's json: records/s", justify="right")
     table.add_column("CPU us/record", justify="right")
@@ -196,13 +222,15 @@ def show(results: list[dict[str, Any]]) -> None:
             audit["verdict"],
             f"{audit['records_per_s']:,}",
             _parts(audit["cpu_us_per_record"]),
+            " ".join(f"{third['records_per_s']:,} ({third['cpu_us']})" for third in audit["thirds"]),
             _parts(audit["memory_mb_after_a_third"]),
             _parts(audit["memory_mb"]),
-            f"{audit['state_mb']:,}",
+            f"{audit['state_mb']:,} ({audit['sealed_mb']:,})",
+            f"{audit['restart_s']:,} ({audit['check_s']:,})",
             f"{spark['records_per_s']:,}",
             _parts(spark["cpu_us_per_record"]),
         )
-    Console(width=160).print(table)
+    Console(width=200).print(table)
 
 
 def _parts(values: dict[str, float]) -> str:

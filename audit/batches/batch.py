@@ -18,8 +18,10 @@ from audit.batches.decisions import ReplayStage
 from audit.reading.changed_files import FileFault
 from audit.reading.lines_read import ReadRange
 from audit.reading.source import FILES_ROW, LINES_ROW, RECORDS_ROW, from_stream
+from audit.records.sealed_runs import OPEN_ROWS
 from audit.rules.clock_differences import greatest
 from audit.rules.limits import Limits
+from audit.storage.checkpoints import LocalCheckpoint
 from audit.storage.commits import BucketResult, BucketState, Commit
 from audit.storage.committed_state import OutputError
 from audit.storage.output_folder import OutputFolder
@@ -35,8 +37,9 @@ _RESULT: Final = "result binary"
 class BatchSettings(NamedTuple):
     """The settings of a batch.
 
-    `buckets`, `limits`: of a first batch; later ones keep them. `checkpoint`: the location of Spark's own. `keep_days`:
-    days that records and timelines are kept; None keeps all. `delta`: whether the tables are published as Delta tables.
+    `buckets`, `limits`, `open_rows`: of a first batch; later ones keep them. `checkpoint`: the location of
+    Spark's own. `keep_days`: days that records and timelines are kept; None keeps all. `delta`: whether the tables are
+    published as Delta tables.
     """
 
     tasks: int
@@ -45,6 +48,7 @@ class BatchSettings(NamedTuple):
     limits: Limits
     keep_days: int | None
     delta: bool = False
+    open_rows: int = OPEN_ROWS
     replay: ReplayStage | None = None
 
 
@@ -53,7 +57,14 @@ def check_batch(frame: DataFrame, number: int, output: OutputFolder, settings: B
     query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
     elsewhere = "" if settings.checkpoint == output.path("checkpoint") else settings.checkpoint
     before = output.last_commit() or Commit(
-        VERSION, -1, query, {}, checkpoint=elsewhere, limits=settings.limits, bucket_count=settings.buckets
+        VERSION,
+        -1,
+        query,
+        {},
+        checkpoint=elsewhere,
+        limits=settings.limits,
+        bucket_count=settings.buckets,
+        open_rows=settings.open_rows,
     )
     last = before.spark_batch
     if number not in {last, last + 1} or query != before.query:
@@ -64,13 +75,16 @@ def check_batch(frame: DataFrame, number: int, output: OutputFolder, settings: B
     if number == last:
         # Spark repeats it: it crashed after our commit, and before its own checkpoint had the batch.
         return
-    # Tasks need neither what was read of each log nor the sizes of tables.
-    check = _checker(output.location, msgspec.json.encode(replace(before, taken={}, tables={})))
+    # Tasks need neither what was read of each log nor the sizes of tables, nor what Spark knows.
+    check = _checker(output.location, msgspec.json.encode(replace(before, taken={}, tables={}, offsets="")))
     rows = frame.repartitionById(settings.tasks, "bucket").mapInArrow(check, _RESULT).collect()
     results = [msgspec.json.decode(bytes(row["result"]), type=BucketResult) for row in rows]
     for result in results:
         if result.error:
             raise OutputError(result.error)
+    checkpoint = LocalCheckpoint.at(settings.checkpoint)
+    offsets = "" if checkpoint is None else checkpoint.synced_offsets(number)
+    before = replace(before, offsets=offsets)
     commit_batch(output, before, results, settings.keep_days, delta=settings.delta, replay=settings.replay)
 
 
@@ -172,9 +186,9 @@ def check_rows(output: OutputFolder, before: Commit, rows: Iterable[Mapping[str,
         place, state = BucketPlace(bucket, before.batch + 1), before.buckets.get(str(bucket), BucketState())
         try:
             if bucket == before.bucket_count:
-                result = check_cluster(output, place, state, records, Reported(read, faults), limits=before.limits)
+                result = check_cluster(output, place, before, records, Reported(read, faults))
             else:
-                result = check_bucket(output, place, state, records, before.limits)
+                result = check_bucket(output, place, state, records, before)
         except OutputError as error:
             # Spark would tell the driver of it by a traceback.
             result = BucketResult(bucket, state, error=str(error))

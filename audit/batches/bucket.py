@@ -6,19 +6,17 @@ from typing import Final, NamedTuple
 import msgspec
 import pyarrow
 
+from audit.batches.kept_tables import KeptTables
 from audit.records.columns import RECORDS
 from audit.records.findings import AuditFinding
-from audit.records.sorted_runs import joined_runs
 from audit.records.vectors import in_one_chunk
 from audit.rules.clock_differences import clock_differences
-from audit.rules.limits import Limits
 from audit.rules.partition_windows import windows
 from audit.rules.recreations import created_anew
 from audit.rules.rule import Awaited, BucketBatch, Kept
 from audit.rules.table import RULES
-from audit.storage.commits import BucketResult, BucketState
+from audit.storage.commits import BucketResult, BucketState, Commit
 from audit.storage.output_folder import OutputFolder
-from audit.storage.state_files import StateFile
 from audit.storage.table_schemas import (
     FINDINGS,
     FINDINGS_TABLE,
@@ -51,33 +49,31 @@ def check_rules(batch: BucketBatch) -> list[AuditFinding]:
 
 
 def check_bucket(
-    output: OutputFolder, place: BucketPlace, state: BucketState, rows: pyarrow.Table, limits: Limits
+    output: OutputFolder, place: BucketPlace, state: BucketState, rows: pyarrow.Table, before: Commit
 ) -> BucketResult:
-    """Check the records of partitions in one bucket, write its tables, and return its new state."""
-    stored = {table.name: state.runs.get(table.name, ()) for table in KEPT}
-    runs = {name: output.runs(of) for name, of in stored.items()}
+    """Check the records of partitions in one bucket, write its tables, and return its new state.
+
+    `before`: the commit with the settings of the audit.
+    """
+    kept = KeptTables(output, place, state, before.open_rows)
+    runs = {table.name: kept.known(table.name) for table in KEPT}
     awaited = {table.name: _whole(output, state, table) for table in AWAITED}
-    batch = BucketBatch(rows, runs, awaited, limits)
+    batch = BucketBatch(rows, runs, awaited, before.limits)
     findings = check_rules(batch)
     output.write_rows(REASSIGNMENTS_TABLE, revised_reassignments(batch), place.batch, place.bucket)
     write_findings(output, place, findings)
     output.write_rows(TIMELINES_TABLE, revised_timelines(batch), place.batch, place.bucket)
     output.write_rows(RECORDS_TABLE, rows.drop_columns(["key"]), place.batch, place.bucket)
-    file = StateFile(output, place.bucket, place.batch)
     for table in KEPT:
-        if (added := batch.added(table)).num_rows:
-            kept, run = joined_runs(runs[table.name], added, table.reduce)
-            stored[table.name] = (*stored[table.name][:kept], file.add_run(run))
+        kept.add(table.name, runs[table.name], batch.added(table), table.reduce, table.sealing)
     for waiting in AWAITED:
-        left = waiting.rows(batch)
-        stored[waiting.name] = (file.add_run(left),) if left.num_rows else ()
-    file.write()
+        kept.replace(waiting.name, waiting.rows(batch))
     return BucketResult(
         place.bucket,
-        BucketState(stored),
+        kept.write(),
         controllers=controllers_named(rows),
         followed=controllers_followed(rows),
-        clocks=tuple(clock_differences(windows(batch).now, limits.clock_ms)),
+        clocks=tuple(clock_differences(windows(batch).now, before.limits.clock_ms)),
         events=tuple(touched_events(batch).tolist()),
     )
 

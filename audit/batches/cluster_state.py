@@ -10,8 +10,9 @@ from msgspec import Struct, field
 
 from audit.batches.bucket import BucketPlace, controllers_followed, controllers_named, write_findings
 from audit.batches.cluster_tables import Read, TablesState, write_cluster_tables
+from audit.batches.kept_tables import KeptTables
 from audit.chains.incarnations import Span, findings_of_span, joined
-from audit.chains.line_digests import DIGESTS, digests_of, find_digests, joined_digests
+from audit.chains.line_digests import DIGESTS, SEALING, digests_of, find_digests, reduce_digests
 from audit.chains.witnesses import Latest, Witnessed, add_witnessed, unconfirmed
 from audit.reading.changed_files import FileFault
 from audit.reading.file_faults import converted_found, faults_found
@@ -19,14 +20,13 @@ from audit.reading.kafka.log_state import KafkaLog, KafkaState, add_lines
 from audit.reading.lines_read import QuarantinedLine, ReadRange
 from audit.reading.unclear_records import Unclear, joined_unclear
 from audit.records.findings import AuditFinding, changes
-from audit.records.sorted_runs import SortedRun
+from audit.records.sorted_runs import Runs
 from audit.records.vectors import is_one_of
 from audit.rules.limits import Limits
 from audit.rules.subjects import reference
 from audit.rules.unfinished_work import DeletionStep, add_deletions, stalled_deletions
-from audit.storage.commits import BucketResult, BucketState, StoredFile
+from audit.storage.commits import BucketResult, Commit
 from audit.storage.output_folder import OutputFolder
-from audit.storage.state_files import StateFile
 from audit.storage.table_schemas import QUARANTINE, QUARANTINE_TABLE, RECORDS_TABLE
 from state_log.chain import IncarnationLog, join
 from state_log.invariants import ONE_CONTROLLER_PER_EPOCH
@@ -91,19 +91,17 @@ class Reported(NamedTuple):
 def check_cluster(
     output: OutputFolder,
     place: BucketPlace,
-    state: BucketState,
+    before: Commit,
     rows: pyarrow.Table,
     reported: Reported,
-    *,
-    limits: Limits,
 ) -> BucketResult:
     """Check the records that are of no partition, the chains of all lines, and the files; return the new state."""
-    read, faults = reported
+    (read, faults), state = reported, before.cluster
     known = ClusterState() if state.file is None else decode_state(output.read_state(state.file))
-    file = StateFile(output, place.bucket, place.batch)
-    runs = write_cluster_tables(output, place, known.tables, state.runs, Read(rows, read), file=file)
+    kept = KeptTables(output, place, state, before.open_rows)
+    events = write_cluster_tables(output, place, known.tables, Read(rows, read), kept)
     findings = [*_chains(known, read), *_spans(known, read), *_controllers(known, rows), *_kafka_logs(known, read)]
-    findings += _deletions(known, rows, limits)
+    findings += _deletions(known, rows, before.limits)
     findings += [*faults_found(known.unread, faults), *converted_found(read)]
     for part in read:
         known.unread.pop(part.log, None)
@@ -117,18 +115,15 @@ def check_cluster(
     known.malformed |= {part.log for part in read if part.quarantined}
     if lines:
         output.write_rows(QUARANTINE_TABLE, _quarantined(lines), place.batch, place.bucket)
-    digests, digest_runs = _digests(output, state, read, file)
-    known.unconfirmed = _unconfirmed([*known.unconfirmed, *witnessed], digest_runs)
-    now = BucketState({**runs.stored, DIGESTS: digests}, file.add_bytes(msgspec.msgpack.encode(known)))
-    file.write()
+    known.unconfirmed = _unconfirmed([*known.unconfirmed, *witnessed], _digests(read, kept))
     return BucketResult(
         place.bucket,
-        now,
+        kept.write(kept.file.add_bytes(msgspec.msgpack.encode(known))),
         records=sum(part.records for part in read),
         quarantined=sum(part.quarantined for part in read),
         controllers=controllers_named(rows),
         followed=controllers_followed(rows),
-        events=runs.events,
+        events=events,
         modified_ns=max((part.modified_ns for part in read), default=0),
         taken={part.log: (part.file, part.end) for part in sorted(read, key=lambda part: part.file)},
     )
@@ -139,6 +134,15 @@ def decode_state(data: bytes) -> ClusterState:
     return msgspec.msgpack.decode(data, type=ClusterState)
 
 
+def ends_read(output: OutputFolder) -> dict[str, tuple[int, str]]:
+    """Find the last line that was read of each log: its number and its digest. Raises OutputError."""
+    commit = output.last_commit()
+    if commit is None or commit.cluster.file is None:
+        return {}
+    logs = decode_state(output.read_state(commit.cluster.file)).incarnations
+    return {name.replace("/", "-", 1): (log.next_seq - 1, log.digest) for name, log in logs.items() if log.next_seq}
+
+
 def _witnessed(rows: pyarrow.Table) -> Iterator[Witnessed]:
     for row in rows.filter(pyarrow.array(is_one_of(rows["kind"], [Kind.WITNESS.value]))).to_pylist():
         by = reference(row)
@@ -147,19 +151,14 @@ def _witnessed(rows: pyarrow.Table) -> Iterator[Witnessed]:
             yield Witnessed(node, incarnation, seq, digest, row["witness_boot_id"] or "", by, row["at_ms"])
 
 
-def _digests(
-    output: OutputFolder, state: BucketState, read: Sequence[ReadRange], file: StateFile
-) -> tuple[tuple[StoredFile, ...], list[SortedRun]]:
-    """Keep the digests of these lines, in this file, beside those of earlier ones: where they are, and themselves."""
-    stored = state.runs.get(DIGESTS, ())
-    added, runs = digests_of((part.segments, part.digests) for part in read), output.runs(stored)
-    if not added.num_rows:
-        return stored, [*runs]
-    kept, run = joined_digests(runs, added)
-    return (*stored[:kept], file.add_run(run)), [*runs[:kept], SortedRun(run)]
+def _digests(read: Sequence[ReadRange], kept: KeptTables) -> Runs:
+    """Keep the digests of these lines beside those of earlier ones, and return all."""
+    known, added = kept.known(DIGESTS), digests_of((part.segments, part.digests) for part in read)
+    kept.add(DIGESTS, known, added, reduce_digests, SEALING)
+    return known.with_open(added)
 
 
-def _unconfirmed(seen: Sequence[Witnessed], runs: Sequence[SortedRun]) -> list[Witnessed]:
+def _unconfirmed(seen: Sequence[Witnessed], runs: Runs) -> list[Witnessed]:
     digests = find_digests(runs, {(each.log, each.seq) for each in seen})
     return unconfirmed(seen, lambda log, seq: digests[log, seq])
 

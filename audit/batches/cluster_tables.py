@@ -1,6 +1,6 @@
 """The tables of what concerns no partition: controllers, brokers, topics, and what was read of each node."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy
@@ -8,13 +8,12 @@ import pyarrow
 from msgspec import Struct, field
 
 from audit.batches.bucket import BucketPlace
+from audit.batches.kept_tables import KeptTables
 from audit.reading.lines_read import ReadRange
 from audit.reading.node_work import Work
-from audit.records.sorted_runs import SortedRun, joined_runs
+from audit.records.sorted_runs import Runs
 from audit.records.vectors import earliest, keys
-from audit.storage.commits import StoredFile
 from audit.storage.output_folder import OutputFolder
-from audit.storage.state_files import StateFile
 from audit.storage.table_schemas import LEDGERS_TABLE, SESSIONS_TABLE, TERMS_TABLE, TOPICS_TABLE
 from audit.tables.broker_sessions import sessions_of
 from audit.tables.controller_terms import TermEvents, term_rows, terms_of
@@ -24,12 +23,7 @@ from audit.tables.revisions import revised
 from audit.tables.subject_events import derived, events_of, known_events
 from audit.tables.topic_histories import topics_of
 
-Stored = Mapping[str, tuple[StoredFile, ...]]
 _EVENTS: Final = "events"
-_REDUCE: Final[dict[str, Callable[[pyarrow.Table], pyarrow.Table]]] = {
-    _EVENTS: earliest,
-    FAILURES: earliest,
-}
 
 
 class TablesState(Struct):
@@ -45,13 +39,6 @@ class TablesState(Struct):
     """Keyed by node/incarnation."""
 
 
-class ClusterRuns(NamedTuple):
-    """The runs after a batch, and the events with new failures."""
-
-    stored: dict[str, tuple[StoredFile, ...]]
-    events: tuple[int, ...]
-
-
 class Read(NamedTuple):
     """Holds what a batch has read: the records of no partition, and what the lines of all files were."""
 
@@ -60,30 +47,25 @@ class Read(NamedTuple):
 
 
 def write_cluster_tables(
-    output: OutputFolder, place: BucketPlace, known: TablesState, stored: Stored, read: Read, *, file: StateFile
-) -> ClusterRuns:
-    """Add what was read to `known`, and write what that changes about the tables.
+    output: OutputFolder, place: BucketPlace, known: TablesState, read: Read, kept: KeptTables
+) -> tuple[int, ...]:
+    """Add what was read to `known` and `kept`, and write what that changes about the tables.
 
-    Returns the runs behind the tables; new runs are added to `file`.
+    Returns the events with new failures.
     """
-    before = {TERMS_TABLE: term_rows(known.terms, known.work), LEDGERS_TABLE: ledger_rows(known.volumes, known.work)}
+    earlier = {TERMS_TABLE: term_rows(known.terms, known.work), LEDGERS_TABLE: ledger_rows(known.volumes, known.work)}
     _add(known, read)
     now = {TERMS_TABLE: term_rows(known.terms, known.work), LEDGERS_TABLE: ledger_rows(known.volumes, known.work)}
-    changed = {table: revised(table, rows, now[table]) for table, rows in before.items()}
+    changed = {table: revised(table, rows, now[table]) for table, rows in earlier.items()}
     sizes = [size for part in read.ranges for size in part.sizes]
     new = {_EVENTS: events_of(read.rows, sizes), FAILURES: failures_of(read.rows)}
-    runs = {name: output.runs(stored.get(name, ())) for name in new}
+    runs = {name: kept.known(name) for name in new}
     for table, rows in {**changed, **_of_subjects(runs[_EVENTS], new[_EVENTS])}.items():
         if rows.num_rows:
             output.write_rows(table, rows, place.batch, place.bucket)
-    kept = dict(stored)
     for name, added in new.items():
-        if added.num_rows:
-            count, run = joined_runs(runs[name], added, _REDUCE[name])
-            kept[name] = (*stored.get(name, ())[:count], file.add_run(run))
-    return ClusterRuns(
-        {name: kept.get(name, ()) for name in new}, tuple(numpy.unique(keys(new[FAILURES]["key"])).tolist())
-    )
+        kept.add(name, runs[name], added, earliest)
+    return tuple(numpy.unique(keys(new[FAILURES]["key"])).tolist())
 
 
 def _add(known: TablesState, read: Read) -> None:
@@ -92,7 +74,7 @@ def _add(known: TablesState, read: Read) -> None:
         known.terms[term.name] = term.joined(known.terms.get(term.name, term))
 
 
-def _of_subjects(runs: Sequence[SortedRun], new: pyarrow.Table) -> dict[str, pyarrow.Table]:
+def _of_subjects(runs: Runs, new: pyarrow.Table) -> dict[str, pyarrow.Table]:
     """Compute what the new events change about brokers and topics."""
     earlier = known_events(runs, new)
     now = earliest(pyarrow.concat_tables([earlier, new]))

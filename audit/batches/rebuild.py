@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from audit.batches.batch import next_commit
 from audit.batches.bucket import BucketPlace, check_bucket
+from audit.batches.kept_tables import copied_state
 from audit.reading.source import split
 from audit.records.columns import RECORDS, partition_keys
 from audit.records.vectors import in_one_chunk
@@ -29,7 +30,6 @@ from audit.rules.clock_differences import ClockDifference
 from audit.storage.commits import BucketResult, BucketState, Commit
 from audit.storage.committed_state import OutputError
 from audit.storage.output_folder import OutputFolder
-from audit.storage.state_files import StateFile
 from audit.storage.table_files import holding_rows
 from audit.storage.table_schemas import (
     FAILOVERS_TABLE,
@@ -189,7 +189,7 @@ def _rebuilt_bucket(changes: _Changes, start: Commit, bucket: int, divided: _Div
     controllers: set[int] = set()
     followed: set[tuple[int, int]] = set()
     for step, rows in enumerate(divided.steps(RECORDS_TABLE, bucket)):
-        result = check_bucket(scratch, BucketPlace(bucket, step), state, rows.select(RECORDS.names), start.limits)
+        result = check_bucket(scratch, BucketPlace(bucket, step), state, rows.select(RECORDS.names), start)
         state = result.state
         clocks += result.clocks
         controllers |= set(result.controllers)
@@ -197,16 +197,11 @@ def _rebuilt_bucket(changes: _Changes, start: Commit, bucket: int, divided: _Div
     for table in _REVISED:
         known = (rows.drop_columns(["key"]) for rows in divided.steps(table, bucket))
         changes.write(table, holding_rows(table, known), scratch.holding(table), bucket)
-    file = StateFile(folder, bucket, changes.batch)
-    runs = {
-        name: tuple(file.add_bytes(scratch.read_state(stored), stored.rows) for stored in of)
-        for name, of in state.runs.items()
-    }
-    file.write()
+    state = copied_state(scratch, state, folder, bucket, changes.batch)
     shutil.rmtree(top, ignore_errors=True)
     return BucketResult(
         bucket,
-        BucketState(runs),
+        state,
         tables=folder.take_written(),
         controllers=tuple(sorted(controllers)),
         followed=tuple(sorted(followed)),

@@ -10,7 +10,8 @@ from typing import Final
 import numpy
 import pyarrow
 
-from audit.records.sorted_runs import SortedRun, gather, joined_runs
+from audit.records.sealed_runs import Sealing
+from audit.records.sorted_runs import AnyRuns, gather
 from audit.records.vectors import keys, longs, text_hash
 from state_log.chain import ChainSegment
 
@@ -18,6 +19,7 @@ DIGESTS: Final = "digests"
 """The name of these runs."""
 DIGEST_BYTES: Final = 8
 _CHUNK: Final = 4096
+SEALING: Final = Sealing(times=(), stay=2, share=_CHUNK // 4)
 _SCHEMA: Final = pyarrow.schema(
     {"key": pyarrow.uint64(), "sub": pyarrow.int64(), "first": pyarrow.int64(), "digests": pyarrow.binary()}
 )
@@ -31,7 +33,7 @@ def packed(digests: Iterable[str]) -> bytes:
 
 def digests_of(segments: Iterable[tuple[Sequence[ChainSegment], bytes]]) -> pyarrow.Table:
     """The digests of these segments as rows. Each group has the digests of its lines, one after the other."""
-    return _reduce(_table([row for group, digests in segments for row in _rows(group, digests)]))
+    return reduce_digests(_table([row for group, digests in segments for row in _rows(group, digests)]))
 
 
 def _rows(segments: Sequence[ChainSegment], digests: bytes) -> Iterator[_Row]:
@@ -44,12 +46,7 @@ def _rows(segments: Sequence[ChainSegment], digests: bytes) -> Iterator[_Row]:
             first, position = first + count, position + count * DIGEST_BYTES
 
 
-def joined_digests(runs: Sequence[SortedRun], added: pyarrow.Table) -> tuple[int, pyarrow.Table]:
-    """Merge the last runs with new rows, as `audit.records.sorted_runs.joined_runs`."""
-    return joined_runs(runs, added, _reduce)
-
-
-def _reduce(rows: pyarrow.Table) -> pyarrow.Table:
+def reduce_digests(rows: pyarrow.Table) -> pyarrow.Table:
     """Sort the rows, drop repeated ones, and join those that continue one another."""
     found: list[_Row] = []
     order = numpy.lexsort((longs(rows["first"]), longs(rows["sub"]), keys(rows["key"])))
@@ -65,7 +62,7 @@ def _reduce(rows: pyarrow.Table) -> pyarrow.Table:
     return _table(found)
 
 
-def find_digests(runs: Sequence[SortedRun], wanted: Iterable[tuple[str, int]]) -> dict[tuple[str, int], set[str]]:
+def find_digests(runs: AnyRuns, wanted: Iterable[tuple[str, int]]) -> dict[tuple[str, int], set[str]]:
     """The digests of the lines that were read under each (log, number), as hexadecimal digits."""
     found: dict[tuple[str, int], set[str]] = {line: set() for line in wanted}
     by_row: dict[tuple[int, int], list[tuple[str, int]]] = {}

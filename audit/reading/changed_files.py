@@ -5,12 +5,16 @@ size, inode and time of the last change as this process has seen them first, or 
 read. Where these differ, the hash chain of the segment decides, for a copy of a folder is the same log. Who changes a
 segment while no audit runs and sets its time back is not noticed here; `klamm audit verify` reads everything.
 
+The last segment of a log has no next one that names its end. Its last line that was read is compared with the digest
+that the audit has kept: who rewrites a log with a chain that is whole gets another last line.
+
 A retention that deletes what was read is no change: only the newest segment of the newest run of a node must be there.
 """
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
@@ -23,10 +27,11 @@ from cluster.model.printable import path_text
 from state_log.chain import ChainSegment, extend
 from state_log.kafka.files import KAFKA_LOG, is_compressed
 from state_log.reader import complete_lines
-from state_log.record import MalformedLine, decode_line
+from state_log.record import LINE_BYTES_MAX, MalformedLine, decode_line, line_digest
 from state_log.writer import SEGMENT_SUFFIX, parse_segment_name
 
 _OLDER_PER_CHECK: Final = 200
+_TAIL_BYTES: Final = 1 << 16
 _RUN: Final = re.compile(r"(?P<node>.+)-(?P<incarnation>[0-9]{13}\.[0-9]+)")
 
 
@@ -61,11 +66,16 @@ class _Status(NamedTuple):
 
 
 class ReadFiles:
-    """Looks after the files that were read. `since_ns`: the last change of files that earlier runs read; 0: none."""
+    """Looks after the files that were read. `since_ns`: the last change of files that earlier runs read; 0: none.
 
-    def __init__(self, since_ns: int) -> None:
+    `ends`: by log, the number of the last line that they read, and its digest.
+    """
+
+    def __init__(self, since_ns: int, ends: Mapping[str, tuple[int, str]] | None = None) -> None:
         self._since_ns = since_ns
+        self._ends = {log: (seq, digest) for log, (seq, digest) in (ends or {}).items()}
         self._seen: dict[Path, _Status] = {}
+        self._seen_last: dict[Path, _Status] = {}
         self._next = 0
         self._active: dict[str, Path] = {}
 
@@ -81,8 +91,11 @@ class ReadFiles:
             found += unreadable
             if log not in read and not unreadable and not _has_rotated(segments[0], logs):
                 found += _without_lines(log, segments)
+        newest = _newest_runs(logs)
         for log, position in read.items():
-            found += _newest(log, logs.get(log, ()), position, logs)
+            has_ended = _has_ended(log, newest)
+            found += _newest(log, logs.get(log, ()), position, has_ended=has_ended)
+            found += self._last(log, logs.get(log, ()), position, has_ended=has_ended)
         found += self._emptied(logs, read)
         older = [
             (log, before, after)
@@ -93,6 +106,26 @@ class ReadFiles:
         for log, before, after in older if everything else self._in_turn(older):
             found += self._older(log, before, after)
         return found
+
+    def _last(
+        self, log: str, segments: Sequence[FileSegment], position: Position, *, has_ended: bool
+    ) -> Iterator[FileFault]:
+        """The segment up to which a log was read, if it is the last one and still ends as it did."""
+        segment = segments[-1] if segments else None
+        status = None if segment is None else _status(segment.path)
+        if segment is None or status is None or segment.is_kafka or segment.first_seq != position.first_seq:
+            return
+        seen = self._seen_last.get(segment.path)
+        # The segment of a running process changes all the time: that one is looked at once.
+        if status == seen or (seen is not None and not has_ended) or not 0 < position.byte <= status.size:
+            return
+        self._seen_last[segment.path] = status
+        with suppress(OSError):
+            tail = _tail(segment.path, position.byte)
+            if tail.records:
+                self._ends.setdefault(log, max(tail.records))
+            if log in self._ends and tail.lacks(*self._ends[log]):
+                yield FileFault(FaultKind.CHANGED, log, path_text(segment.path), 0, status.size)
 
     def _emptied(self, logs: Mapping[str, Sequence[FileSegment]], read: Positions) -> Iterator[FileFault]:
         """Logs of Kafka that were cut without being copied or renamed before: another log begins in their place."""
@@ -188,10 +221,8 @@ def complete_lines_present(path: Path) -> bool:
     return False
 
 
-def _newest(
-    log: str, segments: Sequence[FileSegment], position: Position, logs: Mapping[str, Sequence[FileSegment]]
-) -> Iterator[FileFault]:
-    """The segment up to which a log was read."""
+def _newest(log: str, segments: Sequence[FileSegment], position: Position, *, has_ended: bool) -> Iterator[FileFault]:
+    """The segment up to which a log was read. `has_ended`: its node has started again since."""
     current = next((segment for segment in segments if segment.first_seq == position.first_seq), None)
     if current is not None:
         status = _status(current.path)
@@ -206,11 +237,52 @@ def _newest(
         return
     if any(segment.first_seq > position.first_seq for segment in segments):
         return
-    others = (_RUN.fullmatch(other) for other in logs)
-    if not any(
-        other and other["node"] == run["node"] and other["incarnation"] > run["incarnation"] for other in others
-    ):
+    if not has_ended:
         yield FileFault(FaultKind.VANISHED, log, log, position.byte, 0)
+
+
+def _newest_runs(logs: Iterable[str]) -> dict[str, str]:
+    """The newest incarnation of each node."""
+    runs = sorted((run["node"], run["incarnation"]) for log in logs if (run := _RUN.fullmatch(log)))
+    return dict(runs)
+
+
+def _has_ended(log: str, newest: Mapping[str, str]) -> bool:
+    """Whether the process that wrote a log has ended: its node has started again."""
+    run = _RUN.fullmatch(log)
+    return run is not None and newest.get(run["node"], "") > run["incarnation"]
+
+
+class _Tail(NamedTuple):
+    """The records among the last lines before a byte: number and digest of each.
+
+    `is_all`: there are no lines before them. `is_cut`: that byte is within a line.
+    """
+
+    records: list[tuple[int, str]]
+    is_all: bool
+    is_cut: bool
+
+    def lacks(self, seq: int, digest: str) -> bool:
+        """Whether a line that was the last one to be read is not what it was."""
+        known = {found for number, found in self.records if number == seq}
+        return self.is_cut or (digest not in known if known else self.is_all)
+
+
+def _tail(path: Path, end: int) -> _Tail:
+    length = 0
+    with path.open("rb") as file:
+        while True:
+            length = min(end, max(_TAIL_BYTES, 4 * length))
+            file.seek(end - length)
+            data = file.read(length)
+            if b"\n" in data[:-1] or length == end or length > LINE_BYTES_MAX:
+                break
+    is_all = length == end
+    lines = [line.removesuffix(b"\r") for line in data.split(b"\n")[0 if is_all else 1 :]]
+    decoded = [(line, decode_line(line)) for line in lines if line]
+    records = [(record.seq, line_digest(line)) for line, record in decoded if not isinstance(record, MalformedLine)]
+    return _Tail(records, is_all, not data.endswith(b"\n"))
 
 
 def _is_whole(before: FileSegment, after: FileSegment) -> bool:

@@ -45,7 +45,7 @@ RECORDS_ROW, LINES_ROW, FILES_ROW = "records", "lines", "files"
 
 class StateChangeSource(DataSource):
     """Options: `directories` (a JSON list of folders, searched in depth), `max_bytes` of a batch, its `tasks`, the
-    number of `buckets`, the time `zone` of Kafka's logs, and `since_ns`: see `ReadFiles`.
+    number of `buckets`, the time `zone` of Kafka's logs, and `since_ns` and `ends` (JSON): see `ReadFiles`.
     """
 
     @classmethod
@@ -61,7 +61,7 @@ class StateChangeSource(DataSource):
             int(self.options[name]) for name in ("max_bytes", "tasks", "buckets", "since_ns")
         )
         plan = ReadPlan(max_bytes, tasks, buckets, self.options["zone"])
-        return StateChangeReader(directories, plan, ReadFiles(since_ns))
+        return StateChangeReader(directories, plan, ReadFiles(since_ns, json.loads(self.options["ends"])))
 
 
 class ReadPlan(NamedTuple):

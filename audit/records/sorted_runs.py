@@ -5,8 +5,8 @@ searches over whole arrays of keys. What a batch costs depends on its own rows, 
 memory holds only what is touched: runs are mapped from files. Source: O'Neil et al., The log-structured merge-tree.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
 
 import numpy
 import pyarrow
@@ -15,6 +15,9 @@ from audit.records.vectors import Flags, Keys, Longs, are_in_order, in_one_chunk
 
 _GROWTH: Final = 3
 """The least ratio of the rows of a run to those of the next."""
+NOTHING: Final = numpy.int64(numpy.iinfo(numpy.int64).min)
+HIGHEST: Final = numpy.int64(numpy.iinfo(numpy.int64).max)
+FLOORS: Final = pyarrow.schema({"key": pyarrow.uint64(), "sub": pyarrow.int64()})
 
 
 class Bounds(NamedTuple):
@@ -67,16 +70,98 @@ class SortedRun:
         return is_there & (self.sub[numpy.where(is_there, place, 0)] < sub)
 
 
-def gather(runs: Sequence[SortedRun], key: Keys, sub: Longs, empty: pyarrow.Table) -> pyarrow.Table:
+class SealedRows(Protocol):
+    """Rows of a table that were sealed together: see `audit.records.sealed_runs`."""
+
+    def between(self, key: Keys, low: Longs, high: Longs, reach: int) -> SortedRun | None:
+        """Read the rows of each key from `low` to `high`, and `reach` rows on either side; these are aligned."""
+
+    def whole(self) -> SortedRun:
+        """Read all rows."""
+
+
+class Runs:
+    """The runs of a table: `open`, the oldest first, and below the floors the sealed segments.
+
+    `floors`: a row for each key that has sealed rows, all of which have a lower `sub`. An open row has the floor.
+    """
+
+    def __init__(
+        self, open_runs: Sequence[SortedRun], floors: SortedRun | None = None, segments: Sequence["SealedRows"] = ()
+    ) -> None:
+        self.open, self._floors, self.segments = list(open_runs), floors, list(segments)
+
+    def with_open(self, rows: pyarrow.Table) -> "Runs":
+        """These runs, and sorted rows as the newest open one."""
+        return Runs([*self.open, SortedRun(rows)], self._floors, self.segments)
+
+    @property
+    def floor_rows(self) -> pyarrow.Table:
+        """The floors as a table, sorted by key."""
+        return FLOORS.empty_table() if self._floors is None else self._floors.rows
+
+    def floors(self, key: Keys) -> Longs:
+        """The floor of each key; NOTHING where nothing is sealed. Aligned with the keys."""
+        return floors_of(self.floor_rows, key)
+
+    def at(self, key: Keys, sub: Longs) -> list[SortedRun]:
+        """The runs that have rows of these (key, sub)."""
+        return [*self._sealed(key, sub, sub, 0, sub < self.floors(key)), *self.open]
+
+    def beside(self, key: Keys, sub: Longs) -> list[SortedRun]:
+        """The runs that have rows of these (key, sub), or the nearest ones of their keys."""
+        return [*self._sealed(key, sub, sub, 1, sub <= self.floors(key)), *self.open]
+
+    def of(self, key: Keys) -> list[SortedRun]:
+        """The runs that have rows of these keys."""
+        low, high = numpy.full(len(key), NOTHING), numpy.full(len(key), HIGHEST)
+        return self.between(key, low, high)
+
+    def between(
+        self, key: Keys, low: Longs, high: Longs, reach: int = 0, chosen: Flags | None = None
+    ) -> list[SortedRun]:
+        """The runs that have rows of each key from `low` to `high`, and sealed ones `reach` rows on either side.
+
+        `chosen`: the keys whose sealed rows are wanted, by default those with any in the range. All are aligned.
+        """
+        wanted = low < self.floors(key) if chosen is None else chosen
+        return [*self._sealed(key, low, high, reach, wanted), *self.open]
+
+    def every(self) -> Iterator[SortedRun]:
+        """Yield all runs, one segment at a time."""
+        yield from (segment.whole() for segment in self.segments)
+        yield from self.open
+
+    def _sealed(self, key: Keys, low: Longs, high: Longs, reach: int, wanted: Flags) -> Iterator[SortedRun]:
+        if self.segments and wanted.any():
+            found = (segment.between(key[wanted], low[wanted], high[wanted], reach) for segment in self.segments)
+            yield from (run for run in found if run is not None)
+
+
+def floors_of(floors: pyarrow.Table, key: Keys) -> Longs:
+    """The floor of each key; NOTHING where it has none. Aligned with the keys."""
+    known, sub = keys(floors["key"]), longs(floors["sub"])
+    if not len(known):
+        return numpy.full(len(key), NOTHING)
+    place = numpy.minimum(numpy.searchsorted(known, key), len(known) - 1)
+    return numpy.where(known[place] == key, sub[place], NOTHING)
+
+
+AnyRuns = Runs | Sequence[SortedRun]
+
+
+def gather(runs: AnyRuns, key: Keys, sub: Longs, empty: pyarrow.Table) -> pyarrow.Table:
     """Gather all rows of these (key, sub), oldest run first; `empty` has their columns."""
-    bounds = (run.find(key, sub) for run in runs)
-    return joined([run.rows.take(expand(b.first, b.end)) for run, b in zip(runs, bounds, strict=True)], empty)
+    found = runs.at(key, sub) if isinstance(runs, Runs) else runs
+    bounds = (run.find(key, sub) for run in found)
+    return joined([run.rows.take(expand(b.first, b.end)) for run, b in zip(found, bounds, strict=True)], empty)
 
 
-def gather_all(runs: Sequence[SortedRun], key: Keys, empty: pyarrow.Table) -> pyarrow.Table:
+def gather_all(runs: AnyRuns, key: Keys, empty: pyarrow.Table) -> pyarrow.Table:
     """Gather all rows of these keys, oldest run first; `empty` has their columns."""
-    bounds = (run.find(key, numpy.zeros(len(key), numpy.int64)) for run in runs)
-    return joined([run.rows.take(expand(b.start, b.stop)) for run, b in zip(runs, bounds, strict=True)], empty)
+    found = runs.of(key) if isinstance(runs, Runs) else runs
+    bounds = (run.find(key, numpy.zeros(len(key), numpy.int64)) for run in found)
+    return joined([run.rows.take(expand(b.start, b.stop)) for run, b in zip(found, bounds, strict=True)], empty)
 
 
 def joined(tables: Iterable[pyarrow.Table], empty: pyarrow.Table) -> pyarrow.Table:
@@ -95,7 +180,7 @@ def expand(first: Longs, end: Longs) -> Longs:
     return found if are_in_order(found) else numpy.unique(found)
 
 
-def neighbours(runs: Sequence[SortedRun], key: Keys, sub: Longs) -> tuple[Longs, Longs, Flags]:
+def neighbours(runs: AnyRuns, key: Keys, sub: Longs) -> tuple[Longs, Longs, Flags]:
     """Find the neighbours of each (key, sub) in the runs; all results are aligned with `key` and `sub`.
 
     The next lower and the next higher sub of the key, NOTHING if there is none, and whether there are rows of the (key,
@@ -103,7 +188,7 @@ def neighbours(runs: Sequence[SortedRun], key: Keys, sub: Longs) -> tuple[Longs,
     """
     lower, higher = numpy.full(len(key), NOTHING), numpy.full(len(key), NOTHING)
     present = numpy.zeros(len(key), bool)
-    for run in runs:
+    for run in runs.beside(key, sub) if isinstance(runs, Runs) else runs:
         bounds = run.find(key, sub)
         present |= bounds.first < bounds.end
         has_lower, has_higher = bounds.first > bounds.start, bounds.end < bounds.stop
@@ -112,9 +197,6 @@ def neighbours(runs: Sequence[SortedRun], key: Keys, sub: Longs) -> tuple[Longs,
         known = higher[has_higher]
         higher[has_higher] = numpy.where(known == NOTHING, candidates, numpy.minimum(known, candidates))
     return lower, higher, present
-
-
-NOTHING: Final = numpy.int64(numpy.iinfo(numpy.int64).min)
 
 
 def merge_plan(sizes: Sequence[int], added: int) -> int:

@@ -136,7 +136,7 @@ def _rows(
     to = names.kafka if by_klamm else of
     found = []
     for bucket in commit.partitions.values():
-        for run in folder.runs(bucket.runs.get(name, ())):
+        for run in folder.table_runs(bucket, name).every():
             place = numpy.minimum(numpy.searchsorted(of, run.key), max(len(of) - 1, 0))
             chosen = of[place] == run.key if len(of) else numpy.zeros(len(run.key), bool)
             rows = run.rows.select(schema.names).filter(pyarrow.array(chosen))

@@ -18,6 +18,7 @@ from audit.chains.witnesses import (
     with_unconfirmed,
     witnessed_by_heads,
 )
+from audit.records.sorted_runs import Runs
 from audit.storage.commits import Commit
 from audit.storage.given_heads import Given, read_given
 from audit.storage.output_folder import OutputFolder
@@ -37,7 +38,7 @@ def check_log_ends(folder: OutputFolder, commit: Commit | None, state: ClusterSt
     logs, latest = _logs(state), dict(state.witnessed)
     add_witnessed(latest, witnessed_by_heads(given.heads))
     latest = with_unconfirmed(latest, state.unconfirmed, logs)
-    runs = [] if commit is None else folder.runs(commit.cluster.runs.get(DIGESTS, ()))
+    runs = Runs([]) if commit is None else folder.table_runs(commit.cluster, DIGESTS)
     digests = find_digests(runs, {(log, each.seq) for log, seen in latest.items() for each in seen.values()})
     ends = check_ends(latest, logs, lambda log, seq: digests[log, seq], _Lag(given, state).explains)
     return CheckedEnds(ends, open_ends(given.heads, {name: log.next_seq for name, log in state.incarnations.items()}))

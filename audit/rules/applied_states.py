@@ -5,7 +5,7 @@ waits at the end is reported by `audit.report.open_conditions`: only then is it 
 missing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import numpy
@@ -13,7 +13,8 @@ import pyarrow
 
 from audit.reading.kafka.rows import without_kafka
 from audit.records.findings import AuditFinding, RuleViolation, changes
-from audit.records.sorted_runs import NOTHING, Bounds, SortedRun, gather, neighbours
+from audit.records.sealed_runs import Sealing
+from audit.records.sorted_runs import NOTHING, Bounds, Runs, SortedRun, gather, neighbours
 from audit.records.vectors import Flags, Keys, Longs, group_starts, is_one_of, keys, longs, unique_pairs
 from audit.rules.leaderships_taken import TAKEN, TAKEN_READ
 from audit.rules.partition_states import (
@@ -39,15 +40,17 @@ def _applied_of(rows: pyarrow.Table) -> pyarrow.Table:
     return reduce_states(state_rows(rows, roles)[1])
 
 
-APPLIED: Final = Kept("applied", STATES, lambda batch: _applied_of(comparable(batch)), reduce_states)
+APPLIED: Final = Kept("applied", STATES, lambda batch: _applied_of(comparable(batch)), reduce_states, Sealing())
 """The states that agents applied. Brokers of Apache Kafka apply what they cache."""
 
 
 def _unwritten(batch: BucketBatch) -> pyarrow.Table:
     # A log of Apache Kafka does not say where it begins, so that it may lack what was written before.
     new = batch.subjects.named(without_kafka(batch.added(APPLIED)))
+    # Those that waited were not written before, so that only what the batch adds can end it.
+    new = new.filter(pyarrow.array(~_present(batch.runs(WRITTEN), keys(new["key"]), longs(new["sub"]))))
     unwritten = pyarrow.concat_tables([compared(batch.awaited(UNWRITTEN), batch), new]).unify_dictionaries()
-    written = [*batch.runs(WRITTEN), SortedRun(_own_written(batch))]
+    written = Runs([SortedRun(_own_written(batch))])
     return unwritten.filter(pyarrow.array(~_present(written, keys(unwritten["key"]), longs(unwritten["sub"]))))
 
 
@@ -57,7 +60,7 @@ def _untaken(batch: BucketBatch) -> pyarrow.Table:
     is_newest = neighbours(batch.runs(WRITTEN), keys(new["key"]), longs(new["sub"]))[1] == NOTHING
     newest = batch.subjects.named(new.filter(pyarrow.array(is_newest)).select(STATES.names))
     untaken = _newest(pyarrow.concat_tables([compared(batch.awaited(UNTAKEN), batch), newest]).unify_dictionaries())
-    taken = [*batch.runs(TAKEN), SortedRun(batch.added(TAKEN))]
+    taken = batch.runs(TAKEN).with_open(batch.added(TAKEN))
     done = _present(taken, keys(untaken["key"]), longs(untaken["leader_epoch"]))
     return untaken.filter(pyarrow.array(~done | (longs(untaken["leader"]) < 0)))
 
@@ -86,10 +89,10 @@ def _check(batch: BucketBatch) -> list[AuditFinding]:
     return changes(before, _contradictions(written_now, applied_now, batch.subjects))
 
 
-def _present(runs: Sequence[SortedRun], key: Keys, sub: Longs) -> Flags:
+def _present(runs: Runs, key: Keys, sub: Longs) -> Flags:
     """Whether one of the runs has a row of each (key, sub); aligned with these."""
     found = numpy.zeros(len(key), bool)
-    for run in runs:
+    for run in runs.at(key, sub):
         bounds = run.find(key, sub)
         found |= bounds.first < bounds.end
     return found

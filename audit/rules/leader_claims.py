@@ -7,6 +7,7 @@ import numpy
 import pyarrow
 
 from audit.records.findings import AuditFinding, RuleViolation, changes
+from audit.records.sealed_runs import Sealing
 from audit.records.sorted_runs import gather
 from audit.records.vectors import (
     ABSENT,
@@ -58,7 +59,7 @@ def reduce_claims(rows: pyarrow.Table) -> pyarrow.Table:
     return rows.take(order[starts])
 
 
-CLAIMS: Final = Kept("claims", CLAIMS_SCHEMA, lambda batch: claims_of(comparable(batch)), reduce_claims)
+CLAIMS: Final = Kept("claims", CLAIMS_SCHEMA, lambda batch: claims_of(comparable(batch)), reduce_claims, Sealing())
 """One row for each leader (-1: none) that a record names in a leader epoch (`sub`)."""
 
 

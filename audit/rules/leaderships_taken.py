@@ -5,6 +5,7 @@ from typing import Final
 import numpy
 import pyarrow
 
+from audit.records.sealed_runs import Sealing
 from audit.records.vectors import (
     ABSENT,
     are_in_order,
@@ -62,7 +63,7 @@ def reduce_taken(rows: pyarrow.Table) -> pyarrow.Table:
     return rows.take(order[starts]).set_column(3, "min_insync_replicas", values)
 
 
-TAKEN: Final = Kept("taken", _SCHEMA, lambda batch: taken_of(comparable(batch)), reduce_taken)
+TAKEN: Final = Kept("taken", _SCHEMA, lambda batch: taken_of(comparable(batch)), reduce_taken, Sealing())
 """Leader epochs (`sub`) in which the leader has recorded its role: the first such record by time, node, incarnation and
 number, and the least `min_insync_replicas` of all of them (null: none has it).
 """

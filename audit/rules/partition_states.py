@@ -6,6 +6,7 @@ import numpy
 import pyarrow
 import pyarrow.compute
 
+from audit.records.sealed_runs import Sealing
 from audit.records.sorted_runs import SortedRun
 from audit.records.vectors import (
     ABSENT,
@@ -120,7 +121,7 @@ def _by_first_controller(rows: pyarrow.Table, chosen: Longs) -> tuple[Longs, ...
     return (*by_reference(rows, chosen), longs(rows["first_controller_epoch"].take(chosen)))
 
 
-WRITTEN: Final = Kept("states", WRITTEN_SCHEMA, lambda batch: states_of(comparable(batch)), reduce_states)
+WRITTEN: Final = Kept("states", WRITTEN_SCHEMA, lambda batch: states_of(comparable(batch)), reduce_states, Sealing())
 """The states that controllers or leaders wrote."""
 
 

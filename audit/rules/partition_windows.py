@@ -5,13 +5,12 @@ is on the other side of a calm time (`Intervals.calm`) is not counted with them.
 rules need, not all that a partition ever had, and what it finds does not depend on where the batch began.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy
 import pyarrow
 
-from audit.records.sorted_runs import NOTHING, SortedRun, expand, gather, joined
+from audit.records.sorted_runs import HIGHEST, NOTHING, Runs, SortedRun, expand, gather, joined
 from audit.records.vectors import ABSENT, Flags, Keys, Longs, group_starts, keys, longs, unique_pairs
 from audit.rules.deleted_partitions import DELETIONS
 from audit.rules.intervals import Intervals
@@ -21,7 +20,6 @@ from audit.rules.recreations import compared, earlier
 from audit.rules.rule import BucketBatch, once
 
 _FIRST_REACH, _GROWTH = 3, 8
-_HIGHEST = numpy.int64(numpy.iinfo(numpy.int64).max)
 
 
 class Window(NamedTuple):
@@ -69,19 +67,23 @@ def windows(batch: BucketBatch) -> Windows:
     states, new, calm_ms = batch.runs(WRITTEN), batch.added(WRITTEN), batch.limits.calm_ms
     taken, new_taken = batch.runs(TAKEN), batch.added(TAKEN)
     touched = _touched(new, _changed(taken, new_taken), keys(compared(batch.added(DELETIONS), batch)["key"]))
-    low, high = numpy.full(len(touched.key), NOTHING), numpy.full(len(touched.key), _HIGHEST)
+    low, high = numpy.full(len(touched.key), NOTHING), numpy.full(len(touched.key), HIGHEST)
     edge_low, edge_high = low.copy(), high.copy()
     active, reach = numpy.arange(len(touched.key)), _FIRST_REACH
+    floors = states.floors(touched.key)
+    # What is sealed is only read where something is new within it, or nothing above it is calm.
+    sealed = touched.low <= floors
     while True:
         part = touched.at(active)
-        low[active], high[active] = _reached(states, part, reach)
+        low[active], high[active] = _reached(states, part, reach, sealed[active])
         known = _range(states, part.key, low[active], high[active])
         before = _window(known, taken, None)
         first, last = _edges(before, part, calm_ms)
         edge_low[active], edge_high[active] = first, last
-        unbounded = (first == NOTHING) & (low[active] != NOTHING) | (last == _HIGHEST) & (high[active] != _HIGHEST)
+        unbounded = (first == NOTHING) & (low[active] != NOTHING) | (last == HIGHEST) & (high[active] != HIGHEST)
         if not unbounded.any():
             break
+        sealed[active] |= unbounded & (low[active] == floors[active])
         active, reach = active[unbounded], reach * _GROWTH
     if len(active) < len(touched.key):
         known = _range(states, touched.key, low, high)
@@ -102,7 +104,7 @@ def earlier_window(batch: BucketBatch) -> Window:
     return whole(earlier(batch, WRITTEN), earlier(batch, TAKEN))
 
 
-def _changed(runs: Sequence[SortedRun], new: pyarrow.Table) -> pyarrow.Table:
+def _changed(runs: Runs, new: pyarrow.Table) -> pyarrow.Table:
     """The new leaderships that are not known yet, or differ from what is known."""
     known = reduce_taken(gather(runs, keys(new["key"]), longs(new["sub"]), TAKEN.schema.empty_table()))
     now = reduce_taken(pyarrow.concat_tables([known, new]).unify_dictionaries())
@@ -118,7 +120,7 @@ def _changed(runs: Sequence[SortedRun], new: pyarrow.Table) -> pyarrow.Table:
 def _touched(states: pyarrow.Table, taken: pyarrow.Table, ended: Keys) -> _Touched:
     """Find the touched states. `ended`: partitions whose last state has ended, in any order."""
     key = numpy.concatenate((keys(states["key"]), keys(taken["key"]), ended))
-    last = numpy.full(len(ended), _HIGHEST - 1)
+    last = numpy.full(len(ended), HIGHEST - 1)
     sub = numpy.concatenate((longs(states["sub"]), longs(taken["partition_epoch"]), last))
     of_epoch = numpy.zeros(len(key), bool)
     of_epoch[len(states) : len(states) + len(taken)] = True
@@ -133,13 +135,15 @@ def _touched(states: pyarrow.Table, taken: pyarrow.Table, ended: Keys) -> _Touch
     return _Touched(key[starts], sub[starts], sub[ends], numpy.logical_or.reduceat(of_epoch, starts))
 
 
-def _reached(runs: Sequence[SortedRun], touched: _Touched, reach: int) -> tuple[Longs, Longs]:
+def _reached(runs: Runs, touched: _Touched, reach: int, sealed: Flags) -> tuple[Longs, Longs]:
     """The partition epochs between which all states are known when each run gives `reach` states on either side.
 
-    The lowest and the highest, aligned with the touched; NOTHING and `_HIGHEST` where the runs have no more.
+    The lowest and the highest, aligned with the touched; NOTHING and `HIGHEST` where the runs have no more. `sealed`:
+    where what is sealed is read too; elsewhere the floor is the lowest. It is aligned as well.
     """
-    low, high = numpy.full(len(touched.key), NOTHING), numpy.full(len(touched.key), _HIGHEST)
-    for run in runs:
+    low, high = numpy.full(len(touched.key), NOTHING), numpy.full(len(touched.key), HIGHEST)
+    low = numpy.where(sealed, low, runs.floors(touched.key))
+    for run in runs.between(touched.key, touched.low, touched.high, reach + 1, sealed):
         bottom, top = run.find(touched.key, touched.low), run.find(touched.key, touched.high)
         more = bottom.first - bottom.start > reach
         low[more] = numpy.maximum(low[more], run.sub[bottom.first[more] - reach])
@@ -148,14 +152,15 @@ def _reached(runs: Sequence[SortedRun], touched: _Touched, reach: int) -> tuple[
     return low, high
 
 
-def _range(runs: Sequence[SortedRun], key: Keys, low: Longs, high: Longs) -> pyarrow.Table:
+def _range(runs: Runs, key: Keys, low: Longs, high: Longs) -> pyarrow.Table:
     """Read all states of each key from `low` to `high`, both included; these are aligned with `key`."""
-    ends = numpy.minimum(high, _HIGHEST - 1)
-    found = [run.rows.take(expand(run.find(key, low).first, run.find(key, ends).end)) for run in runs]
+    ends = numpy.minimum(high, HIGHEST - 1)
+    chosen = runs.between(key, low, ends)
+    found = [run.rows.take(expand(run.find(key, low).first, run.find(key, ends).end)) for run in chosen]
     return joined(found, WRITTEN.schema.empty_table())
 
 
-def _window(states: pyarrow.Table, runs: Sequence[SortedRun], new: pyarrow.Table | None) -> Intervals:
+def _window(states: pyarrow.Table, runs: Runs, new: pyarrow.Table | None) -> Intervals:
     """These states, with the leaderships of their leader epochs in the runs and the new ones."""
     groups = Groups(states)
     taken = gather(runs, *unique_pairs(groups.key, groups.leader_epoch), TAKEN.schema.empty_table())
@@ -167,9 +172,9 @@ def _window(states: pyarrow.Table, runs: Sequence[SortedRun], new: pyarrow.Table
 def _edges(found: Intervals, touched: _Touched, calm_ms: int) -> tuple[Longs, Longs]:
     """The first and the last partition epoch to be checked, aligned with the touched.
 
-    NOTHING and `_HIGHEST` where no calm time is known.
+    NOTHING and `HIGHEST` where no calm time is known.
     """
-    first, last = numpy.full(len(touched.key), NOTHING), numpy.full(len(touched.key), _HIGHEST)
+    first, last = numpy.full(len(touched.key), NOTHING), numpy.full(len(touched.key), HIGHEST)
     if not len(found.key):
         return first, last
     place = numpy.searchsorted(touched.key, found.key)

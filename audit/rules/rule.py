@@ -1,13 +1,14 @@
 """What a rule of the audit is, and what it is given: the records of a bucket in a batch, and what earlier ones left."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow
 
 from audit.records.findings import AuditFinding
-from audit.records.sorted_runs import SortedRun
+from audit.records.sealed_runs import Sealing
+from audit.records.sorted_runs import Runs
 from audit.rules.limits import Limits
 from audit.rules.subjects import Subjects
 
@@ -39,13 +40,14 @@ class Kept(NamedTuple):
     """A table that a bucket keeps over batches, as sorted runs (`audit.records.sorted_runs`).
 
     `rows`: the rows that a batch adds, reduced. `reduce`: sorts rows by `key`, `sub` and further columns, and makes one
-    row of those that belong together.
+    row of those that belong together. `sealing`: which rows are old; None where a table does not grow with the records.
     """
 
     name: str
     schema: pyarrow.Schema
     rows: Callable[["BucketBatch"], pyarrow.Table]
     reduce: Callable[[pyarrow.Table], pyarrow.Table]
+    sealing: Sealing | None = None
 
 
 class Awaited(NamedTuple):
@@ -66,7 +68,7 @@ class BucketBatch:
     def __init__(
         self,
         rows: pyarrow.Table,
-        runs: Mapping[str, Sequence[SortedRun]],
+        runs: Mapping[str, Runs],
         awaited: Mapping[str, pyarrow.Table],
         limits: Limits,
     ) -> None:
@@ -76,7 +78,7 @@ class BucketBatch:
         """What `once` has computed, by function."""
         self._runs, self._awaited = runs, awaited
 
-    def runs(self, table: Kept) -> Sequence[SortedRun]:
+    def runs(self, table: Kept) -> Runs:
         """The rows of earlier batches."""
         return self._runs[table.name]
 

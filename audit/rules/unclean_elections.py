@@ -13,6 +13,7 @@ import numpy
 import pyarrow
 
 from audit.records.findings import AuditFinding, RuleViolation, changes
+from audit.records.sealed_runs import Sealing
 from audit.records.sorted_runs import gather_all
 from audit.records.vectors import (
     ABSENT,
@@ -85,7 +86,7 @@ def reduce_offsets(rows: pyarrow.Table) -> pyarrow.Table:
     return rows.take(order[starts]).set_column(4, "log_end_offset", values)
 
 
-OFFSETS: Final = Kept("offsets", _OFFSETS, lambda batch: offsets_of(comparable(batch)), reduce_offsets)
+OFFSETS: Final = Kept("offsets", _OFFSETS, lambda batch: offsets_of(comparable(batch)), reduce_offsets, Sealing())
 """The greatest high watermark that a broker recorded in a leader epoch (`sub`), and in which record. `log_end_offset`:
 the least with which it took the lead (null: it did not). `to_offset`: null, or that of a truncation below the high
 watermark, which has a row of its own.

@@ -73,7 +73,7 @@ def _take_over(folder: Path, name: str) -> bool:
         found = _BEGUN.fullmatch(path.name)
         if found is None:
             continue
-        is_over = not _is_running(int(found[3]))
+        is_over = not is_running(int(found[3]))
         with contextlib.suppress(FileNotFoundError):
             if is_over and _is_complete(path):
                 path.replace(folder / f"{found[1]}.{path.stat().st_size}{_FINISHED}")
@@ -98,7 +98,8 @@ def _is_complete(path: Path) -> bool:
         return any(file.read(4))
 
 
-def _is_running(pid: int) -> bool:
+def is_running(pid: int) -> bool:
+    """Whether there is a process with this number."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -4,6 +4,8 @@ import re
 from pathlib import Path
 from typing import Final
 
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+
 from cluster.model.errors import ClusterError
 
 LOG: Final = "spark.log"
@@ -33,6 +35,8 @@ def explained(error: Exception, log: Path, master: str) -> str:
     """Explain what went wrong; if the error only says that Spark is gone, what its log says about that."""
     if _JVM_EXITED in str(error):
         return _last_error(log) or summary(error)
+    if isinstance(error, (ConnectionError, Py4JNetworkError)):
+        return "Spark's Java process has ended: it was killed, or had too little memory; the next run continues"
     if _STOPPED in str(error):
         return _why_stopped(log, master) or summary(error)
     return summary(error)

@@ -1,6 +1,7 @@
 """The Spark session of an audit: how it is configured and started."""
 
 import os
+import shutil
 import signal
 import sys
 import sysconfig
@@ -16,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from audit.spark.class_archive import class_archive_options
+from audit.spark.class_archive import class_archive_options, is_running
 from audit.spark.errors import LOG, AuditFailedError, begin_log, explained
 from audit.spark.interrupts import deferred_interrupts
 from audit.spark.packages import FOLDER, current_package, python_of_workers
@@ -39,7 +40,8 @@ def start_session(folder: Path, settings: SparkSettings | None = None) -> SparkS
     """
     settings = as_submitted(settings)
     folder.mkdir(parents=True, exist_ok=True)
-    ours = {**_settings(folder, settings), **_of_workers(folder, settings)}
+    scratch = new_scratch(folder)
+    ours = {**_settings(folder, scratch, settings), **_of_workers(folder, settings)}
     conf = SparkConf(loadDefaults=False).setAll(list(combined(ours, settings.conf).items()))
     _set_environment(settings)
     try:
@@ -49,11 +51,32 @@ def start_session(folder: Path, settings: SparkSettings | None = None) -> SparkS
             with (folder / LOG).open("ab") as log:
                 gateway = launch_gateway(conf, popen_kwargs={"stdin": PIPE, "stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
             context = SparkContext(conf=conf, gateway=gateway)
+            # Its server of counters would write a trace to stderr when the JVM is killed.
+            context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
             # Spark has put its own in place, which calls the JVM while the call that it interrupts is under way.
             signal.signal(signal.SIGINT, handler)
         return SparkSession(context)
     except (PySparkException, Py4JError) as error:
         raise AuditFailedError(explained(error, folder / LOG, settings.master_url), folder) from error
+
+
+def new_scratch(folder: Path) -> Path:
+    """Make the folder for what this process's Spark needs only while it runs, and remove those of processes that ended:
+    one that was killed left what was in it.
+    """
+    for left in (folder / "scratch").glob("*"):
+        if not (left.name.isdecimal() and is_running(int(left.name))):
+            shutil.rmtree(left, ignore_errors=True)
+    scratch = folder / "scratch" / str(os.getpid())
+    scratch.mkdir(parents=True, exist_ok=True)
+    return scratch
+
+
+def _temporary(scratch: Path) -> list[str]:
+    """The option by which the JVM puts there what it would leave in the machine's folder for temporary files, if it can
+    be said in the settings.
+    """
+    return [] if any(character.isspace() for character in str(scratch)) else [f"-Djava.io.tmpdir={scratch}"]
 
 
 def as_submitted(settings: SparkSettings | None) -> SparkSettings:
@@ -66,7 +89,7 @@ def as_submitted(settings: SparkSettings | None) -> SparkSettings:
     return replace(settings, master=given.get("spark.master", settings.master), conf={**settings.conf, **given})
 
 
-def _settings(folder: Path, settings: SparkSettings) -> dict[str, str]:
+def _settings(folder: Path, scratch: Path, settings: SparkSettings) -> dict[str, str]:
     """The settings of the driver, and those about how much is used."""
     archive = class_archive_options() if settings.class_archive else ""
     found = {
@@ -75,7 +98,9 @@ def _settings(folder: Path, settings: SparkSettings) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": f"{_QUICK_JVM} -Dlog4j2.configurationFile={_LOG4J.as_uri()} {archive}".strip(),
+        "spark.driver.extraJavaOptions": " ".join(
+            [_QUICK_JVM, f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}", *_temporary(scratch), archive]
+        ).strip(),
         "spark.sql.shuffle.partitions": str(settings.tasks),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
@@ -85,7 +110,7 @@ def _settings(folder: Path, settings: SparkSettings) -> dict[str, str]:
     if settings.is_on_loopback:
         found |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
     if settings.is_local:
-        found["spark.local.dir"] = str(folder / "scratch")
+        found["spark.local.dir"] = str(scratch)
     return found
 
 

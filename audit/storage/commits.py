@@ -6,6 +6,7 @@ from typing import Final
 import pyarrow
 from msgspec import Struct
 
+from audit.records.sealed_runs import OPEN_ROWS
 from audit.rules.clock_differences import ClockDifference
 from audit.rules.limits import Limits
 from audit.storage.table_files import Deleted, Reached, TableSize
@@ -32,11 +33,24 @@ def content_digest(data: bytes | pyarrow.Buffer) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
+class Sealed(Struct, frozen=True):
+    """The old rows of a table, which are not read at each start: the floors of keys, and segments, oldest first.
+
+    See `audit.records.sealed_runs`.
+    """
+
+    floors: StoredFile
+    segments: tuple[StoredFile, ...]
+
+
 class BucketState(Struct, frozen=True):
-    """Holds what a bucket has kept: sorted runs by table, and for the last bucket a file of its own."""
+    """Holds what a bucket has kept: sorted runs by table, what is sealed of them, and for the last bucket a file of its
+    own.
+    """
 
     runs: dict[str, tuple[StoredFile, ...]] = {}
     file: StoredFile | None = None
+    sealed: dict[str, Sealed] = {}
 
 
 class BucketResult(Struct, frozen=True):
@@ -99,6 +113,8 @@ class Commit(Struct, frozen=True):
     tables: dict[str, TableSize] = {}
     checkpoint: str = ""
     """The location of Spark's checkpoint, if not below the output folder."""
+    offsets: str = ""
+    """What Spark's checkpoint says of the batch, word for word; "" if it is in no folder of this machine."""
     compactions: int = 0
     deleted: dict[str, Deleted] = {}
     """What retention has deleted, by table."""
@@ -114,6 +130,8 @@ class Commit(Struct, frozen=True):
     """Commits that were rebuilds: batch n of Spark's is batch n + rebuilds here."""
     rules: tuple[int, ...] = ()
     """The versions of the rules about partitions by which the records were checked."""
+    open_rows: int = OPEN_ROWS
+    """Rows of a table in a bucket above which old ones are sealed."""
     must_rebuild: bool = False
     """The state of partitions is of a version that this klamm cannot continue."""
     decisions: ReplayedDecisions | None = None

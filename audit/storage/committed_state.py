@@ -8,6 +8,7 @@ Which file system they are on is the matter of a `FileStore`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, Final
 
@@ -15,7 +16,8 @@ import msgspec
 import pyarrow
 from msgspec import Struct
 
-from audit.records.sorted_runs import SortedRun
+from audit.records.sealed_runs import SealedSegment
+from audit.records.sorted_runs import Runs, SortedRun
 from audit.rules.limits import Limits
 from audit.storage.commits import BucketState, Commit, StoredFile, content_digest
 from audit.storage.file_store import Location, open_store
@@ -23,6 +25,8 @@ from audit.storage.state_versions import VersionError, upgraded
 from cluster.config.files import first_line
 from cluster.model.errors import DECODE_ERRORS, ClusterError
 
+_READ: set[tuple[str, StoredFile]] = set()
+"""The sealed files whose hash this process has compared."""
 _KEPT: Final = 2
 """Commits whose state is kept: Spark may repeat the last batch."""
 REMEDY: Final = "restore the folder from a copy, or audit into a new --output"
@@ -110,7 +114,8 @@ class CommittedState:
                 self.files.remove(name)
 
     def _state_of(self, number: int) -> list[StoredFile]:
-        return [stored for state in self._read_commit(number).buckets.values() for stored in files_of(state)]
+        states = self._read_commit(number).buckets.values()
+        return [stored for state in states for stored in (*open_files(state), *sealed_files(state))]
 
     def _read_commit(self, number: int) -> Commit:
         name = f"commits/{number}.json"
@@ -131,6 +136,31 @@ class CommittedState:
         """Map these runs into memory. Raises OutputError."""
         return [SortedRun(self._read_run(run)) for run in stored]
 
+    def table_runs(self, state: BucketState, table: str) -> Runs:
+        """Map the open runs of a table into memory; what is sealed is read when it is asked for. Raises OutputError."""
+        runs, sealed = self.runs(state.runs.get(table, ())), state.sealed.get(table)
+        if sealed is None:
+            return Runs(runs)
+        (floors,) = self.runs([sealed.floors])
+        return Runs(runs, floors, [SealedSegment(partial(self.read_once, stored)) for stored in sealed.segments])
+
+    def read_once(self, stored: StoredFile) -> pyarrow.Buffer:
+        """The content of a part of the state whose hash this process compares when it reads it first, as nothing has at
+        the start. Raises OutputError.
+        """
+        known = (self.location, stored)
+        if known in _READ:
+            return self._read(stored)
+        data = self.read_stored(stored)
+        _READ.add(known)
+        return data
+
+    def _read(self, stored: StoredFile, remedy: str = REMEDY) -> pyarrow.Buffer:
+        try:
+            return self.files.read(stored.file, stored.first, stored.size)
+        except OSError as error:
+            raise OutputError(f"{self.path(stored.file)}: {_why(error)}; {remedy}") from error
+
     def _read_run(self, run: StoredFile) -> pyarrow.Table:
         path = self.path(run.file)
         try:
@@ -147,20 +177,23 @@ class CommittedState:
 
     def read_stored(self, stored: StoredFile, remedy: str = REMEDY) -> pyarrow.Buffer:
         """The content of a file of the state. Raises OutputError if it is not what was written."""
-        try:
-            data = self.files.read(stored.file, stored.first, stored.size)
-        except OSError as error:
-            raise OutputError(f"{self.path(stored.file)}: {_why(error)}; {remedy}") from error
+        data = self._read(stored, remedy)
         if content_digest(data) != stored.digest:
             raise OutputError(f"{self.path(stored.file)}: was changed after it was written; {remedy}")
         return data
 
 
-def files_of(state: BucketState) -> Iterator[StoredFile]:
-    """Yield all files that a bucket has kept."""
+def open_files(state: BucketState) -> Iterator[StoredFile]:
+    """Yield the files of a bucket that each batch may read."""
     yield from (run for runs in state.runs.values() for run in runs)
+    yield from (sealed.floors for sealed in state.sealed.values())
     if state.file is not None:
         yield state.file
+
+
+def sealed_files(state: BucketState) -> Iterator[StoredFile]:
+    """Yield the files of a bucket that are only read where a record is late."""
+    yield from (segment for sealed in state.sealed.values() for segment in sealed.segments)
 
 
 def _batch_of(name: str) -> int:

@@ -46,13 +46,13 @@ class LocalFiles:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-        _sync(path.parent)
+        sync_folder(path.parent)
 
     def remove(self, name: str) -> None:
         (self._top / name).unlink(missing_ok=True)
 
 
-def _sync(directory: Path) -> None:
+def sync_folder(directory: Path) -> None:
     """Write to the disk which files are in a directory."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -18,8 +18,9 @@ import pyarrow.dataset
 import pyarrow.parquet
 
 from audit.records.vectors import with_schema
-from audit.storage.commits import Commit
-from audit.storage.committed_state import REMEDY, CommittedState, OutputError, files_of, numbers_of
+from audit.storage.checkpoints import LocalCheckpoint
+from audit.storage.commits import BucketState, Commit
+from audit.storage.committed_state import REMEDY, CommittedState, OutputError, numbers_of, open_files, sealed_files
 from audit.storage.file_store import Location, is_remote, open_store
 from audit.storage.table_files import (
     FORMAT,
@@ -74,8 +75,17 @@ class OutputFolder(CommittedState):
         if commit.must_rebuild:
             raise OutputError(f"{self.location}: its state is of an older klamm: {self._rebuild}")
         for bucket in commit.partitions.values():
-            for stored in files_of(bucket):
-                self.read_stored(stored, f"{self._rebuild}, or {REMEDY}")
+            self._check_state(bucket, f"{self._rebuild}, or {REMEDY}")
+
+    def _check_state(self, bucket: BucketState, remedy: str) -> None:
+        """Read what is open, and look whether what is sealed is there: its content is compared when it is read."""
+        for stored in open_files(bucket):
+            self.read_stored(stored, remedy)
+        sealed = list(sealed_files(bucket))
+        sizes = self.files.sizes("state") if sealed else {}
+        for stored in sealed:
+            if sizes.get(stored.file, -1) < stored.first + (stored.size or 0):
+                raise OutputError(f"{self.path(stored.file)}: is missing or cut short; {remedy}")
 
     def check_kept(self) -> None:
         """Read what a rebuild does not make itself. Raises OutputError as `check`."""
@@ -85,11 +95,12 @@ class OutputFolder(CommittedState):
         self._check_tables(commit)
         if commit is None:
             return
-        if not commit.checkpoint and commit.spark_batch > max(self._checkpoint_has("offsets"), default=-1):
+        # Where the commit has the offsets, what is missing of the checkpoint is written again.
+        is_lost = commit.spark_batch > max(self._checkpoint_has("offsets"), default=-1)
+        if is_lost and not commit.checkpoint and not commit.offsets:
             missing = f"does not have batch {commit.spark_batch} of the commits"
             raise OutputError(f"{self.path('checkpoint')}: {missing}; {REMEDY}")
-        for stored in files_of(commit.cluster):
-            self.read_stored(stored)
+        self._check_state(commit.cluster, REMEDY)
 
     def check_tables(self) -> None:
         """Look for all files of the tables. Raises OutputError as `check`; a checkpoint need not be there."""
@@ -144,6 +155,17 @@ class OutputFolder(CommittedState):
                 "URI that this Spark can write to"
             )
         return given or below
+
+    def repair_checkpoint(self) -> list[str]:
+        """Write again what a power failure has taken of Spark's checkpoint; returns the names. Raises OutputError."""
+        commit = self.last_commit()
+        if commit is None:
+            return []
+        checkpoint = LocalCheckpoint.at(commit.checkpoint or self.path("checkpoint"))
+        try:
+            return [] if checkpoint is None else checkpoint.repair(commit)
+        except OSError as error:
+            raise OutputError(f"{self.path('checkpoint')}: cannot be written: {first_line(error)}") from error
 
     @property
     def _rebuild(self) -> str:

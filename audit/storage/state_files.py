@@ -17,9 +17,10 @@ class StateFile:
     A file stays until nothing in it is needed any more.
     """
 
-    def __init__(self, output: OutputFolder, bucket: int, batch: int) -> None:
+    def __init__(self, output: OutputFolder, bucket: int, batch: int, kind: str = "") -> None:
+        """`kind`: what stays longer than the rest of a batch has a file of its own."""
         self._output = output
-        self._name = f"state/{bucket}/{batch:09d}.arrow"
+        self._name = f"state/{bucket}/{batch:09d}{kind}.arrow"
         self._parts: list[bytes | pyarrow.Buffer] = []
         self._size = 0
 

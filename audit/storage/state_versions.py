@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from cluster.model.errors import ClusterError
 
-VERSION: Final = 3
+VERSION: Final = 4
 """The version of commits, state and tables."""
 RULES_VERSION: Final = 4
 """The version of the rules about partitions: raised when they find something else in the same records."""
@@ -29,7 +29,12 @@ def _to_3(commit: Document) -> Document:
     return {**commit, "bucket_count": 16, "rebuilds": 0, "rules": [1]}
 
 
-_UPGRADES: Final[Mapping[int, Callable[[Document], Document]]] = {2: _to_3}
+def _to_4(commit: Document) -> Document:
+    """Give commits what is sealed of the state: nothing before."""
+    return commit
+
+
+_UPGRADES: Final[Mapping[int, Callable[[Document], Document]]] = {2: _to_3, 3: _to_4}
 """Keyed by the version before: each makes a commit one of the next version."""
 
 

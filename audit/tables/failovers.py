@@ -4,14 +4,15 @@ Elections go to the buckets of their partitions, failures to the last one, each 
 batch are checked, the driver joins those of the events that have something new: a row depends on the records alone.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy
 import pyarrow
 
 from audit.records.findings import HOLDS
-from audit.records.sorted_runs import SortedRun, gather, gather_all
+from audit.records.sealed_runs import Sealing
+from audit.records.sorted_runs import Runs, gather, gather_all
 from audit.records.vectors import ABSENT, Flags, Keys, Longs, earliest, group_starts, is_one_of, keys, longs, mixed
 from audit.rules.leaderships_taken import TAKEN
 from audit.rules.rule import KEY, BucketBatch, Kept, once
@@ -127,17 +128,30 @@ def reduce_epochs(rows: pyarrow.Table) -> pyarrow.Table:
     return rows.take(pyarrow.array(order[group_starts(key[order], sub[order], event[order])]))
 
 
-ELECTIONS: Final = Kept("elections", _ELECTIONS, lambda batch: _new_elections(batch).elections, reduce_elections)
+ELECTIONS: Final = Kept(
+    "elections",
+    _ELECTIONS,
+    lambda batch: _new_elections(batch).elections,
+    reduce_elections,
+    Sealing(("offline_ms", "written_ms"), whole=True),
+)
 """Elections by event (`key`) and partition (`sub`: its key as a signed number). The times are null where the event did
 not leave the partition without a leader, or did not write a new one.
 """
-BY_EPOCH: Final = Kept("elections_by_epoch", _EPOCHS, lambda batch: _new_elections(batch).by_epoch, reduce_epochs)
+BY_EPOCH: Final = Kept(
+    "elections_by_epoch",
+    _EPOCHS,
+    lambda batch: _new_elections(batch).by_epoch,
+    reduce_epochs,
+    Sealing(times=()),
+)
 """The events of elections by partition and leader epoch (`sub`)."""
 
 
 def touched_events(batch: BucketBatch) -> Keys:
     """The events that have new elections, or whose leaders have newly taken their roles; sorted, each once."""
-    known, taken = [*batch.runs(BY_EPOCH), SortedRun(batch.added(BY_EPOCH))], batch.added(TAKEN)
+    taken = batch.added(TAKEN)
+    known = batch.runs(BY_EPOCH).with_open(batch.added(BY_EPOCH))
     taken_now = gather(known, keys(taken["key"]), longs(taken["sub"]), _EPOCHS.empty_table())
     return numpy.unique(numpy.concatenate((keys(batch.added(ELECTIONS)["key"]), keys(taken_now["event"]))))
 
@@ -151,8 +165,9 @@ def failed_events(output: OutputFolder, cluster: BucketState) -> Keys:
 def failover_rows(output: OutputFolder, buckets: Mapping[str, BucketState], events: Iterable[int]) -> pyarrow.Table:
     """The rows of these events, as FAILOVERS. Raises OutputError."""
     wanted = numpy.unique(numpy.fromiter(events, numpy.uint64))
-    runs = [{name: output.runs(of) for name, of in state.runs.items()} for state in buckets.values()]
-    failures = pyarrow.concat_tables([gather_all(of.get(FAILURES, ()), wanted, FAILED.empty_table()) for of in runs])
+    names = (FAILURES, ELECTIONS.name, TAKEN.name)
+    runs = [{name: output.table_runs(state, name) for name in names} for state in buckets.values()]
+    failures = pyarrow.concat_tables([gather_all(of[FAILURES], wanted, FAILED.empty_table()) for of in runs])
     failed = numpy.unique(keys(failures["key"]))
     parts = [_elections(of, failed) for of in runs]
     elections = pyarrow.concat_tables(parts)
@@ -164,12 +179,12 @@ def _in_order(elections: pyarrow.Table) -> pyarrow.Array:
     return pyarrow.array(numpy.argsort(keys(elections["key"]), kind="stable"))
 
 
-def _elections(runs: Mapping[str, Sequence[SortedRun]], events: Keys) -> pyarrow.Table:
+def _elections(runs: Mapping[str, Runs], events: Keys) -> pyarrow.Table:
     """The elections of these events in one bucket, with the times at which the leaders took their roles."""
-    found = reduce_elections(gather_all(runs.get(ELECTIONS.name, ()), events, _ELECTIONS.empty_table()))
+    found = reduce_elections(gather_all(runs[ELECTIONS.name], events, _ELECTIONS.empty_table()))
     partition, epoch = longs(found["sub"]).view(numpy.uint64), longs(found["leader_epoch"])
     taken_ms = numpy.full(found.num_rows, _NEVER)
-    for run in runs.get(TAKEN.name, ()):
+    for run in runs[TAKEN.name].at(partition, epoch):
         bounds = run.find(partition, epoch)
         present = bounds.first < bounds.end
         at_ms = longs(run.rows["at_ms"])[bounds.first[present]]

@@ -12,7 +12,7 @@ import numpy
 import pyarrow
 
 from audit.reading.node_work import TopicSize
-from audit.records.sorted_runs import SortedRun, gather_all
+from audit.records.sorted_runs import AnyRuns, gather_all
 from audit.records.vectors import earliest, group_starts, is_one_of, keys, text_hash
 from state_log.record import Kind
 
@@ -62,7 +62,7 @@ def events_of(rows: pyarrow.Table, sizes: Iterable[TopicSize]) -> pyarrow.Table:
     return earliest(pyarrow.Table.from_pylist(found, EVENTS))
 
 
-def known_events(runs: Sequence[SortedRun], new: pyarrow.Table) -> pyarrow.Table:
+def known_events(runs: AnyRuns, new: pyarrow.Table) -> pyarrow.Table:
     """The known events of the subjects that have new ones, reduced."""
     return earliest(gather_all(runs, numpy.unique(keys(new["key"])), EVENTS.empty_table()))
 

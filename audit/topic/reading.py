@@ -92,7 +92,7 @@ class ReadBefore:
     def __init__(self, folder: OutputFolder) -> None:
         commit = folder.last_commit()
         cluster = BucketState() if commit is None else commit.cluster
-        self._folder, self._digests, file = folder, cluster.runs.get(DIGESTS, ()), cluster.file
+        self._folder, self._cluster, file = folder, cluster, cluster.file
         chains = _Chains() if file is None else msgspec.msgpack.decode(folder.read_state(file), type=_Chains)
         self._next_seq = {name: log.next_seq for name, log in chains.incarnations.items()}
 
@@ -105,7 +105,7 @@ class ReadBefore:
         """Whether each line was read before."""
         names = [(f"{record.node}/{record.incarnation}", record.seq) for record in records]
         wanted = [(log, seq) for log, seq in names if seq < self._next_seq.get(log, 0)]
-        read = find_digests(self._folder.runs(self._digests), wanted)
+        read = find_digests(self._folder.table_runs(self._cluster, DIGESTS), wanted)
         return [line_digest(line)[:_DIGITS] in read.get(name, ()) for name, line in zip(names, lines, strict=True)]
 
 

@@ -4,13 +4,16 @@ from math import inf
 from pathlib import Path
 
 from audit.batches.batch import check_rows, commit_batch
+from audit.batches.cluster_state import ends_read
 from audit.batches.decisions import ReplayStage
 from audit.reading.changed_files import ReadFiles, is_fault, new_faults, to_offsets
 from audit.reading.log_files import LogFiles, Position, advance, ends, ranges
 from audit.reading.source import UTC, faults_row, read_ranges
+from audit.records.sealed_runs import OPEN_ROWS
 from audit.report.report import AuditResult, read_result
 from audit.rules.limits import Limits
 from audit.storage.commits import BUCKETS, Commit
+from audit.storage.committed_state import OutputError
 from audit.storage.file_store import Location
 from audit.storage.output_folder import OutputFolder
 from audit.storage.state_versions import VERSION
@@ -34,16 +37,22 @@ class FolderAudit:
         output: Location,
         zone: str = UTC,
         limits: Limits | None = None,
-        buckets: int = BUCKETS,
         *,
+        buckets: int = BUCKETS,
+        open_rows: int = OPEN_ROWS,
         replay: ReplayStage | None = None,
     ) -> None:
-        """`limits`, `buckets`: of the first batch."""
+        """`limits`, `buckets`, `open_rows`: of the first batch."""
         self._replay = replay
-        self._first = Commit(VERSION, -1, "", {}, limits=limits or Limits(), bucket_count=buckets)
+        limits = limits or Limits()
+        self._first = Commit(VERSION, -1, "", {}, limits=limits, bucket_count=buckets, open_rows=open_rows)
         self._folder, self._files, self._zone = OutputFolder(output), LogFiles([logs]), zone
         self._read_files = ReadFiles(0)
         self._positions: dict[str, Position] = {}
+
+    def restart(self) -> None:
+        """Continue as another process would: with what is in the output and in the offsets."""
+        self._read_files = ReadFiles(self._folder.modified_ns(), ends_read(self._folder))
 
     def read(self, batch_bytes: int | None = None, batches: float = inf) -> None:
         """Read what is there, or so many batches of it, and look at all files that were read."""
@@ -56,6 +65,9 @@ class FolderAudit:
             rows_read += [faults_row(before.bucket_count, faults)] if faults else []
             rows = [row for batch in rows_read for row in batch.to_pylist()]
             results = list(check_rows(self._folder, before, rows))
+            for result in results:
+                if result.error:
+                    raise OutputError(result.error)
             commit_batch(self._folder, before, results, replay=self._replay)
             self._positions = reached
 

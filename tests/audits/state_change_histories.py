@@ -208,13 +208,19 @@ def shuffled(streams: Iterable[Sequence[LoggedStateChange]], random: Random) -> 
     return merged
 
 
-def write_logs(logs: Logs, directory: Path) -> dict[Incarnation, Path]:
-    """One segment per incarnation, in a folder per node, as nodes would leave them: a first record begins it."""
+def write_logs(logs: Logs, directory: Path, *, ms_between_epochs: int = 0) -> dict[Incarnation, Path]:
+    """One segment per incarnation, in a folder per node, as nodes would leave them: a first record begins it.
+
+    `ms_between_epochs`: the time between two states of a partition.
+    """
     paths = {}
     for (node, incarnation), changes in logs.items():
         if not changes:
             continue
-        lines = Stamper(node, incarnation).stamp(changes, 1_700_000_000_000)
+        stamper, lines = Stamper(node, incarnation), list[bytes]()
+        for change in changes:
+            at_ms = 1_700_000_000_000 + ms_between_epochs * (change.partition_epoch or 0)
+            lines += stamper.stamp([change], at_ms)
         paths[node, incarnation] = write_segment(directory / node, SegmentName(node, incarnation, 0), lines)
     return paths
 

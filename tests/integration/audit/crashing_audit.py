@@ -2,7 +2,8 @@
 
 Points: `source` (a task has read half of a file), `state` (a task has written one file of the state), `table` (a task
 has written one file of a table), `tables` (a batch has written all, and not committed), `commit` (it has, but Spark's
-checkpoint does not know), `never`. All processes of the audit end by SIGKILL, those of Spark included.
+checkpoint does not know), `never`. All processes of the audit end by SIGKILL, those of Spark included. `worker`: of
+these only the Python process of the first task does, and `workers`: those of all tasks.
 """
 
 import contextlib
@@ -27,6 +28,8 @@ from audit.storage.output_folder import OutputFolder
 from audit.storage.state_files import StateFile
 
 BATCH_BYTES = 40_000
+OPEN_ROWS = 40
+"""Few enough that old rows are sealed in most batches."""
 
 
 def die() -> None:
@@ -84,6 +87,24 @@ def dying_checker(of: type, method: str) -> Callable[..., Any]:
     return of_batch
 
 
+def killed_checker(logs: Path, *, always: bool) -> Callable[..., Any]:
+    """The function of the tasks, whose process is killed once it has rows; that of the first alone unless `always`."""
+    checker, mark = audit.batches.batch._checker, logs.with_name(f"{os.getpid()}.killed")
+
+    def of_batch(*arguments: Any) -> Any:
+        check = checker(*arguments)
+
+        def killed_check(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+            if always or not mark.exists():
+                mark.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield from check(batches)
+
+        return killed_check
+
+    return of_batch
+
+
 def main(point: str, logs: Path, output: Path) -> None:
     commit_batch = OutputFolder.commit
 
@@ -99,9 +120,12 @@ def main(point: str, logs: Path, output: Path) -> None:
             audit.batches.batch._checker = dying_checker(StateFile, "write")
         case "table":
             audit.batches.batch._checker = dying_checker(OutputFolder, "write_rows")
+        case "worker" | "workers":
+            audit.batches.batch._checker = killed_checker(logs, always=point == "workers")
         case "tables" | "commit":
             OutputFolder.commit = commit_and_die  # type: ignore[method-assign]
-    run_audit([logs], output, AuditOptions(once=True, batch_bytes=BATCH_BYTES))
+    options = AuditOptions(once=True, batch_bytes=BATCH_BYTES, open_rows=OPEN_ROWS)
+    run_audit([logs], output, options, say=lambda text: print(text, file=sys.stderr))
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder, cluster = tmp_path_factory.mktemp("logs"), draw(21, steps=900, partitions=6)
     second_leader_by_an_agent(cluster)
     leader_epoch_leap(cluster)
-    for number, path in enumerate(write_logs(cluster.logs, folder).values()):
+    for number, path in enumerate(write_logs(cluster.logs, folder, ms_between_epochs=10).values()):
         lines = path.read_bytes().splitlines(keepends=True)
         path.write_bytes(b"".join([*lines[:number], b"not a record\n", *lines[number:]]))
     return folder
@@ -48,6 +48,7 @@ def undisturbed(logs: Path, java_for_spark: None, tmp_path_factory: pytest.TempP
     with audit("never", logs, output) as process:
         assert process.wait(TIMEOUT_S) == 0
     assert last_batch(output) > 4, "the runs that are killed need batches"
+    assert len(list((output / "state").rglob("*-sealed.arrow"))) > 4, "and what is sealed must be read again"
     assert {"one-leader-per-epoch", "leader-epoch-by-one"} <= read_result(output).findings.keys()
     return output
 
@@ -138,9 +139,18 @@ def test_an_audit_that_was_killed_twenty_times_has_each_row_once(logs: Path, und
         assert_same(output, undisturbed)
 
 
+def test_a_python_process_that_is_killed_costs_its_batch_and_ends_nothing(
+    logs: Path, undisturbed: Path, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", SCRIPT, "worker", str(logs), str(tmp_path)]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "ended unexpectedly in batch 0: it is read again, attempt 2 of 3" in ran.stderr
+    assert_same(tmp_path, undisturbed)
+
+
 DAMAGE = {
     "a missing commit": ("commits/{last}.json", "commits/{last}.json"),
-    "a deleted checkpoint": ("checkpoint", "checkpoint"),
     "a missing file of the state": ("state/{cluster}", "state/{cluster}"),
     "a half-copied table": ("tables/records", "tables/records"),
 }

@@ -11,6 +11,7 @@ from audit.reading.log_files import LogFiles, Position
 from audit.report.report import read_findings, read_result
 from audit.verification import verify_logs
 from state_log.record import Kind, Stamper, StateChange
+from state_log.writer import parse_segment_name
 from tests.audits.log_audits import FolderAudit, audit_folder
 
 OLD, NEW = "1700000000000.1", "1700000060000.1"
@@ -81,6 +82,54 @@ def test_a_sealed_segment_cut_at_its_end_is_found(tmp_path: Path) -> None:
     paths = write_run(tmp_path / "logs", "broker-1", OLD)
     lines = paths[1].read_bytes().splitlines(keepends=True)
     assert findings_after(lambda: paths[1].write_bytes(b"".join(lines[:-1])), tmp_path) == {"log-changed": 1}
+
+
+def rechained(path: Path) -> None:
+    """Write a segment anew: one record is another, and all are chained as a process would have written them."""
+    name = parse_segment_name(path.name)
+    assert name is not None
+    changes = [StateChange(kind=Kind.REGISTRATION, to_state="registered")] * 4
+    changes.insert(1, StateChange(kind=Kind.REGISTRATION, to_state="registered again"))
+    lines = Stamper(name.node, name.incarnation).stamp(changes, int(name.incarnation[:13]))
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+@pytest.mark.parametrize("later_run", [True, False])
+def test_a_log_written_anew_with_a_whole_chain_is_found_by_the_digest_that_was_kept(
+    later_run: bool, tmp_path: Path
+) -> None:
+    """By the next audit, whose own process has not seen the file as it was."""
+    logs, output = tmp_path / "logs", tmp_path / "output"
+    (path,) = write_run(logs, "broker-1", OLD, segments=1)
+    if later_run:
+        write_run(logs, "broker-1", NEW)
+    audit = FolderAudit(logs, output)
+    audit.read()
+    assert read_result(output).verdict == "clean"
+    rechained(path)
+    os.utime(path, (1, 1))
+    audit.restart()
+    audit.read()
+    audit.read()
+    assert read_result(output).findings == {"log-changed": 1}
+
+
+def test_an_ended_run_written_anew_while_it_is_followed_is_found(tmp_path: Path) -> None:
+    (path,) = write_run(tmp_path / "logs", "broker-1", OLD, segments=1)
+    write_run(tmp_path / "logs", "broker-1", NEW)
+    assert findings_after(lambda: rechained(path), tmp_path) == {"log-changed": 1}
+
+
+@pytest.mark.parametrize("end", [b"not a record\n", b""])
+def test_a_last_line_that_is_no_record_or_stands_twice_is_no_change(end: bytes, tmp_path: Path) -> None:
+    (path,) = write_run(tmp_path / "logs", "broker-1", OLD, segments=1)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines, end or lines[1]]))
+    audit = FolderAudit(tmp_path / "logs", tmp_path / "output")
+    audit.read()
+    audit.restart()
+    audit.read()
+    assert "log-changed" not in read_result(tmp_path / "output").findings
 
 
 def test_a_folder_that_was_copied_is_the_same_log(tmp_path: Path) -> None:

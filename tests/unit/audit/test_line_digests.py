@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.chains.line_digests import DIGEST_BYTES, digests_of, find_digests, joined_digests, packed
-from audit.records.sorted_runs import SortedRun
+from audit.chains.line_digests import DIGEST_BYTES, digests_of, find_digests, packed, reduce_digests
+from audit.records.sorted_runs import SortedRun, joined_runs
 from state_log.chain import ChainSegment
 
 LOGS = [("broker-1", "1700000000000.1"), ("controller-1001", "1700000000000.2")]
@@ -33,7 +33,7 @@ def test_a_line_is_found_if_it_was_read(batches: list[list[tuple[int, int, int]]
     read: set[tuple[int, int]] = set()
     for batch in batches:
         added = digests_of(segment(*part) for part in batch)
-        kept, run = joined_digests(runs, added)
+        kept, run = joined_runs(runs, added, reduce_digests)
         runs[kept:] = [SortedRun(run)]
         read |= {(log, seq) for log, first, count in batch for seq in range(first, first + count)}
     edges = [seq for _, first, count in batches[0] for seq in (first, first + count - 1, first + count)]
@@ -47,7 +47,7 @@ def test_a_line_is_found_if_it_was_read(batches: list[list[tuple[int, int, int]]
 def test_lines_that_continue_one_another_become_one_row() -> None:
     runs: list[SortedRun] = []
     for first in range(0, 4096, 8):
-        kept, run = joined_digests(runs, digests_of([segment(0, first, 8)]))
+        kept, run = joined_runs(runs, digests_of([segment(0, first, 8)]), reduce_digests)
         runs[kept:] = [SortedRun(run)]
     assert sum(run.rows.num_rows for run in runs) < 40
     name = "/".join(LOGS[0])
@@ -57,6 +57,6 @@ def test_lines_that_continue_one_another_become_one_row() -> None:
 
 def test_two_lines_of_one_number_are_both_found() -> None:
     other = ([ChainSegment(*LOGS[0], 5, 5, "", "f" * 64)], packed(["f" * 64]))
-    _, run = joined_digests([], digests_of([segment(0, 0, 10), other]))
+    _, run = joined_runs([], digests_of([segment(0, 0, 10), other]), reduce_digests)
     line = ("/".join(LOGS[0]), 5)
     assert find_digests([SortedRun(run)], [line]) == {line: {digest(0, 5)[:16], "f" * 16}}

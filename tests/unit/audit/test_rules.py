@@ -5,7 +5,7 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -95,6 +95,25 @@ def test_findings_depend_on_the_records_and_not_on_batches_or_the_order_of_incar
     for batch in in_batches(shuffled(streams, random), random):
         parts.check(batch)
     assert parts.findings == whole.findings
+    assert waiting(parts, UNWRITTEN) == waiting(whole, UNWRITTEN)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=SEEDS, leaders_write=st.booleans(), open_rows=st.sampled_from([1, 12]))
+def test_findings_do_not_depend_on_what_is_sealed(seed: int, leaders_write: bool, open_rows: int) -> None:
+    """Records that arrive late, below the floors, are judged with what is sealed."""
+    streams, random = histories(seed, leaders_write=leaders_write)
+    streams = [[replace(r, at_ms=r.at_ms + 10 * (r.partition_epoch or 0)) for r in stream] for stream in streams]
+    whole, parts = ColumnarAudit(), ColumnarAudit(open_rows=open_rows)
+    records = everything(streams)
+    whole.check(records)
+    for batch in in_batches(shuffled(streams, random), random)[:5]:
+        parts.check(batch)
+        records = [record for record in records if record not in batch]
+    event(f"{sum(len(runs.segments) for runs in parts.runs.values()) // 10 * 10} segments or more")
+    parts.check(records)
+    assert parts.findings == whole.findings
+    assert parts.timelines == whole.timelines
     assert waiting(parts, UNWRITTEN) == waiting(whole, UNWRITTEN)
 
 

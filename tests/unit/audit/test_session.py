@@ -1,11 +1,15 @@
 """What is said of Spark's errors, and where what Spark writes goes."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
 from audit.spark.errors import AuditFailedError, begin_log, explained, summary
-from audit.spark.session import folder_of_spark
+from audit.spark.session import folder_of_spark, new_scratch
 
 OF_A_WORKER = """\
 [STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: An exception was raised by the Python Proxy. \
@@ -84,3 +88,19 @@ def test_spark_writes_beside_the_tables_or_else_beside_its_checkpoint(tmp_path: 
     assert folder_of_spark("s3a://bucket/audit", str(tmp_path)) == tmp_path
     assert folder_of_spark("s3a://bucket/audit", tmp_path.as_uri()) == tmp_path
     assert folder_of_spark("s3a://bucket/audit", "s3a://bucket/audit/checkpoint").name.startswith("klamm-audit")
+
+
+def test_scratch_of_processes_that_are_gone_is_removed(tmp_path: Path) -> None:
+    """Of this one and of the one that started it something may still be used."""
+    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    names = [ended.stdout.decode().strip(), str(os.getppid()), "blockmgr-1"]
+    for name in names:
+        (tmp_path / "scratch" / name / "artifacts-1").mkdir(parents=True)
+    scratch = new_scratch(tmp_path)
+    assert scratch == tmp_path / "scratch" / str(os.getpid())
+    assert {path.name for path in (tmp_path / "scratch").iterdir()} == {str(os.getppid()), scratch.name}
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError("[Errno 111] Connection refused"), Py4JNetworkError("")])
+def test_a_java_process_that_is_gone_is_named(error: Exception, tmp_path: Path) -> None:
+    assert explained(error, tmp_path / "spark.log", MASTER).startswith("Spark's Java process has ended: it was killed")
