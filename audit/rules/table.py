@@ -4,6 +4,7 @@ from typing import Final
 
 from audit.rules import (
     applied_states,
+    decision_rules,
     durations,
     leader_claims,
     node_views,
@@ -17,6 +18,7 @@ from audit.rules import (
 
 RULES: Final = (
     record_rules.RULE,
+    decision_rules.RULE,
     role_offsets.RULE,
     state_sequences.RULE,
     leader_claims.RULE,

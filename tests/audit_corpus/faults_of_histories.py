@@ -96,12 +96,12 @@ def under_min_isr(logs: Logs) -> None:
 
 def back_and_forth(b: Brokers) -> list[State]:
     both = [b.leader, b.other]
-    return [State(b.leader, 1, both)] + [State(leader, 1, both) for _ in range(20) for leader in (b.other, b.leader)]
+    return [State(b.leader, 0, both)] + [State(leader, 1, both) for _ in range(20) for leader in (b.other, b.leader)]
 
 
 def in_and_out(b: Brokers) -> list[State]:
     both = [b.leader, b.other]
-    return [State(b.leader, 1, both)] + [State(b.leader, 0, isr) for _ in range(70) for isr in ([b.leader], both)]
+    return [State(b.leader, 0, both)] + [State(b.leader, 0, isr) for _ in range(70) for isr in ([b.leader], both)]
 
 
 def write_twice(logs: Logs) -> None:

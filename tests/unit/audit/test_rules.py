@@ -15,6 +15,7 @@ from audit.rules.applied_states import UNTAKEN, UNWRITTEN
 from audit.rules.rule import Awaited
 from audit.rules.unclean_elections import UNCLEAN_ELECTION
 from cluster.model.broker import ControllerEpoch, TopicId
+from state_log import decision_histories
 from state_log.causes import is_written_isr
 from state_log.histories import WRITTEN_BY_CONTROLLERS
 from state_log.invariants import ONE_CONTROLLER_PER_EPOCH, RECORD_RULES, check_all, check_record
@@ -26,7 +27,10 @@ SEEDS = st.integers(0, 2**32)
 Streams = list[list[LoggedStateChange]]
 Name = tuple[str, str, int]
 """Rule, what it is about, partition."""
-PAIR_RULES = {"leader-epoch-never-back", "leader-epoch-by-one", "controller-epoch-never-back", "leader-from-isr"}
+PAIR_RULES = {
+    *("leader-epoch-never-back", "leader-epoch-by-one", "controller-epoch-never-back", "leader-from-isr"),
+    *decision_histories.MESSAGES,
+}
 SHARED = {*PAIR_RULES, "partition-epoch-never-back", "one-state-per-partition-epoch", "one-leader-per-epoch"}
 """The rules between records that `state_log.histories` has too."""
 
@@ -45,7 +49,11 @@ def contradicted(record: LoggedStateChange, random: Random) -> LoggedStateChange
         "controller_epoch": max(1, (record.controller_epoch or 1) + random.choice([-1, 1])),
     }
     lists = {"leader": random.choice([1, 2, 3, -1]), "isr": tuple(random.sample([1, 2, 3], random.randrange(1, 3)))}
-    changed = epochs | lists
+    decided = {
+        "broker": random.choice([1, 2, 3]),
+        "reason": random.choice(["Offline", "Preferred", "Reassign", "asked by broker 1", "replica offline"]),
+    }
+    changed = epochs | lists | decided
     name = random.choice(list(changed))
     return replace(record, **{name: changed[name]})
 
