@@ -21,7 +21,7 @@ import pyarrow
 from msgspec.structs import replace
 
 from audit.batches.batch import next_commit
-from audit.batches.bucket import BucketPlace, check_bucket
+from audit.batches.bucket import BucketPlace, check_bucket, joined_events
 from audit.reading.source import split
 from audit.records.columns import RECORDS, partition_keys
 from audit.records.vectors import in_one_chunk
@@ -188,12 +188,14 @@ def _rebuilt_bucket(changes: _Changes, start: Commit, bucket: int, divided: _Div
     clocks: list[ClockDifference] = []
     controllers: set[int] = set()
     followed: set[tuple[int, int]] = set()
+    events: tuple[tuple[int, int, int], ...] = ()
     for step, rows in enumerate(divided.steps(RECORDS_TABLE, bucket)):
         result = check_bucket(scratch, BucketPlace(bucket, step), state, rows.select(RECORDS.names), start.limits)
         state = result.state
         clocks += result.clocks
         controllers |= set(result.controllers)
         followed |= set(result.followed)
+        events = joined_events(events, result.greatest_events)
     for table in _REVISED:
         known = (rows.drop_columns(["key"]) for rows in divided.steps(table, bucket))
         changes.write(table, holding_rows(table, known), scratch.holding(table), bucket)
@@ -210,6 +212,7 @@ def _rebuilt_bucket(changes: _Changes, start: Commit, bucket: int, divided: _Div
         tables=folder.take_written(),
         controllers=tuple(sorted(controllers)),
         followed=tuple(sorted(followed)),
+        greatest_events=events,
         clocks=tuple(clocks),
     )
 

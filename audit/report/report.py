@@ -16,7 +16,8 @@ from audit.reading.kafka.log_state import describe_time
 from audit.reading.kafka.log_state import gaps as kafka_gaps
 from audit.reading.lines_read import QUARANTINED_MAX
 from audit.records.findings import CLEAN, FINDINGS, FOUND, INCOMPLETE, NOT_COMPARED, AuditFinding
-from audit.report.controller_terms import term_findings
+from audit.report.controller_epochs import epoch_findings
+from audit.report.controller_terms import logs_that_lack_lines, term_findings
 from audit.report.governed_brokers import check_governed, governed_nodes, governing
 from audit.report.lasting_conditions import LastingCondition, lasting_conditions, lasting_findings
 from audit.report.log_ends import CheckedEnds, check_log_ends
@@ -220,6 +221,7 @@ def _end_of_logs(folder: OutputFolder, commit: Commit | None, state: ClusterStat
     own = [span for span in state.spans.values() if not span.node.startswith(NODE)]
     found = [*waiting.findings, *governed.findings, *overlaps(own), *log_ends.ends.findings]
     found += [*lasting_findings(folder, commit, state), *term_findings(folder, commit, state)]
+    found += epoch_findings(folder, commit, state, logs_that_lack_lines(state))
     return _End([*found, *clocks], clocks, [*waiting.unknown, *governed.unknown], log_ends)
 
 

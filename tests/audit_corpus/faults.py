@@ -3,6 +3,8 @@
 from typing import Final
 
 from tests.audit_corpus.fault import Fault
+from tests.audit_corpus.faults_of_controllers import FAULTS_OF_CONTROLLERS
+from tests.audit_corpus.faults_of_decisions import FAULTS_OF_DECISIONS
 from tests.audit_corpus.faults_of_files import FAULTS_OF_FILES
 from tests.audit_corpus.faults_of_heads import FAULTS_OF_HEADS
 from tests.audit_corpus.faults_of_histories import FAULTS_OF_HISTORIES
@@ -12,4 +14,4 @@ from tests.audit_corpus.faults_of_records import FAULTS_OF_RECORDS
 
 FAULTS: Final[dict[str, Fault]] = (
     FAULTS_OF_LINES | FAULTS_OF_FILES | FAULTS_OF_RECORDS | FAULTS_OF_HISTORIES | FAULTS_OF_HEADS | FAULTS_OF_ISRS
-)
+) | (FAULTS_OF_DECISIONS | FAULTS_OF_CONTROLLERS)
