@@ -165,7 +165,12 @@ def _activated(change: changes.ControllerActivated, context: ControllerContext, 
     """The active controller and, per topic, the state of each partition, as initial states for an audit."""
     assignments = sorted(context.topics.assignments.items())
     return [
-        record(Kind.CONTROLLER, broker=change.controller, to_state="active"),
+        record(
+            Kind.CONTROLLER,
+            broker=change.controller,
+            to_state="active",
+            live_brokers=tuple(sorted(context.brokers.live_ids)),
+        ),
         *(
             record(Kind.LOADED, topic, partitions=tuple(_loaded(context, TopicPartition(topic, p)) for p in partitions))
             for topic, partitions in assignments

@@ -159,6 +159,7 @@ class StateChange(Struct, frozen=True, omit_defaults=True, kw_only=True):
     log_end_offset: _Offset | None = None
     min_insync_replicas: _Int32 | None = None
     witness: Witness | None = None
+    live_brokers: _Brokers | None = None
 
 
 class StateChangeSink(Protocol):

@@ -14,6 +14,7 @@ from audit.records.vectors import in_one_chunk
 from audit.rules.clock_differences import clock_differences
 from audit.rules.limits import Limits
 from audit.rules.partition_windows import windows
+from audit.rules.record_rules import of_partitions
 from audit.rules.recreations import created_anew
 from audit.rules.rule import Awaited, BucketBatch, Kept
 from audit.rules.table import RULES
@@ -63,7 +64,7 @@ def check_bucket(
     output.write_rows(REASSIGNMENTS_TABLE, revised_reassignments(batch), place.batch, place.bucket)
     write_findings(output, place, findings)
     output.write_rows(TIMELINES_TABLE, revised_timelines(batch), place.batch, place.bucket)
-    output.write_rows(RECORDS_TABLE, rows.drop_columns(["key"]), place.batch, place.bucket)
+    output.write_rows(RECORDS_TABLE, of_partitions(batch).drop_columns(["key"]), place.batch, place.bucket)
     file = StateFile(output, place.bucket, place.batch)
     for table in KEPT:
         if (added := batch.added(table)).num_rows:

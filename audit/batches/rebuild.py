@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from audit.batches.batch import next_commit
 from audit.batches.bucket import BucketPlace, check_bucket, joined_events
-from audit.reading.source import split
+from audit.reading.source import shared_rows, split
 from audit.records.columns import RECORDS, partition_keys
 from audit.records.vectors import in_one_chunk
 from audit.rules.clock_differences import ClockDifference
@@ -140,6 +140,10 @@ class _Divided:
         files = folder.files_at(commit, table)
         for number, rows in enumerate(_steps(part for file in files for part in folder.read_parts(file))):
             keyed = rows.append_column("key", _keys(rows))
+            if table == RECORDS_TABLE and (shared := shared_rows(keyed)).num_rows:
+                for bucket in range(self._count):
+                    # They are read first: an election may stand before them, though its log had them earlier.
+                    self._write(self._folder(table, bucket) / f"+{number:06d}.arrow", shared)
             for bucket, part in enumerate(split(keyed, self._count)[:-1]):
                 if part.num_rows:
                     self._write(self._folder(table, bucket) / f"{number:06d}.arrow", part)

@@ -56,6 +56,7 @@ _OWN_FIELDS: Final[dict[str, pyarrow.DataType]] = {
     "min_insync_replicas": _INT,
     "boot_id": _TEXT,
     "mono_ms": _LONG,
+    "live_brokers": _BROKERS,
 }
 _NESTED: Final[dict[str, tuple[str, str, pyarrow.DataType]]] = {
     "cause_event": ("cause", "event", _TEXT),

@@ -4,8 +4,10 @@ from typing import Final
 
 from audit.rules import (
     applied_states,
+    committed_records,
     decision_rules,
     durations,
+    elected_brokers,
     leader_claims,
     node_views,
     record_rules,
@@ -25,6 +27,8 @@ RULES: Final = (
     applied_states.RULE,
     durations.RULE,
     unclean_elections.RULE,
+    elected_brokers.RULE,
+    committed_records.RULE,
     unfinished_work.RULE,
     recreations.RULE,
     node_views.RULE,

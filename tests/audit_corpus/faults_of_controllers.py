@@ -4,9 +4,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tests.audit_corpus.fault import Fault
-from tests.audit_corpus.faults_of_decisions import of_role
 from tests.audit_corpus.faults_of_records import first, of_agent, of_controller
-from tests.audit_corpus.logs import CONTROLLER, EARLIER_CONTROLLER, Logs, Record, next_event
+from tests.audit_corpus.logs import BROKER, CONTROLLER, Logs, Record, next_event
 
 HOUR_MS: Final = 3_600_000
 
@@ -52,6 +51,12 @@ def let_brokers_go_on(logs: Logs) -> None:
     logs.write_wrongly("broker-4-", add)
 
 
+def follow_unknown(records: list[Record]) -> None:
+    """The last request that a broker carried out is of an epoch that there was not."""
+    followed = [record for record in records if "controller" in record.get("cause", {})]
+    followed[-1]["cause"]["controller_epoch"] = 7
+
+
 def turn_events(records: list[Record]) -> None:
     """An event in the middle of a controller's log has the number of an earlier one."""
     number = records[len(records) // 2]["cause"]["id"]
@@ -74,7 +79,7 @@ FAULTS_OF_CONTROLLERS: Final[dict[str, Fault]] = {
         of_agent(lambda record: record["cause"].update(id=9_999)), {"event-never-was": 1}
     ),
     "requests of a controller epoch that never began": Fault(
-        of_role("follower", lambda record: record["cause"].update(controller_epoch=7)),
+        lambda logs: logs.write_wrongly(BROKER, follow_unknown),
         {"controller-epoch-never-began": 1},
     ),
 }

@@ -170,7 +170,7 @@ FAULTS_OF_DECISIONS: Final[dict[str, Fault]] = {
         of_role("follower", lambda r: r["replicas"].remove(r["broker"])), {"role-of-replica": 1}
     ),
     "a role of another broker": Fault(
-        of_role("follower", lambda r: r.update(broker=[b for b in r["replicas"] if b not in {r["leader"], 4}][0])),
+        of_role("follower", lambda r: r.update(broker=next(b for b in r["replicas"] if b not in {r["leader"], 4}))),
         {"record-of-own-broker": 1},
     ),
     "a request with a state of a later controller": Fault(

@@ -1,0 +1,261 @@
+"""Committed records stay: a leader elected from the ISR has them, and no high watermark falls.
+
+A broker records its high watermark when it takes a role, as it was just before. What is below it was in the log of
+every member of the ISR, so a leader from the ISR has it. In one run of a broker only the first role in a leader epoch
+shows what was committed before that epoch; after a restart, what it shows may have been committed since.
+Source: Kafka Partition, KIP-101; agent rules P4, P10.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy
+import pyarrow
+
+from audit.reading.kafka.rows import without_kafka
+from audit.records.findings import AuditFinding, RuleViolation, changes
+from audit.records.sorted_runs import SortedRun, gather, gather_all
+from audit.records.vectors import (
+    ABSENT,
+    Keys,
+    Longs,
+    group_starts,
+    is_one_of,
+    keys,
+    longs,
+    mixed,
+    ranks,
+    text_hashes,
+    unique_pairs,
+)
+from audit.rules.leaderships_taken import TAKEN, TAKEN_READ
+from audit.rules.partition_states import STATES_READ, WRITTEN
+from audit.rules.partition_windows import Window, earlier_window, whole
+from audit.rules.recreations import comparable, earlier
+from audit.rules.rule import KEY, REFERENCE, BucketBatch, Explanation, Kept, Rule
+from audit.rules.subjects import Subjects, reference
+from state_log.decision_rules import TAKEN_ROLES
+from state_log.record import Kind
+
+ELECTED_HAS_COMMITTED: Final = "elected-leader-has-committed"
+HIGH_WATERMARK_NEVER_FALLS: Final = "high-watermark-never-falls"
+_COMMITTED: Final = pyarrow.schema(
+    {
+        **KEY,
+        "broker": pyarrow.int32(),
+        "leads": pyarrow.bool_(),
+        "high_watermark": pyarrow.int64(),
+        "log_end_offset": pyarrow.int64(),
+        **REFERENCE,
+    }
+)
+_SHOWN: Final = pyarrow.schema({**KEY, "high_watermark": pyarrow.int64()})
+_PARTITIONS: Final = pyarrow.schema(KEY)
+_READ: Final = ("key", "kind", "to_state", "broker", "leader_epoch", "high_watermark", "log_end_offset", *REFERENCE)
+
+
+def _roles(rows: pyarrow.Table) -> pyarrow.Table:
+    """The roles that these records of klamm's brokers say were taken, with what was in the log then."""
+    chosen = is_one_of(rows["kind"], [Kind.ROLE.value]) & is_one_of(rows["to_state"], TAKEN_ROLES)
+    for name in ("high_watermark", "log_end_offset", "leader_epoch", "broker"):
+        chosen &= longs(rows[name]) != ABSENT
+    chosen &= keys(rows["key"]) != 0
+    # A file of Apache Kafka's continues when its broker starts again.
+    return without_kafka(rows.select(_READ).filter(pyarrow.array(chosen)))
+
+
+def committed_of(rows: pyarrow.Table) -> pyarrow.Table:
+    """The roles that these records show, reduced."""
+    part = _roles(rows)
+    columns = [
+        part["key"],
+        part["leader_epoch"].cast(pyarrow.int64()),
+        part["broker"],
+        pyarrow.array(is_one_of(part["to_state"], [TAKEN_ROLES[0]])),
+        *(part[name] for name in ("high_watermark", "log_end_offset", *REFERENCE)),
+    ]
+    return reduce_committed(pyarrow.table(columns, schema=_COMMITTED))
+
+
+def reduce_committed(rows: pyarrow.Table) -> pyarrow.Table:
+    """Sort by key, leader epoch and run of a broker; keep the first role of each."""
+    rows = rows.unify_dictionaries()
+    key, sub, node, incarnation = keys(rows["key"]), longs(rows["sub"]), ranks(rows["node"]), ranks(rows["incarnation"])
+    order = numpy.lexsort((longs(rows["seq"]), incarnation, node, sub, key))
+    return rows.take(order[group_starts(*(column[order] for column in (key, sub, node, incarnation)))])
+
+
+COMMITTED: Final = Kept("committed", _COMMITTED, lambda batch: committed_of(comparable(batch)), reduce_committed)
+"""The first role that a run of a broker took in a leader epoch (`sub`)."""
+
+
+def _short_of(batch: BucketBatch) -> pyarrow.Table:
+    """The partitions in which, with this batch, a high watermark of a leader epoch is above its leader's log end."""
+    new = batch.added(COMMITTED)
+    pairs = unique_pairs(keys(new["key"]), longs(new["sub"]))
+    known = gather(batch.runs(COMMITTED), *pairs, _COMMITTED.empty_table())
+    rows = reduce_committed(pyarrow.concat_tables([known, new]))
+    key, sub = keys(rows["key"]), longs(rows["sub"])
+    starts = group_starts(key, sub)
+    if not len(starts):
+        return _partitions(key)
+    leads = numpy.asarray(rows["leads"].combine_chunks().to_numpy(zero_copy_only=False), bool)
+    least = numpy.minimum.reduceat(numpy.where(leads, longs(rows["log_end_offset"]), _NO_OFFSET), starts)
+    greatest = numpy.maximum.reduceat(longs(rows["high_watermark"]), starts)
+    return _partitions(numpy.unique(key[starts[greatest > least]]))
+
+
+def _partitions(key: Keys) -> pyarrow.Table:
+    return pyarrow.table([key, numpy.zeros(len(key), numpy.int64)], schema=_PARTITIONS)
+
+
+def reduce_short(rows: pyarrow.Table) -> pyarrow.Table:
+    """Sort by key; keep one row of each."""
+    return _partitions(numpy.unique(keys(rows["key"])))
+
+
+SHORT: Final = Kept("short", _PARTITIONS, _short_of, reduce_short)
+"""The partitions that have to be looked at more closely; `sub` is 0."""
+
+
+def _shown_of(rows: pyarrow.Table) -> pyarrow.Table:
+    """What each run of a broker shows of its high watermark in these records, reduced."""
+    cuts = is_one_of(rows["kind"], [Kind.TRUNCATION.value]) & (keys(rows["key"]) != 0)
+    part = without_kafka(
+        rows.select((*_READ, "to_offset")).filter(pyarrow.array(cuts & (longs(rows["to_offset"]) >= 0)))
+    )
+    after = numpy.minimum(longs(part["to_offset"]), numpy.abs(longs(part["high_watermark"])))
+    roles = _roles(rows)
+    tables = [_shown(roles, longs(roles["high_watermark"])), _shown(part, after)]
+    return reduce_shown(pyarrow.concat_tables(tables))
+
+
+def _shown(rows: pyarrow.Table, high_watermark: Longs) -> pyarrow.Table:
+    return pyarrow.table([_runs(rows), longs(rows["seq"]), high_watermark], schema=_SHOWN)
+
+
+def _runs(rows: pyarrow.Table) -> Keys:
+    """A hash of the partition of each row and the run of its broker, aligned with the rows."""
+    if not rows.num_rows:
+        return numpy.empty(0, numpy.uint64)
+    return mixed(keys(rows["key"]) ^ mixed(text_hashes(rows["node"]) ^ mixed(text_hashes(rows["incarnation"]))))
+
+
+def reduce_shown(rows: pyarrow.Table) -> pyarrow.Table:
+    """Sort by key and number of the record; keep one row of each."""
+    key, seq = keys(rows["key"]), longs(rows["sub"])
+    order = numpy.lexsort((longs(rows["high_watermark"]), seq, key))
+    return rows.take(pyarrow.array(order[group_starts(key[order], seq[order])]))
+
+
+SHOWN: Final = Kept("shown", _SHOWN, lambda batch: _shown_of(batch.rows), reduce_shown)
+"""The high watermark after each role and truncation (`sub`: the record's number) of a run (`key`: with the partition)."""
+
+
+def _check(batch: BucketBatch) -> list[AuditFinding]:
+    return [*_falls(batch), *_short_leaders(batch)]
+
+
+def _falls(batch: BucketBatch) -> Iterator[AuditFinding]:
+    """The roles whose high watermark is below the one before, though the log reaches beyond that."""
+    rows = _roles(batch.rows)
+    key, seq, now = _runs(rows), longs(rows["seq"]), longs(rows["high_watermark"])
+    latest, before = numpy.full(len(key), -1), numpy.full(len(key), -1)
+    for run in (*batch.runs(SHOWN), SortedRun(batch.added(SHOWN))):
+        bounds = run.find(key, seq)
+        known = numpy.flatnonzero(bounds.first > bounds.start)
+        place = bounds.first[known] - 1
+        newer = run.sub[place] > latest[known]
+        latest[known[newer]] = run.sub[place[newer]]
+        before[known[newer]] = longs(run.rows["high_watermark"])[place[newer]]
+    # A negative one is another rule's.
+    fell = numpy.flatnonzero((now >= 0) & (now < before) & (before <= longs(rows["log_end_offset"])))
+    for row, was, at in zip(rows.take(pyarrow.array(fell)).to_pylist(), before[fell], latest[fell], strict=True):
+        name = reference(row)
+        message = f"the high watermark of broker {row['broker']} fell from {was} to {row['high_watermark']}"
+        records = reference({**row, "seq": int(at)}), name
+        violation = RuleViolation(
+            HIGH_WATERMARK_NEVER_FALLS, row["key"], f"record {name}", message, records, row["at_ms"]
+        )
+        yield batch.subjects.finding(violation)
+
+
+def _short_leaders(batch: BucketBatch) -> list[AuditFinding]:
+    """What a batch changes about leaders from the ISR whose logs lack committed records."""
+    touched = numpy.unique(keys(comparable(batch)["key"]))
+    known_short = gather_all(batch.runs(SHORT), touched, _PARTITIONS.empty_table())
+    key = numpy.union1d(keys(batch.added(SHORT)["key"]), keys(known_short["key"]))
+    if not len(key):
+        return []
+    tables = (WRITTEN, TAKEN, COMMITTED)
+    known = [gather_all(batch.runs(table), key, table.schema.empty_table()) for table in tables]
+    added = [rows.filter(pyarrow.array(numpy.isin(keys(rows["key"]), key))) for rows in map(batch.added, tables)]
+    both = [pyarrow.concat_tables(rows) for rows in zip(known, added, strict=True)]
+    before, now = (
+        _lacking(whole(states, taken), roles, batch.subjects)
+        for states, taken, roles in (
+            [table.reduce(rows) for table, rows in zip(tables, of, strict=True)] for of in (known, both)
+        )
+    )
+    return changes(before, now)
+
+
+def _lacking(window: Window, committed: pyarrow.Table, subjects: Subjects) -> Iterator[AuditFinding]:
+    """The clean elections of leaders whose logs end below a high watermark. `committed`: as COMMITTED, reduced."""
+    of, by_key = window.intervals, dict[int, list[dict[str, Any]]]()
+    for row in committed.to_pylist():
+        by_key.setdefault(row["key"], []).append(row)
+    elections = numpy.flatnonzero(of.elected & of.by_one & of.earlier_isr.contain(of.leader))
+    for election in elections.tolist():
+        roles, epoch = by_key.get(int(of.key[election]), ()), int(of.leader_epoch[election])
+        leader = int(of.leader[election])
+        taken = [r for r in roles if (r["sub"], r["broker"], r["leads"]) == (epoch, leader, True)]
+        shown = [r for r in roles if r["sub"] == epoch and _shows_what_was_before(r, roles)]
+        if not taken or not shown:
+            continue
+        own = min(taken, key=lambda role: (role["log_end_offset"], role["incarnation"]))
+        highest = max(shown, key=lambda role: (role["high_watermark"], -role["broker"]))
+        lost = highest["high_watermark"] - own["log_end_offset"]
+        if lost > 0:
+            message = (
+                f"leader {leader} of leader epoch {epoch} was elected from the ISR, and its log lacks {lost} committed "
+                f"records: it ends at {own['log_end_offset']}, below the high watermark "
+                f"{highest['high_watermark']} of broker {highest['broker']}"
+            )
+            records = reference(highest), reference(own)
+            key = int(of.key[election])
+            violation = RuleViolation(
+                ELECTED_HAS_COMMITTED, key, f"leader-epoch {epoch}", message, records, own["at_ms"]
+            )
+            yield subjects.finding(violation)
+
+
+def _shows_what_was_before(role: Mapping[str, Any], roles: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the run that took a role had one in an earlier leader epoch: then nothing of this epoch is in it."""
+    own = role["node"], role["incarnation"]
+    return any((other["node"], other["incarnation"]) == own and other["sub"] < role["sub"] for other in roles)
+
+
+_NO_OFFSET: Final = 1 << 62
+_RESTARTS: Final = "the log does not say when its broker was restarted"
+RULE: Final = Rule(
+    explains={
+        ELECTED_HAS_COMMITTED: Explanation(
+            "critical",
+            "The log of a leader that is elected from the ISR has all committed records.",
+            "whether the leader's machine was restarted before, as after a power failure, and what its log recovery "
+            "said; producers that got an answer for the records between the offsets have to send them again",
+            _RESTARTS,
+        ),
+        HIGH_WATERMARK_NEVER_FALLS: Explanation(
+            "error",
+            "The high watermark of a replica does not fall while its broker runs, unless its log is truncated.",
+            "the broker's log between the two records: consumers may have read what counts as not committed now",
+            _RESTARTS,
+        ),
+    },
+    reads=tuple(dict.fromkeys((*_READ, "to_offset", *STATES_READ, *TAKEN_READ))),
+    check=_check,
+    keeps=(COMMITTED, SHORT, SHOWN),
+    withdraw=lambda batch: changes(_lacking(earlier_window(batch), earlier(batch, COMMITTED), batch.subjects), ()),
+)
